@@ -184,9 +184,15 @@ def too_little_room(options: argparse.Namespace, *, is_ready: bool) -> str | Non
 
 
 def size_of(*folders: Path) -> int:
-    """The bytes of all files below folders."""
-    found = (path for folder in folders for path in folder.rglob("*") if not path.is_symlink())
-    return sum(path.stat().st_size for path in found if path.is_file())
+    """The bytes of all files below folders, of which others may be writing and deleting some."""
+    size = 0
+    for folder in folders:
+        # `Path.rglob` ends in an error where a folder goes away; `os.walk` passes over it.
+        for place, _, names in os.walk(folder):
+            for name in names:
+                with contextlib.suppress(OSError):
+                    size += Path(place, name).lstat().st_size
+    return size
 
 
 def force_utf8_locale() -> None:
@@ -242,7 +248,11 @@ class Progress:
         return round(time.monotonic() - self._began)
 
     def show_until(self, ended: threading.Event) -> None:
-        """Show it until the event is set."""
+        """Show it until the event is set, or until nobody reads it any more."""
+        with contextlib.suppress(OSError):
+            self._show_until(ended)
+
+    def _show_until(self, ended: threading.Event) -> None:
         while not ended.wait(TICK if self.moves else HEARTBEAT):
             line = f"  {self.seconds()} s  {self.doing()}"
             if self.moves:
@@ -348,7 +358,13 @@ class PipOutput:
 
 def installed() -> int:
     """How many packages `.venv` has; pip writes this folder of a package last."""
-    return sum(1 for _ in VENV.glob("[Ll]ib/**/site-packages/*.dist-info"))
+    import sysconfig  # noqa: PLC0415 - it takes a while, and is needed by a first run only
+
+    site = Path(sysconfig.get_path("purelib", "venv", {"base": str(VENV)}))
+    try:
+        return sum(path.suffix == ".dist-info" for path in site.iterdir())
+    except OSError:  # it is not made yet
+        return 0
 
 
 @contextlib.contextmanager

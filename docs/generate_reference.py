@@ -30,6 +30,7 @@ from cairn.cli.upstream import (
     pytorch_repo,
     run_pytorch_smoke_tests,
     run_pytorch_tests,
+    sanity_check_wheel,
 )
 from cairn.matrix import legs, matrix_toml
 from cairn.pipeline import bisect
@@ -39,6 +40,7 @@ from cairn.release import notify, records
 from cairn.release.audit import report
 from cairn.release.gate import judgement
 from cairn.release.index import generation
+from cairn.release.ledger import entry as ledger_entry
 from cairn.release.pages import targets_file, view
 from cairn.release.provenance import objects
 from cairn.release.publish import mirror_lock
@@ -124,6 +126,7 @@ def _scripts() -> Iterator[argparse.ArgumentParser]:
     yield run_pytorch_tests._parser(Path("run_pytorch_tests.py"))
     yield patch_fat_wheel._parser(Path("patch_fat_wheel.py"), windows=False)
     yield patch_fat_wheel._parser(Path("windows_patch_fat_wheel.py"), windows=True)
+    yield sanity_check_wheel._parser(Path("sanity_check_wheel.py"))
     yield fetch_artifacts._parser(Path("fetch_artifacts.py"))
     yield build_python_packages._parser(Path("build_python_packages.py"))
 
@@ -222,6 +225,19 @@ def _formats() -> Iterator[tuple[str, type[datafile.Value], str]]:
         generation.ProjectState,
         "What an index offers of one project: a part of a generation.",
     )
+    yield (
+        "project-change.json",
+        generation.ProjectChange,
+        "The same, as what changed over earlier parts: so parts grow with what changes.",
+    )
+    yield (
+        "ledger-entry.json",
+        ledger_entry.Entry,
+        "One link of the chain of what a store never forgets; it never changes.",
+    )
+    yield "ledger-names.json", ledger_entry.Names, "The names that the ledger has of a project."
+    yield "ledger-set.json", ledger_entry.History, "What the ledger has of a set."
+    yield "ledger-head.json", ledger_entry.Head, "Up to which entry these two are written."
     yield "index-set.json", generation.IndexSet, "A set as an index lists it: a part of a generation."
 
 

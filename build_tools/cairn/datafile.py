@@ -31,6 +31,23 @@ T = TypeVar("T")
 V = TypeVar("V", bound="Value")
 
 _MAKE_AGAIN = "restore the file from a copy, or run the command that wrote it again"
+_ASK_SERVER = "open the address in a browser: its server may ask for a login, or have the file elsewhere"
+# What is likeliest to be given in place of something else: what it is, and what takes it.
+_TAKEN_BY = {
+    "cairn.bisect": ("what `cairn bisect` keeps", "`cairn bisect`"),
+    "cairn.changelog": ("a changelog", "people to read"),
+    "cairn.compat": ("a compatibility report", "`cairn test compat`"),
+    "cairn.doctor": ("a description of a machine", "`cairn doctor --machine`"),
+    "cairn.manifest": ("a manifest", "`cairn manifest`"),
+    "cairn.matrix": ("a matrix", "`cairn ci night freeze --matrix`"),
+    "cairn.night-plan": ("the plan of a night", "`cairn ci night`"),
+    "cairn.record": ("a test record", "`cairn release record` and `cairn release promote --record`"),
+    "cairn.set": ("a set", "`cairn test smoke --set` and `cairn release promote`"),
+    "cairn.stack": ("a stack", "`--stack`"),
+    "cairn.suite-result": ("the result of a suite", "`cairn test report`"),
+    "cairn.suite-shard": ("the result of a shard", "`cairn test merge`"),
+    "cairn.test-times": ("a list of test times", "`cairn test shards`"),
+}
 _CORRECT = "correct the file"
 _SHOWN = 300  # characters of what is wrong
 
@@ -113,20 +130,35 @@ def from_plain(data: object, cls: type[V], *, name: str) -> V:
     # Structs take a document without its tag.
     expected = cls.__struct_config__.tag
     if expected is not None and isinstance(data, dict) and data.get("schema") != expected:
-        raise UsageError(
-            f"{name} has schema {repr(data.get('schema'))[:100]}, expected {expected!r}",
-            tip="it was written by a different version of Cairn; use that version, or make the file again",
-        )
+        raise _other_schema(data.get("schema"), str(expected), name)
     try:
         return convert(data, cls)
     except msgspec.ValidationError:
         place, kind, reason = _mistake(data, cls, "")
-        tip = _CORRECT if name.endswith(".toml") else _MAKE_AGAIN
+        tip = _CORRECT if name.endswith(".toml") else _tip_for(name)
         if unknown := _UNKNOWN_FIELD.fullmatch(reason):
             fields = [field.encode_name for field in msgspec.structs.fields(kind)]
             tip = wording.did_you_mean(unknown[1], fields, what="the fields are")
         where = safe_text.visible(place.removeprefix("."))[:_SHOWN] or "the top"  # a key may be any text
         raise UsageError(f"{name}, at {where}: {reason[:_SHOWN]}", tip=tip) from None
+
+
+def _other_schema(schema: object, expected: str, name: str) -> UsageError:
+    """What is wrong with a file of a different kind, or of a different version."""
+    kind, _, version = str(schema).partition("/")
+    wanted = _TAKEN_BY.get(expected.partition("/")[0], (f"one of {expected}", ""))[0]
+    if version and kind == expected.partition("/")[0]:
+        return UsageError(
+            f"{name} has schema {str(schema)[:100]!r}, expected {expected!r}",
+            tip="it was written by a different version of Cairn; use that version, or make the file again",
+        )
+    if kind in _TAKEN_BY:
+        what, commands = _TAKEN_BY[kind]
+        return UsageError(f"{name} is {what}, and not {wanted}", tip=f"{what} is for {commands}")
+    return UsageError(
+        f"{name} has schema {repr(schema)[:100]}, expected {expected!r}",
+        tip=f"it is not {wanted}: name the file that is one",
+    )
 
 
 def convert(data: object, kind: type[T]) -> T:
@@ -204,6 +236,7 @@ def parse_json(text: bytes | str, *, name: str) -> Any:  # noqa: ANN401 - what j
     Raises:
         UsageError: it is not that; `name` stands for the file.
     """
+    tip = _tip_for(name)
     try:
         text = text if isinstance(text, str) else text.decode("utf-8-sig")
         found = json.loads(
@@ -214,10 +247,20 @@ def parse_json(text: bytes | str, *, name: str) -> Any:  # noqa: ANN401 - what j
         if _SURROGATE.search(text):
             json.dumps(found, ensure_ascii=False).encode()
     except RecursionError as error:
-        raise UsageError(f"{name} is nested too deep", tip=_MAKE_AGAIN) from error
+        raise UsageError(f"{name} is nested too deep", tip=tip) from error
     except ValueError as error:
-        raise UsageError(f"{name} is not JSON: {error}", tip=_MAKE_AGAIN) from error
+        is_page = text[:200].lstrip()[:1] in (b"<", "<")
+        if not is_page:
+            raise UsageError(f"{name} is not JSON: {error}", tip=tip) from error
+        raise UsageError(
+            f"{name} is not JSON: it is a page of a website, such as a login or an error",
+            tip=tip if tip == _ASK_SERVER else "fetch it again: its server may have asked for a login",
+        ) from error
     return found
+
+
+def _tip_for(name: str) -> str:
+    return _ASK_SERVER if name.startswith(("http://", "https://")) else _MAKE_AGAIN
 
 
 def _bytes_of(path: Path, tip: str | None) -> bytes:

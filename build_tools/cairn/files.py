@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -16,6 +17,7 @@ from cairn import platforms
 from cairn.errors import SystemFailureError, UsageError
 
 _NOTICEABLE = 0.5  # seconds a user waits without wondering why
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _AT_ONCE = 1 << 30  # bytes asked of one call; the kernel gives no more than 2 GiB
 
 
@@ -61,17 +63,36 @@ def writing_beside(path: Path) -> Iterator[Path]:
     """Yield a temporary path in the folder of `path`; rename it to `path` on success, delete it otherwise.
 
     Readers of `path` see the old bytes or all of the new ones. The folder is made when missing.
+
+    Raises:
+        OSError: naming `path`, where there is no room for it.
     """
     part = _part_of(path)
     # Made by hand, not by tempfile: the kernel applies the umask, which Python can only read by changing it
     # under the other threads.
     os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     try:
-        yield part
-        _sync(part)
+        with _naming(path, written=part):
+            yield part
+            _sync(part)
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _naming(path: Path, *, written: Path) -> Iterator[None]:
+    """Have the errors of a full disk or quota, or of a file too large, name `path` where `written` grew.
+
+    The system says of a write that failed no name at all, and Python's copies give that of the source first.
+    """
+    try:
+        yield
+    except OSError as error:
+        names = (error.filename, error.filename2)
+        if error.errno not in _FULL or not (names == (None, None) or {str(written), written} & {*names}):
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def write_bytes(path: Path, data: bytes) -> None:
@@ -107,7 +128,7 @@ def link_or_copy(source: Path, target: Path) -> None:
         try:
             os.link(source, part)
         except OSError:
-            shutil.copyfile(source, part)
+            copy_into(source, part)
 
 
 def copy(source: Path, target: Path) -> None:
@@ -117,11 +138,19 @@ def copy(source: Path, target: Path) -> None:
 
 
 def copy_into(source: Path, target: Path) -> None:
-    """Put the bytes of `source` into the file `target`, copy-on-write where the file system can."""
-    try:
-        _copy_range(source, target)
-    except (AttributeError, OSError):  # no such call on this system, or not between these file systems
-        shutil.copyfile(source, target)
+    """Put the bytes of `source` into the file `target`, copy-on-write where the file system can.
+
+    Raises:
+        OSError: naming `target`, where there is no room for it.
+    """
+    with _naming(target, written=target):
+        try:
+            _copy_range(source, target)
+        except (AttributeError, OSError) as error:
+            if isinstance(error, OSError) and error.errno in _FULL:
+                raise
+            # No such call on this system, or not between these file systems.
+            shutil.copyfile(source, target)
 
 
 def walk(folder: Path) -> Iterator[Path]:
@@ -131,6 +160,13 @@ def walk(folder: Path) -> Iterator[Path]:
         yield from (Path(place, name) for name in (*names, *links))
 
 
+def statuses(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """What `walk` gives, each with its `lstat`; a file that others delete meanwhile is left out."""
+    for path in walk(folder):
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            yield path, path.lstat()
+
+
 def inventory(folder: Path, *below: Path) -> str:
     """A digest over name, size and time of every file below a folder, or of those below some folders in it.
 
@@ -138,9 +174,8 @@ def inventory(folder: Path, *below: Path) -> str:
     does not count.
     """
     found = []
-    for path in (path for place in below or (folder,) for path in walk(place)):
+    for path, info in (each for place in below or (folder,) for each in statuses(place)):
         if "__pycache__" not in path.parts:
-            info = path.lstat()
             found.append((str(path.relative_to(folder)), info.st_size, info.st_mtime_ns))
     return hashlib.sha256(json.dumps(sorted(found)).encode(errors="surrogateescape")).hexdigest()
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cairn import files, process, venv
+from cairn import files, isolation, process, venv
 from cairn.errors import PrerequisiteError, ProcessError, UsageError
 
 VERSION = re.compile(r"3\.[0-9]{1,2}")
@@ -121,7 +121,7 @@ def ask(path: Path) -> Interpreter:
         UsageError: it cannot be run, is not CPython, or a kind of it that wheels are not built for.
     """
     try:
-        env = venv.variables(venv.Isolation.INSTALLER)
+        env = isolation.variables(isolation.Isolation.TOOL)
         done = process.run([path, "-I", "-c", _ASK], env=env, timeout=_TIMEOUT, separate_stderr=True)
         said = json.loads(done.output)
         found = Interpreter(
@@ -163,7 +163,7 @@ def _candidates(version: str) -> Iterator[Path]:
     yield from sorted(pyenv.glob(f"{version}.*/bin/{name}"), key=_newest_first)
     where = ("--no-python-downloads", "--no-config", "--system")
     with contextlib.suppress(ProcessError, PrerequisiteError):
-        env = venv.variables(venv.Isolation.INSTALLER)
+        env = isolation.variables(isolation.Isolation.TOOL)
         command = [venv.uv_program(), "python", "find", version, *where]
         done = process.run(command, env=env, timeout=_TIMEOUT, separate_stderr=True)
         yield from (Path(line) for line in done.output.splitlines() if line.strip())

@@ -13,9 +13,11 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
-from cairn import process, venv
+from cairn import isolation, process
 from cairn.errors import UsageError
+from cairn.isolation import Isolation
 
 # Options of pip that say where files come from and how the server is reached (pip's documentation, "pip
 # download"); they are called so in files, and `PIP_…` in variables.
@@ -41,9 +43,21 @@ class PipSettings:
 
     values: Mapping[str, str]
 
-    def pip_environment(self) -> dict[str, str]:
-        """The variables of a pip that goes by these settings alone."""
-        env = _without_settings() | {"PIP_CONFIG_FILE": os.devnull}
+    def addresses(self) -> tuple[str, ...]:
+        """Where these indexes are."""
+        return tuple(
+            word
+            for name in ("index-url", "extra-index-url", "find-links")
+            for word in self.values.get(name, "").split()
+        )
+
+    def pip_environment(self, home: Path | None = None) -> dict[str, str]:
+        """The variables of a pip that goes by these settings alone.
+
+        Args:
+            home: of its own (`isolation.own_home`); None for a pip that builds no sdist.
+        """
+        env = _without_settings(home) | {"PIP_CONFIG_FILE": os.devnull}
         return env | {f"PIP_{name.replace('-', '_').upper()}": value for name, value in self.values.items()}
 
     def uv_options(self) -> tuple[str, ...]:
@@ -65,10 +79,10 @@ class PipSettings:
             options += ["--keyring-provider", "subprocess"]
         return tuple(options)
 
-    def uv_environment(self) -> dict[str, str]:
-        """The variables of such a uv."""
+    def uv_environment(self, home: Path | None = None) -> dict[str, str]:
+        """The variables of such a uv; `home` likewise."""
         # Like pip, trust what the system trusts; the second is the name until 0.12.
-        env = _without_settings() | {"UV_SYSTEM_CERTS": "1", "UV_NATIVE_TLS": "1"}
+        env = _without_settings(home) | {"UV_SYSTEM_CERTS": "1", "UV_NATIVE_TLS": "1"}
         if proxy := self.values.get("proxy"):
             env |= dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), proxy)
         for name, variable in (("cert", "SSL_CERT_FILE"), ("client-cert", "SSL_CLIENT_CERT")):
@@ -115,8 +129,8 @@ def parsed(listing: str) -> PipSettings:
     return PipSettings(values=values)
 
 
-def _without_settings() -> dict[str, str]:
+def _without_settings(home: Path | None) -> dict[str, str]:
     """Our variables, without those that pip, uv and Python are set up by."""
-    env = venv.variables(venv.Isolation.INSTALLER)
+    env = isolation.variables(Isolation.INSTALLER if home else Isolation.TOOL, home)
     env.pop("PIP_CONFIG_FILE", None)
     return env

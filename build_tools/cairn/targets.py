@@ -24,10 +24,6 @@ _SEPARATORS = re.compile(r"[,;\s]+")  # `;` as in CMake's lists, `,` as on comma
 _TARGET_ID = re.compile(
     r"(?P<processor>gfx[0-9a-f]+(?:-generic|-[0-9]+-generic)?)(?P<features>(?::[a-z]+[+-])*)"
 )
-# Words of product names that tell nothing, or that many leave out.
-_EVERYWHERE = frozenset(
-    {"amd", "radeon", "instinct", "accelerator", "gpu", "igpu", "graphics", "tm", "rx", "pro", "ai"}
-)
 _GENERIC = re.compile(r"gfx(?P<major>[0-9]+)(?:-(?P<minor>[0-9]+))?-generic")
 
 
@@ -100,35 +96,6 @@ def products(target: str) -> tuple[str, ...]:
     processor = target.partition(":")[0]
     listed = _data()["targets"].get(processor, {"product": ""})["product"]
     return tuple(name for name in (*listed.split(", "), *_data()["also"].get(processor, ())) if name)
-
-
-def parse_product(text: str) -> str:
-    """The target of a product, as who owns one writes it: `Radeon RX 7900 XTX`, `7900xtx`, `MI300`.
-
-    Raises:
-        UsageError: it is not known, or may be one of several targets.
-    """
-    wanted = _product_key(text)
-    named: dict[str, str] = {
-        name: target for target in (*known_targets(), *_data()["also"]) for name in products(target)
-    }
-    same = [target for name, target in named.items() if _product_key(name) == wanted]
-    begun = {
-        name: target for name, target in named.items() if wanted and _product_key(name).startswith(wanted)
-    }
-    found = set(same or begun.values())
-    if len(found) == 1:
-        return found.pop()
-    near = tuple(begun) or wording.nearest(text, named)
-    meant = f"did you mean {' or '.join(near[:5])}?" if near else "give its target: --target gfx1100"
-    said = "is not a product that is known" if not found else f"may be any of {len(begun)} products"
-    raise UsageError(f"{text!r} {said}", tip=meant)
-
-
-def _product_key(name: str) -> str:
-    """What of a product's name tells it from others: `7900xtx` of `AMD Radeon(TM) RX 7900 XTX`."""
-    words = re.findall("[a-z]+|[0-9]+", name.casefold())
-    return "".join(word for word in words if word not in _EVERYWHERE)
 
 
 def sort_key(target: str) -> tuple[int, int, int, int, str]:
@@ -258,11 +225,17 @@ def _suggestion(word: str) -> str:
     exact = names.get(head.casefold())
     if exact in families() and exact not in known_targets() and colon:
         return "features belong to single targets, such as gfx90a:xnack+"
-    close = (exact,) if exact else _beginning_alike(head) or wording.nearest(head, names.values())
+    # `rx7900` is much like `gfx900`, and is gfx1100: a number must be the same.
+    same = [name for name in names.values() if not _digits(head) or _digits(head) in _digits(name)]
+    close = (exact,) if exact else _beginning_alike(head) or wording.nearest(head, same)
     if not close:
         return f"the families are: {', '.join(index_families())}"
     meant = (name + (colon + features if name in known_targets() else "") for name in close)
     return f"did you mean {' or '.join(meant)}?"
+
+
+def _digits(name: str) -> str:
+    return "".join(filter(str.isdecimal, name))
 
 
 def _beginning_alike(name: str) -> tuple[str, ...]:

@@ -1,29 +1,27 @@
-"""Virtual environments: made, marked as ours, scrubbed of the caller's settings, installed into.
+"""Virtual environments: made, marked as ours, installed into.
 
 It takes a folder and gives a `VirtualEnvironment` without pip; our own pip works in it from outside (`pip
 --python`), so that the environment holds nothing but what was asked for. The two calls one needs are
-`create` and `install`; `variables` says what a program of the environment may see of ours.
+`create` and `install`; `cairn.isolation` says what a program of the environment may see of ours.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import enum
 import importlib.metadata
 import json
-import os
 import re
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from cairn import index_probe, owned, platforms, process
+from cairn import index_probe, isolation, owned, pip_settings, platforms, process
 from cairn.errors import NetworkError, PrerequisiteError, ProcessError
+from cairn.isolation import Isolation
 from cairn.output import Progress
 
 _CREATE_TIMEOUT = 600.0  # seconds; it copies little, but the disk of a busy machine is slow
@@ -36,45 +34,6 @@ _NETWORK_SIGNS = (  # in what pip, its urllib3 and the resolver of the C library
     "Read timed out",
     "Max retries exceeded",
 )
-
-
-class Isolation(enum.Enum):
-    """What a program sees of the caller's variables; each value is for one kind of program."""
-
-    OWN_PIP = "own pip"
-    """pip, working for us: the user's index, proxy and certificates hold; not where packages are to go."""
-    BUILD = "build"
-    """A build: nothing that steers compilers, CMake or setup.py, so that two machines build alike."""
-    TEST = "test"
-    """A tested wheel, and the pip that installs it for a test: only what is known to be harmless.
-    LD_LIBRARY_PATH, ROCM_PATH or a GPU override could make a broken wheel look whole."""
-    INSTALLER = "installer"
-    """pip or uv as a stranger runs them, in the gate's trial and for resolving: none of the user's
-    configuration of pip, uv, Python or conda."""
-
-
-_DROPPED = {
-    Isolation.OWN_PIP: re.compile(r"PIP_(USER|TARGET|PREFIX|ROOT|REQUIRE_VIRTUALENV)$"),
-    # Images set CUDA_*, MPI_* and CMAKE_* and so leak them into CMake's detection; what a build is to see
-    # of these, stack.toml says.
-    Isolation.BUILD: re.compile(
-        r"PYTHON|CUDA|NVCC|CUDNN|NCCL|MPI|OMPI|CMAKE_|ROCM_|HIP_|HCC_|USE_|BUILD_|TORCH_|PYTORCH_|TRITON_|FORCE_"
-        r"|TORCHVISION_|CONDA|VIRTUAL_ENV|SETUPTOOLS_|DISTUTILS_|ARCHFLAGS|_PYTHON"
-    ),
-    Isolation.INSTALLER: re.compile(r"PIP_|UV_|PYTHON|VIRTUAL_ENV|CONDA_"),
-}
-_TEST_KEEPS = re.compile(
-    r"(PATH|HOME|USER|LOGNAME|SHELL|TERM|LANG|LC_\w+|TZ|TMPDIR|TEMP|TMP|SYSTEMROOT|COMSPEC|PATHEXT"
-    r"|(https?|no|all)_proxy|SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE"
-    r"|PIP_(CERT|CLIENT_CERT|PROXY|DEFAULT_TIMEOUT|TRUSTED_HOST)|(ROCR|HIP|CUDA)_VISIBLE_DEVICES)",
-    re.IGNORECASE,
-)
-_PROXY = re.compile(r"(https?|ftp|all|no)_proxy", re.IGNORECASE)
-_NO_PIP_CONFIG = {"PIP_CONFIG_FILE": os.devnull}  # pip's documentation: this disables all configuration files
-_ADDED: Mapping[Isolation, Mapping[str, str]] = {
-    Isolation.TEST: {**_NO_PIP_CONFIG, "PYTHONUTF8": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
-    Isolation.INSTALLER: _NO_PIP_CONFIG,
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,34 +124,6 @@ class InstalledFile:
     sha256: str | None
 
 
-def variables(isolation: Isolation, base: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The caller's variables, or `base`, as a program of this kind may see them; nothing is changed."""
-    given = os.environ if base is None else base
-    if isolation is Isolation.TEST:
-        passed = {name: value for name, value in given.items() if _TEST_KEEPS.fullmatch(name)}
-    else:
-        passed = {name: value for name, value in given.items() if not _DROPPED[isolation].match(name)}
-    proxies = {name for name in passed if _PROXY.fullmatch(name)}
-    if isolation is not Isolation.BUILD and proxies:
-        no_proxy = (passed.get("no_proxy") or passed.get("NO_PROXY") or "").strip()
-        if no_proxy == "*":  # no proxy at all; uv does not know it, and others only where it stands alone
-            passed = {name: value for name, value in passed.items() if name not in proxies}
-        else:
-            # We serve indexes on this machine, where a proxy cannot reach them. Programs read the name in
-            # lower case first, and some no other: curl(1).
-            direct = ",".join(filter(None, (no_proxy, "127.0.0.1", "localhost")))
-            passed |= {"no_proxy": direct, "NO_PROXY": direct}
-    return passed | dict(_ADDED.get(isolation, {}))
-
-
-@contextlib.contextmanager
-def temporary_files() -> Iterator[dict[str, str]]:
-    """Variables that give programs a folder for their temporary files; what they leave goes with it."""
-    # Not in the work folder: the path of a Unix socket has at most 107 bytes (unix(7)).
-    with tempfile.TemporaryDirectory(prefix="cairn-build-", ignore_cleanup_errors=True) as folder:
-        yield dict.fromkeys(("TMPDIR", "TEMP", "TMP"), folder)
-
-
 def create(
     path: Path, *, python: Path | None = None, environ: Mapping[str, str] | None = None
 ) -> VirtualEnvironment:
@@ -201,13 +132,13 @@ def create(
     Args:
         path: its folder.
         python: the interpreter it is made from; ours by default.
-        environ: what that interpreter sees; by default what a build sees.
+        environ: what that interpreter sees; by default what a tool sees.
 
     Raises:
         UsageError: something else is there.
     """
     owned.empty_folder(path)
-    env = variables(Isolation.BUILD) if environ is None else environ
+    env = isolation.variables(Isolation.TOOL) if environ is None else environ
     base = Path(sys.executable) if python is None else python
     process.run([base, "-m", "venv", "--without-pip", path], env=env, timeout=_CREATE_TIMEOUT)
     return describe(path)
@@ -269,7 +200,7 @@ def install(  # noqa: PLR0913 - each is one independent property of the run
         requirements: what; with none, nothing is run.
         source: where pip looks.
         log: receives what pip says.
-        environ: pip's variables; by default those of `Isolation.OWN_PIP`.
+        environ: pip's variables; by default its index is that which the user's pip is set up for.
         options: further ones of pip's.
         on_line: called with each line of pip's output.
         timeout: in seconds.
@@ -281,9 +212,16 @@ def install(  # noqa: PLR0913 - each is one independent property of the run
     if not requirements:
         return
     command = [*pip_command(environment.python), "--no-compile", *options, *source.arguments(), *requirements]
-    env = variables(Isolation.OWN_PIP) if environ is None else environ
     try:
-        process.run(command, env=env, log=log, on_line=on_line, timeout=timeout)
+        with contextlib.nullcontext(environ) if environ else own_pip(source) as env:
+            process.run(
+                command,
+                env=env,
+                log=log,
+                on_line=on_line,
+                timeout=timeout,
+                hidden=isolation.credential_files(),
+            )
     except ProcessError as error:
         if any(sign in error.output for sign in _NETWORK_SIGNS):
             raise NetworkError(
@@ -296,6 +234,18 @@ def install(  # noqa: PLR0913 - each is one independent property of the run
         if missing is not None and (problem := index_probe.index_problem(source.index_url, missing)):
             raise NetworkError(problem, tip=index_probe.TIP) from error
         raise
+
+
+@contextlib.contextmanager
+def own_pip(source: PackageSource) -> Iterator[dict[str, str]]:
+    """The variables of a pip that works for us: the user's index, proxy and certificates hold.
+
+    Not where packages are to go, and nothing else of the user: an sdist's build backend sees them too.
+    """
+    settings = pip_settings.read()
+    named = (source.index_url, *source.find_links)
+    with isolation.own_home(*settings.addresses(), *filter(None, named)) as home:
+        yield settings.pip_environment(home)
 
 
 def installed_names(environment: VirtualEnvironment) -> tuple[str, ...]:

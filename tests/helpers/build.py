@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
+import pytest
 
 from cairn.build.model import BuildRequest
 from cairn.stack import Origin, Project, Stack
@@ -48,6 +51,15 @@ def project(name: str, **changes: Any) -> Project:
         version_file="",
     )
     return msgspec.structs.replace(made, **changes)
+
+
+def stand_in_compiler(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    """Put something on PATH that answers as a C++ compiler: builds that compile nothing need none."""
+    found = shutil.which("git")
+    assert found is not None
+    folder.mkdir(parents=True)
+    (folder / "g++").symlink_to(found)
+    patch.setenv("PATH", os.pathsep.join((str(folder), os.environ.get("PATH", os.defpath))))
 
 
 def request(folder: Path, backends: Mapping[str, str]) -> BuildRequest:

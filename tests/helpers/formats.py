@@ -37,11 +37,13 @@ def make_elf(
     machine: int = EM_X86_64,
     flags: int | None = None,
     abi_version: int = 4,
+    stack: int | None = None,
 ) -> bytes:
     """A shared library, or a code object for a GPU when `machine` says so.
 
     `versions` are the symbol versions needed of each library, `lookalikes` names in rows that only look like
-    symbols, between the other tables and the strings; `flags` defaults to gfx942's for a code object.
+    symbols, between the other tables and the strings; `flags` defaults to gfx942's for a code object; `stack`
+    are the flags of PT_GNU_STACK.
     """
     versions, sections = versions or {}, sections or {}
     strings = bytearray(b"\0")
@@ -106,7 +108,8 @@ def make_elf(
     # Elf64_Phdr: type, flags, offset, address, physical, size in the file, in memory, alignment.
     header += struct.pack("<IIQQQQQQ", 1, 5, 0, 0, 0, at, at, 4096)
     header += struct.pack("<IIQQQQQQ", 2, 6, dynamic_at, dynamic_at, 0, len(dynamic), len(dynamic), 8)
-    header += struct.pack("<IIQQQQQQ", 3 if interpreter else 4, 4, 0, 0, 0, 0, 0, 1)
+    last = (3 if interpreter else 4, 4) if stack is None else (0x6474E551, stack)
+    header += struct.pack("<IIQQQQQQ", *last, 0, 0, 0, 0, 0, 1)
     return header + body + blobs + headers
 
 
@@ -175,28 +178,53 @@ def make_dll(
     old_delayed: Sequence[str] = (),
     sections: Mapping[str, bytes] | None = None,
     machine: int = 0x8664,
+    exports: Sequence[str] = (),
+    functions: Mapping[str, Sequence[str]] | None = None,
+    dotnet: int | None = None,
 ) -> bytes:
-    """A DLL put together byte by byte."""
-    body = bytearray(256 * (len(imports) + len(delayed) + len(old_delayed) + 4))
+    """A DLL put together byte by byte.
+
+    `functions` are those that it imports of a DLL, `dotnet` the flags of a .NET assembly.
+    """
+    functions = functions or {}
+    rows = (
+        len(imports) + len(delayed) + len(old_delayed) + len(exports) + sum(map(len, functions.values())) + 4
+    )
+    body = bytearray(256 * rows)
     strings = bytearray()
 
     def text(value: str) -> int:
-        strings.extend(value.encode() + b"\0")
-        return DLL_SECTION_AT + len(body) + len(strings) - len(value.encode()) - 1
+        return put(value.encode() + b"\0")
 
-    import_rows = b"".join(struct.pack("<IIIII", 1, 0, 0, text(n), 1) for n in imports) + bytes(20)
+    def put(data: bytes) -> int:
+        strings.extend(data)
+        return DLL_SECTION_AT + len(body) + len(strings) - len(data)
+
+    def looked_up(dll: str) -> int:
+        # Only what is called like Python's DLL is asked for its functions.
+        places = [put(b"\0\0" + function.encode() + b"\0") for function in functions.get(dll, ())]
+        return put(struct.pack(f"<{len(places) + 1}Q", *places, 0)) if dll.startswith("python") else 1
+
+    import_rows = b"".join(struct.pack("<IIIII", looked_up(n), 0, 0, text(n), 1) for n in imports) + bytes(20)
     delay_rows = b"".join(struct.pack("<IIIIIIII", 1, text(n), *(0,) * 6) for n in delayed)
     delay_rows += b"".join(
         struct.pack("<IIIIIIII", 0, (DLL_BASE + text(n)) & 0xFFFFFFFF, *(0,) * 6) for n in old_delayed
     )
     delay_rows += bytes(32)
-    export = struct.pack("<IIHHIIIIIII", 0, 0, 0, 0, text(name), *(0,) * 6)
+    named = put(struct.pack(f"<{len(exports)}I", *map(text, exports))) if exports else 0
+    export = struct.pack("<IIHHIIIIIII", 0, 0, 0, 0, text(name), 0, 0, len(exports), 0, named, 0)
+    header = struct.pack("<IHHIII", 72, 2, 5, 0, 0, dotnet or 0)
     tables = {}
     at = 0
-    for index, rows in ((0, export if name else b""), (1, import_rows), (13, delay_rows)):
-        body[at : at + len(rows)] = rows
-        tables[index] = (DLL_SECTION_AT + at if rows else 0, len(rows))
-        at += len(rows)
+    for index, data in (
+        (0, export if name or exports else b""),
+        (1, import_rows),
+        (13, delay_rows),
+        (14, header if dotnet is not None else b""),
+    ):
+        body[at : at + len(data)] = data
+        tables[index] = (DLL_SECTION_AT + at if data else 0, len(data))
+        at += len(data)
     parts = {".rdata": bytes(body) + bytes(strings), **(sections or {})}
     directories = b"".join(struct.pack("<II", *tables.get(index, (0, 0))) for index in range(16))
     optional = struct.pack("<H", 0x20B) + bytes(22) + struct.pack("<Q", DLL_BASE & 0xFFFFFFFF) + bytes(76)
@@ -212,3 +240,53 @@ def make_dll(
         blobs += data
         address += 0x100000
     return header + optional + table + blobs
+
+
+def make_macho(
+    needed: Sequence[str] = (),
+    *,
+    machine: int = 0x0100000C,
+    kind: int = 6,
+    name: str = "",
+    weak: Sequence[str] = (),
+    run_paths: Sequence[str] = (),
+    minimum: tuple[int, int] = (11, 0),
+    defined: Sequence[str] = (),
+    wanted: Sequence[str] = (),
+) -> bytes:
+    """A Mach-O file for arm64, or the CPU that `machine` says, put together byte by byte."""
+
+    def command(number: int, head: bytes, text: str = "") -> bytes:
+        data = head + text.encode() + b"\0"
+        data += bytes(-(8 + len(data)) % 8)
+        return struct.pack("<II", number, 8 + len(data)) + data
+
+    def library(number: int, path: str) -> bytes:
+        return command(number, struct.pack("<IIII", 24, 2, 0x10000, 0x10000), path)
+
+    strings, symbols = bytearray(b"\0"), b""
+    for names, bits in ((defined, 0x0F), (wanted, 0x01)):
+        for symbol in names:
+            symbols += struct.pack("<IBBHQ", len(strings), bits, 1, 0, 0)
+            strings += b"_" + symbol.encode() + b"\0"
+    commands = [command(0x32, struct.pack("<IIII", 1, minimum[0] << 16 | minimum[1] << 8, 0, 0))]
+    commands += [library(0xD, name)] if name else []
+    commands += [library(0xC, path) for path in needed]
+    commands += [library(0x80000018, path) for path in weak]
+    commands += [command(0x8000001C, struct.pack("<I", 12), path) for path in run_paths]
+    size = sum(map(len, commands)) + 24
+    at = 32 + size
+    count = len(symbols) // 16
+    commands += [struct.pack("<6I", 2, 24, at, count, at + len(symbols), len(strings))]
+    header = struct.pack("<IiiIIIII", 0xFEEDFACF, machine, 0, kind, len(commands), size, 0, 0)
+    return header + b"".join(commands) + symbols + bytes(strings)
+
+
+def make_universal(*parts: bytes) -> bytes:
+    """A universal Mach-O file of files for one machine each."""
+    rows, body = b"", b""
+    for part in parts:
+        begin = 8 + 20 * len(parts) + len(body)
+        rows += struct.pack(">IIIII", *struct.unpack("<II", part[4:12]), begin, len(part), 0)
+        body += part
+    return struct.pack(">II", 0xCAFEBABE, len(parts)) + rows + body

@@ -128,5 +128,5 @@ def judge(store: Store, made: WheelSet, *, records: Sequence[TestRecord] = (), *
 
 
 def demand(report: GateReport, number: int) -> Demand:
-    """One of the six."""
+    """One of them."""
     return next(found for found in report.demands if found.number == number)

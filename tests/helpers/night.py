@@ -16,7 +16,7 @@ from cairn.sources.manifest.manifest import Manifest
 from cairn.store.memory import MemoryStore
 from cairn.wheels.wheelset import WheelSet
 from helpers.gate import stack_of
-from helpers.release import make_set, make_wheel
+from helpers.release import make_set, make_wheel, projects_of
 
 Build = Callable[..., WheelSet]
 """Leaves what the build job of a leg uploads; gives the set that it says its wheels form."""
@@ -31,7 +31,7 @@ def leg_of(family: str, **changes: object) -> Leg:
         "stack": "external-builds/sample",
         "line": "main",
         "family": family,
-        "targets": TARGETS[family],
+        "targets": TARGETS.get(family, family),
         "python": "3.11",
         "platform": "linux_x86_64",
         "os": "linux",
@@ -47,9 +47,13 @@ def leg_of(family: str, **changes: object) -> Leg:
 
 
 FROZEN = Manifest(
-    stack="sample", line="main", projects=(), targets=("gfx942", "gfx1100", "gfx1101"), pythons=("3.11",),
+    stack="sample",
+    line="main",
+    projects=projects_of("torch", "torchvision", "vision"),
+    targets=("gfx942", "gfx1100", "gfx1101"),
+    pythons=("3.11",),
     platform="linux_x86_64",
-)  # fmt: skip
+)
 
 
 def plan_of(*legs: Leg, night: str = "7") -> NightPlan:

@@ -27,7 +27,7 @@ from cairn.release.publish import wheel_set as sets
 from cairn.store.memory import MemoryStore
 from cairn.testing.record import Counts, TestedWheel, TestRecord
 from cairn.wheels.wheelset import WheelSet
-from helpers.release import make_set, make_wheel
+from helpers.release import commit_of, make_set, make_wheel, statement_of
 
 
 def signer(number: int) -> Signer:
@@ -43,13 +43,13 @@ MANIFEST = json.dumps(
         "line": "main",
         "projects": [
             {
-                "commit": commit_id * 40,
+                "commit": commit_of(name),
                 "distribution": name,
                 "hashtag": "main",
                 "name": name,
                 "origin": f"https://git.example/{name}.git",
             }
-            for name, commit_id in (("triton", "a"), ("torch", "b"))
+            for name in ("triton", "torch")
         ],
         "platform": "linux_x86_64",
         "pythons": ["3.11"],
@@ -107,7 +107,10 @@ def released(
         make_wheel(folder, "torch", version, requires=[f"triton==3.5.{version[-1]}"]),
     )
     given = msgspec.structs.replace(make_set(wheels), manifest_sha256=hashlib.sha256(MANIFEST).hexdigest())
-    made = sets.stage_set(store, "staging", given, wheels, manifest=MANIFEST, attester=attester)
+    statement = statement_of(given, wheels, MANIFEST)
+    made = sets.stage_set(
+        store, "staging", given, wheels, manifest=MANIFEST, statement=statement, attester=attester
+    )
     record = datafile.dumps(record_of(made)).encode()
     digest = records.add(store, record, name="the record").digest
     if tested_by:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
+from packaging.utils import canonicalize_name
 
 from cairn import datafile
 from cairn.release.audit import audit as check
@@ -20,10 +21,12 @@ from cairn.release.index.commit import commit
 from cairn.release.index.snapshot import Change, Index, Snapshot
 from cairn.release.publish import distribution, wheel_set
 from cairn.release.publish.files import publish_dists
-from cairn.sources.manifest.manifest import Manifest
+from cairn.sources.manifest.manifest import Manifest, ProjectSource
 from cairn.store.memory import MemoryStore
 from cairn.store.protocol import OnBytes, Store, ignored
-from cairn.wheels import wheels_to_set
+from cairn.wheels import sbom, wheels_to_set
+from cairn.wheels.metadata import cyclonedx, wheel_info
+from cairn.wheels.provenance import build_statement
 from cairn.wheels.wheelset import WheelSet
 
 # An in-tree build backend (PEP 517, backend-path): it needs nothing from any index.
@@ -94,6 +97,7 @@ def make_wheel(
             f"Tag: {tag}\n"
         ),
     }
+    members[f"{info}/{wheel_info.SBOM}"] = bill_of(name, version)
     members[f"{info}/RECORD"] = _record(members) + f"{info}/RECORD,,\n"
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{stem}-{version}-{tag}.whl"
@@ -101,6 +105,25 @@ def make_wheel(
         for member, text in members.items():
             archive.writestr(zipfile.ZipInfo(member, (2024, 1, 1, 0, 0, 0)), text)
     return path
+
+
+def commit_of(project: str) -> str:
+    """The commit that wheels of a project are of."""
+    return hashlib.sha1(project.encode(), usedforsecurity=False).hexdigest()
+
+
+def bill_of(name: str, version: str) -> str:
+    """The bill of materials that a build leaves in a wheel."""
+    project = str(canonicalize_name(name))
+    source = cyclonedx.Source(name=project, commit=commit_of(project))
+    return cyclonedx.document(project, version, sources=[source], rocm_version=None).decode()
+
+
+def with_bill(wheel: Path) -> Path:
+    """The wheel, with the bill of materials that a build would have left in it."""
+    name = wheel_info.read(wheel).distribution
+    source = cyclonedx.Source(name=name, commit=commit_of(name))
+    return sbom.add(wheel, wheel.with_name("with-bill"), sources=[source], rocm_version=None)
 
 
 def make_sdist(
@@ -181,13 +204,32 @@ def make_set(
     )
 
 
+PROJECTS = ("triton", "torch", "torchaudio", "torchvision", "alpha", "beta", "alone", "a", "b", "x")
+"""Those that the sets of these tests are of."""
+
+
+def projects_of(*names: str) -> tuple[ProjectSource, ...]:
+    """What a manifest has of projects whose wheels `make_wheel` makes."""
+    return tuple(
+        ProjectSource(
+            name=name,
+            distribution=name,
+            origin=f"https://git.example/{name}.git",
+            hashtag="main",
+            commit=commit_of(name),
+            tree=commit_of(name),
+        )
+        for name in names
+    )
+
+
 def manifest_of(python: str = "3.11", platform: str = "linux_x86_64") -> bytes:
     """A manifest of the stack `sample`, for one Python and platform and many targets."""
     gpus = ("gfx942", "gfx950", "gfx1100", "gfx1101", "gfx1102", "gfx1103")
     return Manifest(
         stack="sample",
         line="main",
-        projects=(),
+        projects=projects_of(*PROJECTS),
         targets=("cpu", *gpus),
         pythons=(python,),
         platform=platform,
@@ -202,8 +244,22 @@ def stage_set(
     store: Store, index: str, made: WheelSet, wheels: Sequence[Path], *, requirements: Sequence[str] = ()
 ) -> WheelSet:
     """Seal and publish a set that `make_set` made."""
-    manifest = manifest_of(made.python, made.platform)
-    return wheel_set.stage_set(store, index, made, wheels, manifest=manifest, requirements=requirements)
+    return wheel_set.stage_set(
+        store,
+        index,
+        made,
+        wheels,
+        manifest=manifest_of(made.python, made.platform),
+        statement=statement_of(made, wheels),
+        requirements=requirements,
+    )
+
+
+def statement_of(made: WheelSet, wheels: Sequence[Path], manifest: bytes | None = None) -> bytes:
+    """What the builder of a set says of it."""
+    frozen = manifest or manifest_of(made.python, made.platform)
+    inputs = {wheel.distribution: "0" * 64 for wheel in made.wheels}
+    return build_statement.encode(build_statement.of_set(made, wheels, manifest=frozen, inputs=inputs))
 
 
 def move(

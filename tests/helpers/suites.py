@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -9,15 +10,40 @@ from pathlib import Path
 from typing import Any
 
 from cairn import datafile, files
+from cairn.sources.worktree import contents
 from cairn.testing.hardware.gpu import Gpu
 from cairn.testing.record import TestedWheel
-from cairn.testing.suite import merge, outcomes, run, shard_result
+from cairn.testing.suite import accounts, merge, outcomes, run, shard_result, worker
 from cairn.testing.suite.attempt import Limits
 from cairn.testing.suite.merge import Merged
 from cairn.testing.suite.outcomes import TestOutcome
 from cairn.testing.suite.run import SuiteRequest, Tested
 from cairn.testing.suite.shard_result import ShardResult
 from cairn.testing.suite.suite_toml import Config, Group, Suite
+from helpers.sources import git
+
+# As pytest-rerunfailures does it: a failed attempt is reported as "rerun", which counts nowhere.
+RERUNS = """
+import pytest
+from _pytest.runner import runtestprotocol
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item, nextitem):
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    for attempt in range(3):
+        reports = runtestprotocol(item, nextitem=nextitem, log=False)
+        again = attempt < 2 and any(report.failed for report in reports)
+        for report in reports:
+            if again and report.failed:
+                report.outcome = "rerun"
+            item.ihook.pytest_runtest_logreport(report=report)
+            if report.outcome == "rerun":
+                break
+        if not again:
+            break
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
+"""
 
 
 def suite_of(*modules: str, **more: Any) -> Suite:
@@ -41,6 +67,14 @@ def write_tests(checkout: Path, tests: Mapping[str, str]) -> Path:
     return checkout
 
 
+def commit_all(checkout: Path) -> str:
+    """Make a repository of a checkout, with all that it has; gives the commit."""
+    git(checkout, "init", "--quiet")
+    git(checkout, "add", "--all")
+    git(checkout, "commit", "--quiet", "--message", "all")
+    return git(checkout, "rev-parse", "HEAD").strip()
+
+
 def request_of(tmp_path: Path, tests: Mapping[str, str], **more: Any) -> SuiteRequest:
     """A request to run these tests in `tmp_path`, with short limits."""
     # What the pytest around this one has set must not reach the one inside.
@@ -55,6 +89,7 @@ def request_of(tmp_path: Path, tests: Mapping[str, str], **more: Any) -> SuiteRe
         "work_dir": tmp_path / "results",
         "limits": Limits(test=30.0, collection=30.0),
         "commits": (),
+        "write_committed": functools.partial(contents.write_committed, tmp_path / "checkout"),
         "allow_mismatch": True,
         "retries": 0,
         "nodes": tmp_path / "no-gpus",
@@ -85,6 +120,12 @@ def outcomes_of(folder: Path) -> dict[str, TestOutcome]:
 WHEEL = TestedWheel(file_name="torch-2.9.0-cp312-cp312-linux_x86_64.whl", sha256="a" * 64)
 
 
+def other_accounts(folder: Path, tests: Sequence[TestOutcome]) -> dict[str, str]:
+    """Write what a plugin and pytest would say of these tests; gives the digests."""
+    ends = [worker.json_line({"event": "end", "test": one.test, "outcome": one.outcome}) for one in tests]
+    return accounts.write(folder, ends, [b"<testsuites/>"])
+
+
 def shard_of(folder: Path, tests: Sequence[TestOutcome], number: int = 1, of: int = 1, **more: Any) -> Path:
     """Write the results of a shard, on the CPU unless `more` says otherwise."""
     folder.mkdir()
@@ -109,6 +150,7 @@ def shard_of(folder: Path, tests: Sequence[TestOutcome], number: int = 1, of: in
         "started": f"2026-11-22T0{number}:00:00Z",
         "duration_seconds": 60.0,
         "outcomes_sha256": files.sha256_of(folder / outcomes.FILE),
+        "accounts": other_accounts(folder, tests),
     }
     values["gpus"] = tuple(Gpu(target=name) for name in more.pop("hardware", ()))
     datafile.write(folder / shard_result.FILE, ShardResult(**{**values, **more}))

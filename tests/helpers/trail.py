@@ -61,8 +61,13 @@ class Trail:
 # Cairn as it is, with a note of each program that it starts (Python's audit events): FILE ARGUMENT...
 _WATCHED = """
 import runpy, sys
+from cairn.platforms import posix
 log = open(sys.argv.pop(1), "w")
-sys.addaudithook(lambda event, args: event == "subprocess.Popen" and print(args[1][0], file=log, flush=True))
+guard = posix._Guard.program
+def note(event, args):
+    if event == "subprocess.Popen":
+        print("guard" if guard in args[1] else args[1][0], file=log, flush=True)
+sys.addaudithook(note)
 runpy.run_module("cairn", run_name="__main__", alter_sys=True)
 """
 
@@ -70,7 +75,10 @@ runpy.run_module("cairn", run_name="__main__", alter_sys=True)
 def cairn_watched(
     *words: str | Path, env: Mapping[str, str], log: Path
 ) -> tuple[subprocess.CompletedProcess[str], set[str]]:
-    """Run `cairn` with these words; the names of the programs that it has started, too."""
+    """Run `cairn` with these words; the names of the programs that it has started, too.
+
+    The process that ends them where Cairn is killed is called `guard`.
+    """
     command = [sys.executable, "-c", _WATCHED, str(log), *map(str, words)]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=900)
     return done, {Path(line).name for line in log.read_text().splitlines()}

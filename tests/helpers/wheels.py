@@ -32,7 +32,7 @@ class MakeWheel(Protocol):
         requires: Sequence[str] = ("triton==3.5.0", "filelock"),
         files: Mapping[str, bytes] | None = None,
         executables: Sequence[str] = (),
-        pure: bool = True,
+        pure: bool | None = None,
     ) -> Path: ...
 
 
@@ -62,7 +62,7 @@ def build_wheel(
     requires: Sequence[str] = ("triton==3.5.0", "filelock"),
     files: Mapping[str, bytes] | None = None,
     executables: Sequence[str] = (),
-    pure: bool = True,
+    pure: bool | None = None,
 ) -> Path:
     info = f"{name}-{version}.dist-info"
     content = dict(files if files is not None else {f"{name}/__init__.py": b"VALUE = 1\n"})
@@ -76,11 +76,11 @@ def build_wheel(
     ).encode()
     lines = "".join(f"Tag: {tag}\n" for tag in tags)
     numbered = f"Build: {build}\n" if build else ""
-    purity = "true" if pure else "false"
+    purity = str(all(tag.endswith("-any") for tag in tags) if pure is None else pure).lower()
     content[f"{info}/WHEEL"] = (
         f"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: {purity}\n{lines}{numbered}".encode()
     )
-    content[f"{info}/entry_points.txt"] = b"[console_scripts]\ndemo = demo:main\n"
+    content[f"{info}/entry_points.txt"] = b"[console_scripts]\ndemo = timeit:main\n"
     rows = "".join(f"{_csv(path)},{record_hash(data)},{len(data)}\n" for path, data in content.items())
     content[f"{info}/RECORD"] = f"{rows}{info}/RECORD,,\n".encode()
     columns = zip(*(tag.split("-") for tag in tags), strict=True)

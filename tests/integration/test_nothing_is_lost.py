@@ -7,8 +7,6 @@ folder with a person's files. What is theirs is noted, and compared byte for byt
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import os
 import shutil
 import signal
@@ -22,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from helpers import stacks
+from helpers.release import commit_of, make_wheel
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "external-builds" / "pytorch"
 
@@ -95,26 +94,6 @@ def put(folder: Path, files: Mapping[str, str]) -> None:
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
-
-
-def make_wheel(folder: Path, name: str, version: str) -> Path:
-    info = f"{name}-{version}.dist-info"
-    members = {
-        f"{name}/__init__.py": f"V = {version!r}\n",
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-    }
-    rows = ""
-    for member, text in members.items():
-        digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
-        rows += f"{member},sha256={digest},{len(text)}\n"
-    members[f"{info}/RECORD"] = rows + f"{info}/RECORD,,\n"
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{name}-{version}-py3-none-any.whl"
-    with zipfile.ZipFile(path, "w") as archive:
-        for member, text in members.items():
-            archive.writestr(member, text)
-    return path
 
 
 @dataclass
@@ -402,8 +381,7 @@ def foreign_environment(world: World) -> None:
 def with_set(world: World) -> None:
     """A set.json of the wheel, as a build writes it."""
     wheel = world.folder / WHEEL
-    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
-    put(world.folder, {"make_set.py": MAKE_SET.format(wheel=str(wheel), digest=digest)})
+    put(world.folder, {"make_set.py": MAKE_SET.format(wheel=wheel, commit=commit_of("alpha"))})
     done = subprocess.run(
         [sys.executable, "make_set.py"], cwd=world.folder, check=False, capture_output=True, text=True
     )
@@ -424,16 +402,24 @@ def foreign_smoke(world: World) -> None:
 
 MAKE_SET = """
 from pathlib import Path
+import msgspec
 from cairn import interpreters
 from cairn.sources.manifest import manifest
+from cairn.sources.manifest.manifest import ProjectSource
 from cairn.wheels import wheels_to_set, wheelset
+from cairn.wheels.provenance import build_statement
 here = interpreters.own()
 about = dict(stack="small", line="main", platform=here.platform, targets=("cpu",))
+alpha = ProjectSource(name="alpha", distribution="alpha", origin="https://git.example/alpha.git",
+                      hashtag="main", commit="{commit}", tree="{commit}")
 frozen = manifest.create((), pythons=(here.version,), sdk_version=None, **about)
+frozen = msgspec.structs.replace(frozen, projects=(alpha,))
 manifest.write(Path("manifest.json"), frozen)
 made = wheels_to_set.make([Path("{wheel}")], manifest_sha256=frozen.digest(), python=here.version,
                           family="cpu", **about)
 wheelset.write(Path("set.json"), made)
+said = build_statement.of_set(made, [Path("{wheel}")], manifest=frozen.canonical(), inputs={{}})
+Path("builder.json").write_bytes(build_statement.encode(said))
 """
 
 
@@ -539,7 +525,8 @@ TABLE: dict[str, Row] = {
     "publish killed": Row((*PUBLISH[:6], "dev", WHEEL), kill=6),
     "mirror failed": Row(("cairn", "index", "mirror", "--store", "store", "--index", "staging", BROKEN)),
     "promote refused": Row(PROMOTE, staged_set),
-    "promote killed": Row(PROMOTE, staged_set, kill=5),
+    # Without a bypass the missing record is refused before anything is written.
+    "promote killed": Row((*PROMOTE, "--bypass", "somebody", "--reason", "a try"), staged_set, kill=5),
     "ci run failed": Row(CI, bad_backend),
     "ci run killed early": Row(CI, work_folder, kill=12),
     "ci run killed late": Row(CI, work_folder, kill=70),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import build as pypa_build
 
-from cairn import files, process, venv
+from cairn import files, isolation, process
 from cairn.build import cmake_check, downloads, environments
 from cairn.build.compiler_cache import session
 from cairn.build.engine.run import OutOfMemoryError
@@ -190,20 +190,20 @@ def prepared(context: Context, *, tree: Path | None = None) -> Iterator[Prepared
     step, stage, began = context.step, context.stage, time.time()
     for name in step.project.empty_dirs:
         (step.checkout / name).mkdir(parents=True, exist_ok=True)
-    given = variables.build_variables(
-        step.project,
-        context.env,
-        context.values,
-        request=context.request,
-        epoch=source_tree.commit_time(step.checkout),
-    )
 
     def advance(line: str) -> None:
         watch.look()
         stage.update(line, shown=progress.shown(line, stage.line))
 
     def run(command: Sequence[str], cwd: Path | None, more: Mapping[str, str]) -> None:
-        process.run(command, cwd=cwd, env=given | dict(more), log=context.log, on_line=advance)
+        process.run(
+            command,
+            cwd=cwd,
+            env=given | dict(more),
+            log=context.log,
+            on_line=advance,
+            hidden=isolation.credential_files(),
+        )
 
     source_dir = step.source_dir()
     watch = cmake_check.Watch(
@@ -215,7 +215,15 @@ def prepared(context: Context, *, tree: Path | None = None) -> Iterator[Prepared
     )
     watch.look(now=True)
     # Clang for HIP leaves an empty folder for every source it compiles: thousands, for torch.
-    with venv.temporary_files() as temporary:
+    with isolation.temporary_files() as temporary, isolation.own_home() as home:
+        given = temporary | variables.build_variables(
+            step.project,
+            context.env,
+            context.values,
+            request=context.request,
+            epoch=source_tree.commit_time(step.checkout),
+            home=home,
+        )
         given |= temporary
         watch.folders = (*watch.folders, Path(temporary["TMPDIR"]))
         with _compiler_cache(context, given, tree) as cache:

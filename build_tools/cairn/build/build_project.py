@@ -28,16 +28,33 @@ from cairn.output import console, wording
 from cairn.rocm.install import available_libraries
 from cairn.sources.git.repository import Repository, root_at
 from cairn.sources.hipify import build_step
+from cairn.sources.manifest import manifest
 from cairn.sources.worktree import state
+from cairn.wheels.sbom import Source
 
 _SCRATCH = "wheel-"  # what the names of folders begin with in which a wheel is made
 
 
 class Made(NamedTuple):
-    """A wheel that was built: where the cache has it, and what the compiler cache counted."""
+    """A wheel that was built: where the cache has it, what the compiler cache counted, and `edited`."""
 
     hit: cache.Hit
     compiler_cache: CacheStatistics | None
+    edited: bool
+
+
+class _Raw(NamedTuple):
+    """What a backend made.
+
+    Attributes:
+        called: the wheel, with what the compiler cache counted.
+        sources: the commits that the tree stood on.
+        edited: the tree was edited since the build was planned.
+    """
+
+    called: backend.Called
+    sources: tuple[Source, ...]
+    edited: bool
 
 
 def build(
@@ -65,7 +82,7 @@ def build(
     """
     started = time.monotonic()
     if request.sdk is None:
-        toolchain.require_host_compiler()
+        toolchain.require_host_compiler(request.env_of(step.project))
     log = running.log or request.output_dir / "logs" / f"{step.project.name}.log"
     if running.attempt > 1:  # what the first attempt says is not what the second one fails of
         with contextlib.suppress(FileNotFoundError):
@@ -85,11 +102,11 @@ def build(
             path = compile_jobs.without_old_make(context.values["PATH"], work / "make")
             values = {**context.values, "makeflags": makeflags, "PATH": path}
             context = dataclasses.replace(context, values=values)
-        called, changed = _build_in_tree(context, folder / "raw")
+        raw = _build_in_tree(context, folder / "raw")
         stage.update("repairing and verifying the wheel")
-        wheel = postprocess.finish(called.wheel, context, folder / "finished")
-        hit = _keep(wheel, context, seconds=time.monotonic() - started, changed=changed)
-    return Made(hit, called.compiler_cache)
+        wheel = postprocess.finish(raw.called.wheel, context, folder / "finished", sources=raw.sources)
+        hit = _keep(wheel, context, seconds=time.monotonic() - started, changed=raw.edited)
+    return Made(hit, raw.called.compiler_cache, raw.edited)
 
 
 def _keep(wheel: Path, context: Context, *, seconds: float, changed: bool) -> cache.Hit:
@@ -147,8 +164,12 @@ def _scratch(work: Path) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _build_in_tree(context: Context, output_dir: Path) -> tuple[backend.Called, bool]:
-    """What the backend made, and whether the tree was edited since the build was planned."""
+def _build_in_tree(context: Context, output_dir: Path) -> _Raw:
+    """What the backend makes of the tree, which is to be the same from before to after.
+
+    Raises:
+        SourceError: it is not what the manifest froze, or did not stay so.
+    """
     step, request = context.step, context.request
     root, sources = root_at(step.checkout), step.project.source_dirs
     source_tree.tidy(step.checkout, step.project.rocm_init)
@@ -160,7 +181,10 @@ def _build_in_tree(context: Context, output_dir: Path) -> tuple[backend.Called, 
             f"{step.checkout / found.cmake} was not made by Cairn, and the build will use its settings: "
             "pass --clean to start over"
         )
-    edits = source_tree.edits(step.checkout)
+    if request.frozen is not None:
+        manifest.require(request.frozen, step.project.name, step.checkout)
+    heads, edits = source_tree.heads(step.checkout), source_tree.edits(step.checkout)
+    commits = source_tree.sources_of(step.project, step.checkout)
     with leftovers.kept(root, step.flavour, sources) as kept, lent_module(context):
         for folder in {step.checkout, step.source_dir()}:
             _remove_stale(root, folder / "build", kept.ours)
@@ -179,7 +203,13 @@ def _build_in_tree(context: Context, output_dir: Path) -> tuple[backend.Called, 
         )
     # A project that hipifies itself may do so in place.
     edited = source_tree.edits(step.checkout) != edits and step.project.hipify != "at-build"
-    return called, edited or step.key not in found.all()
+    edited = edited or source_tree.heads(step.checkout) != heads
+    if edited and request.frozen is not None:
+        raise SourceError(
+            f"{step.checkout} was edited while it was built: it is not what the manifest froze any more",
+            tip="run it again, in a work folder of its own",
+        )
+    return _Raw(called, commits, edited or step.key not in found.all())
 
 
 @contextlib.contextmanager

@@ -106,7 +106,7 @@ def _build(
     stage: console.Stage,
 ) -> CacheStatistics | None:
     if request.sdk is None:
-        toolchain.require_host_compiler()
+        toolchain.require_host_compiler(request.env_of(step.project))
     log = request.output_dir / "logs" / f"{step.project.name}-develop.log"
     files.write_text(log, "")
     content = backend.content_of(step, request, built)

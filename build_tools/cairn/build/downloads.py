@@ -179,7 +179,7 @@ def _save(pinned: Pinned, target: Path) -> None:
     try:
         if pinned.url.startswith("file:"):
             path = urllib.request.url2pathname(urllib.parse.urlsplit(pinned.url).path)
-            shutil.copyfile(path, target)
+            files.copy_into(Path(path), target)
             return
         with requests.get(pinned.url, stream=True, timeout=_TIMEOUT) as answer, target.open("wb") as out:
             if answer.status_code in _MISSING:

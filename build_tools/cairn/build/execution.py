@@ -214,7 +214,7 @@ def _one(task: Task, run: _Run, running: Running) -> BuiltWheel:
     started, request = time.time(), task.made.request
     step = _as_it_is_now(task, run)
     built = {project: run.built[name] for project, name in task.needs.items()}
-    hit, counted = step.hit, None
+    hit, counted, edited = step.hit, None, False
     if hit is None and run.digests[task.name] in run.resumed:
         check = check_of(step.project, request)
         hit = request.wheel_cache.get(step.key, check=check, private=step.private)
@@ -227,7 +227,7 @@ def _one(task: Task, run: _Run, running: Running) -> BuiltWheel:
         run.trees.add(step.checkout)
         try:
             with console.current().stage(task.name) as stage:
-                hit, counted = build_project.build(step, request, built, stage, running=running)
+                hit, counted, edited = build_project.build(step, request, built, stage, running=running)
             if counted is not None:
                 console.current().info(f"  {step.project.name}: {counted}")
                 running.note(events.CompilationsCounted(step=task.name, **dataclasses.asdict(counted)))
@@ -255,6 +255,7 @@ def _one(task: Task, run: _Run, running: Running) -> BuiltWheel:
         origin=hit.origin,
         builder=hit.entry.builder,
         compiler_cache=counted,
+        edited=edited,
     )
     run.built[task.name] = made
     return made

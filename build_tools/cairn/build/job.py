@@ -27,6 +27,7 @@ from cairn.errors import UsageError
 from cairn.output import console
 from cairn.sources.checkout import release_line
 from cairn.sources.checkout.describe import Checkout
+from cairn.sources.manifest import manifest
 from cairn.sources.manifest.manifest import Manifest
 from cairn.stack import Stack
 from cairn.wheels.metadata import rocm_version
@@ -100,8 +101,13 @@ def check(job: Job) -> Job:
 def _check_all(jobs: Sequence[Job]) -> tuple[Job, ...]:
     jobs = _without_rocm_only(jobs)
     preflight.run([*preflight.of_all(jobs), *(check for job in jobs for check in preflight.places(job))])
-    if unseen := overrides.not_passed():
-        console.current().info(f"builds do not see {', '.join(unseen)}: name what they need with --build-env")
+    named = {text.partition("=")[0] for job in jobs for text in job.build_env}
+    flags = [overrides.TARGETS] if all(job.targets is not None for job in jobs) else []
+    if unseen := overrides.left_out(jobs[0].stack, named, flags=flags):
+        console.current().info(
+            f"set in this shell, and not seen by builds: {', '.join(unseen)}; name what they need with "
+            "--build-env"
+        )
     _say_skipped(jobs)
     return jobs
 
@@ -138,10 +144,12 @@ def _build_all(
     trees: Sequence[Checkout] | None = None,
 ) -> tuple[tuple[BuiltWheel, ...], ...]:
     requests = [resolve(job, sdk) for job, sdk in zip(jobs, installed, strict=True)]
-    for job, request in zip(jobs, requests, strict=True):
-        if job.frozen is not None:
-            outputs.refuse_other_manifest(job.frozen, request)
+    for request in requests:
+        outputs.refuse_other_manifest(request)
     plans = plan.make_all(requests)
+    for step, frozen in [(step, each.request.frozen) for each in plans for step in each.steps]:
+        if frozen is not None:  # what the cache has was chosen by the trees as they are now
+            manifest.require(frozen, step.project.name, step.checkout)
     if any(step.hit is None for each in plans for step in each.steps):
         # The modules that build are loaded where something is built: it takes longer than all else here.
         from cairn.build import backend  # noqa: PLC0415
@@ -198,6 +206,7 @@ def resolve(job: Job, installed: InstalledSdk | None) -> BuildRequest:
         run=job.run,
         trees=job.trees,
         split=job.split,
+        frozen=job.frozen,
         clean=job.clean,
         compiler_cache=job.compiler_cache,
         build_env=overrides.parse(job.build_env, job.stack),

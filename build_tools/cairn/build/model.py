@@ -35,7 +35,7 @@ class WantedSdk:
 
     Attributes:
         source: where pip finds the packages.
-        version: exact ROCm version; None takes the newest, and asks the index each time.
+        version: ROCm's version, or what it must be (`>1.0`); None takes the newest.
         extras: of the `rocm` package, such as `libraries` and `devel`.
         family: GPU family whose libraries are chosen; None leaves the choice to the `rocm` package.
         digest: of the packages at the source, where it is known: then their address does not matter.
@@ -46,6 +46,11 @@ class WantedSdk:
     extras: tuple[str, ...] = ("libraries", "devel")
     family: str | None = None
     digest: str | None = None
+
+    @property
+    def exact(self) -> str | None:
+        """The one version that is asked for; None where only the index knows which is the newest."""
+        return self.version if self.version and self.version[0] not in "<>=!~" else None
 
     def identity(self) -> str:
         """What tells one installation from another."""
@@ -208,6 +213,7 @@ class BuildRequest:
         run: how its steps are run.
         trees: the folder with the trees that this build has to itself; None builds in the checkouts.
         split: leave host and device wheels of the projects that have device code.
+        frozen: the manifest that each tree must be of at the moment it is built; None for as they are.
     """
 
     stack: Stack
@@ -230,6 +236,7 @@ class BuildRequest:
     run: RunOptions = field(default_factory=RunOptions)
     trees: Path | None = None
     split: bool = False
+    frozen: Manifest | None = None
 
     @property
     def wheel_cache(self) -> cache.WheelCache:
@@ -333,6 +340,7 @@ class BuiltWheel:
         origin: `built` now, found in the `local` cache, or fetched from the `shared` one.
         builder: who built it (`cairn.build.cache.CacheEntry`).
         compiler_cache: what the compiler cache counted; None where it was not built, or without one.
+        edited: the tree was edited while it was built: nobody knows what exactly is in the wheel.
     """
 
     project: str
@@ -350,6 +358,7 @@ class BuiltWheel:
     compiler_cache: CacheStatistics | None = None
     devices: tuple[Path, ...] = ()
     whole: Path | None = None
+    edited: bool = False
 
     @property
     def files(self) -> tuple[Path, ...]:

@@ -4,21 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from cairn import files
 from cairn import targets as gpu
 from cairn.build import downloads, rocm_sdk
 from cairn.build.inputs import toolchain
 from cairn.build.model import BuildRequest, BuiltWheel
 from cairn.errors import UsageError
+from cairn.output import console
 from cairn.sources.checkout import describe
 from cairn.sources.checkout.describe import Checkout
 from cairn.sources.manifest import manifest
 from cairn.sources.manifest.manifest import Manifest
 from cairn.wheels import wheels_to_set
 from cairn.wheels import wheelset as wheel_sets
+from cairn.wheels.provenance import build_statement
+from cairn.wheels.wheelset import BUILDER_FILE
 
 
 def write(request: BuildRequest, wheels: Sequence[BuiltWheel], frozen: Manifest) -> None:
-    """Write the manifest of what was built from, and the (open) set that the wheels form."""
+    """Write the manifest of what was built from, the (open) set that the wheels form, and who says so.
+
+    Raises:
+        WheelError: a wheel is not of the manifest's commits: a tree was moved meanwhile.
+    """
+    for name in ("set.json", BUILDER_FILE):  # of an earlier build; one that is refused leaves none
+        (request.output_dir / name).unlink(missing_ok=True)
     manifest.write(request.output_dir / "manifest.json", frozen)
     wheel_set = wheels_to_set.make(
         [file for wheel in wheels for file in wheel.files],
@@ -33,7 +43,20 @@ def write(request: BuildRequest, wheels: Sequence[BuiltWheel], frozen: Manifest)
         if request.sdk
         else (),
     )
+    said = build_statement.of_set(
+        wheel_set,
+        [file for wheel in wheels for file in wheel.files],
+        manifest=frozen.canonical(),
+        inputs={wheel.project: wheel.identity for wheel in wheels},
+    )
     wheel_sets.write(request.output_dir / "set.json", wheel_set)
+    if edited := [wheel.project for wheel in wheels if wheel.edited]:
+        console.current().warn(
+            f"{', '.join(edited)} was edited while it was built: nobody can say what the set is of, and it "
+            "cannot be published; build it again"
+        )
+        return
+    files.write_bytes(request.output_dir / BUILDER_FILE, build_statement.encode(said))
 
 
 def manifests(
@@ -64,7 +87,9 @@ def _manifest_of(group: Sequence[BuildRequest], trees: Sequence[Checkout] | None
     first = group[0]
     if trees is None:  # after the build, which may have hipified a tree
         trees = [describe.describe(p, first.checkouts[p.name]) for p in first.projects()]
-    tools = [toolchain.of_manifest(one.python, host_compiler=one.sdk is None) for one in group]
+    tools = [
+        toolchain.of_manifest(one.python, host_compiler=one.sdk is None, named=one.build_env) for one in group
+    ]
     pythons = dict.fromkeys(found["python"] for found in tools)
     return manifest.create(
         [tree for tree in trees if tree.project.name in first.checkouts],
@@ -82,12 +107,14 @@ def _manifest_of(group: Sequence[BuildRequest], trees: Sequence[Checkout] | None
     )
 
 
-def refuse_other_manifest(frozen: Manifest, request: BuildRequest) -> None:
-    """Refuse a manifest that the build cannot be of; whether its trees are here, the caller has looked.
+def refuse_other_manifest(request: BuildRequest) -> None:
+    """Refuse a manifest that the build cannot be of; whether its trees are here, `manifest.require` says.
 
     Raises:
         UsageError: it was frozen for something else than what is asked for.
     """
+    if (frozen := request.frozen) is None:
+        return
     has_sdk = request.sdk.info.version if request.sdk else None
     wrong = [
         f"{what} {frozen_as}, not {asked}"

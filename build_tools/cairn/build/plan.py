@@ -20,7 +20,7 @@ from pathlib import Path
 from cairn import datafile, platforms
 from cairn.build import cache
 from cairn.build.cached_wheel import check_of
-from cairn.build.inputs import leftovers, source_tree, toolchain, variables
+from cairn.build.inputs import leftovers, outside, source_tree, toolchain, variables
 from cairn.build.model import BuildRequest
 from cairn.errors import SourceError
 from cairn.sources.git.repository import root_at
@@ -164,7 +164,7 @@ def step_of(
     wheel_cache, hit = request.wheel_cache, None
     if not request.clean:
         # From other machines only what any tree may have, and not before it was looked at.
-        hit = wheel_cache.get(keys.clean, check=check_of(project, request))
+        hit = wheel_cache.get(keys.clean, check=check_of(project, request), private=keys.of_machine)
         hit = hit or wheel_cache.get(keys.own, private=True)
     inputs = keys.inputs
     if hit is None:
@@ -176,7 +176,7 @@ def step_of(
         needs=dict(needs),
         flavour=keys.flavour,
         key=keys.own,
-        private=keys.own != keys.clean,
+        private=keys.of_machine or keys.own != keys.clean,
         inputs=inputs,
         hit=hit,
     )
@@ -193,6 +193,7 @@ class Keys:
             nothing of that kind.
         cmake: see `cairn.build.inputs.leftovers.Seen`.
         inputs: what `own` is a digest of.
+        of_machine: nobody knows all that the build may read on this machine: no other may have the wheel.
     """
 
     flavour: str
@@ -200,6 +201,7 @@ class Keys:
     own: str
     cmake: str | None
     inputs: Mapping[str, object]
+    of_machine: bool = False
 
     def all(self) -> tuple[str, ...]:
         """Each once, the better one first."""
@@ -223,7 +225,11 @@ def keys_of(
         needs: project name to key, for the wheels it is built against.
         trees: what is known of trees; they are read otherwise.
     """
-    settings = _settings(request, project)
+    template = variables.template_of(request.stack, project, for_cpu=request.for_cpu)
+    read = outside.look(
+        {**project.config_settings, **template, **request.env_of(project)}, inside=_inside(request, checkout)
+    )
+    settings = {**_settings(request, project), "outside": read.inputs()}
     # CMake keeps the launchers' path in the tree: it must not be met by a build without them.
     launching = {"launchers": str(request.launchers_of(project))} if request.compiler_cache else {}
     flavour = cache.key_of(settings | launching)
@@ -245,7 +251,20 @@ def keys_of(
     clean = cache.key_of(inputs)
     own = clean if seen.start is None else cache.key_of({"clean": clean, "start": seen.start})
     inputs = inputs if seen.start is None else {**inputs, "start": seen.start}
-    return Keys(flavour=flavour, clean=clean, own=own, cmake=seen.cmake, inputs=inputs)
+    return Keys(
+        flavour=flavour,
+        clean=clean,
+        own=own,
+        cmake=seen.cmake,
+        inputs=inputs,
+        of_machine=read.packages is None,
+    )
+
+
+def _inside(request: BuildRequest, checkout: Path) -> tuple[Path, ...]:
+    """The folders that are inputs of a build by themselves."""
+    sdk = [request.sdk.environment] if request.sdk else []
+    return (*request.checkouts.values(), checkout, request.work_dir, request.output_dir, *sdk)
 
 
 def _settings(request: BuildRequest, project: Project) -> dict[str, object]:
@@ -283,5 +302,7 @@ def _settings(request: BuildRequest, project: Project) -> dict[str, object]:
         "features": sorted(request.features),
         "python": request.python.tag,
         "platform": request.python.platform,
-        "toolchain": toolchain.identity(request.python, host_compiler=request.sdk is None),
+        "toolchain": toolchain.identity(
+            request.python, host_compiler=request.sdk is None, named=request.env_of(project)
+        ),
     }

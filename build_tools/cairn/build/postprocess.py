@@ -6,6 +6,7 @@ Whoever changes what comes of a wheel here counts `cairn.build.plan.FINISHING` u
 from __future__ import annotations
 
 import importlib.metadata
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,7 +18,7 @@ from packaging.version import Version
 
 from cairn import targets as gpu
 from cairn import venv
-from cairn.build.inputs import source_tree, variables
+from cairn.build.inputs import variables
 from cairn.build.model import BuildRequest, BuiltWheel
 from cairn.build.plan import BuildStep
 from cairn.errors import WheelError
@@ -55,8 +56,14 @@ class Context:
     log: Path
 
 
-def finish(wheel: Path, context: Context, output_dir: Path) -> Path:
+def finish(wheel: Path, context: Context, output_dir: Path, *, sources: Sequence[sbom.Source]) -> Path:
     """Turn what the build backend made into what may be published.
+
+    Args:
+        wheel: what it made.
+        context: of the build.
+        output_dir: receives the wheel.
+        sources: the commits that it was made of, for the bill of materials.
 
     Raises:
         WheelError: `verify` has findings (the first are in the message), or it is of a different version than
@@ -69,11 +76,15 @@ def finish(wheel: Path, context: Context, output_dir: Path) -> Path:
     installed = context.request.sdk
     sdk = venv.describe(installed.environment).site_packages if installed else None
     # Repair may graft libraries into the wheel; the bill of materials lists what is there in the end.
-    repaired = auditwheel.repair_linked(edited, output_dir / "repaired", exclude=provided, sdk=sdk)
+    named = context.request.env_of(context.step.project).get("LD_LIBRARY_PATH", "")
+    search = [Path(folder) for folder in named.split(os.pathsep) if folder]
+    repaired = auditwheel.repair_linked(
+        edited, output_dir / "repaired", exclude=provided, sdk=sdk, search=search
+    )
     listed = sbom.add(
         repaired,
         output_dir / "listed",
-        sources=source_tree.sources_of(context.step.project, context.step.checkout),
+        sources=sources,
         rocm_version=installed.info.version if installed else None,
     )
     _verify(listed, context, provided)

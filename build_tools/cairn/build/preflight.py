@@ -83,8 +83,8 @@ def checks(job: Job, *, done: set[object] | None = None) -> Iterator[Check]:
     for_cpu = job.for_cpu()
     # In the order in which they are reported; each stands alone, so that one that fails hides no other.
     yield functools.partial(targets, job)
-    if job.sdk.version is not None and not for_cpu:
-        yield functools.partial(channel, job, job.sdk.version)
+    if job.sdk.exact is not None and not for_cpu:
+        yield functools.partial(channel, job, job.sdk.exact)
     yield functools.partial(overrides.parse, job.build_env, job.stack)
     yield functools.partial(_present, job)
     if (trees := (job.line, *job.checkouts.values())) not in done:
@@ -96,7 +96,8 @@ def checks(job: Job, *, done: set[object] | None = None) -> Iterator[Check]:
             done.add(tree)
             yield functools.partial(_checkout, project, folder.absolute(), suffix=suffix, rocm=not for_cpu)
     if for_cpu:
-        yield toolchain.require_host_compiler
+        named = dict(text.partition("=")[::2] for text in job.build_env)
+        yield functools.partial(toolchain.require_host_compiler, named)
     if not for_cpu and not job.install_rocm:
         yield functools.partial(rocm_sdk.existing, job.environments() / "sdk", job.python)
 

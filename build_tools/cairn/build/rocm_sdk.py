@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from cairn import datafile, files, formats, process, venv
+from cairn import datafile, files, formats, isolation, process, venv
 from cairn import targets as gpu
 from cairn.build import cache
 from cairn.build.environments.pip_install import pip_install
@@ -133,7 +133,7 @@ def install(
     env_dir = _place_for(python, env_dir)
     marker = env_dir / _MARKER
     # Which version is the newest, only the index knows: one that is not named is installed again.
-    fixed = wanted.version is not None or wanted.source.offline
+    fixed = wanted.exact is not None or wanted.source.offline
     if fixed and (found := _found(env_dir, marker, wanted.identity())) is not None:
         return found
     if wanted.source.offline:
@@ -204,7 +204,7 @@ def existing(env_dir: Path, python: Interpreter) -> InstalledSdk:
     if found is None:
         raise PrerequisiteError(
             "no ROCm SDK is installed for this build",
-            tip="give --install-rocm --index-url URL, or run the install-rocm command first",
+            tip="add --install-rocm --index-url URL, which installs one; URL is an index of ROCm packages",
         )
     return found
 
@@ -237,7 +237,7 @@ def _of_machine(stack: Stack, sdk: Sdk) -> str:
     values = {"python": sys.executable, "stack_dir": stack.folder}
     command = [variables.expand(word, values, where="sdk.machine") for word in sdk.machine]
     try:
-        return process.run(command, env=venv.variables(venv.Isolation.BUILD)).output if command else ""
+        return _run(command) if command else ""
     except ProcessError as error:
         said = error.output.strip().rpartition("\n")[2] or str(error)
         raise PrerequisiteError(
@@ -261,9 +261,16 @@ def _build_prefix(
     }
     command = [variables.expand(word, values, where="sdk.build") for word in sdk.build]
     say("compiling it")
-    with venv.temporary_files() as places:
-        process.run(command, env=venv.variables(venv.Isolation.BUILD) | places, log=log, on_line=say)
+    _run(command, log=log, say=say)
     return folder / "prefix"
+
+
+def _run(command: Sequence[str], *, log: Path | None = None, say: Progress | None = None) -> str:
+    """Run a command of the stack's; gives what it printed."""
+    with isolation.own_home() as home, isolation.temporary_files() as places:
+        env = isolation.variables(isolation.Isolation.BUILD, home) | places
+        hidden = isolation.credential_files()
+        return process.run(command, env=env, log=log, on_line=say, hidden=hidden).output
 
 
 def _digest_of_installed(site_packages: Path) -> str:

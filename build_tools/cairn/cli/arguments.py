@@ -97,12 +97,14 @@ def add_root_checkout_dir(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_output_dir(parser: argparse.ArgumentParser, *, default: Path | None = None) -> None:
-    """`--output-dir`, which must be given where it has no default."""
+def add_output_dir(
+    parser: argparse.ArgumentParser, *, default: Path | None = None, required: bool = True
+) -> None:
+    """`--output-dir`, which must be given where it has no default and something is written."""
     parser.add_argument(
         "--output-dir",
         type=new_folder,
-        required=default is None,
+        required=required and default is None,
         default=default,
         metavar="DIR",
         help="folder to write into; made if missing" + (" (default: %(default)s)" if default else ""),
@@ -278,21 +280,45 @@ def add_pip(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pip-cache-dir", type=new_folder, metavar="DIR", help="pip's cache folder")
     parser.add_argument(
         "--rocm-sdk-version",
-        type=exact_version,
+        type=sdk_version,
         metavar="VERSION",
-        help="exact version of the ROCm SDK, 7.10.0 or ==7.10.0 (default: the newest)",
+        help="version of the ROCm SDK: 7.10.0, ==7.10.0, '>1.0' or '~=7.10' (default: the newest)",
     )
     parser.add_argument(
         "--pre", action=argparse.BooleanOptionalAction, default=True, help="take pre-releases too"
     )
     parser.add_argument(
-        "--rocm-extras", default="libraries,devel", help="extras of the rocm package (default: %(default)s)"
+        "--rocm-extras",
+        default="",
+        help="extras of the rocm package in addition to libraries and devel, such as device-gfx1100",
     )
 
 
 def exact_version(text: str) -> str:
     """An exact version, perhaps with the comparison that upstream writes before it: `==7.10.0`."""
     return text.strip().removeprefix("==")
+
+
+def sdk_version(text: str) -> str | None:
+    """A version, or what one must be by the comparisons of PEP 440; None for an empty text: the newest."""
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+    from packaging.version import InvalidVersion, Version
+
+    exact = exact_version(text).strip()
+    try:
+        Version(exact)
+    except InvalidVersion:
+        try:
+            return str(SpecifierSet(text)) or None
+        except InvalidSpecifier:
+            raise ArgumentTypeError(f"{text!r} is no version, such as 7.10.0, '>1.0' or '~=7.10'") from None
+    return exact
+
+
+def sdk_extras(options: argparse.Namespace) -> tuple[str, ...]:
+    """The extras of `--rocm-extras`, after those that a build needs: upstream adds too."""
+    more = (word.strip() for word in options.rocm_extras.split(","))
+    return tuple(dict.fromkeys(("libraries", "devel", *filter(None, more))))
 
 
 def wanted_sdk(options: argparse.Namespace, *, family: str | None = None) -> WantedSdk:
@@ -309,7 +335,7 @@ def wanted_sdk(options: argparse.Namespace, *, family: str | None = None) -> Wan
             offline=getattr(options, "offline", False),
         ),
         version=options.rocm_sdk_version,
-        extras=tuple(word.strip() for word in options.rocm_extras.split(",") if word.strip()),
+        extras=sdk_extras(options),
         family=family,
     )
 
@@ -331,13 +357,13 @@ def folder(text: str) -> Path:
 
 
 def program(text: str) -> Path:
-    """A program that can be run, such as an interpreter."""
+    """A program that can be run, such as an interpreter: its whole path, as it may run in another folder."""
     path = _there(text, "program")
     if path.is_dir():
         raise ArgumentTypeError(f"{text} is a folder, not a program")
     if not os.access(path, os.X_OK):
         raise ArgumentTypeError(f"{text} is not a program: it may not be run")
-    return path
+    return path.absolute()  # links stay: an environment's interpreter is one
 
 
 def file_or_folder(text: str) -> Path:

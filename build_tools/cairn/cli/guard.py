@@ -7,6 +7,7 @@ import contextlib
 import errno
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 
 from cairn import start
 from cairn.errors import BuildError, CairnError, GateError, ProblemsError, ProcessError
@@ -78,6 +79,8 @@ def _report(error: CairnError) -> None:
         lines = error.reasons
     elif isinstance(error, ProblemsError):
         lines = [f"{problem} ({problem.tip})" if problem.tip else str(problem) for problem in error.problems]
+    if tip is None and isinstance(error.__cause__, OSError):
+        tip = _system_tip(error.__cause__)
     console.current().error(str(error), tip=tip, lines=lines)
 
 
@@ -86,5 +89,24 @@ def _report_system(error: OSError | MemoryError) -> None:
         console.current().error("not enough memory", tip="end other programs, or use a larger machine")
         return
     where = f": {error.filename}" if error.filename else ""
-    tip = "free some space and run the same command again" if error.errno == errno.ENOSPC else None
-    console.current().error(f"{error.strerror or error}{where}", tip=tip)
+    console.current().error(f"{error.strerror or error}{where}", tip=_system_tip(error))
+
+
+def _system_tip(error: OSError) -> str | None:
+    """What to do about what the operating system refused; None where its own words say it."""
+    path = f" {error.filename}" if isinstance(error.filename, str | Path) else ""
+    permission = f"take a folder of your own, or have its owner let you in: see `ls -ld{path}`"
+    return {
+        errno.ENOSPC: "free some space and run the same command again",
+        errno.EDQUOT: "free some of your quota and run the same command again",
+        errno.EFBIG: "name a folder that takes larger files, or raise the limit of this shell: ulimit -f",
+        errno.EACCES: permission,
+        errno.EPERM: permission,
+        errno.EROFS: "that file system is read-only: name a folder on a different one",
+        errno.EMFILE: "allow more open files and run the same command again: ulimit -n 4096",
+        errno.ENFILE: "the system has too many open files: end other programs and run the same command again",
+        errno.ENOENT: "name one that is there",
+        errno.EISDIR: "name a file in it",
+        errno.ENOTDIR: "part of the path is a file: name a folder",
+        errno.ENAMETOOLONG: "name a folder with a shorter path",
+    }.get(error.errno or 0)

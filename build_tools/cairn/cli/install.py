@@ -10,7 +10,7 @@ from cairn.errors import UsageError
 from cairn.output import console
 
 if TYPE_CHECKING:
-    from cairn.pipeline.install import Installation
+    from cairn.pipeline.install import Destination, Installation
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -50,15 +50,17 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     arguments.add_line(parser, default="the first that the index offers")
     parser.add_argument(
         "--python",
-        type=arguments.program,
+        type=arguments.file_or_folder,
         metavar="FILE",
-        help="interpreter to install for (default: the active environment's, else Cairn's own)",
+        help="interpreter to install for, or the folder of its environment (default: the active "
+        "environment's; to print lines, else the first on PATH)",
     )
     parser.add_argument(
         "--run",
         dest="installer",
         choices=("pip", "uv"),
-        help="install with it, into the environment of that interpreter",
+        help="install with it, into the environment of that interpreter; never into Cairn's own unless "
+        "--python names that",
     )
     arguments.add_json(parser)
     parser.set_defaults(run=_install)
@@ -67,14 +69,17 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 def _install(options: argparse.Namespace) -> int:
     from cairn.pipeline import install
 
-    python = install.environment_python(options.python)
-    machine = install.this_machine(python, gpus=_named_gpus(options), topology=options.topology_dir)
-    prepared = install.prepare(_index_url(options), machine, line=options.line)
+    gpus = _named_gpus(options)
+    chosen = install.destination(options.python, to_change=bool(options.installer))
+    machine = install.this_machine(chosen.interpreter, gpus=gpus, topology=options.topology_dir)
+    prepared = install.prepare(_index_url(options), machine, python=chosen.to_name, line=options.line)
     if options.json:
-        console.current().json(_plain(prepared))
+        console.current().json(_plain(prepared, chosen))
     else:
+        console.current().info(str(chosen))
         _say(prepared)
     if options.installer:
+        python = chosen.interpreter.path
         with console.current().stage(
             f"install with {options.installer} into {python.parent.parent}"
         ) as stage:
@@ -84,13 +89,20 @@ def _install(options: argparse.Namespace) -> int:
 
 def _named_gpus(options: argparse.Namespace) -> tuple[str, ...] | None:
     """The targets that the user named, without features; None where the machine is to be asked."""
-    from cairn import targets
+    from cairn import products, targets
 
     if options.product:
-        return (targets.parse_product(options.product),)
+        return (products.parse(options.product),)
     if options.target is None:
         return None
-    named = targets.parse_targets(options.target, unbuilt=True)
+    try:
+        named = targets.parse_targets(options.target, unbuilt=True)
+    except UsageError as error:
+        try:
+            meant = products.parse(options.target)
+        except UsageError:
+            raise error from None
+        raise UsageError(f"{options.target!r} is a product", tip=f"write --target {meant}") from None
     if len(named) > 1:
         raise UsageError(f"{options.target} is {len(named)} targets", tip=f"name one: {', '.join(named)}")
     return (named[0].partition(":")[0],)
@@ -120,11 +132,12 @@ def _say(prepared: Installation) -> None:
         screen.out(prepared.line("uv", pick))
 
 
-def _plain(prepared: Installation) -> dict[str, Any]:
+def _plain(prepared: Installation, chosen: Destination) -> dict[str, Any]:
     return {
         "gpus": list(prepared.machine.gpus),
         "python": prepared.machine.python,
         "platform": prepared.machine.platform,
+        "interpreter": str(chosen.interpreter.path),
         "warnings": list(prepared.choice.warnings),
         "choices": [
             {

@@ -140,6 +140,7 @@ def _create(options: argparse.Namespace) -> int:
     _refuse_what_no_one_else_has(checkouts, allow_local=options.allow_local)
     sdk_version = options.rocm_sdk_version or (stack.sdk.version if stack.sdk else None)
     targets = gpu.parse_targets(options.targets) if options.targets else stack.targets
+    build_env = overrides.parse(options.build_env, stack)
     made = manifest.create(
         checkouts,
         stack=stack.name,
@@ -148,8 +149,10 @@ def _create(options: argparse.Namespace) -> int:
         pythons=pythons,
         platform=interpreters.own().platform,
         sdk_version=sdk_version,
-        build_env=overrides.parse(options.build_env, stack),
-        toolchain=toolchain.of_manifest(interpreters.own(), host_compiler=targets == (gpu.CPU,)),
+        build_env=build_env,
+        toolchain=toolchain.of_manifest(
+            interpreters.own(), host_compiler=targets == (gpu.CPU,), named=build_env
+        ),
     )
     manifest.write(options.output, made)
     if options.json:

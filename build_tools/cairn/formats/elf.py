@@ -27,7 +27,8 @@ _S390 = 22
 _MACHINES = {3: "i686", 21: "ppc64le", _S390: "s390x", 40: "armv7l", 62: "x86_64", 183: "aarch64"}
 _MACHINES |= {224: "amdgpu", 243: "riscv64", 258: "loongarch64"}
 # p_type of a segment and d_tag of a dynamic entry (chapter 5; from 0x6ffffe00 on GNU's, as in glibc's elf.h).
-_PT_LOAD, _PT_DYNAMIC, _PT_INTERP = 1, 2, 3
+_PT_LOAD, _PT_DYNAMIC, _PT_INTERP, _PT_GNU_STACK = 1, 2, 3, 0x6474E551
+_RUNS = 1  # p_flags: PF_X
 _NEEDED, _STRTAB, _STRSZ, _SONAME, _RPATH, _RUNPATH = 1, 5, 10, 14, 15, 29
 _HASH, _SYMTAB = 4, 6
 _FLAGS_1, _PIE = 0x6FFFFFFB, 0x08000000  # DF_1_PIE: a program, although its type is "shared"
@@ -49,6 +50,7 @@ _MOST_VERSIONS = 100_000
 _MOST_NAMES = 64 << 20  # bytes of all names that are read
 _MOST_STRINGS = 64 << 20  # bytes
 _MOST_SYMBOLS = 1 << 22
+_LONGEST_OF_PYTHON = 512
 _FIRST_STEP = 256  # bytes read at first of a name whose end is not known
 
 
@@ -83,6 +85,9 @@ class Elf:
         wants: those of the symbols looked for that it does not load without: undefined, and not weak.
         interpreter: whether it names a dynamic loader, as programs do and libraries do not.
         pie: whether it says that it is a program, although it can be loaded anywhere as a library can.
+        executable_stack: whether it asks for a stack that code can be run from.
+        python_defined: the symbols that begin as Python's do and that it has for others, when asked for.
+        python_wanted: those that it does not load without.
         sections: all sections, when they were asked for.
     """
 
@@ -97,6 +102,9 @@ class Elf:
     wants: frozenset[str] = frozenset()
     interpreter: bool = False
     pie: bool = False
+    executable_stack: bool = False
+    python_defined: frozenset[str] = frozenset()
+    python_wanted: frozenset[str] = frozenset()
     sections: tuple[Section, ...] = ()
 
     @property
@@ -131,18 +139,22 @@ def read_file(path: Path) -> Elf:
         return read(data)
 
 
-def read_view(view: View, *, sections: bool = True, look_for: frozenset[str] = frozenset()) -> Elf:
+def read_view(
+    view: View, *, sections: bool = True, look_for: frozenset[str] = frozenset(), python: bool = False
+) -> Elf:
     """Read an ELF file.
 
     Args:
         view: its bytes.
         sections: whether to read the section table too, which stands at the end.
         look_for: symbols to look for among those that it wants of other libraries.
+        python: whether to look for symbols that begin as those of Python's C API do.
 
     Raises:
         WheelError: it is none, or its headers are broken.
     """
     image = _Image(view)
+    defined, wanted = image.python_symbols() if python else (frozenset(), frozenset())
     return Elf(
         bits=image.bits,
         machine=_MACHINES.get(image.machine, str(image.machine)),
@@ -155,6 +167,9 @@ def read_view(view: View, *, sections: bool = True, look_for: frozenset[str] = f
         wants=image.wanted(look_for) if look_for else frozenset(),
         interpreter=image.interpreter,
         pie=image.pie,
+        executable_stack=image.executable_stack,
+        python_defined=defined,
+        python_wanted=wanted,
         sections=tuple(image.sections()) if sections else (),
     )
 
@@ -206,7 +221,7 @@ class _Image:
             raise WheelError("an ELF file whose headers have an impossible size")
         self._loads: list[tuple[int, int, int]] = []
         self._dynamic: tuple[tuple[int, int], ...] = ()
-        self.interpreter = False
+        self.interpreter = self.executable_stack = False
         self._read_segments()
         self._strings_at = self._address(_STRTAB)
         self.pie = bool((self._value(_FLAGS_1) or 0) & _PIE)
@@ -256,6 +271,19 @@ class _Image:
             if section != _UNDEFINED and bind != _LOCAL and other & 3 in _SEEN_OUTSIDE
         )
         return frozenset(self._names_at(places, among=symbols))
+
+    def python_symbols(self) -> tuple[frozenset[str], frozenset[str]]:
+        """The symbols of Python's C API, by how their names begin: those defined here, and those wanted."""
+        found: dict[bool, set[str]] = {True: set(), False: set()}
+        if self._value(_SYMTAB) is not None:
+            count = max(self._listed_symbols(), self._symbol_count(_SYMBOL_SIZE[self.bits]))
+            for at, bind, _, section in self._symbols(count):
+                defined = section != _UNDEFINED
+                counts = bind != _LOCAL and (defined or bind != _WEAK)
+                if counts and self._strings.startswith((b"Py", b"_Py"), at):
+                    name = self._strings[at : at + _LONGEST_OF_PYTHON].partition(b"\0")[0]
+                    found[defined].add(self._decoded(name))
+        return frozenset(found[True]), frozenset(found[False])
 
     def _names_at(self, places: Iterable[int], among: Collection[bytes] | None = None) -> Iterator[bytes]:
         # Cut off at the longest one looked for: names may share their bytes, so that many can each be as long
@@ -367,6 +395,8 @@ class _Image:
                 self._dynamic = tuple(self._dynamic_entries(offset, size))
             elif kind == _PT_INTERP:
                 self.interpreter = True
+            elif kind == _PT_GNU_STACK:
+                self.executable_stack = bool(fields[1 if wide else 6] & _RUNS)
 
     def _dynamic_entries(self, offset: int, size: int) -> Iterator[tuple[int, int]]:
         if size > _MOST_DYNAMIC:

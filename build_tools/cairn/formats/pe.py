@@ -31,15 +31,22 @@ _SECTION = struct.Struct("<8sIIIIIIHHI")
 _IMPORT = struct.Struct("<IIIII")  # look-up table, time, forwarders, name, address table; zeros end the table
 _DELAYED = struct.Struct("<IIIIIIII")  # attributes, name, module handle, tables; zeros end the table
 _EXPORT = struct.Struct("<IIHHIIIIIII")  # flags, time, version, name, ordinals and tables
-_MACHINES = {0x14C: "win32", 0x8664: "win_amd64", 0xAA64: "win_arm64"}
+_I386 = 0x14C
+_MACHINES = {_I386: "win32", 0x8664: "win_amd64", 0xAA64: "win_arm64"}
 _BITS = {0x10B: 32, 0x20B: 64}  # the magic number of the optional header: PE32, PE32+
 _TABLES_AT = {32: 96, 64: 112}  # where in it the data directories begin; their number stands before them
 _BASE_AT = {32: (28, "<I"), 64: (24, "<Q")}  # ImageBase, the address that the image prefers
-_EXPORTS, _IMPORTS, _DELAYED_IMPORTS = 0, 1, 13  # data directories
+_EXPORTS, _IMPORTS, _DELAYED_IMPORTS, _DOTNET = 0, 1, 13, 14  # data directories
+# ECMA-335, II.25.3.3: size, version, place of the metadata, flags.
+_DOTNET_HEADER = struct.Struct("<IHHIII")
+_IL_ONLY, _NEEDS_32_BITS = 1, 2
+ANY_MACHINE = "any"
+"""What stands for the machine of a .NET assembly without machine code (AnyCPU)."""
 _MOST_TABLES = 16
 _IS_DLL = 0x2000  # IMAGE_FILE_DLL
 _LONGEST_NAME = 1024
 _MOST_IMPORTS = 4096
+_MOST_NAMES = 1 << 20
 _LARGEST_SECTION = 128 << 20  # what a table points to beyond that is refused
 _MOST_HELD = 512 << 20  # bytes of the sections that tables point to, which may share theirs in the file
 
@@ -69,12 +76,14 @@ class Pe:
 
     Attributes:
         bits: 32 or 64.
-        machine: as platform tags have it (`win_amd64`), or the bare number in hex.
+        machine: as platform tags have it (`win_amd64`), the bare number in hex, or `any`.
         dll: whether it is a DLL (`.pyd` files are), not a program.
         imports: the DLLs it needs, as it writes their names, in order.
         delay_imports: those that it loads when it first calls them.
         name: the name that it exports itself by, or None.
         sections: all sections.
+        python_defined: the symbols that begin as Python's do and that it exports, when asked for.
+        python_wanted: those that it imports from a DLL of Python's.
     """
 
     bits: int
@@ -84,6 +93,8 @@ class Pe:
     delay_imports: tuple[str, ...] = ()
     name: str | None = None
     sections: tuple[Section, ...] = ()
+    python_defined: frozenset[str] = frozenset()
+    python_wanted: frozenset[str] = frozenset()
 
 
 def is_pe(head: bytes) -> bool:
@@ -109,13 +120,19 @@ def read_file(path: Path) -> Pe:
             return read(data)
 
 
-def read_view(view: View) -> Pe:
-    """Read a PE file.
+def read_view(view: View, *, python: bool = False) -> Pe:
+    """Read a PE file, and with `python` the symbols of Python's C API that it exports and imports.
 
     Raises:
         WheelError: it is none, or its headers are broken.
     """
     image = _Image(view)
+    # What has no machine code needs no DLL either: such a file begins with a jump into .NET for old systems.
+    anywhere = image.machine == _I386 and image.is_il_only()
+    if anywhere:
+        return Pe(
+            bits=image.bits, machine=ANY_MACHINE, dll=bool(image.flags & _IS_DLL), sections=image.sections
+        )
     return Pe(
         bits=image.bits,
         machine=_MACHINES.get(image.machine, hex(image.machine)),
@@ -124,6 +141,8 @@ def read_view(view: View) -> Pe:
         delay_imports=tuple(image.delay_imports()),
         name=image.export_name(),
         sections=image.sections,
+        python_defined=frozenset(image.python_exports()) if python else frozenset(),
+        python_wanted=frozenset(image.python_imports()) if python else frozenset(),
     )
 
 
@@ -168,6 +187,44 @@ class _Image:
             return None
         row = _EXPORT.unpack(self._read(address, _EXPORT.size))
         return self._name(row[4]) if row[4] else None
+
+    def python_exports(self) -> Iterator[str]:
+        """The names in the export table that begin as those of modules do."""
+        address, size = self._tables.get(_EXPORTS, (0, 0))
+        if not address or size < _EXPORT.size:
+            return
+        count, names = (row := _EXPORT.unpack(self._read(address, _EXPORT.size)))[7], row[9]
+        if count > _MOST_NAMES:
+            raise WheelError(f"a PE file that exports {count} names")
+        for (name,) in struct.iter_unpack("<I", self._read(names, 4 * count) if count else b""):
+            content, start = self._section_at(name)  # names of C++ may be longer than any that counts here
+            if content.startswith(b"Py", name - start):
+                yield self._name(name)
+
+    def python_imports(self) -> Iterator[str]:
+        """The names that it imports from DLLs called like Python's."""
+        entry = struct.Struct("<Q" if self.bits == 64 else "<I")  # noqa: PLR2004 - bits
+        by_number = 1 << (self.bits - 1)
+        for row in self._rows(_IMPORTS, _IMPORT):
+            if not row[3]:
+                return
+            # The look-up table; old linkers wrote the address table alone, which is the same before loading.
+            at = row[0] or row[4]
+            for _ in range(_MOST_NAMES if self._name(row[3]).lower().startswith("python3") else 0):
+                (value,) = entry.unpack(self._read(at, entry.size))
+                if not value:
+                    break
+                if not value & by_number:
+                    yield self._name(value + 2)  # behind a hint, where in the DLL's table to look first
+                at += entry.size
+
+    def is_il_only(self) -> bool:
+        """Whether it is a .NET assembly without machine code that does not ask for 32 bits."""
+        address, size = self._tables.get(_DOTNET, (0, 0))
+        if not address or size < _DOTNET_HEADER.size:
+            return False
+        flags = _DOTNET_HEADER.unpack(self._read(address, _DOTNET_HEADER.size))[-1]
+        return bool(flags & _IL_ONLY and not flags & _NEEDS_32_BITS)
 
     def _rows(self, table: int, layout: struct.Struct) -> Iterator[tuple[int, ...]]:
         address, _ = self._tables.get(table, (0, 0))

@@ -17,7 +17,7 @@ from typing import Literal
 
 import msgspec
 
-from cairn import datafile, files, process, venv
+from cairn import datafile, files, isolation, process, venv
 from cairn.errors import ProcessError, StoreError, UsageError
 from cairn.output import Progress, wording
 from cairn.release.index import keys
@@ -281,8 +281,11 @@ def _try(
     begun = datetime.now(UTC)
     wheels = read_set(store, set_id).wheels
     exit_code: int | None = None
-    with tempfile.TemporaryDirectory(prefix="cairn-bisect-") as folder:
-        env = venv.variables(venv.Isolation.INSTALLER)
+    with (
+        tempfile.TemporaryDirectory(prefix="cairn-bisect-") as folder,
+        isolation.own_home(index_url) as home,
+    ):
+        env = isolation.variables(isolation.Isolation.INSTALLER, home)
         try:
             made = venv.create(Path(folder, "venv"), python=Path(search.python), environ=env)
             installing: list[str | Path] = [
@@ -296,17 +299,24 @@ def _try(
             pins = [f"{wheel.distribution}=={wheel.version}" for wheel in wheels]
             process.run(
                 [*installing, "--index-url", index_url, *pins],
-                env=env, log=log, on_line=on_line, timeout=_TIMEOUT,
+                env=env, log=log, on_line=on_line, timeout=_TIMEOUT, hidden=isolation.credential_files(),
             )  # fmt: skip
         except ProcessError as error:
             files.write_text(log, f"{log.read_text() if log.is_file() else ''}not installed: {error}\n")
         else:
-            inside = env | {
+            inside = isolation.variables(isolation.Isolation.TEST, home) | {
                 "PATH": os.pathsep.join((str(made.bin), env.get("PATH", os.defpath))),
                 "VIRTUAL_ENV": str(made.path),
                 "CAIRN_SET": set_id,
             }
-            done = process.run(search.command, env=inside, log=log, on_line=on_line, check=False)
+            done = process.run(
+                search.command,
+                env=inside,
+                log=log,
+                on_line=on_line,
+                check=False,
+                hidden=isolation.credential_files(),
+            )
             exit_code = done.returncode
     return Try(
         set_id=set_id,

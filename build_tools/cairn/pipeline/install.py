@@ -6,20 +6,23 @@ one out.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import sys
-import sysconfig
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
+from typing import Literal
 
 from packaging.requirements import InvalidRequirement, Requirement
 
-from cairn import datafile, files, index_probe, platforms, process, targets, venv
+from cairn import datafile, files, index_probe, interpreters, isolation, platforms, process, targets, venv
 from cairn.errors import NetworkError, StoreError, UsageError
+from cairn.interpreters import Interpreter
 from cairn.output import Progress
 from cairn.release.choose import Choice, Machine, Pick, choose, shown
 from cairn.release.pages import lines
@@ -29,7 +32,29 @@ from cairn.testing import gpus as testing_gpus
 
 _TIMEOUT = 30  # seconds, for a file of a few hundred kilobytes
 _MISSING = "name an index that Cairn publishes, such as https://…/release/simple/"
-_ASK = "import sys, sysconfig; print('%d.%d' % sys.version_info[:2], sysconfig.get_platform())"
+_BASE_OF_CONDA = ("base", "root")
+_MAKE_ONE = "make one: python3 -m venv torch-env; then activate it, or name its Python with --python"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Destination:
+    """The Python that something is to be installed for.
+
+    Attributes:
+        interpreter: itself.
+        origin: why this one.
+    """
+
+    interpreter: Interpreter
+    origin: Literal["the active environment", "--python", "the first on PATH: no environment is active"]
+
+    @property
+    def to_name(self) -> Path | None:
+        """What a line must name; None for the active environment, into which a plain `pip install` goes."""
+        return None if self.origin == "the active environment" else self.interpreter.path
+
+    def __str__(self) -> str:
+        return f"Python {self.interpreter.version}: {self.interpreter.path} ({self.origin})"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,12 +64,14 @@ class Installation:
     Attributes:
         address: of the targets.json that it was chosen from.
         machine: what it is for.
+        python: the interpreter to name in the lines; None where they are for the active environment.
         gpus: the machine's GPUs, each with its products.
         choice: the sets, and what to know about them.
     """
 
     address: str
     machine: Machine
+    python: Path | None
     gpus: tuple[str, ...]
     choice: Choice
 
@@ -54,16 +81,19 @@ class Installation:
 
     def line(self, installer: Installer, pick: Pick) -> str:
         """The line that installs a set."""
-        return lines.line(installer, self.index_url(pick), pick.offer.packages)
+        return lines.line(installer, self.index_url(pick), pick.offer.packages, python=self.python)
 
 
-def prepare(index_url: str, machine: Machine, *, line: str | None = None) -> Installation:
+def prepare(
+    index_url: str, machine: Machine, *, python: Path | None = None, line: str | None = None
+) -> Installation:
     """What a machine should install from an index.
 
     Args:
         index_url: of the simple pages of a channel, or of one index of it, or the folder these are in; a path
             stands for the URL of a folder.
         machine: what to install on.
+        python: the interpreter to name in the lines; None where they are for the active environment.
         line: the release line to take, where not the first that is offered.
 
     Raises:
@@ -81,12 +111,13 @@ def prepare(index_url: str, machine: Machine, *, line: str | None = None) -> Ins
     return Installation(
         address=address,
         machine=machine,
+        python=python,
         gpus=tuple(shown(offered.entry(name)) for name in dict.fromkeys(machine.gpus) if name != targets.CPU),
         choice=choose(offered, machine, line=line),
     )
 
 
-def this_machine(python: Path, *, gpus: Sequence[str] | None, topology: Path | None) -> Machine:
+def this_machine(python: Interpreter, *, gpus: Sequence[str] | None, topology: Path | None) -> Machine:
     """The machine we run on, for one of its Pythons.
 
     Args:
@@ -98,20 +129,65 @@ def this_machine(python: Path, *, gpus: Sequence[str] | None, topology: Path | N
         # A copied description is of a different machine, of which our variables say nothing.
         chosen = os.environ.get("ROCR_VISIBLE_DEVICES") if topology is None else None
         gpus = testing_gpus.visible(testing_gpus.seen(topology or testing_gpus.KFD_NODES), chosen)
-    if python == Path(sys.executable):
-        version, platform = f"{sys.version_info.major}.{sys.version_info.minor}", sysconfig.get_platform()
-    else:
-        env = venv.variables(venv.Isolation.INSTALLER)
-        version, platform = process.run([python, "-I", "-c", _ASK], env=env).output.split()
-    return Machine(gpus=tuple(gpus), python=version, platform=platform.replace("-", "_").replace(".", "_"))
+    return Machine(gpus=tuple(gpus), python=python.version, platform=python.platform)
 
 
-def environment_python(named: Path | None) -> Path:
-    """The interpreter to install for: the one named, else that of the active environment, else ours."""
-    active = os.environ.get("VIRTUAL_ENV")
+def destination(named: Path | None, *, to_change: bool) -> Destination:
+    """The Python to install for: the one named, else that of the environment that the user works in.
+
+    It is never the one that Cairn itself is installed in, unless that is named: nobody works in the
+    environment of a tool (`uv tool install`, pipx), and torch has no business there.
+
+    Args:
+        named: an interpreter, or the folder of an environment.
+        to_change: something will be installed; else the first Python on PATH serves, to choose by.
+
+    Raises:
+        UsageError: there is none, or it does not run.
+    """
+    active = _active_environment()
     if named is not None:
-        return named
-    return platforms.here.python_of(Path(active)) if active else Path(sys.executable)
+        path = platforms.here.python_of(named) if named.is_dir() else named
+        same = active is not None and path.absolute().parent == active.absolute().parent
+        return Destination(
+            interpreter=interpreters.ask(path), origin="the active environment" if same else "--python"
+        )
+    if active is not None and not (to_change and _is_ours(active)):
+        return Destination(interpreter=interpreters.ask(active), origin="the active environment")
+    if to_change:
+        problem = f"Cairn itself is installed in {sys.prefix}" if active else "no environment is active"
+        raise UsageError(f"{problem}: there is none to install into", tip=_MAKE_ONE)
+    for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
+        for name in ("python3", "python"):
+            if (program := shutil.which(name, path=folder)) and not _is_ours(Path(program)):
+                with contextlib.suppress(UsageError):  # such as a stand-in that offers to install one
+                    return Destination(
+                        interpreter=interpreters.ask(Path(program)),
+                        origin="the first on PATH: no environment is active",
+                    )
+    raise UsageError("there is no Python to install for", tip=_MAKE_ONE)
+
+
+def _active_environment() -> Path | None:
+    """The interpreter of the environment that is active in the user's shell; conda's base is not one."""
+    in_base = os.environ.get("CONDA_DEFAULT_ENV") in _BASE_OF_CONDA
+    for variable in ("VIRTUAL_ENV",) if in_base else ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        if value := os.environ.get(variable, ""):
+            folder = Path(value)
+            # conda has python.exe in the environment's folder itself.
+            places = os.pathsep.join((str(platforms.here.programs_of(folder)), str(folder)))
+            if program := shutil.which("python", path=places):
+                return Path(program)
+            raise UsageError(
+                f"{variable} names {value}, which has no Python",
+                tip=f"unset {variable}, or name an interpreter with --python",
+            )
+    return None
+
+
+def _is_ours(python: Path) -> bool:
+    """Whether an interpreter is that of the environment in which Cairn is installed."""
+    return python.parent.resolve() == Path(sys.executable).parent.resolve() and sys.prefix != sys.base_prefix
 
 
 def run(prepared: Installation, installer: Installer, python: Path, *, on_line: Progress | None) -> None:
@@ -128,13 +204,15 @@ def run(prepared: Installation, installer: Installer, python: Path, *, on_line: 
             f"{' and '.join(each)} need an environment each",
             tip=f"name one of them, and --python: --target {each[0]}",
         )
-    words = lines.arguments(prepared.index_url(pick), pick.offer.packages)
-    env = venv.variables(venv.Isolation.INSTALLER)
+    index_url = prepared.index_url(pick)
+    words = lines.arguments(index_url, pick.offer.packages)
     if installer == "pip":
         command = [*venv.pip_command(python), "--isolated", *words]
     else:
         command = [venv.uv_program(), "pip", "install", "--no-config", "--python", str(python), *words]
-    process.run(command, env=env, on_line=on_line)
+    with isolation.own_home(index_url) as home:
+        env = isolation.variables(isolation.Isolation.INSTALLER, home)
+        process.run(command, env=env, on_line=on_line, hidden=isolation.credential_files())
 
 
 def say(prepared: Installation) -> Iterator[str]:

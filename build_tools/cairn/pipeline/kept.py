@@ -12,27 +12,24 @@ import hashlib
 import importlib.metadata
 import os
 import platform
-import re
 import sys
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
 import cairn
-from cairn import datafile, files
+from cairn import datafile, files, isolation
 from cairn.build import cache
 from cairn.errors import UsageError
+from cairn.isolation import Isolation
 from cairn.release.index import keys
 from cairn.store.protocol import Store, sha256_of
 from cairn.testing import gpus
 from cairn.testing.smoke import SmokeRequest
 from cairn.wheels.wheelset import WheelSet
 
-# Variables that reach the programs of a test, or the installers, and may change what comes of them.
-_VARIABLES = re.compile(
-    r"PATH|LANG|LC_\w+|TZ|PYTHON\w+|(ROCM|ROCR|HIP|HSA|CUDA|LD|DYLD|SSL)_\w+|(https?|no|all)_proxy",
-    re.IGNORECASE,
-)
+# Of what reaches the programs of a test, or the installers, all but this may change what comes of them.
+_NO_MATTER = frozenset({"TMPDIR", "TEMP", "TMP", "TERM", "PIP_CACHE_DIR", "UV_CACHE_DIR"})
 _PACKAGE = Path(cairn.__file__).parent
 # Which versions of these ran counts; what they ran with is in the set's closure.
 _PROGRAMS = ("cairn", "pip", "pytest", "uv")
@@ -91,6 +88,8 @@ def key_of_smoke(store: Store, asked: SmokeRequest, *, staged: str) -> str:
         bytes=bytes_of(store, wheel_set),
         pages=digest_of_objects(store, keys.set_simple_prefix(wheel_set.id)),
         tests=digest_of_trees(asked.smoke_tests),
+        # The record says by which policy it was made.
+        policy=datafile.to_plain(asked.policy),
         asked=[list(asked.extra_wheels), asked.devices, {k: list(v) for k, v in asked.imports.items()}],
     )
 
@@ -134,7 +133,16 @@ def machine() -> dict[str, object]:
         "programs": {name: importlib.metadata.version(name) for name in _PROGRAMS},
         "system": [platform.platform(), platform.machine(), *platform.libc_ver()],
         "gpus": list(gpus.seen()),
-        "variables": {name: value for name, value in os.environ.items() if _VARIABLES.fullmatch(name)},
+        "variables": {name: value for name, value in _seen().items() if name not in _NO_MATTER},
+    }
+
+
+def _seen() -> dict[str, str]:
+    """The variables of the caller that tests and installers see."""
+    home = Path(os.devnull)  # each has one of its own
+    return {
+        **isolation.variables(Isolation.INSTALLER, home),
+        **isolation.variables(Isolation.TEST, home),
     }
 
 

@@ -33,6 +33,7 @@ from cairn.release import records as kept_records
 from cairn.release.gate import evidence, install_check
 from cairn.release.index import keys
 from cairn.release.index.snapshot import Index
+from cairn.release.ledger.chain import NameTakenError
 from cairn.release.provenance.objects import KeyAttester
 from cairn.release.publish import files as publish_files
 from cairn.release.publish import mirror, mirror_lock, mirror_sync
@@ -49,6 +50,7 @@ from cairn.testing import smoke
 from cairn.venv import PackageSource
 from cairn.wheels import wheelset as wheel_sets
 from cairn.wheels.metadata import device_names
+from cairn.wheels.provenance import build_statement
 from cairn.wheels.wheelset import WheelSet
 
 _T = TypeVar("_T")
@@ -97,8 +99,7 @@ def require_disk(work_dir: Path, needed: int | None) -> None:
     if free >= needed:
         return
     # Measured only now: counting what is there takes longer than all the rest of a run with nothing to do.
-    files_there = (p for p in work_dir.rglob("*") if not p.is_symlink() and p.is_file())
-    if free + sum(path.lstat().st_size for path in files_there) < needed:
+    if free + sum(status.st_size for _, status in files.statuses(work_dir)) < needed:
         raise SystemFailureError(
             f"the run needs {console.size(needed)} of disk, and {work_dir} has {console.size(free)} free",
             tip="free some space, or name a folder on a different disk with --work-dir",
@@ -245,7 +246,7 @@ def _in_fresh_store_where_taken(
     """
     try:
         return act()
-    except publish_files.NameTakenError:
+    except NameTakenError:
         old = store_folder.retire(opened)
         console.current().info(
             f"starting a new index: the old one, with different bytes under the same names, is at {old}"
@@ -279,6 +280,7 @@ def _stage(opened: store_folder.LocalStore, request: TrailRequest, wheels: Seque
         wheel_sets.read(folder / "set.json"),
         paths,
         manifest=frozen.canonical(),
+        statement=build_statement.beside(folder / "set.json"),
         attester=KeyAttester(request.signer) if request.signer else None,
     )
     wheel_sets.write(folder / "set.json", sealed)

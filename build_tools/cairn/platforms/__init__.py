@@ -11,13 +11,14 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol, TypedDict
+from typing import Literal, Protocol, TypedDict, TypeVar
 
 from cairn.platforms import posix, windows
 
 Child = subprocess.Popen[bytes]
+_T = TypeVar("_T", bound="subprocess.Popen[bytes]")
 
 
 class OwnGroup(TypedDict, total=False):
@@ -56,6 +57,18 @@ class System(Protocol):
 
     def guarding(self) -> contextlib.AbstractContextManager[None]:
         """Have what starts in this block end with us, however we end: also by a kill that we do not see."""
+        ...
+
+    def confined(self, start: Callable[[], _T], hidden: Sequence[Path]) -> _T:
+        """Call `start`, which starts a program that is not to read our variables, our memory, or `hidden`."""
+        ...
+
+    def home_variables(self, home: Path) -> dict[str, str]:
+        """What makes a folder the home of a program."""
+        ...
+
+    def cache_of(self, program: Literal["pip", "uv"], variables: Mapping[str, str]) -> Path:
+        """Where a program keeps what it has fetched for a user who has these variables."""
         ...
 
     def memory(self, root: Path = Path("/")) -> tuple[int, int] | None:

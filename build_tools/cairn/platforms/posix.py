@@ -12,12 +12,16 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from cairn.platforms import landlock
 
 if TYPE_CHECKING:
     from cairn.platforms import OwnGroup
+
+_T = TypeVar("_T", bound="subprocess.Popen[bytes]")
 
 
 def own_group() -> OwnGroup:
@@ -111,7 +115,9 @@ for number in (signal.SIGTERM, signal.SIGKILL):
             self._process.wait()
 
 
-_guards: list[_Guard] = []
+_guards: list[_Guard] = []  # at most one
+_guarded: list[object] = []  # a block each
+_guards_lock = threading.Lock()
 
 
 def guard(child: subprocess.Popen[bytes]) -> None:
@@ -129,13 +135,37 @@ def unguard(child: subprocess.Popen[bytes]) -> None:
 @contextlib.contextmanager
 def guarding() -> Iterator[None]:
     """See `System.guarding`."""
-    own = _Guard()
-    _guards.append(own)
+    block = object()
+    with _guards_lock:
+        if not _guarded:
+            _guards.append(_Guard())
+        _guarded.append(block)
     try:
         yield
     finally:
-        _guards.remove(own)
-        own.leave()
+        with _guards_lock:
+            _guarded.remove(block)
+            last = _guards.pop() if not _guarded else None
+        if last is not None:
+            last.leave()
+
+
+def confined(start: Callable[[], _T], hidden: Sequence[Path]) -> _T:
+    """See `System.confined`; of the systems here, Linux can."""
+    return landlock.start_confined(start, hidden) if sys.platform == "linux" else start()
+
+
+def home_variables(home: Path) -> dict[str, str]:
+    """See `System.home_variables`."""
+    return {"HOME": str(home)}
+
+
+def cache_of(program: Literal["pip", "uv"], variables: Mapping[str, str]) -> Path:
+    """See `System.cache_of`."""
+    home = Path(variables.get("HOME") or Path.home())
+    if sys.platform == "darwin" and program == "pip":
+        return home / "Library" / "Caches" / program
+    return Path(variables.get("XDG_CACHE_HOME") or home / ".cache") / program
 
 
 def memory(root: Path = Path("/")) -> tuple[int, int] | None:

@@ -9,12 +9,14 @@ import contextlib
 import errno
 import os
 import subprocess
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 if TYPE_CHECKING:
     from cairn.platforms import OwnGroup
+
+_T = TypeVar("_T", bound="subprocess.Popen[bytes]")
 
 # `subprocess` and `signal` define these on Windows only. Sources: "Process Creation Flags" of the Win32 API;
 # CTRL_BREAK_EVENT of GenerateConsoleCtrlEvent.
@@ -78,6 +80,23 @@ def unguard(child: subprocess.Popen[bytes]) -> None:
 def guarding() -> contextlib.AbstractContextManager[None]:
     """See `System.guarding`."""
     return contextlib.nullcontext()
+
+
+def confined(start: Callable[[], _T], hidden: Sequence[Path]) -> _T:  # noqa: ARG001 - there is no such call
+    """See `System.confined`: nothing keeps programs of one user apart here."""
+    return start()
+
+
+def home_variables(home: Path) -> dict[str, str]:
+    """See `System.home_variables`."""
+    roaming, local = home / "AppData" / "Roaming", home / "AppData" / "Local"
+    return {"USERPROFILE": str(home), "APPDATA": str(roaming), "LOCALAPPDATA": str(local)}
+
+
+def cache_of(program: Literal["pip", "uv"], variables: Mapping[str, str]) -> Path:
+    """See `System.cache_of`."""
+    local = variables.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
+    return Path(local, program, "Cache" if program == "pip" else "cache")
 
 
 def memory(root: Path = Path("/")) -> tuple[int, int] | None:  # noqa: ARG001 - Linux alone has such files

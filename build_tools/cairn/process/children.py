@@ -96,9 +96,28 @@ def running(
     env: Mapping[str, str] | None,
     feeds: bool,
     separate_stderr: bool,
+    hidden: Sequence[Path] | None = None,
 ) -> Iterator[Child]:
-    """Start a program; it has ended when the block has, however that ends."""
+    """Start a program; it has ended when the block has, however that ends.
+
+    `hidden` is of foreign code: what it cannot read besides us (`System.confined`); None for what is ours.
+    """
     group: Group | None = getattr(_of_thread, "group", None)
+
+    def start() -> Child:
+        child = Child(
+            command,
+            cwd=cwd,
+            env=None if env is None else dict(env),
+            bufsize=0,
+            stdin=subprocess.PIPE if feeds else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE if separate_stderr else subprocess.STDOUT,
+            **platforms.here.own_group(),
+        )
+        _live.add(child)
+        return child
+
     try:
         # The lock is held from the look at the group to the entry in `_live`: `Group.end` takes it too, so
         # a program is either never started, or among those that it ends.
@@ -107,17 +126,7 @@ def running(
             if any(each.ended for each in groups):
                 message = f"{name_of(command)} was not started: what it is part of has ended"
                 raise ProcessError(message, returncode=-signal.SIGTERM)
-            child = Child(
-                command,
-                cwd=cwd,
-                env=None if env is None else dict(env),
-                bufsize=0,
-                stdin=subprocess.PIPE if feeds else subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE if separate_stderr else subprocess.STDOUT,
-                **platforms.here.own_group(),
-            )
-            _live.add(child)
+            child = start() if hidden is None else platforms.here.confined(start, hidden)
             platforms.here.guard(child)
             _join(child, groups)
     except OSError as error:

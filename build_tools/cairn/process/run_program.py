@@ -53,6 +53,7 @@ def run(  # noqa: PLR0913 - each is one independent property of a run
     check: bool = True,
     separate_stderr: bool = False,
     stdin: bytes | None = None,
+    hidden: Sequence[Path] | None = None,
 ) -> Completed:
     """Run a program to its end, in a process group of its own.
 
@@ -67,6 +68,8 @@ def run(  # noqa: PLR0913 - each is one independent property of a run
         check: raise when it fails.
         separate_stderr: keep standard error out of `output`; `log` and `on_line` have both.
         stdin: what it reads, nothing by default.
+        hidden: for foreign code: what it cannot read (`cairn.isolation.credential_files`), besides the
+            variables and the memory of us and of who called us, as far as the system can keep that from it.
 
     A process that outlives it is waited for `LINGER` seconds of silence; then one of its group that still
     holds its output is killed, one that left the group (a daemon) is left alone.
@@ -79,7 +82,14 @@ def run(  # noqa: PLR0913 - each is one independent property of a run
     started = time.monotonic()
     with (
         _listening(log, command, on_line) as listener,
-        running(command, cwd=cwd, env=env, feeds=bool(stdin), separate_stderr=separate_stderr) as child,
+        running(
+            command,
+            cwd=cwd,
+            env=env,
+            feeds=bool(stdin),
+            separate_stderr=separate_stderr,
+            hidden=hidden,
+        ) as child,
         Dialogue(
             child,
             stdin=stdin or b"",

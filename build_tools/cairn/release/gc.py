@@ -2,12 +2,14 @@
 
     what                                        when it goes
     files, what lies beside them, parts, sets   no generation of any index names them that counted within the
-                                                time, and they are older than it
+                                                time, or that pages still show, and they are older than it
     pages of projects that are gone             they say nothing, and are older than it
     temporaries                                 they are older than a day
 
-Generations never go, nor does what is not ours. A publisher puts files before the generation that names them,
-so what is young stays; what it finds there already it makes young (`store.age`).
+Generations never go, nor does the ledger, nor the test records of sets and the answers to them, nor what is
+not ours. A publisher puts files before the generation that names them, so what is young stays; what it finds
+there already it makes young (`store.age`). Pages that a dead writer has left are written first: who writes
+them later needs the state that they show, however long ago it counted.
 """
 
 from __future__ import annotations
@@ -19,8 +21,9 @@ from cairn import datafile
 from cairn.concurrency import side_by_side
 from cairn.errors import StoreError
 from cairn.output import Progress, silent, wording
-from cairn.release.index import keys, write
-from cairn.release.index.generation import Generation, ProjectState
+from cairn.release.index import keys, marks, write
+from cairn.release.index.commit import recover
+from cairn.release.index.generation import Generation
 from cairn.release.index.snapshot import SET_FILE, Index, Snapshot, existing, objects_of
 from cairn.store.protocol import ListedObject, Store, Stray
 
@@ -52,13 +55,18 @@ def collect(
     Args:
         store: the store; others may write to it meanwhile.
         older_than: what counted within this time can still be rolled back to, and what is younger stays.
-        dry_run: say what would go, and remove nothing.
+        dry_run: say what would go, and write and remove nothing.
         on_step: called with what is being done.
 
     Raises:
         StoreError: an index cannot be read to its beginning, so nobody knows what it needs.
     """
     since = datetime.now(UTC) - older_than
+    if not dry_run:
+        on_step("writing the pages that dead writers have left")
+        for name in existing(store):
+            recover(Index(store, name))
+        marks.finish(store)
     on_step("listing the store")
     listed = list(store.list(""))
     on_step("reading what generations name")
@@ -112,35 +120,43 @@ def _needless(store: Store, listed: Sequence[ListedObject], since: datetime) -> 
 
 
 def _named(snapshot: Snapshot, since: datetime) -> set[str]:
-    """What generations of an index name that counted since then: keys of files and parts, ids of sets.
+    """What generations of an index name that are needed: keys of files and parts, ids of sets.
 
-    A generation that is young and does not count may be about to.
+    Needed are those that counted since then, the one that the pages show, and those that are young and do not
+    count, since they may be about to.
     """
-    index = snapshot.index
+    index, pointer = snapshot.index, snapshot.pointer
     listed = index.store.list(keys.generations_prefix(index.name))
     young = [named for one in listed if one.modified >= since and (named := keys.generation_of(one.key))]
-    found: set[str] = set()
+    needed: list[Generation] = []
     for digest, counted in index.chain(snapshot):
-        found |= _names(index, counted)
+        needed.append(counted)
         # The one before it counted until this one was made: by the clock of its writer, or by that of the
         # store if that says later. A writer whose clock is slow must not make what it took away look old.
         if datetime.fromisoformat(counted.when) < since and (counted.number, digest) not in young:
             break
-    for named in young:
-        found |= _names(index, index.generation(*named))
-    return found
+    needed += (index.generation(*named) for named in young)
+    shown = [snapshot.generation]
+    if pointer is not None:
+        shown.append(index.generation(pointer.rendered, pointer.rendered_digest))
+    needed += shown
 
+    def of_project(project: tuple[str, str]) -> set[str]:
+        name, digest = project
+        try:
+            parts = {keys.part_key(index.name, one) for one in index.parts_of(digest)}
+            return parts.union(*map(objects_of, index.project(digest, name).files))
+        except StoreError:
+            # An earlier collection with a shorter time has taken it: nobody can go back to it any more.
+            if any(one.projects.get(name) == digest for one in shown):
+                raise
+            return {keys.part_key(index.name, digest)}
 
-def _names(index: Index, found: Generation) -> set[str]:
-    """What a generation names: parts and the objects of files by key, sets by id."""
-
-    def of_part(digest: str) -> set[str]:
-        project = index.part(digest, ProjectState)
-        return {key for file in project.files for key in objects_of(file)}
-
-    parts = {keys.part_key(index.name, digest) for digest in (*found.projects.values(), *found.sets.values())}
-    files = side_by_side(of_part, found.projects.values(), jobs=_AT_ONCE)
-    return parts.union(found.sets, *files)
+    # Most generations have most of their projects from the one before.
+    projects = {project for one in needed for project in one.projects.items()}
+    sets = {(set_id, digest) for one in needed for set_id, digest in one.sets.items()}
+    found = {set_id for set_id, _ in sets} | {keys.part_key(index.name, digest) for _, digest in sets}
+    return found.union(*side_by_side(of_project, projects, jobs=_AT_ONCE))
 
 
 def _set_of(key: str) -> str:

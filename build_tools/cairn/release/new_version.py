@@ -14,13 +14,16 @@ from cairn import files
 from cairn.errors import UsageError
 from cairn.release.index import keys
 from cairn.release.index.snapshot import MANIFEST_FILE, SET_FILE, read_set
+from cairn.release.ledger.chain import Ledger
+from cairn.release.provenance import built as build_claims
 from cairn.requirements import requirement
 from cairn.store import transfer
 from cairn.store.protocol import Store
 from cairn.wheels import wheels_to_set, wheelset
+from cairn.wheels.provenance import build_statement
 from cairn.wheels.rewrite import repin
 from cairn.wheels.rewrite.set_version import Change, Wanted, set_versions
-from cairn.wheels.wheelset import WheelSet
+from cairn.wheels.wheelset import BUILDER_FILE, WheelSet
 
 
 def next_stage(
@@ -39,14 +42,18 @@ def next_stage(
         The open set (None for a dry run), and what changes in each wheel.
 
     Raises:
+        GateError: the set was yanked.
+        StoreError: the set is not what its builder says.
         UsageError: the folder has a set already.
         WheelError: a version cannot go to that stage, or a pin or a file in a wheel cannot follow it.
     """
     if (output_dir / SET_FILE).exists():
         raise UsageError(f"{output_dir} has a set already", tip="choose an empty folder")
     old = read_set(store, set_id)
+    Ledger(store).refuse_banned([old])
     own = [keys.file_key(wheel.sha256, wheel.file_name) for wheel in old.wheels]
     with transfer.as_files(store, own) as paths:
+        build_claims.require(store, old, list(paths.values()))
         changes = set_versions([paths[key] for key in own], Wanted(stage=stage), output_dir, dry_run=dry_run)
     if dry_run:
         return None, changes
@@ -63,6 +70,9 @@ def next_stage(
         requirements=[text for text in old.requirements if not repin.is_sdk(requirement(text).name)],
     )
     made = msgspec.structs.replace(made, derived_from=old.id)
-    files.write_bytes(output_dir / MANIFEST_FILE, store.read(keys.set_key(old.id, MANIFEST_FILE)).data)
+    frozen, new = store.read(keys.set_key(old.id, MANIFEST_FILE)).data, [change.target for change in changes]
+    said = build_statement.of_set(made, new, manifest=frozen, inputs=build_claims.read(store, old).inputs)
+    files.write_bytes(output_dir / MANIFEST_FILE, frozen)
+    files.write_bytes(output_dir / BUILDER_FILE, build_statement.encode(said))
     wheelset.write(output_dir / SET_FILE, made)
     return made, changes

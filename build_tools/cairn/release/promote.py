@@ -21,11 +21,13 @@ from cairn.release.gate import gate
 from cairn.release.gate.case import Case
 from cairn.release.gate.evidence import Bypass
 from cairn.release.gate.judgement import GateReport
-from cairn.release.history.yank import refuse_yanked
-from cairn.release.index import keys, write
+from cairn.release.history.difference import checked_reason
+from cairn.release.index import keys, marks, write
 from cairn.release.index.commit import commit, recover
-from cairn.release.index.generation import project_of
+from cairn.release.index.generation import IndexSet, now, project_of
 from cairn.release.index.snapshot import Change, Index, Snapshot, read_set, refs_of, whole_id
+from cairn.release.ledger.chain import Ledger, withdrawn_from
+from cairn.release.ledger.entry import Event
 from cairn.release.provenance.attest import Attester, attest
 from cairn.release.provenance.attested import Attested
 from cairn.release.provenance.trust import Trust
@@ -37,6 +39,12 @@ from cairn.stack import Stack
 from cairn.store.protocol import Store
 
 _JUDGEMENTS = 10  # each but the first follows a change of the target by a different writer
+
+_FIX = "fix what is named above and promote again; nothing was changed"
+_NO_RECORD = (
+    "test the set and give its record, or --bypass WHO; without one its files were neither verified nor "
+    "installed, and nothing was changed"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +59,7 @@ class Promotion:
         untested: what the pages say of a set that was let in without a passed test, or None.
         judgement: digest of the report, under which the store keeps it; None for a dry run.
         kept: the set was there already, and nothing was done.
-        standing: for such a set, what stands against it by now.
+        standing: what stands against it by now, if it came too late for the gate.
         dry_run: whether nothing was written.
     """
 
@@ -66,6 +74,30 @@ class Promotion:
     standing: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, kw_only=True)
+class Readmission:
+    """A named user's word for a set that a rollback took off an index.
+
+    Attributes:
+        who: whom to ask.
+        reason: why it is right there after all.
+
+    Raises:
+        UsageError: either is blank, or cannot be shown.
+    """
+
+    who: str
+    reason: str
+
+    def __post_init__(self) -> None:
+        checked_reason(self.reason)
+        checked_reason(self.who)
+
+    def event(self, set_id: str, index: str) -> Event:
+        """What the ledger is to say."""
+        return Event(kind="readmit", set_id=set_id, who=self.who, when=now(), why=self.reason, index=index)
+
+
 class RefusedError(GateError):
     """The gate says no.
 
@@ -73,11 +105,11 @@ class RefusedError(GateError):
         report: what it found.
     """
 
-    def __init__(self, report: GateReport) -> None:
+    def __init__(self, report: GateReport, *, tip: str = _FIX) -> None:
         super().__init__(
             f"the set {report.set_id[:12]} may not go to {report.target}",
             reasons=report.reasons,
-            tip="fix what is named above and promote again; nothing was changed",
+            tip=tip,
         )
         self.report = report
 
@@ -95,6 +127,7 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
     target: str = "release",
     records: Sequence[GivenRecord] = (),
     bypass: Bypass | None = None,
+    again: Readmission | None = None,
     lock: MirrorLock | None = None,
     trust: Trust | None = None,
     python: Path | None = None,
@@ -112,6 +145,7 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
         target: the index that is to have it.
         records: test records to put beside the set first; the gate reads all that are there.
         bypass: a named user's word in place of a record.
+        again: a named user's word for a set that a rollback took off `target`.
         lock: what a mirror may hold; None asks for no lock.
         trust: whose signature each test record must have; None asks for none.
         python: the interpreter that the gate installs with; None takes one that is at hand.
@@ -143,30 +177,66 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
         kept = kept_records.read(store, set_id, trust=trust).having(given, trust=trust)
         return case(source=offered.load(), target=there.load(), kept=kept)
 
-    return _through_the_gate(look, attester, dry_run=dry_run, on_step=on_step)
+    return _through_the_gate(look, attester, again=again, dry_run=dry_run, on_step=on_step)
 
 
 def _through_the_gate(
-    look: Callable[[], Case], attester: Attester | None, *, dry_run: bool, on_step: Progress
+    look: Callable[[], Case],
+    attester: Attester | None,
+    *,
+    again: Readmission | None,
+    dry_run: bool,
+    on_step: Progress,
 ) -> Promotion:
     """Judge what there is and commit just that; where it changes meanwhile, judge it again."""
     for _ in range(_JUDGEMENTS):
         case = look()
         if case.wheel_set.id in case.target.set_ids:
             return _kept(case, dry_run=dry_run)
-        refuse_yanked(case.store, case.wheel_set.id)
+        _refuse_banned(case)
+        if again is None:
+            _refuse_withdrawn(case)
         on_step("asking the gate")
+        if (refusal := gate.refusal_without_record(case)) is not None:
+            raise RefusedError(refusal, tip=_NO_RECORD)
         report = gate.check(case)
         if not report.holds:
             raise RefusedError(report)
         try:
-            return _transfer(case, report, attester, dry_run=dry_run, on_step=on_step)
+            done = _transfer(case, report, attester, dry_run=dry_run, on_step=on_step)
         except _MovedError as moved:
             on_step(f"{moved}, asking the gate again")
+            continue
+        if again is not None and not dry_run:
+            Ledger(case.store).add(events=[again.event(case.wheel_set.id, case.target.index.name)])
+        return done
     raise StoreError(
         f"others changed {case.target.index.name} {_JUDGEMENTS} times while the gate was asked",
         tip="run it again",
     )
+
+
+def _refuse_banned(case: Case) -> None:
+    """Neither a set that was yanked comes in, nor one of its wheels as a part of another."""
+    ledger, own = Ledger(case.store), frozenset(wheel.sha256 for wheel in case.wheel_set.wheels)
+    ledger.refuse_banned([case.wheel_set])
+    fresh = (file for file in case.wheel_set.closure if not _has(case.target, file.file_name))
+    ledger.refuse_banned_files({case.wheel_set.id: own}, [file.sha256 for file in fresh])
+
+
+def _refuse_withdrawn(case: Case) -> None:
+    """A set that a rollback took off an index does not come back by itself, such as in the next night.
+
+    Raises:
+        GateError: it was taken off; the message says by whom and why.
+    """
+    set_id, target = case.wheel_set.id, case.target.index.name
+    if event := withdrawn_from(Ledger(case.store).history(set_id), target):
+        raise GateError(
+            f"the set {set_id[:12]} was taken off {target} by a rollback, and does not come back by itself",
+            reasons=(f"{event.who} on {event.when[:10]}: {event.why}",),
+            tip=f"cairn release promote {set_id[:12]} --again WHO --reason WHY, or a rollback that brings it",
+        )
 
 
 def _kept(case: Case, *, dry_run: bool) -> Promotion:
@@ -193,7 +263,10 @@ def _kept(case: Case, *, dry_run: bool) -> Promotion:
         untested=entry.untested,
         dry_run=dry_run,
         kept=True,
-        standing=gate.weigh(case).standing if set_id in case.source.set_ids else (),
+        standing=(
+            *((f"it was yanked: {entry.yanked}",) if entry.yanked is not None else ()),
+            *(gate.weigh(case).standing if set_id in case.source.set_ids else ()),
+        ),
     )
 
 
@@ -216,6 +289,7 @@ def _transfer(
         untested=report.word,
         untested_targets=report.untested,
         installed_with=report.installed_with,
+        weakened=report.weakened,
     )
 
     attested: Mapping[str, Attested] = {}
@@ -225,7 +299,6 @@ def _transfer(
             raise _MovedError(f"{now_there.index.name} changed meanwhile")
         if kept_records.read(store, set_id).keys != case.kept.keys:
             raise _MovedError("there are other test records by now")
-        refuse_yanked(store, set_id)  # it may have been while the gate was asked
         return promotion(case.source, now_there, case.wheel_set, entry=entry, attested=attested)
 
     if not dry_run:
@@ -235,8 +308,11 @@ def _transfer(
         if attester:
             attested = attest(store, case.wheel_set, entry, attester, there=case.target)
         commit(case.target.index, "promote", plan, why=entry.untested)
+        # What became known of the set while it went there: that looks for it only where it is already.
+        marks.settle(store, set_id, "record", indexes=[case.target.index.name])
     closure = {ref.filename for ref in refs_of(case.wheel_set)}
     had = {ref.filename for ref in refs_of(case.wheel_set) if _has(case.target, ref.filename)}
+    late = () if dry_run else _since(case.target.index.load().set(set_id))
     return Promotion(
         set_id=set_id,
         added=tuple(sorted(closure - had)),
@@ -245,7 +321,14 @@ def _transfer(
         judgement=None if dry_run else digest,
         untested=entry.untested,
         dry_run=dry_run,
+        standing=late,
     )
+
+
+def _since(entry: IndexSet) -> tuple[str, ...]:
+    """What has come to be known of a set that an index has."""
+    yanked = f"it was yanked: {entry.yanked}" if entry.yanked is not None else None
+    return tuple(filter(None, (yanked, entry.failed)))
 
 
 def _has(snapshot: Snapshot, filename: str) -> bool:

@@ -19,9 +19,11 @@ import msgspec
 
 from cairn import datafile
 from cairn.errors import CairnError, StoreError, UsageError
-from cairn.release.index import keys, write
-from cairn.release.index.generation import now
+from cairn.release.index import keys, marks, write
+from cairn.release.index.generation import now, who
 from cairn.release.index.snapshot import read_set
+from cairn.release.ledger.chain import Ledger
+from cairn.release.ledger.entry import Event, with_wheels
 from cairn.release.provenance import record_signatures
 from cairn.release.provenance.signing_key import Signer
 from cairn.release.provenance.trust import Trust
@@ -193,7 +195,10 @@ def add(  # noqa: PLR0913 - each says one thing of the record, or of how it is k
         if signer is not None:
             signature = record_signatures.sign(data, signer)
             store.write(record_signatures.signature_key(wheel_set.id, digest), signature)
+        # The ledger first: a run that dies here leaves a failure that counts, and not one that nobody knows.
+        Ledger(store).add(events=[_given(wheel_set.id, digest, record)])
         write.create(store, keys.set_key(wheel_set.id, f"records/{digest}.json"), data)
+        _tell(store, wheel_set.id)
     return KeptRecord(digest=digest, record=record)
 
 
@@ -219,7 +224,7 @@ def answer(store: Store, set_id: str, digest: str, *, who: str, reason: str, dry
             f"the set {set_id[:_SHORT]} has no record {digest[:_SHORT]}",
             tip=f"see which it has: cairn release record list {set_id[:_SHORT]}",
         )
-    if found is not None and found.record.verdict != "failed":
+    if found is not None and not found.record.is_bad:
         raise UsageError(
             f"the record {digest[:_SHORT]} is {found.record.verdict}: only what failed is answered",
             tip="where tests are missing: cairn release promote --bypass WHO --reason WHY",
@@ -228,6 +233,9 @@ def answer(store: Store, set_id: str, digest: str, *, who: str, reason: str, dry
     data = datafile.dumps(said).encode()
     if not dry_run:
         write.create(store, keys.set_key(set_id, f"answers/{hashlib.sha256(data).hexdigest()}.json"), data)
+        event = Event(kind="answer", set_id=set_id, who=who, when=said.when, why=reason, record=digest)
+        Ledger(store).add(events=[event])
+        _tell(store, set_id)
     return said
 
 
@@ -298,8 +306,10 @@ def read(store: Store, set_id: str, *, trust: Trust | None = None) -> Kept:
         trust: whose signature each record must have; None asks for none.
     """
     records, answers, unusable = [], [], []
+    left = {event.record: event for event in Ledger(store).history(set_id) if event.is_bad}
     for digest in _digests(store, set_id):
         name = f"the record {digest[:_SHORT]}"
+        left.pop(digest, None)
         try:
             data = _unchanged(store, keys.set_key(set_id, f"records/{digest}.json"), digest, name)
             record = test_record.loads(data, name=name)
@@ -314,6 +324,9 @@ def read(store: Store, set_id: str, *, trust: Trust | None = None) -> Kept:
             answers.append((digest, datafile.loads(data, Answer, name=f"the answer {digest[:_SHORT]}")))
         except CairnError as error:
             unusable.append((digest, str(error)))
+    for lost, event in left.items():
+        said = f"the record {str(lost)[:_SHORT]}, {event.verdict or 'of which nothing is known'}, was given"
+        unusable.append((str(lost), f"{said} on {event.when[:10]}, and is not in the store any more"))
     return Kept(records=tuple(records), answers=tuple(answers), unusable=tuple(unusable))
 
 
@@ -330,6 +343,42 @@ def from_the_future(record: TestRecord, moment: datetime) -> str | None:
     if record.ended <= moment + SKEW:
         return None
     return f"it ended at {record.ended.astimezone(UTC):%Y-%m-%d %H:%M} UTC, which is yet to come"
+
+
+def _tell(store: Store, set_id: str) -> None:
+    """Note what the failed records of a set come to by now, and have every index that has it say so."""
+    ledger = Ledger(store)
+    if not any(event.is_bad for event in ledger.history(set_id)):
+        return
+    while True:
+        said = standing(store, set_id)
+        event = Event(kind="stand", set_id=set_id, who=who(), when=now(), why=said)
+        ledger.add(events=with_wheels(event, [_set(store, set_id)]))
+        # A different writer's record may have come while this one read.
+        if said == standing(store, set_id):
+            break
+    marks.settle(store, set_id, "record")
+
+
+def standing(store: Store, set_id: str) -> str:
+    """What stands against a set by its records, in words, whatever a stack demands; empty for nothing."""
+    # It weighs what is read here, so neither can be loaded first.
+    from cairn.release.gate import evidence  # noqa: PLC0415
+
+    return "; ".join(evidence.failures(_set(store, set_id), read(store, set_id)))
+
+
+def _given(set_id: str, digest: str, record: TestRecord) -> Event:
+    """What the ledger is to say of a record."""
+    return Event(
+        kind="record",
+        set_id=set_id,
+        who=who(),
+        when=now(),
+        record=digest,
+        verdict=record.verdict,
+        failures=record.failures,
+    )
 
 
 def _result_key(set_id: str, record: TestRecord, result: bytes, name: str) -> str:

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from cairn import files, index_probe, platforms, process, venv
+from cairn import files, index_probe, isolation, platforms, process, venv
 from cairn.errors import NetworkError, PrerequisiteError, ProcessError, UsageError
 from cairn.process import Completed
+from cairn.venv import PackageSource
 
 FAMILY_VARIABLE = "ROCM_SDK_TARGET_FAMILY"
 DEFAULT_EXTRAS = ("libraries", "devel")
@@ -41,7 +42,7 @@ class InstallRequest:
         index_url: the only package index; None leaves pip's own.
         find_links: folders or pages with packages, in addition.
         pip_cache_dir: pip's cache; None leaves pip's own.
-        version: ROCm's version; None takes the newest.
+        version: ROCm's version, or what it must be (`>1.0`); None takes the newest.
         pre: accept pre-releases, such as nightlies.
         extras: what to install in addition to the runtime.
         family: the target family to install libraries for; None lets the SDK choose.
@@ -60,7 +61,9 @@ class InstallRequest:
     def requirement(self) -> str:
         """What pip is asked for."""
         extras = f"[{','.join(self.extras)}]" if self.extras else ""
-        return f"rocm{extras}" + (f"=={self.version}" if self.version else "")
+        if not self.version:
+            return f"rocm{extras}"
+        return f"rocm{extras}{'' if self.version[0] in '<>=!~' else '=='}{self.version}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,10 +107,12 @@ def install(request: InstallRequest, *, log: Path | None = None) -> SdkInfo | No
         NetworkError: the index cannot be reached.
         ProcessError: pip failed otherwise.
     """
-    env = venv.variables(venv.Isolation.OWN_PIP)
-    if request.family is not None:
-        env[FAMILY_VARIABLE] = request.family
-    done = process.run(install_command(request), env=env, log=log, check=False)
+    source = PackageSource(index_url=request.index_url, find_links=request.find_links)
+    with venv.own_pip(source) as env:
+        if request.family is not None:
+            env[FAMILY_VARIABLE] = request.family
+        command, hidden = install_command(request), isolation.credential_files()
+        done = process.run(command, env=env, log=log, check=False, hidden=hidden)
     if done.returncode:
         raise _failure(request, done)
     _refuse_unknown_extras(request, done)
@@ -156,13 +161,19 @@ def available_libraries(python: Path, shortnames: Sequence[str]) -> tuple[str, .
 
     SDKs differ by platform and by release; `rocm_sdk.find_libraries` is the name that all of them have.
     """
-    done = process.run([python, "-c", _FIND, *shortnames], separate_stderr=True)
+    done = _run_in(python, "-c", _FIND, *shortnames)
+    if done.returncode:
+        raise ProcessError(
+            f"the ROCm SDK of {python} cannot be asked for its libraries",
+            returncode=done.returncode,
+            output=done.stderr,
+        )
     return tuple(done.output.split())
 
 
 def _ask(python: Path, *words: str) -> str:
     # The module, not the program `rocm-sdk`: an environment need not be on PATH.
-    done = process.run([python, "-m", "rocm_sdk", *words], check=False, separate_stderr=True)
+    done = _run_in(python, "-m", "rocm_sdk", *words)
     if done.returncode == 0:
         return done.output.strip()
     last = (process.tail(done.stderr, 1) or ("rocm-sdk failed without a message",))[0]
@@ -172,6 +183,18 @@ def _ask(python: Path, *words: str) -> str:
         last.removeprefix("rocm-sdk: error: "),
         tip="install one with: cairn rocm install --python PYTHON --index-url URL",
     )
+
+
+def _run_in(python: Path, *words: str) -> Completed:
+    """Run a program of an environment's SDK, which is no code of ours."""
+    with isolation.own_home() as home:
+        return process.run(
+            [python, *words],
+            env=isolation.variables(isolation.Isolation.BUILD, home),
+            check=False,
+            separate_stderr=True,
+            hidden=isolation.credential_files(),
+        )
 
 
 def _failure(request: InstallRequest, done: Completed) -> Exception:

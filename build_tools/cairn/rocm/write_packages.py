@@ -12,7 +12,7 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from cairn import __version__
+from cairn import __version__, files
 from cairn.errors import UsageError
 from cairn.formats.zip.writer import New
 from cairn.rocm import archive, assign_files, binaries
@@ -202,7 +202,8 @@ def _staged(package: Package, member: PackageMember, plan: Layout, staging: Path
     # A copy: the tree is the user's, and a file may have different run paths in different packages.
     copy = staging / package.folder / member.path
     copy.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copy(member.source, copy)
+    files.copy_into(member.source, copy)
+    shutil.copymode(member.source, copy)
     binaries.set_run_path(copy, wanted)
     return copy
 

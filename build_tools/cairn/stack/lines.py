@@ -33,19 +33,17 @@ def with_lines(stack: Stack, path: Path) -> Stack:
     """
     projects = [p.name for p in stack.projects]
     for line, hashtags in stack.lines.items():
-        if not line or _PATTERN.search(line):
+        if _PATTERN.search(line):
             raise UsageError(
                 f"{path}: {line!r} is not a name of a release line",
                 tip="write each line out; patterns belong in the `lines` of a project",
             )
-        for name, hashtag in hashtags.items():
+        for name in hashtags:
             if name not in projects:
                 raise UsageError(
                     f"{path}: the line {line} names the project {name!r}, which the stack does not have",
                     tip=wording.did_you_mean(name, projects, what="its projects are"),
                 )
-            if not hashtag:
-                raise UsageError(f"{path}: the hashtag of {name} on the line {line} is empty")
     done = tuple(
         msgspec.structs.replace(
             project,

@@ -119,6 +119,9 @@ class Project(datafile.Value):
         version_file: file with the base version; empty where the built wheel alone knows it.
         version_edit: put the version into the built wheel, for a project that reads no version variable.
         environment: environment variables of its build.
+        reads: variables that its build is known to read, by name or pattern (`USE_*`), besides those of
+            `environment` and `cmake`. A build sees none that is not named, there or by `--build-env`; where
+            one of these is set in the shell, one line says that it is left out.
         build_requires: requirements installed before it is built.
         build_requires_file: a requirements file in its tree, installed too when it is there.
         config_settings: `-C` settings for its build backend.
@@ -149,6 +152,7 @@ class Project(datafile.Value):
     version_file: str = "version.txt"
     version_edit: bool = False
     environment: Environment = msgspec.field(default_factory=Environment)
+    reads: tuple[str, ...] = ()
     build_requires: tuple[str, ...] = ()
     build_requires_file: str | None = None
     config_settings: Mapping[str, str] = msgspec.field(default_factory=dict)

@@ -9,7 +9,7 @@ import msgspec
 from cairn import datafile
 from cairn.errors import UsageError
 from cairn.output import wording
-from cairn.stack.check import check
+from cairn.stack.check import check, check_texts
 from cairn.stack.lines import with_lines
 from cairn.stack.model import Origin, Stack
 
@@ -35,6 +35,7 @@ def load(path: Path) -> Stack:
             f"cannot read the stack {path}: {error.strerror}", tip="name a stack.toml with --stack"
         ) from error
     stack = datafile.from_plain(data, Stack, name=str(path))
+    check_texts(stack, path)
     stack = with_lines(stack, path)
     check(stack, path)
     return _absolute(stack, path.parent.absolute())

@@ -161,19 +161,17 @@ class LocalStore:
 
     def strays(self) -> Iterator[Stray]:
         """See `Store.strays`: hidden files and links; not our locks, which stay."""
-        for path in files.walk(self.path):
+        for path, status in files.statuses(self.path):
             name = path.relative_to(self.path).as_posix()
             hidden = any(part.startswith(".") for part in name.split("/"))
             if name.startswith(f"{_LOCKS}/") or not (hidden or path.is_symlink()):
                 continue
-            with contextlib.suppress(FileNotFoundError):  # a writer has finished it meanwhile
-                found = path.lstat()
-                yield Stray(
-                    name=name,
-                    kind="temporary" if files.is_part(path) else "foreign",
-                    size=found.st_size,
-                    modified=datetime.fromtimestamp(found.st_mtime, UTC),
-                )
+            yield Stray(
+                name=name,
+                kind="temporary" if files.is_part(path) else "foreign",
+                size=status.st_size,
+                modified=datetime.fromtimestamp(status.st_mtime, UTC),
+            )
 
     def discard(self, stray: Stray) -> None:
         """See `Store.discard`."""

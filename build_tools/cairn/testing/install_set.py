@@ -8,22 +8,23 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from cairn import venv
+from cairn import isolation, venv
 from cairn.errors import ProcessError, TestsFailedError
 from cairn.output import Progress
 from cairn.targets import CPU
 from cairn.testing.record import TestedWheel
-from cairn.venv import InstalledFile, Isolation, PackageSource, VirtualEnvironment
+from cairn.venv import InstalledFile, PackageSource, VirtualEnvironment
 from cairn.wheels.wheelset import WheelSet
 
 _TIMEOUT = 3600.0  # seconds; a real set with its ROCm libraries is several gigabytes
 
 
-def variables(wheel_set: WheelSet, more: Mapping[str, str]) -> dict[str, str]:
-    """What the installation and the tests of a set see: what is known to be harmless, and `more`."""
+def variables(wheel_set: WheelSet, more: Mapping[str, str], *, home: Path) -> dict[str, str]:
+    """What the installation and the tests of a set see, whose home is a folder made now; and `more`."""
+    home.mkdir(parents=True, exist_ok=True)
     # The `rocm` sdist chooses its libraries when it is installed: by this, else by the GPU it sees.
     choice = {} if wheel_set.family == CPU else {"ROCM_SDK_TARGET_FAMILY": wheel_set.family}
-    return {**venv.variables(Isolation.TEST), **choice, **more}
+    return {**isolation.variables(isolation.Isolation.TEST, home), **choice, **more}
 
 
 def install(  # noqa: PLR0913 - each is one independent property of the installation

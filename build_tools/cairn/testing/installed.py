@@ -7,6 +7,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from cairn import isolation
 from cairn.errors import UsageError
 from cairn.output import Progress
 from cairn.targets import CPU
@@ -29,6 +30,7 @@ def run_installed(
     tests: Path,
     arguments: tuple[str, ...],
     *,
+    targets: tuple[str, ...] = (),
     timeout: float = 3600.0,
     on_line: Progress | None = None,
 ) -> InstalledResult:
@@ -36,6 +38,13 @@ def run_installed(
 
     They run from a copy, in a process of its own, so that no source tree on the way is imported in place of
     what is installed.
+
+    Args:
+        tests: the folder.
+        arguments: pytest's.
+        targets: the hardware that they are to run on; none for whatever this machine has.
+        timeout: seconds.
+        on_line: called with each line of output.
 
     Raises:
         UsageError: there are no such tests.
@@ -49,15 +58,22 @@ def run_installed(
             tests=work / "tests" / tests.name,
             junit=work / "junit.xml",
             arguments=arguments,
-            variables=dict(os.environ),
+            variables=isolation.variables(isolation.Isolation.TEST, work / "home"),
             timeout=timeout,
             log=work / "log",
         )
+        (work / "home").mkdir()
         pytest_runs.copy_tests(tests, session.tests)
         run = pytest_runs.run_beside(session, on_line)
     gpus = testing_gpus.visible(testing_gpus.seen(), os.environ.get("ROCR_VISIBLE_DEVICES"))
     # No set says what the wheels are for, so the GPUs of this machine count as the targets.
-    found = judge(run.outcome, exit_code=run.exit_code, targets=gpus or (CPU,), hardware=gpus)
+    found = judge(
+        run.outcome,
+        exit_code=run.exit_code,
+        targets=targets or gpus or (CPU,),
+        hardware=gpus,
+        deselected=run.deselected,
+    )
     if run.problem and run.outcome is None:
         found = Judgement(verdict=found.verdict, reason=run.problem)
     return InstalledResult(judgement=found, outcome=run.outcome)

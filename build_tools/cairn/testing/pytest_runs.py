@@ -14,17 +14,19 @@ import importlib.resources
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from cairn import datafile, files, process
-from cairn.errors import PrerequisiteError, ProcessError, TestsFailedError
+from cairn import datafile, files, isolation, process
+from cairn.errors import PrerequisiteError, ProcessError, TestsFailedError, UsageError
 from cairn.output import Progress
-from cairn.testing import junit, smoke_facts, translation
+from cairn.stack import policy
+from cairn.testing import collection_plugin, junit, record, smoke_facts, translation
 from cairn.testing.junit import JUnit
+from cairn.testing.record import Deselected
 from cairn.testing.smoke_facts import SmokeFacts
 from cairn.venv import VirtualEnvironment
 
@@ -47,6 +49,9 @@ sys.exit(pytest.main(sys.argv[2:], plugins=[stopped]) or stopped.code)
 # properties.
 _INI = "[pytest]\njunit_family = xunit1\nxfail_strict = true\n"
 _TIMED_OUT = -1
+
+COUNTER = "cairn_collection"
+"""What `collection_plugin` is called where it is copied to: `pytest -p cairn_collection`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,12 +86,16 @@ class Run:
         outcome: its results; None when it left none that can be believed.
         problem: why there are none, or why it was killed; empty otherwise.
         junit: its JUnit XML.
+        deselected: the tests that were collected and did not run.
+        tests_sha256: of the test files as they were before they ran.
     """
 
     exit_code: int
     outcome: JUnit | None
     problem: str
     junit: Path
+    deselected: tuple[Deselected, ...] = ()
+    tests_sha256: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +125,9 @@ def run_builtin(bench: Bench, facts: SmokeFacts) -> Run:
     checks = importlib.resources.files("cairn.testing").joinpath("builtin_smoke")
     with importlib.resources.as_file(checks) as folder:
         copy_tests(folder, session.tests)
-    return run_beside(session, bench.on_line)
+    digest = policy.digest_of_files([session.tests])
+    # What they pass over is our own doing, such as kernels where the set is for the CPU.
+    return replace(run_beside(session, bench.on_line), deselected=(), tests_sha256=digest)
 
 
 def run_stack(
@@ -137,9 +148,14 @@ def run_stack(
         translation.put_beside(translate, tools)
         arguments = ("-p", "torchdevice.pytest_plugin", "--torchdevice-to=cpu", *arguments)
     session = _session(bench, "stack", bench.variables, arguments)
-    for number, source in enumerate(tests):
-        copy_tests(source, session.tests / (source.stem if len(tests) == 1 else f"{source.stem}_{number}"))
-    return run_inside(environment.python, tools, session, bench.on_line)
+    copies = [
+        session.tests / (source.stem if len(tests) == 1 else f"{source.stem}_{number}")
+        for number, source in enumerate(tests)
+    ]
+    for source, copy in zip(tests, copies, strict=True):
+        copy_tests(source, copy)
+    digest = policy.digest_of_files(copies)
+    return replace(run_inside(environment.python, tools, session, bench.on_line), tests_sha256=digest)
 
 
 def _session(
@@ -169,21 +185,32 @@ def copy_tests(source: Path, target: Path) -> None:
 def run_inside(python: Path, tools: Path, session: Session, on_line: Progress | None = None) -> Run:
     """Run pytest in a tested environment's interpreter, isolated from the caller; `tools` holds pytest."""
     # -I: isolated from PYTHONPATH, the user's site-packages and the working folder.
-    return _run([python, "-I", "-c", _MAIN, tools], session, on_line)
+    return _run([python, "-I", "-c", _MAIN, tools], COUNTER, session, on_line)
 
 
 def run_beside(session: Session, on_line: Progress | None = None) -> Run:
     """Run pytest in our own interpreter, for checks that look at an environment from outside."""
     # -P: the working folder is not put on sys.path.
-    return _run([sys.executable, "-P", "-c", _MAIN, ""], session, on_line)
+    return _run([sys.executable, "-P", "-c", _MAIN, ""], collection_plugin.__name__, session, on_line)
 
 
-def _run(start: Sequence[str | Path], session: Session, on_line: Progress | None) -> Run:
+def _run(start: Sequence[str | Path], counter: str, session: Session, on_line: Progress | None) -> Run:
     session.folder.mkdir(parents=True, exist_ok=True)
-    session.junit.unlink(missing_ok=True)  # those of an earlier run must not count
+    counted = session.folder / "collection.json"
+    for earlier in (session.junit, counted):  # those of an earlier run must not count
+        earlier.unlink(missing_ok=True)
     ini = session.folder / "pytest.ini"
     files.write_text(ini, _INI)
-    options = ["-p", "no:cacheprovider", "--import-mode=importlib", "-ra", "--color=no", "--tb=short"]
+    options = [
+        "-p",
+        counter,
+        "-p",
+        "no:cacheprovider",
+        "--import-mode=importlib",
+        "-ra",
+        "--color=no",
+        "--tb=short",
+    ]
     # Ours come last: the user's own arguments must not send the results elsewhere.
     fixed = [f"--config-file={ini}", f"--rootdir={session.tests.parent}", f"--junit-xml={session.junit}"]
     # The folder that all pytest runs share may belong to a different user, or be too full to be cleaned in
@@ -194,19 +221,33 @@ def _run(start: Sequence[str | Path], session: Session, on_line: Progress | None
         done = process.run(
             [*start, *options, *session.arguments, *fixed, session.tests],
             cwd=session.folder,
-            env=session.variables,
+            env={**session.variables, collection_plugin.VARIABLE: str(counted)},
+            hidden=isolation.credential_files(),
             log=session.log,
             on_line=on_line,
             timeout=session.timeout,
             check=False,
         )
         exit_code, problem = done.returncode, ""
-    outcome: JUnit | None = None
+    outcome, gone = None, tuple[Deselected, ...]()
     try:
-        outcome = junit.read(session.junit)
-    except TestsFailedError as error:
-        problem = problem or str(error)
-    return Run(exit_code=exit_code, outcome=outcome, problem=problem, junit=session.junit)
+        outcome, gone = junit.read(session.junit), datafile.read(counted, _Collection).gone
+    except (TestsFailedError, UsageError) as error:
+        outcome, problem = None, problem or str(error)
+    return Run(
+        exit_code=exit_code,
+        outcome=outcome,
+        problem=problem,
+        junit=session.junit,
+        deselected=record.as_asked(gone, session.arguments),
+    )
+
+
+class _Collection(datafile.Value):
+    """What `collection_plugin` writes."""
+
+    collected: int
+    gone: tuple[Deselected, ...]
 
 
 def copy_pytest(target: Path) -> None:
@@ -222,6 +263,14 @@ def copy_pytest(target: Path) -> None:
             else:
                 target.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(source, target / top)
+    copy_counter(target)
+
+
+def copy_counter(target: Path) -> None:
+    """Put the plugin that counts what is collected into a folder, under the name `COUNTER`."""
+    ours = importlib.resources.files("cairn.testing").joinpath("collection_plugin.py")
+    with importlib.resources.as_file(ours) as file:
+        shutil.copyfile(file, target / f"{COUNTER}.py")
 
 
 def _closure(name: str) -> set[str]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Literal
 
+import msgspec
+
+import cairn
 from cairn import datafile
 from cairn.errors import UsageError
-from cairn.stack import RecordKind
+from cairn.stack import Floor, RecordKind, Stack, policy
 from cairn.targets import CPU
 from cairn.testing import gpus
 from cairn.testing.hardware.gpu import Gpu
@@ -41,6 +44,22 @@ class Skip(datafile.Value):
     reason: str
 
 
+class Deselected(datafile.Value):
+    """Tests that pytest collected and did not run, since somebody took them away.
+
+    Attributes:
+        by: the plugin or the option, such as `conftest.py` or `-k vision`; where it ends in "(files)",
+            these are files that were not looked into.
+        origin: `ours` is skip-tests; `tests` what came with the tests, a conftest.py or their pytest.ini;
+            `command line` what the user gave to pytest; `elsewhere` anything else, which is a failure.
+        tests: how many.
+    """
+
+    by: str
+    origin: Literal["ours", "tests", "command line", "elsewhere"]
+    tests: int
+
+
 class Counts(datafile.Value):
     """Tests by outcome.
 
@@ -67,6 +86,41 @@ class Counts(datafile.Value):
     def total(self) -> int:
         """Tests that were collected."""
         return self.executed + self.skipped
+
+
+class TestPolicy(datafile.Value):
+    """By what tests were chosen and judged, so that a list or a floor that was weaker is seen later.
+
+    Attributes:
+        cairn: the version of Cairn that ran them.
+        stack: its name; empty where none was named.
+        line: its release line.
+        stack_sha256: of all that the stack says; None where none was named.
+        floor: what the verdict asked for; the gate asks for its own besides.
+        skips_sha256: of skip-tests as it was read; None where nothing was to be left out.
+        tests_sha256: of the test files as they ran, by their paths; None where there were none.
+        builtin_sha256: of Cairn's own checks, likewise; None in a suite.
+    """
+
+    __test__ = False  # pytest would collect the name
+    cairn: str
+    stack: str = ""
+    line: str = ""
+    stack_sha256: str | None = None
+    floor: Floor = Floor(tests=1, device_tests=0)
+    skips_sha256: str | None = None
+    tests_sha256: str | None = None
+    builtin_sha256: str | None = None
+
+    @classmethod
+    def of(cls, stack: Stack | None, *, skips: Iterable[Path] = ()) -> TestPolicy:
+        """That of a stack, or of none, before any test ran; `skips` are files and folders of skip-tests."""
+        made = cls(cairn=cairn.__version__, skips_sha256=policy.skips_digest(skips))
+        if stack is None:
+            return made
+        return msgspec.structs.replace(
+            made, stack=stack.name, line=stack.line, stack_sha256=policy.digest_of(stack)
+        )
 
 
 class TestRecord(datafile.Value, tag_field="schema", tag="cairn.record/3"):
@@ -99,6 +153,8 @@ class TestRecord(datafile.Value, tag_field="schema", tag="cairn.record/3"):
         translated: what stood in for a GPU, such as `torchdevice 0.1.0`; empty where nothing did. Such a run
             says nothing of a GPU and never passes.
         compat_sha256: digest of the compatibility report that the tests are the rows of; None for others.
+        deselected: the tests that were collected and did not run; they are in none of the counts.
+        policy: by what they were chosen and judged; None in a record of an older Cairn.
     """
 
     __test__ = False  # pytest would collect the name
@@ -122,6 +178,8 @@ class TestRecord(datafile.Value, tag_field="schema", tag="cairn.record/3"):
     translated: str = ""
     gpus: tuple[Gpu, ...] = ()
     covered: Mapping[str, int] = {}
+    deselected: tuple[Deselected, ...] = ()
+    policy: TestPolicy | None = None
 
     @property
     def not_covered(self) -> tuple[str, ...]:
@@ -134,6 +192,16 @@ class TestRecord(datafile.Value, tag_field="schema", tag="cairn.record/3"):
         return frozenset(wheel.sha256 for wheel in self.wheels)
 
     @property
+    def failures(self) -> int:
+        """Tests that failed or broke, whatever the verdict is."""
+        return self.counts.failed + self.counts.errors
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether it speaks against its set: a run that failed, or that proves nothing and has failures."""
+        return self.verdict == "failed" or self.failures > 0
+
+    @property
     def began(self) -> datetime:
         """When the run started."""
         return datetime.fromisoformat(self.started)
@@ -142,6 +210,16 @@ class TestRecord(datafile.Value, tag_field="schema", tag="cairn.record/3"):
     def ended(self) -> datetime:
         """When it was over."""
         return self.began + timedelta(seconds=self.duration_seconds)
+
+
+def as_asked(gone: Sequence[Deselected], arguments: Sequence[str]) -> tuple[Deselected, ...]:
+    """Who took tests away, where the user gave pytest these arguments; with none, nobody has asked for it."""
+    return tuple(
+        msgspec.structs.replace(one, origin="elsewhere")
+        if one.origin == "command line" and not arguments
+        else one
+        for one in gone
+    )
 
 
 def write(path: Path, record: TestRecord) -> None:
@@ -204,6 +282,9 @@ def _contradiction(record: TestRecord) -> str | None:
     # The gate trusts records: one that is well-formed and cannot be true must not reach it.
     counts, names = record.counts, [wheel.file_name for wheel in record.wheels]
     digests = [*filter(None, (record.set_id, record.junit_sha256, record.compat_sha256)), *record.sha256s]
+    if ran := record.policy:
+        of_policy = (ran.stack_sha256, ran.skips_sha256, ran.tests_sha256, ran.builtin_sha256)
+        digests += filter(None, of_policy)
     impossible = {
         "it names no wheel": not record.wheels,
         "it names a file twice": len(set(names)) != len(names),
@@ -212,7 +293,8 @@ def _contradiction(record: TestRecord) -> str | None:
         "its hardware is called what no GPU is": record.verdict != "invalid"
         and any(target != CPU for target in record.targets)
         and not all(map(gpus.is_amds, record.hardware)),
-        "a count is negative": any(count < 0 for count in datafile.to_plain(counts).values()),
+        "a count is negative": any(count < 0 for count in datafile.to_plain(counts).values())
+        or any(one.tests < 0 for one in record.deselected),
         "more tests passed on a device than passed": counts.device_passed > counts.passed,
         # Tests that call a GPU what it is not make a run invalid.
         "tests passed on a device, and there was none": record.verdict != "invalid"
@@ -221,6 +303,8 @@ def _contradiction(record: TestRecord) -> str | None:
         "it was translated, and passed": record.translated and record.verdict == "passed",
         "it was translated, and tests computed on a device": record.translated and counts.device_passed,
         "it passed with failures": record.verdict == "passed" and counts.failed + counts.errors,
+        "it passed, and nobody knows who took tests away": record.verdict == "passed"
+        and any(one.origin == "elsewhere" for one in record.deselected),
         "it passed without a passed test": record.verdict == "passed" and not counts.passed,
     }
     problem = next((problem for problem, holds in impossible.items() if holds), None)

@@ -8,24 +8,26 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
+
 from cairn import files, owned
 from cairn.errors import TestsFailedError, UsageError
 from cairn.output import Progress
-from cairn.stack import Stack
+from cairn.stack import Floor, Stack
 from cairn.targets import CPU
 from cairn.testing import gpus as testing_gpus
 from cairn.testing import install_set, junit, pytest_runs, record, smoke_facts, translation
 from cairn.testing.hardware.attest import Attestation, attest
 from cairn.testing.junit import JUnit
 from cairn.testing.pytest_runs import Bench, Run
-from cairn.testing.record import Skip, TestedWheel, TestRecord, Verdict
+from cairn.testing.record import Deselected, Skip, TestedWheel, TestPolicy, TestRecord, Verdict
 from cairn.testing.verdict import Judgement, covered, judge
 from cairn.venv import PackageSource
 from cairn.wheels.wheelset import WheelSet
 
 _SHOWN_FAILURES = 5
 _FILES = ("facts.json", record.JUNIT, record.FILE, "smoke.log")
-_FOLDERS = ("builtin", "pytest", "stack", "venv")
+_FOLDERS = ("builtin", "home", "pytest", "stack", "venv")
 _PHRASES: Mapping[Verdict, str] = {
     "failed": "failed",
     "invalid": "prove nothing",
@@ -58,6 +60,7 @@ class SmokeRequest:
         devices: the wheels' ROCm can reach a GPU; where it cannot, the machine's GPUs count as absent.
         translate: the wheel of TorchDevice, through which the stack's own tests run; none of them counts for
             a GPU then, and the record never passes.
+        policy: what the record says of the stack; None where none was named.
     """
 
     wheel_set: WheelSet
@@ -78,6 +81,7 @@ class SmokeRequest:
     gpus: Path = testing_gpus.KFD_NODES
     devices: bool = True
     translate: Path | None = None
+    policy: TestPolicy | None = None
 
     def of_stack(self, stack: Stack) -> SmokeRequest:
         """The same with what a stack says: its own tests, what must import, what comes with its wheels."""
@@ -87,6 +91,7 @@ class SmokeRequest:
             smoke_tests=tuple(Path(folder) for folder in stack.smoke_tests),
             imports={project.distribution: project.smoke_imports for project in stack.projects},
             devices=stack.reaches_gpus,
+            policy=TestPolicy.of(stack),
         )
 
     @property
@@ -145,7 +150,9 @@ def _run(request: SmokeRequest, on_line: Progress | None) -> SmokeResult:
     owned.empty_places(request.work_dir, of_files=_FILES, of_folders=_FOLDERS)
     bench = Bench(
         work_dir=request.work_dir,
-        variables=install_set.variables(request.wheel_set, request.environment),
+        variables=install_set.variables(
+            request.wheel_set, request.environment, home=request.work_dir / "home"
+        ),
         timeout=request.timeout,
         log=request.log or request.work_dir / "smoke.log",
         on_line=on_line,
@@ -238,11 +245,11 @@ def _judge(request: SmokeRequest, runs: Sequence[Run], attested: Attestation) ->
             targets=targets,
             hardware=hardware,
             disagreements=unsure,
+            deselected=run.deselected,
         )
         if single.verdict not in ("passed", "untested"):
             return Judgement(verdict=single.verdict, reason=run.problem or single.reason)
-    # On a machine with a GPU of the set, tests that all avoided it prove nothing about the kernels.
-    uses_gpu = hardware and request.smoke_tests and CPU not in targets and not request.translate
+    floor = _floor(request, attested)
     together = _together(runs)
     return judge(
         together,
@@ -250,10 +257,22 @@ def _judge(request: SmokeRequest, runs: Sequence[Run], attested: Attestation) ->
         targets=targets,
         hardware=hardware,
         disagreements=unsure,
-        floor=request.floor,
-        device_floor=1 if uses_gpu else 0,
+        floor=floor.tests,
+        device_floor=floor.device_tests,
         translated=translation.name_of(request.translate),
+        deselected=_deselected(runs),
     )
+
+
+def _floor(request: SmokeRequest, attested: Attestation) -> Floor:
+    # On a machine with a GPU of the set, tests that all avoided it prove nothing about the kernels.
+    for_gpus = CPU not in request.wheel_set.targets and not request.translate
+    uses_gpu = attested.hardware and request.smoke_tests and for_gpus
+    return Floor(tests=request.floor, device_tests=1 if uses_gpu else 0)
+
+
+def _deselected(runs: Sequence[Run]) -> tuple[Deselected, ...]:
+    return tuple(one for run in runs for one in run.deselected)
 
 
 def _together(runs: Sequence[Run]) -> JUnit:
@@ -290,5 +309,13 @@ def _record(
         reason=verdict.reason,
         skips=tuple(Skip(test=c.name, reason=c.reason) for c in results.cases if c.outcome == "skipped"),
         pytest_args=request.pytest_args,
+        deselected=_deselected(runs),
+        flaky=tuple(case.name for case in results.cases if case.flaky),
         translated=translation.name_of(request.translate),
+        policy=msgspec.structs.replace(
+            request.policy or TestPolicy.of(None),
+            floor=_floor(request, attested),
+            builtin_sha256=runs[0].tests_sha256,
+            tests_sha256=runs[1].tests_sha256 if request.smoke_tests else None,
+        ),
     )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from cairn.targets import CPU
 from cairn.testing import gpus
 from cairn.testing.junit import Case, JUnit
-from cairn.testing.record import Counts, Verdict
+from cairn.testing.record import Counts, Deselected, Verdict
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +33,7 @@ def judge(  # noqa: PLR0913 - each is one independent property of the run
     floor: int = 1,
     device_floor: int = 0,
     translated: str = "",
+    deselected: Sequence[Deselected] = (),
 ) -> Judgement:
     """Judge a test run.
 
@@ -48,6 +49,7 @@ def judge(  # noqa: PLR0913 - each is one independent property of the run
         floor: fewest tests that must have run.
         device_floor: fewest tests that must have passed on a GPU.
         translated: what stood in for a GPU; whatever passed with it, no GPU was tested.
+        deselected: the tests that were collected and did not run.
     """
     # First: on the wrong GPU neither success nor failure says anything about these wheels.
     if wrong := _wrong_hardware(outcome, targets, hardware, disagreements):
@@ -55,10 +57,17 @@ def judge(  # noqa: PLR0913 - each is one independent property of the run
     if outcome is None:
         return Judgement(verdict="failed", reason="the run left no complete results")
     counts = outcome.counts
-    problem = _failures(outcome) or _absences(counts, floor, device_floor) or _runner(outcome, exit_code)
+    problem = (
+        _failures(outcome)
+        or _taken_away(deselected)
+        or _absences(counts, floor, device_floor)
+        or _runner(outcome, exit_code)
+    )
     if problem:
         return Judgement(verdict="failed", reason=problem)
     skipped = f"; {counts.skipped} skipped" if counts.skipped else ""
+    if chosen := [one for one in deselected if one.origin != "ours"]:
+        skipped += f"; left out: {_listed(chosen)}"
     if translated:
         reason = (
             f"{counts.passed} tests passed, translated by {translated}, so none of them on a GPU{skipped}"
@@ -127,6 +136,17 @@ def _failures(outcome: JUnit) -> str | None:
     return (
         f"{counts.failed + counts.errors} of {counts.executed} tests failed; the first is {first.name}{why}"
     )
+
+
+def _taken_away(deselected: Sequence[Deselected]) -> str | None:
+    strange = [one for one in deselected if one.origin == "elsewhere"]
+    if not strange:
+        return None
+    return f"tests were taken away by what neither came with them nor was asked for: {_listed(strange)}"
+
+
+def _listed(deselected: Sequence[Deselected]) -> str:
+    return ", ".join(f"{one.tests} by {one.by}" for one in deselected)
 
 
 def _absences(counts: Counts, floor: int, device_floor: int) -> str | None:

@@ -12,11 +12,17 @@ from typing import Literal
 
 import msgspec
 
-from cairn import datafile
+from cairn import datafile, requirements
 from cairn.errors import WheelError
 
 Origin = Literal["rocm-sdk", "mirrored", "published"]
 """Where a file of the closure came from; `published` says that nothing more is known of it."""
+
+BUILDER_FILE = "builder.json"
+"""Beside a `set.json`: what the builder says of it (`cairn.wheels.provenance.build_statement`)."""
+
+PARAMETERS = ("stack", "line", "python", "platform", "family", "targets")
+"""The fields that tell the sets of one manifest apart, and name the stack."""
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -116,6 +122,12 @@ class WheelSet(datafile.Value, tag_field="schema", tag="cairn.set/2"):
         return self.set_id
 
     @property
+    def parameters(self) -> dict[str, str]:
+        """What it adds to its manifest, each as a text, as SLSA recommends."""
+        plain = {name: getattr(self, name) for name in PARAMETERS}
+        return plain | {"targets": ";".join(self.targets)}
+
+    @property
     def sha256s(self) -> dict[str, str]:
         """File name to sha256, of its wheels and its closure."""
         return {file.file_name: file.sha256 for file in self.files}
@@ -202,6 +214,8 @@ def check(wheel_set: WheelSet, name: str) -> None:
     if not wheel_set.wheels:
         raise WheelError("a set needs at least one wheel", tip="build something first")
     counts = collections.Counter(wheel.distribution for wheel in wheel_set.wheels)
+    if strange := next((one for one in counts if not requirements.is_project_name(one)), None):
+        raise WheelError(f"{name}: {requirements.shown(strange)} cannot be the name of a project")
     double = next((name for name, count in counts.items() if count > 1), None)
     if double:
         raise WheelError(f"a set cannot hold two wheels of {double}", tip="remove the older one")

@@ -4,6 +4,7 @@ import importlib
 import importlib.util
 import os
 import shutil
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
@@ -24,7 +25,9 @@ def requires_setuptools() -> bool:
 
 
 @pytest.fixture
-def compiled_on(device: torch.device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> torch.device:
+def compiled_on(
+    device: torch.device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[torch.device]:
     """A device that code can be generated for; nothing of an earlier run is used again."""
     variable, *programs = COMPILERS[device.type]
     if not any(map(shutil.which, filter(None, (os.environ.get(variable), *programs)))):
@@ -40,11 +43,10 @@ def compiled_on(device: torch.device, tmp_path: Path, monkeypatch: pytest.Monkey
         assert importlib.util.find_spec("triton"), "triton is not installed beside a torch for GPUs"
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
-    monkeypatch.setattr(config, "force_disable_caches", True)
-    # Otherwise a pool of processes is started, which holds as many copies of torch as there are cores.
-    monkeypatch.setattr(config, "compile_threads", 1)
     torch.compiler.reset()
-    return device
+    # Otherwise a pool of processes is started, which holds as many copies of torch as there are cores.
+    with config.patch(compile_threads=1):
+        yield device
 
 
 def test_a_fused_function_and_its_gradient(compiled_on: torch.device) -> None:

@@ -53,3 +53,8 @@ def test_a_build_for_rocm_names_the_installed_sdk() -> None:
     assert any(
         f"rocm[libraries]=={rocm}" in text.replace(" ", "") for text in metadata.requires("torch") or []
     )
+
+
+def test_what_these_tests_compare_with_sees_a_difference() -> None:
+    with pytest.raises(AssertionError):
+        torch.testing.assert_close(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.001]))

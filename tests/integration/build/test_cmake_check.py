@@ -8,7 +8,7 @@ from cairn.build import execution, plan
 from cairn.build.model import BuildRequest
 from cairn.errors import BuildError
 from cairn.stack import Environment, Stack
-from helpers.build import project, repository
+from helpers.build import project, repository, stand_in_compiler
 
 BACKEND = """
 import subprocess
@@ -35,7 +35,7 @@ PYPROJECT = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-p
 def test_a_build_that_was_configured_differently_stops_before_it_compiles(
     folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("CXX", "git")
+    stand_in_compiler(tmp_path / "bin", monkeypatch)
     files = {
         "pyproject.toml": PYPROJECT,
         "backend.py": BACKEND.format(folder=folder),

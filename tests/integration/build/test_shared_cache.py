@@ -24,6 +24,7 @@ from cairn.store.protocol import Store
 from cairn.store.s3 import bucket, client
 from helpers import build, pure_wheel
 from helpers.buckets import Server
+from helpers.build import stand_in_compiler
 from helpers.faults import Fault, Plan
 from helpers.faulty_server import faulty_server
 
@@ -45,7 +46,7 @@ def store(shared: SharedCache) -> Store:
 @pytest.fixture
 def machine(tmp_path: Path, shared: SharedCache, monkeypatch: pytest.MonkeyPatch) -> Machine:
     """The request to build `a` and `b`, in a folder that only the machine of that name has."""
-    monkeypatch.setenv("CXX", "git")  # these builds compile nothing
+    stand_in_compiler(tmp_path / "bin", monkeypatch)  # these builds compile nothing
     names = {name: pure_wheel.backend(name, str(tmp_path / "builds")) for name in ("a", "b")}
     request = build.request(tmp_path / "first", names)
 

@@ -10,7 +10,7 @@ import hashlib
 import json
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,22 +19,29 @@ import pytest
 
 from cairn.errors import CairnError, GateError
 from cairn.release import records
+from cairn.release.audit.audit import audit
 from cairn.release.gate.evidence import Bypass
+from cairn.release.history.yank import yank
 from cairn.release.index import keys, write
 from cairn.release.index.generation import MIRRORED
 from cairn.release.index.snapshot import Index
 from cairn.release.promote import promote
+from cairn.release.provenance.attested import Attested
 from cairn.release.provenance.trust import Trust
-from cairn.release.publish import distribution
+from cairn.release.publish import distribution, locks, wheel_set
 from cairn.release.publish.files import publish, publish_dists
 from cairn.release.publish.mirror_lock import LockedFile, MirrorLock
 from cairn.stack import Floor, Stack
 from cairn.store.memory import MemoryStore
 from cairn.testing.record import Counts, TestedWheel, TestRecord
-from cairn.wheels import wheelset
+from cairn.wheels import sbom, wheelset
+from cairn.wheels.metadata import cyclonedx
+from cairn.wheels.metadata.wheel_info import SBOM
+from cairn.wheels.provenance import build_statement
+from cairn.wheels.rewrite.wheel import Edit, apply
 from cairn.wheels.wheelset import WheelSet
 from helpers.gate import AWAY, at, data_of, record_of, stack_of
-from helpers.release import contents, make_set, make_wheel, put, stage_set
+from helpers.release import contents, make_set, make_wheel, manifest_of, put, stage_set, statement_of
 
 pytestmark = pytest.mark.slow
 
@@ -254,6 +261,22 @@ def translated_device(scene: Scene) -> None:
     scene.replace_first(verdict="untested", reason="the device was translated")
 
 
+def bypass_beside_the_hardware(scene: Scene) -> None:
+    scene.replace_first(counts=Counts(passed=4, device_passed=2))
+    scene.asked["bypass"] = Bypass(who="me", reason="nobody has these GPUs")
+
+
+def bypass_of_selected_tests_on_the_hardware(scene: Scene) -> None:
+    scene.replace_first(pytest_args=("-k", "test_one"))
+    scene.asked["bypass"] = Bypass(who="me", reason="nobody has these GPUs")
+
+
+def untested_over_tested(scene: Scene) -> None:
+    stage_next(scene, numpy="2.0")
+    scene.records.pop()
+    scene.asked["bypass"] = Bypass(who="me", reason="nobody has this GPU")
+
+
 def kind_not_demanded(scene: Scene) -> None:
     scene.replace_first(kind="suite")
 
@@ -342,6 +365,24 @@ def dependency_newer_in_the_target(scene: Scene) -> None:
     put(scene.store, "release", [make_wheel(scene.folder / "x", "numpy", "2.9", content="EVIL = 1\n")])
 
 
+def stage_next(scene: Scene, *, numpy: str) -> None:
+    """The set of the scene is promoted; the next one comes with a numpy of this version, and was tested."""
+    scene.promote()
+    folder, version = scene.folder / "next", "2.10.0+rocm7.10.0"
+    mirrored(scene.store, make_wheel(folder, "numpy", numpy))
+    wheels = [
+        make_wheel(folder, "torch", version, requires=["numpy"]),
+        make_wheel(folder, "torchvision", version, requires=[f"torch=={version}"]),
+    ]
+    made = make_set(wheels, family=FAMILY, targets=TARGETS, **AWAY)
+    scene.made = stage_set(scene.store, "staging", made, wheels)
+    scene.records = [data_of(scene.record(hardware=(name,))) for name in TARGETS]
+
+
+def dependency_newer_for_a_set_that_stays(scene: Scene) -> None:
+    stage_next(scene, numpy="2.1")
+
+
 def lock_what_is_mirrored(scene: Scene) -> None:
     """A lock of just the files that the scene began with."""
     files = tuple(
@@ -389,6 +430,102 @@ def names_mixed_with_a_mirror(scene: Scene) -> None:
     publish_dists(Index(scene.store, "release"), [there], "mirror", build=MIRRORED)
 
 
+# --- What the builder says ------------------------------------------------------------------------------
+
+
+def without_its_builder(scene: Scene) -> None:
+    scene.store.delete(keys.set_key(scene.made.id, "builder.json"))
+
+
+def forged_on_its_way(scene: Scene) -> None:
+    """A module added, RECORD and set.json made to agree; the builder's statement as it was."""
+    wheels, forged = forged_wheels(scene)
+    made = make_set(wheels, family=FAMILY, targets=TARGETS, **AWAY)
+    stage_as_built(scene, made, forged, statement_of(made, wheels))
+
+
+def forged_in_the_store(scene: Scene) -> None:
+    wheels, forged = forged_wheels(scene)
+    made = make_set(wheels, family=FAMILY, targets=TARGETS, **AWAY)
+    put_by_hand(scene, forged, statement_of(made, wheels))
+
+
+def of_another_commit(scene: Scene) -> None:
+    """Wheels of a tree that was moved, by a builder who says that they are of the manifest's."""
+    wheels = moved_wheels(scene)
+    made = make_set(wheels, family=FAMILY, targets=TARGETS, **AWAY)
+    stage_as_built(scene, made, wheels, untrue_statement(scene, wheels))
+
+
+def of_another_commit_in_the_store(scene: Scene) -> None:
+    wheels = moved_wheels(scene)
+    put_by_hand(scene, wheels, untrue_statement(scene, wheels))
+
+
+def without_a_bill(scene: Scene) -> None:
+    _, (torch, vision) = forged_wheels(scene)
+    stripped = apply(torch, Edit(remove_files=[f"torch-{NEXT}.dist-info/{SBOM}"]), scene.folder / "stripped")
+    put_by_hand(scene, [stripped, vision], untrue_statement(scene, [stripped, vision]))
+
+
+NEXT = V.replace("2.9.0", "2.9.1")
+
+
+def forged_wheels(scene: Scene) -> tuple[list[Path], list[Path]]:
+    """Wheels as a build made them, and as they are with one more module in one of them."""
+    wheels = [
+        make_wheel(scene.folder / "next", "torch", NEXT, requires=["numpy"]),
+        make_wheel(scene.folder / "next", "torchvision", NEXT, requires=[f"torch=={NEXT}"]),
+    ]
+    evil = apply(wheels[0], Edit(add_files={"torch/evil.py": b"EVIL = 1\n"}), scene.folder / "evil")
+    return wheels, [evil, wheels[1]]
+
+
+def moved_wheels(scene: Scene) -> list[Path]:
+    (torch, vision), _ = forged_wheels(scene)
+    commit = cyclonedx.Source(name="torchvision", commit="c" * 40)
+    return [torch, sbom.add(vision, scene.folder / "moved", sources=[commit], rocm_version=None)]
+
+
+def untrue_statement(scene: Scene, wheels: list[Path]) -> bytes:
+    """The true one with these wheels in the place of what was built."""
+    true, _ = forged_wheels(scene)
+    made = make_set(true, family=FAMILY, targets=TARGETS, **AWAY)
+    said = build_statement.decode(statement_of(made, true), name="it")
+    other = {wheel.name: hashlib.sha256(wheel.read_bytes()).hexdigest() for wheel in wheels}
+    return build_statement.encode(replace(said, wheels=other, bills={}))
+
+
+def stage_as_built(scene: Scene, made: WheelSet, wheels: list[Path], statement: bytes) -> None:
+    """As `index publish` does, with what lies in a folder."""
+    given = make_set(wheels, family=FAMILY, targets=TARGETS, **AWAY)
+    manifest = manifest_of(made.python, made.platform)
+    wheel_set.stage_set(scene.store, "staging", given, wheels, manifest=manifest, statement=statement)
+
+
+def put_by_hand(scene: Scene, wheels: list[Path], statement: bytes) -> None:
+    """As somebody does who may write to the store, past what `index publish` looks at."""
+    made = make_set(wheels, family=FAMILY, targets=TARGETS, **AWAY)
+    closure = [file for file in scene.made.closure if file.file_name.startswith("numpy-")]
+    scene.made = wheelset.seal(made, closure)
+    manifest = manifest_of(made.python, made.platform)
+
+    def write_set() -> dict[str, Attested]:
+        locked = locks.of_set(scene.made, locks.metadata_of(scene.store, scene.made))
+        write.write_set(scene.store, scene.made, manifest, statement, locked)
+        return {}
+
+    publish_dists(
+        Index(scene.store, "staging"),
+        [distribution.read(path) for path in wheels],
+        "stage",
+        build=made.manifest_sha256,
+        entry=wheel_set.index_set(scene.made),
+        before_commit=write_set,
+    )
+    scene.records = [data_of(record_of(scene.made, hardware=(name,))) for name in TARGETS]
+
+
 # --- The set --------------------------------------------------------------------------------------------
 
 
@@ -402,7 +539,7 @@ def set_sealed_again(scene: Scene) -> None:
     words = msgspec.structs.replace(scene.made, targets=TARGETS[:1], set_id=None)
     again = wheelset.seal(words, scene.made.closure)
     manifest = scene.store.read(keys.set_key(scene.made.id, "manifest.json")).data
-    write.write_set(scene.store, again, manifest, {})
+    write.write_set(scene.store, again, manifest, b"{}", {})
     scene.made = again
 
 
@@ -464,7 +601,7 @@ def target_changed_meanwhile(scene: Scene) -> None:
     def rebuild(step: str) -> None:
         if step.startswith("writing"):
             scene.on_step = lambda _step: None
-            scene.offered(make_wheel(scene.folder / "x", "torchvision", V, content="OTHER = 1\n"))
+            rebuilt_under_another_name(scene)
 
     scene.on_step = rebuild
 
@@ -503,6 +640,19 @@ ATTACKS = (
     Attack(record_without_a_zone, "A record at a time of no zone", None, "has no zone"),
     Attack(failure_outnumbered, "A failed record among eleven that passed", 2, "failed: 1 failed"),
     Attack(failure_bypassed, "A bypass of tests that failed", 2, "failed: 1 failed"),
+    Attack(bypass_beside_the_hardware, "A bypass where tests ran on the GPU, too few", 2, "no bypass helps"),
+    Attack(
+        bypass_of_selected_tests_on_the_hardware,
+        "A bypass where selected tests ran on the GPU",
+        2,
+        "no bypass helps",
+    ),
+    Attack(
+        untested_over_tested,
+        "An untested set, by a bypass, over one that was tested",
+        2,
+        "tested on gfx1101, which an untested one does not replace: cairn release promote",
+    ),
     Attack(failure_overtaken_by_a_part, "A failure answered by selected tests", 2, "failed: 1 failed"),
     Attack(failure_removed_after_its_answer, "An answered failure, then removed", 2, "is not there any more"),
     Attack(answer_to_nothing, "An answer to a record that is not there", None, "has no record cccc"),
@@ -565,7 +715,18 @@ ATTACKS = (
         "rocm_helper-1.0-py3-none-any.whl with sha256",
     ),
     Attack(dependency_newer_in_the_target, "A newer dependency waiting in the target", 3, "takes numpy-2.9"),
-    Attack(same_name_other_bytes, "Other bytes under a name that is there", 5, "is there with sha256"),
+    Attack(
+        dependency_newer_for_a_set_that_stays,
+        "A newer dependency, which a set that stays would get too",
+        3,
+        "would not be what was tested any more: an installer takes numpy-2.1",
+    ),
+    Attack(
+        same_name_other_bytes,
+        "Other bytes under a name that is there",
+        None,
+        "was published with other bytes before",
+    ),
     Attack(
         rebuilt_under_another_name, "A version rebuilt under another file name", 5, "of a different build"
     ),
@@ -578,6 +739,17 @@ ATTACKS = (
         5,
         "from sets and from a mirror",
     ),
+    Attack(without_its_builder, "A set of which no builder says anything", 0, "no builder's statement"),
+    Attack(
+        forged_on_its_way,
+        "A module added to a wheel; RECORD and `set.json` made to agree",
+        None,
+        "and the builder says that it made it with sha256",
+    ),
+    Attack(forged_in_the_store, "The same, put into the store by hand", 0, "and the builder says"),
+    Attack(of_another_commit, "A wheel of another commit than its manifest's", None, "and the manifest has"),
+    Attack(of_another_commit_in_the_store, "The same, put into the store by hand", 0, f"is of {'c' * 40}"),
+    Attack(without_a_bill, "A wheel that does not say what it is of", 0, "has no bill of materials"),
     Attack(set_edited, "`set.json` edited", None, "the set id is not that of its content"),
     Attack(set_sealed_again, "`set.json` edited and sealed again", None, "has no set"),
     Attack(
@@ -607,7 +779,7 @@ ATTACKS = (
     ),
     Attack(past_the_gate, "Published past the gate", None, "sets reach it through the gate"),
     Attack(
-        target_changed_meanwhile, "A rebuild that comes while the gate is asked", 5, "is there with sha256"
+        target_changed_meanwhile, "A rebuild that comes while the gate is asked", 5, "of a different build"
     ),
 )
 
@@ -634,11 +806,56 @@ def test_nothing_is_written_where_it_is_refused(scene: Scene) -> None:
     assert contents(scene.store) == before
 
 
+def test_a_set_that_needs_the_same_beside_one_that_stays_passes(scene: Scene) -> None:
+    stage_next(scene, numpy="2.0")
+    scene.promote()
+
+
+@pytest.mark.parametrize("what", ["yanked", "resolves to something else already"])
+def test_only_what_users_are_offered_as_it_was_tested_holds_up_the_next(scene: Scene, what: str) -> None:
+    old = scene.made
+    if what == "yanked":
+        stage_next(scene, numpy="2.1")
+        yank(scene.store, old.id, reason="wrong")
+    else:
+        stage_next(scene, numpy="2.2")
+        newer = distribution.read(make_wheel(scene.folder / "newer", "numpy", "2.1"))
+        publish_dists(Index(scene.store, "release"), [newer], "mirror", build=MIRRORED)
+    scene.promote()
+    assert scene.made.id in Index(scene.store, "release").load().set_ids
+
+
+def test_an_untested_set_goes_to_the_channel_that_says_so(scene: Scene) -> None:
+    untested_over_tested(scene)
+    scene.asked["target"] = "untested"
+    scene.promote()
+    entry = Index(scene.store, "untested").load().set(scene.made.id)
+    assert entry.untested_targets == ("gfx1101",)
+    assert "untested on hardware: gfx1101; bypassed by me" in str(entry.untested)
+    assert scene.made.id not in Index(scene.store, "release").load().set_ids
+    assert audit(scene.store, hashes=True).problems == ()
+
+
+def test_what_failed_goes_to_no_channel(scene: Scene) -> None:
+    failure_bypassed(scene)
+    scene.asked["target"] = "untested"
+    with pytest.raises(GateError):
+        scene.promote()
+
+
+def test_an_untested_set_follows_one_that_was_taken_back(scene: Scene) -> None:
+    old = scene.made.id
+    untested_over_tested(scene)
+    yank(scene.store, old, reason="wrong")
+    scene.promote()
+    assert scene.made.id in Index(scene.store, "release").load().set_ids
+
+
 def rows() -> Iterator[str]:
     yield "| what is tried | refused by | what it says | test |"
     yield "| --- | --- | --- | --- |"
     for attack in ATTACKS:
-        by = f"demand {attack.demand}" if attack.demand else "before"
+        by = "before" if attack.demand is None else f"demand {attack.demand}"
         yield f"| {attack.words} | {by} | … {attack.said} … | `{attack.name}` |"
 
 

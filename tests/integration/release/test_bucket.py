@@ -12,7 +12,7 @@ from cairn.release.audit.audit import audit
 from cairn.release.gc import collect
 from cairn.release.history.retain import Rule, retain
 from cairn.release.history.rollback import rollback
-from cairn.release.history.yank import yank
+from cairn.release.history.yank import lift, yank
 from cairn.release.index.restore import candidates, restore
 from cairn.release.index.snapshot import Index
 from cairn.retry import RetryPolicy
@@ -41,7 +41,7 @@ def test_a_night_is_taken_back_in_a_bucket(bucket: Store, tmp_path: Path) -> Non
     for one in sets.values():
         move(bucket, one)
     assert audit(bucket, hashes=True).problems == ()
-    assert yank(bucket, "release", sets["2.8.0"].id, reason="wrong").changed
+    assert yank(bucket, sets["2.8.0"].id, reason="wrong").changed
     assert rollback(bucket, "release", "1").still_yanked == (sets["2.8.0"].id,)
     assert rollback(bucket, "release", "3").changed
     assert retain(bucket, "release", Rule(last=1)).changed
@@ -83,11 +83,11 @@ def test_a_lost_reply_to_the_pointer_is_not_nothing_to_do(
     made = sets["2.8.0"].id
     move(bucket, sets["2.8.0"])
     for store in (bucket, counted := FaultyStore(bucket, Plan())):  # the parts are there from the second on
-        assert yank(store, "release", made, reason="wrong").changed
-        assert yank(bucket, "release", made, reason=None).changed
+        assert yank(store, made, reason="wrong").changed
+        assert lift(bucket, made, by="ann", reason="fixed").changed
     at = counted.plan.requests.index(("write_if", "release/state.json")) + 1
     faulty = FaultyStore(bucket, Plan(fault, at))
-    done = yank(faulty, "release", made, reason="wrong")
+    done = yank(faulty, made, reason="wrong")
     assert faulty.plan.happened
     assert done.changed
     assert audit(bucket).problems == ()

@@ -1,8 +1,12 @@
 """`cairn install` from an index that Cairn published, over HTTP: the lines work, and so does installing."""
 
 import json
+import os
+import shlex
 import subprocess
 import sys
+import sysconfig
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -49,9 +53,14 @@ def test_what_is_for_a_gpu_is_installed(
 
 
 def test_the_printed_line_installs_in_a_shell(
-    released: LocalStore, tmp_path: Path, capsys: pytest.CaptureFixture[str], isolated: dict[str, str]
+    released: LocalStore,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    isolated: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     environment = venv.create(tmp_path / "environment")
+    monkeypatch.setenv("VIRTUAL_ENV", str(environment.path))
     with serving(released, port=0) as server:
         assert (
             main(["install", "--index-url", server.url + "/release/simple", "--target", "gfx942", "--json"])
@@ -71,6 +80,102 @@ def test_the_printed_line_installs_in_a_shell(
     assert done.stdout.split() == [b"2.10.0"]
 
 
-def test_an_index_out_of_reach(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_index_out_of_reach(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VIRTUAL_ENV", sys.prefix)
     assert main(["install", "--index-url", "http://127.0.0.1:9/release/simple/", "--target", "cpu"]) == 5
     assert "cannot read http://127.0.0.1:9/release/targets.json" in capsys.readouterr().err
+
+
+class Places:
+    """A person's environment, and one that Cairn is installed in, as `uv tool install` makes it."""
+
+    def __init__(self, folder: Path, store: LocalStore, env: Mapping[str, str]) -> None:
+        self.mine = venv.create(folder / "mine")
+        self.tool = venv.create(folder / "tools" / "cairn")
+        ours = [sysconfig.get_path("purelib"), str(Path(__file__).parents[3] / "build_tools")]
+        (self.tool.site_packages / "cairn.pth").write_text("\n".join(ours))
+        self.store = store
+        dropped = ("VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "PATH")
+        self.env = {name: value for name, value in env.items() if name not in dropped}
+
+    def run(self, *words: str | Path, path: str = "", **env: str) -> "subprocess.CompletedProcess[str]":
+        """Run the tool, whose own folder of programs is on PATH first."""
+        command = [self.tool.python, "-m", "cairn", "install", "--store", self.store.path]
+        path = os.pathsep.join((str(self.tool.bin), path or "/usr/bin:/bin"))
+        return subprocess.run(
+            [*command, "--target", "gfx942", *words],
+            env={**self.env, "PATH": path, **env},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def have_torch(self) -> list[str]:
+        """Which of the two have torch in their own folder."""
+        both = {"mine": self.mine, "tool": self.tool}
+        return [name for name, one in both.items() if (one.site_packages / "torch").exists()]
+
+
+@pytest.fixture
+def places(tmp_path: Path, released: LocalStore, isolated: dict[str, str]) -> Places:
+    return Places(tmp_path, released, isolated)
+
+
+@pytest.mark.parametrize("installer", ["pip", "uv"])
+@pytest.mark.parametrize("how", ["VIRTUAL_ENV", "CONDA_PREFIX", "file", "folder"])
+def test_it_is_installed_where_the_user_works(places: Places, how: str, installer: str) -> None:
+    named = {"file": places.mine.python, "folder": places.mine.path}.get(how)
+    words = () if named is None else ("--python", named)
+    variables = {how: str(places.mine.path)} if named is None else {"VIRTUAL_ENV": str(places.tool.path)}
+    done = places.run("--run", installer, *words, **variables)
+    assert done.returncode == 0, done.stderr
+    assert places.have_torch() == ["mine"]
+
+
+@pytest.mark.parametrize(
+    ("variables", "problem"),
+    [
+        ({}, "no environment is active"),
+        ({"VIRTUAL_ENV": "TOOL"}, "Cairn itself is installed in TOOL"),
+        ({"CONDA_PREFIX": "MINE", "CONDA_DEFAULT_ENV": "base"}, "no environment is active"),
+        ({"VIRTUAL_ENV": "MINE/not-there"}, "VIRTUAL_ENV names MINE/not-there, which has no Python"),
+    ],
+)
+def test_nothing_is_installed_where_nobody_works(
+    places: Places, variables: dict[str, str], problem: str
+) -> None:
+    def real(text: str) -> str:
+        return text.replace("TOOL", str(places.tool.path)).replace("MINE", str(places.mine.path))
+
+    done = places.run("--run", "pip", **{name: real(value) for name, value in variables.items()})
+    assert done.returncode == 2
+    assert real(problem) in done.stderr
+    assert "what to do: " in done.stderr
+    assert "--python" in done.stderr
+    assert places.have_torch() == []
+
+
+def test_cairns_own_environment_takes_it_where_it_is_named(places: Places) -> None:
+    done = places.run("--run", "pip", "--python", places.tool.python)
+    assert done.returncode == 0, done.stderr
+    assert places.have_torch() == ["tool"]
+
+
+def test_lines_are_for_the_python_that_a_shell_finds_and_never_the_tools(places: Places) -> None:
+    done = places.run("--json", path=str(places.mine.bin))
+    assert json.loads(done.stdout)["interpreter"] in map(str, places.mine.bin.iterdir())
+    done = places.run(path=str(places.mine.bin))
+    assert f"{places.mine.bin}/python3 (the first on PATH: no environment is active)" in done.stderr
+    # The line goes there as well, whatever is active where it is typed.
+    pip, uv = done.stdout.splitlines()
+    assert shlex.split(pip)[:3] == [f"{places.mine.bin}/python3", "-m", "pip"]
+    env = {
+        **places.env,
+        "PATH": f"{Path(sys.executable).parent}:/usr/bin",
+        "VIRTUAL_ENV": str(places.tool.path),
+    }
+    subprocess.run(["bash", "-c", uv], env=env, check=True, capture_output=True)
+    assert places.have_torch() == ["mine"]
+    done = places.run(path="/no/such/folder")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "there is no Python to install for" in done.stderr

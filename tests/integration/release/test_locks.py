@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cairn import process, venv
+from cairn import isolation, process, venv
 from cairn.errors import ProcessError
 from cairn.release.index.keys import index_url
 from cairn.release.publish import locks
@@ -67,7 +67,9 @@ def environment(tmp_path: Path) -> VirtualEnvironment:
 
 def installed(environment: VirtualEnvironment, installer: str, *words: str) -> list[str]:
     """What an installer makes of an empty environment."""
-    env = venv.variables(venv.Isolation.INSTALLER) | {"UV_CACHE_DIR": str(environment.path / "uv-cache")}
+    env = isolation.variables(isolation.Isolation.INSTALLER, environment.path) | {
+        "UV_CACHE_DIR": str(environment.path / "uv-cache")
+    }
     uv_pip = (venv.uv_program(), "pip")
     commands = {
         "pip": [*venv.pip_command(environment.python), "--isolated", "--no-cache-dir", *words],

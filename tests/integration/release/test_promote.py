@@ -11,6 +11,7 @@ import pytest
 
 from cairn.cli.main import main
 from cairn.errors import GateError, StoreError, UsageError
+from cairn.release import records as kept_records
 from cairn.release.gate.evidence import Bypass
 from cairn.release.index.snapshot import Index
 from cairn.release.promote import promote
@@ -19,7 +20,7 @@ from cairn.store.folder import LocalStore
 from cairn.testing import record as test_record
 from cairn.wheels import wheelset as wheel_sets
 from cairn.wheels.wheelset import WheelSet
-from helpers.gate import demand, given, judge, record_of, stack_of, write_stack
+from helpers.gate import data_of, demand, given, judge, record_of, stack_of, write_stack
 from helpers.release import (
     MANIFEST,
     audit,
@@ -30,6 +31,7 @@ from helpers.release import (
     make_wheel,
     put,
     stage_set,
+    statement_of,
 )
 
 pytestmark = pytest.mark.slow
@@ -60,6 +62,7 @@ def stage(tmp_path: Path, store: LocalStore) -> Stage:
             targets=("cpu",) if family == "cpu" else targets,
         )
         (folder / "manifest.json").write_bytes(MANIFEST)
+        (folder / "builder.json").write_bytes(statement_of(made, wheels))
         wheel_sets.write(folder / "set.json", made)
         return stage_set(store, "staging", made, wheels)
 
@@ -72,7 +75,7 @@ def test_a_tested_set_is_promoted_and_once_only(store: LocalStore, stage: Stage)
     record = given(record_of(made))
     done = promote(store, made.id, stack=stack_of(made), records=[record], on_step=steps.append)
     assert done.report is not None
-    assert [demand.number for demand in done.report.demands] == [1, 2, 3, 4, 5, 6]
+    assert [demand.number for demand in done.report.demands] == [0, 1, 2, 3, 4, 5, 6]
     assert done.report.holds
     assert done.report.installed_with == ("pip", "uv")
     assert done.report.size == sum(file.size for file in made.files)
@@ -123,16 +126,18 @@ def test_what_the_gate_said_is_kept_beside_the_set_and_not_believed_when_changed
 def test_the_gate_tells_all_that_does_not_hold(store: LocalStore, stage: Stage, tmp_path: Path) -> None:
     made = stage()
     put(store, "release", [make_wheel(tmp_path / "x", "torch", "2.9.1")])
-    put(store, "release", [make_wheel(tmp_path / "x", "torchvision", V, content="OTHER = 1\n")])
+    put(store, "release", [make_wheel(tmp_path / "x", "torchvision", V, tag="cp311-cp311-win_amd64")])
     (key,) = [key for key in keys_of(store, "files/") if "/filelock-" in key and key.endswith(".whl")]
     store.write(key, store.read(key).data[:-30])
+    record = record_of(made, verdict="untested", reason="no test used a GPU")
+    kept_records.add(store, data_of(record), name="the record", set_id=made.id)
     before = contents(store)
     with pytest.raises(GateError) as caught:
         promote(store, made.id, stack=stack_of(made))
     assert [reason.split(".")[0] for reason in caught.value.reasons] == ["1", "2", "3", "4", "5", "6"]
     reasons = "\n".join(caught.value.reasons)
     for said in (
-        "there is no test record",
+        "no test used a GPU",
         "pip:",
         "uv:",
         "sorts below 2.9.1",
@@ -193,7 +198,7 @@ def test_the_command_shows_a_bypass_as_one(
     promotion = ["release", "promote", made.id, "--store", str(store.path), "--stack", str(stack)]
     assert main([*promotion, "--bypass", "ann", "--reason", "no GPU here"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line[2] for line in lines if line.startswith("  ")] == ["✓", "!", "✓", "✓", "✓", "✓", "!"]
+    assert [line[2] for line in lines if line.startswith("  ")] == ["✓", "✓", "!", "✓", "✓", "✓", "✓", "!"]
     assert "  ! untested on hardware: gfx942" in lines
     assert main(promotion) == 0
     assert "and not again" in capsys.readouterr().out
@@ -216,7 +221,7 @@ def test_the_commands_publish_judge_promote_and_check(
     assert "2. tested on hardware of each target: there is no test record" in capsys.readouterr().err
     assert main([*promotion, "--record", str(tmp_path / "record.json"), "--dry-run", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
-    assert (answer["dry_run"], len(answer["added"]), len(answer["demands"])) == (True, 4, 6)
+    assert (answer["dry_run"], len(answer["added"]), len(answer["demands"])) == (True, 4, 7)
     assert answer["installed_with"] == ["pip", "uv"]
     assert not store.exists("release/state.json")
     assert main([*promotion, "--record", str(tmp_path / "record.json")]) == 0

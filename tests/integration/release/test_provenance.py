@@ -18,7 +18,7 @@ from cairn.release.records import GivenRecord
 from cairn.store.folder import LocalStore
 from helpers.gate import data_of, record_of, stack_of
 from helpers.provenance import MANIFEST
-from helpers.release import audit, make_set, make_wheel
+from helpers.release import audit, make_set, make_wheel, statement_of
 
 pytestmark = pytest.mark.slow
 
@@ -28,11 +28,14 @@ def test_a_signed_release_is_checked_by_whoever_installs_it(store: LocalStore, t
     signer = signing_key.signer(tmp_path / "keys" / PRIVATE_NAME)
     wheels = [
         make_wheel(tmp_path, "torch", "2.9.0"),
-        make_wheel(tmp_path, "torchvision", "2.9.0", requires=["torch==2.9.0"]),
+        make_wheel(tmp_path, "triton", "2.9.0", requires=["torch==2.9.0"]),
     ]
     given = msgspec.structs.replace(make_set(wheels), manifest_sha256=hashlib.sha256(MANIFEST).hexdigest())
     attester = KeyAttester(signer)
-    made = sets.stage_set(store, "staging", given, wheels, manifest=MANIFEST, attester=attester)
+    statement = statement_of(given, wheels, MANIFEST)
+    made = sets.stage_set(
+        store, "staging", given, wheels, manifest=MANIFEST, statement=statement, attester=attester
+    )
     record = data_of(record_of(made))
     done = promote(
         store, made.id, stack=stack_of(made), records=[GivenRecord(data=record)], attester=attester

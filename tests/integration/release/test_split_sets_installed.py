@@ -32,7 +32,7 @@ from cairn.wheels.split.split import split
 from helpers.formats import make_bundle, make_code_object
 from helpers.hip_library import make_hip_library
 from helpers.pages import PLATFORM, PYTHON
-from helpers.release import make_set, make_wheel, move, stage_set
+from helpers.release import make_set, make_wheel, move, stage_set, with_bill
 from helpers.wheels import build_wheel
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -130,7 +130,7 @@ def test_cairn_install_names_the_extra_or_refuses(
     store: LocalStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """An extra that does not exist is a warning of pip's; asked first, the index has an answer."""
-    parts = split(whole_wheel(tmp_path, NEW), tmp_path / "parts")
+    parts = split(with_bill(whole_wheel(tmp_path, NEW)), tmp_path / "parts")
     files.publish(store, "staging", [make_wheel(tmp_path, "rocm-sdk-core", "7.14.0")])
     made = make_set(parts, family="gfx942-gfx1100", targets=TARGETS, python=PYTHON, platform=PLATFORM)
     move(store, stage_set(store, "staging", made, parts))

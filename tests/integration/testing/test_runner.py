@@ -4,6 +4,7 @@ from pathlib import Path
 
 from cairn.testing import pytest_runs
 from cairn.testing.pytest_runs import Session
+from helpers.suites import RERUNS
 
 
 def session(tmp_path: Path, text: str, *arguments: str, timeout: float = 120) -> Session:
@@ -63,3 +64,35 @@ def test_a_run_of_no_test_is_no_success(tmp_path: Path) -> None:
     made = session(tmp_path, "def test_a():\n    assert False\n", "--setup-plan")
     assert pytest_runs.run_beside(made).exit_code == 4
     assert "run no test" in made.log.read_text(encoding="utf-8")
+
+
+def test_what_a_conftest_takes_away_or_passes_over_is_counted(tmp_path: Path) -> None:
+    made = session(tmp_path, "def test_a():\n    pass\ndef test_b():\n    pass\n")
+    (tmp_path / "tests" / "test_other.py").write_text("def test_c():\n    pass\n", encoding="utf-8")
+    conftest = (
+        "collect_ignore = ['test_other.py']\ndef pytest_collection_modifyitems(items):\n    del items[0]\n"
+    )
+    (tmp_path / "tests" / "conftest.py").write_text(conftest, encoding="utf-8")
+    ended = pytest_runs.run_beside(made)
+    assert ended.outcome is not None
+    assert ended.outcome.counts.total == 1
+    assert {(one.by, one.origin, one.tests) for one in ended.deselected} == {
+        ("collect_ignore or norecursedirs (files)", "tests", 1),
+        ("tests/conftest.py", "tests", 1),
+    }
+
+
+def test_a_test_that_is_run_until_it_passes_is_flaky(tmp_path: Path) -> None:
+    text = "CALLS = []\ndef test_a():\n    CALLS.append(1)\n    assert len(CALLS) > 1\n"
+    made = session(tmp_path, text)
+    (tmp_path / "tests" / "conftest.py").write_text(RERUNS, encoding="utf-8")
+    ended = pytest_runs.run_beside(made)
+    assert ended.outcome is not None
+    assert [(case.outcome, case.flaky) for case in ended.outcome.cases] == [("passed", True)]
+
+
+def test_a_run_that_does_not_say_what_it_collected_has_no_results(tmp_path: Path) -> None:
+    text = "import os\ndef test_a():\n    os.unlink(os.environ['CAIRN_COLLECTION'])\n"
+    ended = pytest_runs.run_beside(session(tmp_path, text))
+    assert ended.outcome is None
+    assert "collection.json" in ended.problem

@@ -76,10 +76,10 @@ def retry(tmp_path: Path, skips: str, *more: str) -> int:
 def test_what_passes_each_time_leaves_the_files_by_a_patch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("RAN", str(tmp_path / "ran"))
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.chdir(tmp_path)
-    assert retry(tmp_path, SKIPS, "--tries", "2", "--json") == 0
+    ran = f"RAN={tmp_path / 'ran'}"
+    assert retry(tmp_path, SKIPS, "--tries", "2", "--test-env", ran, "--json") == 0
     found = json.loads(capsys.readouterr().out)
     assert found["retried"] == 6
     assert [(one["number"], one["names"]) for one in found["solved"]] == [

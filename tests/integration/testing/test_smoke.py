@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
+import cairn
 from cairn import files
 from cairn.errors import NetworkError, TestsFailedError, UsageError
-from cairn.testing import junit, record
+from cairn.stack import policy
+from cairn.testing import builtin_smoke, junit, record
 from cairn.testing.smoke import SmokeRequest, SmokeResult, require_passed, run_smoke
 from cairn.wheels.split.split import split
 from helpers.hardware import GIB, RX7900, Machine, torch_module
@@ -25,7 +27,7 @@ def device_wheel(make_wheel: MakeWheel, name: str, code: bytes) -> Path:
 
 
 def test_a_good_set_passes_and_its_record_names_its_bytes(
-    make_wheel: MakeWheel, smoke: Smoke, monkeypatch: pytest.MonkeyPatch
+    make_wheel: MakeWheel, smoke: Smoke, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("CAIRN_LEAK", "1")
     alpha = make_wheel("alpha", "1.0+trial.1", {"alpha/__init__.py": "__version__ = '1.0+trial.1'\n"})
@@ -52,6 +54,10 @@ def test_a_good_set_passes_and_its_record_names_its_bytes(
     assert made.counts.passed == len(junit.read(result.junit_path).cases) - 1 > 10
     assert made.junit_sha256 == files.sha256_of(result.junit_path)
     assert record.read(result.record_path) == made
+    assert made.policy is not None
+    assert (made.policy.cairn, made.policy.stack_sha256) == (cairn.__version__, None)
+    assert made.policy.tests_sha256 == policy.digest_of_files([tmp_path / "smoke-tests"])
+    assert made.policy.builtin_sha256 == policy.digest_of_files([Path(builtin_smoke.__file__).parent])
     assert not list((result.environment / "lib").rglob("*pytest*"))
     assert "passed" in result.log.read_text(encoding="utf-8")
 

@@ -162,7 +162,7 @@ def test_the_runtime_is_misled_as_it_is_known_to_be(
     folder = library.parent / ".kpack"
     with writing(folder / f"demo_{gpu}.kpack", group="demo", family="gfx90a", targets=[gpu]) as made:
         name = reference_in(load(library, stand_in)[0].target)["kernel_name"]
-        made.name(name, 0, gpu, made.add([FIRST["gfx90a:xnack-"]]))
+        made.name(name, 0, gpu, made.add([FIRST["gfx90a:xnack-"]], len(FIRST["gfx90a:xnack-"])))
     assert found(library, stand_in, gpu) == [FIRST["gfx90a:xnack-"], None, None, None]
 
 

@@ -42,7 +42,7 @@ SOURCES = {
     "ext.pyd": (
         "int inner(void);\nint helper(void);\nint __stdcall GetTickCount(void);\n"
         + EXPORT
-        + "int ext(void) { return inner() + helper() + GetTickCount(); }",
+        + "int PyInit_ext(void) { return inner() + helper() + GetTickCount(); }",
         ("inner.dll", "helper.dll"),
     ),
 }

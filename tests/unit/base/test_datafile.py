@@ -1,6 +1,9 @@
 """Our files, and the JSON and TOML of others: refused in one line that says where, in linear time."""
 
+import contextlib
+import io
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -15,7 +18,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cairn import datafile
+from cairn.cli.main import make_parser
 from cairn.errors import UsageError
+from cairn.sources.manifest.manifest import Manifest
+from cairn.wheels.wheelset import WheelSet
 
 
 class Inner(datafile.Value):
@@ -253,3 +259,63 @@ def test_two_threads_that_meet_a_type_at_once_live() -> None:
     # With msgspec's own functions in place of ours this process dies of SIGSEGV in one of its first turns.
     done = subprocess.run([sys.executable, "-c", _RACE], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+PAGE = b"\n <!DOCTYPE html><html><title>Sign in</title></html>"
+
+
+@pytest.mark.parametrize(
+    "text", [PAGE, PAGE.decode(), b"\xef\xbb\xbf<html>", b"<?xml version='1.0'?><Error/>"]
+)
+def test_a_page_in_place_of_a_file_is_called_one(text: bytes | str) -> None:
+    """What a server behind a login answers, and what a company's proxy does, with 200 OK."""
+    for name, tip in (
+        ("https://x.example/manifest.json", "open the address in a browser"),
+        ("/srv/manifest.json", "fetch it again: its server may have asked for a login"),
+    ):
+        with pytest.raises(UsageError, match="is not JSON: it is a page of a website") as caught:
+            datafile.loads(text, Outer, name=name)
+        assert str(caught.value.tip).startswith(tip)
+    with pytest.raises(UsageError) as caught:
+        datafile.loads(b"{", Outer, name="https://x.example/manifest.json")
+    assert "restore" not in str(caught.value.tip)
+
+
+def every_schema() -> list[str]:
+    """Of all files that have one."""
+    root = Path(datafile.__file__).parent
+    texts = (path.read_text(encoding="utf-8") for path in root.rglob("*.py"))
+    return sorted({name for text in texts for name in re.findall(r'tag="(cairn\.[a-z-]+/[0-9]+)"', text)})
+
+
+@pytest.mark.parametrize("schema", every_schema())
+def test_a_file_of_another_kind_is_not_of_a_different_version(schema: str) -> None:
+    for kind in (Manifest, WheelSet, Outer):
+        expected = str(kind.__struct_config__.tag)
+        with pytest.raises(UsageError) as caught:
+            datafile.from_plain({"schema": schema}, kind, name="x.json")
+        other = schema.partition("/")[0] != expected.partition("/")[0]
+        assert ("different version" in str(caught.value.tip)) is (not other and schema != expected)
+
+
+def test_a_file_of_another_kind_is_named_with_what_takes_it() -> None:
+    with pytest.raises(UsageError) as caught:
+        datafile.from_plain({"schema": "cairn.set/2"}, Manifest, name="set.json")
+    assert str(caught.value) == "set.json is a set, and not a manifest"
+    assert "`cairn release promote`" in str(caught.value.tip)
+    with pytest.raises(UsageError) as caught:
+        datafile.from_plain({"name": "mine"}, Manifest, name="package.json")
+    assert str(caught.value.tip) == "it is not a manifest: name the file that is one"
+
+
+def test_the_commands_that_take_a_file_are_there() -> None:
+    for kind, (_, commands) in datafile._TAKEN_BY.items():
+        assert any(schema.startswith(f"{kind}/") for schema in every_schema())
+        for command in re.findall("`cairn ([^`]+)`", commands):
+            words = command.split()
+            options = [word for word in words if word.startswith("--")]
+            names = words[: len(words) - len(options)]
+            with contextlib.redirect_stdout(io.StringIO()) as shown, pytest.raises(SystemExit) as ended:
+                make_parser((names[0],)).parse_args([*names, "--help"])
+            assert ended.value.code == 0
+            assert all(option in shown.getvalue() for option in options)

@@ -1,15 +1,22 @@
+import errno
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from cairn import files
+from cairn.build.cache import trim
 from cairn.errors import SystemFailureError
+from cairn.pipeline import run
+from cairn.store.folder import LocalStore
+from helpers.churn import again_and_again, churned
 
 
 def test_failure_leaves_the_old_bytes_and_nothing_beside(tmp_path: Path) -> None:
@@ -150,3 +157,83 @@ def test_a_long_name_in_any_script_can_be_written(tmp_path: Path) -> None:
     target = tmp_path / ("石" * 80)
     files.write_text(target, "text")
     assert os.listdir(tmp_path) == [target.name]
+
+
+def test_what_walks_a_folder_bears_that_others_write_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "store"
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1_000_000))
+
+    def too_little() -> None:
+        with pytest.raises(SystemFailureError, match=r"has 1.0 MB free"):
+            run.require_disk(folder, 2_000_000)
+
+    with churned(folder):
+        for call in (
+            lambda: files.inventory(folder),
+            too_little,
+            lambda: list(LocalStore(folder).list("")),
+            lambda: list(LocalStore(folder).strays()),
+            lambda: list(LocalStore(folder).folders("")),
+            lambda: trim._remove_empty(folder),
+        ):
+            again_and_again(call)
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> Iterator[Path]:
+    """A file larger than this process may write one: it meets there what it does on a full disk."""
+    resource = pytest.importorskip("resource", reason="Windows limits no file's size")
+    file = tmp_path / "in the cache.whl"
+    file.write_bytes(b"x" * (4 << 20))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, before[1]))
+    yield file
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def _write(source: Path, target: Path) -> None:
+    files.write_bytes(target, source.read_bytes())
+
+
+def _write_without_a_name(source: Path, target: Path) -> None:
+    with files.writing_beside(target) as part, part.open("wb") as out:
+        out.write(source.read_bytes())
+
+
+def _link_to_another_disk(source: Path, target: Path) -> None:
+    def refuse(source: Path, target: Path) -> None:
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), str(source), None, str(target))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "link", refuse)
+        files.link_or_copy(source, target)
+
+
+@pytest.mark.parametrize("ranges", [True, False], ids=["by the kernel", "by Python"])
+@pytest.mark.parametrize(
+    "way", [files.copy, files.copy_into, _link_to_another_disk, _write, _write_without_a_name]
+)
+def test_where_there_is_no_room_the_destination_is_named(
+    way: Callable[[Path, Path], None],
+    *,
+    ranges: bool,
+    large: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if not ranges:
+        monkeypatch.delattr(os, "copy_file_range")
+    target = tmp_path / "out" / "torch.whl"
+    target.parent.mkdir()
+    with pytest.raises(OSError, match="too large") as caught:
+        way(large, target)
+    assert (caught.value.filename, caught.value.filename2) == (str(target), None)
+
+
+def test_an_error_of_another_file_keeps_its_name(tmp_path: Path) -> None:
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/elsewhere/scratch")
+    with pytest.raises(OSError, match="scratch"), files.writing_beside(tmp_path / "torch.whl"):
+        raise full

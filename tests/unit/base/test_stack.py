@@ -1,9 +1,14 @@
+import json
 import re
+import tomllib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
-from cairn import stack
+from cairn import datafile, stack
 from cairn.errors import UsageError
 
 ROOT = Path(__file__).parents[3]
@@ -127,8 +132,8 @@ def test_the_stacks_we_have_are_on_the_lines_that_upstream_names() -> None:
         (HEAD + project("a", more='hipify = "maybe"'), "hipify"),
         (HEAD + '[lines]\n"x" = { b = "y" }\n' + project("a"), "'b'"),
         (HEAD + '[lines]\n"release/*" = {}\n' + project("a"), r"'release/\*' is not a name"),
-        (HEAD + '[lines]\n"" = {}\n' + project("a"), "'' is not a name"),
-        (HEAD + '[lines]\n"x" = { a = "" }\n' + project("a"), "hashtag of a on the line x is empty"),
+        (HEAD + '[lines]\n"" = {}\n' + project("a"), "a name in lines is empty"),
+        (HEAD + '[lines]\n"x" = { a = "" }\n' + project("a"), "lines.x.a is empty"),
         (HEAD + project("a", more='[projects.lines."releas/*"]\nhashtag = "x"'), r"'releas/\*'"),
         (HEAD + "[environment.rocm]\nX = 1\n" + project("a"), "X"),
         ("= =", "TOML"),
@@ -137,6 +142,172 @@ def test_the_stacks_we_have_are_on_the_lines_that_upstream_names() -> None:
 def test_a_bad_stack_is_one_clear_line(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         load(tmp_path, text)
+
+
+# Every field of the model that holds texts.
+FULL = """
+schema = "cairn.stack/1"
+name = "s"
+line = "main"
+targets = ["gfx942"]
+version_suffix = "+cpu"
+extra_wheels = ["numpy"]
+smoke_tests = ["smoke-tests"]
+install = ["a"]
+pythons = ["3.11"]
+platforms = ["linux_x86_64"]
+lines = { "release/1" = { a = "release/1" } }
+features = { flash = { needs = ["a"], targets = ["gfx9"] } }
+device_wheels = { prefix = "amd", runtime = "7.10" }
+environment.always = { V = "1" }
+sdk = { version = "7.10.0", build = ["make", "x"], packages = "p.toml", build_requires = ["zig"], machine = ["m", "x"], preload = ["hip"], preload_windows = ["hip"] }
+gate = { required = ["a"], records.suite.configs = ["default"], allow = "allow.toml", notify = ["send", "x"] }
+
+[[projects]]
+name = "a"
+distribution = "a"
+checkout_dir = "a"
+flag = "pa"
+origin = { sdist = "a==1", sha256 = "ab" }
+hashtag = "main"
+lines = { "release/*" = { origin = { url = "u" }, hashtag = "r" }, main = { origin = { tree = "t" } } }
+source_dirs = ["src"]
+version_file = "VERSION"
+environment = { always = { V = "1" }, linux = { V = "1" }, windows = { V = "1" }, rocm = { V = "1" }, rocm_linux = { V = "1" }, rocm_windows = { V = "1" }, cpu = { V = "1" } }
+cmake.always = { V = "1" }
+reads = ["USE_*"]
+build_requires = ["wheel"]
+build_requires_file = "r.txt"
+config_settings = { "--x" = "1" }
+downloads = [{ name = "d", url = "u", sha256 = "ab", file = "f", pattern = "p", feature = "flash" }]
+empty_dirs = ["e"]
+requires = ["numpy"]
+requires_rocm = ["rocm"]
+rocm_init = "a/_rocm_init.py"
+smoke_imports = ["a"]
+
+[[projects]]
+name = "b"
+distribution = "b"
+checkout_dir = "b"
+origin.url = "u"
+hashtag = "main"
+needs = ["a"]
+"""  # noqa: E501
+EMPTY_IS_FINE = re.compile(
+    r"sdk\.(build|machine)\.1|gate\.notify\.1|device_wheels\.prefix"
+    r"|(projects\.0\.)?(environment|cmake)\.\w+\.V|projects\.0\.(config_settings\..*|version_file|downloads\.0\.pattern)"
+)
+
+
+def places(value: object, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    if isinstance(value, str):
+        yield at
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in pairs:
+        yield from places(inner, (*at, key))
+
+
+def toml(value: object) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{json.dumps(key)} = {toml(inner)}" for key, inner in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(toml, value)) + "]"
+    return json.dumps(value)
+
+
+def text_fields(kind: Any, seen: set[object]) -> Iterator[str]:
+    """`Project.hashtag` of each field of the model that holds texts."""
+    if isinstance(kind, msgspec.inspect.StructType) and kind.cls not in seen:
+        seen.add(kind.cls)
+        for field in kind.fields:
+            yield from text_fields(field.type, seen)
+            parts = [field.type]
+            while parts:
+                part = parts.pop()
+                if isinstance(part, msgspec.inspect.StrType):
+                    yield f"{kind.cls.__name__}.{field.name}"
+                for inner in ("types", "item_type", "value_type"):
+                    more = getattr(part, inner, ())
+                    parts += more if isinstance(more, tuple) else [more]
+    for inner in ("types", "item_type", "value_type"):
+        more = getattr(kind, inner, ())
+        for part in more if isinstance(more, tuple) else [more]:
+            yield from text_fields(part, seen)
+
+
+def fields_set(value: object) -> Iterator[str]:
+    if isinstance(value, msgspec.Struct):
+        for field in msgspec.structs.fields(value):
+            inner = getattr(value, field.name)
+            if inner != field.default and inner:
+                yield f"{type(value).__name__}.{field.name}"
+                yield from fields_set(inner)
+    elif isinstance(value, Mapping):
+        for inner in value.values():
+            yield from fields_set(inner)
+    elif isinstance(value, tuple):
+        for inner in value:
+            yield from fields_set(inner)
+
+
+def test_the_full_stack_has_every_field_of_texts(tmp_path: Path) -> None:
+    load(tmp_path, FULL)
+    read = datafile.from_plain(tomllib.loads(FULL), stack.Stack, name="stack.toml")
+    wanted = set(text_fields(msgspec.inspect.type_info(stack.Stack), set())) - {"Stack.folder"}
+    assert len(wanted) > 40
+    assert wanted <= set(fields_set(read))
+
+
+@pytest.mark.parametrize("blank", ["", " "])
+@pytest.mark.parametrize(
+    "place", list(places(tomllib.loads(FULL)))[1:], ids=lambda at: ".".join(map(str, at))
+)
+def test_a_text_that_must_not_be_empty_is_refused_by_its_name(
+    place: tuple[str | int, ...], blank: str, tmp_path: Path
+) -> None:
+    data: Any = tomllib.loads(FULL)
+    inner = data
+    for key in place[:-1]:
+        inner = inner[key]
+    inner[place[-1]] = blank
+    text = "".join(f"{key} = {toml(value)}\n" for key, value in data.items())
+    (tmp_path / "stack.toml").write_text(text)
+    if blank == "" and EMPTY_IS_FINE.fullmatch(".".join(map(str, place))):
+        stack.load(tmp_path)
+        return
+    with pytest.raises(UsageError) as caught:
+        stack.load(tmp_path)
+    said = str(caught.value)
+    assert "is empty" in said
+    assert str(tmp_path / "stack.toml") in said
+    assert "\n" not in said
+    named = [str(part) for part in place if isinstance(part, str) and part != "name"]
+    assert all(part in said for part in named), said
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        'environment.always = { V = "{version}" }',
+        'cmake.always = { V = "{version}" }',
+        'config_settings = { v = "{version}" }',
+        'requires = ["x=={version}"]',
+    ],
+)
+def test_a_build_is_given_no_version_that_only_its_wheel_knows(tmp_path: Path, where: str) -> None:
+    empty = HEAD + project("a", more=f'version_file = ""\n{where}')
+    load(tmp_path, empty.replace("{version}", "{version_suffix}"))
+    with pytest.raises(UsageError, match=r"a is built with \{version\}, and its version_file is empty"):
+        load(tmp_path, empty)
+    load(tmp_path, empty.replace('version_file = ""', ""))
+
+
+def test_the_variables_of_a_stack_count_where_the_project_has_none_of_its_own(tmp_path: Path) -> None:
+    of_stack = HEAD + '[environment.always]\nV = "{version}"\n'
+    with pytest.raises(UsageError, match="version_file is empty"):
+        load(tmp_path, of_stack + project("a", more='version_file = ""'))
+    load(tmp_path, of_stack + project("a", more='version_file = ""\nenvironment.always = { V = "1" }'))
 
 
 def test_a_missing_stack_says_how_to_name_one(tmp_path: Path) -> None:

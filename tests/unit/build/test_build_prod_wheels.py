@@ -6,8 +6,11 @@ from pathlib import Path
 import pytest
 
 from cairn import stack as stacks
+from cairn.cli import arguments
 from cairn.cli.upstream import build_prod_wheels
 from cairn.errors import UsageError
+from cairn.rocm.install import InstallRequest
+from cairn.targets import parse_targets
 
 BUILDS = Path(__file__).resolve().parents[3] / "external-builds"
 SCRIPT = BUILDS / "pytorch" / "build_prod_wheels.py"
@@ -75,3 +78,57 @@ def test_offline_reaches_what_asks_indexes() -> None:
     assert build_prod_wheels._job(options, loaded).sdk.source.offline
     options, loaded = parsed(*OUT)
     assert not build_prod_wheels._job(options, loaded).sdk.source.offline
+
+
+@pytest.mark.parametrize(
+    ("given", "requirement"),
+    [
+        ((), "rocm[libraries,devel]"),
+        (("--rocm-extras", "device-gfx1100"), "rocm[libraries,devel,device-gfx1100]"),
+        (
+            ("--rocm-extras", "device-gfx942, libraries,device-gfx950"),
+            "rocm[libraries,devel,device-gfx942,device-gfx950]",
+        ),
+        (("--rocm-sdk-version", "7.10.0"), "rocm[libraries,devel]==7.10.0"),
+        (("--rocm-sdk-version", "==7.10.0a20251120"), "rocm[libraries,devel]==7.10.0a20251120"),
+        (("--rocm-sdk-version", ">1.0"), "rocm[libraries,devel]>1.0"),
+        (("--rocm-sdk-version", "~=7.10"), "rocm[libraries,devel]~=7.10"),
+        (("--rocm-sdk-version", "==7.*"), "rocm[libraries,devel]==7.*"),
+        (("--rocm-sdk-version", ""), "rocm[libraries,devel]"),
+    ],
+)
+@pytest.mark.parametrize("before", [True, False])
+def test_the_sdk_is_asked_for_as_upstream_asks(
+    given: tuple[str, ...], requirement: str, *, before: bool
+) -> None:
+    options, _ = parsed(*given, *OUT) if before else parsed(*OUT, *given)
+    sdk = arguments.wanted_sdk(options)
+    request = InstallRequest(python=Path(), version=sdk.version, extras=sdk.extras)
+    assert request.requirement == requirement
+    # Only the index knows which version is the newest that a comparison allows.
+    assert (sdk.exact is not None) == ("==" in requirement and "*" not in requirement)
+
+
+@pytest.mark.parametrize("text", ["seven", "~7", "7.10.0; evil", ">"])
+def test_what_is_neither_a_version_nor_a_comparison_is_refused(
+    text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        parsed(*OUT, "--rocm-sdk-version", text)
+    assert "no version, such as 7.10.0" in capsys.readouterr().err
+
+
+def test_the_targets_may_stand_in_the_environment(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def targets(*words: str) -> tuple[str, ...]:
+        return parse_targets(build_prod_wheels._job(*parsed(*OUT, *words)).targets or "")
+
+    monkeypatch.setenv("PYTORCH_ROCM_ARCH", "gfx942;gfx1100")
+    assert set(targets()) == {"gfx942", "gfx1100"}
+    assert "GPU targets gfx942;gfx1100, as PYTORCH_ROCM_ARCH says" in "".join(capsys.readouterr())
+    assert targets("--pytorch-rocm-arch", "gfx1201") == ("gfx1201",)
+    assert "PYTORCH_ROCM_ARCH" not in "".join(capsys.readouterr())
+    monkeypatch.setenv("PYTORCH_ROCM_ARCH", "")
+    assert build_prod_wheels._job(*parsed(*OUT)).targets is None
+    assert "PYTORCH_ROCM_ARCH" not in "".join(capsys.readouterr())

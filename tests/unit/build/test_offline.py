@@ -67,7 +67,9 @@ def test_what_a_build_fetches_by_itself_fails_at_once(
     offline = dataclasses.replace(made, pip=PackageSource(offline=True))
     project = made.stack.project("torch")
     values = variables.placeholder_values(offline, base_version="1", built={}, source_dir=tmp_path)
-    env = variables.build_variables(project, venv.describe(tmp_path), values, request=offline, epoch=0)
+    env = variables.build_variables(
+        project, venv.describe(tmp_path), values, request=offline, epoch=0, home=tmp_path
+    )
     done = subprocess.run(program, env=env, capture_output=True, text=True, check=False, timeout=30)
     assert done.returncode
     assert "refused" in done.stderr or "not allowed" in done.stderr, done.stderr

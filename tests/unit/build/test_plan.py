@@ -58,12 +58,22 @@ def test_a_requirement_for_rocm_alone_is_another_than_one_for_all(request_for: M
 @pytest.mark.parametrize(
     "name", ["CXX", "CXXFLAGS", "CPLUS_INCLUDE_PATH", "HIPCC_COMPILE_FLAGS_APPEND", "DEBUG"]
 )
-def test_variables_that_change_what_compilers_make_are_in_the_key(
+def test_variables_of_the_shell_which_no_build_sees_are_not_in_the_key(
     request_for: MakeRequest, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     request = request_for(a="")
     before = key(request)
     monkeypatch.setenv(name, "cat")
+    assert key(request) == before
+    assert key(dataclasses.replace(request, build_env={name: "cat"})) != before
+
+
+def test_the_time_of_what_is_added_to_wheels_is_in_the_key(
+    request_for: MakeRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = request_for(a="")
+    before = key(request)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     assert key(request) != before
 
 

@@ -120,9 +120,9 @@ def test_a_folder_that_is_no_checkout_or_has_nothing_to_build(wanted: Job, tmp_p
     assert "nothing to build" in str(refused(wanted))
 
 
-def test_a_machine_without_a_compiler_for_the_cpu(wanted: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CXX", "no-such-compiler")
-    assert isinstance(refused(dataclasses.replace(wanted, targets="cpu")), PrerequisiteError)
+def test_a_machine_without_a_compiler_for_the_cpu(wanted: Job) -> None:
+    lacking = dataclasses.replace(wanted, targets="cpu", build_env=("CXX=no-such-compiler",))
+    assert isinstance(refused(lacking), PrerequisiteError)
 
 
 def test_a_folder_that_cannot_be_written(wanted: Job, tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_a_build_leaves_host_and_device_wheels(request_of_demo: BuildRequest) ->
     assert built.targets == TARGETS
     assert built.whole is not None
     assert not built.whole.is_relative_to(request.output_dir)
-    outputs.write(request, (built,), outputs.manifests([request], [])[0])
+    outputs.write(request, (built,), outputs.manifests([request])[0])
     made = wheelset.read(request.output_dir / "set.json")
     assert {wheel.file_name: wheel.targets for wheel in made.wheels} == {
         HOST: (),
@@ -82,7 +82,7 @@ def test_a_build_that_splits_no_more_leaves_the_whole_wheel_alone(request_of_dem
     for split, names in ((True, [HOST, *DEVICES]), (False, [HOST]), (True, [HOST, *DEVICES])):
         asked = dataclasses.replace(request, split=split)
         (built,) = execution.run(plan.make(asked))
-        outputs.write(asked, (built,), outputs.manifests([asked], [])[0])
+        outputs.write(asked, (built,), outputs.manifests([asked])[0])
         assert sorted(path.name for path in request.output_dir.glob("*.whl")) == sorted(names)
         assert ("demo-1.0.dist-info/cairn-split.json" in members_of(built.wheel)) == split
     assert "demo-1.0.dist-info/cairn-split.json" not in members_of(built.whole or Path())

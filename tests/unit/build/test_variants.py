@@ -26,6 +26,7 @@ from cairn.stack import Line, Sdk, Stack
 from cairn.venv import PackageSource
 from cairn.wheels import wheelset
 from helpers import build, pythons
+from helpers.build import stand_in_compiler
 
 LINES = {"nightly": Line(), "release/2.9": Line()}
 # A wheel that says for which Python it was built and what it found of other variants in its tree.
@@ -153,7 +154,7 @@ def test_real_pythons_build_side_by_side_and_nothing_of_one_is_in_the_wheel_of_a
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own, other = pythons.several(2)
-    monkeypatch.setenv("CXX", "git")
+    stand_in_compiler(tmp_path / "bin", monkeypatch)
     monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "cäche dir"))
     tree = build.repository(
         tmp_path / "demo tree", {"pyproject.toml": build.PYPROJECT, "backend.py": BACKEND}
@@ -223,7 +224,7 @@ def test_a_variant_that_fails_does_not_hold_the_others_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own, other = pythons.several(2)
-    monkeypatch.setenv("CXX", "git")
+    stand_in_compiler(tmp_path / "bin", monkeypatch)
     monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "cache"))
     broken = f"import sys\nif sys.version.startswith({own.version!r}): raise SystemExit('no')\n{BACKEND}"
     tree = build.repository(tmp_path / "demo", {"pyproject.toml": build.PYPROJECT, "backend.py": broken})

@@ -1,13 +1,15 @@
 """What the parser of every command makes of what people type."""
 
 import argparse
+import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from cairn import files
-from cairn.cli import arguments, main
+from cairn.cli import arguments, guard, main
 from cairn.cli.upstream import build_prod_wheels, patch_fat_wheel, pytorch_repo
 from cairn.errors import CairnError, UsageError
 from cairn.output import console, wording
@@ -379,3 +381,33 @@ def test_without_a_home_folder_the_cache_asks_for_a_place(monkeypatch: pytest.Mo
     with pytest.raises(UsageError, match="home") as caught:
         files.cache_dir()
     assert "CAIRN_CACHE_DIR" in str(caught.value.tip)
+
+
+@pytest.mark.parametrize(
+    ("number", "tip"),
+    [
+        (errno.EACCES, "take a folder of your own, or have its owner let you in: see `ls -ld /srv/store`"),
+        (errno.EPERM, "take a folder of your own"),
+        (errno.EROFS, "that file system is read-only"),
+        (errno.ENOSPC, "free some space"),
+        (errno.EMFILE, "ulimit -n"),
+        (errno.ENOENT, "name one that is there"),
+        (errno.ENOTDIR, "name a folder"),
+    ],
+)
+def test_what_the_system_refuses_comes_with_what_to_do(
+    number: int, tip: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refusal = OSError(number, os.strerror(number), "/srv/store")
+
+    def plain(_: argparse.Namespace) -> int:
+        raise refusal
+
+    def explained(_: argparse.Namespace) -> int:
+        raise UsageError(f"cannot read /srv/store: {refusal.strerror}") from refusal
+
+    for run in (plain, explained):
+        assert guard.guarded(argparse.Namespace(run=run)) != 0
+        said = capsys.readouterr().err
+        assert os.strerror(number) in said
+        assert f"what to do: {tip}" in said or tip in said.partition("what to do: ")[2]

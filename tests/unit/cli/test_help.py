@@ -64,6 +64,7 @@ SEVERAL_MEANINGS = {
     "--jobs": "compile jobs, and submodules",
     "--lines": "built side by side, of a matrix, and those that must have nights",
     "--matrix": "a matrix.toml, and the legs that a night expects",
+    "--night": "one to go on with, and one to take back",
     "--notify": "of a promotion, and of a night",
     "--older-than": "objects of an index, and wheels of a cache",
     "--platform": "of wheels, and of artifacts",

@@ -1,11 +1,13 @@
 """What the options of `cairn test suite` put in place of the stack's own suite and skip-tests."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cairn.cli import main
 from cairn.cli.test import suite_options
+from cairn.stack import load, policy
 
 SKIPS = """\
 schema = "cairn.skips/1"
@@ -16,21 +18,38 @@ owner = "me"
 expires = 2099-01-01
 """
 
+STACK = """\
+schema = "cairn.stack/1"
+name = "mine"
+line = "1"
+targets = ["cpu"]
+[[projects]]
+name = "a"
+distribution = "a"
+checkout_dir = "a"
+hashtag = "main"
+origin = { url = "https://example.org/nothing.git" }
+"""
+
 
 @pytest.fixture
 def stack(tmp_path: Path) -> Path:
     folder = tmp_path / "stack"
     (folder / "skip-tests").mkdir(parents=True)
     (folder / "skip-tests" / "generic.toml").write_text(SKIPS, encoding="utf-8")
-    (folder / "stack.toml").touch()
+    (folder / "stack.toml").write_text(STACK, encoding="utf-8")
     (folder / "suite.toml").touch()
     return folder
 
 
+def values_of(stack: Path, *words: str) -> dict[str, Any]:
+    command = ["test", "suite", "--sources-dir", str(stack), "--stack", str(stack / "stack.toml"), *words]
+    return suite_options.request_values(main.make_parser().parse_args(command), stack)
+
+
 def values(stack: Path, *words: str) -> tuple[int, tuple[str, ...]]:
     """How many entries leave tests out, and what the record says that was put in place of the stack's."""
-    command = ["test", "suite", "--sources-dir", str(stack), "--stack", str(stack / "stack.toml"), *words]
-    found = suite_options.request_values(main.make_parser().parse_args(command), stack)
+    found = values_of(stack, *words)
     return len(found["skips"]), found["instead"]
 
 
@@ -51,3 +70,13 @@ def test_others_are_named(stack: Path, tmp_path: Path) -> None:
     suite = tmp_path / "suite.toml"
     suite.touch()
     assert values(stack, "--suite", str(suite)) == (0, (f"--suite={suite}",))
+
+
+def test_the_record_will_say_which_stack_and_list_there_were(stack: Path, tmp_path: Path) -> None:
+    ran = values_of(stack)["policy"]
+    assert (ran.stack, ran.stack_sha256) == ("mine", policy.digest_of(load(stack)))
+    assert ran.skips_sha256 == policy.skips_digest([stack / "skip-tests"])
+    assert values_of(stack, "-k", "bad")["policy"].skips_sha256 is None
+    other = tmp_path / "mine.toml"
+    other.write_text(SKIPS.replace("hangs", "fails"), encoding="utf-8")
+    assert values_of(stack, "--skip-tests", str(other))["policy"].skips_sha256 != ran.skips_sha256

@@ -98,7 +98,9 @@ def test_what_is_written_is_what_the_description_says(scheme: str, tmp_path: Pat
     path = tmp_path / "x.kpack"
     packed = scheme == "zstd-per-kernel"
     with writing(path, group="demo", family="gfx94X-dcgpu", targets=TARGETS, packed=packed) as writer:
-        ordinals = [writer.add(code[at : at + 999] for at in range(0, len(code), 999)) for code in CODES]
+        ordinals = [
+            writer.add((code[at : at + 999] for at in range(0, len(code), 999)), len(code)) for code in CODES
+        ]
         for key, row in TOC.items():
             kernel, _, wrapper = key.rpartition("#")
             for arch, number in row.items():
@@ -117,7 +119,8 @@ def test_what_is_written_is_what_the_description_says(scheme: str, tmp_path: Pat
         for _ in range(struct.unpack_from("<I", blob)[0]):
             (size,) = struct.unpack_from("<I", blob, at)
             frame = blob[at + 4 : at + 4 + size]
-            found.append(zstandard.ZstdDecompressor().decompressobj().decompress(frame))
+            # As rocm-kpack's own reader does it (python/rocm_kpack/compression.py): in one go.
+            found.append(zstandard.ZstdDecompressor().decompress(frame))
             at += 4 + size
         assert at == len(blob)
     else:
@@ -127,10 +130,47 @@ def test_what_is_written_is_what_the_description_says(scheme: str, tmp_path: Pat
     assert content(opened(data)) == WANTED
 
 
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("said", [3, 5])
+def test_code_of_another_size_is_refused(tmp_path: Path, scheme: str, said: int) -> None:
+    packed = scheme != "none"
+
+    def write() -> None:
+        with writing(tmp_path / "x", group="", family="", targets=["gfx942"], packed=packed) as writer:
+            writer.add([b"code"], said)
+
+    with pytest.raises(WheelError, match=f"not of {said} bytes"):
+        write()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("frame", "says"),
+    [
+        (lambda code: zstandard.ZstdCompressor(write_content_size=False).compress(code), "not say its size"),
+        (lambda code: zstandard.ZstdCompressor().compress(code + b"+"), "says 15001 bytes"),
+    ],
+)
+def test_frames_that_other_readers_refuse(frame: Callable[[bytes], bytes], says: str) -> None:
+    packed = frame(CODES[0])
+    data = bytearray(16) + struct.pack("<II", 1, len(packed)) + packed
+    entry = {"type": "hsaco", "ordinal": 0, "original_size": len(CODES[0])}
+    table = table_of(
+        toc={"a#0": {"gfx942": entry}},
+        compression_scheme="zstd-per-kernel",
+        zstd_offset=16,
+        zstd_size=len(packed) + 8,
+    )
+    data[:16] = struct.pack("<4sIQ", b"KPAK", 1, len(data))
+    archive = opened(bytes(data) + msgspec.msgpack.encode(table))
+    with pytest.raises(WheelError, match=says):
+        archive.check()
+
+
 def test_a_failure_leaves_no_archive_behind(tmp_path: Path) -> None:
     def fails() -> None:
         with writing(tmp_path / "x", group="", family="", targets=["gfx942"]) as writer:
-            number = writer.add([b"code"])
+            number = writer.add([b"code"], len(b"code"))
             writer.name("a", 0, "gfx942", number)
             writer.name("a", 0, "gfx942", number)
 

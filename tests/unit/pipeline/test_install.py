@@ -1,6 +1,7 @@
 """What `cairn install` says and prints, to the letter, on machines that are described by files."""
 
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from cairn.release.pages import targets_file
 from cairn.wheels.metadata.tag_words import platform_words
 from helpers.pages import NO_GPU, PLATFORM, PYTHON, channel, family, one_set
 
+PROGRAM = Path(sys.prefix, "bin", "python")
 HERE = f"Python {PYTHON}, {platform_words(PLATFORM)}"
 # What the kernel calls each processor (major * 10000 + minor * 100 + step); 0 is a CPU.
 VERSIONS = {
@@ -23,6 +25,11 @@ VERSIONS = {
     "gfx1100": 110000,
     "gfx1201": 120001,
 }
+
+
+@pytest.fixture(autouse=True)
+def active(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VIRTUAL_ENV", sys.prefix)
 
 
 @pytest.fixture
@@ -43,11 +50,12 @@ def machine(folder: Path, *processors: str) -> str:
 
 
 def said(capsys: pytest.CaptureFixture[str], index: str, *words: str, code: int = 0) -> tuple[str, str]:
-    """What the command printed and what it said, with BASE for the address of the store."""
+    """What the command printed and what it said below its Python, with BASE for the store's address."""
     assert main(["install", "--index-url", index, *words]) == code
     captured = capsys.readouterr()
     base = index.removesuffix("/release/simple/")
-    return captured.out.replace(base, "BASE"), captured.err.replace(base, "BASE")
+    err = captured.err.removeprefix(f"Python {PYTHON}: {PROGRAM} (the active environment)\n")
+    return captured.out.replace(base, "BASE"), err.replace(base, "BASE")
 
 
 def both(url: str, words: str) -> str:
@@ -181,6 +189,25 @@ def test_a_target_and_a_line_by_name(index: str, capsys: pytest.CaptureFixture[s
     assert out == ""
     assert "it has Python" in err
     assert "release/2.10, release/2.9" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "problem", "tip"),
+    [
+        (("--target", "rx7900"), "'rx7900' is a product", "write --target gfx1100"),
+        (("--target", "Ryzen AI Max 395"), "'Ryzen AI Max 395' is a product", "write --target gfx1151"),
+        (("--target", "gfx1109"), "unknown GPU target 'gfx1109'", "did you mean gfx1100"),
+        (("--product", "RTX 4090"), "is a GPU of NVIDIA", "without one, take the build for the CPU"),
+        (("--product", "Ryzen 9 9950X3D"), "is not a product that is known", "name its target with --target"),
+    ],
+)
+def test_a_gpu_that_is_not_known_is_never_taken_for_a_different_one(
+    index: str, capsys: pytest.CaptureFixture[str], words: Sequence[str], problem: str, tip: str
+) -> None:
+    out, err = said(capsys, index, *words, code=2)
+    assert out == ""
+    assert problem in err
+    assert f"what to do: {tip}" in err
 
 
 def test_a_python_that_nothing_is_for(index: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cairn import isolation
 from cairn.pipeline import kept
 from cairn.release.index import keys
 from cairn.store.folder import LocalStore
@@ -75,7 +76,6 @@ CHANGES: dict[str, Callable[[LocalStore, Path, pytest.MonkeyPatch], object]] = {
     "a further test": lambda _, tmp, __: (tmp / "smoke-tests" / "test_more.py").touch(),
     "a GPU": lambda _, __, patch: patch.setattr(gpus, "seen", lambda: ("gfx942",)),
     "which GPUs may be used": lambda _, __, patch: patch.setenv("ROCR_VISIBLE_DEVICES", "0"),
-    "the language": lambda _, __, patch: patch.setenv("LC_ALL", "tr_TR.UTF-8"),
     "Python": lambda _, __, patch: patch.setattr("sys.version", "3.99"),
     "a page of the set": lambda store, _, __: store.write(PAGE, b"pagE"),
     "the programs on PATH": lambda _, __, patch: patch.setenv("PATH", "/opt/bin"),
@@ -108,17 +108,47 @@ def test_the_release_is_installed_again_after_a_change_of(
 
 @pytest.mark.parametrize(
     "name",
-    ["ROCM_SDK_TARGET_FAMILY", "ROCM_PATH", "HSA_OVERRIDE_GFX_VERSION", "LD_LIBRARY_PATH", "PYTHONPATH"],
+    ["ROCM_SDK_TARGET_FAMILY", "PATH", "SSL_CERT_FILE", "HTTPS_PROXY", "ROCR_VISIBLE_DEVICES"],
 )
 def test_the_release_is_installed_again_where_a_variable_that_reaches_the_installers_changes(
     name: str, store: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(name, raising=False)
     before = kept.key_of_install(store, "staging", wheel_set())
-    monkeypatch.setenv("SSH_TTY", "/dev/pts/7")
+    for other in ("SSH_TTY", "LC_ALL", "NO_COLOR", "TERM", "ROCM_PATH", "LD_LIBRARY_PATH", "PYTHONPATH"):
+        monkeypatch.setenv(other, "/dev/pts/7")
     assert kept.key_of_install(store, "staging", wheel_set()) == before
     monkeypatch.setenv(name, "gfx1100")
     assert kept.key_of_install(store, "staging", wheel_set()) != before
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("LC_ALL", "C"), ("LANG", "tr_TR.UTF-8"), ("LC_CTYPE", "POSIX"), ("NO_COLOR", "1")),
+        *(
+            ("FORCE_COLOR", "1"),
+            ("TERM", "dumb"),
+            ("COLUMNS", "40"),
+            ("LINES", "9"),
+            ("COLORTERM", "truecolor"),
+        ),
+    ],
+)
+def test_nothing_is_done_again_for_a_different_terminal_or_language(
+    name: str, value: str, store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def machine_and_keys() -> tuple[object, ...]:
+        smoke = kept.key_of_smoke(store, asked(tmp_path), staged=WHEN)
+        return kept.machine(), smoke, kept.key_of_install(store, "staging", wheel_set())
+
+    monkeypatch.delenv(name, raising=False)
+    before = machine_and_keys()
+    monkeypatch.setenv(name, value)
+    assert machine_and_keys() == before
+    # The language is no part of it because no test sees another than one.
+    if name.startswith(("LC_", "LANG")):
+        assert isolation.variables(isolation.Isolation.TEST, tmp_path)["LC_ALL"] == "C.UTF-8"
 
 
 def test_a_change_of_cairn_itself_has_everything_done_again(

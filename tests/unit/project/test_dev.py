@@ -14,6 +14,7 @@ import struct
 import subprocess
 import sys
 import termios
+import threading
 import tomllib
 import venv
 from collections.abc import Iterable
@@ -24,6 +25,8 @@ from types import ModuleType
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+from helpers.churn import again_and_again, churned
 
 DEV = Path(__file__).resolve().parents[3] / "dev.py"
 
@@ -152,6 +155,23 @@ def test_what_pip_says_becomes_counts(dev: ModuleType) -> None:
         assert said.doing() == shown
     (site / "a-1.dist-info").mkdir()
     assert said.doing() == "unpacking: 1 of 3 packages"
+
+
+def test_progress_is_counted_while_pip_writes_and_deletes(dev: ModuleType) -> None:
+    with churned(dev.VENV / "lib" / f"python3.{sys.version_info.minor}" / "site-packages"):
+        again_and_again(dev.installed)
+        again_and_again(lambda: dev.size_of(dev.VENV))
+
+
+def test_progress_ends_where_nobody_reads_it_any_more(
+    dev: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads, writes = os.pipe()
+    os.close(reads)
+    monkeypatch.setattr(dev, "HEARTBEAT", 0.01)
+    with contextlib.suppress(BrokenPipeError), os.fdopen(writes, "w") as nobody:
+        monkeypatch.setattr(sys, "stderr", nobody)
+        dev.Progress().show_until(threading.Event())
 
 
 SHOW = """

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +13,24 @@ import msgspec
 import pytest
 
 from cairn.errors import CairnError, UsageError
-from cairn.release.gate import installation
+from cairn.release.gate import gate, installation
 from cairn.release.gate.case import Case
 from cairn.release.gate.judgement import GateReport
+from cairn.release.index.commit import commit
 from cairn.release.index.generation import MIRRORED, PUBLISHED
-from cairn.release.index.snapshot import Index
+from cairn.release.index.snapshot import Change, Index
+from cairn.release.promote import RefusedError, promote
 from cairn.release.publish import distribution
 from cairn.release.publish.files import publish_dists
+from cairn.release.publish.wheel_set import index_set
 from cairn.release.records import Answer, Kept
+from cairn.stack import Floor, load, policy
 from cairn.store.memory import MemoryStore
+from cairn.store.protocol import OnBytes, ignored
+from cairn.testing.record import TestPolicy
 from cairn.wheels.wheelset import SetWheel, WheelSet
 from helpers.formats import make_elf
-from helpers.gate import AWAY, at, case_of, demand, judge, kept, record_of, stack_of
+from helpers.gate import AWAY, at, case_of, demand, given, judge, kept, record_of, stack_of, write_stack
 from helpers.release import make_set, make_wheel, stage_set
 from helpers.testing import named_set, named_wheel
 from helpers.wheels import build_wheel
@@ -200,3 +207,106 @@ def test_a_set_needs_what_its_stack_requires_and_no_more(store: MemoryStore, sta
     assert demand(judge(store, made, stack=both), 6).outcome == "met"
     wanted = msgspec.structs.replace(both, gate=msgspec.structs.replace(both.gate, required=("apex",)))
     assert "it has no apex" in demand(judge(store, made, stack=wanted), 6).reason
+
+
+def test_a_judgement_names_what_it_was_made_by(store: MemoryStore, stage: Stage) -> None:
+    made = stage()
+    report = judge(store, made)
+    assert report.policy is not None
+    assert (report.policy.stack, report.policy.line) == (made.stack, made.line)
+    assert report.weakened == ()
+    weak = stack_of(made, records={"smoke": Floor(tests=0, device_tests=0)})
+    other = judge(store, made, stack=weak)
+    assert other.policy is not None
+    assert other.policy.stack_sha256 != report.policy.stack_sha256
+    assert "the floor of smoke tests is 0" in other.weakened
+    assert judge(store, made, stack=stack_of(made, records={})).weakened == (
+        f"the stack {made.stack} demands no test record",
+    )
+
+
+def test_a_record_of_another_policy_than_the_stacks_is_named(
+    store: MemoryStore, stage: Stage, tmp_path: Path
+) -> None:
+    made = stage()
+    (tmp_path / "smoke").mkdir()
+    (tmp_path / "smoke" / "test_it.py").write_text("def test(): pass\n", encoding="utf-8")
+    (tmp_path / "skip-tests").mkdir()
+    (tmp_path / "skip-tests" / "all.toml").write_text('schema = "cairn.skips/1"\n', encoding="utf-8")
+    stack = msgspec.structs.replace(
+        stack_of(made), folder=str(tmp_path), smoke_tests=(str(tmp_path / "smoke"),)
+    )
+    ran = TestPolicy.of(stack, skips=[tmp_path / "skip-tests"])
+    ran = msgspec.structs.replace(ran, tests_sha256=policy.digest_of_files([tmp_path / "smoke"]))
+
+    def said(kind: str, how: TestPolicy | None) -> tuple[str, ...]:
+        return judge(store, made, records=[record_of(made, kind=kind, policy=how)], stack=stack).weakened
+
+    assert said("smoke", ran) == said("suite", ran) == ()
+    assert "an unknown policy" in "".join(said("smoke", None))
+    assert "without a stack" in "".join(said("smoke", msgspec.structs.replace(ran, stack_sha256=None)))
+    assert "made by another" in "".join(said("smoke", msgspec.structs.replace(ran, stack_sha256="1" * 64)))
+    (tmp_path / "smoke" / "test_it.py").write_text("", encoding="utf-8")
+    (tmp_path / "skip-tests" / "all.toml").write_text("", encoding="utf-8")
+    assert "other test files" in "".join(said("smoke", ran))
+    assert "another skip list" in "".join(said("suite", ran))
+
+
+def test_a_stack_has_the_same_digest_wherever_it_lies(stage: Stage, tmp_path: Path) -> None:
+    made, usual = stage(), 'smoke_tests = ["smoke"]\n'
+    texts = {"a": usual, "b": usual, "c": f"{usual}[gate.records]\nsmoke = {{ tests = 2 }}\n"}
+    digests = [
+        policy.digest_of(load(write_stack(tmp_path / name, made, text))) for name, text in texts.items()
+    ]
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_fewer_projects_than_the_last_set_had_are_named(store: MemoryStore, stage: Stage) -> None:
+    made = stage()
+    before = index_set(msgspec.structs.replace(made, set_id="a" * 64))
+    before = msgspec.structs.replace(before, projects={**before.projects, "torchaudio": "2.8.0"})
+    commit(Index(store, "release"), "promote", lambda _now: Change(sets={before.set_id: before}))
+    assert list(gate.weakened(case_of(store, made))) == [
+        f"no torchaudio is demanded, which the last set of release has ({'a' * 12})"
+    ]
+
+
+class CountingStore(MemoryStore):
+    """Notes which wheels are read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read_wheels: list[str] = []
+
+    @contextlib.contextmanager
+    def as_file(self, key: str, *, on_bytes: OnBytes = ignored) -> Iterator[Path]:
+        self.read_wheels += [key] if key.endswith(".whl") else []
+        with super().as_file(key, on_bytes=on_bytes) as path:
+            yield path
+
+
+def test_a_set_without_a_record_is_refused_before_its_files_are_read(tmp_path: Path) -> None:
+    store = CountingStore()
+    wheel = make_wheel(tmp_path, "torch", "2.9.0")
+    made = stage_set(store, "staging", make_set([wheel], **AWAY), [wheel])
+    stack = stack_of(made, required=("apex",))
+    store.read_wheels.clear()
+    with pytest.raises(RefusedError) as caught:
+        promote(store, made.id, stack=stack)
+    assert [reason.partition(":")[0][0] for reason in caught.value.reasons] == ["2", "6"]
+    assert "there is no test record" in caught.value.reasons[0]
+    assert "neither verified nor installed" in str(caught.value.tip)
+    assert store.read_wheels == []
+    with pytest.raises(RefusedError):
+        promote(store, made.id, stack=stack, records=[given(record_of(made))])
+    assert store.read_wheels
+
+
+def test_fewer_targets_than_the_last_set_had_are_named(store: MemoryStore, stage: Stage) -> None:
+    made = stage()
+    before = index_set(msgspec.structs.replace(made, set_id="a" * 64))
+    before = msgspec.structs.replace(before, targets=(*before.targets, "gfx1103", "gfx950"))
+    commit(Index(store, "release"), "promote", lambda _now: Change(sets={before.set_id: before}))
+    assert list(gate.weakened(case_of(store, made))) == [
+        f"it is not for gfx950, gfx1103, which the last set of release has ({'a' * 12})"
+    ]

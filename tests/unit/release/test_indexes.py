@@ -33,7 +33,7 @@ def store(tmp_path: Path) -> LocalStore:
         ("relase", "did you mean release?"),
         ("Staging", "did you mean staging?"),
         ("stage", "did you mean staging?"),
-        ("qqq", "the channels are: staging, release, dev, nightly, prerelease"),
+        ("qqq", "the channels are: staging, release, dev, nightly, prerelease, untested"),
         ("release/gfx110X-al", "did you mean gfx110X-all?"),
         ("release/", f"the families are: {', '.join(gpu.index_families())}"),
         ("release/../staging", f"the families are: {', '.join(gpu.index_families())}"),
@@ -51,7 +51,7 @@ def test_channels_and_their_families_are_indexes(name: str) -> None:
     assert name in keys.possible_indexes()
 
 
-@pytest.mark.parametrize("index", ["release", "nightly", "prerelease", "release/gfx110X-all"])
+@pytest.mark.parametrize("index", ["release", "nightly", "prerelease", "untested", "release/gfx110X-all"])
 def test_nothing_reaches_what_people_install_from_but_through_the_gate(
     store: LocalStore, tmp_path: Path, index: str
 ) -> None:

@@ -65,4 +65,4 @@ def test_the_command_says_what_it_would_write(tmp_path: Path, capsys: pytest.Cap
     assert {wheel["version"]["new"] for wheel in answer["wheels"]} == {"2.9.0+rocm7.10.0rc1"}
     assert not (tmp_path / "rc1").exists()
     assert main(command) == 0
-    assert sorted(path.name for path in (tmp_path / "rc1").iterdir())[:2] == ["manifest.json", "set.json"]
+    assert sorted(path.name for path in (tmp_path / "rc1").iterdir())[:2] == ["builder.json", "manifest.json"]

@@ -10,7 +10,7 @@ from pip._internal.index.collector import IndexContent, parse_links
 from pip._internal.models.link import Link
 
 from cairn import files as cairn_files
-from cairn import venv
+from cairn import isolation, venv
 from cairn.release.index import keys
 from cairn.release.index.generation import FileEntry, ProjectState
 from cairn.release.index.render import JSON_TYPE, project_page, root_page
@@ -211,7 +211,7 @@ def test_uv_resolves_from_it(tmp_path: Path) -> None:
     done = subprocess.run(
         [*command, "--index-url", (store / PREFIX).as_uri()],
         input="torch", capture_output=True, text=True, check=False,
-        env=venv.variables(venv.Isolation.INSTALLER), timeout=60,
+        env=isolation.variables(isolation.Isolation.TOOL), timeout=60,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "torch==1.1+rocm7.10.0" in done.stdout

@@ -21,7 +21,7 @@ from cairn.wheels.wheelset import WheelSet
 from helpers.formats import make_bundle, make_code_object
 from helpers.gate import case_of, kept, record_of, stack_of
 from helpers.hip_library import make_hip_library
-from helpers.release import make_set, make_wheel, put, stage_set
+from helpers.release import make_set, make_wheel, put, stage_set, with_bill
 from helpers.wheels import build_wheel
 
 TARGETS = ("gfx942", "gfx1100")
@@ -40,7 +40,7 @@ def parts_of(
         pure=False,
         files={"torch/lib/x.so": make_hip_library([make_bundle(codes)]), **(more or {})},
     )
-    return list(split(wheel, folder / "parts", terms or Terms(prefix="amd", runtime="7.14")))
+    return list(split(with_bill(wheel), folder / "parts", terms or Terms(prefix="amd", runtime="7.14")))
 
 
 def staged(store: MemoryStore, parts: list[Path], folder: Path, *, rocm: str = "7.14.0") -> WheelSet:

@@ -99,7 +99,9 @@ def put_all(store: MemoryStore, state: MemoryStore) -> None:
 
 def test_no_change_is_made_while_pages_of_the_one_before_are_not_written(states: list[MemoryStore]) -> None:
     first, second = states
-    dying = Breaking(first, left=4)  # two parts, the generation, the pointer; no page
+    counted = Breaking(first, left=100)
+    change(counted, "publish", second)
+    dying = Breaking(first, left=counted.written.index("staging/state.json") + 1)  # and no page
     with pytest.raises(Broken):
         change(dying, "publish", second)
     store = Breaking(MemoryStore(dying.objects), left=100)

@@ -7,7 +7,7 @@ import pytest
 from cairn.errors import UsageError
 from cairn.testing import record
 from cairn.testing.hardware.gpu import Gpu
-from cairn.testing.record import Counts, Skip, TestedWheel, TestRecord
+from cairn.testing.record import Counts, Deselected, Skip, TestedWheel, TestPolicy, TestRecord
 
 RECORD = TestRecord(
     set_id="a" * 64,
@@ -56,6 +56,11 @@ def test_a_record_survives_its_file(tmp_path: Path) -> None:
         ({"hardware": ()}, "there was none"),
         ({"translated": "torchdevice 0.1.0"}, "translated, and passed"),
         ({"translated": "torchdevice 0.1.0", "verdict": "untested"}, "translated, and tests computed"),
+        (
+            {"deselected": (Deselected(by="a", origin="elsewhere", tests=1),)},
+            "nobody knows who took tests away",
+        ),
+        ({"deselected": (Deselected(by="a", origin="tests", tests=-1),)}, "negative"),
         ({"wheels": ()}, "names no wheel"),
         ({"wheels": RECORD.wheels * 2}, "names a file twice"),
         ({"hardware": ("gfx942", "RX 7900")}, "called what no GPU is"),
@@ -64,6 +69,7 @@ def test_a_record_survives_its_file(tmp_path: Path) -> None:
         ({"started": "2026-01-02T03:04:05"}, "has no zone"),
         ({"set_id": "A" * 64}, "not a sha256"),
         ({"junit_sha256": "abc"}, "not a sha256"),
+        ({"policy": TestPolicy(cairn="1.0", skips_sha256="abc")}, "not a sha256"),
     ],
 )
 def test_a_record_that_contradicts_itself_is_refused(

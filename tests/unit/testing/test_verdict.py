@@ -1,7 +1,8 @@
 import pytest
 
 from cairn.testing.junit import Case, JUnit, Outcome
-from cairn.testing.verdict import covered, judge
+from cairn.testing.record import Deselected
+from cairn.testing.verdict import Judgement, covered, judge
 
 
 def results(*outcomes: Outcome, device: str = "", announced: int | None = None) -> JUnit:
@@ -155,3 +156,15 @@ def test_each_target_is_covered_by_what_passed_on_it_or_named() -> None:
     hardware = ["gfx942", "gfx950"]
     verdict = judge(good, exit_code=0, targets=hardware, hardware=hardware)
     assert verdict.reason == "1 tests passed, 1 of them on gfx942, gfx942:xnack-; none on gfx950; 1 skipped"
+
+
+def test_tests_that_were_taken_away_are_in_the_sentence_or_the_failure() -> None:
+    def judged(origin: str) -> Judgement:
+        gone = Deselected(by="-k ok", origin=origin, tests=3)  # type: ignore[arg-type]
+        one = JUnit(cases=(Case(name="test_a", outcome="passed"),), announced=1)
+        return judge(one, exit_code=0, targets=("cpu",), hardware=(), deselected=[gone])
+
+    assert judged("ours").reason == "1 tests passed"
+    assert judged("tests").reason == judged("command line").reason == "1 tests passed; left out: 3 by -k ok"
+    assert judged("elsewhere").verdict == "failed"
+    assert "nor was asked for: 3 by -k ok" in judged("elsewhere").reason

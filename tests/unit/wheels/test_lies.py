@@ -72,7 +72,10 @@ def library(codes: list[bytes]) -> bytes:
 def make(make_wheel: MakeWheel, library: bytes, codes: list[bytes]) -> MakeWheel:
     def make_(system: str) -> Path:
         dll = make_dll(
-            ("KERNEL32.dll", "amdhip64_7.dll"), name="_C.pyd", sections={".hip_fat": (bytes(9)).join(codes)}
+            ("KERNEL32.dll", "amdhip64_7.dll"),
+            name="_C.pyd",
+            exports=("PyInit__C",),
+            sections={".hip_fat": (bytes(9)).join(codes)},
         )
         own = {"windows": {"demo/_C.pyd": dll}, "linux": {"demo/lib/libx.so": library}}[system]
         platform = {"windows": "win_amd64", "linux": "manylinux_2_28_x86_64"}[system]

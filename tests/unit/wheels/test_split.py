@@ -305,9 +305,9 @@ def test_a_wrong_archive_is_found(parts: tuple[Path, ...], tmp_path: Path, chang
     good = contents(parts[3])[name]
     not_code = tmp_path / "x.kpack"
     with writing(not_code, group="demo", family="gfx942", targets=["gfx942"]) as made:
-        made.name("x.so", 0, "gfx942", made.add([b"no ELF file"]))
-        made.name("x.so", 1, "gfx942", made.add([]))
-        made.name("x.so", 2, "gfx942", made.add([CODES["gfx9-4-generic"]]))
+        made.name("x.so", 0, "gfx942", made.add([b"no ELF file"], len(b"no ELF file")))
+        made.name("x.so", 1, "gfx942", made.add([], 0))
+        made.name("x.so", 2, "gfx942", made.add([CODES["gfx9-4-generic"]], len(CODES["gfx9-4-generic"])))
     edits = {
         "name": Edit(remove_files=(name,), add_files={name.replace("gfx942", "gfx950"): good}),
         "cut": Edit(replace_files={name: good[:-1]}),

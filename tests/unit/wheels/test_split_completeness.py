@@ -65,7 +65,7 @@ def rewritten(wheel: Path, folder: Path, change: Callable[[dict[tuple[str, str],
     with writing(path, group="demo", family="gfx942", targets=["gfx942"]) as made:
         for (key, target), code in entries.items():
             name, _, ordinal = key.rpartition("#")
-            made.name(kernel_name_of(name, build), int(ordinal), target, made.add([code]))
+            made.name(kernel_name_of(name, build), int(ordinal), target, made.add([code], len(code)))
     return edited(wheel, folder, replace_files={ARCHIVE: path})
 
 

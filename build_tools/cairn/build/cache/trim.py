@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -267,13 +267,8 @@ def _alone(tier: LocalTier) -> contextlib.AbstractContextManager[None]:
 
 
 def _remove_empty(folder: Path) -> None:
-    """Remove the folders in which nothing is left."""
-    for path in _folders_below(folder):
-        with contextlib.suppress(OSError):  # it is not empty
-            path.rmdir()
-
-
-def _folders_below(folder: Path) -> Iterator[Path]:
-    for first in folder.glob("*/"):
-        yield from first.glob("*/")
-        yield first
+    """Remove the folders below this one in which nothing is left."""
+    for place, folders, _ in os.walk(folder, topdown=False):
+        for name in folders:
+            with contextlib.suppress(OSError):  # it is not empty, or is removed by others
+                Path(place, name).rmdir()

@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from cairn import files, process
+from cairn import files, isolation, process
 from cairn.errors import CairnError
 
 # `g++`, `x86_64-linux-gnu-gcc-12`, `clang++-19`; not `gcc-ar`, `gcov`, `clang-format`.
@@ -135,6 +135,7 @@ def _names(folder: str) -> list[str]:
 
 def _output(command: list[str]) -> str:
     try:
-        return process.run(command, check=False, timeout=_TIMEOUT, separate_stderr=True).output
+        env = isolation.variables(isolation.Isolation.TOOL)
+        return process.run(command, env=env, check=False, timeout=_TIMEOUT, separate_stderr=True).output
     except CairnError:  # no such program, or it may not be run
         return ""

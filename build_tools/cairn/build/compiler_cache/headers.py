@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -54,5 +53,5 @@ def _folder(site: Path, found: Mapping[str, str], folder: Path) -> Path:
                     try:
                         os.link(site / name, target)
                     except OSError:  # on a different file system, or one without links
-                        shutil.copyfile(site / name, target)
+                        files.copy_into(site / name, target)
     return place

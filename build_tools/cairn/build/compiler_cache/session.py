@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import socket
 import time
 from collections.abc import Iterator, Mapping
@@ -18,6 +19,10 @@ from cairn.errors import CairnError, PrerequisiteError
 from cairn.output import Progress, console
 from cairn.venv import PackageSource, VirtualEnvironment
 
+# ccache's manual, "Configuration options": where results are kept, and how many.
+_PLACES_OF_CCACHE = ("CCACHE_MAXSIZE", "CCACHE_REMOTE_STORAGE", "CCACHE_REMOTE_ONLY", "CCACHE_RESHARE")
+# sccache's docs/Configuration.md: its own, and those by which the clouds' libraries log in.
+_OF_SCCACHE = re.compile(r"SCCACHE_|AWS_|ALIBABA_CLOUD_|TENCENTCLOUD_|ACTIONS_(RESULTS|RUNTIME|CACHE)_")
 _LANGUAGES = ("C", "CXX", "HIP")
 _START = 20.0  # seconds that sccache's server may take to listen
 _IDLE = "1800"  # seconds after which it ends by itself, where we were killed
@@ -152,10 +157,11 @@ def _through(made: launchers.Launchers, text: str) -> str:
 
 
 def _of_ccache(wanted: Wanted) -> dict[str, str]:
-    """Ccache's own variables; what the user has set of them stays."""
+    """Ccache's own variables: those of the user's that say where results are kept, none that says of what."""
     return {
+        **{name: os.environ[name] for name in _PLACES_OF_CCACHE if name in os.environ},
         # Configuration is read from this folder too, and not from that of the user.
-        "CCACHE_DIR": wanted.variables.get("CCACHE_DIR") or str(files.cache_dir() / "ccache"),
+        "CCACHE_DIR": os.environ.get("CCACHE_DIR") or str(files.cache_dir() / "ccache"),
         "CCACHE_STATSLOG": str(wanted.folder.with_name(f"{wanted.folder.name}-ccache.log")),
         # What was compiled in one tree is found in others: the copies of a checkout that variants have.
         **({"CCACHE_BASEDIR": str(wanted.tree)} if wanted.tree else {}),
@@ -168,7 +174,6 @@ def _of_sccache(wanted: Wanted) -> dict[str, str]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     return {
-        "SCCACHE_DIR": wanted.variables.get("SCCACHE_DIR") or str(files.cache_dir() / "sccache"),
         "SCCACHE_SERVER_PORT": str(port),
         "SCCACHE_IDLE_TIMEOUT": _IDLE,
         **({"SCCACHE_BASEDIRS": str(wanted.tree)} if wanted.tree else {}),
@@ -177,8 +182,13 @@ def _of_sccache(wanted: Wanted) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _server(cache: Path, given: Mapping[str, str], log: Path) -> Iterator[None]:
-    """Sccache's server, in the foreground, as a program of ours."""
-    env = {**given, "SCCACHE_START_SERVER": "1", "SCCACHE_NO_DAEMON": "1"}
+    """Sccache's server, in the foreground, as a program of ours.
+
+    It alone is told where results are kept, and how to log in there: builds know its port.
+    """
+    own = {name: value for name, value in os.environ.items() if _OF_SCCACHE.match(name)}
+    own.setdefault("SCCACHE_DIR", str(files.cache_dir() / "sccache"))
+    env = {**own, **given, "SCCACHE_START_SERVER": "1", "SCCACHE_NO_DAEMON": "1"}
     with process.background([cache], env=env, log=log) as ended:
         deadline = time.monotonic() + _START
         while not _listens(int(given["SCCACHE_SERVER_PORT"])):

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from cairn import pip_settings, process, venv
+from cairn import isolation, pip_settings, process, venv
 from cairn.errors import BuildError, NetworkError
 from cairn.venv import PackageSource
 
@@ -54,16 +54,21 @@ def lock(
     # As arguments: within a requirements file ` #` ends a path, and `${HOME}` is replaced.
     lines = [line for line in requirements if not line.startswith(_FILE)]
     command += [line.removeprefix(_FILE) for line in requirements if line.startswith(_FILE)]
-    with tempfile.TemporaryDirectory(prefix="cairn-resolve-") as folder:
+    hosts = (*settings.addresses(), *filter(None, (source.index_url, *source.find_links)))
+    with (
+        tempfile.TemporaryDirectory(prefix="cairn-resolve-") as folder,
+        isolation.own_home(*hosts) as home,
+    ):
         excluded = Path(folder, "excluded.txt")
         excluded.write_text("".join(f"{name}\n" for name in provided), encoding="utf-8")
         done = process.run(
             [*command, "--excludes", str(excluded)],
-            env=settings.uv_environment(),
+            env=settings.uv_environment(home),
             stdin="\n".join(lines).encode(),
             timeout=_TIMEOUT,
             check=False,
             separate_stderr=True,
+            hidden=isolation.credential_files(),
         )
     if done.returncode == 0:
         return done.output

@@ -22,6 +22,7 @@ _SAID = {
     "start": "the build folder to go on with changed",
     "sdk": "the ROCm SDK is a different one",
     "toolchain": "the compilers or their settings changed",
+    "outside": "headers, libraries or packages of the machine changed",
     "targets": "targets {1}, not {0}",
     "python": "Python {1}, not {0}",
     "version_suffix": "version suffix {1}, not {0}",

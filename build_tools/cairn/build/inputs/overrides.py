@@ -1,18 +1,20 @@
 """Variables that the user gives to builds: `--build-env USE_FBGEMM=0`, for one project `torch:USE_FBGEMM=0`.
 
-Builds see none of the caller's own build variables, so that two machines build alike. Those given here by
-name are part of every key and are written into the manifest. So secrets are refused, and so is what Cairn
-sets itself: the wheel would not be what its manifest says.
+Builds see none of the caller's own variables but a short list (`cairn.isolation`), so that two machines build
+alike. Those given here by name are part of every key and are written into the manifest. So secrets are
+refused, and so is what Cairn sets itself: the wheel would not be what its manifest says.
 """
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import get_args
 
-from cairn import venv
+from cairn import isolation
 from cairn.build.inputs import variables
 from cairn.build.model import CompilerCache
 from cairn.errors import UsageError
@@ -31,6 +33,7 @@ _OURS = {
     "PATH": None,
     "VIRTUAL_ENV": None,
     "HOME": None,
+    "USERPROFILE": None,
     "SOURCE_DATE_EPOCH": None,
     "MAX_JOBS": "--jobs",
     "USE_ROCM": "--targets, which may be cpu",
@@ -44,11 +47,14 @@ _OURS = {
         " or ".join(f"--use-{cache}" for cache in get_args(CompilerCache)),
     ),
 }
-# These change which interpreter, which packages or which libraries a build runs with.
-_OURS_TOO = re.compile(r"PYTHON.*|PIP_.*|CAIRN_.*|GIT_.*|LD_PRELOAD|LD_LIBRARY_PATH|LD_AUDIT")
+# These change which interpreter or packages a build runs with, or what every program of it does.
+_OURS_TOO = re.compile(r"PYTHON.*|PIP_.*|CAIRN_.*|GIT_.*|LD_PRELOAD|LD_AUDIT")
+TARGETS = "--targets (--pytorch-rocm-arch)"
+"""What to use in place of a variable with the targets."""
+
 # Which flag a placeholder of stack.toml follows (cairn.build.inputs.variables).
 _FLAGS = {
-    "targets": "--targets (--pytorch-rocm-arch)",
+    "targets": TARGETS,
     "version": "--version-suffix",
     "version_suffix": "--version-suffix",
     "build_number": "--pytorch-build-number",
@@ -59,7 +65,13 @@ _FLAGS = {
     "rocm_cmake": "--rocm-sdk-version",
     "on_or_off:flash_attention": "--enable-pytorch-flash-attention",
 }
-_SWITCHES = ("USE_", "BUILD_", "TORCH_", "PYTORCH_")
+# What compilers, CMake and setuptools read wherever they run (GCC's manual, "Environment Variables";
+# cmake-env-variables(7); setuptools' build_ext), and what chooses the libraries that programs start with.
+_COMPILERS = (
+    *("CC", "CXX", "HIPCXX", "AR", "LD", "NM", "RANLIB", "*FLAGS", "CCC_OVERRIDE_OPTIONS", "ARCHFLAGS"),
+    *("CPATH", "*_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH", "LD_LIBRARY_PATH", "LD_PRELOAD"),
+    *("CMAKE_*", "SKBUILD_*", "PKG_CONFIG_*", "HIPCC_*", "HIP_PATH", "ROCM_PATH", "ROCM_HOME", "MAX_JOBS"),
+)
 
 
 def parse(texts: Iterable[str], stack: Stack) -> dict[str, str]:
@@ -88,22 +100,66 @@ def parse(texts: Iterable[str], stack: Stack) -> dict[str, str]:
     return found
 
 
-def not_passed(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """Switches of builds in the caller's environment, which no build will see."""
-    names = os.environ if environ is None else environ
-    kept = venv.variables(venv.Isolation.BUILD, names)
-    return tuple(sorted(name for name in names if name not in kept and name.startswith(_SWITCHES)))
+def left_out(
+    stack: Stack,
+    named: Collection[str] = (),
+    *,
+    flags: Collection[str] = (),
+    environ: Mapping[str, str] | None = None,
+) -> tuple[str, ...]:
+    """What is set in the caller's environment, is known to change builds of a stack, and no build will see.
+
+    Args:
+        stack: the stack; its words on variables (`Project.reads`, `environment`, `cmake`) say what is known.
+        named: what `--build-env` gives to builds.
+        flags: those of `_FLAGS` that were given, and count in place of a variable.
+        environ: the caller's environment; ours by default.
+
+    Returns:
+        Each name, with the flag to use for it where that is not `--build-env`.
+    """
+    given = os.environ if environ is None else environ
+    seen = isolation.variables(isolation.Isolation.BUILD, Path(os.devnull), base=given)
+    patterns = [*_COMPILERS, *_known_to(stack)]
+    found = []
+    for name in sorted(set(given) - set(seen)):
+        if not given[name] or not any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns):
+            continue
+        if any(name == each.rpartition(":")[2] for each in named):
+            continue
+        ours = [flag for project in stack.projects if (flag := _ours(name, project, stack)) is not None]
+        if not any(flag in flags for flag in ours):
+            found.append(f"{name} ({ours[0]})" if ours and ours[0] else name)
+    return tuple(found)
+
+
+def _known_to(stack: Stack) -> Iterator[str]:
+    tables = [stack.environment, *(t for p in stack.projects for t in (p.environment, p.cmake))]
+    for system in ("linux", "windows"):
+        for cpu in (True, False):
+            yield from (name for table in tables for name in table.of(system, cpu=cpu))
+    yield from (pattern for project in stack.projects for pattern in project.reads)
 
 
 def _refuse_secret(name: str, value: str) -> None:
     if _SECRET.search(name) or safe_text.mask(value) != value:
         raise UsageError(
             f"--build-env {name} looks like a secret, and would be written into the manifest",
-            tip=f"set {name} in the environment of the command: builds see it there",
+            tip="builds get no secrets: fetch what needs one before, and name the folder where it is",
         )
 
 
 def _refuse_ours(name: str, project: Project, stack: Stack) -> None:
+    flag = _ours(name, project, stack)
+    if flag is not None:
+        raise UsageError(
+            f"{name} is set by Cairn itself for {project.name}: --build-env must not change it",
+            tip=f"use {flag}" if flag else "leave it out",
+        )
+
+
+def _ours(name: str, project: Project, stack: Stack) -> str | None:
+    """What to use in place of a variable that Cairn sets, empty for nothing; None where it sets it not."""
     # A variable whose template has a placeholder follows a flag of ours, whatever its name is.
     templates = (variables.template_of(stack, project, for_cpu=for_cpu) for for_cpu in (False, True))
     template = next((each[name] for each in templates if name in each), "")
@@ -113,9 +169,5 @@ def _refuse_ours(name: str, project: Project, stack: Stack) -> None:
     own = ("environment", "site_packages", "source_dir", "stack_dir")
     placeholders = [name for name in found if name not in own and not name.startswith("download:")]
     if name not in _OURS and not placeholders and not _OURS_TOO.fullmatch(name):
-        return
-    instead = _OURS.get(name) or next((_FLAGS[p] for p in placeholders if p in _FLAGS), None)
-    raise UsageError(
-        f"{name} is set by Cairn itself for {project.name}: --build-env must not change it",
-        tip=f"use {instead}" if instead else "leave it out",
-    )
+        return None
+    return _OURS.get(name) or next((_FLAGS[p] for p in placeholders if p in _FLAGS), "")

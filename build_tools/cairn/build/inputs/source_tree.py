@@ -120,6 +120,11 @@ def edited(checkout: Path) -> dict[str, object]:
     return {"commit": root.head() or "", "edited": dict(sorted(found.items())[:_EDITED])}
 
 
+def heads(checkout: Path) -> tuple[str | None, ...]:
+    """The commits that a tree and its submodules stand on."""
+    return tuple(part.repository.head() for part in walk(root_at(checkout)))
+
+
 def edits(checkout: Path) -> str:
     """A digest of what differs from the last commit in files that git knows, those of submodules included."""
     # Each part is asked: of a submodule git says only that it is dirty, and in torch's tree not even that.

@@ -26,7 +26,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from cairn import files, platforms, venv
+from cairn import files, isolation, platforms
 from cairn.build.model import BuildRequest, InstalledSdk
 from cairn.errors import UsageError
 from cairn.rocm import install as rocm
@@ -159,6 +159,7 @@ def build_variables(
     *,
     request: BuildRequest,
     epoch: int,
+    home: Path,
 ) -> dict[str, str]:
     """The whole environment that the build backend sees.
 
@@ -168,13 +169,13 @@ def build_variables(
         values: of the placeholders, `requirements` included.
         request: the build.
         epoch: seconds since 1970 that every time stamp in the wheel gets (`SOURCE_DATE_EPOCH`).
+        home: its own (`isolation.own_home`).
     """
-    variables = venv.variables(venv.Isolation.BUILD)
+    variables = isolation.variables(isolation.Isolation.BUILD, home)
     variables["PATH"] = path_of(environment, values, request=request)
     variables |= {
         "VIRTUAL_ENV": str(environment.path),  # where CMake's FindPython looks first
-        "PYTHONUTF8": "1",
-        "PYTHONNOUSERSITE": "1",  # nothing from ~/.local/lib gets into a build
+        "PYTHONNOUSERSITE": "1",
         # Generators that iterate over sets write the same file each time.
         "PYTHONHASHSEED": "0",
         # Time stamps in archives and __DATE__ (reproducible-builds.org/specs/source-date-epoch).

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,13 +15,18 @@ if TYPE_CHECKING:
     from cairn.build.model import Job
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """What to build, from what, and how: what `run` and `plan` both take."""
+def add_options(parser: argparse.ArgumentParser, *, writes: bool) -> None:
+    """What to build, from what, and how: what `run` and `plan` both take.
+
+    Args:
+        parser: of one of them.
+        writes: it puts wheels into `--output-dir`, which must then be given.
+    """
     arguments.add_stack(parser, default_line=arguments.LINE_OF_CHECKOUTS)
     arguments.add_pip(parser)
     parser.add_argument("--install-rocm", action="store_true", help="install the ROCm SDK first")
     arguments.add_root_checkout_dir(parser)
-    arguments.add_output_dir(parser)
+    arguments.add_output_dir(parser, required=writes)
     arguments.add_targets(parser, default="what the SDK serves")
     parser.add_argument(
         "--version-suffix", help="local version of the wheels, such as +rocm7.10.0 (default: the SDK's)"
@@ -52,11 +58,11 @@ def job_of(options: argparse.Namespace) -> Job:
 
     stack = stacks.load(options.stack)
     folder = options.root_checkout_dir or Path(stack.folder)
-    return Job(
+    job = Job(
         stack=stack,
         line=options.line,
         checkouts={p.name: folder / p.checkout_dir for p in stack.projects},
-        output_dir=options.output_dir,
+        output_dir=options.output_dir or Path(),
         sdk=arguments.wanted_sdk(options),
         install_rocm=options.install_rocm,
         targets=options.targets,
@@ -70,3 +76,7 @@ def job_of(options: argparse.Namespace) -> Job:
         shared_cache=cache.shared_cache(options),
         run=common.run_options(options),
     )
+    if options.output_dir is None:
+        # What a build reads below its output folder is no input of it: below the environments nothing is.
+        return dataclasses.replace(job, output_dir=job.environments() / "wheels")
+    return job

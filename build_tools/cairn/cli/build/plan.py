@@ -25,9 +25,9 @@ def add_to(commands: Subparsers) -> None:
         "plan",
         _plan,
         about="show what would be built, and what comes from the cache",
-        example="cairn build plan --stack external-builds/pytorch --targets gfx1100 --output-dir out",
+        example="cairn build plan --stack external-builds/pytorch --targets gfx1100",
     )
-    common.add_options(parser)
+    common.add_options(parser, writes=False)
     parser.add_argument(
         "--explain",
         type=arguments.nonempty,

@@ -29,7 +29,7 @@ def add_to(commands: Subparsers) -> None:
         about="build the wheels; without the name of a command, this one is meant",
         example=EXAMPLE.replace("cairn build", "cairn build run"),
     )
-    common.add_options(parser)
+    common.add_options(parser, writes=True)
     build_options.add_develop(parser)
     build_options.add_offline(parser)
 

@@ -70,6 +70,7 @@ def _publish_set(store: Store, options: argparse.Namespace) -> int:
     from cairn.release.publish.wheel_set import stage_set
     from cairn.sources.manifest import manifest
     from cairn.wheels import wheelset
+    from cairn.wheels.provenance import build_statement
 
     built_from = manifest.read(options.manifest or options.set_file.with_name("manifest.json"))
     name = f"publish into {options.index}"
@@ -80,6 +81,7 @@ def _publish_set(store: Store, options: argparse.Namespace) -> int:
             wheelset.read(options.set_file),
             options.files,
             manifest=built_from.canonical(),
+            statement=build_statement.beside(options.set_file),
             requirements=options.require,
             attester=attester,
             dry_run=options.dry_run,

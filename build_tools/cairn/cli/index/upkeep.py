@@ -141,9 +141,11 @@ def _show(report: AuditReport) -> None:
 
 
 def _render(options: argparse.Namespace) -> int:
+    from cairn.release.index import marks
     from cairn.release.index.commit import render_all
 
     done = {}
+    marks.finish(arguments.open_existing_store(options))
     for index in _indexes(options):
         with console.current().stage(f"render {index.name}"):
             done[index.name] = list(render_all(index))

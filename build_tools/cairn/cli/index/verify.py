@@ -86,7 +86,7 @@ def _verify(options: argparse.Namespace) -> int:
     reports = []
     for file in options.files:
         with _wheel(file) as (path, sha256):
-            report = chain.check(watched, index, file_name=path.name, sha256=sha256, trust=trust)
+            report = chain.check(watched, index, file_name=path.name, sha256=sha256, trust=trust, path=path)
         reports.append(report)
         if not options.json:
             _show(report)

@@ -13,6 +13,7 @@ from cairn.output import console
 if TYPE_CHECKING:
     from cairn.release.history.difference import Difference
     from cairn.release.history.log import Logged
+    from cairn.release.history.yank import Yank
 
 _SHORT = 12  # digits of a set id or a digest that are shown
 
@@ -32,7 +33,8 @@ def _add_rollback(commands: Subparsers) -> None:
         _rollback,
         about="give an index the state that it had before",
         more="It makes a new generation, so that this can be rolled back too. Yanks made since hold. What "
-        "that state offered must still be in the store as it was.",
+        "that state offered must still be in the store as it was. It is no ban: a set that it takes off a "
+        "channel for users comes back there by a rollback or by promote --again, and goes elsewhere as ever.",
         example="cairn release rollback --store ./store --to 2026-11-20",
     )
     _add_place(parser)
@@ -44,7 +46,6 @@ def _add_rollback(commands: Subparsers) -> None:
         "a set, for the generation that brought it",
     )
     parser.add_argument("--reason", help="why, for the log")
-    parser.add_argument("--forget-yanks", action="store_true", help="take back yanks that were made since")
 
 
 def _add_yank(commands: Subparsers) -> None:
@@ -53,15 +54,24 @@ def _add_yank(commands: Subparsers) -> None:
         "yank",
         _yank,
         about="have installers pass over a set unless its exact version is asked for",
-        more="Wheels that a set which is not yanked has too stay as they are. A set that is yanked in any "
-        "index is not promoted.",
+        more="It counts in every index of the store, and the set comes into no other, whatever becomes of "
+        "the indexes, until --undo takes it back by name and reason. Wheels that a set which is not "
+        "yanked has too stay as they are.",
         example="cairn release yank 3f2a --store ./store --reason 'wrong results of matmul on gfx942'",
     )
-    parser.add_argument("set_id", metavar="SET", help="its id: the first digits will do")
-    _add_place(parser)
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--reason", help="why; every page shows it")
-    what.add_argument("--undo", action="store_true", help="take the yank back")
+    subject = parser.add_mutually_exclusive_group(required=True)
+    subject.add_argument("set_id", nargs="?", metavar="SET", help="its id: the first digits will do")
+    subject.add_argument(
+        "--night",
+        metavar="NIGHT",
+        help="all sets of a night, also those that are yet to be staged: its id, or its manifest's digest",
+    )
+    arguments.add_store(parser)
+    parser.add_argument("--reason", required=True, help="why; every page shows it")
+    parser.add_argument("--undo", action="store_true", help="take the yank back; asks for --who")
+    parser.add_argument("--who", metavar="WHO", help="whom to ask")
+    arguments.add_dry_run(parser)
+    arguments.add_json(parser)
 
 
 def _add_retain(commands: Subparsers) -> None:
@@ -119,7 +129,6 @@ def _rollback(options: argparse.Namespace) -> int:
             options.index,
             options.to,
             reason=options.reason,
-            forget_yanks=options.forget_yanks,
             dry_run=options.dry_run,
             on_step=stage.update,
         )
@@ -135,37 +144,58 @@ def _rollback(options: argparse.Namespace) -> int:
     made = "would be" if options.dry_run else "is"
     was = f"what {done.to} was, of {done.to_when}" if done.to else "empty, as it began"
     screen.out(f"generation {done.generation} of {options.index} {made} {was}")
+    if done.difference.gone_sets:
+        screen.out(_what_comes_next(options.index))
     return 0
+
+
+def _what_comes_next(index: str) -> str:
+    """What a rollback is not, and what becomes of the sets that it took off."""
+    from cairn.release.index import keys
+
+    if keys.is_gated(index):
+        says = f"the next night does not bring these sets back into {index}, and promotes others as ever"
+    else:
+        says = f"whatever is published into {index} again, such as by the next night, is there again"
+    return f"this bans nothing: {says}; for all indexes and for good: cairn release yank"
 
 
 def _yank(options: argparse.Namespace) -> int:
     from cairn import datafile
-    from cairn.release.history.yank import yank
+    from cairn.errors import UsageError
+    from cairn.release.history import yank
 
-    done = yank(
-        arguments.open_existing_store(options),
-        options.index,
-        options.set_id,
-        reason=None if options.undo else options.reason,
-        dry_run=options.dry_run,
-    )
-    screen = console.current()
+    if options.undo != (options.who is not None):
+        raise UsageError("a yank is taken back by name and reason", tip="--undo --who WHO --reason WHY")
+    store, dry_run = arguments.open_existing_store(options), options.dry_run
+    subject = options.set_id if options.night is None else yank.manifest_of(store, options.night)
+    if options.undo:
+        done = yank.lift(store, subject, by=options.who, reason=options.reason, dry_run=dry_run)
+    else:
+        done = yank.yank(store, subject, reason=options.reason, dry_run=dry_run)
     if options.json:
-        screen.json(datafile.to_plain(done) | {"index": options.index, "dry_run": options.dry_run})
-        return 0
-    word = "not yanked" if options.undo else "yanked"
-    if not done.changed:
-        screen.out(f"set {done.set_id[:_SHORT]} of {options.index} is {word} already")
-        return 0
-    for name in done.files:
-        screen.out(f"{'would be ' if options.dry_run else ''}{word}: {name}")
-    for name in done.shared:
-        screen.out(f"= {name}: a set that is not yanked has it too")
-    screen.out(
-        f"set {done.set_id[:_SHORT]} {'would be' if options.dry_run else 'is'} {word} in {options.index}"
-        f" from generation {done.generation} on"
-    )
+        console.current().json(datafile.to_plain(done) | {"dry_run": dry_run})
+    else:
+        what = f"{'set' if options.night is None else 'the night of the manifest'} {done.subject[:_SHORT]}"
+        _show_yank(done, what, undo=options.undo, dry_run=dry_run)
     return 0
+
+
+def _show_yank(done: Yank, what: str, *, undo: bool, dry_run: bool) -> None:
+    screen, word = console.current(), "not yanked" if undo else "yanked"
+    if not done.changed:
+        screen.out(f"{what} is {word} already")
+        return
+    for place in done.indexes:
+        for name in place.files:
+            screen.out(f"{'would be ' if dry_run else ''}{word} in {place.index}: {name}")
+        for name in place.shared:
+            screen.out(f"= {name} in {place.index}: a set that is not yanked has it too")
+    places = dict.fromkeys(f"{place.index} (generation {place.generation})" for place in done.indexes)
+    is_so = "would be" if dry_run else "is"
+    screen.out(f"{what} {is_so} {word} in {', '.join(places) or 'no index: none has it'}")
+    if not undo:
+        screen.out(f"it {'would come' if dry_run else 'comes'} into no other index until --undo")
 
 
 def _retain(options: argparse.Namespace) -> int:

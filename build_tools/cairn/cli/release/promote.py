@@ -56,7 +56,10 @@ def add_to(commands: Subparsers) -> None:
     promote.add_argument(
         "--bypass", metavar="WHO", help="promote without a passed record; WHO vouches for it"
     )
-    promote.add_argument("--reason", help="with --bypass: why; the pages show it")
+    promote.add_argument(
+        "--again", metavar="WHO", help="promote what a rollback took off; WHO says that it is right after all"
+    )
+    promote.add_argument("--reason", help="with --bypass or --again: why; the pages and the log show it")
     promote.add_argument(
         "--mirror-lock",
         type=arguments.file,
@@ -83,10 +86,11 @@ def add_to(commands: Subparsers) -> None:
 def _promote(options: argparse.Namespace) -> int:
     from cairn.release import records
     from cairn.release.gate.evidence import Bypass
-    from cairn.release.promote import RefusedError, promote
+    from cairn.release.promote import Readmission, RefusedError, promote
 
-    if options.reason is not None and options.bypass is None:
-        raise UsageError("--reason belongs to --bypass", tip="say who vouches: --bypass WHO")
+    if options.reason is not None and options.bypass is None and options.again is None:
+        raise UsageError("--reason belongs to --bypass or --again", tip="say who vouches: --bypass WHO")
+    again = Readmission(who=options.again, reason=options.reason or "") if options.again is not None else None
     bypass = Bypass(who=options.bypass, reason=options.reason or "") if options.bypass is not None else None
     stack = arguments.read_stack(options)
     screen = console.current()
@@ -100,6 +104,7 @@ def _promote(options: argparse.Namespace) -> int:
                 target=options.target,
                 records=[records.read_given(path) for path in options.record],
                 bypass=bypass,
+                again=again,
                 lock=_lock(options, stack),
                 trust=signing.trust(options) if options.trust else None,
                 python=options.python,
@@ -182,7 +187,8 @@ def show_demands(report: GateReport, *, kept: bool = False) -> None:
     for demand in report.demands:
         text = f"{demand.outcome:8} {demand.number}. {demand.name}: {demand.why}"
         screen.item(_MARKS[demand.outcome], text)
-    for note in (report.untested_note, *report.answered):
+    weakened = (f"weak policy: {text}" for text in report.weakened)
+    for note in (report.untested_note, *report.answered, *weakened):
         if note is not None:
             screen.item("bypassed", note)
 
@@ -206,6 +212,7 @@ def plain_demands(report: GateReport | None) -> dict[str, object]:
         "demands": found,
         "untested": list(report.untested),
         "answered": list(report.answered),
+        "weakened": list(report.weakened),
         "size": report.size,
         "installed_with": list(report.installed_with),
     }

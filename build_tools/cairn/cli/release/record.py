@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -110,17 +111,38 @@ def _add(options: argparse.Namespace) -> int:
             records.add(store, one.data, name=one.name, results=one.results, signer=signer, dry_run=dry_run)
             for one in given
         ]
+    late = [] if options.dry_run else _late(store, {str(kept.record.set_id) for kept in added})
     if options.json:
         found = [
             {"set": kept.record.set_id, "record": kept.digest, "verdict": kept.record.verdict}
             for kept in added
         ]
-        console.current().json({"added": found, "dry_run": options.dry_run})
+        told = [{"index": index, "set": set_id, "failed": why} for index, set_id, why in late]
+        console.current().json({"added": found, "late": told, "dry_run": options.dry_run})
         return 0
     for kept in added:
         verb = "would add" if options.dry_run else "+"
         console.current().out(f"{verb} {kept.digest} {kept.record.kind}, {kept.record.verdict}")
+    for index, set_id, why in late:
+        console.current().warn(
+            f"{index} offers the set {set_id[:_SHOWN]}, and its pages say by now: {why}. To take it back: "
+            f"cairn release yank {set_id[:_SHOWN]} --reason …; to say why it does not count: "
+            "cairn release record answer"
+        )
     return 0
+
+
+def _late(store: Store, set_ids: Collection[str]) -> list[tuple[str, str, str]]:
+    """Where users are offered one of these sets that a record stands against: the index, the set and why."""
+    from cairn.release.index import keys
+    from cairn.release.index.snapshot import Index, existing
+
+    found = []
+    for name in filter(keys.is_gated, existing(store)):
+        now = Index(store, name).load()
+        listed = [now.set(set_id) for set_id in sorted({*set_ids} & {*now.set_ids})]
+        found += [(name, one.set_id, one.failed) for one in listed if one.failed and one.yanked is None]
+    return found
 
 
 def _answer(options: argparse.Namespace) -> int:

@@ -48,7 +48,7 @@ def _request(options: argparse.Namespace) -> InstallRequest:
         pip_cache_dir=options.pip_cache_dir,
         version=options.rocm_sdk_version,
         pre=options.pre,
-        extras=tuple(extra.strip() for extra in options.rocm_extras.split(",") if extra.strip()),
+        extras=arguments.sdk_extras(options),
         family=options.family,
     )
 

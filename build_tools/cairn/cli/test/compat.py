@@ -114,12 +114,11 @@ def _add_rows(commands: Subparsers) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     """Measure, write, judge; the exit code is 0 only where nothing that a page claims is broken."""
-    from cairn import datafile, venv
+    from cairn import datafile, isolation
     from cairn.testing import junit
     from cairn.testing import record as records
     from cairn.testing.compat import evidence, measure, report, rows, write
     from cairn.testing.hardware.attest import attest
-    from cairn.venv import Isolation
 
     screen = console.current()
     installed = None
@@ -149,7 +148,9 @@ def _run(options: argparse.Namespace) -> int:
         chosen = tuple(f"--only={text}" for text in options.only)
         # Whose report that is nobody has judged: it may be this set's own.
         chosen += (f"--baseline={options.baseline}",) if options.baseline else ()
-        attested = attest(venv.variables(Isolation.TEST), python=request.python, log=request.log)
+        with isolation.own_home() as home:
+            seen = isolation.variables(isolation.Isolation.TEST, home)
+            attested = attest(seen, python=request.python, log=request.log)
         record = evidence.write_record(request.work_dir, found, installed, attested, chosen=chosen)
     if options.json:
         screen.json(datafile.to_plain(found))

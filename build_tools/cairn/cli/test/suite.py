@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +24,7 @@ def add_to(commands: Subparsers) -> None:
         "suite",
         run,
         about="run a project's own tests on a set, or on what is installed, and judge them",
-        more="The tests are copied out of their sources, which must be of the wheel's commit, and run module "
+        more="The tests are those of the wheel's commit, which must be checked out, and run module "
         "by module in processes of their own: a test that crashes or hangs costs itself alone. A failed test "
         "is tried again, and is flaky where it passes then. Writes outcomes.jsonl, junit.xml and shard.json; "
         "and record.json where a set was installed.",
@@ -68,7 +67,9 @@ def run(options: argparse.Namespace) -> int:
     elif options.index_url or options.find_links:
         raise UsageError("an index was named, but no set to install", tip="name it with --set")
     else:
-        tested = Tested(python=options.python or Path(sys.executable), variables=os.environ)
+        tested = Tested(
+            python=options.python or Path(sys.executable), variables=suite_options.variables(options)
+        )
     return suite_options.run(SuiteRequest(suite=suite, tested=tested, **values), options)
 
 
@@ -90,6 +91,7 @@ def _install(options: argparse.Namespace, requires: tuple[str, ...]) -> Tested:
         requires=requires,
         requires_source=PackageSource(index_url=options.tools_index_url, find_links=links),
         python=options.python,
+        environment=suite_options.named_variables(options),
     )
     with console.current().stage("installing the set and what its tests need") as stage:
         return on_set.install(request, on_line=stage.update)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from cairn.errors import TestsFailedError, UsageError
 from cairn.output import console
 
 if TYPE_CHECKING:
+    from cairn.stack import Stack
     from cairn.testing.suite.merge import Merged
     from cairn.testing.suite.run import SuiteRequest
     from cairn.testing.suite.shards.times import Times
@@ -94,7 +96,7 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
 
 
 def add_limits(parser: argparse.ArgumentParser) -> None:
-    """How long tests may take, on which GPUs, and of which sources they may be."""
+    """How long tests may take, on which GPUs, of which sources they may be, and what they see."""
     for name, default, what in (
         ("--test-timeout", 900.0, "for a test with its fixtures, also where it hangs in C or on a GPU"),
         ("--collection-timeout", 900.0, "for importing a module and collecting its tests"),
@@ -118,7 +120,16 @@ def add_limits(parser: argparse.ArgumentParser) -> None:
         "--allow-version-mismatch",
         action=argparse.BooleanOptionalAction,
         default=False,
-        help="run tests of a different commit than the wheel's; the gate does not count that as passed",
+        help="run the tests as they are, edited or of a different commit than the wheel's; the gate does not "
+        "count that as passed",
+    )
+    parser.add_argument(
+        "--test-env",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a variable that the tests see, besides the short list that all tests see and what the "
+        "suite.toml names; the record says so (repeatable)",
     )
 
 
@@ -149,6 +160,27 @@ def add_running(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("pytest_args", nargs="*", metavar="-- PYTEST ARGS", help="passed on to pytest")
 
 
+def named_variables(options: argparse.Namespace) -> dict[str, str]:
+    """What `--test-env` names.
+
+    Raises:
+        UsageError: it is not `NAME=VALUE`.
+    """
+    texts: list[str] = getattr(options, "test_env", [])
+    pairs = [text.partition("=") for text in texts]
+    if wrong := [text for text, (name, sign, _) in zip(texts, pairs, strict=True) if not name or not sign]:
+        raise UsageError(f"--test-env {wrong[0]!r} is not NAME=VALUE")
+    return {name: value for name, _, value in pairs}
+
+
+def variables(options: argparse.Namespace) -> dict[str, str]:
+    """What tests see that run on what is installed."""
+    from cairn import isolation
+
+    home = options.output_dir.absolute() / "scratch" / "home"
+    return isolation.variables(isolation.Isolation.TEST, home) | named_variables(options)
+
+
 def suite_file(options: argparse.Namespace) -> Path:
     """The suite.toml, or its folder: what `--suite` names, else where the stack or the script is."""
     found = options.suite or _own_folder(options)
@@ -166,6 +198,16 @@ def _own_folder(options: argparse.Namespace) -> Path | None:
     return (stack if stack.is_dir() else stack.parent) if stack else script
 
 
+def _own_stack(options: argparse.Namespace) -> Stack | None:
+    """The stack that was named, or that the script has beside it."""
+    from cairn import stack as stacks
+
+    place = getattr(options, "stack", None) or getattr(options, "folder", None)
+    if place is None or (place.is_dir() and not (place / stacks.FILE).is_file()):
+        return None
+    return stacks.load(place).for_line(getattr(options, "line", None))
+
+
 def read_times(options: argparse.Namespace) -> Times:
     """The times that the options of `add_times` name."""
     from cairn.testing.suite.shards import times
@@ -175,12 +217,13 @@ def read_times(options: argparse.Namespace) -> Times:
 
 def request_values(options: argparse.Namespace, checkout: Path) -> dict[str, Any]:
     """What the options say of a `SuiteRequest`."""
+    from cairn.stack import policy
+    from cairn.testing.record import TestPolicy
     from cairn.testing.skips import skip_files
-    from cairn.testing.suite import suite_toml
     from cairn.testing.suite.suite_toml import Choice
 
     expression, suite = options.expression, suite_file(options)
-    own = (suite if suite.is_dir() else suite.parent) / suite_toml.SKIPS
+    own = (suite if suite.is_dir() else suite.parent) / policy.SKIPS
     skips = options.skip_tests or ([own] if own.is_dir() else [])
     return {
         **common_values(options, checkout),
@@ -189,9 +232,11 @@ def request_values(options: argparse.Namespace, checkout: Path) -> dict[str, Any
         "shards": options.num_shards,
         "times": read_times(options),
         "skips": () if expression else skip_files.read(skips),
+        "policy": TestPolicy.of(_own_stack(options), skips=() if expression else skips),
         "instead": (
             *([f"--suite={options.suite}"] if _is_elsewhere(options.suite, _own_folder(options)) else []),
             *(f"--skip-tests={place}" for place in skips if _is_elsewhere(place, own)),
+            *(f"--test-env={text}" for text in getattr(options, "test_env", [])),
         ),
         "pytest_args": (*(["-k", expression] if expression else []), *options.pytest_args),
         "retries": options.retries,
@@ -208,12 +253,14 @@ def _is_elsewhere(named: Path | None, own: Path | None) -> bool:
 def common_values(options: argparse.Namespace, checkout: Path) -> dict[str, Any]:
     """What the options of `add_config` and `add_limits` say of a `SuiteRequest`, and where its results go."""
     from cairn.sources.git import repository
+    from cairn.sources.worktree import contents
     from cairn.testing.suite.attempt import Limits
 
     return {
         "config": options.test_config,
         "checkout": checkout,
         "commits": repository.commits_at(checkout),
+        "write_committed": functools.partial(contents.write_committed, checkout),
         "edits": repository.edits_at(checkout),
         "work_dir": options.output_dir.absolute(),
         "limits": Limits(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import itertools
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -130,7 +131,9 @@ def _add_build(parser: argparse.ArgumentParser, script: Path, projects: Sequence
                     f"--build-{name}", action=flag, dest=f"build_{project.name}", default=None, help=text
                 )
     arch = parser.add_argument(
-        "--pytorch-rocm-arch", type=arguments.nonempty, help="GPU targets (default: what the SDK serves)"
+        "--pytorch-rocm-arch",
+        type=arguments.nonempty,
+        help="GPU targets (default: PYTORCH_ROCM_ARCH, else what the SDK serves)",
     )
     arguments.completes(arch, arguments.complete_targets)
     parser.add_argument(
@@ -200,6 +203,9 @@ def _job(options: argparse.Namespace, stack: Stack) -> Job:
     from cairn.build.model import Job
 
     flash = _flash_attention(options)
+    targets = options.pytorch_rocm_arch
+    if not targets and (targets := os.environ.get("PYTORCH_ROCM_ARCH") or None):
+        console.current().info(f"GPU targets {targets}, as PYTORCH_ROCM_ARCH says")
     checkouts: dict[str, Path] = {}
     required = {_ALWAYS}
     for project in stack.projects:
@@ -219,7 +225,7 @@ def _job(options: argparse.Namespace, stack: Stack) -> Job:
         output_dir=options.output_dir,
         sdk=arguments.wanted_sdk(options),
         install_rocm=options.install_rocm,
-        targets=options.pytorch_rocm_arch,
+        targets=targets,
         version_suffix=options.version_suffix,
         build_number=options.pytorch_build_number,
         features={} if flash is None else {"flash_attention": flash},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 from cairn.cli.guard import guarded
@@ -23,15 +24,24 @@ def _parser(script: Path) -> argparse.ArgumentParser:
         "Without a GPU, the tests that need one are skipped.",
         epilog=f"example: python {script.name} -- --log-cli-level=INFO -v",
     )
+    parser.add_argument(
+        "--amdgpu-family",
+        default=os.environ.get("AMDGPU_FAMILY", ""),
+        metavar="NAME",
+        help="family or target that the tests run on, such as gfx94X-dcgpu (default: AMDGPU_FAMILY, or any)",
+    )
     parser.add_argument("pytest_args", nargs="*", metavar="-- PYTEST ARGS", help="passed on to pytest")
     parser.set_defaults(run=_run, tests=script.resolve().parent / "smoke-tests")
     return parser
 
 
 def _run(options: argparse.Namespace) -> int:
+    from cairn.targets import parse_targets
     from cairn.testing.installed import run_installed
 
-    result = run_installed(options.tests, tuple(options.pytest_args), on_line=console.current().out)
+    targets = parse_targets(options.amdgpu_family) if options.amdgpu_family else ()
+    given = tuple(options.pytest_args)
+    result = run_installed(options.tests, given, targets=targets, on_line=console.current().out)
     judgement = result.judgement
     if judgement.verdict != "passed":
         raise TestsFailedError(

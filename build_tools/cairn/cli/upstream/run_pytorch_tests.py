@@ -92,7 +92,7 @@ def _run(options: argparse.Namespace) -> int:
     version = {"": None, "all": ""}.get(options.pytorch_version, options.pytorch_version)
     tested = Tested(
         python=options.python or Path(sys.executable),
-        variables=os.environ,
+        variables=suite_options.variables(options),
         family=options.amdgpu_family,
         targets=targets,
     )

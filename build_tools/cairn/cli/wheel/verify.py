@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from cairn.cli import arguments
 from cairn.cli.parser import Subparsers, add_command
 from cairn.errors import UsageError, WheelError
-from cairn.output import console
+from cairn.output import console, wording
 
 if TYPE_CHECKING:
     from cairn.wheels.verify import Expectation
     from cairn.wheels.verify.allowed import AllowedFinding
-    from cairn.wheels.verify.findings import Finding
+    from cairn.wheels.verify.findings import Finding, Verdict
 
 _ONE_SPLIT = "take host and device wheels from one split"
 _PYTHON = re.compile(r"3\.[0-9]{1,3}t?")
@@ -67,13 +67,13 @@ def run(options: argparse.Namespace) -> int:
     from cairn import datafile
     from cairn.wheels.contents import providers
     from cairn.wheels.split import completeness
-    from cairn.wheels.verify import Finding, FindingCode, allowed, verify
+    from cairn.wheels.verify import Finding, FindingCode, allowed, judge
 
     asked = _expectation(options)
     entries = [entry for path in options.allow for entry in allowed.read(path)]
     beside = providers.supplies(options.wheels, folders=options.find_links)
-    found = {
-        path: verify(
+    verdicts = {
+        path: judge(
             path,
             replace(
                 asked,
@@ -84,6 +84,7 @@ def run(options: argparse.Namespace) -> int:
         )
         for path, supply in beside.items()
     }
+    found = {path: verdict.findings for path, verdict in verdicts.items()}
     unreadable = {FindingCode.ARCHIVE, FindingCode.METADATA}
     readable = [path for path, findings in found.items() if unreadable.isdisjoint(f.code for f in findings)]
     for path, text in completeness.differences(readable):
@@ -92,10 +93,18 @@ def run(options: argparse.Namespace) -> int:
     judged = allowed.judge(found, entries, today=dt.datetime.now(dt.UTC).date())
     screen = console.current()
     if options.json:
-        plain = {path: [datafile.to_plain(f) for f in findings] for path, findings in judged.findings.items()}
-        screen.json({str(path): findings for path, findings in plain.items()})
+        screen.json(
+            {
+                str(path): {
+                    "findings": [datafile.to_plain(finding) for finding in findings],
+                    "notes": [datafile.to_plain(note) for note in verdicts[path].notes],
+                    "not_checked": list(verdicts[path].not_checked),
+                }
+                for path, findings in judged.findings.items()
+            }
+        )
     for path, findings in () if options.json else judged.findings.items():
-        _show(path, findings, judged.allowed[path])
+        _show(path, findings, judged.allowed[path], verdicts[path])
     for note in judged.notes:
         screen.warn(note)
     return WheelError.exit_code if any(judged.findings.values()) else 0
@@ -121,7 +130,12 @@ def _expectation(options: argparse.Namespace) -> Expectation:
     )
 
 
-def _show(wheel: Path, findings: Sequence[Finding], known: Sequence[tuple[Finding, AllowedFinding]]) -> None:
+def _show(
+    wheel: Path,
+    findings: Sequence[Finding],
+    known: Sequence[tuple[Finding, AllowedFinding]],
+    verdict: Verdict,
+) -> None:
     """Print the verdict on a wheel and every breach; of those that are allowed how many, and the reasons."""
     screen = console.current()
     count = len(findings)
@@ -133,3 +147,11 @@ def _show(wheel: Path, findings: Sequence[Finding], known: Sequence[tuple[Findin
         where = f" {finding.member}:" if finding.member else ""
         screen.out(f"  [{finding.code}]{where} {finding.reason}")
         screen.out(f"      what to do: {finding.fix}")
+    # Those of one reason are one line: Qt has dozens of plugins.
+    notes: dict[tuple[str, str], list[str]] = {}
+    for note in verdict.notes:
+        notes.setdefault((note.code, note.reason), []).append(note.member or "")
+    for (code, reason), members in notes.items():
+        screen.out(f"  note [{code}] {wording.some(members)}: {reason}")
+    for text in verdict.not_checked:
+        screen.out(f"  not checked: {text}")

@@ -47,6 +47,7 @@ CODE = "hsaco"  # the only kind of entry: a code object
 _VERSIONS = (VERSION, str(VERSION), f"{VERSION}.0")  # of the table, of which no writer is known to us
 _LARGEST_TABLE = 64 << 20  # bytes; an entry takes about 100
 _ORDINAL = re.compile("0|[1-9][0-9]{0,9}")  # a u32 in each wrapper
+_LONGEST_FRAME_HEADER = 18  # bytes, its magic number included (RFC 8878, 3.1.1)
 _STEP = 1 << 20
 
 
@@ -185,13 +186,15 @@ class Archive:
                 there. It need not read to the end.
 
         Raises:
-            WheelError: one cannot be unpacked, belongs to no entry, or there is anything but zeros between.
+            WheelError: one cannot be unpacked, belongs to no entry, is in a frame that does not say its size,
+                or there is anything but zeros between.
         """
         found = {entry.ordinal: (arch, entry) for (_, arch), entry in self.entries.items()}
         if len(found) < len(self.places):
             raise WheelError(f"{self.name} has {len(self.places)} code objects, and entries for {len(found)}")
         for ordinal in sorted(found, key=lambda number: self.places[number].offset):
             arch, entry = found[ordinal]
+            self._check_frame(entry)
             pieces = self.pieces(entry)
             if look is not None:
                 look(arch, entry.original_size, pieces)
@@ -199,6 +202,23 @@ class Archive:
                 pass
         if self.table.compression_scheme == PLAIN:  # frames have no gaps
             self._check_gaps()
+
+    def _check_frame(self, entry: Entry) -> None:
+        """AMD's tools unpack a frame in one go, for which it must say its size (RFC 8878, 3.1.1.1)."""
+        place = self.places[entry.ordinal]
+        if self.table.compression_scheme == PLAIN or not place.size:
+            return
+        head = self.view.read(place.offset, min(_LONGEST_FRAME_HEADER, place.size))
+        try:
+            says = zstandard.get_frame_parameters(head).content_size
+        except zstandard.ZstdError as error:
+            raise WheelError(f"a code object of {self.name} cannot be unpacked: {error}") from error
+        if says != entry.original_size:
+            said = "does not say its size" if says == zstandard.CONTENTSIZE_UNKNOWN else f"says {says} bytes"
+            raise WheelError(
+                f"the frame of a code object of {entry.original_size} bytes in {self.name} {said}: "
+                "AMD's own tools cannot read it"
+            )
 
     def _check_gaps(self) -> None:
         at = HEADER.size

@@ -55,17 +55,24 @@ class Writer:
         self._at = HEADER.size + (WORD.size if packed else 0)
         out.write(bytes(self._at))
 
-    def add(self, pieces: Iterable[bytes]) -> int:
-        """Write a code object; returns its ordinal in the archive."""
+    def add(self, pieces: Iterable[bytes], plain: int) -> int:
+        """Write a code object of `plain` bytes; returns its ordinal in the archive.
+
+        Raises:
+            WheelError: the pieces have more bytes or fewer.
+        """
         if self._packed:
-            at, plain = self._at + WORD.size, 0
+            at, size = self._at + WORD.size, 0
             self._out.write(bytes(WORD.size))
-            packer = zstandard.ZstdCompressor(level=_LEVEL).compressobj()
-            size = 0
-            for piece in pieces:
-                plain += len(piece)
-                size += self._out.write(packer.compress(piece))
-            size += self._out.write(packer.flush())
+            # A stream does not know its length by itself, and rocm-kpack's Python reader, which unpacks in
+            # one go (`ZstdDecompressor.decompress`), refuses a frame that does not say it.
+            packer = zstandard.ZstdCompressor(level=_LEVEL).compressobj(size=plain)
+            try:
+                for piece in pieces:
+                    size += self._out.write(packer.compress(piece))
+                size += self._out.write(packer.flush())
+            except zstandard.ZstdError as error:
+                raise WheelError(f"a code object is not of {plain} bytes: {error}") from error
             if size > _LONGEST_FRAME:
                 raise WheelError(f"a code object that takes {size} bytes is too large for a kpack archive")
             self._out.seek(at - WORD.size)
@@ -74,7 +81,9 @@ class Writer:
         else:
             at = self._at + -self._at % _ALIGNMENT
             self._out.write(bytes(at - self._at))
-            plain = size = sum(map(self._out.write, pieces))
+            size = sum(map(self._out.write, pieces))
+            if size != plain:
+                raise WheelError(f"a code object is not of {plain} bytes, but of {size}")
         self._at = at + size
         self._places.append(Blob(offset=at, size=size))
         self._sizes.append(plain)

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from cairn import process, venv
+from cairn import isolation, process
 from cairn.errors import PrerequisiteError, ProcessError
 from cairn.pipeline.doctor.machine import PythonFacts
 
@@ -58,7 +58,7 @@ def python(path: Path) -> PythonFacts:
     Raises:
         PrerequisiteError: it is not one.
     """
-    env = venv.variables(venv.Isolation.INSTALLER)
+    env = isolation.variables(isolation.Isolation.TOOL)
     try:
         said = json.loads(process.run([path, "-I", "-c", _ASK], env=env, timeout=_TIMEOUT).output)
         return PythonFacts(path=str(path), **said)

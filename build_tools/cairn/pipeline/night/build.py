@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,6 +33,8 @@ from cairn.store.folder import LocalStore
 from cairn.store.protocol import Store
 from cairn.targets import CPU
 from cairn.venv import PackageSource
+
+_LOCK_WAIT = 12 * 3600.0  # seconds; the other build may be at torch
 
 SDK_FOLDER = "rocm-sdk"
 """Below the wheels: the ROCm SDK packages that a stack made itself, which are staged with them."""
@@ -88,6 +91,15 @@ def build_leg(store: Store, request: LegBuild) -> tuple[BuiltWheel, ...]:
         BuildError: a project did not become a wheel.
     """
     python = _python(request.leg)  # first: nothing is downloaded for a machine that cannot build it
+    # A run of another night would move the trees under this one.
+    waiting = functools.partial(
+        console.current().info, f"waiting for another build of {request.leg.id} in {request.work_dir}"
+    )
+    with files.locked(request.own_dir / "leg.lock", timeout=_LOCK_WAIT, on_wait=waiting):
+        return _build_alone(store, request, python)
+
+
+def _build_alone(store: Store, request: LegBuild, python: Interpreter) -> tuple[BuiltWheel, ...]:
     frozen = plan.manifest_of(store, request.plan)
     trees = _checkouts(request, frozen)
     asked = _job(request, frozen, python)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cairn import datafile, venv
+from cairn import datafile, isolation, venv
 from cairn.errors import TestsFailedError
 from cairn.matrix.legs import Leg
 from cairn.output import console
@@ -23,7 +23,6 @@ from cairn.testing.compat.report import CompatReport
 from cairn.testing.hardware.attest import Attestation, attest
 from cairn.testing.record import TestRecord
 from cairn.testing.smoke import SmokeResult
-from cairn.venv import Isolation
 
 
 def measure_leg(
@@ -52,7 +51,9 @@ def measure_leg(
         found = measure.measure(request, on_line=stage.update)
     attested = Attestation()
     if run.stack.reaches_gpus:
-        attested = attest(venv.variables(Isolation.TEST), python=request.python, log=request.log)
+        with isolation.own_home() as home:
+            seen = isolation.variables(isolation.Isolation.TEST, home)
+            attested = attest(seen, python=request.python, log=request.log)
     write_report.write(work_dir, found, baseline=baseline(run, leg))
     record = evidence.write_record(work_dir, found, installed.record, attested)
     said = f"the compatibility record of {leg.name}"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from cairn import process
+from cairn import isolation, process, venv
 from cairn.build.inputs import overrides
 from cairn.errors import NetworkError, ProcessError, SourceError, StoreError, UsageError
 from cairn.matrix.legs import MOST_LEGS, Leg
@@ -29,6 +29,7 @@ from cairn.sources.manifest.manifest import Manifest
 from cairn.stack import Stack
 from cairn.store.protocol import Store
 from cairn.targets import in_order
+from cairn.venv import PackageSource
 
 _BY_DIGEST = re.compile(r"[^\s@]+@sha256:[0-9a-f]{64}")
 _TIMEOUT = 600.0  # seconds: pip builds the metadata of one small sdist
@@ -290,7 +291,9 @@ def _newest(url: str) -> str:
             *("--quiet", "--disable-pip-version-check", "--index-url", url, "--report", str(report), "rocm"),
         )
         try:
-            process.run(words, timeout=_TIMEOUT)
+            # To say what it needs, pip runs the setup.py of `rocm`.
+            with venv.own_pip(PackageSource(index_url=url)) as env:
+                process.run(words, env=env, timeout=_TIMEOUT, hidden=isolation.credential_files())
         except ProcessError as error:
             raise NetworkError(
                 f"pip finds no rocm package at {url}", tip="name the version: --rocm-sdk-version"

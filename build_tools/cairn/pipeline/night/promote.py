@@ -12,6 +12,7 @@ from cairn.pipeline.night.plan import NightPlan, NightRun, StepNote
 from cairn.pipeline.night.standing import Standing
 from cairn.release import promote
 from cairn.release.gate.judgement import GateReport
+from cairn.release.index import keys
 from cairn.release.index.generation import now
 from cairn.release.index.snapshot import Index
 from cairn.release.publish import mirror_lock
@@ -23,7 +24,8 @@ class LegPromotion:
 
     Attributes:
         before: where it stood.
-        promoted: its set is in the index, or would be after a dry run.
+        promoted: its set is in an index that users install from, or would be after a dry run: in that of the
+            night's channel, or in `untested`, where it may not replace what was tested.
         reason: why it is not, or what the pages say of it.
         report: what the gate found; None where it was not asked.
     """
@@ -114,29 +116,40 @@ def _one(run: NightRun, before: Standing) -> LegPromotion:
     if before.state != "ready" or before.set_id is None:
         there = before.state == "promoted"
         return LegPromotion(before=before, promoted=there, reason=before.untested or before.reason)
+    channel = run.plan.release
     try:
-        done = promote.promote(
-            run.store,
-            before.set_id,
-            stack=shards.demanding(run.stack, before.leg),
-            source=plan.index_of(before.leg, run.plan.staging),
-            target=plan.index_of(before.leg, run.plan.release),
-            bypass=before.bypass,
-            lock=mirror_lock.of(run.stack),
-            trust=run.trust,
-            attester=run.attester,
-            dry_run=run.dry_run,
-        )
+        try:
+            done = _promoted(run, before, before.set_id, channel)
+        except promote.RefusedError as error:
+            if not (error.report.replaced and before.bypass):
+                raise
+            channel = keys.UNTESTED
+            done = _promoted(run, before, before.set_id, channel)
     except promote.RefusedError as error:
         reason = "; ".join(error.reasons)
         return LegPromotion(before=before, promoted=False, reason=reason, report=error.report)
     except (CairnError, OSError) as error:  # one leg does not hold up the others
         return LegPromotion(before=before, promoted=False, reason=str(error))
-    return LegPromotion(
-        before=before,
-        promoted=True,
-        reason=done.untested or "every demand holds",
-        report=done.report,
+    weak = [f"weak policy: {text}" for text in done.report.weakened] if done.report is not None else []
+    said = "; ".join((done.untested or "every demand holds", *weak))
+    if channel != run.plan.release:
+        usual, instead = (plan.index_of(before.leg, name) for name in (run.plan.release, channel))
+        said = f"in {instead}, since {usual} has a set that was tested; {said}"
+    return LegPromotion(before=before, promoted=True, reason=said, report=done.report)
+
+
+def _promoted(run: NightRun, before: Standing, set_id: str, channel: str) -> promote.Promotion:
+    return promote.promote(
+        run.store,
+        set_id,
+        stack=shards.demanding(run.stack, before.leg),
+        source=plan.index_of(before.leg, run.plan.staging),
+        target=plan.index_of(before.leg, channel),
+        bypass=before.bypass,
+        lock=mirror_lock.of(run.stack),
+        trust=run.trust,
+        attester=run.attester,
+        dry_run=run.dry_run,
     )
 
 

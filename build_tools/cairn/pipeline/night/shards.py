@@ -1,6 +1,6 @@
 """The shards of a night's suites: which there must be, and what those that ran have left in the store.
 
-nights/<id>/shards/<leg>.<config>/<shard>.<run>.<attempt>/shard.json, and outcomes.jsonl beside it
+nights/<id>/shards/<leg>.<config>/<shard>.<run>.<attempt>/shard.json, and what it is of beside it
 
 They lie in the store and not among the artifacts of a run: any job may upload anything under any name, and a
 night goes on in other runs, which do not see the artifacts of the first.
@@ -26,7 +26,7 @@ from cairn.pipeline.night.plan import NightPlan, NightRun
 from cairn.release.index import keys, write
 from cairn.stack import Floor, Stack
 from cairn.store.protocol import Store
-from cairn.testing.suite import outcomes, shard_result, suite_toml
+from cairn.testing.suite import shard_result, suite_toml
 from cairn.testing.suite.outcomes import TestOutcome
 from cairn.testing.suite.shard_result import ShardResult
 from cairn.testing.suite.shards.times import Times, from_outcomes
@@ -151,7 +151,7 @@ def keep(store: Store, night: NightPlan, shard: Shard, folder: Path) -> None:
     shard_result.read(folder)
     prefix = f"{_prefix(night, shard.leg, shard.config)}{shard.number}.{github.run_id()}.{github.attempt()}/"
     # The result last: what has one is whole.
-    for name in (outcomes.FILE, shard_result.FILE):
+    for name in shard_result.FILES:
         write.create(store, prefix + name, (folder / name).read_bytes())
 
 
@@ -191,7 +191,7 @@ def _all(store: Store, night: NightPlan, shard: Shard) -> list[KeptShard]:
 def fetch(store: Store, one: KeptShard, folder: Path) -> Path:
     """Bring the results of a shard into a folder, as the shard had written them there."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name in (outcomes.FILE, shard_result.FILE):
+    for name in shard_result.FILES:
         files.write_bytes(folder / name, store.read(one.prefix + name).data)
     return folder
 

@@ -24,6 +24,7 @@ from cairn.release.publish import mirror, mirror_lock, mirror_sync
 from cairn.release.publish import wheel_set as staging
 from cairn.release.publish.compatibility import Platform
 from cairn.wheels import wheelset
+from cairn.wheels.provenance import build_statement
 from cairn.wheels.wheelset import WheelSet
 
 SET_FILE = "set.json"
@@ -107,9 +108,15 @@ def _stage(run: NightRun, leg: Leg, folder: Path) -> WheelSet:
         if (lock := mirror_lock.of(stack)) is not None:
             mirror_sync.sync(store, index, lock, only=Platform(python=leg.python, tag=leg.platform))
         mirror.mirror(store, index, dists=wheels)
-    frozen = plan.manifest_of(store, run.plan).canonical()
     return staging.stage_set(
-        store, index, made, wheels, manifest=frozen, attester=run.attester, dry_run=run.dry_run
+        store,
+        index,
+        made,
+        wheels,
+        manifest=plan.manifest_of(store, run.plan).canonical(),
+        statement=build_statement.beside(folder / SET_FILE),
+        attester=run.attester,
+        dry_run=run.dry_run,
     )
 
 

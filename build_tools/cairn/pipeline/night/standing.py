@@ -17,6 +17,7 @@ from cairn.release import records
 from cairn.release.gate import gate
 from cairn.release.gate.case import Case
 from cairn.release.gate.evidence import Bypass, Evidence
+from cairn.release.index import keys
 from cairn.release.index.generation import IndexSet
 from cairn.release.index.snapshot import read_set
 
@@ -35,7 +36,8 @@ class Standing:
         reason: why it is not further, in one sentence; empty for one that is promoted.
         set_id: its set; None while it is missing.
         bypass: the matrix's word in place of a test on hardware, where it is needed and counts.
-        untested: what the pages say of a promoted set that was not tested on everything, or None.
+        untested: what the pages say of a promoted set that was not tested on everything, or was judged by a
+            weak policy, or None.
     """
 
     leg: Leg
@@ -59,7 +61,7 @@ def _look(run: NightRun, leg: Leg) -> Standing:
     if (there := plan.set_of(run.index(leg, night.release), night, leg)) is not None:
         if there.yanked is not None:
             return _yanked(leg, there)
-        return Standing(leg=leg, state="promoted", set_id=there.set_id, untested=there.untested)
+        return Standing(leg=leg, state="promoted", set_id=there.set_id, untested=there.caveat)
     staged = plan.set_of(run.index(leg, night.staging), night, leg)
     if staged is None:
         return Standing(leg=leg, state="missing", reason="no set of it was staged")
@@ -67,6 +69,12 @@ def _look(run: NightRun, leg: Leg) -> Standing:
         return _yanked(leg, staged)
     case = _case(run, leg, staged)
     state, reason, bypass = _weighed(leg, gate.weigh(case))
+    if state == "ready" and bypass is not None:
+        # It may not replace what was tested in the night's channel, and is where such sets go.
+        elsewhere = plan.set_of(run.index(leg, keys.UNTESTED), night, leg)
+        if elsewhere is not None and elsewhere.yanked is None:
+            said = f"in {plan.index_of(leg, keys.UNTESTED)}: {elsewhere.caveat}"
+            return Standing(leg=leg, state="promoted", set_id=staged.set_id, untested=said)
     return Standing(leg=leg, state=state, reason=reason, set_id=staged.set_id, bypass=bypass)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,10 +21,13 @@ from cairn.sources.checkout.checkout import CheckoutRequest, checkout
 from cairn.sources.git import repository
 from cairn.sources.manifest import manifest
 from cairn.sources.manifest.manifest import ProjectSource
+from cairn.sources.worktree import contents
+from cairn.stack import policy
 from cairn.testing import gpus
+from cairn.testing.record import TestPolicy
 from cairn.testing.skips import skip_files
 from cairn.testing.suite import merge as merging
-from cairn.testing.suite import on_set, suite_toml
+from cairn.testing.suite import on_set
 from cairn.testing.suite.attempt import Limits
 from cairn.testing.suite.merge import Merged
 from cairn.testing.suite.run import SuiteRequest, Tested, run_suite
@@ -104,18 +108,21 @@ def _suite_request(
     request: ShardTest, checkout_dir: Path, commits: tuple[str, ...], tested: Tested
 ) -> SuiteRequest:
     stack, shard = request.run.stack, request.shard
-    skips = Path(stack.folder) / suite_toml.SKIPS
+    folder = Path(stack.folder) / policy.SKIPS
+    skips = [folder] if folder.is_dir() else []
     return SuiteRequest(
         suite=shards.suite_of(stack),
         config=shard.config,
         checkout=checkout_dir,
         commits=commits,
+        write_committed=functools.partial(contents.write_committed, checkout_dir),
         tested=tested,
         work_dir=request.results,
         shard=shard.number,
         shards=shard.count,
         times=shards.times(request.run, shard),
-        skips=skip_files.read([skips]) if skips.is_dir() else (),
+        skips=skip_files.read(skips),
+        policy=TestPolicy.of(stack, skips=skips),
         limits=request.limits,
         # An SDK that reaches no GPU sees none of this machine's.
         nodes=request.gpus if stack.reaches_gpus else request.work_dir / "no-gpus",

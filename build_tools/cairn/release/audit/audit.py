@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from cairn.concurrency import side_by_side
 from cairn.errors import CairnError
 from cairn.output import Progress, silent
-from cairn.release.audit import generations, offered, sets
+from cairn.release.audit import generations, memory, offered, sets
 from cairn.release.audit.inventory import Inventory
 from cairn.release.audit.report import AuditReport, Problem
 from cairn.release.index import keys
@@ -58,14 +58,19 @@ def audit(
         said = f"{store.url} has no index: nothing was ever published into it, or all of it was lost"
         problems.append(Problem(code="pointer", index=None, where=store.url, said=said))
     counting: dict[str, int | None] = {}
-    for name in indexes or there:
+    looked_at, seen = indexes or there, set[str]()
+    for name in looked_at:
         snapshot, found = _index(name, inventory, hashes=hashes, trust=trust, on_step=on_step)
         counting[name] = snapshot.generation.number if snapshot else None
+        seen |= {*snapshot.set_ids} if snapshot else set()
         problems += found
-    problems += _people(indexes or there, inventory)
+    problems += _people(looked_at, inventory)
+    problems += memory.check(looked_at, inventory)
     inventory.named |= _of_nights(inventory, there)
+    problems += inventory.foreign(_places(indexes, inventory))
+    problems += _of_no_index(looked_at, inventory)
     if not indexes:
-        problems += inventory.foreign()
+        problems += sets.of_no_index(inventory, seen, datetime.now(UTC) - young)
         if hashes:
             on_step("files that no index offers")
             problems += _unnamed_files(inventory)
@@ -112,15 +117,44 @@ def _people(names: Sequence[str], inventory: Inventory) -> Iterator[Problem]:
     Nothing is said of them where one of these cannot be read, or has pages that are yet to be written.
     """
     every = {name: _loaded(name, inventory)[0] for name in inventory.indexes()}
+    # What has pages and no pointer is no index yet, and keeps nobody from saying what is wrong with others.
     whole = all(
-        s is not None and s.pointer and s.pointer.rendered == s.pointer.generation for s in every.values()
+        s is not None and (s.pointer is None or s.pointer.rendered == s.pointer.generation)
+        for s in every.values()
     )
     for name in names:
         snapshot = every[name]
+        if whole and snapshot is not None and not snapshot.pointer:
+            continue
         if whole and snapshot is not None:
             yield from offered.check_people(snapshot, inventory)
         else:
             inventory.named |= {key for key in inventory.objects if keys.kind_of(key) == "for people"}
+
+
+def _places(indexes: Sequence[str], inventory: Inventory) -> tuple[str, ...]:
+    """Below what nothing foreign may lie: everything, or the folders of these indexes and of their sets."""
+    if not indexes:
+        return ("",)
+    snapshots = [_loaded(name, inventory)[0] for name in indexes]
+    of_sets = {keys.set_key(one, "") for found in snapshots if found is not None for one in found.set_ids}
+    return (*(f"{name}/" for name in indexes), *sorted(of_sets))
+
+
+def _of_no_index(names: Sequence[str], inventory: Inventory) -> Iterator[Problem]:
+    """Pages of an index that was never published: whoever takes its address would believe them."""
+    published = {
+        key.removesuffix("/state.json") for key in inventory.objects if keys.kind_of(key) == "pointer"
+    }
+    for name in dict.fromkeys(f"{one.partition('/')[0]}/" if "/" not in one else f"{one}/" for one in names):
+        for key in inventory.below(name):
+            place = key.partition("/simple/")[0] if keys.kind_of(key) == "page" else _place_of(key)
+            kind = keys.kind_of(key)
+            is_page = kind == "page" or (kind == "for people" and key.endswith((".html", "/targets.json")))
+            known = any(f"{one}/".startswith(f"{place}/") for one in published) or key in inventory.named
+            if is_page and not known and not inventory.store.exists(keys.state_key(place)):
+                said = f"{key} is of {place}, into which nothing was published"
+                yield Problem(code="page", index=place, where=key, said=said)
 
 
 def _of_nights(inventory: Inventory, there: Sequence[str]) -> set[str]:

@@ -10,7 +10,7 @@ from cairn.errors import CairnError
 from cairn.release.audit.inventory import Inventory
 from cairn.release.audit.report import Problem
 from cairn.release.index import keys
-from cairn.release.index.generation import Generation, ProjectState, digest_of
+from cairn.release.index.generation import Generation, digest_of
 from cairn.release.index.snapshot import Index, Snapshot, objects_of
 
 _AT_ONCE = 16  # requests side by side
@@ -108,20 +108,21 @@ def _set_back(snapshot: Snapshot, true: dict[str, Generation]) -> Iterator[Probl
 
 def _name_what_they_name(index: Index, chain: list[Generation], inventory: Inventory) -> None:
     """Note every part, file and set that a generation of the chain names, and that is still there."""
-    projects = {digest for found in chain for digest in found.projects.values()}
+    projects = {(digest, name) for found in chain for name, digest in found.projects.items()}
     sets = {set_id for found in chain for set_id in found.sets}
-    parts = projects | {digest for found in chain for digest in found.sets.values()}
+    parts = {digest for digest, _ in projects} | {digest for found in chain for digest in found.sets.values()}
     inventory.named |= {keys.part_key(index.name, digest) for digest in parts}
 
-    def files(digest: str) -> set[str]:
+    def objects(project: tuple[str, str]) -> set[str]:
+        digest, name = project
         try:
-            project = index.part(digest, ProjectState)
+            parts = {keys.part_key(index.name, one) for one in index.parts_of(digest)}
+            return parts.union(*map(objects_of, index.project(digest, name).files))
         except (CairnError, OSError):
             return set()  # that of the generation that counts is missed by `offered`; others may be collected
-        return {key for file in project.files for key in objects_of(file)}
 
-    there = [digest for digest in sorted(projects) if keys.part_key(index.name, digest) in inventory.objects]
-    inventory.named |= set().union(*side_by_side(files, there, jobs=_AT_ONCE))
+    there = [one for one in sorted(projects) if keys.part_key(index.name, one[0]) in inventory.objects]
+    inventory.named |= set().union(*side_by_side(objects, there, jobs=_AT_ONCE))
     for key in inventory.below("sets/"):
         if key.split("/")[1] in sets:
             inventory.named.add(key)

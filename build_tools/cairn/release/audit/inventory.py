@@ -78,17 +78,21 @@ class Inventory:
         order: tuple[KeyClass, ...] = ("live", "pending", "garbage", "temporary", "foreign")
         return {name: _counted(found[name]) for name in order}
 
-    def foreign(self) -> Iterator[Problem]:
-        """What is not of a store of ours, and keys that a file system could take for each other."""
+    def foreign(self, places: tuple[str, ...]) -> Iterator[Problem]:
+        """What is not of a store of ours, and keys that a file system could take for each other.
+
+        Args:
+            places: below what to look, `""` for everything.
+        """
         for key in self.objects:
-            if not _is_ours(key):
+            if key.startswith(places) and not _is_ours(key):
                 yield _foreign(key, "is not of a store of Cairn's")
         for stray in self.strays:
-            if stray.kind == "foreign":
+            if stray.kind == "foreign" and stray.name.startswith(places):
                 yield _foreign(stray.name, "is a link, or hidden: it is not of a store of Cairn's")
         spelt: dict[str, str] = {}
         for key in sorted(self.objects):
-            if other := spelt.get(key.casefold()):
+            if (other := spelt.get(key.casefold())) and key.startswith(places):
                 yield _foreign(key, f"is {other} where capital letters do not count")
             spelt.setdefault(key.casefold(), key)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from cairn.concurrency import side_by_side
 from cairn.errors import CairnError
@@ -106,31 +106,45 @@ def _digest_problem(store: Store, key: str, sha256: str) -> str | None:
 def _pages(snapshot: Snapshot, projects: list[ProjectState], inventory: Inventory) -> Iterator[Problem]:
     name, store = snapshot.index.name, snapshot.index.store
     prefix = keys.simple_prefix(name)
-    unfinished = _unfinished(snapshot)
+    moments = _moments(snapshot)
+    readable = {project.name for project in projects}
     inventory.named |= {
         f"{prefix}{where}index.{kind}"
         for where in ("", *(f"{name}/" for name in snapshot.project_names))
         for kind in ("json", "html")
     }
 
-    def of_project(project: ProjectState) -> list[str]:
-        page = render.project_page(project, prefix=prefix)
-        folder = f"{prefix}{project.name}/"
-        return differences(store, {f"{folder}index.json": page.json, f"{folder}index.html": page.html})
+    def of_project(project: str) -> Iterable[str]:
+        states = [_project(moment, project) for moment in moments if project in moment.project_names]
+        pages = [render.project_page(one, prefix=prefix) for one in states if not isinstance(one, str)]
+        return _not_of(store, f"{prefix}{project}/", pages, may_lack=len(states) < len(moments))
 
+    there = {project for moment in moments for project in moment.project_names}
+    unreadable = {*snapshot.project_names} - readable  # which is said of them already
     said = [
         problem
-        for problems in side_by_side(
-            of_project, [p for p in projects if p.name not in (unfinished or ())], jobs=_AT_ONCE
-        )
+        for problems in side_by_side(of_project, sorted(there - unreadable), jobs=_AT_ONCE)
         for problem in problems
     ]
-    if unfinished is None:
-        root = render.root_page(snapshot.project_names, serial=snapshot.generation.serial)
-        said += differences(store, {f"{prefix}index.json": root.json, f"{prefix}index.html": root.html})
+    roots = [render.root_page(one.project_names, serial=one.generation.serial) for one in moments]
+    said += _not_of(store, prefix, roots, may_lack=not all(moment.exists for moment in moments))
     for problem in said:
         yield Problem(code="page", index=name, where=problem.split(" ", 1)[0], said=problem)
-    yield from _left_pages(snapshot, inventory, unfinished or frozenset())
+    yield from _left_pages(snapshot, inventory, there)
+
+
+def _not_of(store: Store, folder: str, pages: Sequence[render.Page], *, may_lack: bool) -> Iterable[str]:
+    """The two pages of a folder, where they are none of those that they may be, each with what is wrong."""
+    for kind, allowed in (("json", {page.json for page in pages}), ("html", {page.html for page in pages})):
+        key = f"{folder}index.{kind}"
+        try:
+            if store.read(key).data not in allowed and not (may_lack and write.is_empty_page(store, key)):
+                yield f"{key} does not say what the generation says"
+        except MissingKeyError:
+            if not may_lack:
+                yield f"{key} is missing"
+        except (CairnError, OSError) as error:
+            yield f"{key} cannot be read: {error}"
 
 
 def check_people(snapshot: Snapshot, inventory: Inventory) -> Iterator[Problem]:
@@ -146,23 +160,27 @@ def check_people(snapshot: Snapshot, inventory: Inventory) -> Iterator[Problem]:
         yield Problem(code="page", index=name, where=problem.split(" ", 1)[0], said=problem)
 
 
-def _unfinished(snapshot: Snapshot) -> frozenset[str] | None:
-    """The projects whose pages a writer is at work on, or has left: they may show one state or the other.
+def _moments(snapshot: Snapshot) -> tuple[Snapshot, ...]:
+    """The states of an index that its pages may show, the one that counts first.
 
-    None where all pages are said to show what counts.
+    There are others where a writer is at work, or has ended early: those since all pages were last written.
+    A page that shows none of them is nobody's, however little of it is said to be written.
     """
-    pointer, index = snapshot.pointer, snapshot.index
+    pointer, found = snapshot.pointer, [snapshot]
     if pointer is None or pointer.rendered == pointer.generation:
-        return None
+        return (snapshot,)
     try:
-        before: Mapping[str, str] = index.generation(pointer.rendered, pointer.rendered_digest).projects
+        for digest, made in snapshot.index.chain(snapshot):
+            if pointer.rendered <= made.number < snapshot.generation.number:
+                found.append(snapshot.index.at(made, digest))
     except (CairnError, OSError):
-        before = {}
-    after = snapshot.generation.projects
-    return frozenset(n for n in before.keys() | after.keys() if before.get(n) != after.get(n))
+        pass  # that the chain breaks is said of it already
+    if pointer.rendered == 0:
+        found.append(snapshot.index.at(snapshot.index.generation(0, ""), ""))
+    return tuple(found)
 
 
-def _left_pages(snapshot: Snapshot, inventory: Inventory, unfinished: frozenset[str]) -> Iterator[Problem]:
+def _left_pages(snapshot: Snapshot, inventory: Inventory, compared: Collection[str]) -> Iterator[Problem]:
     """Pages of projects that the generation does not have: they may stay, as long as they offer nothing."""
     prefix = keys.simple_prefix(snapshot.index.name)
     for key in inventory.below(prefix):
@@ -171,7 +189,7 @@ def _left_pages(snapshot: Snapshot, inventory: Inventory, unfinished: frozenset[
         project = key.removeprefix(prefix).partition("/")[0]
         if write.is_empty_page(inventory.store, key):
             inventory.pages_left.add(key)
-        elif project not in unfinished:
+        elif project not in compared:
             said = f"{key} is of no project in the generation"
             yield Problem(code="page", index=snapshot.index.name, where=key, said=said)
 

@@ -15,14 +15,15 @@ Code = Literal[
     "file",
     "set",
     "evidence",
+    "ledger",
     "requirement",
     "signature",
     "key",
 ]
 """What is wrong: the pointer or a generation of an index; pages that a dead writer left, or that say
 something else; a file or what lies beside it; a set or its manifest, pages and locks; its records, answers
-and judgements; a need that nothing meets; provenance that nobody trusted signed; what is not of a store of
-ours."""
+and judgements, or that a test has failed; the ledger, or what an index says otherwise; a need that nothing
+meets; provenance that nobody trusted signed; what is not of a store of ours."""
 
 KeyClass = Literal["live", "pending", "garbage", "temporary", "foreign"]
 """What a key is: named by a generation, now or before; young, and perhaps about to be named; named by nothing

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from datetime import datetime
 
 from packaging.utils import canonicalize_name
 
@@ -17,7 +18,7 @@ from cairn.release.audit.report import Code, Problem
 from cairn.release.index import keys, write
 from cairn.release.index.generation import FileEntry, FileRef, IndexSet, project_of, version_of
 from cairn.release.index.snapshot import MANIFEST_FILE, SET_FILE, Snapshot, read_set
-from cairn.release.provenance import chain
+from cairn.release.provenance import built, chain, evidence
 from cairn.release.provenance.trust import Trust
 from cairn.release.publish import distribution, locks
 from cairn.release.publish.compatibility import Platform
@@ -89,12 +90,15 @@ def _problems(
     yield from (("set", said) for said in _entry(snapshot, entry, wheel_set))
     yield from (("evidence", said) for said in _named_evidence(inventory, entry))
     if keys.is_gated(snapshot.index.name):
-        yield from (("evidence", said) for said in _judgement(snapshot, entry))
+        yield from (("evidence", said) for said in _judgement(snapshot, entry, wheel_set))
     yield from (("set", said) for said in _objects(inventory, wheel_set))
     try:
         metadata = locks.metadata_of(store, wheel_set)
         expected = locks.of_set(wheel_set, metadata)
         yield from (("set", said) for said in differences(store, expected, "is not the lock of the set"))
+        for extra in inventory.below(keys.set_key(set_id, "locks/")):
+            if extra not in expected:
+                yield "set", f"{extra} is no lock of the set"
         yield from (("requirement", said) for said in _unmet(wheel_set, metadata))
     except (CairnError, OSError) as error:
         yield "set", str(error)
@@ -126,15 +130,46 @@ def _objects(inventory: Inventory, wheel_set: WheelSet) -> Iterator[str]:
     try:
         if hashlib.sha256(store.read(key).data).hexdigest() != wheel_set.manifest_sha256:
             yield f"{key} was changed: it is not the manifest that the set names"
+        else:
+            yield from built.problems(store, wheel_set, ())
     except MissingKeyError:
         yield f"{key} is missing"
     except (CairnError, OSError) as error:
         yield f"{key} cannot be read: {error}"
+    yield from _pages(inventory, wheel_set)
+
+
+def _pages(inventory: Inventory, wheel_set: WheelSet) -> Iterator[str]:
+    """Where the index of exactly a set is not what follows from it."""
     pages = write.set_objects(wheel_set)
-    yield from differences(store, pages, "does not say what the set says")
-    for extra in inventory.below(keys.set_simple_prefix(set_id)):
+    yield from differences(inventory.store, pages, "does not say what the set says")
+    for extra in inventory.below(keys.set_simple_prefix(wheel_set.id)):
         if extra not in pages:
             yield f"{extra} is not of the index of the set"
+
+
+def of_no_index(inventory: Inventory, offered: Collection[str], since: datetime) -> Iterator[Problem]:
+    """What is wrong with the pages of sets that no index has: their addresses work by themselves.
+
+    Args:
+        inventory: what there is.
+        offered: the ids of the sets that some index has.
+        since: pages younger than that may be of a set that is being written, whose `set.json` comes last.
+    """
+    listed = {key.split("/")[1]: key for key in inventory.below("sets/") if keys.kind_of(key) == "set page"}
+    for set_id, key in listed.items():
+        if set_id in offered:
+            continue
+        problems: list[str] = []
+        try:
+            if keys.set_key(set_id, SET_FILE) in inventory.objects:
+                problems = list(_pages(inventory, read_set(inventory.store, set_id)))
+            elif inventory.objects[key].modified < since:
+                problems = [f"{key} is of a set that has no {SET_FILE}"]
+        except (CairnError, OSError) as error:
+            problems = [str(error)]
+        for said in problems:
+            yield Problem(code="set", index=None, where=set_id, said=f"set {set_id[:_SHORT]}: {said}")
 
 
 def _named_evidence(inventory: Inventory, entry: IndexSet) -> Iterator[str]:
@@ -147,7 +182,7 @@ def _named_evidence(inventory: Inventory, entry: IndexSet) -> Iterator[str]:
             yield f"{key} is missing"
 
 
-def _judgement(snapshot: Snapshot, entry: IndexSet) -> Iterator[str]:
+def _judgement(snapshot: Snapshot, entry: IndexSet, wheel_set: WheelSet) -> Iterator[str]:
     """Why no gate let a set into an index that sets reach through the gate alone."""
     name = snapshot.index.name
     if entry.judgement is None:
@@ -162,6 +197,11 @@ def _judgement(snapshot: Snapshot, entry: IndexSet) -> Iterator[str]:
         return  # that it is missing or changed is said of it already
     if about != (entry.set_id, name):
         yield f"{key} is of the set {str(about[0])[:_SHORT]} for {str(about[1])[:64]}, not for {name}"
+    try:
+        found = evidence.Judgement.read(snapshot.index.store.read(key).data, what=key)
+        yield from evidence.contradictions(snapshot.index.store, wheel_set, entry, found)
+    except CairnError as error:
+        yield str(error)
     if refused or not said["demands"]:
         yield f"{key} refused it: {', '.join(map(str, refused)) or 'nothing was asked'}"
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 
 from cairn import datafile
 from cairn.errors import UsageError
@@ -88,6 +88,8 @@ class Evidence:
             without targets.
         answered: whose word stands for a failed record, and why, a sentence each.
         passed: what was tested on what.
+        on_hardware: records that were made on the hardware of a target which counts as untested, and do not
+            count, a sentence each; what may be bypassed is that nobody has the hardware.
         ran: for each kind of record there is one against which nothing can be said but that it was made
             without the hardware.
         ineffective: digest of a record that counts neither for nor against the set, to the reason.
@@ -98,6 +100,7 @@ class Evidence:
     untested: tuple[str, ...] = ()
     answered: tuple[str, ...] = ()
     passed: tuple[str, ...] = ()
+    on_hardware: tuple[str, ...] = ()
     ran: bool = False
     ineffective: Mapping[str, str] = field(default_factory=dict)
 
@@ -147,9 +150,22 @@ def weigh(asked: Asked, kept: Kept) -> Evidence:
     ineffective = {
         item.digest: objections[item.digest] or f"the stack demands no {_Demanded.of(item.record)}"
         for item in kept.records
-        if item.record.verdict != "failed"
+        if not item.record.is_bad
         and (objections[item.digest] or not any(one.is_met_by(item.record) for one in by_demand))
     }
+    on_hardware = [
+        f"{item.record.kind} record {item.digest[:_SHORT]} was made on {', '.join(item.record.hardware)} "
+        f"and does not count ({objections[item.digest]}): run its tests there again, no bypass helps"
+        for item in kept.records
+        # What failed is weighed above; what is `untested` did not use the GPU that was there.
+        if item.record.verdict in ("passed", "invalid")
+        and objections[item.digest]
+        and any(
+            one.is_met_by(item.record) and any(gpus.covers(item.record.hardware, name) for name in names)
+            for one, names in untested.items()
+            if not asked.for_cpu
+        )
+    ]
     missing = [f"no {one} has passed on {', '.join(names)}" for one, names in untested.items() if names]
     if missing and not kept.records:
         missing = ["there is no test record"]
@@ -166,6 +182,7 @@ def weigh(asked: Asked, kept: Kept) -> Evidence:
         # A record may hold any text, and these sentences come to pages and terminals.
         standing=tuple(map(visible, standing)),
         missing=tuple(map(visible, missing)),
+        on_hardware=tuple(map(visible, on_hardware)),
         untested=left,
         answered=tuple(map(visible, answered)),
         passed=tuple(map(visible, passed)),
@@ -182,12 +199,14 @@ def _against(
     for item in kept.records:
         record = item.record
         if (
-            record.verdict == "failed"
+            record.is_bad
             and record.set_id == asked.wheel_set.id
             # What failed without a GPU is answered by what passes without one.
-            and not _overtaken(record, good if record.hardware else [*good, *ran])
+            and not _overtaken(asked, record, good if record.hardware else [*good, *ran])
         ):
-            problems[item.digest] = f"{record.kind} record {item.digest[:_SHORT]}: failed: {record.reason}"
+            tests = f" with {record.failures} failed tests" if record.verdict != "failed" else ""
+            said = f"{record.kind} record {item.digest[:_SHORT]}: {record.verdict}{tests}: {record.reason}"
+            problems[item.digest] = said
     there = {item.digest for item in kept.records} | problems.keys()
     standing = [problem for digest, problem in problems.items() if digest not in answers]
     # An answer outlives its record only where somebody has taken the record away.
@@ -204,16 +223,30 @@ def _against(
     return tuple(standing), tuple(answered)
 
 
-def _overtaken(failed: TestRecord, good: list[TestRecord]) -> bool:
+def failures(wheel_set: WheelSet, kept: Kept) -> tuple[str, ...]:
+    """What stands against a set, a sentence each, whatever a stack demands of it."""
+    asked = Asked(wheel_set=wheel_set, records={}, moment=datetime.now(UTC))
+    good = [item.record for item in kept.records if objection(asked, item) is None]
+    ran = [item.record for item in kept.records if not any(_objections(asked, item, on_host=True))]
+    return tuple(map(visible, _against(asked, kept, good, ran)[0]))
+
+
+def _overtaken(asked: Asked, failed: TestRecord, good: list[TestRecord]) -> bool:
     """Whether a later record of the same kind has passed on the same hardware.
+
+    On hardware that is not the set's nothing can pass: there, any later one of the set's own answers it.
 
     Of a suite some of whose shards ran again, the later record is of the others too, and so may have begun
     when the failed one did.
     """
+    hardware = failed.hardware
+    if failed.verdict == "invalid" and not asked.for_cpu:
+        targets = asked.wheel_set.targets
+        hardware = tuple(name for name in hardware if any(gpus.covers([name], one) for one in targets))
     return any(
         (later.kind, later.config) == (failed.kind, failed.config)
         and (later.began, later.ended) > (failed.began, failed.ended)
-        and all(gpus.covers(_computed_on(later), target) for target in failed.hardware)
+        and all(gpus.covers(_computed_on(later), target) for target in hardware)
         for later in good
     )
 

@@ -1,34 +1,45 @@
 """What promotion demands of a set. The default is no: what is missing, skipped or cancelled does not hold.
 
-All six demands are asked, whatever the first say, and each of their parts: a user is told of everything at
-once. What cannot be judged does not hold.
+All demands are asked, whatever the first say, and each of their parts: a user is told of everything at
+once. What cannot be judged does not hold. Only where nobody has tested the set is that said before its files
+are read and installed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 
+import msgspec
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+import cairn
 from cairn.errors import CairnError
 from cairn.release.gate import completeness, evidence, findings, installation
 from cairn.release.gate.case import Case, Files, opened, ref
 from cairn.release.gate.evidence import Asked, Evidence
 from cairn.release.gate.installation import Installation
-from cairn.release.gate.judgement import Demand, GateReport
+from cairn.release.gate.judgement import Demand, GateReport, Policy
 from cairn.release.index import keys
 from cairn.release.index.generation import project_of
 from cairn.release.index.snapshot import refs_of
+from cairn.release.ledger.chain import Ledger
+from cairn.release.provenance import built
+from cairn.release.provenance.evidence import TESTED
 from cairn.release.publish import distribution, rules
 from cairn.release.publish.compatibility import Platform
+from cairn.stack import RecordKind, Stack, policy
 from cairn.store.protocol import MissingKeyError
+from cairn.targets import CPU, in_order
+from cairn.testing.record import TestPolicy
 
 _Judge = Callable[[Case, Files], Iterable[str]]
 
+BUILT = "the builder says so, and the wheels are of the commits of the manifest"
 VERIFIED = "every file passes verify"
-TESTED = "tested on hardware of each target"
 INSTALLS = "uv resolves it, pip and uv install it, from the index as it will be"
 SORTS = "versions sort above what is there"
 ONE_BUILD = "no version is of another build"
@@ -40,19 +51,43 @@ def check(case: Case) -> GateReport:
     with opened(case) as files:
         found = weigh(case)
         installed = _guarded(installation.judge, case, files)
-        return GateReport(
-            set_id=case.wheel_set.id,
-            target=case.target.index.name,
-            judged=f"{case.moment:%Y-%m-%dT%H:%M:%S.%fZ}",
-            demands=tuple(_demands(case, files, found, installed)),
-            untested=found.untested,
-            answered=found.answered,
-            records=tuple(kept.digest for kept in case.kept.records),
-            answers=tuple(digest for digest, _ in case.kept.answers),
-            size=sum(file.size for file in case.wheel_set.files),
-            metadata_size=installed.metadata_size,
-            installed_with=installed.installed_with,
-        )
+        tested = _tested(case, found, _replaced(case, found))
+        report = _report(case, found, tuple(_demands(case, files, tested, installed)))
+    return msgspec.structs.replace(
+        report, metadata_size=installed.metadata_size, installed_with=installed.installed_with
+    )
+
+
+def refusal_without_record(case: Case) -> GateReport | None:
+    """The refusal of a set without any test record or bypass, by what needs none of its files; else None.
+
+    Verifying and installing gigabytes would only delay it. It has the demands that were looked at alone.
+    """
+    found = weigh(case)
+    if case.kept.records or case.kept.unusable or case.bypass is not None or not found.missing:
+        return None
+    nothing = Files(paths={}, missing={})
+    demands = [_tested(case, found, _replaced(case, found)), *_by_version(case, nothing)]
+    if problems := _all(case, nothing, (completeness.of_stack, completeness.of_manifest)):
+        demands.append(_demand(6, COMPLETE, problems, ""))
+    return _report(case, found, tuple(demands))
+
+
+def _report(case: Case, found: Evidence, demands: tuple[Demand, ...]) -> GateReport:
+    return GateReport(
+        set_id=case.wheel_set.id,
+        target=case.target.index.name,
+        judged=f"{case.moment:%Y-%m-%dT%H:%M:%S.%fZ}",
+        demands=demands,
+        untested=found.untested,
+        replaced=in_order(_replaced(case, found)),
+        answered=found.answered,
+        records=tuple(kept.digest for kept in case.kept.records),
+        answers=tuple(digest for digest, _ in case.kept.answers),
+        size=sum(file.size for file in case.wheel_set.files),
+        policy=_policy(case),
+        weakened=tuple(weakened(case)),
+    )
 
 
 def weigh(case: Case) -> Evidence:
@@ -70,12 +105,85 @@ def weigh(case: Case) -> Evidence:
         return Evidence(standing=(str(error),), untested=case.wheel_set.targets)
 
 
-def _demands(case: Case, files: Files, found: Evidence, installed: Installation) -> Iterator[Demand]:
+def _policy(case: Case) -> Policy:
+    stack, lock = case.stack, msgspec.json.encode(case.lock, order="sorted")
+    return Policy(
+        cairn=cairn.__version__,
+        stack=stack.name,
+        stack_sha256=policy.digest_of(stack),
+        line=stack.line,
+        floors=stack.gate.records,
+        lock_sha256=hashlib.sha256(lock).hexdigest() if case.lock is not None else None,
+    )
+
+
+def weakened(case: Case) -> Iterator[str]:
+    """Where the policy asks for less than a test or than of the last set, or is not what the tests ran by."""
+    if not case.stack.gate.records:
+        yield f"the stack {case.stack.name} demands no test record"
+    for kind, floor in case.stack.gate.records.items():
+        if not floor.tests:
+            yield f"the floor of {kind} tests is 0"
+        if not floor.device_tests and not case.for_cpu:
+            yield f"the floor of {kind} tests that pass on a GPU is 0"
+    made = case.wheel_set
+    same = [
+        entry
+        for entry in case.target.sets()
+        if entry.yanked is None
+        and (entry.stack, entry.line, entry.family) == (made.stack, made.line, made.family)
+        and (entry.python, entry.platform) == (made.python, made.platform)
+    ]
+    last = max(same, key=lambda entry: (entry.added, entry.set_id), default=None)
+    if last is not None:
+        had = f"which the last set of {case.target.index.name} has ({last.set_id[:12]})"
+        if missing := last.projects.keys() - {wheel.distribution for wheel in made.wheels}:
+            yield f"no {', '.join(sorted(missing))} is demanded, {had}"
+        if lacking := in_order(set(last.targets) - set(made.targets)):
+            yield f"it is not for {', '.join(lacking)}, {had}"
+    yield from _tested_otherwise(case)
+
+
+def _tested_otherwise(case: Case) -> Iterator[str]:
+    """Where the records were made by a policy that is unknown, or not what the stack says now."""
+    last = {
+        (item.record.kind, item.record.config, item.record.hardware): item
+        for item in sorted(case.kept.records, key=lambda item: item.record.began)
+        if item.record.verdict in ("passed", "untested")
+    }
+    digest = policy.digest_of(case.stack)
+    for item in last.values():
+        ran, name = item.record.policy, f"{item.record.kind} record {item.digest[:12]}"
+        if ran is None:
+            yield f"{name} was made by an unknown policy: an older Cairn wrote it"
+            continue
+        if ran.stack_sha256 is None:
+            yield f"{name} was made without a stack"
+        elif ran.stack_sha256 != digest:
+            yield f"{name} was made by another {case.stack.name} than the stack is now"
+        if problem := _ran_otherwise(case.stack, item.record.kind, ran):
+            yield f"{name} {problem}"
+
+
+def _ran_otherwise(stack: Stack, kind: RecordKind, ran: TestPolicy) -> str | None:
+    """Why tests are not as the stack has them, where its files are here; a suite's lie with its project."""
+    if kind == "smoke":
+        tests = [Path(place) for place in stack.smoke_tests]
+        if all(place.exists() for place in tests) and ran.tests_sha256 != policy.digest_of_files(tests):
+            return "ran other test files than the stack has now"
+    if kind == "suite" and stack.folder:
+        skips = Path(stack.folder) / policy.SKIPS
+        if ran.skips_sha256 != policy.skips_digest([skips] if skips.is_dir() else []):
+            return "ran with another skip list than the stack has now"
+    return None
+
+
+def _demands(case: Case, files: Files, tested: Demand, installed: Installation) -> Iterator[Demand]:
+    yield _demand(0, BUILT, _all(case, files, (_not_as_built,)), "every wheel is as it was built")
     yield _demand(1, VERIFIED, _all(case, files, (findings.problems, findings.unreviewed)), "no finding")
-    yield _tested(case, found)
+    yield tested
     yield _demand(3, INSTALLS, installed.problems, installed.note)
-    yield _demand(4, SORTS, _all(case, files, (_sorting_below,)), "they do")
-    yield _demand(5, ONE_BUILD, _all(case, files, (_other_builds,)), "none is")
+    yield from _by_version(case, files)
     whole = (
         completeness.of_stack,
         completeness.of_split,
@@ -87,17 +195,25 @@ def _demands(case: Case, files: Files, found: Evidence, installed: Installation)
     )
 
 
+def _by_version(case: Case, files: Files) -> Iterator[Demand]:
+    yield _demand(4, SORTS, _all(case, files, (_sorting_below,)), "they do")
+    yield _demand(5, ONE_BUILD, _all(case, files, (_other_builds,)), "none is")
+
+
 def _demand(number: int, name: str, problems: Sequence[str], good: str) -> Demand:
     # Two demands may meet the same problem; one demand names it once.
     reason = "; ".join(dict.fromkeys(problems)) or good
     return Demand(number=number, name=name, outcome="not met" if problems else "met", reason=reason)
 
 
-def _tested(case: Case, found: Evidence) -> Demand:
+def _tested(case: Case, found: Evidence, replaced: Mapping[str, str]) -> Demand:
     # A bypass stands for tests that could not run, and the pages then say untested. Where tests of these very
-    # bytes failed, no bypass helps.
+    # bytes failed, or ran on the hardware and do not count, or where users have what was tested, none helps.
     problems = (*found.standing, *found.missing)
-    bypass = case.bypass if problems and not found.standing else None
+    alike = Ledger(case.store).failing_alike(case.wheel_set)
+    against = (*found.standing, *found.on_hardware, *dict.fromkeys(replaced.values()), *alike)
+    bypass = case.bypass if problems and not against else None
+    problems = tuple(dict.fromkeys((*problems, *against))) if problems else ()
     return Demand(
         number=2,
         name=TESTED,
@@ -105,6 +221,28 @@ def _tested(case: Case, found: Evidence) -> Demand:
         reason="; ".join((*problems, *found.answered) if problems else (*found.passed, *found.answered)),
         bypass=bypass,
     )
+
+
+def _replaced(case: Case, found: Evidence) -> dict[str, str]:
+    """The targets that this set was not tested on and one that the index offers was, each with a sentence."""
+    index = case.target.index.name
+    channel, _, family = index.partition("/")
+    if not found.untested or channel == keys.UNTESTED:
+        return {}
+    own = {wheel.distribution for wheel in case.wheel_set.wheels}
+    elsewhere = "/".join(filter(None, (keys.UNTESTED, family)))
+    replaced: dict[str, str] = {}
+    for entry in case.target.sets():
+        same = (entry.python, entry.platform) == (case.wheel_set.python, case.wheel_set.platform)
+        if entry.yanked is None and entry.records and same and own & entry.projects.keys():
+            tested = set(entry.targets or (CPU,)) - set(entry.untested_targets)
+            for target in sorted(tested & set(found.untested)):
+                replaced[target] = (
+                    f"{index} has the set {entry.set_id[:12]}, tested on {target}, which an untested one "
+                    f"does not replace: cairn release promote {case.wheel_set.id[:12]} --to {elsewhere} "
+                    f"--bypass WHO --reason WHY"
+                )
+    return replaced
 
 
 def _all(case: Case, files: Files, judges: Sequence[_Judge]) -> tuple[str, ...]:
@@ -123,6 +261,11 @@ def _guarded(judge: Callable[[Case, Files], Installation], case: Case, files: Fi
         return judge(case, files)
     except (CairnError, OSError) as error:
         return Installation(problems=(str(error),))
+
+
+def _not_as_built(case: Case, files: Files) -> Iterable[str]:
+    own = [files.paths[w.file_name] for w in case.wheel_set.wheels if w.file_name in files.paths]
+    return built.problems(case.store, case.wheel_set, own)
 
 
 def _sorting_below(case: Case, files: Files) -> Iterable[str]:  # noqa: ARG001 - as every demand is asked

@@ -15,7 +15,7 @@ from typing import Literal
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from cairn import process, venv
+from cairn import isolation, process, venv
 from cairn.errors import ProcessError
 
 Installer = Literal["pip", "uv"]
@@ -62,10 +62,13 @@ def install(
         python: the interpreter to make the environment with; None is ours.
         environment: further variables for the installer.
     """
-    with tempfile.TemporaryDirectory(prefix="cairn-trial-") as folder:
+    with (
+        tempfile.TemporaryDirectory(prefix="cairn-trial-") as folder,
+        isolation.own_home(index_url) as home,
+    ):
         # Caches of its own: one that earlier installations filled would hide a file that is not on the index.
-        env = venv.variables(venv.Isolation.INSTALLER) | {"UV_CACHE_DIR": str(Path(folder, "uv"))}
-        env |= environment or {}
+        env = isolation.variables(isolation.Isolation.INSTALLER, home)
+        env |= {"UV_CACHE_DIR": str(Path(folder, "uv")), **(environment or {})}
         uv_pip = [venv.uv_program(), "pip"]
         try:
             inside = venv.create(Path(folder, "venv"), python=python, environ=env).python
@@ -75,7 +78,10 @@ def install(
                 "uv": [*uv_pip, "install", "--no-config", "--python", inside],
             }
             done = process.run(
-                [*head[installer], "--index-url", index_url, *requirements], env=env, timeout=_TIMEOUT
+                [*head[installer], "--index-url", index_url, *requirements],
+                env=env,
+                timeout=_TIMEOUT,
+                hidden=isolation.credential_files(),
             )
             process.run([*uv_pip, "check", "--no-config", "--python", inside], env=env)
             frozen = process.run([*uv_pip, "freeze", "--no-config", "--python", inside], env=env)

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from cairn import process, venv
+from cairn import isolation, process, venv
 from cairn.errors import CairnError, ProcessError, UsageError
 from cairn.output.console import size as readable_size
-from cairn.release.gate import install_check
+from cairn.release.gate import install_check, staying
 from cairn.release.gate.case import Case, Files
 from cairn.release.index import keys, render
 from cairn.release.index.generation import project_of, version_of
@@ -58,6 +58,7 @@ def judge(case: Case, files: Files) -> Installation:
     """Resolve the set from the index as it will be, and install it where that can be tried."""
     asked = requirements(case, files)
     problems, read = _resolved(case)
+    problems += tuple(staying.problems(case))
     count, size = len(case.wheel_set.files), readable_size(sum(file.size for file in case.wheel_set.files))
     note = f"uv chooses the {count} files of the set, {size}, after reading {readable_size(read or 0)}"
     try:
@@ -137,7 +138,8 @@ def _candidates(version: str) -> list[Path]:
         "--system",
     ]
     with contextlib.suppress(ProcessError):
-        done = process.run(command, env=venv.variables(venv.Isolation.INSTALLER), timeout=_ANSWER_TIMEOUT)
+        env = isolation.variables(isolation.Isolation.TOOL)
+        done = process.run(command, env=env, timeout=_ANSWER_TIMEOUT)
         found += [Path(line) for line in done.output.splitlines() if line.strip()]
     return found
 
@@ -145,7 +147,11 @@ def _candidates(version: str) -> list[Path]:
 def _described(python: Path) -> Platform | None:
     """What an interpreter says that it is; None where it says nothing that can be understood."""
     try:
-        done = process.run([python, "-I", "-c", _ASK], timeout=_ANSWER_TIMEOUT)
+        done = process.run(
+            [python, "-I", "-c", _ASK],
+            env=isolation.variables(isolation.Isolation.TOOL),
+            timeout=_ANSWER_TIMEOUT,
+        )
     except (ProcessError, OSError):
         return None
     version, _, tag = done.output.strip().partition(" ")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from cairn import datafile
 from cairn.release.gate.evidence import Bypass
+from cairn.stack import Floor, RecordKind
 from cairn.targets import CPU
 
 Outcome = Literal["met", "bypassed", "not met"]
@@ -15,7 +17,7 @@ class Demand(datafile.Value):
     """One demand and how it stands.
 
     Attributes:
-        number: of the six that promotion demands.
+        number: its place among those that promotion makes, from 0.
         name: what is demanded.
         outcome: `bypassed` is not met, and let through on a user's word alone.
         reason: why it is met, or why not.
@@ -44,6 +46,25 @@ class Demand(datafile.Value):
         return f"{self.reason}; {self.bypass}" if self.bypass else self.reason
 
 
+class Policy(datafile.Value):
+    """By what a set was judged.
+
+    Attributes:
+        cairn: version of Cairn whose gate it was.
+        stack: name of the stack; `stack_sha256` is of all that it says, as in a test record.
+        line: its release line.
+        floors: kinds of record that it demands, with their floors.
+        lock_sha256: of what a mirror may hold; None where no lock was asked for.
+    """
+
+    cairn: str
+    stack: str
+    stack_sha256: str
+    line: str
+    floors: Mapping[RecordKind, Floor]
+    lock_sha256: str | None = None
+
+
 class GateReport(datafile.Value, tag_field="schema", tag="cairn.gate/1"):
     """All demands on one set, kept beside it in the store.
 
@@ -51,8 +72,10 @@ class GateReport(datafile.Value, tag_field="schema", tag="cairn.gate/1"):
         set_id: the set.
         target: the index that it was to go into.
         judged: when, RFC 3339 in UTC.
-        demands: the six.
+        demands: all of them; older reports lack the one of number 0, and the refusal of a set without a test
+            record those that read its files.
         untested: the targets of the set that no passed record is of, in natural order.
+        replaced: those of them that a set which the index offers was tested on: this one may not replace it.
         answered: failed records that stand against the set, each with whose word lets it through and why.
         records: digests of the records that were weighed.
         answers: digests of the answers to them.
@@ -60,6 +83,8 @@ class GateReport(datafile.Value, tag_field="schema", tag="cairn.gate/1"):
         metadata_size: bytes of pages and metadata that an installer reads to choose them; None where it
             cannot.
         installed_with: the installers that installed it; the others could not be tried.
+        policy: by what it was judged; None in judgements of an older Cairn.
+        weakened: where that asks less than it should, or than of the last set, a sentence each.
     """
 
     set_id: str
@@ -67,12 +92,15 @@ class GateReport(datafile.Value, tag_field="schema", tag="cairn.gate/1"):
     judged: str
     demands: tuple[Demand, ...]
     untested: tuple[str, ...]
+    replaced: tuple[str, ...] = ()
     answered: tuple[str, ...] = ()
     records: tuple[str, ...] = ()
     answers: tuple[str, ...] = ()
     size: int = 0
     metadata_size: int | None = None
     installed_with: tuple[str, ...] = ()
+    policy: Policy | None = None
+    weakened: tuple[str, ...] = ()
 
     @property
     def holds(self) -> bool:

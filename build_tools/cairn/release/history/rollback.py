@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-
-import msgspec
 
 from cairn import datafile
 from cairn.concurrency import side_by_side
 from cairn.errors import StoreError, UsageError
 from cairn.output import Progress, silent, wording
-from cairn.release.history import difference, yank
+from cairn.release.history import difference
 from cairn.release.history.difference import Difference
-from cairn.release.index import keys
+from cairn.release.index import keys, marks
 from cairn.release.index.commit import commit
-from cairn.release.index.generation import FileEntry, Generation, IndexSet, ProjectState
+from cairn.release.index.generation import Generation, IndexSet, ProjectState, now, who
 from cairn.release.index.snapshot import SET_FILE, Change, Index, Snapshot, missing, objects_of, read_set
+from cairn.release.ledger.chain import Ledger
+from cairn.release.ledger.entry import Event, EventKind
 from cairn.store.age import keep_young
 from cairn.store.protocol import MissingKeyError, Store, sha256_of
 
@@ -54,23 +54,13 @@ class _Past:
         self.state = index.at(found, digest)
         self.number = found.number
 
-    def since(self, now: Snapshot) -> list[Snapshot]:
-        """The states from now back to it, without it, newest first."""
-        found = []
-        for digest, one in now.index.chain(now):
-            if one.number <= self.number:
-                break
-            found.append(now.index.at(one, digest))
-        return found
 
-
-def rollback(  # noqa: PLR0913 - each is one independent part of the request
+def rollback(
     store: Store,
     index: str,
     to: str,
     *,
     reason: str | None = None,
-    forget_yanks: bool = False,
     dry_run: bool = False,
     on_step: Progress = silent,
 ) -> Rollback:
@@ -82,7 +72,6 @@ def rollback(  # noqa: PLR0913 - each is one independent part of the request
         to: the number of a generation; a date, for the last one of that day, or a moment (RFC 3339), in UTC;
             or the beginning of the id of a set, for the generation that brought it.
         reason: why, for the log.
-        forget_yanks: take yanks back that were made since; they hold otherwise.
         dry_run: say what would go and come, and write nothing.
         on_step: called with what is being done.
 
@@ -99,7 +88,7 @@ def rollback(  # noqa: PLR0913 - each is one independent part of the request
 
     def plan(now: Snapshot) -> Change:
         nonlocal whole
-        change = _change(now, past, forget_yanks=forget_yanks)
+        change = _change(now, past)
         this = difference.between(now, change)
         _refuse_damaged(past, this, known=whole, on_step=on_step)
         # What a different writer brings while this one tries goes as well, and is to be named.
@@ -110,17 +99,39 @@ def rollback(  # noqa: PLR0913 - each is one independent part of the request
     number = present.generation.number + (not change.empty)
     if not dry_run:
         _keep_young(past, whole)
+        _note(store, index, whole, why)  # first, so that no promotion comes between
         if whole.gone and whole.back:
             on_step("bringing back what comes beside what goes")
             commit(present.index, "rollback", lambda now: difference.without_losses(now, plan(now)), why=why)
         number = commit(present.index, "rollback", plan, why=why).generation.number
+        _note(store, index, whole, why)
+        # What became known of the sets while they came: a yank or a record looks where they are already.
+        for set_id in whole.back_sets:
+            marks.settle(store, set_id, "record", indexes=[index])
     return Rollback(
         to=past.number,
         to_when=past.state.generation.when,
         generation=number,
         changed=not change.empty,
         difference=whole,
-        still_yanked=() if forget_yanks else _marked(present, past),
+        still_yanked=_marked(past),
+    )
+
+
+def _note(store: Store, index: str, done: Difference, why: str) -> None:
+    """Note which sets users are to get no more, and which again, until somebody says otherwise."""
+    if not keys.is_gated(index):  # no gate asks there: whatever is staged again is there again
+        return
+    kinds: tuple[tuple[EventKind, tuple[str, ...]], ...] = (
+        ("withdraw", done.gone_sets),
+        ("readmit", done.back_sets),
+    )
+    Ledger(store).add(
+        events=[
+            Event(kind=kind, set_id=set_id, who=who(), when=now(), why=why, index=index)
+            for kind, ids in kinds
+            for set_id in ids
+        ]
     )
 
 
@@ -192,11 +203,10 @@ def _named() -> str:
     return "give its number, a date such as 2026-11-20, or the id of a set; cairn release log lists them"
 
 
-def _change(now: Snapshot, past: _Past, *, forget_yanks: bool) -> Change:
-    """What makes `now` what it was, but for yanks made since."""
-    state = past.state
-    since = [] if forget_yanks else past.since(now)
-    sets = {set_id: _with_yank_of_set(state.set(set_id), since) for set_id in state.set_ids}
+def _change(now: Snapshot, past: _Past) -> Change:
+    """What makes `now` what it was, but for what is known of its sets since then."""
+    state, mark = past.state, marks.known(now.index.store)
+    sets = {set_id: mark(state.set(set_id)) for set_id in state.set_ids}
     new_sets: dict[str, IndexSet | None] = {
         set_id: sets.get(set_id)
         for set_id in sets.keys() | set(now.set_ids)
@@ -208,38 +218,17 @@ def _change(now: Snapshot, past: _Past, *, forget_yanks: bool) -> Change:
         if name not in state.generation.projects:
             projects[name] = None
             continue
-        old = state.project(name)
-        if not forget_yanks:
-            files = tuple(_with_yank_of_file(file, name, since) for file in old.files)
-            old = yank.with_marks(marked, msgspec.structs.replace(old, files=files))
+        old = marks.with_marks(marked, state.project(name))
         if name not in now.generation.projects or not difference.same_but_serial(old, now.project(name)):
             projects[name] = old
     return Change(projects=projects, sets=new_sets)
 
 
-def _with_yank_of_set(old: IndexSet, since: Sequence[Snapshot]) -> IndexSet:
-    for state in since:
-        if old.set_id in state.generation.sets:
-            return msgspec.structs.replace(old, yanked=state.set(old.set_id).yanked)
-    return old
-
-
-def _with_yank_of_file(old: FileEntry, project: str, since: Sequence[Snapshot]) -> FileEntry:
-    for state in since:
-        there = state.project(project).file(old.filename)
-        if there is not None and there.sha256 == old.sha256:
-            return old if there.yanked == old.yanked else msgspec.structs.replace(old, yanked=there.yanked)
-    return old
-
-
-def _marked(now: Snapshot, past: _Past) -> tuple[str, ...]:
-    """The sets of a past state that were not yanked in it, and were when they were last in the index."""
-    found, since = [], past.since(now)
-    for set_id in past.state.set_ids:
-        old = past.state.set(set_id)
-        if old.yanked is None and _with_yank_of_set(old, since).yanked is not None:
-            found.append(set_id)
-    return tuple(found)
+def _marked(past: _Past) -> tuple[str, ...]:
+    """The sets of a past state that were not yanked in it, and are by now."""
+    mark = marks.known(past.state.index.store)
+    old = (past.state.set(set_id) for set_id in past.state.set_ids)
+    return tuple(one.set_id for one in old if one.yanked is None and mark(one).yanked is not None)
 
 
 def _refuse_damaged(past: _Past, coming: Difference, *, known: Difference, on_step: Progress) -> None:

@@ -1,127 +1,181 @@
-"""Yanking a set: installers pass over its wheels unless they are asked for by version (PEP 592)."""
+"""Yanking a set: installers pass over its wheels unless they are asked for by version (PEP 592).
+
+It is a ban of the whole store, which the ledger keeps: the set is yanked in every index that has it, and
+comes into no other, whatever becomes of the indexes, until somebody lifts the ban by name and reason.
+"""
 
 from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from cairn import datafile
-from cairn.concurrency import side_by_side
-from cairn.errors import GateError
+from cairn.errors import CairnError, StoreError, UsageError
 from cairn.release.history.difference import checked_reason
-from cairn.release.index.commit import commit
-from cairn.release.index.generation import Action, FileEntry, IndexSet, ProjectState, project_of
-from cairn.release.index.snapshot import Change, Index, Snapshot, existing, missing, read_set, whole_id
-from cairn.store.protocol import Store
+from cairn.release.index import keys, marks
+from cairn.release.index.generation import IndexSet, now, who
+from cairn.release.index.marks import Marked
+from cairn.release.index.snapshot import SET_FILE, Index, existing, read_set
+from cairn.release.ledger.chain import Ledger
+from cairn.release.ledger.entry import Event, EventKind, with_wheels
+from cairn.store.protocol import MissingKeyError, Store
+from cairn.wheels.wheelset import WheelSet
 
-_AT_ONCE = 8  # indexes asked about a set side by side; each takes two requests
+_WHOLE = re.compile("[0-9a-f]{64}")
+_FEWEST = 4  # digits of an id that stand for it
 
 
 class Yank(datafile.Value):
     """What a yank did, or would do.
 
     Attributes:
-        set_id: the set.
-        reason: why; None where it was taken back.
-        files: the names of the wheels whose mark changed.
-        shared: those of its wheels that stay as they are, since a set that is not yanked has them too.
-        generation: the number of the generation that says so; that of the index where nothing was to be done.
+        subject: the id of the set, or the digest of the manifest of a night.
+        reason: why; None where the ban was lifted.
+        who: who says so.
+        indexes: what each index says of each set.
         changed: whether anything was to be done.
     """
 
-    set_id: str
+    subject: str
     reason: str | None
-    files: tuple[str, ...]
-    shared: tuple[str, ...]
-    generation: int
+    who: str
+    indexes: tuple[Marked, ...]
     changed: bool
 
 
-def yank(store: Store, index: str, set_id: str, *, reason: str | None, dry_run: bool = False) -> Yank:
-    """Mark a set of an index, and its wheels there, as yanked, or take that back.
+def yank(store: Store, subject: str, *, reason: str, dry_run: bool = False) -> Yank:
+    """Ban a set, and mark it and its wheels as yanked in every index that has it.
 
     Args:
-        store: where the index lives.
-        index: its name.
-        set_id: the set; the beginning of its id will do.
-        reason: why, as every page says; None takes the yank back.
+        store: the store.
+        subject: the set, by the beginning of its id; or `manifest_of` a night, for all its sets, those that
+            are yet to be staged too.
+        reason: why, as every page says.
         dry_run: say what would change, and write nothing.
 
     Raises:
-        StoreError: the index has no such set.
+        StoreError: the store has no such set; or an index could not be changed: the ban holds all the same.
         UsageError: several sets have an id that begins so, or the reason cannot be shown.
     """
-    reason = checked_reason(reason) if reason is not None else None
-    there = Index(store, index)
-    now_there = there.load()
-    if not now_there.exists:
-        raise missing(store, index)
-    set_id = whole_id(set_id, now_there)
-    own = [(wheel.distribution, wheel.file_name) for wheel in read_set(store, set_id).wheels]
-    done = Yank(set_id=set_id, reason=reason, files=(), shared=(), generation=0, changed=False)
-
-    def plan(now: Snapshot) -> Change:
-        nonlocal done
-        entry = now.set(set_id)
-        marked = msgspec.structs.replace(entry, yanked=reason)
-        after = now.with_change(Change(sets={set_id: marked}))
-        names = {project_of(name) for _, name in own}
-        projects = {name: with_marks(after, now.project(name)) for name in sorted(names)}
-        old = {file.filename: file.yanked for name in names for file in now.project(name).files}
-        new = {file.filename: file.yanked for project in projects.values() for file in project.files}
-        files = tuple(sorted(name for name, mark in new.items() if mark != old[name]))
-        unmarked = tuple(sorted(name for _, name in own if name in new and new[name] is None))
-        changed = marked != entry or bool(files)
-        done = msgspec.structs.replace(
-            done, files=files, shared=unmarked if reason is not None else (), changed=changed
-        )
-        return Change(
-            projects={name: project for name, project in projects.items() if project != now.project(name)},
-            sets={set_id: marked} if marked != entry else {},
-        )
-
-    if dry_run:
-        plan(now_there)
-        return msgspec.structs.replace(done, generation=now_there.generation.number + done.changed)
-    action: Action = "yank" if reason is not None else "unyank"
-    after = commit(there, action, plan, why=reason)
-    return msgspec.structs.replace(done, generation=after.generation.number)
+    return _note(store, subject, who(), checked_reason(reason), banned=True, dry_run=dry_run)
 
 
-def with_marks(snapshot: Snapshot, project: ProjectState) -> ProjectState:
-    """A project whose files of sets are yanked just where each set of the index that they are of is."""
-    sets: dict[str, IndexSet] = {}
+def lift(store: Store, subject: str, *, by: str, reason: str, dry_run: bool = False) -> Yank:
+    """Lift the ban of a set or of a night, and take the marks off in every index.
 
-    def marked(file: FileEntry) -> FileEntry:
-        here = [set_id for set_id in file.sets if set_id in there]
-        for set_id in here:
-            if set_id not in sets:
-                sets[set_id] = snapshot.set(set_id)
-        reasons = [sets[set_id].yanked for set_id in here]
-        if not reasons:  # it came by itself or from a mirror, and keeps the mark it came with
-            return file
-        reason = None if None in reasons else reasons[0]
-        return file if file.yanked == reason else msgspec.structs.replace(file, yanked=reason)
-
-    there = frozenset(snapshot.set_ids)
-    return msgspec.structs.replace(project, files=tuple(map(marked, project.files)))
-
-
-def refuse_yanked(store: Store, set_id: str) -> None:
-    """A set that is yanked in any index is not promoted to a different one.
+    Args:
+        store: the store.
+        subject: as for `yank`.
+        by: whom to ask.
+        reason: why it may be used again.
+        dry_run: say what would change, and write nothing.
 
     Raises:
-        GateError: it is; the message says where, and why.
+        StoreError, UsageError: as for `yank`; or nobody is named, or the set was yanked with its night.
     """
+    if not by.strip() or not by.isprintable():
+        raise UsageError("a yank is taken back by name and reason", tip="--undo --who WHO --reason WHY")
+    return _note(store, subject, by, checked_reason(reason), banned=False, dry_run=dry_run)
 
-    def said(name: str) -> str | None:
-        now_there = Index(store, name).load()
-        reason = now_there.set(set_id).yanked if set_id in now_there.set_ids else None
-        return f"it was yanked in {name}: {reason}" if reason is not None else None
 
-    reasons = tuple(reason for reason in side_by_side(said, existing(store), jobs=_AT_ONCE) if reason)
-    if reasons:
-        raise GateError(
-            f"the set {set_id[:12]} was yanked, and may not go to a different index",
-            reasons=reasons,
-            tip=f"if the reason is gone: cairn release yank {set_id[:12]} --undo --index …",
+def _note(store: Store, subject: str, by: str, why: str, *, banned: bool, dry_run: bool) -> Yank:
+    ledger, subject = Ledger(store), _whole_id(store, subject)
+    before = ledger.ban(subject)
+    if not banned and before is None and (night := _ban_of_night(store, ledger, subject)):
+        raise UsageError(
+            f"the set {subject[:12]} was yanked with its night: {night.why}",
+            tip=f"take that back: cairn release yank --night {night.set_id[:12]} --undo --who … --reason …",
         )
+    if not dry_run:
+        # The ledger first: whoever is about to offer the set looks there once more after its commit.
+        kind: EventKind = "ban" if banned else "lift"
+        event = Event(kind=kind, set_id=subject, who=by, when=now(), why=why)
+        sets = [one for one in _sets_of(store, subject) if banned or not _also_banned(ledger, one, subject)]
+        ledger.add(events=with_wheels(event, sets))
+
+    def mark(listed: IndexSet) -> IndexSet:
+        return msgspec.structs.replace(listed, yanked=why if banned else None)
+
+    found = marks.settle(
+        store,
+        subject,
+        "yank" if banned else "unyank",
+        why=why if banned else f"{by}: {why}",
+        mark=mark if dry_run else None,
+        dry_run=dry_run,
+    )
+    changed = (before is None or before.why != why) if banned else before is not None
+    return Yank(
+        subject=subject,
+        reason=why if banned else None,
+        who=by,
+        indexes=found,
+        changed=changed or any(one.changed for one in found),
+    )
+
+
+def _sets_of(store: Store, subject: str) -> Iterator[WheelSet]:
+    """The set that a subject is, or all sets of a night that the store has."""
+    if store.exists(keys.set_key(subject, SET_FILE)):
+        yield read_set(store, subject)
+        return
+    for set_id in store.folders("sets/"):
+        with contextlib.suppress(CairnError):  # its `set.json` was collected, or is damaged
+            if (found := read_set(store, set_id)).manifest_sha256 == subject:
+                yield found
+
+
+def _also_banned(ledger: Ledger, one: WheelSet, subject: str) -> bool:
+    """Whether a set stays yanked when the ban of `subject` is lifted."""
+    return any(ledger.ban(it) is not None for it in (one.id, one.manifest_sha256) if it != subject)
+
+
+def manifest_of(store: Store, night: str) -> str:
+    """The digest of the manifest that all sets of a night are of.
+
+    Args:
+        store: the store.
+        night: its id, or the digest itself, which may be shortened where an index has a set of it.
+
+    Raises:
+        StoreError: there is no such night.
+    """
+    key = keys.night_key(night, "night.json")
+    if keys.kind_of(key) == "night" and store.exists(key):
+        plan = datafile.parse_json(store.read(key).data, name=f"{store.url}/{key}")
+        digest = plan.get("manifest_sha256") if isinstance(plan, dict) else None
+        if isinstance(digest, str):
+            return digest
+    listed = {one.manifest_sha256 for name in existing(store) for one in Index(store, name).load().sets()}
+    return _only(store, night, listed, "night")
+
+
+def _ban_of_night(store: Store, ledger: Ledger, set_id: str) -> Event | None:
+    with contextlib.suppress(MissingKeyError):
+        return ledger.ban(read_set(store, set_id).manifest_sha256)
+    return None
+
+
+def _whole_id(store: Store, given: str) -> str:
+    """The id of the one set of a store that `given` is the beginning of, or all of; no index need have it."""
+    if _WHOLE.fullmatch(given):
+        return given
+    listed = (set_id for name in existing(store) for set_id in Index(store, name).load().set_ids)
+    return _only(store, given, {*store.folders("sets/"), *listed}, "set")
+
+
+def _only(store: Store, given: str, every: Iterable[str], what: str) -> str:
+    found = sorted(one for one in every if one.startswith(given.lower()))
+    if len(given) < _FEWEST or not found:
+        raise StoreError(
+            f"{store.url} has no {what} {given!r}",
+            tip="give its id, or the first digits of it: cairn release log --index … lists sets",
+        )
+    if len(found) > 1:
+        raise UsageError(
+            f"{given} is the beginning of {len(found)} ids", tip=f"give more of it: {', '.join(found)}"
+        )
+    return found[0]

@@ -2,6 +2,7 @@
 
     step                                if the writer dies after it
     1 files, sidecars, sets             no page names them; the next run finds them there
+      the ledger has their names        other bytes cannot have these names any more; the same bytes can
     2 parts and the generation          the pointer does not lead to them; `gc` collects the parts
     3 state.json, if it is unchanged    the change counts; the pages are still the old ones, whole
     4 pages of projects, the root,      an installer sees each project before or after the change, in an
@@ -19,8 +20,6 @@ at once: one that adds files goes from what is needed to what needs it, one that
 from __future__ import annotations
 
 import contextlib
-import getpass
-import os
 import random
 import secrets
 import time
@@ -30,8 +29,18 @@ import msgspec
 
 from cairn.errors import CairnError, StoreError
 from cairn.release.index import generation, keys, write
-from cairn.release.index.generation import RECENT, Action, Generation, LogEntry, Pointer, digest_of, now
+from cairn.release.index.generation import (
+    RECENT,
+    Action,
+    Generation,
+    LogEntry,
+    Pointer,
+    digest_of,
+    now,
+    who,
+)
 from cairn.release.index.snapshot import Change, Index, Snapshot, empty
+from cairn.release.ledger.chain import Ledger, scope_of
 from cairn.store.protocol import write_once
 
 # Each attempt that fails means that a different writer got through, so 200 of them need 200 other changes.
@@ -54,6 +63,8 @@ def commit(
         The index with the change; as it was where there was nothing to do.
 
     Raises:
+        GateError: a set of the change is banned, and the change does not say so.
+        NameTakenError: a name that the change brings has had other bytes.
         StoreError: others were first too many times in a row, or what the store answered leaves open whether
             the change was made.
     """
@@ -69,6 +80,7 @@ def commit(
         if before.pointer is None:
             _begin(index)
             continue
+        _remember(before, change, action)
         made = _next(before, change, action, change_id=change_id, when=started, why=why)
         data = generation.encode(made)
         digest = digest_of(data)
@@ -137,16 +149,22 @@ def _write_pages(after: Snapshot) -> tuple[str, ...]:
     Raises:
         SupersededError: by now a different generation counts, so every page of this one was written.
     """
-    index, pointer = after.index, after.pointer
+    index, pointer, new = after.index, after.pointer, after.generation
     assert pointer is not None  # noqa: S101 - its caller has looked
-    before = index.at(index.generation(pointer.rendered, pointer.rendered_digest), pointer.rendered_digest)
-    old, new = before.generation.projects, after.generation.projects
-    changed = {name for name in old.keys() | new.keys() if old.get(name) != new.get(name)}
-    ordered = write.page_order(before, after, changed)
+    try:
+        old = index.generation(pointer.rendered, pointer.rendered_digest)
+        names = old.projects.keys() | new.projects.keys()
+        changed = {name for name in names if old.projects.get(name) != new.projects.get(name)}
+        ordered = write.page_order(index.at(old, pointer.rendered_digest), after, changed)
+    except StoreError:
+        # What the pages show was lost: an old `gc` collected it. All that counts can still be shown.
+        old = empty(index.name)
+        ordered = write.page_order(index.at(old, ""), after, new.projects)
+        ordered += write.pages_of_others(after)
     write.write_project_pages(index, ordered, of=after)
-    if old.keys() != new.keys() or pointer.rendered == 0:
+    if old.projects.keys() != new.projects.keys() or old.number == 0:
         write.write_root_page(index, of=after)
-    if before.generation.sets != after.generation.sets or pointer.rendered == 0:
+    if old.sets != new.sets or old.number == 0:
         _write_people_pages(index)
     _mark_rendered(index, after)
     return ordered
@@ -159,15 +177,40 @@ def _write_people_pages(index: Index) -> None:
     people.write(index.store, index.name)
 
 
-def who() -> str:
-    """Who runs this, for the log: the actor and the run of a GitHub workflow, else the user's name."""
-    if actor := os.environ.get("GITHUB_ACTOR"):
-        run = os.environ.get("GITHUB_RUN_ID")
-        return f"{actor} (run {run})" if run else actor
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # no such user, as in some containers
-        return "unknown"
+def _remember(before: Snapshot, change: Change, action: Action) -> None:
+    """Note the names that a change brings, and refuse what was decided before to be refused.
+
+    Every change of every index goes through here, so what the ledger says holds whatever command asks.
+    """
+    ledger = Ledger(before.index.store)
+    ledger.refuse_banned(s for s in change.sets.values() if s is not None and s.yanked is None)
+    if action != "rollback":  # which brings a state back, and marks what of it was yanked
+        _refuse_banned_files(before, change)
+    names: dict[str, str] = {}
+    for name, project in change.projects.items():
+        if project is not None:
+            old = {file.filename for file in before.project(name).files}
+            names |= {file.filename: file.sha256 for file in project.files if file.filename not in old}
+    ledger.add(names={scope_of(before.index.name): names} if names else None)
+
+
+def _refuse_banned_files(before: Snapshot, change: Change) -> None:
+    """Ask for the files that a change newly offers, each with the sets that come with it."""
+    files = [file for project in change.projects.values() if project is not None for file in project.files]
+    own = {
+        set_id: frozenset(file.sha256 for file in files if set_id in file.sets)
+        for set_id, listed in change.sets.items()
+        if listed is not None and listed.yanked is None and set_id not in before.set_ids
+    }
+    fresh = {
+        file.sha256
+        for name, project in change.projects.items()
+        if project is not None
+        for file in project.files
+        if file.yanked is None and before.project(name).file(file.filename) is None
+    }
+    if own or fresh:
+        Ledger(before.index.store).refuse_banned_files(own, fresh.difference(*own.values()))
 
 
 def _begin(index: Index) -> None:
@@ -190,7 +233,8 @@ def _next(
         if project is None:
             projects.pop(name, None)
         else:
-            projects[name] = index.put_part(msgspec.structs.replace(project, serial=old.number + 1))
+            new = msgspec.structs.replace(project, serial=old.number + 1)
+            projects[name] = index.put_project(new, old.projects.get(name))
     for set_id, listed in change.sets.items():
         if listed is None:
             sets.pop(set_id, None)

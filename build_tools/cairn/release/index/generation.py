@@ -1,13 +1,16 @@
 """What an index holds, as it is stored: immutable generations, and one small pointer that says which counts.
 
 A generation names every project and every set of the index by the digest of a part of its own, so that a
-change reads and writes only what it touches, however large the index is.
+change reads and writes only what it touches, however large the index is. The part of a project in its turn
+may be what changed over earlier parts, so that what a change writes does not grow with the project.
 """
 
 from __future__ import annotations
 
 import bisect
+import getpass
 import hashlib
+import os
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Literal
@@ -16,7 +19,7 @@ import msgspec
 from packaging.utils import canonicalize_name, parse_sdist_filename, parse_wheel_filename
 from packaging.version import Version
 
-from cairn import datafile
+from cairn import datafile, requirements
 from cairn.errors import StoreError, UsageError
 from cairn.wheels.metadata.variants import split_label
 
@@ -26,7 +29,7 @@ ProjectStatus = Literal["active", "archived", "quarantined", "deprecated"]
 ProvenanceKind = Literal["pep740", "local-key"]
 """How a provenance is written: only the first is one that PEP 740's clients can read."""
 
-Action = Literal["publish", "mirror", "stage", "promote", "yank", "unyank", "rollback", "retain"]
+Action = Literal["publish", "mirror", "stage", "promote", "yank", "unyank", "rollback", "retain", "record"]
 """Which command made a generation."""
 
 PUBLISHED, MIRRORED = "published", "mirrored"
@@ -36,6 +39,17 @@ PUBLISHED, MIRRORED = "published", "mirrored"
 def now() -> str:
     """The time as RFC 3339 in UTC with microseconds, as PEP 700 has it."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def who() -> str:
+    """Who runs this, for the log: the actor and the run of a GitHub workflow, else the user's name."""
+    if actor := os.environ.get("GITHUB_ACTOR"):
+        run = os.environ.get("GITHUB_RUN_ID")
+        return f"{actor} (run {run})" if run else actor
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # no such user, as in some containers
+        return "unknown"
 
 
 class FileRef(datafile.Value):
@@ -78,6 +92,7 @@ class FileEntry(datafile.Value, omit_defaults=True):
         provenance_kind: `pep740` where Sigstore signed it, `local-key` where an own key did.
         yanked: why it was yanked (PEP 592), or None.
         untested: on what it was not tested, and on whose word it is here all the same, or None.
+        failed: what has failed of every set that it is here for, or None.
         sets: the ids of the sets it came with.
         variants: of a wheel variant, what the index says of all variants of its version.
     """
@@ -95,6 +110,7 @@ class FileEntry(datafile.Value, omit_defaults=True):
     provenance_kind: ProvenanceKind | None = None
     yanked: str | None = None
     untested: str | None = None
+    failed: str | None = None
     sets: tuple[str, ...] = ()
     variants: VariantsFile | None = None
 
@@ -130,9 +146,11 @@ class ProjectState(datafile.Value, tag_field="schema", tag="cairn.project/2"):
         """This project with `entries` added, each in place of one of the same name."""
         new = {entry.filename: entry for entry in entries}
         files = [file for file in self.files if file.filename not in new]
-        # The files are sorted already: to find a place takes a dozen versions of thousands.
-        for entry in new.values():
-            bisect.insort(files, entry, key=_order)
+        if len(new) * _PLACE > len(files):
+            files = sorted((*files, *new.values()), key=_order)
+        else:  # the files are sorted already
+            for entry in new.values():
+                bisect.insort(files, entry, key=_order)
         return msgspec.structs.replace(self, files=tuple(files))
 
     def without(self, filenames: frozenset[str]) -> ProjectState:
@@ -147,8 +165,62 @@ class ProjectState(datafile.Value, tag_field="schema", tag="cairn.project/2"):
         return tuple(dict.fromkeys(file.version for file in self.files))
 
 
+_PLACE = 12  # versions that are looked at to find the place of one among thousands
+
+
 def _order(file: FileEntry) -> tuple[Version, str]:
     return Version(file.version), file.filename
+
+
+class ProjectChange(datafile.Value, tag_field="schema", tag="cairn.project-change/1"):
+    """What an index offers of one project, as what changed over an earlier part of it.
+
+    Attributes:
+        name, status, status_reason, serial: as the `ProjectState` has them that it stands for.
+        files: those that are new or different.
+        gone: the names of those that are not offered any more.
+        over: digests of the parts that it changes: the one before it, and what that one changes, down to a
+            whole `ProjectState`.
+    """
+
+    name: str
+    files: tuple[FileEntry, ...]
+    gone: tuple[str, ...]
+    over: tuple[str, ...]
+    status: ProjectStatus = "active"
+    status_reason: str | None = None
+    serial: int = 0
+
+    def applied(self, before: ProjectState) -> ProjectState:
+        """The state that it stands for, from the one that it changes."""
+        new = before.without(frozenset(self.gone)).with_files(self.files)
+        return msgspec.structs.replace(
+            new, status=self.status, status_reason=self.status_reason, serial=self.serial
+        )
+
+
+ProjectPart = ProjectState | ProjectChange
+"""How a project is stored."""
+
+
+def change_of(before: ProjectState, after: ProjectState, over: tuple[str, ...]) -> ProjectChange:
+    """What makes one state of a project the other; `over` are the parts that hold the first."""
+    old = {file.filename: file for file in before.files}
+    new = {file.filename for file in after.files}
+    return ProjectChange(
+        name=after.name,
+        files=tuple(file for file in after.files if old.get(file.filename) != file),
+        gone=tuple(name for name in old if name not in new),
+        over=over,
+        status=after.status,
+        status_reason=after.status_reason,
+        serial=after.serial,
+    )
+
+
+def weight_of(part: ProjectPart) -> int:
+    """How much a part says: one for itself, and one for each file that comes or goes."""
+    return 1 + len(part.files) + (len(part.gone) if isinstance(part, ProjectChange) else 0)
 
 
 class IndexSet(datafile.Value, tag_field="schema", tag="cairn.index-set/1"):
@@ -165,6 +237,8 @@ class IndexSet(datafile.Value, tag_field="schema", tag="cairn.index-set/1"):
         untested_targets: the targets that no passed test is of.
         installed_with: the installers that the gate installed it with; others could not be tried.
         yanked: why it was yanked, or None.
+        failed: the test records that stand against it by now, in words, or None.
+        weakened: where the policy asked less than it should that let it in, a sentence each.
     """
 
     set_id: str
@@ -183,6 +257,14 @@ class IndexSet(datafile.Value, tag_field="schema", tag="cairn.index-set/1"):
     untested_targets: tuple[str, ...] = ()
     installed_with: tuple[str, ...] = ()
     yanked: str | None = None
+    failed: str | None = None
+    weakened: tuple[str, ...] = ()
+
+    @property
+    def caveat(self) -> str | None:
+        """On what it was not tested and by which weak policy it is here, or None."""
+        said = [self.untested, *(f"weak policy: {text}" for text in self.weakened)]
+        return "; ".join(filter(None, said)) or None
 
 
 class LogEntry(datafile.Value, omit_defaults=True):
@@ -217,7 +299,7 @@ class Generation(datafile.Value, tag_field="schema", tag="cairn.generation/1"):
         why: the reason, where one was given.
         when: RFC 3339 in UTC.
         change_id: random, so that two writers never make the same generation.
-        projects: normalised name -> digest of its `ProjectState`.
+        projects: normalised name -> digest of its `ProjectState`, or of a `ProjectChange` in its place.
         sets: set id -> digest of its `IndexSet`.
         serial: number of the generation that last changed which projects there are; see `ProjectState`.
         recent: the last changes of sets, newest first, at most `RECENT`: the pages for people show them, and
@@ -260,7 +342,7 @@ def variants_of(files: Iterable[FileEntry]) -> tuple[VariantsFile, ...]:
     return tuple(dict.fromkeys(file.variants for file in files if file.variants is not None))
 
 
-def encode(value: Generation | ProjectState | IndexSet | Pointer) -> bytes:
+def encode(value: Generation | ProjectPart | IndexSet | Pointer) -> bytes:
     """The bytes of a part of the state, on one line."""
     # Digests are of these very bytes, so one value must always give the same: no spaces, fields in order.
     return msgspec.json.encode(value) + b"\n"
@@ -274,10 +356,16 @@ def project_of(filename: str) -> str:
     """
     try:
         if filename.endswith(".whl"):
-            return str(parse_wheel_filename(split_label(filename)[0])[0])
-        return str(canonicalize_name(parse_sdist_filename(filename)[0]))
+            found = str(parse_wheel_filename(split_label(filename)[0])[0])
+        else:
+            found = str(canonicalize_name(parse_sdist_filename(filename)[0]))
     except ValueError as error:
         raise StoreError(f"{filename[:200]!r} is the name of neither a wheel nor an sdist") from error
+    if not requirements.is_project_name(found):  # packaging takes the letters of every script
+        raise StoreError(
+            f"{filename[:200]!r} does not begin with the name of a project (PyPA's specification)"
+        )
+    return found
 
 
 def version_of(filename: str) -> str:

@@ -4,6 +4,7 @@
     files/…/<file name>.metadata                         METADATA or PKG-INFO of the file (PEP 658)
     files/…/<file name>.<digest>.provenance              who built it of what (PEP 740)
     sets/<set id>/set.json, manifest.json                a sealed set, and what it was built from
+    sets/<set id>/builder.json                           who built it of which commits and inputs
     sets/<set id>/simple/…                               an index of exactly that set
     sets/<set id>/records/<digest>.json                  test records; `<digest>.dsse.json` is the signature
     sets/<set id>/results/<digest>.xml                   the JUnit XML of a record
@@ -13,9 +14,10 @@
     sets/<set id>/locks/…                                constraints.txt and pylock.toml
     nights/<id>/…                                        what a night is to make, how its jobs ended, and
                                                          what the shards of its suites found
+    ledger/…                                             what is never forgotten: `release.ledger.chain`
     <index>/state.json                                   the pointer: which generation counts
     <index>/generations/<number>-<digest>.json           a whole state of the index, by digests
-    <index>/parts/<digest>.json                          a project or a set of a generation
+    <index>/parts/<digest>.json                          a set, a project, or what changed of one
     <index>/simple/…/index.html and index.json           pages, which can be made again from the generation
     <index>/index.html, status.html, targets.json, locks/, status/    for people, and for installers
     index.html                                           for people: every index of the store
@@ -34,11 +36,17 @@ from cairn import targets
 from cairn.errors import UsageError
 from cairn.output import wording
 
-CHANNELS = ("staging", "release", "dev", "nightly", "prerelease")
+UNTESTED = "untested"
+"""The channel of sets that nobody tested on hardware, and that may not replace those that somebody did."""
+
+CHANNELS = ("staging", "release", "dev", "nightly", "prerelease", UNTESTED)
 """Every channel that there can be, so that a mistyped name never begins a new one."""
 
-GATED = frozenset({"release", "prerelease", "nightly"})
+GATED = frozenset({"release", "prerelease", "nightly", UNTESTED})
 """Those that users install from: sets come into them through the gate alone."""
+
+LEDGER_HEAD = "ledger/head.json"
+"""Up to which entry the ledger can be looked up by project and by set."""
 
 LANDING = "index.html"
 """Where people begin: every index of the store."""
@@ -46,7 +54,7 @@ LANDING = "index.html"
 NIGHTS = "nights/"
 """Where nights are kept, by id."""
 
-FOLDERS = frozenset({"files", "sets", "nights", LANDING, ".locks", *CHANNELS})
+FOLDERS = frozenset({"files", "sets", "nights", "ledger", LANDING, ".locks", *CHANNELS})
 """What is in the folder of a store, also of one whose first change did not get to its end."""
 
 # What a store consists of, and so all that may be served of the folder it is in. A name has no `/`, so that
@@ -56,13 +64,17 @@ _PAGES = r"simple(/[a-z0-9-]+)?(/index\.(html|json))?"
 _LOCKS = r"locks/[A-Za-z0-9_.+-]+\.(txt|toml)"
 _STATUS = r"status/[A-Za-z0-9_.+-]+\.json"
 _NAME = "[A-Za-z0-9][A-Za-z0-9_.-]*"
-_EVIDENCE = rf"(records|answers|judgements)/{_DIGEST}(\.dsse)?\.json|results/{_DIGEST}\.(xml|json)"
+_FINDINGS = rf"judgements/{_DIGEST}(\.dsse)?\.json|results/{_DIGEST}\.(xml|json)"
 _KINDS = {
     "file": rf"files/[0-9a-f]{{2}}/{_DIGEST}/[^/]+",
-    "set": rf"sets/{_DIGEST}/((set|manifest)\.json|{_LOCKS}|{_EVIDENCE})",
+    "set": rf"sets/{_DIGEST}/((set|manifest|builder)\.json|{_LOCKS}|{_FINDINGS})",
+    # Of a set that is gone they stay, so that it does not come back without them.
+    "evidence": rf"sets/{_DIGEST}/(records|answers)/{_DIGEST}(\.dsse)?\.json",
     "night": rf"nights/{_NAME}/((night|manifest|steps/{_NAME})\.json"
     rf"|shards/{_NAME}/{_NAME}/(shard\.json|outcomes\.jsonl))",
     "set page": rf"sets/{_DIGEST}/{_PAGES}",
+    "ledger": rf"ledger/(head\.json|entries/[0-9]{{8}}\.json|sets/{_DIGEST}\.json"
+    r"|names/([A-Za-z0-9-]+/)?[a-z0-9-]+\.json)",
     "pointer": r"INDEX/state\.json",
     "generation": rf"INDEX/generations/[0-9]{{8}}-{_DIGEST}\.json",
     "part": rf"INDEX/parts/{_DIGEST}\.json",
@@ -182,6 +194,21 @@ def night_key(night: str, name: str) -> str:
 def status_key(index: str, name: str) -> str:
     """How the last night of a line, family, Python and platform ended; `name` tells which."""
     return f"{status_prefix(index)}{name}.json"
+
+
+def ledger_entry_key(number: int) -> str:
+    """An entry of the ledger, by its number."""
+    return f"ledger/entries/{number:08}.json"
+
+
+def ledger_names_key(scope: str, project: str) -> str:
+    """The names that the ledger has of a project: of a family, or of all where that is empty."""
+    return f"ledger/names/{scope}/{project}.json" if scope else f"ledger/names/{project}.json"
+
+
+def ledger_set_key(set_id: str) -> str:
+    """What the ledger has of a set."""
+    return f"ledger/sets/{set_id}.json"
 
 
 def set_key(set_id: str, name: str) -> str:

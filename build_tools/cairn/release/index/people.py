@@ -43,9 +43,8 @@ def _makers(store: Store, name: str) -> dict[str, Callable[[], bytes]]:
         found[f"{folder}/targets.json"] = functools.partial(_targets, views, folder)
         found[f"{folder}/status.html"] = functools.partial(_page, status.page, with_nights, folder)
         found[f"{folder}/index.html"] = functools.partial(_page, landing.page, views, folder)
-    found["index.html"] = functools.partial(
-        _page, landing.page, functools.partial(_views, store, "", indexes), ""
-    )
+    every = functools.partial(_views, store, "", indexes, also=with_status)
+    found["index.html"] = functools.partial(_page, landing.page, every, "")
     return found
 
 
@@ -110,6 +109,8 @@ def _set_view(found: IndexSet) -> SetView:
         untested_targets=found.untested_targets,
         installed_with=found.installed_with,
         yanked=found.yanked,
+        failed=found.failed,
+        weakened=found.weakened,
         simple=keys.set_simple_prefix(found.set_id),
         locks={name: keys.set_key(found.set_id, f"locks/{name}") for name in last_known_good.SET_LOCKS},
     )

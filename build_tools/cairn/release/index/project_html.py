@@ -91,15 +91,21 @@ def _version(name: str, version: str, files: Sequence[FileEntry], prefix: str, *
     """A version: what is true of all its files, then each of them."""
     marks, notes = "", ""
     untested, yanked = {file.untested for file in files}, {file.yanked for file in files}
+    failed = {file.failed for file in files}
     if untested != {None}:
         marks += " <b class=plain>! untested</b>"
     if yanked != {None}:
         marks += " <b class=bad>✗ yanked</b>" if None not in yanked else " <b class=bad>✗ partly yanked</b>"
+    if failed != {None}:
+        marks += " <b class=bad>✗ failed a test</b>"
     if len(untested) == 1:
         notes += _note(files[0].untested)
+    if len(failed) == 1:
+        notes += _note(files[0].failed)
     if len(yanked) == 1 and files[0].yanked is not None:
         notes += _note(f"yanked: {files[0].yanked}" if files[0].yanked else "yanked, without a reason")
-    items = "".join(_file_item(file, prefix, alone=(len(untested) > 1, len(yanked) > 1)) for file in files)
+    alone = (len(untested) > 1, len(yanked) > 1, len(failed) > 1)
+    items = "".join(_file_item(file, prefix, alone=alone) for file in files)
     items += "".join(_variants_item(file, prefix) for file in variants_of(files))
     day = max((file.upload_time or "" for file in files), default="")[:10]
     requirement = f"{name}=={version}"
@@ -110,8 +116,8 @@ def _version(name: str, version: str, files: Sequence[FileEntry], prefix: str, *
     )
 
 
-def _file_item(file: FileEntry, prefix: str, *, alone: tuple[bool, bool]) -> str:
-    """One file; `alone` says whether its untested and yanked marks are not those of all of its version."""
+def _file_item(file: FileEntry, prefix: str, *, alone: tuple[bool, bool, bool]) -> str:
+    """One file; `alone` says which of its marks (untested, yanked, failed) not all of its version have."""
     said = [_often(tag_words.of_file(file.filename)), readable_size(file.size)]
     if file.requires_python:
         said.append(f"Python {_often(file.requires_python)}")
@@ -122,6 +128,7 @@ def _file_item(file: FileEntry, prefix: str, *, alone: tuple[bool, bool]) -> str
     notes = _note(file.untested) if alone[0] else ""
     if alone[1] and file.yanked is not None:
         notes += _note(f"yanked: {file.yanked}" if file.yanked else "yanked, without a reason")
+    notes += _note(file.failed) if alone[2] else ""
     return (
         f"<li><a {_attributes(file, prefix)}>{_shown(file.filename)}</a>\n<p>{' · '.join(said)}</p>"
         f"<p class=copy>sha256 <code>{_shown(file.sha256)}</code></p>{notes}</li>\n"
@@ -159,6 +166,8 @@ def _attributes(file: FileEntry, prefix: str) -> str:
         found += f' data-upload-time="{_attribute(file.upload_time)}"'
     if file.untested is not None:
         found += f' data-untested="{_attribute(file.untested)}"'
+    if file.failed is not None:
+        found += f' data-failed="{_attribute(file.failed)}"'
     return found
 
 

@@ -128,6 +128,8 @@ def _file_json(file: FileEntry, prefix: str) -> dict[str, Any]:
     if file.untested is not None:
         # PEP 691 leaves names that begin with an underscore to the index.
         plain["_untested"] = file.untested
+    if file.failed is not None:
+        plain["_failed"] = file.failed
     return plain
 
 

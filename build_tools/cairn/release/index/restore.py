@@ -9,13 +9,12 @@ import msgspec
 from cairn import datafile
 from cairn.concurrency import side_by_side
 from cairn.errors import CairnError, StoreError, UsageError
-from cairn.release.index import commit, generation, keys, render
+from cairn.release.index import commit, generation, keys, marks, render
 from cairn.release.index.generation import (
     Action,
     Generation,
     IndexSet,
     Pointer,
-    ProjectState,
     decode_pointer,
     digest_of,
 )
@@ -112,6 +111,9 @@ def restore(index: Index, chosen: str, *, dry_run: bool = False) -> Snapshot:
     if not index.store.write_if(keys.state_key(index.name), generation.encode(pointer), etag=etag):
         raise StoreError(f"somebody else has written {keys.state_key(index.name)}", tip="run it again")
     commit.render_all(index)
+    # What the store has come to know of its sets since then counts all the same.
+    for set_id in found.sets:
+        marks.settle(index.store, set_id, "record", indexes=[index.name])
     return index.load()
 
 
@@ -191,8 +193,8 @@ def _problem(index: Index, found: Generation, digest: str) -> str | None:
     try:
         for _ in index.chain(index.at(found, digest)):
             pass
-        projects = [(part, ProjectState) for part in found.projects.values()]
-        side_by_side(lambda item: index.part(*item), projects, jobs=_AT_ONCE)
+        projects = found.projects.items()
+        side_by_side(lambda item: index.project(item[1], item[0]), projects, jobs=_AT_ONCE)
         side_by_side(lambda part: index.part(part, IndexSet), found.sets.values(), jobs=_AT_ONCE)
     except (CairnError, OSError) as error:
         return str(error)
@@ -206,7 +208,7 @@ def _shown(index: Index, found: Generation) -> tuple[int, int]:
     prefix = keys.simple_prefix(index.name)
 
     def same(name: str) -> bool:
-        page = render.project_page(index.part(found.projects[name], ProjectState), prefix=prefix)
+        page = render.project_page(index.project(found.projects[name], name), prefix=prefix)
         try:
             return index.store.read(f"{prefix}{name}/index.json").data == page.json
         except MissingKeyError:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -10,6 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from cairn import datafile
+from cairn.concurrency import side_by_side
 from cairn.errors import StoreError, UsageError
 from cairn.output import wording
 from cairn.release.index import generation, keys
@@ -19,21 +22,26 @@ from cairn.release.index.generation import (
     Generation,
     IndexSet,
     Pointer,
+    ProjectChange,
+    ProjectPart,
     ProjectState,
+    change_of,
     decode_pointer,
     digest_of,
     project_of,
+    weight_of,
 )
 from cairn.store.age import keep_young
 from cairn.store.protocol import MissingKeyError, Store, write_once
 from cairn.wheels import wheelset
 from cairn.wheels.wheelset import WheelSet
 
-Part = TypeVar("Part", ProjectState, IndexSet, Generation)
+Part = TypeVar("Part", bound=datafile.Value)
 
 SET_FILE, MANIFEST_FILE = "set.json", "manifest.json"
 
 _ID = re.compile(r"[0-9a-f]{4,64}")
+_AT_ONCE = 8  # parts of one project read side by side
 _RESTORE = "restore it from a copy of the store"
 
 
@@ -106,7 +114,7 @@ class Snapshot:
         digest = self.generation.projects.get(name)
         if digest is None:
             return ProjectState(name=name, files=(), serial=self.generation.number)
-        return self.index.part(digest, ProjectState)
+        return self.index.project(digest, name)
 
     def projects(self) -> Iterator[ProjectState]:
         """Every project, by name."""
@@ -169,7 +177,8 @@ class Index:
     def __init__(self, store: Store, name: str) -> None:
         self.store = store
         self.name = keys.checked_index(name)
-        self._parts: dict[str, ProjectState | IndexSet | Generation] = {}
+        self._parts: dict[str, datafile.Value] = {}
+        self._states: dict[str, ProjectState] = {}  # what a `ProjectChange` stands for, by its digest
 
     def load(self) -> Snapshot:
         """The index as it is now; empty if nothing was ever published.
@@ -231,14 +240,60 @@ class Index:
                 found = self.generation(found.number - 1, digest)
 
     def part(self, digest: str, cls: type[Part]) -> Part:
-        """A project or a set of a generation.
+        """A set of a generation.
 
         Raises:
             StoreError: it is lost, its bytes are not those of its digest, or it is of a different kind.
         """
         return self._object(keys.part_key(self.name, digest), digest, cls)
 
-    def put_part(self, value: ProjectState | IndexSet) -> str:
+    def project(self, digest: str, name: str) -> ProjectState:
+        """A project of a generation, whose part may be what changed over others.
+
+        Raises:
+            StoreError: a part is lost, its bytes are not those of its digest, or it is of something else.
+        """
+        if digest in self._states:
+            return self._states[digest]
+        over = self._over(digest)
+        below = side_by_side(self._part_of_project, over, jobs=_AT_ONCE) if over else ()
+        *changes, state = (self._part_of_project(digest), *below)
+        for part in (state, *reversed(changes)):
+            if part.name != name or isinstance(part, ProjectState) != (part is state):
+                where = f"{self.store.url}/{keys.part_key(self.name, digest)}"
+                raise StoreError(f"{where} is not a state of {name}", tip=_RESTORE)
+        assert isinstance(state, ProjectState)  # noqa: S101 - the loop has looked
+        for change in reversed(changes):
+            assert isinstance(change, ProjectChange)  # noqa: S101 - likewise
+            state = change.applied(state)
+        self._states[digest] = state
+        return state
+
+    def parts_of(self, digest: str) -> tuple[str, ...]:
+        """The digests of all that the part of a project consists of, its own first."""
+        return (digest, *self._over(digest))
+
+    def put_project(self, new: ProjectState, over: str | None) -> str:
+        """Store a state of a project and return the digest of its part; nothing refers to it yet.
+
+        What is written is what differs from an earlier part that says at least twice as much, so that a
+        state is never spread over more parts than its size has binary digits, and what a hundred changes
+        write grows with what they change.
+
+        Args:
+            new: the state.
+            over: digest of the part that the index has of it now; None for a new project.
+        """
+        chain = self.parts_of(over) if over is not None else ()
+        for place, digest in enumerate(chain):
+            change = change_of(self.project(digest, new.name), new, chain[place:])
+            if weight_of(self._part_of_project(digest)) >= 2 * weight_of(change):
+                put = self.put_part(change)
+                self._states[put] = new
+                return put
+        return self.put_part(new)
+
+    def put_part(self, value: ProjectPart | IndexSet) -> str:
         """Store a part and return its digest; nothing refers to it yet."""
         data = generation.encode(value)
         digest = digest_of(data)
@@ -249,7 +304,16 @@ class Index:
         self._parts[digest] = value
         return digest
 
-    def _object(self, key: str, digest: str, cls: type[Part]) -> Part:
+    def _over(self, digest: str) -> tuple[str, ...]:
+        part = self._part_of_project(digest)
+        return part.over if isinstance(part, ProjectChange) else ()
+
+    def _part_of_project(self, digest: str) -> ProjectPart:
+        found = self._object(keys.part_key(self.name, digest), digest, ProjectState, ProjectChange)
+        assert isinstance(found, ProjectPart)  # noqa: S101 - `_object` gives no other
+        return found
+
+    def _object(self, key: str, digest: str, *kinds: type[Part]) -> Part:
         if digest not in self._parts:
             try:
                 data = self.store.read(key).data
@@ -260,12 +324,12 @@ class Index:
             if digest_of(data) != digest:
                 raise StoreError(f"{self.store.url}/{key} was changed", tip=_RESTORE)
             try:
-                self._parts[digest] = datafile.decode(data, cls)
+                self._parts[digest] = datafile.decode(data, functools.reduce(operator.or_, kinds))
             except msgspec.DecodeError:
-                self._parts[digest] = datafile.loads(data, cls, name=f"{self.store.url}/{key}")
+                self._parts[digest] = datafile.loads(data, kinds[0], name=f"{self.store.url}/{key}")
         found = self._parts[digest]
-        if not isinstance(found, cls):
-            raise StoreError(f"{digest} is not a {cls.__name__} in {self.name}")
+        if not isinstance(found, kinds):
+            raise StoreError(f"{digest} is not a {kinds[0].__name__} in {self.name}")
         return found
 
 

@@ -18,7 +18,7 @@ from cairn.release.index.snapshot import MANIFEST_FILE, SET_FILE, Index, Snapsho
 from cairn.store.age import keep_young
 from cairn.store.protocol import MissingKeyError, Store
 from cairn.wheels import wheelset
-from cairn.wheels.wheelset import WheelSet
+from cairn.wheels.wheelset import BUILDER_FILE, WheelSet
 
 _SERIAL = re.compile(rb'(?:"_last-serial":|<!--SERIAL )([0-9]{1,9})')
 _ATTEMPTS = 200  # at one page; each that fails means that a different writer got through
@@ -161,8 +161,12 @@ def dependencies_first(needs: Mapping[str, Collection[str]]) -> tuple[str, ...]:
             graph[cycle[cycle.index(waits) + 1]].remove(waits)
 
 
-def write_set(store: Store, wheel_set: WheelSet, manifest: bytes, locks: Mapping[str, bytes]) -> None:
-    """Put a sealed set with its manifest, its locks and its own index into a store.
+def write_set(
+    store: Store, wheel_set: WheelSet, manifest: bytes, statement: bytes, locks: Mapping[str, bytes]
+) -> None:
+    """Put a sealed set with its manifest, the builder's statement, its locks and its index into a store.
+
+    Where the very wheels were built twice, the statement of the first build stays.
 
     `set.json` comes last, so a set that has it has the rest.
 
@@ -174,6 +178,10 @@ def write_set(store: Store, wheel_set: WheelSet, manifest: bytes, locks: Mapping
     for key, data in {**locks, **set_objects(wheel_set)}.items():
         create(store, key, data)
     create(store, keys.set_key(wheel_set.id, MANIFEST_FILE), manifest)
+    builder = keys.set_key(wheel_set.id, BUILDER_FILE)
+    # A refusal is not believed before one has looked, as in `write_once`.
+    if not (store.write_if(builder, statement, etag=None) or store.exists(builder)):
+        store.write(builder, statement)
     create(store, last, wheelset.dumps(wheel_set))
 
 

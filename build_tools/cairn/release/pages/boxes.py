@@ -6,6 +6,7 @@ import functools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from cairn import products as gpu_products
 from cairn import targets as gpu
 from cairn.output.markup import Markup, join, tag
 from cairn.release.pages import lines, parts
@@ -53,6 +54,8 @@ def show(box: Box, sets: dict[str, SetView], folder: str) -> Markup:
     others = ", ".join(dict.fromkeys(offer.line for offer in box.offers if offer.line != newest))
     older = tag("details", tag("summary", f"Other lines: {others}"), *_lines(box, newest=False))
     family = gpu.family_of([entry.target for entry in box.entries])
+    offered = [sets[offer.set_id] for offer in box.offers]
+    weak = dict.fromkeys(text for one in offered for text in one.weakened)
     name = "No GPU" if family == gpu.CPU else family if family in gpu.families() else box.offers[0].index
     return tag(
         "article",
@@ -60,7 +63,8 @@ def show(box: Box, sets: dict[str, SetView], folder: str) -> Markup:
         tag("ul", *(_target(entry, newest) for entry in box.entries), class_="gpus"),
         *_lines(box, newest=True),
         older if others else "",
-        _sets([sets[offer.set_id] for offer in box.offers], folder),
+        *(tag("p", f"! weak policy: {text}", class_="note") for text in weak),
+        _sets(offered, folder),
         class_="card",
         data_group=True,
     )
@@ -94,7 +98,10 @@ def _products(entry: TargetEntry) -> str:
 
 def _words(entry: TargetEntry) -> str:
     """By what a target is found: its names, apart by bars."""
-    return "|".join((entry.target, *(entry.products or (_products(entry),)), *entry.families))
+    known = entry.products or (_products(entry),)
+    return "|".join(
+        (entry.target, *dict.fromkeys((*known, *gpu_products.names(entry.target))), *entry.families)
+    )
 
 
 def _lines(box: Box, *, newest: bool) -> Iterator[Markup]:

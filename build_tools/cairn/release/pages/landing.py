@@ -15,6 +15,7 @@ CHANNELS = {
     "release": "released sets, each with what was tested on which GPU",
     "prerelease": "what is to be released next",
     "nightly": "the sets of each night",
+    "untested": "sets that nobody tested on the hardware they are for",
     "staging": "sets that wait for their tests; not for use",
     "dev": "what developers try; not for use",
 }
@@ -29,7 +30,8 @@ def page(views: Sequence[IndexView], *, folder: str) -> bytes:
         folder: where the page lies in the store; empty for its root, where the best channel is shown.
     """
     channels = by_channel(views)
-    name = folder or next((channel for channel in CHANNELS if channel in channels), "")
+    with_sets = [name for name in CHANNELS if any(view.sets for view in channels.get(name, ()))]
+    name = folder or next((channel for channel in (*with_sets, *CHANNELS) if channel in channels), "")
     shown = views if folder else channels.get(name, ())
     offered = targets_file.make(folder, shown)
     found = boxes.group(offered.targets)
@@ -46,6 +48,7 @@ def page(views: Sequence[IndexView], *, folder: str) -> bytes:
             _help(folder) if found else tag("p", "No set is published here yet."),
         ),
         boxes.unserved([entry for entry in offered.targets if not entry.offers]),
+        _indexes(views) if not folder else Markup(),
         _changes(shown),
         _yanked(shown),
         tag("footer", "Made by Cairn from the index alone. This page loads nothing from anywhere else."),
@@ -69,8 +72,37 @@ def _navigation(name: str, views: Sequence[IndexView], folder: str) -> Markup:
         found[f"All of {channel}"] = f"{channel}/index.html"
     if not folder:
         found |= {f"Channel {other}": f"{other}/index.html" for other in by_channel(views) if other != name}
-    links = (tag("li", tag("a", text, href=relative(key, folder))) for text, key in found.items() if name)
+        found |= {"All indexes": "#indexes"} if views else {}
+    links = (
+        tag("li", tag("a", text, href=key if key.startswith("#") else relative(key, folder)))
+        for text, key in found.items()
+        if name or key.startswith("#")
+    )
     return tag("nav", tag("ul", *links), aria_label="Pages")
+
+
+def _indexes(views: Sequence[IndexView]) -> Markup:
+    """Every channel and every index with its pages; also where only a failed run is to be seen."""
+    rows = []
+    by_name = {view.name: view for view in views}
+    for channel, found in by_channel(views).items():
+        for name in dict.fromkeys((channel, *(view.name for view in found))):
+            view = by_name.get(name)
+            rows.append(
+                (
+                    tag("a", tag("code", name), href=relative(f"{name}/index.html", "")),
+                    CHANNELS.get(name, ""),
+                    tag("a", "status", href=relative(f"{name}/status.html", "")),
+                    tag("a", "packages", href=relative(f"{view.simple}index.html", ""))
+                    if view and view.sets
+                    else "",
+                    parts.when(view.when) if view and view.when else "",
+                )
+            )
+    if not rows:
+        return Markup()
+    heads = ("index", "what it has", "builds", "for installers", "last change")
+    return parts.section("indexes", "All indexes", tag("div", parts.table(heads, rows), class_="card"))
 
 
 def _help(folder: str) -> Markup:

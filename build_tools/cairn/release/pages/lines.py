@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal
 
 Installer = Literal["pip", "uv"]
@@ -20,15 +21,19 @@ def arguments(index_url: str, packages: Sequence[str]) -> tuple[str, ...]:
     return ("--index-url", index_url, *packages)
 
 
-def line(installer: Installer, index_url: str, packages: Sequence[str]) -> str:
-    """The whole line, ready for a shell."""
-    before, after = around(installer, packages)
+def line(installer: Installer, index_url: str, packages: Sequence[str], *, python: Path | None = None) -> str:
+    """The whole line, ready for a shell, for an interpreter; for the active environment where it is None."""
+    before, after = around(installer, packages, python=python)
     return f"{before}{_quoted(index_url)}{after}"
 
 
-def around(installer: Installer, packages: Sequence[str]) -> tuple[str, str]:
+def around(installer: Installer, packages: Sequence[str], *, python: Path | None = None) -> tuple[str, str]:
     """What stands before and after the URL of the index, where a page fills that in."""
-    return f"{' '.join(COMMANDS[installer])} --index-url ", f" {' '.join(map(_quoted, packages))}"
+    command = COMMANDS[installer]
+    if python is not None:
+        name = str(python)
+        command = (name, "-m", *command) if installer == "pip" else (*command, "--python", name)
+    return f"{' '.join(map(_quoted, command))} --index-url ", f" {' '.join(map(_quoted, packages))}"
 
 
 def _quoted(word: str) -> str:

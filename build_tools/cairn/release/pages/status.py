@@ -43,10 +43,14 @@ def page(views: Sequence[IndexView], *, folder: str) -> bytes:
     found = rows(views)
     failed = sum(row.failed for row in found)
     never = sum(row.good is None for row in found)
-    said = [
-        f"{len(found)} kinds of wheels. ",
-        _count(failed, "failed in the last run", "every last run was good"),
-    ]
+    unknown = sum(row.night is None for row in found)
+    said: list[str] = [f"{len(found)} kinds of wheels. "]
+    if failed:
+        said.append(parts.badge(f"{failed} failed in the last run", "bad"))
+    elif found and not unknown:
+        said.append(parts.badge("every last run was good", "good"))
+    if unknown:
+        said += [" ", parts.badge(f"{unknown} without a recorded run", "plain")]
     if never:
         said += [" ", parts.badge(f"{never} without a good set", "bad")]
     lines = dict.fromkeys(row.line for row in found)
@@ -108,7 +112,10 @@ def _cells(row: Row) -> tuple[str, ...]:
     if row.good is not None:
         version = f"{row.good.lead} {row.good.projects.get(row.good.lead, '')}"
         mark = parts.badge("untested", "plain") if row.good.untested else ""
-        good = tag("span", version, tag("br"), parts.when(row.good.added), " ", mark)
+        late = parts.badge("a test has failed since", "bad") if row.good.failed else ""
+        weak = parts.badge("weak policy", "plain") if row.good.weakened else ""
+        why = [part for text in row.good.weakened for part in (tag("br"), text)]
+        good = tag("span", version, tag("br"), parts.when(row.good.added), " ", mark, late, weak, *why)
     return (
         tag("code", row.family),
         row.python,
@@ -122,7 +129,7 @@ def _cells(row: Row) -> tuple[str, ...]:
 def _night(row: Row) -> Iterator[str]:
     night = row.night
     if night is None:
-        yield tag("span", "not recorded", class_="soft")
+        yield parts.badge("no recorded run", "plain")
         return
     if night.outcome == "good":
         yield parts.badge("good", "good")
@@ -144,12 +151,8 @@ def _night(row: Row) -> Iterator[str]:
 
 
 def _words(row: Row) -> str:
-    outcome = "" if row.night is None else f"{row.night.outcome} {row.night.stage or ''}"
+    outcome = "no recorded run" if row.night is None else f"{row.night.outcome} {row.night.stage or ''}"
     return f"{row.line} {row.family} {row.python} python{row.python} {row.platform} {outcome} {row.index}"
-
-
-def _count(number: int, some: str, none: str) -> Markup:
-    return parts.badge(f"{number} {some}", "bad") if number else parts.badge(none, "good")
 
 
 def _finished(night: Night) -> tuple[str, str]:

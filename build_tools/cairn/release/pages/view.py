@@ -29,6 +29,8 @@ class SetView(datafile.Value):
         untested_targets: those of the targets that no passed test is of.
         installed_with: the installers that the gate installed it with.
         yanked: why it was yanked, or None.
+        failed: the test records that stand against it by now, in words, or None.
+        weakened: where the policy asked less than it should that let it in, a sentence each.
         simple: the key of the folder with the index of exactly this set; empty where there is none.
         locks: the keys of its locks, by file name.
     """
@@ -45,6 +47,8 @@ class SetView(datafile.Value):
     untested_targets: tuple[str, ...] = ()
     installed_with: tuple[str, ...] = ()
     yanked: str | None = None
+    failed: str | None = None
+    weakened: tuple[str, ...] = ()
     simple: str = ""
     locks: Mapping[str, str] = msgspec.field(default_factory=dict)
 
@@ -71,7 +75,9 @@ class SetView(datafile.Value):
         return tuple(dict.fromkeys(target for name in bare for target in generic.get(name, (name,))))
 
     def untested_on(self, target: str) -> str | None:
-        """Why it counts as untested on a target it serves, or None."""
+        """Why it counts as untested on a target it serves, or None; as failed, where a test has failed."""
+        if self.failed is not None:
+            return f"a test has failed since it came: {self.failed}"
         if not self.untested_targets:
             return self.untested
         if any(name.partition(":")[0] == target for name in self.untested_targets):

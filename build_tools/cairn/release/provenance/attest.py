@@ -10,10 +10,10 @@ from cairn.errors import StoreError
 from cairn.release.index import keys
 from cairn.release.index.generation import FileEntry, IndexSet, ProvenanceKind
 from cairn.release.index.snapshot import MANIFEST_FILE, Snapshot
-from cairn.release.provenance import builder, manifest_sources
 from cairn.release.provenance.attested import Attested
 from cairn.release.provenance.statement import Circumstances, Claims
 from cairn.store.protocol import Store
+from cairn.wheels.provenance import builder, manifest_sources
 from cairn.wheels.wheelset import WheelSet
 
 

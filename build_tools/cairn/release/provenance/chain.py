@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from cairn.errors import CairnError, NetworkError, PrerequisiteError, StoreError
 from cairn.release.index import keys
 from cairn.release.index.generation import MIRRORED, PUBLISHED, FileEntry, IndexSet
-from cairn.release.provenance import evidence, record_signatures
+from cairn.release.provenance import built, evidence, record_signatures
 from cairn.release.provenance.dsse import UntrustedKeyError
 from cairn.release.provenance.evidence import Offer
-from cairn.release.provenance.manifest_sources import Source
 from cairn.release.provenance.objects import Vouched
 from cairn.release.provenance.reader import Reader
 from cairn.release.provenance.statement import Circumstances
 from cairn.release.provenance.trust import Trust
 from cairn.store.protocol import MissingKeyError
+from cairn.wheels.provenance.manifest_sources import Source
 from cairn.wheels.wheelset import WheelSet
 
 LinkName = Literal[
-    "generation", "wheel", "provenance", "set", "manifest", "statement", "records", "judgement"
+    "generation", "wheel", "provenance", "set", "manifest", "builder", "statement", "records", "judgement"
 ]
 State = Literal["good", "broken", "unsigned"]
 
@@ -51,6 +52,7 @@ class Report:
     Attributes:
         file_name, sha256: of the wheel.
         index: the index that was asked.
+        path: the wheel itself; None where nobody has it at hand.
         links: every link that could be checked; behind a broken one there may be others.
         sources: the commits that it was built from, as far as the links to them hold.
         warnings: what does not break the chain and should be known: yanked, untested, a record unsigned.
@@ -59,6 +61,7 @@ class Report:
     file_name: str
     sha256: str
     index: str
+    path: Path | None = None
     links: list[Link] = field(default_factory=list)
     sources: tuple[Source, ...] = ()
     warnings: list[str] = field(default_factory=list)
@@ -93,7 +96,15 @@ class _Checking:
         return broken
 
 
-def check(reader: Reader, index: str, *, file_name: str, sha256: str, trust: Trust | None) -> Report:
+def check(
+    reader: Reader,
+    index: str,
+    *,
+    file_name: str,
+    sha256: str,
+    trust: Trust | None,
+    path: Path | None = None,
+) -> Report:
     """Check a wheel against what an index offers under its name.
 
     Args:
@@ -102,11 +113,12 @@ def check(reader: Reader, index: str, *, file_name: str, sha256: str, trust: Tru
         file_name: of the wheel.
         sha256: of its bytes.
         trust: who must have signed; None checks digests alone.
+        path: the wheel, whose bill of materials is then compared with the manifest too.
 
     Raises:
         NetworkError: the index could not be read to the end; that is neither good nor bad.
     """
-    report = Report(file_name=file_name, sha256=sha256, index=index)
+    report = Report(file_name=file_name, sha256=sha256, index=index, path=path)
     found: Offer | None = None
     with report.link("generation") as said:
         found = evidence.offer(reader, index, file_name)
@@ -142,6 +154,8 @@ def _offered(report: Report, found: Offer) -> FileEntry | None:
         said.append(f"sha256 {file.sha256}, {file.size:,} bytes")
         yanked = (file.yanked, *(listed.yanked for listed in found.sets.values()))
         report.warnings += [f"it was yanked: {why}" for why in dict.fromkeys(yanked) if why is not None]
+        failed = dict.fromkeys(listed.failed for listed in found.sets.values() if listed.failed is not None)
+        report.warnings += [f"a test has failed since it came: {why}" for why in failed]
         untested = dict.fromkeys(listed.untested for listed in found.sets.values())
         report.warnings += [why for why in (found.warning, *untested) if why is not None]
         return file
@@ -192,8 +206,10 @@ def _set(
         sources = evidence.sources(reader, wheel_set)
         said.append(f"{wheel_set.manifest_sha256}: {len(sources)} projects")
         report.sources = sources
-    if vouched and report.links[-1].state == "good":
-        _statement(report, wheel_set, report.sources, listed, vouched)
+    if report.links[-1].state == "good":
+        _builder(report, reader, wheel_set, listed)
+        if vouched:
+            _statement(report, wheel_set, report.sources, listed, vouched)
     _records(report, reader, wheel_set, listed, trust)
     with report.link("judgement", listed.set_id) as said:
         if listed.judgement is None and keys.is_gated(report.index):
@@ -202,8 +218,19 @@ def _set(
             said.append(f"none: {report.index} asks no gate")
         else:
             found = evidence.judgement(reader, listed.set_id, listed.judgement, report.index)
+            if wrong := list(evidence.contradictions(reader, wheel_set, listed, found)):
+                raise StoreError("; ".join(wrong))
             met = sum(demand.outcome == "met" for demand in found.demands)
             said.append(f"{met} of {len(found.demands)} demands met, {found.judged}")
+
+
+def _builder(report: Report, reader: Reader, wheel_set: WheelSet, listed: IndexSet) -> None:
+    """Whether the builder says that it made the set of the manifest's commits, and the wheel does."""
+    with report.link("builder", listed.set_id) as said:
+        built.require(reader, wheel_set, [report.path] if report.path else ())
+        who = built.read(reader, wheel_set).builder
+        beside = ", and so does its bill of materials" if report.path else ""
+        said.append(f"{who.id} says that it built it of these commits{beside}; nobody signed that")
 
 
 def _statement(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
 import msgspec
 
-from cairn import datafile
+from cairn import datafile, targets
 from cairn.errors import StoreError, UsageError
 from cairn.release.index import keys
 from cairn.release.index.generation import (
@@ -17,20 +18,21 @@ from cairn.release.index.generation import (
     Generation,
     IndexSet,
     Pointer,
+    ProjectChange,
+    ProjectPart,
     ProjectState,
     project_of,
 )
 from cairn.release.provenance import objects
-from cairn.release.provenance.manifest_sources import Source, sources_in
 from cairn.release.provenance.objects import Vouched
 from cairn.release.provenance.reader import Reader
-from cairn.release.provenance.statement import parameters_of
 from cairn.release.provenance.trust import Trust
 from cairn.store.protocol import MissingKeyError
 from cairn.testing import record as test_record
 from cairn.testing.record import TestRecord
 from cairn.wheels import wheelset
-from cairn.wheels.wheelset import WheelSet
+from cairn.wheels.provenance.manifest_sources import Source, sources_in
+from cairn.wheels.wheelset import PARAMETERS, WheelSet
 
 V = TypeVar("V", bound=datafile.Value)
 
@@ -70,12 +72,7 @@ def offer(reader: Reader, index: str, file_name: str) -> Offer:
     project = project_of(file_name)
     if project not in generation.projects:
         return Offer(generation=generation, file=None, sets={})
-    state = _part(reader, index, generation.projects[project], ProjectState, f"{what}: the project {project}")
-    if state.name != project:
-        raise StoreError(f"{what} gives the files of {state.name[:100]} for those of {project}")
-    found = [file for file in state.files if file.filename == file_name]
-    if len(found) > 1:
-        raise StoreError(f"{what} has {file_name} twice")
+    state, found = _file_of(reader, index, generation.projects[project], file_name, what)
     sets = {
         set_id: _index_set(reader, index, set_id, generation.sets[set_id], what)
         for file in found
@@ -89,6 +86,35 @@ def offer(reader: Reader, index: str, file_name: str) -> Offer:
         warning=None if state.status == "active" else f"the project {project} is {state.status}{reason}",
         sets=sets,
     )
+
+
+def _file_of(
+    reader: Reader, index: str, digest: str, file_name: str, what: str
+) -> tuple[ProjectPart, list[FileEntry]]:
+    """The part of a project that counts, and the file of that name, out of the newest part that names it.
+
+    Parts below that one are not read: what they say of the file does not count any more.
+    """
+    project = project_of(file_name)
+    parts: list[ProjectPart] = []
+    left = [digest]
+    while left:
+        data = _named(reader, keys.part_key(index, left[0]), left.pop(0), f"{what}: the project {project}")
+        try:
+            part: ProjectPart = datafile.decode(data, ProjectChange)
+        except msgspec.DecodeError:
+            part = _loads(data, ProjectState, f"{what}: the project {project}")
+        if part.name != project:
+            raise StoreError(f"{what} gives the files of {part.name[:100]} for those of {project}")
+        parts.append(part)
+        if len(parts) == 1 and isinstance(part, ProjectChange):
+            left = list(part.over)
+        found = [file for file in part.files if file.filename == file_name]
+        if len(found) > 1:
+            raise StoreError(f"{what} has {file_name} twice")
+        if found or (isinstance(part, ProjectChange) and file_name in part.gone):
+            return parts[0], found
+    return parts[0], []
 
 
 def _index_set(reader: Reader, index: str, set_id: str, digest: str, what: str) -> IndexSet:
@@ -133,7 +159,7 @@ def sealed_set(reader: Reader, listed: IndexSet, file: FileEntry) -> WheelSet:
     # The id is of what it says; another spelling of the same would go unnoticed, and only Cairn writes it.
     if found.set_id != listed.set_id or data != wheelset.dumps(found):
         raise StoreError(f"set.json was changed: it is not {name}")
-    said = {field: getattr(listed, field) for field in ("manifest_sha256", *parameters_of(found))}
+    said = {field: getattr(listed, field) for field in ("manifest_sha256", *PARAMETERS)}
     differing = [field for field, value in said.items() if getattr(found, field) != value]
     if listed.projects != {wheel.distribution: wheel.version for wheel in found.wheels}:
         differing.append("projects")
@@ -180,6 +206,10 @@ def record(reader: Reader, wheel_set: WheelSet, digest: str) -> tuple[bytes, Tes
     return data, found
 
 
+TESTED = "tested on hardware of each target"
+"""What the gate calls the demand that test records meet."""
+
+
 class _Demand(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     outcome: str
@@ -193,12 +223,30 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
         judged: when.
         demands: each with how it stood.
         target: the index that the set was to go to; None in early ones.
+        untested: the targets that no passed record is of.
+        answered: failed records that stand against the set, with whose word lets it through.
+        records: digests of the records that were weighed.
     """
 
     set_id: str
     judged: str
     demands: tuple[_Demand, ...]
     target: str | None = None
+    untested: tuple[str, ...] = ()
+    answered: tuple[str, ...] = ()
+    records: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, data: bytes, *, what: str) -> Judgement:
+        """One out of its bytes; `what` stands for it in errors.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        try:
+            return datafile.decode(data, cls)
+        except msgspec.DecodeError as error:
+            raise StoreError(f"{what} cannot be read: {error}") from error
 
 
 def judgement(reader: Reader, set_id: str, digest: str, index: str) -> Judgement:
@@ -209,10 +257,7 @@ def judgement(reader: Reader, set_id: str, digest: str, index: str) -> Judgement
     """
     what = f"the judgement {digest[:_SHOWN]}"
     data = _named(reader, keys.set_key(set_id, f"judgements/{digest}.json"), digest, what)
-    try:
-        found = datafile.decode(data, Judgement)
-    except msgspec.DecodeError as error:
-        raise StoreError(f"{what} cannot be read: {error}") from error
+    found = Judgement.read(data, what=what)
     if found.set_id != set_id:
         raise StoreError(f"{what} is of another set: {found.set_id[:_SHOWN]}")
     if found.target not in (None, index):
@@ -220,6 +265,34 @@ def judgement(reader: Reader, set_id: str, digest: str, index: str) -> Judgement
     if refused := [demand.name for demand in found.demands if demand.outcome == "not met"]:
         raise StoreError(f"{what} is a no: {', '.join(refused)}")
     return found
+
+
+def contradictions(reader: Reader, wheel_set: WheelSet, listed: IndexSet, found: Judgement) -> Iterator[str]:
+    """Where an index says better of a set than the judgement by which it has it, or that than the records.
+
+    Args:
+        reader: what has the records.
+        wheel_set: the set.
+        listed: what the index says of it.
+        found: the judgement.
+    """
+    word = listed.untested or ""
+    shown = (*listed.untested_targets, *word.replace(",", " ").split())  # earlier ones have the words alone
+    if hidden := [name for name in found.untested if name not in shown]:
+        yield f"the judgement says that it is untested on {', '.join(hidden)}, and the index does not"
+    if not word and (found.answered or any(demand.outcome == "bypassed" for demand in found.demands)):
+        yield "the judgement let it in on somebody's word, and the index does not say so"
+    yield from (f"the index does not say: {said}" for said in found.answered if word and said not in word)
+    if any(demand.name == TESTED and demand.outcome == "met" for demand in found.demands):
+        covered = set[str]()
+        for digest in found.records:
+            with contextlib.suppress(StoreError):  # it is of something else, and shows nothing of this set
+                _, one = record(reader, wheel_set, digest)
+                if one.verdict == "passed":
+                    covered |= {targets.CPU, *(name for name, count in one.covered.items() if count)}
+        claimed = [name for name in wheel_set.targets or (targets.CPU,) if name not in found.untested]
+        if left := [name for name in claimed if name not in covered]:
+            yield f"the judgement says that it was tested on {', '.join(left)}, and no record beside it does"
 
 
 def _part(reader: Reader, index: str, digest: str, cls: type[V], what: str) -> V:

@@ -12,7 +12,6 @@ again after a crash signs nothing new.
 
 from __future__ import annotations
 
-import urllib.parse
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -20,18 +19,14 @@ import msgspec
 
 from cairn import datafile
 from cairn.errors import UsageError
-from cairn.release.provenance.builder import Builder
+from cairn.formats import in_toto
+from cairn.formats.in_toto import PREDICATE_TYPE, STATEMENT_TYPE, Resource
 from cairn.release.provenance.dsse import SignatureError
-from cairn.release.provenance.manifest_sources import Source
-from cairn.wheels.wheelset import WheelSet
-
-STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
-PREDICATE_TYPE = "https://slsa.dev/provenance/v1"
-BUILD_TYPE = "urn:cairn:build:1"
-"""How to build it again: check out the commits, take the manifest, run `cairn build` with the parameters."""
-
-_MANIFEST = "manifest.json"  # its name among the dependencies; no project of a stack has a dot in its name
-_PARAMETERS = ("stack", "line", "python", "platform", "family", "targets")
+from cairn.wheels.provenance import build_statement
+from cairn.wheels.provenance.build_statement import BUILD_TYPE
+from cairn.wheels.provenance.builder import Builder
+from cairn.wheels.provenance.manifest_sources import Source
+from cairn.wheels.wheelset import PARAMETERS, WheelSet
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,32 +59,6 @@ class Claims:
     builder: Builder
 
 
-class _Resource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    name: str
-    uri: str = ""
-    digest: Mapping[str, str]
-
-
-class _Definition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    build_type: str
-    external_parameters: Mapping[str, str]
-    resolved_dependencies: tuple[_Resource, ...]
-
-
-class _Builder(msgspec.Struct, frozen=True, kw_only=True):
-    id: str
-    version: Mapping[str, str]
-
-
-class _Metadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    invocation_id: str | None = None
-
-
-class _Details(msgspec.Struct, frozen=True, kw_only=True):
-    builder: _Builder
-    metadata: _Metadata
-
-
 class _Release(msgspec.Struct, frozen=True, kw_only=True):
     set: str
     index: str
@@ -98,16 +67,11 @@ class _Release(msgspec.Struct, frozen=True, kw_only=True):
     untested: str | None
 
 
-class _Predicate(msgspec.Struct, frozen=True, kw_only=True):
-    definition: _Definition = msgspec.field(name="buildDefinition")
-    details: _Details = msgspec.field(name="runDetails")
+class _Predicate(in_toto.Predicate, frozen=True, kw_only=True):
     release: _Release = msgspec.field(name="cairn_release")
 
 
-class _Statement(msgspec.Struct, frozen=True, kw_only=True):
-    type: str = msgspec.field(name="_type")
-    subject: tuple[_Resource, ...]
-    predicate_type: str = msgspec.field(name="predicateType")
+class _Statement(in_toto.Statement, frozen=True, kw_only=True):
     predicate: _Predicate
 
 
@@ -128,7 +92,7 @@ class Circumstances:
         return Claims(
             file_name=file_name,
             sha256=sha256,
-            parameters=parameters_of(self.wheel_set),
+            parameters=self.wheel_set.parameters,
             manifest_sha256=self.wheel_set.manifest_sha256,
             sources=self.sources,
             set_id=self.wheel_set.id,
@@ -140,40 +104,22 @@ class Circumstances:
         )
 
 
-def parameters_of(wheel_set: WheelSet) -> Mapping[str, str]:
-    """What a set adds to its manifest, each as a text, as SLSA recommends."""
-    plain = {name: getattr(wheel_set, name) for name in _PARAMETERS}
-    return plain | {"targets": ";".join(wheel_set.targets)}
-
-
 def encode(claims: Claims) -> bytes:
     """The statement: JSON in UTF-8, always the same bytes for the same claims."""
-    builder = claims.builder
     return msgspec.json.encode(
         _Statement(
             type=STATEMENT_TYPE,
-            subject=(_Resource(name=claims.file_name, digest={"sha256": claims.sha256}),),
+            subject=(Resource(name=claims.file_name, digest={"sha256": claims.sha256}),),
             predicate_type=PREDICATE_TYPE,
             predicate=_Predicate(
-                definition=_Definition(
+                definition=in_toto.Definition(
                     build_type=BUILD_TYPE,
                     external_parameters=claims.parameters,
-                    resolved_dependencies=(
-                        _Resource(name=_MANIFEST, digest={"sha256": claims.manifest_sha256}),
-                        *(
-                            _Resource(
-                                name=source.name,
-                                uri=_uri(source),
-                                digest={"gitCommit": source.commit},
-                            )
-                            for source in claims.sources
-                        ),
+                    resolved_dependencies=build_statement.dependencies(
+                        claims.manifest_sha256, claims.sources
                     ),
                 ),
-                details=_Details(
-                    builder=_Builder(id=builder.id, version={"cairn": builder.version}),
-                    metadata=_Metadata(invocation_id=builder.invocation),
-                ),
+                details=build_statement.details(claims.builder),
                 release=_Release(
                     set=claims.set_id,
                     index=claims.index,
@@ -204,46 +150,27 @@ def decode(payload: bytes, *, name: str) -> Claims:
         "the type of its build": (definition.build_type, BUILD_TYPE),
         "its number of subjects": (len(read.subject), 1),
         # "Verifiers SHOULD reject unrecognized or unexpected fields within externalParameters" (SLSA 1.0).
-        "its parameters": (sorted(definition.external_parameters), sorted(_PARAMETERS)),
+        "its parameters": (sorted(definition.external_parameters), sorted(PARAMETERS)),
     }
     for what, (found, expected) in wrong.items():
         if found != expected:
             raise SignatureError(f"{name}: {what} is {str(found)[:200]}, expected {expected}")
-    manifest = [r.digest for r in definition.resolved_dependencies if r.name == _MANIFEST]
-    if len(manifest) != 1 or set(manifest[0]) != {"sha256"} or set(read.subject[0].digest) != {"sha256"}:
+    if set(read.subject[0].digest) != {"sha256"}:
         raise SignatureError(f"{name} does not name one wheel and one manifest by their sha256")
-    details = read.predicate.details
+    try:
+        manifest_sha256, sources = build_statement.read_dependencies(definition.resolved_dependencies)
+    except UsageError as error:
+        raise SignatureError(f"{name}: {error}") from error
     return Claims(
         file_name=read.subject[0].name,
         sha256=read.subject[0].digest["sha256"],
         parameters=definition.external_parameters,
-        manifest_sha256=manifest[0]["sha256"],
-        sources=tuple(_source(r, name) for r in definition.resolved_dependencies if r.name != _MANIFEST),
+        manifest_sha256=manifest_sha256,
+        sources=sources,
         set_id=release.set,
         index=release.index,
         records=release.records,
         judgement=release.judgement,
         untested=release.untested,
-        builder=Builder(
-            id=details.builder.id,
-            invocation=details.metadata.invocation_id,
-            version=details.builder.version.get("cairn", "unknown"),
-        ),
-    )
-
-
-def _uri(source: Source) -> str:
-    # As SPDX and pip write it. An `@` in the hashtag would be read as the one before it.
-    return f"git+{source.origin}@{urllib.parse.quote(source.hashtag, safe='/+')}"
-
-
-def _source(resource: _Resource, name: str) -> Source:
-    origin, at, hashtag = resource.uri.removeprefix("git+").rpartition("@")
-    if not at or set(resource.digest) != {"gitCommit"} or not resource.uri.startswith("git+"):
-        raise SignatureError(f"{name} says of {resource.name!r} neither an origin nor a commit")
-    return Source(
-        name=resource.name,
-        origin=origin,
-        hashtag=urllib.parse.unquote(hashtag),
-        commit=resource.digest["gitCommit"],
+        builder=build_statement.read_builder(read.predicate.details),
     )

@@ -209,7 +209,7 @@ def _sdist(path: Path) -> tuple[str, str, bytes]:
         ) from error
     with path.open("rb") as stream:
         data = _sdist_member(stream, path.name, "PKG-INFO")
-    if not is_normalized_name(name):
+    if not requirements.is_project_name(name):
         raise StoreError(f"{path.name[:200]!r} has a name that no project can have (PEP 508)", tip=_CORRECT)
     if data is None:
         raise StoreError(f"{path.name} has no PKG-INFO", tip="build it again: python3 -m build --sdist")

@@ -18,16 +18,13 @@ from cairn.release.index import keys
 from cairn.release.index.commit import commit
 from cairn.release.index.generation import PUBLISHED, Action, FileEntry, IndexSet, now
 from cairn.release.index.snapshot import Change, Index, Snapshot
+from cairn.release.ledger.chain import Ledger, NameTakenError
 from cairn.release.provenance.attested import Attested
 from cairn.release.publish import distribution, file_rules, rules, variant_files
 from cairn.release.publish.distribution import Dist
 from cairn.store import transfer
 from cairn.store.age import keep_young
 from cairn.store.protocol import Store, write_once
-
-
-class NameTakenError(StoreError):
-    """An index has other bytes under that name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +97,7 @@ def publish_dists(  # noqa: PLR0913 - what a file belongs to, and how it came
     attested: Mapping[str, Attested] = {}
     # What is refused is refused before anything is written.
     _, published, _ = offer.to(index.load(), attested)
+    offer.refuse_remembered(index)
 
     def plan(snapshot: Snapshot) -> Change:
         nonlocal published
@@ -177,6 +175,24 @@ class _Offer:
         added = tuple(file for name in sorted(fresh) for file in fresh[name])
         return change, Published(added=added, already=tuple(already)), objects
 
+    def refuse_remembered(self, index: Index) -> None:
+        """Refuse what the ledger does, which the commit would refuse too.
+
+        Raises:
+            GateError: the set was yanked.
+            NameTakenError: a name had other bytes once.
+        """
+        ledger = Ledger(index.store)
+        ledger.refuse_banned([self.entry] if self.entry is not None else ())
+        here, own, others = index.load(), {}, []
+        if self.entry is None:
+            new = (item for item in self.dists if here.project(item.name).file(item.path.name) is None)
+            others = [item.sha256 for item in new]
+        elif self.entry.set_id not in here.set_ids:
+            own = {self.entry.set_id: [item.sha256 for item in self.dists]}
+        taken = {index.name: [item.ref for item in self.dists]}
+        ledger.refuse_banned_files(own, others, named=taken)
+
 
 def _each_once(dists: Sequence[Dist]) -> tuple[Dist, ...]:
     """The distributions without repetitions.
@@ -228,7 +244,8 @@ def _check_variants(paths: Sequence[Path]) -> None:
 
 def _with_set(file: FileEntry, entry: IndexSet | None, attested: Attested | None) -> FileEntry:
     if entry is not None and entry.set_id not in file.sets:
-        file = msgspec.structs.replace(file, sets=(*file.sets, entry.set_id), yanked=entry.yanked)
+        sets = (*file.sets, entry.set_id)
+        file = msgspec.structs.replace(file, sets=sets, yanked=entry.yanked, failed=entry.failed)
     return attested.on(file) if attested else file
 
 

@@ -34,7 +34,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from cairn import process, requirements, venv
+from cairn import isolation, process, requirements, venv
 from cairn.errors import StoreError, UsageError
 from cairn.release.index import keys
 from cairn.release.index.generation import FileEntry, FileRef
@@ -292,7 +292,7 @@ def _resolve(index: _OfferedIndex, platform: Platform) -> dict[str, str]:
     # uv asks for an interpreter; since nothing is built, ours serves for every version of the set.
     command += ["--no-build", "--no-python-downloads", "--python", sys.executable]
     command += ["--no-header", "--no-annotate"]  # the answer is one `name==version` a line
-    env = venv.variables(venv.Isolation.INSTALLER)
+    env = isolation.variables(isolation.Isolation.TOOL)
     with _served(index) as url:
         command += ["--default-index", url, *platform.uv_options()]
         # The second run also offers yanked versions that are pinned by what uv only came to see in the first.

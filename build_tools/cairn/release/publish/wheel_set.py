@@ -11,9 +11,10 @@ import msgspec
 
 from cairn.errors import StoreError
 from cairn.output import Progress, silent
-from cairn.release.index import write
+from cairn.release.index import marks, write
 from cairn.release.index.generation import MIRRORED, FileEntry, FileRef, IndexSet, now, project_of
 from cairn.release.index.snapshot import Change, Index, Snapshot, refs_of
+from cairn.release.ledger.chain import Ledger
 from cairn.release.provenance.attest import Attester, attest
 from cairn.release.provenance.attested import Attested
 from cairn.release.publish import distribution, locks, rules, split_rules
@@ -24,6 +25,7 @@ from cairn.release.publish.mirror_lock import is_of_sdk
 from cairn.release.publish.resolve import closure
 from cairn.store.protocol import Store
 from cairn.wheels import wheelset
+from cairn.wheels.provenance import build_statement
 from cairn.wheels.wheelset import ClosureFile, WheelSet
 
 
@@ -34,6 +36,7 @@ def stage_set(  # noqa: PLR0913 - each is one independent part of the request
     wheels: Sequence[Path],
     *,
     manifest: bytes,
+    statement: bytes,
     requirements: Sequence[str] = (),
     attester: Attester | None = None,
     dry_run: bool = False,
@@ -47,6 +50,7 @@ def stage_set(  # noqa: PLR0913 - each is one independent part of the request
         wheel_set: the set; one that is sealed already must get the same closure.
         wheels: its files, wherever they lie.
         manifest: what it was built from, in the spelling whose sha256 the set names.
+        statement: the builder's, which lies beside set.json as `builder.json`.
         requirements: what the set needs besides what it names itself.
         attester: who vouches for where the wheels come from; None for nobody.
         dry_run: refuse what would be refused, and write nothing.
@@ -57,17 +61,24 @@ def stage_set(  # noqa: PLR0913 - each is one independent part of the request
 
     Raises:
         GateError: sets come into the index through the gate alone, or it is of a different family.
-        StoreError: the files are not those of the set, or not all that was split from one; the manifest is
-            a different one; what they need is not in the index; or a sealed set would get another closure.
+        StoreError: the files are not those of the set, not those that the builder says it made, not of the
+            manifest's commits, or not all that was split from one; the manifest is a different one; what they
+            need is not in the index; or a sealed set would get another closure.
     """
     rules.refuse_gated(index)
     rules.refuse_other_family(index, wheel_set)
+    Ledger(store).refuse_banned([wheel_set])
     if hashlib.sha256(manifest).hexdigest() != wheel_set.manifest_sha256:
         raise StoreError(
             "the set was built from a different manifest",
             tip="give the manifest.json that is beside set.json",
         )
     dists = _files_of(wheel_set, wheels)
+    if wrong := tuple(build_statement.problems(wheel_set, wheels, manifest=manifest, statement=statement)):
+        raise StoreError(
+            f"the set is not what its builder says: {'; '.join(wrong)}",
+            tip="publish what the build has left, unchanged, or build it again",
+        )
     target = Index(store, index)
     sealed = _sealed(wheel_set, requirements, dists, target.load())
     on_step("comparing the device wheels with what was split")
@@ -75,7 +86,8 @@ def stage_set(  # noqa: PLR0913 - each is one independent part of the request
     entry = index_set(sealed)
 
     def write_set() -> Mapping[str, Attested]:
-        write.write_set(store, sealed, manifest, locks.of_set(sealed, locks.metadata_of(store, sealed)))
+        of_set = locks.of_set(sealed, locks.metadata_of(store, sealed))
+        write.write_set(store, sealed, manifest, statement, of_set)
         return attest(store, sealed, entry, attester, there=target.load()) if attester else {}
 
     publish_dists(
@@ -88,6 +100,9 @@ def stage_set(  # noqa: PLR0913 - each is one independent part of the request
         dry_run=dry_run,
         on_step=on_step,
     )
+    if not dry_run:
+        # Staged again, it is what it was found to be.
+        marks.settle(store, sealed.id, "record", indexes=[index])
     return sealed
 
 
@@ -136,6 +151,7 @@ def promotion(
                 upload_time=entry.added,
                 sets=(),  # but its mark: what is yanked in the source stays so
                 untested=entry.untested if ref.filename in own else None,
+                failed=None,
                 provenance=None,
                 provenance_kind=None,
             )
@@ -144,7 +160,9 @@ def promotion(
             wanted = msgspec.structs.replace(there, untested=None)
         if wanted is not None and ref.filename in own and entry.set_id not in wanted.sets:
             # With a set that is not yanked, a file that it shares with a yanked one is not yanked either.
-            wanted = msgspec.structs.replace(wanted, sets=(*wanted.sets, entry.set_id), yanked=entry.yanked)
+            wanted = msgspec.structs.replace(
+                wanted, sets=(*wanted.sets, entry.set_id), yanked=entry.yanked, failed=entry.failed
+            )
         if wanted is not None and attested and ref.filename in attested:
             wanted = attested[ref.filename].on(wanted)
         if wanted is not None and wanted != there:

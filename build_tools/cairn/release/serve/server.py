@@ -75,6 +75,14 @@ def _listen(host: str, port: int) -> socket.socket:
                 f"port {port} of {host} is in use",
                 tip="choose a different one with --port, or --port 0 for any free port",
             ) from error
-        raise SystemFailureError(f"cannot listen on {host} port {port}: {error.strerror or error}") from error
+        raise SystemFailureError(
+            f"cannot listen on {host} port {port}: {error.strerror or error}",
+            tip="ports below 1024 are for root: take --port 8383"
+            if error.errno == errno.EACCES
+            else "name an address of this machine with --host, such as 127.0.0.1, or 0.0.0.0 for all",
+        ) from error
     except (TypeError, UnicodeError) as error:  # what socket says of a name with an empty or long part
-        raise SystemFailureError(f"cannot listen on {host}: it is not a valid name of a host") from error
+        raise SystemFailureError(
+            f"cannot listen on {host}: it is not a valid name of a host",
+            tip="name an address of this machine with --host, such as 127.0.0.1",
+        ) from error

@@ -125,6 +125,7 @@ def hipify_checkout(
             raise SourceError(f"{path} is not a git checkout", tip="run the `checkout` command first")
         kind = project.hipify
         found = state.read(root.git_dir)
+        _sweep(root, found, say)
         note = hipify_step.recovered(root, found, kind=kind, python=python, force=False, say=say)
         note = note or hipify_step.adopt(root, project)
         if note.phase == "moving":
@@ -146,13 +147,17 @@ def _recovered(root: Repository, request: CheckoutRequest, *, say: Progress) -> 
     note = state.read(root.git_dir) if root.git_dir.is_dir() else None
     if note is None:
         return None
-    if note.phase != "ready":
-        say(f"an earlier run did not finish {root.work_tree}: carrying on")
-        repository.sweep(root.git_dir, folders=(root.work_tree,), below=True)
+    _sweep(root, note, say)
     if url.identity(note.origin) == url.identity(request.origin):
         submodules.restore_objects(root, note, origin=request.origin, retry=request.retry, say=say)
     kind, python = request.project.hipify, request.python
     return hipify_step.recovered(root, note, kind=kind, python=python, force=request.force, say=say)
+
+
+def _sweep(root: Repository, note: State | None, say: Progress) -> None:
+    if note is not None and note.phase != "ready":
+        say(f"an earlier run did not finish {root.work_tree}: carrying on")
+        repository.sweep(root.git_dir, folders=(root.work_tree,), below=True)
 
 
 def _refuse_foreign(root: Repository, note: State | None) -> None:

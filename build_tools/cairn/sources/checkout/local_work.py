@@ -110,25 +110,43 @@ def moving(root: Repository, commit: str, source: Path, plan: Plan) -> tuple[lis
             MovingPart(path=module.path, repository=own, goes=True, commit=module.commit, source=from_mirror)
         )
     kept = {part.repository for part in parts}
-    gone = [m for m in walk_submodules(root) if m.repository not in kept] if root.exists() else []
+    there = walk_submodules(root, begun=True) if root.exists() else ()
+    gone = [module for module in there if module.repository not in kept]
     return [*parts, *(MovingPart(path=m.path, repository=m.repository, goes=True) for m in gone)], gone
 
 
 def survey(parts: Sequence[MovingPart]) -> tuple[Found, ...]:
     """What is in each part that moving it would lose, except what an unfinished run wrote."""
-    within = {part.repository.work_tree for part in parts}
-    # Where a submodule of a different name comes to its place, it looks after the files there itself.
-    leaving = {part.repository.work_tree for part in parts if part.goes and part.commit is None}
-    return side_by_side(lambda part: _found(part, within, leaving), parts)
+    begun = [part for part in parts if part.repository.is_begun()]
+    within = {part.repository.work_tree for part in begun}
+    coming: dict[MovingPart, list[str]] = {part: [] for part in begun}
+    foreign: dict[MovingPart, list[str]] = {}
+    for part in parts:
+        if part in begun:
+            continue
+        _refuse_own_repository(part, parts[0])
+        above = [one for one in begun if not one.path or f"{part.path}/".startswith(f"{one.path}/")]
+        holder = max(above, key=lambda one: len(one.path), default=None)
+        place = part.path[len(holder.path) :].lstrip("/") if holder else ""
+        # Git looks into every folder but that of a submodule, which looks after it itself.
+        is_own = holder is None or place in holder.repository.gitlinks()
+        if is_own and _is_there(part, parts[0]):
+            foreign[part] = sorted(overwritten.files_below(part.repository.work_tree, within))
+        elif holder is not None and place:
+            coming[holder].append(place)
+    return side_by_side(lambda part: _found(part, within, coming.get(part), foreign.get(part, ())), parts)
 
 
 def together(root: Repository, found: Sequence[Found]) -> Losses:
     """The losses of all parts, by paths from the root."""
-    edits = [one.part.named(name) for one in found for name in one.lost.edits]
+
+    def without_recorded(names: Sequence[str]) -> tuple[str, ...]:
+        """Without what hipify or a build made."""
+        return build_step.without_recorded(root, names) if root.is_begun() else tuple(names)
+
     return Losses(
-        # Without what a build made.
-        edits=build_step.without_recorded(root, edits) if root.is_begun() else tuple(edits),
-        ignored=tuple(one.part.named(name) for one in found for name in one.lost.ignored),
+        edits=without_recorded([one.part.named(name) for one in found for name in one.lost.edits]),
+        ignored=without_recorded([one.part.named(name) for one in found for name in one.lost.ignored]),
         commits=tuple(
             f"{one.part.path}: {commit}" if one.part.path else commit
             for one in found
@@ -137,19 +155,26 @@ def together(root: Repository, found: Sequence[Found]) -> Losses:
     )
 
 
-def _found(part: MovingPart, within: Collection[Path], leaving: Collection[Path]) -> Found:
+def _found(
+    part: MovingPart, within: Collection[Path], coming: Collection[str] | None, foreign: Collection[str]
+) -> Found:
+    """What is in a part.
+
+    Args:
+        part: it.
+        within: working trees of the parts that are there.
+        coming: paths in it where submodules are to be that are not there yet; None where it is not there.
+        foreign: files in its folder where it is not there.
+    """
     own = part.repository
-    if part.goes and own.git_dir != own.work_tree / ".git" and (own.work_tree / ".git").is_dir():
-        raise SourceError(
-            f"{own.work_tree} is a repository of its own, where a submodule belongs",
-            tip="move it away, or run `git submodule absorbgitdirs` if it is the submodule",
-        )
-    if not own.is_begun():
-        foreign = [] if own.work_tree in leaving else _foreign(own, within)
+    if coming is None:
+        foreign = [name for name in foreign if not repository.is_part(Path(name).name)]
         _refuse_inner(part, foreign)
         # Its folder was removed, and its git directory is still there.
         commits = own.without_files().commits_only_here() if (own.git_dir / "HEAD").exists() else ()
         return Found(part=part, changes=(), lost=Losses(edits=tuple(foreign), commits=commits))
+    if part.goes:
+        _refuse_under_way(own)
     changes = own.changes()
     _refuse_inner(part, changes)
     edits = {*changes, *_hidden_edits(part)} - state.written_by_placing(own, changes)
@@ -157,9 +182,9 @@ def _found(part: MovingPart, within: Collection[Path], leaving: Collection[Path]
     edits = {name for name in edits if not repository.is_part(Path(name).name)}
     ignored: set[str] = set()
     if part.commit is not None and part.source is not None:
-        ignored = set(overwritten.by_commit(own, part.commit, part.source, within))
+        ignored = set(overwritten.by_commit(own, part.commit, part.source, within=within, coming=coming))
     elif part.goes:
-        ignored = set(overwritten.by_removal(own))
+        ignored = set(overwritten.by_removal(own, within))
     _refuse_inner(part, ignored)
     ignored -= {*changes, *state.written_by_placing(own, ignored)}
     note = state.read_placing(own)
@@ -176,6 +201,28 @@ def _found(part: MovingPart, within: Collection[Path], leaving: Collection[Path]
     return Found(part=part, changes=changes, lost=lost)
 
 
+def _is_there(part: MovingPart, root: MovingPart) -> bool:
+    """Whether the root, or a submodule, has a folder."""
+    return not part.path or overwritten.is_below(root.repository.work_tree, part.path)
+
+
+def _refuse_own_repository(part: MovingPart, root: MovingPart) -> None:
+    if part.goes and part.path and _is_there(part, root) and (part.repository.work_tree / ".git").is_dir():
+        raise SourceError(
+            f"{part.repository.work_tree} is a repository of its own, where a submodule belongs",
+            tip="move it away, or run `git submodule absorbgitdirs` if it is the submodule",
+        )
+
+
+def _refuse_under_way(own: Repository) -> None:
+    if what := own.under_way():
+        end = "git bisect reset" if what == "bisect" else f"git {what} --continue, or --abort"
+        raise SourceError(
+            f"a `git {what}` is under way in {own.work_tree}, and HEAD would move beneath it",
+            tip=f"end it there first: {end}",
+        )
+
+
 def _refuse_inner(part: MovingPart, names: Collection[str]) -> None:
     # `git status` names a repository inside by its folder with a slash, and `git add` would take it as a
     # gitlink: hipify's commit must not have that, and --force must not remove a whole history.
@@ -186,14 +233,6 @@ def _refuse_inner(part: MovingPart, names: Collection[str]) -> None:
             f"{wording.some(inner)}",
             tip="move it out of the checkout",
         )
-
-
-def _foreign(own: Repository, within: Collection[Path]) -> list[str]:
-    """Everything in a folder where a repository is to be made."""
-    if not own.work_tree.is_dir():
-        return ["."] if own.work_tree.is_symlink() or own.work_tree.exists() else []
-    names = overwritten.files_below(own.work_tree, within)
-    return sorted(name for name in names if not repository.is_part(Path(name).name))
 
 
 def _hidden_edits(part: MovingPart) -> list[str]:
@@ -317,6 +356,8 @@ def refuse(root: Repository, lost: Losses) -> NoReturn:
 
 def refuse_edits(root: Repository, *, why: str) -> None:
     """Raise a SourceError, with the reason why, when the user has uncommitted edits."""
+    for part in walk(root):
+        _refuse_under_way(part.repository)
     if edits := of(root).edits:
         raise SourceError(
             f"{root.work_tree} has {Losses(edits=edits)}; {why}",

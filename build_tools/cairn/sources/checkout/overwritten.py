@@ -4,36 +4,89 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
-from cairn.sources.git.repository import GITLINK, Repository
+from cairn.sources.git.repository import GITLINK, Repository, is_part, root_at
 from cairn.sources.hipify import run
 from cairn.sources.worktree import contents
 from cairn.sources.worktree.contents import Entry
 
 
-def by_commit(own: Repository, commit: str, source: Path, within: Collection[Path]) -> Iterator[str]:
+def by_commit(
+    own: Repository, commit: str, source: Path, *, within: Collection[Path], coming: Collection[str]
+) -> Iterator[str]:
     """Untracked files, ignored ones too, at a place where a commit has something else.
 
     Args:
         own: the root or a submodule.
         commit: what is to be checked out.
         source: the mirror that has it.
-        within: working trees of all parts, which look after themselves.
+        within: working trees of the parts that are there, which look after themselves.
+        coming: paths where submodules are to be that are not there yet.
     """
     wanted = _new_in(own, commit, source)
-    if not wanted:
-        return
-    tracked = contents.of_index(own)
-    there = tuple(_InTheWay(own, tracked, within).among(wanted))
+    index = contents.of_index(own)
+    there = tuple(_InTheWay(own, index, within).among(wanted))
     disk = contents.on_disk(own, there)
     yield from (name for name in there if name not in wanted or disk.get(name) != wanted[name])
+    # Git does not look into the folder of a submodule, and leaves it where the commit has the submodule too.
+    links = [name for name in _empty_links(index, own, within) if name not in coming]
+    stay = {name for name in _links_of(own, commit, source, links) if is_below(own.work_tree, name)}
+    yield from _at_places(own, {*coming, *links} - stay, index, within)
 
 
-def by_removal(own: Repository) -> Iterator[str]:
+def by_removal(own: Repository, within: Collection[Path]) -> Iterator[str]:
     """Ignored files of a submodule that goes away, without what Python makes again."""
-    listed = own.run("ls-files", "--others", "--ignored", "--exclude-standard", "-z").split("\0")
-    yield from (name for name in listed if name and not run.is_byproduct(name))
+    listed = own.listed("ls-files", "--others", "--ignored", "--exclude-standard", "-z")
+    yield from (name for name in listed if not run.is_byproduct(name))
+    index = contents.of_index(own)
+    yield from _at_places(own, _empty_links(index, own, within), index, within)
+
+
+def is_below(folder: Path, name: str) -> bool:
+    """Whether there is a folder of this path, and no link on the way."""
+    return (folder / name).is_dir() and (folder / name).resolve() == folder.resolve() / name
+
+
+def _empty_links(index: Mapping[str, Entry], own: Repository, within: Collection[Path]) -> list[str]:
+    """Paths of submodules that are not checked out."""
+    links = [name for name, (mode, _) in index.items() if mode == GITLINK]
+    return [name for name in links if own.work_tree / name not in within]
+
+
+def _links_of(own: Repository, commit: str, source: Path, names: Collection[str]) -> list[str]:
+    """The paths at which a commit has submodules, too."""
+    if not names:
+        return []
+    listed = own.listed("ls-tree", "-z", commit, "--", *names, env=_lent(source))
+    return [entry.partition("\t")[2] for entry in listed if entry.startswith(GITLINK)]
+
+
+def _at_places(
+    own: Repository, places: Collection[str], index: Mapping[str, Entry], within: Collection[Path]
+) -> Iterator[str]:
+    """Files that git does not track at places where submodules come or were, below them, or on the way.
+
+    What a link leads to is left alone. A repository is named by its folder, with a slash at the end.
+    """
+    for place in map(PurePosixPath, places):
+        for name in _at_place(own, place, within):
+            if index.get(name, (GITLINK, ""))[0] == GITLINK:
+                yield name
+
+
+def _at_place(own: Repository, place: PurePosixPath, within: Collection[Path]) -> Iterator[str]:
+    for name in reversed((place, *place.parents)):
+        path = own.work_tree / name
+        if path.is_symlink() or not path.is_dir():
+            if os.path.lexists(path):
+                yield name.as_posix()
+            return
+    folder = own.work_tree / place
+    if (root_at(folder).git_dir / "HEAD").exists():
+        yield f"{place}/"
+    else:
+        yield from (f"{place}/{name}" for name in files_below(folder, within) if not is_part(Path(name).name))
 
 
 def files_below(folder: Path, within: Collection[Path] = ()) -> Iterator[str]:
@@ -56,12 +109,15 @@ def files_below(folder: Path, within: Collection[Path] = ()) -> Iterator[str]:
 
 def _new_in(own: Repository, commit: str, source: Path) -> Mapping[str, Entry]:
     """What a commit has and the index does not."""
-    lent = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": contents.quoted(source / "objects")}
     options = ("--cached", "--no-renames", "--diff-filter=D", "--raw", "--no-abbrev", "-z")
-    listed = own.run("diff-index", *options, commit, "--", env=lent).split("\0")
+    listed = own.run("diff-index", *options, commit, "--", env=_lent(source)).split("\0")
     pairs = zip(listed[::2], listed[1::2], strict=False)  # the last one is empty
     # `:mode mode id id status`, of the commit and of the index (git-diff-index(1), raw output).
     return {name: (head.split()[0][1:], head.split()[2]) for head, name in pairs}
+
+
+def _lent(source: Path) -> Mapping[str, str]:
+    return {"GIT_ALTERNATE_OBJECT_DIRECTORIES": contents.quoted(source / "objects")}
 
 
 class _InTheWay:
@@ -79,7 +135,9 @@ class _InTheWay:
         """Files at these places, below them, or where a folder above them is to be."""
         for name, (mode, _) in wanted.items():
             path = self._own.work_tree / name
-            if self._is_folder(name.rpartition("/")[0]) and mode != GITLINK and os.path.lexists(path):
+            if not self._is_folder(name.rpartition("/")[0]) or not os.path.lexists(path):
+                continue
+            if mode != GITLINK or path.is_symlink() or not path.is_dir():
                 yield from self._at(name, path)
         yield from self._blocking
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from cairn import files
-from cairn.errors import SourceError
+from cairn.errors import SourceError, SystemFailureError
 from cairn.sources.git import command
 
 UPSTREAM_TAG = "THEROCK_UPSTREAM_DIFFBASE"
@@ -25,9 +26,16 @@ ASIDE = "cairn-aside"  # folder of a git directory with what builds left (cairn.
 _OURS = "cairn.config"
 _WORKTREE = ("config", "--local", "core.worktree")
 _MARKER = "cairn-busy"
+_UNDER_WAY = {
+    "rebase-merge": "rebase",
+    "rebase-apply/applying": "am",
+    "rebase-apply": "rebase",
+    "BISECT_LOG": "bisect",
+}
 # What git-fetch and git-repack write before they rename it (git's pack-write.c, object-file.c).
 _HALF = ("tmp_pack_", "tmp_idx_", "tmp_obj_", "tmp_rev_")
 _PART = re.compile(r"\..*\.[0-9a-f]{16}\.part")
+_HIPIFY = "hipify"
 _WAIT_FOR_GIT = 60.0  # seconds for a git whose parent was killed to end by itself
 
 
@@ -68,7 +76,9 @@ class Repository:
 
     def is_begun(self) -> bool:
         """Whether there is a working tree with a repository, which may have no commit yet."""
-        return (self.work_tree / ".git").exists() and (self.git_dir / "HEAD").exists()
+        # What git looks for (its setup.c, is_git_directory): a killed `git init` has made a part of it.
+        whole = (self.git_dir / "HEAD").exists() and (self.common_dir / "objects").is_dir()
+        return self._is_tied() and whole and (self.common_dir / "refs").is_dir()
 
     def exists(self) -> bool:
         """Whether there is a working tree with a commit checked out."""
@@ -76,7 +86,14 @@ class Repository:
 
     def head(self) -> str | None:
         """The commit that is checked out; None where there is no working tree with one."""
-        return self.commit_of("HEAD") if (self.work_tree / ".git").exists() else None
+        return self.commit_of("HEAD") if self._is_tied() else None
+
+    def _is_tied(self) -> bool:
+        """Whether the working tree is its own: a different submodule may be at its path, or a link to one."""
+        if not (self.work_tree / ".git").exists():
+            return False
+        there = root_at(self.work_tree).git_dir
+        return there == self.git_dir or there.resolve() == self.git_dir.resolve()
 
     def commit_of(self, name: str) -> str | None:
         """The commit that a name means here; None when it means none."""
@@ -168,6 +185,17 @@ class Repository:
             return tuple((self.git_dir / "MERGE_HEAD").read_text(encoding="ascii").split())
         except FileNotFoundError:
             return ()
+
+    def under_way(self) -> str | None:
+        """What of git's is under way that would go on from wherever HEAD is; None for nothing.
+
+        A merge, a cherry-pick and a revert are not: a checkout ends them.
+        """
+        # Of git's wt-status.c, wt_status_get_state; `git am` shares its folder with an older rebase.
+        for name, what in _UNDER_WAY.items():
+            if (self.git_dir / name).exists():
+                return what
+        return None
 
     def _where(self) -> dict[str, str]:
         return {"GIT_DIR": str(self.git_dir), "GIT_WORK_TREE": str(self.work_tree)}
@@ -328,6 +356,11 @@ def place(repository: Repository, commit: str, *, alone: bool = True) -> None:
     """
     # A working tree that was never filled needs no cleaning.
     filled = (repository.git_dir / "index").exists() or _has_files(repository)
+    links = repository.gitlinks() if filled else ()
+    if lost := [name for name in links if not (repository.work_tree / name).is_dir()]:
+        # Where something else stands in the place of a submodule that git is to skip, it would not move.
+        names = command.nul_separated(lost)
+        repository.run("update-index", "--no-skip-worktree", "-z", "--stdin", stdin=names)
     workers = {"checkout.workers": "0" if alone else "1"}
     repository.run("checkout", "--quiet", "--force", "--detach", commit, config=workers)
     if filled:
@@ -375,10 +408,22 @@ def sweep(git_dir: Path, *, folders: tuple[Path, ...], below: bool = False) -> N
         git_dir: where they are looked for, git directories of submodules included.
         folders: working folders of git and hipify programs that may still be running.
         below: look for such programs in the folders below, too.
+
+    Raises:
+        SystemFailureError: one of them does not end.
     """
     wanted = {folder.resolve() for folder in folders}
     deadline = time.monotonic() + _WAIT_FOR_GIT
-    while _is_any_at_work(wanted, below=below) and time.monotonic() < deadline:
+    while found := _at_work(wanted, below=below):
+        name, process = found[0]
+        if name == _HIPIFY:  # a guard has not seen to it (`cairn.platforms`): it would not end for long
+            with contextlib.suppress(OSError):
+                os.kill(process, signal.SIGKILL)
+        elif time.monotonic() > deadline:
+            raise SystemFailureError(
+                f"{name} (process {process}) is still at work in {folders[0]}",
+                tip="wait until it has ended, or end it, and run the same command again",
+            )
         time.sleep(0.1)
     _remove_files(git_dir, lambda name: name.endswith(".lock") or name.startswith(_HALF) or is_part(name))
 
@@ -400,23 +445,23 @@ def is_part(name: str) -> bool:
     return _PART.fullmatch(name) is not None
 
 
-def _is_any_at_work(folders: set[Path], *, below: bool) -> bool:
-    """Whether git or hipify runs in these folders; False on systems without /proc (proc(5))."""
+def _at_work(folders: set[Path], *, below: bool) -> list[tuple[str, int]]:
+    """The gits and hipifies that run in these folders; none on systems without /proc (proc(5))."""
     with contextlib.suppress(OSError):
-        return any(_is_at_work(process, folders, below=below) for process in Path("/proc").iterdir())
-    return False
+        processes = [process for process in Path("/proc").iterdir() if process.name.isdecimal()]
+        named = ((_name_at_work(process, folders, below=below), process) for process in processes)
+        return [(name, int(process.name)) for name, process in named if name]
+    return []
 
 
-def _is_at_work(process: Path, folders: set[Path], *, below: bool) -> bool:
-    if not process.name.isdecimal():
-        return False
+def _name_at_work(process: Path, folders: set[Path], *, below: bool) -> str | None:
     try:
         folder = (process / "cwd").readlink()
         if folder not in folders and not (below and folders.intersection(folder.parents)):
-            return False
+            return None
         # Both go on writing when the process that started them is killed.
-        if "git" in (process / "comm").read_text():
-            return True
-        return b"watch_script" in (process / "cmdline").read_bytes()
+        if "git" in (name := (process / "comm").read_text().strip()):
+            return name
+        return _HIPIFY if b"watch_script" in (process / "cmdline").read_bytes() else None
     except OSError:
-        return False  # it ended, or belongs to a different user
+        return None  # it ended, or belongs to a different user

@@ -2,20 +2,23 @@
 
 Run by path, in whatever interpreter hipify needs: it must import nothing that is not of Python itself.
 
-    python watch_script.py NOTES build_amd.py      a program of the tree
-    python watch_script.py NOTES --torch-utils     what the extension builder of the installed torch does
+    python watch_script.py NOTES build_amd.py PARENT     a program of the tree
+    python watch_script.py NOTES --torch-utils PARENT    what the extension builder of its torch does
 
 NOTES becomes a JSON file: `read`, the files that were opened below the current folder, as paths from there;
 `unsupported`, from the mapping table that the program used, the names it writes that HIP does not have, each
-with the CUDA name it stands for.
+with the CUDA name it stands for. It ends when the process PARENT does.
 """
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import importlib
 import json
 import os
 import runpy
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,8 +27,12 @@ _TABLES = "cuda_to_hip_mappings"
 _MARK = "HIP_UNSUPPORTED"  # of torch/utils/hipify/constants.py, up to torch 2.9
 
 
-def main(notes: str, program: str) -> None:
+_PDEATHSIG = 1  # of prctl(2): the signal that we get when what has started us ends
+
+
+def main(notes: str, program: str, parent: str) -> None:
     """Run one program; the notes are written if it succeeds."""
+    _end_with(parent)
     opened: set[tuple[str, str]] = set()
 
     def hook(event: str, args: tuple[object, ...]) -> None:
@@ -42,6 +49,15 @@ def main(notes: str, program: str) -> None:
     read = sorted(_below(here, opened))
     text = json.dumps({"read": read, "unsupported": dict(_unsupported())})
     Path(notes).write_text(text, encoding="utf-8")
+
+
+def _end_with(parent: str) -> None:
+    # On Linux the kernel sees to it at once; elsewhere the guard of what has started us does
+    # (`cairn.platforms`), which takes a moment.
+    with contextlib.suppress(AttributeError, OSError, TypeError):
+        ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL)
+        if not os.path.exists(f"/proc/{parent}"):  # noqa: PTH110 - it has ended before
+            sys.exit("what started hipify has ended")
 
 
 def _script(path: str) -> None:
@@ -94,4 +110,4 @@ def _unsupported() -> Iterator[tuple[str, str]]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2])
+    main(*sys.argv[1:4])

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 import msgspec
 
 from cairn import datafile
-from cairn.errors import CairnError, UsageError
+from cairn.errors import CairnError, SourceError, UsageError
 from cairn.sources.checkout.describe import Checkout, describe
 from cairn.sources.git.command import COMMIT_ID
 from cairn.sources.manifest import therock
@@ -206,6 +206,21 @@ def verify(manifest: Manifest, checkouts: Mapping[str, Path]) -> tuple[str, ...]
             [f"{project.name}: no checkout given"] if folder is None else _differences(project, folder)
         )
     return tuple(problems)
+
+
+def require(manifest: Manifest, name: str, folder: Path) -> None:
+    """Refuse a tree that is not what a manifest has of a project.
+
+    Raises:
+        SourceError: it is not; or the manifest does not have the project.
+    """
+    wanted = next((project for project in manifest.projects if project.name == name), None)
+    problems = [f"it has no {name}"] if wanted is None else _differences(wanted, folder)
+    if problems:
+        raise SourceError(
+            f"{folder} is not what the manifest froze: {'; '.join(problems)}",
+            tip="it was moved or edited since it was checked out: run again, in a work folder of its own",
+        )
 
 
 def _differences(wanted: ProjectSource, folder: Path) -> list[str]:

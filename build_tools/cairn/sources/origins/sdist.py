@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import tarfile
 import tempfile
@@ -100,7 +99,7 @@ def _shim(folder: Path) -> str:
     package = folder / "setuptools"
     package.mkdir()
     (package / "__init__.py").touch()
-    shutil.copyfile(pkginfo_backend.__file__, package / "build_meta.py")
+    files.copy_into(Path(pkginfo_backend.__file__), package / "build_meta.py")
     return str(folder)
 
 

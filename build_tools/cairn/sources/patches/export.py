@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from cairn import owned
+from cairn import files, owned
 from cairn.errors import SourceError, UsageError
 from cairn.sources.checkout import local_commits, local_work
 from cairn.sources.checkout.local_commits import LocalCommit
@@ -164,7 +163,7 @@ def _write(
         target = folder / place
         target.mkdir(parents=True, exist_ok=True)
         for path in written:
-            shutil.copyfile(path, target / path.name)
+            files.copy(path, target / path.name)
     return [
         ExportedPatch(path=part.path, file=str(place / path.name), commit=commit.id, subject=commit.subject)
         for path, commit in zip(written, commits, strict=True)

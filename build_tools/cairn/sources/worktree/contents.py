@@ -11,11 +11,12 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
+from cairn import files
 from cairn.errors import SourceError
 from cairn.sources.git import command
-from cairn.sources.git.repository import Repository, root_at
+from cairn.sources.git.repository import GITLINK, Repository, root_at
 from cairn.sources.worktree.parts import walk_submodules
 
 Entry = tuple[str, str]
@@ -85,6 +86,45 @@ def write_out(own: Repository, tree: str, names: Collection[str], folder: Path) 
         own.run("checkout-index", "-z", "--stdin", f"--prefix={folder}/", env=env, stdin=paths)
 
 
+def write_committed(path: Path, commits: Sequence[str], names: Sequence[str], folder: Path) -> str:
+    """Write files and folders of a commit below a folder, whatever the checkout at `path` has in their place.
+
+    Only objects of the checkout are read: what its index hides, what its info/exclude and info/attributes say
+    and the filters of its configuration have no part in it.
+
+    Args:
+        path: a checkout, or the working tree of a submodule.
+        commits: the first of these that the checkout has is written, and returned.
+        names: files and folders; those that the commit does not have are passed over.
+        folder: receives them; it need not exist.
+
+    Raises:
+        SourceError: the checkout has none of the commits, or not all of the files.
+    """
+    own = root_at(path)
+    commit = next(filter(None, map(own.commit_of, commits)), None)
+    if commit is None:
+        raise SourceError(f"{path} does not have the commit {commits[0]}", tip="check it out again")
+    listed = own.listed("ls-tree", "-r", "-z", "--full-tree", commit, "--", *names)
+    entries = [(head.split(), name) for head, _, name in (entry.partition("\t") for entry in listed)]
+    with tempfile.TemporaryDirectory(prefix="cairn-commit-") as temporary:
+        empty = Repository(work_tree=folder, git_dir=Path(temporary, "git"))
+        folder.mkdir(parents=True, exist_ok=True)
+        kind = own.run("rev-parse", "--show-object-format").strip()
+        command.run(
+            Path(temporary), "init", "--quiet", "--bare", f"--object-format={kind}", str(empty.git_dir)
+        )
+        env = {"GIT_OBJECT_DIRECTORY": str((own.common_dir / "objects").resolve())}
+        empty.run("read-tree", commit, env=env)
+        files = command.nul_separated(name for (mode, *_), name in entries if mode != GITLINK)
+        empty.run("checkout-index", "-z", "--stdin", f"--prefix={folder}/", env=env, stdin=files)
+    for (mode, _, id_), name in entries:
+        if mode == GITLINK and root_at(path / name).exists():
+            within = root_at(path / name).listed("ls-tree", "-z", "--name-only", id_)
+            write_committed(path / name, [id_], within, folder / name)
+    return commit
+
+
 def snapshot(own: Repository, ignored: Collection[str] = ()) -> str:
     """The tree of everything in the working tree, written into the repository; the index is not touched.
 
@@ -99,6 +139,16 @@ def snapshot(own: Repository, ignored: Collection[str] = ()) -> str:
             names = command.nul_separated(hidden)
             for option in ("--no-skip-worktree", "--no-assume-unchanged"):
                 own.run("update-index", option, "-z", "--stdin", env=env, stdin=names)
+        # Git adds nothing at the place of a submodule, or below it.
+        taken = {
+            path.as_posix()
+            for name in ignored
+            for path in (PurePosixPath(name), *PurePosixPath(name).parents)
+        }
+        if links := taken.intersection(own.gitlinks()) if ignored else ():
+            own.run(
+                "update-index", "--force-remove", "-z", "--stdin", env=env, stdin=command.nul_separated(links)
+            )
         own.run("add", "--all", env=env)
         if ignored:
             paths = command.nul_separated(ignored)
@@ -123,7 +173,8 @@ def _own_index(own: Repository, folder: Path) -> Mapping[str, str]:
     if (own.git_dir / "index").exists():
         # With its time: git trusts an entry's stat data only if the file is older than the index, and reads
         # the file again otherwise (git's Documentation/technical/racy-git.txt).
-        shutil.copy2(own.git_dir / "index", index)
+        files.copy_into(own.git_dir / "index", index)
+        shutil.copystat(own.git_dir / "index", index)
     return {"GIT_INDEX_FILE": str(index)}
 
 

@@ -85,8 +85,11 @@ def walk_commit(root: Repository, commit: str) -> tuple[CommittedPart, ...]:
     return tuple(found)
 
 
-def walk_submodules(root: Repository, *, origin: str = "") -> Iterator[Module]:
-    """All submodules that are checked out below a root, parents first, with what is checked out of each."""
+def walk_submodules(root: Repository, *, origin: str = "", begun: bool = False) -> Iterator[Module]:
+    """All submodules that are checked out below a root, parents first, with what is checked out of each.
+
+    With `begun`, also those that a killed run has begun, which have no commit yet.
+    """
     level = [(Part(path="", repository=root), origin)]
     while level:
         modules = [
@@ -95,7 +98,11 @@ def walk_submodules(root: Repository, *, origin: str = "") -> Iterator[Module]:
             for module in of_commit(parent.repository, "HEAD", origin=its_origin, within=parent)
         ]
         heads = side_by_side(lambda module: module.repository.head(), modules)
-        found = [replace(module, head=head) for module, head in zip(modules, heads, strict=True) if head]
+        found = [
+            replace(module, head=head)
+            for module, head in zip(modules, heads, strict=True)
+            if head or (begun and module.repository.is_begun())
+        ]
         yield from found
         level = [(module, module.origin) for module in found]
 

@@ -19,7 +19,7 @@ from typing import Literal
 
 import msgspec
 
-from cairn import datafile, files
+from cairn import datafile, files, platforms
 from cairn.errors import SourceError, UsageError
 from cairn.sources.git.repository import Repository, is_part
 from cairn.sources.worktree import contents
@@ -84,9 +84,14 @@ def write(git_dir: Path, state: State) -> None:
 
 @contextlib.contextmanager
 def alone(checkout_dir: Path, *, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
-    """Hold a checkout against other runs of Cairn; `on_wait` is called where there is one."""
+    """Hold a checkout against other runs of Cairn; `on_wait` is called where there is one.
+
+    What is started in the block ends with us, also where we are killed: git and hipify would go on writing
+    over what somebody edits then.
+    """
     key = hashlib.sha256(os.fsencode(checkout_dir.resolve())).hexdigest()[:16]
-    with files.locked(files.cache_dir() / "checkouts" / f"{key}.lock", timeout=_LOCK_WAIT, on_wait=on_wait):
+    lock = files.cache_dir() / "checkouts" / f"{key}.lock"
+    with files.locked(lock, timeout=_LOCK_WAIT, on_wait=on_wait), platforms.here.guarding():
         yield
 
 

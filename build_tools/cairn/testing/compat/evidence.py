@@ -14,12 +14,14 @@ from collections.abc import Iterable, Iterator
 from importlib.metadata import Distribution
 from pathlib import Path
 
+import msgspec
 from packaging.utils import canonicalize_name, parse_sdist_filename, parse_wheel_filename
 from packaging.version import Version
 
 from cairn import files
 from cairn.errors import UsageError
 from cairn.output import safe_text
+from cairn.stack import Floor
 from cairn.testing import junit, record
 from cairn.testing.compat.report import FILE as REPORT
 from cairn.testing.compat.report import CompatReport, ReportRow
@@ -114,6 +116,14 @@ def write_record(
         pytest_args=chosen,
         translated=report.translated,
         compat_sha256=files.sha256_of(folder / REPORT),
+        # Probes of the report, not files of tests.
+        policy=installed.policy
+        and msgspec.structs.replace(
+            installed.policy,
+            floor=Floor(tests=1, device_tests=0),
+            tests_sha256=None,
+            builtin_sha256=None,
+        ),
     )
     record.write(folder / record.FILE, made)
     return made

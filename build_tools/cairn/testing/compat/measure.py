@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from cairn import concurrency, datafile, owned, process, venv
+from cairn import concurrency, datafile, isolation, owned, process
 from cairn.errors import ProcessError, UsageError
 from cairn.output import Progress
 from cairn.testing import translation
@@ -31,7 +31,6 @@ from cairn.testing.compat.report import (
     Tested,
 )
 from cairn.testing.compat.rows import Row, RowTable
-from cairn.venv import Isolation
 
 _PACKAGE = "cairn_compat_probes"  # what the copy of the probes is called where they run
 # The folder comes last on the path: nothing of the environment can be hidden by it.
@@ -203,7 +202,13 @@ class _Runner:
             done = process.run(
                 [self._request.python, *command],
                 cwd=scratch,
-                env={**venv.variables(Isolation.TEST), **self._translating, **caches, **environment},
+                env={
+                    **isolation.variables(isolation.Isolation.TEST, scratch),
+                    **self._translating,
+                    **caches,
+                    **environment,
+                },
+                hidden=isolation.credential_files(),
                 log=self._request.log,
                 timeout=self._request.timeout,
                 check=False,

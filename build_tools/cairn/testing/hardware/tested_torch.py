@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from cairn import process
+from cairn import isolation, process
 from cairn.errors import CairnError
 from cairn.testing.hardware.gpu import Answer, Gpu, text
 
@@ -38,7 +38,9 @@ print({_MARK!r} + json.dumps({{"hip": bool(version and getattr(version, "hip", N
 def ask(python: Path, variables: Mapping[str, str], log: Path) -> Answer:
     """The GPUs that a program of an environment sees; none where it has no torch."""
     try:
-        done = process.run([python, "-I", "-c", _SCRIPT], env=variables, log=log, timeout=_TIMEOUT)
+        command: list[str | Path] = [python, "-I", "-c", _SCRIPT]
+        hidden = isolation.credential_files()
+        done = process.run(command, env=variables, log=log, timeout=_TIMEOUT, hidden=hidden)
     except CairnError as error:
         return Answer(problem=f"torch does not say which GPUs it sees: {error}")
     lines = [line for line in done.output.splitlines() if line.startswith(_MARK)]

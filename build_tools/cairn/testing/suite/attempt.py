@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cairn import files, process
+from cairn import files, isolation, process
 from cairn.errors import CairnError
 from cairn.output import Progress, silent
 from cairn.testing.suite import worker
@@ -167,7 +167,8 @@ def run(
         *("-o", "junit_family=xunit1", f"--junit-xml={junit}", setup.tests / module),
     ]
     variables = {**setup.variables, worker.VARIABLE: str(folder / "worker.json")}
-    running = _Running(command, cwd=setup.tests, env=variables, log=setup.log)
+    hidden = isolation.credential_files()
+    running = _Running(command, cwd=setup.tests, env=variables, log=setup.log, hidden=hidden)
     try:
         killed = _watch(setup, module, running, journal)
     finally:

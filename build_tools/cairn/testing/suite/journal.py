@@ -10,6 +10,7 @@ import msgspec
 
 from cairn import datafile
 from cairn.testing.junit import Outcome
+from cairn.testing.record import Deselected
 from cairn.testing.suite import outcomes
 from cairn.testing.suite.outcomes import TestOutcome
 
@@ -20,12 +21,15 @@ class _Event(datafile.Value, forbid_unknown_fields=False):
     event: str
     test: str = ""
     tests: tuple[str, ...] = ()
-    whole: int = 0
+    collected: int = 0
+    gone: tuple[Deselected, ...] = ()
     outcome: Outcome = "error"
     reason: str = ""
     detail: str = ""
     device: str = ""
     seconds: float = 0.0
+    runs: int = 1
+    first: str = ""
     exit: int = 0
     failed: int = 0
     stopped: str = ""
@@ -37,7 +41,8 @@ class Journal:
 
     Attributes:
         selected: the node ids that it was to run, in its order; None until they were collected.
-        whole: how many there were before the shard and earlier processes took theirs.
+        collected: how many there were before anybody took any away.
+        gone: who took how many.
         outcomes: of the tests that ended.
         broken: of what could not be collected.
         absent: of modules that skipped themselves.
@@ -48,11 +53,14 @@ class Journal:
         stopped: why pytest ended before its last test, such as for `-x`.
         pid: of pytest; 0 until it has begun.
         events: how many were read; it grows as long as something happens.
+        every: each end of a test or module, those of one that ran again too.
+        text: all that was read.
     """
 
     def __init__(self, path: Path) -> None:
         self.selected: tuple[str, ...] | None = None
-        self.whole = 0
+        self.collected = 0
+        self.gone: tuple[Deselected, ...] = ()
         self.outcomes: dict[str, TestOutcome] = {}
         self.broken: list[TestOutcome] = []
         self.absent: list[TestOutcome] = []
@@ -63,6 +71,8 @@ class Journal:
         self.stopped = ""
         self.pid = 0
         self.events = 0
+        self.every: list[TestOutcome] = []
+        self.text = bytearray()
         self._path = path
         self._read = 0  # bytes
 
@@ -75,7 +85,9 @@ class Journal:
         except FileNotFoundError:
             return
         whole = data.rpartition(b"\n")[0]
-        self._read += len(whole) + 1 if whole else 0
+        if whole:
+            self._read += len(whole) + 1
+            self.text += whole + b"\n"
         for line in whole.splitlines():
             # A line cut off by a full disk, or written by a test: what it should have said is then missing.
             with contextlib.suppress(msgspec.DecodeError):
@@ -86,16 +98,20 @@ class Journal:
         self.pid = event.pid or self.pid  # "start" says nothing else
         match event.event:
             case "collected":
-                self.selected, self.whole = event.tests, event.whole
+                self.selected = tuple(dict.fromkeys(event.tests))
+                self.collected, self.gone = event.collected, event.gone
             case "broken":
                 self.broken.append(_outcome(event, "error"))
+                self.every.append(self.broken[-1])
             case "absent":
                 self.absent.append(_outcome(event, "skipped"))
             case "begin":
                 self.running = event.test
             case "end":
                 self.running = ""
-                self.outcomes[event.test] = _outcome(event, event.outcome)
+                ended, before = _outcome(event, event.outcome), self.outcomes.get(event.test)
+                self.every.append(ended)
+                self.outcomes[event.test] = outcomes.worse(before, ended) if before else ended
             case "orphaned":
                 self.orphaned_by = event.test
             case "finish":
@@ -108,7 +124,15 @@ class Journal:
 
 
 def _outcome(event: _Event, outcome: Outcome) -> TestOutcome:
-    values: dict[str, Any] = {name: getattr(event, name) for name in ("test", "reason", "detail", "device")}
+    values: dict[str, Any] = {name: getattr(event, name) for name in ("test", "detail", "device")}
     # A test may have replaced the clock that pytest looks at.
     seconds = event.seconds if 0 <= event.seconds < outcomes.LONGEST else 0.0
-    return TestOutcome(outcome=outcome, seconds=seconds, **values)
+    again = event.runs > 1 and outcome == "passed"  # a plugin has run it until it passed
+    return TestOutcome(
+        outcome=outcome,
+        reason=(event.first or "a plugin ran it again") if again else event.reason,
+        seconds=seconds,
+        attempts=max(event.runs, 1),
+        flaky=again,
+        **values,
+    )

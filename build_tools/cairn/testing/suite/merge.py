@@ -9,13 +9,16 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TypeAlias
 
+import msgspec
+
 from cairn import datafile, files, owned
 from cairn.errors import TestsFailedError, UsageError
+from cairn.stack import Floor
 from cairn.targets import CPU
 from cairn.testing import gpus
 from cairn.testing import record as records
 from cairn.testing.junit import JUnit
-from cairn.testing.record import TestRecord
+from cairn.testing.record import Deselected, TestRecord
 from cairn.testing.suite import outcomes, shard_result, suite_result
 from cairn.testing.suite.outcomes import TestOutcome
 from cairn.testing.suite.shard_result import ShardResult
@@ -111,7 +114,9 @@ def merge(
         outcomes=unique,
         problems=tuple(problems),
         junit=junit,
-        record=_record(results, unique, judged, junit) if first.wheels and not part else None,
+        record=_record(results, unique, judged, junit, floor=Floor(tests=floor, device_tests=device_floor))
+        if first.wheels and not part
+        else None,
     )
     if not in_place:
         outcomes.append(output / outcomes.FILE, unique)
@@ -147,11 +152,26 @@ def judge_shards(
         disagreements=[said for result in results for said in result.disagreements],
         floor=0 if part else floor,
         device_floor=0 if part else device_floor,
+        deselected=_deselected(results),
     )
     counts = summary.counts
     if part and judged.verdict in ("failed", "untested") and not counts.failed + counts.errors:
         return Judgement(verdict="passed", reason=f"nothing failed in {first.name}: {judged.reason}")
     return judged
+
+
+def _deselected(results: Sequence[ShardResult]) -> tuple[Deselected, ...]:
+    """Who took how many tests away; each shard of a module that is cut has seen it by itself."""
+    most: dict[tuple[str, Deselected], int] = {}
+    for result in results:
+        for count in result.modules:
+            for one in count.gone:
+                key = (count.module, msgspec.structs.replace(one, tests=0))
+                most[key] = max(most.get(key, 0), one.tests)
+    found: dict[Deselected, int] = defaultdict(int)
+    for (_, who), tests in most.items():
+        found[who] += tests
+    return tuple(msgspec.structs.replace(who, tests=tests) for who, tests in found.items())
 
 
 def _most(results: Sequence[ShardResult]) -> ShardResult:
@@ -194,6 +214,7 @@ def _refuse_mixture(results: Sequence[ShardResult]) -> None:
         "tested",
         "sources",
         "pytest_args",
+        "policy",
     )
     for other in results[1:]:
         if differing := [name for name in same if getattr(other, name) != getattr(first, name)]:
@@ -215,7 +236,7 @@ def _not_once(found: Sequence[_Shard], *, whole: bool) -> list[str]:
         for count in result.modules:
             if count.cut:
                 selected[count.module] += count.selected
-                wholes[count.module].add(count.whole)
+                wholes[count.module].add(count.left)
     # Each shard collects the whole of a module that is cut, so that all must have seen as many tests.
     for module, seen in sorted(wholes.items()):
         if whole and seen != {selected[module]}:
@@ -250,6 +271,8 @@ def _record(
     tests: Sequence[TestOutcome],
     judged: Judgement,
     junit: Path,
+    *,
+    floor: Floor,
 ) -> TestRecord:
     first, summary, most = results[0], outcomes.as_junit(tests), _most(results)
     starts = [datetime.fromisoformat(result.started) for result in results]
@@ -276,6 +299,8 @@ def _record(
         flaky=tuple(test.test for test in tests if test.flaky),
         pytest_args=first.pytest_args,
         config=first.config,
+        deselected=_deselected(results),
+        policy=first.policy and msgspec.structs.replace(first.policy, floor=floor),
     )
 
 

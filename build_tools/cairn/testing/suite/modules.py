@@ -15,8 +15,9 @@ from pathlib import Path
 import msgspec
 
 from cairn.errors import TestsFailedError
-from cairn.testing import junit
+from cairn.testing import junit, record
 from cairn.testing.junit import Outcome
+from cairn.testing.record import Deselected
 from cairn.testing.suite import attempt
 from cairn.testing.suite.attempt import Ended, Setup
 from cairn.testing.suite.outcomes import TestOutcome
@@ -37,16 +38,22 @@ class ModuleRun:
     Attributes:
         outcomes: by node id; that of the module itself where something went wrong outside of its tests.
         collected: the node ids that were to run here.
-        whole: how many the module has, those of other shards included.
+        whole: how many pytest collected of the module, before anybody took any away.
+        gone: who took how many.
         problems: what of the run itself cannot be believed, a sentence each.
         stuck: a process could not be ended, so that nothing more can be run here.
+        journals: what each process wrote with our plugin.
+        results: what each wrote as JUnit XML, where that can be read.
     """
 
     outcomes: dict[str, TestOutcome] = field(default_factory=dict)
     collected: tuple[str, ...] = ()
     whole: int = 0
+    gone: tuple[Deselected, ...] = ()
     problems: list[str] = field(default_factory=list)
     stuck: bool = False
+    journals: list[bytes] = field(default_factory=list)
+    results: list[bytes] = field(default_factory=list)
 
 
 def run(setup: Setup, piece: Piece, *, retries: int) -> ModuleRun:
@@ -73,13 +80,15 @@ def run(setup: Setup, piece: Piece, *, retries: int) -> ModuleRun:
         for test in second.outcomes.keys() - set(again):
             whole.outcomes.setdefault(test, second.outcomes[test])
         whole.problems += second.problems
+        whole.journals += second.journals
+        whole.results += second.results
         whole.stuck = second.stuck
     return whole
 
 
 def _together(first: TestOutcome, second: TestOutcome) -> TestOutcome:
     """One outcome of two attempts."""
-    seconds, attempts = first.seconds + second.seconds, first.attempts + 1
+    seconds, attempts = first.seconds + second.seconds, first.attempts + second.attempts
     if second.outcome == "passed":
         return msgspec.structs.replace(
             first,
@@ -100,8 +109,11 @@ def _go_through(setup: Setup, piece: Piece, *, only: Collection[str] | None) -> 
         ended = attempt.run(setup, piece.module, only=only, done=found.outcomes, piece=piece.for_worker())
         journal = ended.journal
         found.collected = found.collected or journal.selected or ()
-        found.whole = found.whole or journal.whole
+        found.whole = found.whole or journal.collected
+        found.gone = found.gone or record.as_asked(journal.gone, setup.arguments)
         found.stuck = ended.stuck
+        found.journals.append(bytes(journal.text))
+        found.results += _readable(ended.junit)
         before = len(found.outcomes)
         for outcome in (*journal.broken, *journal.absent, *journal.outcomes.values()):
             found.outcomes[outcome.test] = outcome
@@ -170,6 +182,15 @@ def _disagreements(ended: Ended) -> list[str]:
         if written != counted:
             found.append(f"its JUnit XML has {_counts(written)}, and {_counts(counted)} were seen")
     return found
+
+
+def _readable(path: Path) -> list[bytes]:
+    try:
+        data = path.read_bytes()
+        junit.loads(data, name=path.name)
+    except (OSError, TestsFailedError):
+        return []
+    return [data]
 
 
 def _by_outcome(path: Path) -> Counter[Outcome]:

@@ -15,7 +15,7 @@ from cairn.venv import PackageSource
 from cairn.wheels.wheelset import WheelSet
 
 _LOG = "install.log"
-_FOLDERS = ("venv", "tools")
+_FOLDERS = ("home", "venv", "tools")
 _TOOLS_TIMEOUT = 1200.0  # seconds
 
 
@@ -60,7 +60,7 @@ def install(request: SetRequest, *, on_line: Progress | None = None) -> Tested:
 def _install(request: SetRequest, on_line: Progress | None) -> Tested:
     work_dir, wheel_set, log = request.work_dir, request.wheel_set, request.work_dir / _LOG
     owned.empty_places(work_dir, of_files=(_LOG,), of_folders=_FOLDERS)
-    variables = install_set.variables(wheel_set, request.environment)
+    variables = install_set.variables(wheel_set, request.environment, home=work_dir / "home")
     environment, wheels = install_set.install(
         wheel_set,
         folder=work_dir / "venv",

@@ -96,6 +96,14 @@ def read(path: Path) -> tuple[TestOutcome, ...]:
     return found
 
 
+def worse(first: TestOutcome, second: TestOutcome) -> TestOutcome:
+    """What became of a test that a plugin had run twice, as if it were two: the worse of both."""
+    bad = second if second.failed and not first.failed else first
+    return msgspec.structs.replace(
+        bad, seconds=first.seconds + second.seconds, attempts=first.attempts + second.attempts
+    )
+
+
 def as_junit(outcomes: Iterable[TestOutcome]) -> JUnit:
     """Outcomes as the results of a test run, to judge them."""
     cases = tuple(_case(outcome) for outcome in outcomes)

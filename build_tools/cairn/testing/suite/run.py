@@ -8,26 +8,31 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeAlias
 
-from cairn import datafile, files, owned
+import msgspec
+
+from cairn import datafile, files, owned, platforms
 from cairn.errors import TestsFailedError, UsageError
 from cairn.output import Progress, silent, wording
+from cairn.stack import policy
 from cairn.targets import CPU
-from cairn.testing import gpus
+from cairn.testing import gpus, pytest_runs
 from cairn.testing import record as records
 from cairn.testing.hardware.attest import Attestation, attest
-from cairn.testing.record import TestedWheel
+from cairn.testing.record import TestedWheel, TestPolicy
 from cairn.testing.skips import after_run, select
 from cairn.testing.skips.after_run import Excluded
 from cairn.testing.skips.conditions import RunFacts
 from cairn.testing.skips.select import Selection
 from cairn.testing.skips.skip_files import Listed
 from cairn.testing.suite import (
+    accounts,
     modules,
     outcomes,
     shard_result,
@@ -46,9 +51,13 @@ from cairn.testing.suite.sources import WheelVersion
 from cairn.testing.suite.suite_toml import Choice, Gpus, Suite
 from cairn.testing.suite.visible_gpus import VisibleGpus
 
+WriteCommitted: TypeAlias = Callable[[Sequence[str], Sequence[str], Path], object]
+"""Writes files and folders of the first of some commits that the sources have below a folder."""
+
 LOG, SKIPS = "suite.log", "skips.jsonl"
-_FILES = (shard_result.FILE, suite_result.FILE, outcomes.FILE, records.FILE, records.JUNIT, LOG, SKIPS)
+_FILES = (*shard_result.FILES, suite_result.FILE, records.FILE, records.JUNIT, LOG, SKIPS)
 _SPREADS = re.compile(r"-n|--numprocesses|--dist|--tx|--forked")  # of pytest-xdist and pytest-forked
+_SHARD = "shard"  # what the worker takes away: other shards have it
 _FOLDERS = ("tests", "plugins", "processes", "scratch")
 
 
@@ -89,6 +98,7 @@ class SuiteRequest:
             that is not known.
         tested: what to run them on.
         work_dir: receives the copied tests, the log and the results, in place of those of an earlier run.
+        write_committed: writes tests as a commit of `checkout` has them.
         edits: files in `checkout` that are not as these commits have them.
         choice: which modules of the configuration.
         shard: which shard, from 1.
@@ -105,12 +115,14 @@ class SuiteRequest:
         gpu_choice: one GPU or all; the configuration's where None.
         allow_mismatch: run tests of a different commit than the wheel's.
         nodes: where the kernel describes the GPUs of the machine.
+        policy: what the record says of the stack and of skip-tests; None where neither was named.
     """
 
     suite: Suite
     config: str
     checkout: Path
     commits: tuple[str, ...]
+    write_committed: WriteCommitted
     tested: Tested
     work_dir: Path
     edits: tuple[str, ...] = ()
@@ -128,6 +140,7 @@ class SuiteRequest:
     gpu_choice: Gpus | None = None
     allow_mismatch: bool = False
     nodes: Path = gpus.KFD_NODES
+    policy: TestPolicy | None = None
 
 
 def run_suite(request: SuiteRequest, *, say: Progress = silent, on_line: Progress = silent) -> Path:
@@ -150,10 +163,11 @@ def run_suite(request: SuiteRequest, *, say: Progress = silent, on_line: Progres
 def _run(request: SuiteRequest, held: ExitStack, say: Progress, on_line: Progress) -> Path:
     started, began = datetime.now(UTC), time.monotonic()
     prepared = _prepare(request, began, held, say, on_line)
-    counts, found, problems = _run_pieces(request, prepared)
+    counts, found, problems, written = _run_pieces(request, prepared)
     work_dir, tested, selection = request.work_dir, request.tested, prepared.selection
     # Once more as a whole: a test that cleared a folder too many may have emptied or removed what was there.
     outcomes.write(work_dir / outcomes.FILE, found)
+    others = accounts.write(work_dir, *written)
     try:
         left_out = after_run.read([work_dir / SKIPS], selection.entries, tests=prepared.setup.tests)
     except TestsFailedError as error:
@@ -178,7 +192,9 @@ def _run(request: SuiteRequest, held: ExitStack, say: Progress, on_line: Progres
         started=started.strftime("%Y-%m-%dT%H:%M:%SZ"),
         duration_seconds=round(time.monotonic() - began, 3),
         outcomes_sha256=files.sha256_of(work_dir / outcomes.FILE),
+        accounts=others,
         pytest_args=_chosen_by_the_user(request, mismatch=bool(prepared.unlike)),
+        policy=prepared.policy,
     )
     datafile.write(work_dir / shard_result.FILE, result)
     return work_dir
@@ -196,6 +212,7 @@ class _Prepared:
         selection: the entries of skip-tests that apply.
         wheel: its version and commit.
         unlike: what the tests are of where that is not the wheel's commit.
+        policy: by what the tests are chosen, with the digest of their files.
     """
 
     setup: Setup
@@ -205,6 +222,7 @@ class _Prepared:
     selection: Selection
     wheel: str
     unlike: str
+    policy: TestPolicy
 
 
 def _prepare(
@@ -221,7 +239,7 @@ def _prepare(
             tip="cut the suite into shards instead: --shard and --num-shards",
         )
     sources.tests_of(request.checkout, suite)
-    wheel = sources.installed(tested.python, suite)
+    wheel = sources.installed(tested.python, suite, tested.variables)
     unlike = _sources_problem(request, wheel, say)
     visible = visible_gpus.choose(
         tested.variables,
@@ -239,7 +257,7 @@ def _prepare(
         (work_dir / folder).mkdir(exist_ok=True)
     for file in (outcomes.FILE, SKIPS):
         files.write_bytes(work_dir / file, b"")
-    tests, pytest_ini = sources.copy_tests(request.checkout, suite, work_dir / "tests")
+    tests, pytest_ini = _bring_tests(request, wheel, edited=bool(unlike))
     not_begun = () if request.only_skipped else selection.modules
     environments = suite_toml.choose(config, tests, request.choice, without=not_begun)
     setup = Setup(
@@ -248,7 +266,7 @@ def _prepare(
         config=pytest_ini,
         work_dir=work_dir / "processes",
         plugins=(_copy_worker(work_dir / "plugins"), *tested.tools),
-        plugin_names=(select.PLUGIN,),
+        plugin_names=(select.PLUGIN, pytest_runs.COUNTER),
         variables=_variables(request, visible, selection, tests),
         arguments=request.pytest_args,
         limits=request.limits,
@@ -264,6 +282,9 @@ def _prepare(
         selection=selection,
         wheel=" ".join(filter(None, (wheel.version, wheel.commit))),
         unlike=unlike,
+        policy=msgspec.structs.replace(
+            request.policy or TestPolicy.of(None), tests_sha256=policy.digest_of_files([tests, pytest_ini])
+        ),
     )
 
 
@@ -332,10 +353,23 @@ def _sources_problem(request: SuiteRequest, wheel: WheelVersion, say: Progress) 
     return problem
 
 
+def _bring_tests(request: SuiteRequest, wheel: WheelVersion, *, edited: bool) -> tuple[Path, Path]:
+    """Bring the tests where they run; gives their folder and pytest's configuration."""
+    suite, target = request.suite, request.work_dir / "tests"
+    if edited:  # as the user wants them, which the results say
+        sources.copy_tests(request.checkout, suite, target)
+    else:
+        # Not as the checkout has them: git can be told not to see an edit there.
+        names = tuple(filter(None, (suite.tests, suite.config_file)))
+        request.write_committed((wheel.commit, *request.commits), names, target)
+    return sources.tests_of(target, suite), sources.configuration(target, suite)
+
+
 def _copy_worker(folder: Path) -> Path:
     ours = importlib.resources.files("cairn.testing.suite").joinpath("worker.py")
     with importlib.resources.as_file(ours) as file:
         shutil.copyfile(file, folder / file.name)
+    pytest_runs.copy_counter(folder)
     return folder
 
 
@@ -353,16 +387,19 @@ def _variables(
         journal=request.work_dir / SKIPS,
         only=request.only_skipped,
     )
-    # As upstream's own runner does, and before whatever the user has there.
+    home = request.work_dir / "scratch" / "home"
+    home.mkdir()
+    # As upstream's own runner does, and before whatever the suite has there.
     path = os.pathsep.join(filter(None, (str(tests), found.get("PYTHONPATH"))))
-    return found | skips | {"PYTHONPATH": path}
+    return found | platforms.here.home_variables(home) | skips | {"PYTHONPATH": path}
 
 
 def _run_pieces(
     request: SuiteRequest, prepared: _Prepared
-) -> tuple[list[ModuleCount], list[TestOutcome], list[str]]:
+) -> tuple[list[ModuleCount], list[TestOutcome], list[str], tuple[list[bytes], list[bytes]]]:
     """Run what the shard has of each module, and write the outcomes down as they come."""
     counts, every, problems, stuck = list[ModuleCount](), list[TestOutcome](), list[str](), False
+    journals, results = list[bytes](), list[bytes]()
     setup = prepared.setup
     for piece in prepared.plan.shards[request.shard - 1]:
         if stuck or setup.over:
@@ -374,10 +411,16 @@ def _run_pieces(
         outcomes.append(request.work_dir / outcomes.FILE, found.outcomes.values())
         every += found.outcomes.values()
         problems += found.problems
+        journals += found.journals
+        results += found.results
         stuck = found.stuck
         counts.append(
             ModuleCount(
-                module=piece.module, selected=len(found.collected), whole=found.whole, cut=not piece.whole
+                module=piece.module,
+                selected=len(found.collected),
+                whole=found.whole,
+                cut=not piece.whole,
+                gone=tuple(one for one in found.gone if one.by != _SHARD),
             )
         )
-    return counts, every, problems
+    return counts, every, problems, (journals, results)

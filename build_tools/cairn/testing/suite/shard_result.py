@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 
 from cairn import datafile, files
-from cairn.errors import UsageError
+from cairn.errors import TestsFailedError, UsageError
 from cairn.testing.hardware.gpu import Gpu
-from cairn.testing.record import TestedWheel
-from cairn.testing.suite import outcomes
+from cairn.testing.record import Deselected, TestedWheel, TestPolicy
+from cairn.testing.suite import accounts, outcomes
 from cairn.testing.suite.outcomes import TestOutcome
 
 FILE = "shard.json"
+
+FILES = (outcomes.FILE, *accounts.FILES, FILE)
+"""What makes a result: this file last, so that what has one is whole."""
 
 
 class ModuleCount(datafile.Value):
@@ -21,14 +25,21 @@ class ModuleCount(datafile.Value):
     Attributes:
         module: its path below the folder of tests.
         selected: how many of its tests the shard had.
-        whole: how many there were for all shards.
+        whole: how many pytest collected, before anybody took any away.
         cut: other shards have the rest.
+        gone: who took how many, the other shards aside.
     """
 
     module: str
     selected: int
     whole: int
     cut: bool
+    gone: tuple[Deselected, ...] = ()
+
+    @property
+    def left(self) -> int:
+        """How many there are for all shards together."""
+        return self.whole - sum(one.tests for one in self.gone)
 
 
 class ExcludedTest(datafile.Value):
@@ -40,7 +51,7 @@ class ExcludedTest(datafile.Value):
     issue: str
 
 
-class ShardResult(datafile.Value, tag_field="schema", tag="cairn.suite-shard/2"):
+class ShardResult(datafile.Value, tag_field="schema", tag="cairn.suite-shard/3"):
     """One shard, run to its end or as far as it came.
 
     Attributes:
@@ -62,8 +73,10 @@ class ShardResult(datafile.Value, tag_field="schema", tag="cairn.suite-shard/2")
         started: RFC 3339, with its zone.
         duration_seconds: by a clock that does not jump.
         outcomes_sha256: of the outcomes beside this file.
+        accounts: the sha256 of the other accounts of the run beside this file, by name.
         tested: version and commit of the wheel, as it says them itself.
         pytest_args: what the user gave to pytest, or chose other tests by than the configuration's.
+        policy: by what the tests were chosen; None of a shard that an older Cairn ran.
     """
 
     config: str
@@ -84,8 +97,10 @@ class ShardResult(datafile.Value, tag_field="schema", tag="cairn.suite-shard/2")
     started: str
     duration_seconds: float
     outcomes_sha256: str
+    accounts: Mapping[str, str]
     tested: str = ""
     pytest_args: tuple[str, ...] = ()
+    policy: TestPolicy | None = None
 
     @property
     def hardware(self) -> tuple[str, ...]:
@@ -108,9 +123,19 @@ def read(folder: Path) -> tuple[ShardResult, tuple[TestOutcome, ...]]:
     tip = "the shard did not come to its end, or is not there yet"
     result = _checked(datafile.read(folder / FILE, ShardResult, tip=tip), name=str(folder / FILE))
     path = folder / outcomes.FILE
-    if not path.is_file() or files.sha256_of(path) != result.outcomes_sha256:
-        raise UsageError(f"{path} is not what {result.name} wrote", tip="copy the whole folder of the shard")
+    digests = {outcomes.FILE: result.outcomes_sha256, **dict.fromkeys(accounts.FILES, ""), **result.accounts}
+    for name, sha256 in digests.items():
+        if not (folder / name).is_file() or files.sha256_of(folder / name) != sha256:
+            raise UsageError(
+                f"{folder / name} is not what {result.name} wrote", tip="copy the whole folder of the shard"
+            )
     tests = outcomes.read(path)
+    try:
+        problem = accounts.disagreement(folder, tests)
+    except TestsFailedError as error:
+        problem = str(error)
+    if problem is not None:
+        raise UsageError(f"{folder} contradicts itself: {problem}", tip="run the shard again")
     # What was selected and has no outcome is a problem that the run has noted itself.
     selected = sum(count.selected for count in result.modules)
     if selected > len(tests) and not result.problems:

@@ -7,13 +7,13 @@ inside of a source tree imports the tree, not the wheel.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
-from cairn import datafile, files, process
+from cairn import datafile, files, isolation, process
 from cairn.errors import PrerequisiteError, ProcessError, UsageError
 from cairn.output import wording
 from cairn.testing.suite.suite_toml import Suite
@@ -47,8 +47,8 @@ class WheelVersion:
     platform: str
 
 
-def installed(python: Path, suite: Suite) -> WheelVersion:
-    """Ask an interpreter for the wheel that it has.
+def installed(python: Path, suite: Suite, variables: Mapping[str, str]) -> WheelVersion:
+    """Ask an interpreter, which sees these variables, for the wheel that it has.
 
     Raises:
         PrerequisiteError: it has none.
@@ -56,7 +56,11 @@ def installed(python: Path, suite: Suite) -> WheelVersion:
     try:
         # -I: not what lies in our working folder, which may be the source tree.
         asked = process.run(
-            [python, "-I", "-c", _ASK, suite.version_module], timeout=_ASK_TIMEOUT, separate_stderr=True
+            [python, "-I", "-c", _ASK, suite.version_module],
+            env=variables,
+            timeout=_ASK_TIMEOUT,
+            separate_stderr=True,
+            hidden=isolation.credential_files(),
         )
         return WheelVersion(**datafile.parse_json(asked.output, name="its answer"))
     except (ProcessError, UsageError, TypeError) as error:
@@ -116,23 +120,27 @@ def tests_of(checkout: Path, suite: Suite) -> Path:
     return folder
 
 
-def copy_tests(checkout: Path, suite: Suite, target: Path) -> tuple[Path, Path]:
-    """Copy the tests, and pytest's configuration; gives the folder of tests and the configuration file.
+def copy_tests(checkout: Path, suite: Suite, target: Path) -> None:
+    """Copy the tests, and pytest's configuration, as they are there.
 
     Raises:
         UsageError: the sources have no such tests.
     """
-    source = tests_of(checkout, suite)
-    tests = target / Path(suite.tests).name
     ignored = shutil.ignore_patterns("__pycache__", ".git", ".pytest_cache")
-    shutil.copytree(source, tests, ignore=ignored, ignore_dangling_symlinks=True)
-    config = target / "pytest.ini"
-    given = checkout / suite.config_file
-    if suite.config_file and given.is_file():
-        shutil.copyfile(given, config)
-    else:
+    shutil.copytree(
+        tests_of(checkout, suite), target / suite.tests, ignore=ignored, ignore_dangling_symlinks=True
+    )
+    if suite.config_file and (checkout / suite.config_file).is_file():
+        (target / suite.config_file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(checkout / suite.config_file, target / suite.config_file)
+
+
+def configuration(target: Path, suite: Suite) -> Path:
+    """Pytest's configuration where the tests were brought to; an empty one where they came without."""
+    config = target / (suite.config_file or "pytest.ini")
+    if not config.is_file():
         files.write_text(config, "[pytest]\n")  # so that none further up is found
-    return tests, config
+    return config
 
 
 def _source_version(path: Path) -> Version | None:

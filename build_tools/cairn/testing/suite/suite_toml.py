@@ -13,9 +13,6 @@ from cairn.output import wording
 
 FILE = "suite.toml"
 
-SKIPS = "skip-tests"
-"""The folder beside it with the tests that every run leaves out."""
-
 Gpus = Literal["one", "all"]
 
 

@@ -30,6 +30,8 @@ import pytest
 
 VARIABLE = "CAIRN_SUITE_WORKER"
 
+_COUNTER = "cairn-collection"  # the plugin of `collection_plugin.py`, which lies beside this one
+
 _MOST_DETAIL = 4000  # characters of what failed
 _MOST_OUTPUT = 2000  # characters of what the test wrote
 _MOST_REASON = 300
@@ -78,7 +80,6 @@ class Worker:
         self._done = frozenset(options["done"])
         self._piece: Mapping[str, Any] | None = options["piece"]
         self._pid, self._parent = _pid_of(), _parent_of()
-        self._whole = 0
         self._test: dict[str, Any] = {}
         self._device: dict[int, int] = {}
 
@@ -89,7 +90,6 @@ class Worker:
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Select, after every other plugin has."""
-        self._whole = len(items)
         kept: list[pytest.Item] = []
         left: list[pytest.Item] = []
         for item in items:
@@ -99,8 +99,10 @@ class Worker:
             items[:] = kept
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Say what will run, and of how many."""
-        self._tell(event="collected", whole=self._whole, tests=[item.nodeid for item in session.items])
+        """Say what will run, of how many, and who took the others away."""
+        counter: Any = session.config.pluginmanager.get_plugin(_COUNTER)
+        tests = [item.nodeid for item in session.items]
+        self._tell(event="collected", tests=tests, **counter.answer(session.items))
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Say what could not be collected: an import that fails leaves no test to say it."""
@@ -113,14 +115,24 @@ class Worker:
         """Say which test begins."""
         self._device = _allocations()
         self._test = {"test": nodeid, "outcome": "", "reason": "", "detail": "", "seconds": 0.0}
+        self._test |= {"runs": 0, "first": ""}
         self._tell(event="begin", test=nodeid)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Count how often the test is run: plugins of others may do so until it passes."""
+        if item.nodeid == self._test.get("test"):
+            self._test["runs"] += 1
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take what one phase of a test (or a part of it) came to."""
         outcome = "error" if report.failed and report.when != "call" else report.outcome
         test = self._test
-        if outcome not in _RANK or report.nodeid != test.get("test"):
-            return  # "rerun" of a plugin: what counts comes after it
+        if report.nodeid != test.get("test"):
+            return
+        if outcome not in _RANK:  # "rerun" of a plugin: what counts comes after it
+            test["first"] = test["first"] or _why(report)["reason"]
+            return
         test["seconds"] += report.duration
         if not test["outcome"] or _RANK.index(outcome) > _RANK.index(test["outcome"]):
             test["outcome"] = outcome

@@ -1,14 +1,15 @@
-"""The one model of a binary, ELF or PE alike: what its loader looks for, and the device code in it.
+"""The one model of a binary, ELF, PE or Mach-O: what its loader looks for, and the device code in it.
 
 `read_wheel` and `read_archive` give those of a wheel, `read_file` one on disk, `read_view` one that is being
-unpacked anyway. Where the two formats have different words, those of ELF are used: an import of a PE file is
-a library that it needs.
+unpacked anyway. Where formats have different words, those of ELF are used: an import of a PE file is a
+library that it needs. Mach-O is read by `read_macho` alone: no device code is in it, and nothing is repaired.
 """
 
 from __future__ import annotations
 
 import mmap
 import os
+import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from cairn.errors import WheelError
-from cairn.formats import elf, pe
+from cairn.formats import elf, macho, pe
 from cairn.formats.elf import Elf
 from cairn.formats.pe import Pe
 from cairn.formats.view import BytesView, MemberView, View
@@ -32,12 +33,14 @@ if TYPE_CHECKING:
     from cairn.formats.offload.bundle import Checker
     from cairn.formats.offload.code_object import CodeObject
 
-Format: TypeAlias = Literal["elf", "pe"]
+Format: TypeAlias = Literal["elf", "pe", "macho"]
 
 _DEVICE = "amdgpu"
 _SMALLEST_ELF = 52  # bytes of an Elf32_Ehdr, the shorter of the two
 _SMALLEST_PE = 64  # bytes of an IMAGE_DOS_HEADER, which every PE file begins with
 _PE_SUFFIXES = (".dll", ".pyd", ".exe")
+MODULE = re.compile(r"\.(?:cpython|pypy|graalpy|cp|abi3)[^/]*\.so$|\.pyd$", re.IGNORECASE)
+"""The names of extension modules that say so; `m.so` may be one, too."""
 _PEEK = 512  # compressed bytes that are enough to see the first four of a file
 # An ELF file may have any name, but not one of these endings: that spares 10,000 looks in a torch wheel.
 _TEXT = (
@@ -53,9 +56,9 @@ class Binary:
     Attributes:
         path: in the wheel, or on disk.
         size: bytes unpacked.
-        format: which loader reads it: that of Linux (`elf`) or of Windows (`pe`).
+        format: which loader reads it: that of Linux (`elf`), of Windows (`pe`) or of macOS (`macho`).
         machine: what it runs on, as platform tags have it (`x86_64`, `win_amd64`), `amdgpu` for a code object
-            that is a file of its own, or the bare number.
+            that is a file of its own, `any` for a .NET assembly without machine code, or the bare number.
         is_program: whether it is started, not loaded.
         soname: the name that others find it by (DT_SONAME), or None where that is its file name.
         needed: the libraries it needs (DT_NEEDED; the import and delay-load tables), in order. Those of a PE
@@ -64,6 +67,10 @@ class Binary:
         runpath: folders of DT_RUNPATH, which are searched after it.
         version_needs: library to the symbol versions wanted of it (`GLIBC_2.28`); PE files have none.
         undefined: those of the symbols looked for that it does not load without.
+        python_defined: the symbols that begin as Python's do and that others may use, where asked for.
+        python_wanted: those that it does not load without.
+        executable_stack: whether it asks for a stack that code can be run from.
+        minimum_macos: the oldest macOS that it says it runs on, where it says one.
         code_objects: its device code.
         reference: where it looks for the device code that was taken out of it; None where none was.
     """
@@ -79,6 +86,10 @@ class Binary:
     runpath: tuple[str, ...] = ()
     version_needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     undefined: frozenset[str] = frozenset()
+    python_defined: frozenset[str] = frozenset()
+    python_wanted: frozenset[str] = frozenset()
+    executable_stack: bool = False
+    minimum_macos: tuple[int, int] | None = None
     code_objects: tuple[CodeObject, ...] = ()
     reference: Reference | None = None
 
@@ -87,7 +98,14 @@ class Binary:
         """The names by which others find it, DLLs in lower case."""
         # A loaded library is known by its SONAME (ld.so(8)); a file that is looked for, by its file name.
         name = self.path.rpartition("/")[2]
-        return frozenset([name, self.soname or name] if self.format == "elf" else [name.lower()])
+        if self.format == "pe":
+            return frozenset([name.lower()])
+        return frozenset([name, (self.soname or name).rpartition("/")[2]])
+
+    @property
+    def is_module(self) -> bool:
+        """Whether it is named as an extension module and as nothing else."""
+        return bool(MODULE.search(self.path))
 
     @property
     def run_paths(self) -> tuple[str, ...]:
@@ -163,22 +181,32 @@ def read_file(
         return read_view(BytesView(data), str(path), kind, device_code=device_code, look_for=look_for)
 
 
-def read_view(
+def read_view(  # noqa: PLR0913 - what to look for is one keyword each
     view: View,
     path: str,
     kind: Format,
     *,
     device_code: bool = True,
     look_for: frozenset[str] = frozenset(),
+    python: bool = False,
     checker: Checker | None = None,
 ) -> Binary:
-    """One binary, the content of its offload bundles looked at by `checker`; see `read_archive`.
+    """One binary; see `read_archive`.
+
+    Args:
+        view: its bytes.
+        path: what it is called.
+        kind: its format: ELF or PE.
+        device_code: see `read_archive`.
+        look_for: see `read_archive`.
+        python: whether to look for symbols of Python's C API.
+        checker: what looks at the content of its offload bundles.
 
     Raises:
         WheelError: it is malformed.
     """
     if kind == "pe":
-        image = pe.read_view(view)
+        image = pe.read_view(view, python=python)
         return Binary(
             path=path,
             size=view.size,
@@ -186,10 +214,12 @@ def read_view(
             machine=image.machine,
             is_program=path.lower().endswith(".exe"),
             needed=tuple(dict.fromkeys(name.lower() for name in (*image.imports, *image.delay_imports))),
+            python_defined=image.python_defined,
+            python_wanted=image.python_wanted,
             code_objects=_device_code(view, image, checker) if device_code else (),
         )
     # The section table, which says where device code is, stands at the end of the file.
-    parsed = elf.read_view(view, sections=device_code, look_for=look_for)
+    parsed = elf.read_view(view, sections=device_code, look_for=look_for, python=python)
     return Binary(
         path=path,
         size=view.size,
@@ -202,8 +232,36 @@ def read_view(
         runpath=parsed.runpath,
         version_needs=parsed.version_needs,
         undefined=parsed.wants,
+        python_defined=parsed.python_defined,
+        python_wanted=parsed.python_wanted,
+        executable_stack=parsed.executable_stack,
         code_objects=_device_code(view, parsed, checker) if device_code else (),
         reference=_reference(view, parsed),
+    )
+
+
+def read_macho(view: View, path: str, *, python: bool = False) -> tuple[Binary, ...]:
+    """A Mach-O file, one for each machine that it is for; see `read_view`.
+
+    Raises:
+        WheelError: it is malformed.
+    """
+    return tuple(
+        Binary(
+            path=path,
+            size=view.size,
+            format="macho",
+            machine=one.machine,
+            is_program=one.type == "program",
+            soname=one.install_name,
+            needed=one.needed,
+            rpath=one.run_paths,
+            python_defined=one.defined,
+            python_wanted=one.wanted,
+            minimum_macos=one.minimum_macos,
+        )
+        for one in macho.read_view(view, python=python)
+        if one.type in ("program", "library", "bundle")
     )
 
 

@@ -90,10 +90,16 @@ def supplies(wheels: Sequence[Path], *, folders: Iterable[Path] = ()) -> dict[Pa
 
 
 def library_names(archive: Archive) -> frozenset[str]:
-    """File names of the shared libraries in a wheel, of Linux and of Windows."""
-    # SONAMEs mostly end in a version: libtorch.so, but libamdhip64.so.7.
-    names = (member.name.rpartition("/")[2] for member in archive.members)
-    return frozenset(name for name in names if ".so" in name or name.lower().endswith(".dll"))
+    """File names of the shared libraries in a wheel: of Linux, Windows and macOS."""
+    # SONAMEs mostly end in a version: libtorch.so, but libamdhip64.so.7. A framework's library has its name.
+    paths = (member.name.rpartition("/") for member in archive.members)
+    return frozenset(
+        name
+        for folder, _, name in paths
+        if ".so" in name
+        or name.lower().endswith((".dll", ".dylib"))
+        or f"/{name}.framework/" in f"/{folder}/"
+    )
 
 
 def _in_folders(folders: Iterable[Path]) -> Iterator[tuple[FileName, frozenset[str]]]:

@@ -15,9 +15,24 @@ from cairn.errors import PrerequisiteError
 # What is there wherever Python is: its own DLL, and the C runtime that it brings (but not msvcp140.dll).
 _PYTHON = re.compile(r"(?:python|libpypy|vcruntime)[0-9].*\.dll")
 # What delvewheel's lists lack: API sets, which are Windows' own and may be absent by design
-# (learn.microsoft.com, "Windows API sets"), and what has come with Windows since 8.1 and 10.
+# (learn.microsoft.com, "Windows API sets"), and what the page of some function there names as its DLL, with
+# Windows 10 or an older one for its minimum. No Python since 3.13 runs on an older one.
 _API_SETS = ("api-ms-win-", "ext-ms-win-", "ext-ms-onecore-")
-_LATER = frozenset(("d3dcompiler_47.dll", "icu.dll", "icuin.dll", "icuuc.dll"))
+_LATER = frozenset(
+    (
+        *(
+            "bluetoothapis.dll",
+            "bthprops.cpl",
+            "coremessaging.dll",
+            "d3d12.dll",
+            "d3d8.dll",
+            "d3dcompiler_47.dll",
+        ),
+        *("dcomp.dll", "directml.dll", "dxcore.dll", "gdi32full.dll", "gdiplus.dll", "icu.dll", "icuin.dll"),
+        *("icuuc.dll", "mfcore.dll", "msvcp_win.dll", "ncryptprov.dll", "ninput.dll", "olepro32.dll"),
+        *("rtworkq.dll", "shcore.dll", "ucrtbase.dll", "wofutil.dll", "xaudio2_9.dll", "xinput1_4.dll"),
+    )
+)
 
 
 def on_system(name: str, machine: str) -> bool:

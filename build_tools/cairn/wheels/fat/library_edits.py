@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import mmap
 import posixpath
-import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from cairn import files
 from cairn.errors import WheelError
 from cairn.formats import patch
 from cairn.formats.offload import bundle as offload_bundle
@@ -79,8 +79,8 @@ def added(
         change = _edit_of(library.binary, bundle.names)
         if change is not None or library.trimmed:
             copy = folder / str(number)
-            shutil.copy(source, copy)
-            copy.chmod(copy.stat().st_mode | 0o200)
+            files.copy_into(source, copy)
+            copy.chmod(source.stat().st_mode | 0o200)
             try:
                 if library.trimmed:
                     _trim(copy, targets)

@@ -94,6 +94,28 @@ def with_version(data: bytes, version: str) -> bytes:
         raise WheelError(f"{SBOM} is not a bill of materials", tip="build the wheel again") from error
 
 
+def commits(data: bytes) -> dict[str, str]:
+    """The commits that a bill of materials of Cairn's names, by repository; the wheel's own comes first.
+
+    Raises:
+        WheelError: it is malformed, or says two things of one repository.
+    """
+    try:
+        found = json.loads(data)
+        listed = [
+            (part["name"], part["version"])
+            for part in found["components"]
+            if part["bom-ref"] == f"source:{part['name']}@{part['version']}"
+        ]
+        (own,) = (commit["uid"] for commit in found["metadata"]["component"]["pedigree"]["commits"])
+        sources = {str(name): str(commit) for name, commit in listed}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise WheelError(f"{SBOM} names no commits", tip="build the wheel again") from error
+    if len(sources) != len(listed) or own != next(iter(sources.values()), None):
+        raise WheelError(f"{SBOM} says two things of one repository", tip="build the wheel again")
+    return sources
+
+
 def _dumps(found: dict[str, Any]) -> bytes:
     return (json.dumps(found, indent=2, ensure_ascii=False) + "\n").encode()
 

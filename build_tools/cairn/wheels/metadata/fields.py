@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from packaging.metadata import RawMetadata, parse_email
 
@@ -30,11 +30,13 @@ class Headers:
         lines: one entry per header with its continuation lines, as they stand, without the last line end.
         body: everything from the blank line on.
         name: the file, for errors.
+        end: what every line of the headers ends with; a line feed where they differ.
     """
 
     lines: tuple[str, ...]
     body: bytes
     name: str
+    end: str = "\n"
 
     def all(self, field: str) -> tuple[str, ...]:
         """The values of every header of that name, continuation lines folded into one."""
@@ -83,11 +85,11 @@ class Headers:
 
     def to_bytes(self) -> bytes:
         """The file."""
-        text = "".join(f"{line}\n" for line in self.lines)
+        text = "".join(f"{line}\n" for line in self.lines).replace("\n", self.end)
         return text.encode("utf-8", "surrogateescape") + self.body
 
     def _with(self, lines: Iterable[str]) -> Headers:
-        return Headers(lines=tuple(lines), body=self.body, name=self.name)
+        return replace(self, lines=tuple(lines))
 
 
 def parse_headers(data: bytes, *, name: str) -> Headers:
@@ -99,14 +101,16 @@ def parse_headers(data: bytes, *, name: str) -> Headers:
     lines: list[list[str]] = []
     position = 0
     while position < len(data):
-        end = data.find(b"\n", position)
-        end = len(data) if end < 0 else end
-        line = data[position:end].removesuffix(b"\r").decode("utf-8", "surrogateescape")
+        stop = data.find(b"\n", position)
+        stop = len(data) if stop < 0 else stop
+        line = data[position:stop].removesuffix(b"\r").decode("utf-8", "surrogateescape")
         if not line:
             break
         _append(lines, line, name)
-        position = end + 1
-    return Headers(lines=tuple(map("\n".join, lines)), body=data[position:], name=name)
+        position = stop + 1
+    head = data[:position]
+    end = "\r\n" if head and head.count(b"\n") == head.count(b"\r\n") else "\n"
+    return Headers(lines=tuple(map("\n".join, lines)), body=data[position:], name=name, end=end)
 
 
 def core_metadata(data: bytes, *, name: str) -> RawMetadata:

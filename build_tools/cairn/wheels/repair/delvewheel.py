@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from cairn import process
+from cairn import isolation, process
 from cairn.errors import ProcessError, WheelError
 from cairn.wheels.contents import manylinux, windows_dlls
 from cairn.wheels.contents.binaries import Binary, shipped
@@ -48,7 +48,11 @@ def run_delvewheel(wheel: Path, folder: Path, *, exclude: Sequence[str], search:
     if search:
         command += ["--add-path", os.pathsep.join(map(str, search))]
     try:
-        process.run([*command, str(wheel)], env={**FIXED_TIME, **os.environ}, timeout=TIMEOUT)
+        process.run(
+            [*command, str(wheel)],
+            env=isolation.variables(isolation.Isolation.TOOL) | FIXED_TIME,
+            timeout=TIMEOUT,
+        )
     except ProcessError as error:
         # The last line of a traceback: the kind of the error and what it says.
         last = " ".join(process.tail(error.output, 1)).removeprefix("FileNotFoundError: ")

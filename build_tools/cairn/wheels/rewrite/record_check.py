@@ -26,6 +26,20 @@ def require_right(archive: Archive, info: WheelInfo, only: Collection[str] | Non
         WheelError: RECORD lists what is not there, or not what is, or a size or a hash is wrong; or a member
             cannot be unpacked.
     """
+    if wrong := differences(archive, info, only):
+        path, why = wrong[0]
+        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+        raise WheelError(
+            f"RECORD of {info.file_name} is wrong: {path} {why}{more}",
+            tip="fetch or build the wheel again: it was changed since; where you know that its files are "
+            "right, `cairn wheel repair --new-record` writes RECORD from them",
+        )
+
+
+def differences(
+    archive: Archive, info: WheelInfo, only: Collection[str] | None = None
+) -> list[tuple[str, str]]:
+    """The members that are not what RECORD says, sorted, and in what; see `require_right`."""
     own = {f"{info.dist_info}/{name}" for name in UNLISTED}
     listed = {row.path for row in info.record} - own
     there = {member.name for member in archive.members if not member.is_dir} - own
@@ -41,13 +55,7 @@ def require_right(archive: Archive, info: WheelInfo, only: Collection[str] | Non
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
             reasons = list(pool.map(lambda row: _wrong(archive, row), rows))
     wrong += [(row.path, why) for row, why in zip(rows, reasons, strict=True) if why]
-    if wrong:
-        path, why = min(wrong)
-        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-        raise WheelError(
-            f"RECORD of {info.file_name} is wrong: {path} {why}{more}",
-            tip="`cairn wheel verify` lists all; fetch or build the wheel again: it was changed since",
-        )
+    return sorted(wrong)
 
 
 def _wrong(archive: Archive, row: RecordRow) -> str:

@@ -15,13 +15,13 @@ from packaging.version import InvalidVersion, Version
 
 from cairn.errors import WheelError
 from cairn.formats.zip.reader import Archive
+from cairn.wheels.metadata import places
 from cairn.wheels.rewrite.repin import RocmChange, is_sdk
 
 _LOADER = "/_rocm_init.py"
 _MODULES = ("/version.py", "/_version.py", _LOADER, "/_dist_info.py", "/git_version_info_installed.py")
 _MANIFEST = "/share/therock/therock_manifest.json"
 _LARGEST = 1 << 20  # bytes of a file with a version
-_IN_DATA = re.compile(r"[^/]+\.data/(?:purelib|platlib)/")
 # A string literal that may be a version; `version_tuple = (2, 9, 0)`, perhaps annotated, as setuptools-scm
 # writes it; the argument of ROCm's loader, where `odd` is anything but a literal or None.
 _LITERAL = re.compile(r"""(?P<quote>['"])(?P<text>[0-9][^'"\\\r\n]{0,200})(?P=quote)""")
@@ -65,8 +65,7 @@ def _candidates(archive: Archive) -> Iterator[str]:
         name = member.name
         # A package's own only: `version.py` deeper down may state the version of something bundled.
         if name.endswith(_MODULES):
-            prefix = _IN_DATA.match(name)
-            if name.count("/", prefix.end() if prefix else 0) == 1:
+            if places.installed(name).count("/") == 1:
                 yield name
         elif name.endswith(_MANIFEST):
             yield name

@@ -145,6 +145,6 @@ class Archives:
                 continue
             place = target, part.codes[chosen].sha256
             if place not in self._there:
-                self._there[place] = archive.add(content.code(entries[chosen]))
+                self._there[place] = archive.add(content.code(entries[chosen]), part.codes[chosen].size)
             for ordinal in part.wrappers:
                 archive.name(kernel_name, ordinal, str(target), self._there[place])

@@ -1,34 +1,43 @@
 """Whether a wheel may be published: every rule is checked, and every breach reported.
 
-`verify` takes a wheel and what it was asked to be, and gives its findings; `allowed.judge` separates those
-that a reviewed file lets through. Their codes: docs/reference/findings.md.
+`verify` takes a wheel and what it was asked to be, and gives its findings, `judge` all that is to be said;
+`allowed.judge` separates findings that a reviewed file lets through. Their codes: docs/reference/findings.md.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from cairn.errors import WheelError
 from cairn.formats.zip.reader import Archive
+from cairn.output import wording
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.wheel_info import FileName
 from cairn.wheels.verify import (
     contents,
     device_code,
+    entry_points,
     extension_modules,
     installability,
     linking,
     machines,
     metadata,
+    module_code,
     variant,
 )
-from cairn.wheels.verify.findings import Expectation, Finding, FindingCode
+from cairn.wheels.verify.findings import NOTES, Expectation, Finding, FindingCode, Verdict
 
-__all__ = ["Expectation", "Finding", "FindingCode", "verify"]
+__all__ = ["Expectation", "Finding", "FindingCode", "Verdict", "judge", "verify"]
 
 
 def verify(wheel: Path, expected: Expectation) -> tuple[Finding, ...]:
-    """Everything that is wrong with a wheel, by member; nothing when it may be published.
+    """Everything that is wrong with a wheel, by member; nothing when it may be published. See `judge`."""
+    return judge(wheel, expected).findings
+
+
+def judge(wheel: Path, expected: Expectation) -> Verdict:
+    """What is wrong with a wheel, what is to be said of it, and what was not looked at.
 
     The content is streamed: memory stays bounded whatever the wheel holds.
 
@@ -39,14 +48,24 @@ def verify(wheel: Path, expected: Expectation) -> tuple[Finding, ...]:
     try:
         name = wheel_info.parse_file_name(wheel.name, variants_too=True)
         with Archive.open(wheel) as archive:
-            found = dict.fromkeys(_verify_archive(archive, name, expected))
+            all_found, not_checked = _judge_archive(archive, name, expected)
     except WheelError as error:
-        return (_unreadable(FindingCode.ARCHIVE, error),)
-    return tuple(sorted(found, key=lambda finding: (finding.member or "", finding.code, finding.reason)))
+        return Verdict(findings=(_unreadable(FindingCode.ARCHIVE, error),))
+    ordered = sorted(
+        dict.fromkeys(all_found), key=lambda finding: (finding.member or "", finding.code, finding.reason)
+    )
+    return Verdict(
+        findings=tuple(finding for finding in ordered if finding.code not in NOTES),
+        notes=tuple(finding for finding in ordered if finding.code in NOTES),
+        not_checked=not_checked,
+    )
 
 
-def _verify_archive(archive: Archive, name: FileName, expected: Expectation) -> list[Finding]:
+def _judge_archive(
+    archive: Archive, name: FileName, expected: Expectation
+) -> tuple[list[Finding], tuple[str, ...]]:
     found: list[Finding] = []
+    elsewhere: tuple[str, ...] = ()
     # What the wheel says about itself. Where that cannot be read, its files are looked at all the same.
     info = None
     try:
@@ -54,6 +73,8 @@ def _verify_archive(archive: Archive, name: FileName, expected: Expectation) -> 
         found += metadata.check(info, name, expected)
         found += metadata.check_requirements(info, name, expected)
         found += installability.check(archive, info, name)
+        points, elsewhere = entry_points.check(archive, info)
+        found += points
         found += contents.check_listing(archive, info)
     except WheelError as error:
         found.append(_unreadable(FindingCode.METADATA, error))
@@ -62,14 +83,30 @@ def _verify_archive(archive: Archive, name: FileName, expected: Expectation) -> 
     found += read.findings
     # What the loader and the interpreter will make of the binaries, once they are installed.
     found += extension_modules.check([member.name for member in archive.members], read.binaries, name)
-    found += machines.check(read.binaries, name, expected)
+    of_modules, unknown = module_code.check(archive, read.binaries, name)
+    found += of_modules
+    found += machines.check(read.binaries, info, name, expected)
     found += linking.check(archive, read.binaries, name, expected)
     extras = info.extras if info else ()
     found += device_code.check_targets(read.binaries, read.archived, extras, expected)
     if info is not None:
         found += variant.check(archive, info, name, read.archived)
         found += device_code.check_split(archive, info, read.binaries, expected)
-    return found
+    return found, (*elsewhere, *unknown, *_not_checked(read, name))
+
+
+def _not_checked(read: contents.Contents, name: FileName) -> Iterator[str]:
+    """What nothing here looks at, of that which this wheel has."""
+    formats = {binary.format for binary in read.binaries if not binary.is_device_code}
+    for kind, paths in read.unread.items():
+        yield f"what is in {len(paths)} {kind}: {wording.some(paths)}"
+    systems = {platform.split("_")[0] for platform in wheel_info.platforms_of(name.tags)}
+    if other := sorted(system for system in systems if not system.startswith(machines.KNOWN)):
+        yield f"the libraries of {wording.some(other)}, and the machines that they are for"
+    if "macho" in formats:
+        yield "code signatures, and whether the oldest macOS of the tag has every symbol"
+    if "pe" in formats:
+        yield "which symbols its DLLs take from each other, and from which Windows on"
 
 
 def _unreadable(code: FindingCode, error: WheelError) -> Finding:

@@ -1,4 +1,4 @@
-"""RECORD, run bits, secrets and forbidden texts, checked while every member streams by once.
+"""RECORD, run bits, secrets, forbidden texts and what is no library, checked while all streams by once.
 
 Source: PyPA's binary distribution format, "The .dist-info directory": RECORD lists every file but itself and
 its signatures, with a hash of sha256 or better.
@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from cairn.errors import WheelError
-from cairn.formats import elf
+from cairn.formats import macho
 from cairn.formats.errors import ArchiveError
 from cairn.formats.kpack import archive as kpack
 from cairn.formats.view import MemberView
@@ -20,14 +21,35 @@ from cairn.formats.zip.layout import Member
 from cairn.formats.zip.reader import Archive
 from cairn.wheels.contents import binaries, manylinux
 from cairn.wheels.contents.binaries import Binary, Format
+from cairn.wheels.metadata import places
 from cairn.wheels.metadata.record import UNLISTED, RecordRow, encode_digest, is_strong
 from cairn.wheels.metadata.wheel_info import WheelInfo, platforms_of
-from cairn.wheels.verify import device_code
+from cairn.wheels.verify import device_code, secrets
 from cairn.wheels.verify.device_code import CodeObjectChecker
 from cairn.wheels.verify.findings import Expectation, Finding, FindingCode
-from cairn.wheels.verify.secrets import Scanner
 
-_HEAD = 2  # bytes by which a script is known: `#!`
+_HEAD = 64  # bytes by which a script, or a pointer of Git LFS, is known
+_MAGIC = 8  # bytes by which binaries are known
+_POINTER = b"version https://git-lfs.github.com/spec/"
+_LARGEST_MODULE = 4 << 20  # bytes of a module that is parsed
+_LONGEST_POINTER = 1024  # bytes (git-lfs, docs/spec.md)
+_LIBRARY = re.compile(r"\.(?:so(?:\.\d+)*|pyd|dll|dylib)$", re.IGNORECASE)
+# A script of GNU ld may stand where a linker looks for a library (ld's manual, "Implicit Linker Scripts").
+_LINKER_SCRIPT = re.compile(rb"\s*(?:/\*|INPUT|GROUP|OUTPUT_FORMAT|AS_NEEDED)")
+# Files whose content is not looked at, by what they begin with.
+_UNREAD = {
+    b"!<arch>\n": "static libraries",
+    b"\0asm": "WebAssembly",
+    b"PK\3\4": "archives",
+    b"\x1f\x8b": "archives",
+    b"\xfd7zXZ\0": "archives",
+    b"BZh": "archives",
+    b"\x28\xb5\x2f\xfd": "archives",
+    b"\x01\xdf": "libraries of AIX",
+    b"\x01\xf7": "libraries of AIX",
+}
+# What Windows starts by its ending, so that it needs no run bits even where it begins with `#!`.
+_OF_WINDOWS = (".ps1", ".psm1", ".bat", ".cmd")
 _PROGRAM_FOLDERS = ("bin", "libexec", "sbin")
 _REWRITE = "build the wheel again, or edit it with a tool that rewrites RECORD"
 
@@ -39,11 +61,13 @@ class Contents:
     Attributes:
         binaries: every binary that can be read.
         archived: the path of every kpack archive that can be read, and its targets.
+        unread: kind of file to the paths of those that are not looked into.
         findings: every breach.
     """
 
     binaries: tuple[Binary, ...]
     archived: Mapping[str, tuple[str, ...]]
+    unread: Mapping[str, Sequence[str]]
     findings: tuple[Finding, ...]
 
 
@@ -67,20 +91,30 @@ def read(archive: Archive, info: WheelInfo | None, expected: Expectation) -> Con
     for_windows = info is not None and all(name.startswith("win") for name in platforms_of(info.tags))
     found: list[Binary] = []
     archived: dict[str, tuple[str, ...]] = {}
+    unread: dict[str, list[str]] = {}
     findings: list[Finding] = []
+    limited = info is not None and any(tag.split("-")[1] == "abi3" for tag in info.tags)
     for member in archive.members:
         if not member.is_dir:
             row = None if member.name in own else rows.get(member.name)
             reader = _MemberReader(member, row, expected.forbidden_strings)
-            binary = reader.read(archive)
-            found += [binary] if binary else []
+            parts = reader.read(archive, python=limited or _may_be_module(member.name))
+            found += parts
+            if reader.unread:
+                unread.setdefault(reader.unread, []).append(member.name)
             findings += reader.findings
             findings += _check_row(row, member, reader) if row else ()
-            findings += () if for_windows else _check_run_bit(member, reader.head, binary)
+            findings += () if for_windows else _check_run_bit(member, reader.head, parts)
             if member.name.endswith(kpack.SUFFIX):
                 archived[member.name], problems = device_code.check_archive(archive, member)
                 findings += problems
-    return Contents(binaries=tuple(found), archived=archived, findings=tuple(findings))
+    return Contents(binaries=tuple(found), archived=archived, unread=unread, findings=tuple(findings))
+
+
+def _may_be_module(path: str) -> bool:
+    """Whether Python may import a file; of a large library the symbols would take long to read."""
+    name = path.rpartition("/")[2]
+    return bool(binaries.MODULE.search(name)) or (name.endswith(".so") and not name.startswith("lib"))
 
 
 class _MemberReader:
@@ -88,12 +122,14 @@ class _MemberReader:
 
     Attributes:
         head: its first bytes.
+        unread: what kind of file it is, where that is one that is not looked into.
         findings: what is wrong with its content.
         digest: its hash, of the kind that RECORD uses for it; None where it could not be unpacked to the end.
     """
 
     def __init__(self, member: Member, row: RecordRow | None, forbidden: Sequence[str]) -> None:
         self.head = b""
+        self.unread = ""
         self.findings: list[Finding] = []
         self.digest: bytes | None = None
         algorithm = row.algorithm if row and row.algorithm else ""
@@ -102,48 +138,88 @@ class _MemberReader:
         self._needles = {text: os.fsencode(text) for text in forbidden if text}
         self._overlap = max((len(needle) for needle in self._needles.values()), default=1) - 1
         self._tail = b""
+        self._blank = bool(_LIBRARY.search(member.name))  # nothing but zeros, as far as it was read
         self._hit: set[str] = set()
-        self._secrets = Scanner(member.name)
+        self._secrets = secrets.Scanner(member.name)
 
-    def read(self, archive: Archive) -> Binary | None:
-        """Stream the member; what it is as a binary, where it is one that can be read."""
-        binary = None
+    def read(self, archive: Archive, *, python: bool) -> tuple[Binary, ...]:
+        """Stream the member; what it is as a binary, once for each machine that it is for."""
+        parts: tuple[Binary, ...] = ()
         view = MemberView(archive, self._member, observer=self._observe)
         name = self._member.name
         try:
-            head = view.read(0, min(len(elf.MAGIC), self._member.size))
+            head = view.read(0, min(_MAGIC, self._member.size))
             checker = CodeObjectChecker(name)
             kind = binaries.format_of(name, self._member.size, head)
-            if kind:
-                binary = self._read_binary(view, kind, checker)
-            if (binary and binary.is_device_code) or device_code.is_named_like_code(name):
+            binary = bool(kind) or macho.is_macho(head)
+            if binary:
+                parts = self._read_binary(view, kind, checker, python=python)
+                # The symbols of a library for debuggers lie in a folder of its own, under its name.
+                if not (parts or self.findings or ".dSYM/" in name) and _LIBRARY.search(name):
+                    reason = "it is named as a library, and is a Mach-O file of another kind"
+                    self._find(FindingCode.BINARY_MALFORMED, reason, "build it again")
+            if any(part.is_device_code for part in parts) or device_code.is_named_like_code(name):
                 checker.look_at_file(view)
             self.findings += checker.findings
             view.drain()
             self.digest = self._hash.digest()
+            if not binary:
+                self._judge_content()
+            self._secrets.finish()
+            self._judge_urls(archive)
         except WheelError as error:
             self._find(FindingCode.CONTENT, str(error), "fetch or build the wheel again")
-        self._secrets.finish()
+            self._secrets.finish()
         for text in sorted(self._hit):
             fix = "build so that no path or secret gets in"
             self._find(FindingCode.FORBIDDEN_TEXT, f"it contains {text!r}", fix)
         for secret in sorted(self._secrets.found):
             self._find(FindingCode.SECRET, f"it contains what looks like {secret}", "remove and revoke it")
-        return binary
+        return parts
 
-    def _read_binary(self, view: MemberView, kind: Format, checker: CodeObjectChecker) -> Binary | None:
+    def _read_binary(
+        self, view: MemberView, kind: Format | None, checker: CodeObjectChecker, *, python: bool
+    ) -> tuple[Binary, ...]:
         watched = manylinux.watched_symbols()
+        name = self._member.name
         try:
-            return binaries.read_view(view, self._member.name, kind, look_for=watched, checker=checker)
+            if kind is None:
+                return binaries.read_macho(view, name, python=python)
+            return (binaries.read_view(view, name, kind, look_for=watched, python=python, checker=checker),)
         except ArchiveError:  # nothing is known of the binary: its member does not unpack
             raise
         except WheelError as error:
             self._find(FindingCode.BINARY_MALFORMED, str(error), "build it again")
-            return None
+            return ()
+
+    def _judge_urls(self, archive: Archive) -> None:
+        """A password in a URL is an example where it stands in docstrings alone."""
+        urls = self._secrets.urls
+        small = self._member.size <= _LARGEST_MODULE
+        if urls and small and not secrets.outside_docstrings(archive.read(self._member.name), urls):
+            self._secrets.found.discard(secrets.PASSWORD)
+
+    def _judge_content(self) -> None:
+        """What is not a binary may be named as one, or stand in place of a file that was never fetched."""
+        member = self._member
+        if places.is_of_tests(member.name):
+            return
+        self.unread = next((kind for magic, kind in _UNREAD.items() if self.head.startswith(magic)), "")
+        problem = None
+        if self.head.startswith(_POINTER) and member.size <= _LONGEST_POINTER:
+            problem = "it is a pointer of Git LFS, not the file that this stands for"
+        elif _LIBRARY.search(member.name) and not self.unread and not _LINKER_SCRIPT.match(self.head):
+            is_what = f"begins with {self.head[:_MAGIC]!r}"
+            is_what = "is empty" if not member.size else "is nothing but zeros" if self._blank else is_what
+            problem = f"it is named as a library and {is_what}: no system loads it"
+        if problem:
+            self._find(FindingCode.BINARY_MALFORMED, problem, "fetch or build that file again")
 
     def _observe(self, piece: bytes) -> None:
         if len(self.head) < _HEAD:  # a piece may be a single byte
             self.head += piece[: _HEAD - len(self.head)]
+        if self._blank and piece.strip(b"\0"):
+            self._blank = False
         self._hash.update(piece)
         self._secrets.feed(piece)
         if self._needles:
@@ -171,11 +247,12 @@ def _check_row(row: RecordRow, member: Member, reader: _MemberReader) -> Iterato
         yield Finding(code=FindingCode.RECORD_HASH, member=row.path, reason=reason, fix=_REWRITE)
 
 
-def _check_run_bit(member: Member, head: bytes, binary: Binary | None) -> Iterator[Finding]:
-    """A program of Linux that cannot be run has lost its mode bits on the way."""
+def _check_run_bit(member: Member, head: bytes, parts: Sequence[Binary]) -> Iterator[Finding]:
+    """A program of Linux or macOS that cannot be run has lost its mode bits on the way."""
     in_bin = any(folder in _PROGRAM_FOLDERS for folder in member.name.split("/")[:-1])
-    program = binary is not None and binary.format == "elf" and binary.is_program
-    if ((in_bin and head.startswith(b"#!")) or program) and not member.executable:
+    program = any(part.format != "pe" and part.is_program for part in parts)
+    script = in_bin and head.startswith(b"#!") and not member.name.lower().endswith(_OF_WINDOWS)
+    if (script or program) and not member.executable:
         yield Finding(
             code=FindingCode.NOT_EXECUTABLE,
             member=member.name,

@@ -31,6 +31,7 @@ class FindingCode(StrEnum):
     ENTRY_POINT = "entry-point"
     LICENCE_MISSING = "licence-missing"
     NAME_DECEIVES = "name-deceives"
+    NAME_FORBIDDEN = "name-forbidden"
     NAME_TWICE = "name-twice"
     # RECORD against the archive.
     RECORD_MISSING = "record-missing"
@@ -45,13 +46,17 @@ class FindingCode(StrEnum):
     # What loaders and interpreters make of its binaries.
     BINARY_MALFORMED = "binary-malformed"
     MODULE_ABI = "module-abi"
+    MODULE_INIT = "module-init"
     BINARY_IN_PURE_WHEEL = "binary-in-pure-wheel"
     PLATFORM_TAG = "platform-tag"
     MACHINE = "machine"
     SYMBOLS_TOO_NEW = "symbols-too-new"
+    MACOS_TOO_NEW = "macos-too-new"
+    EXECUTABLE_STACK = "executable-stack"
     NEEDED = "needed"
     RPATH = "rpath"
     DLL_FOLDER = "dll-folder"
+    OPTIONAL_PLUGIN = "optional-plugin"
     # Its device code.
     BUNDLE_MALFORMED = "bundle-malformed"
     CODE_OBJECT_MALFORMED = "code-object-malformed"
@@ -66,9 +71,13 @@ class FindingCode(StrEnum):
     VARIANT = "variant"
 
 
+NOTES = frozenset((FindingCode.OPTIONAL_PLUGIN,))
+"""What is only said: it does not keep a wheel from being published."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One thing that a published wheel must not have.
+    """One thing that a published wheel must not have, or a note (see `NOTES`).
 
     Attributes:
         code: the rule, for programs.
@@ -81,6 +90,21 @@ class Finding:
     member: str | None = None
     reason: str
     fix: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What was seen of a wheel.
+
+    Attributes:
+        findings: every breach; none when it may be published.
+        notes: what its users may want to know.
+        not_checked: what was not looked at, so that a good wheel may be wrong in it.
+    """
+
+    findings: tuple[Finding, ...]
+    notes: tuple[Finding, ...] = ()
+    not_checked: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,6 +25,12 @@ _SEPARATORS = frozenset("/\\")
 # `module:attr.attr`, and extras in brackets, which the entry points specification still lets readers accept.
 _FUNCTION = re.compile(r"[\w.]+\s*:\s*[\w.]+\s*(?:\[[^\]]*\])?")
 _CASELESS = ("any", "win", "macosx")
+_ON_WINDOWS = ("any", "win")
+# learn.microsoft.com, "Naming Files, Paths, and Namespaces"; CONIN$ and CONOUT$ are of the console.
+_DEVICES = re.compile(
+    r"(?:CON|PRN|AUX|NUL|CONIN\$|CONOUT\$|(?:COM|LPT)[0-9\u00b9\u00b2\u00b3])", re.IGNORECASE
+)
+_NOT_ON_WINDOWS = re.compile(r'[<>:"|?*\x00-\x1f]')
 _AGAIN = "build the wheel again with a backend that follows the specification"
 
 
@@ -34,6 +40,7 @@ def check(archive: Archive, info: WheelInfo, name: FileName) -> Iterator[Finding
     yield from _check_scripts(info)
     yield from _check_licences(archive, info)
     yield from _check_names(archive, info, name)
+    yield from _check_twice(archive, name)
 
 
 def _check_wheel_file(archive: Archive, info: WheelInfo) -> Iterator[Finding]:
@@ -96,10 +103,9 @@ def _check_licences(archive: Archive, info: WheelInfo) -> Iterator[Finding]:
 
 
 def _check_names(archive: Archive, info: WheelInfo, name: FileName) -> Iterator[Finding]:
-    """File names that are displayed differently, have no place, or are one file where case is ignored."""
+    """File names that are displayed differently, have no place, or cannot be written."""
     data = f"{info.dist_info.removesuffix('.dist-info')}.data"
-    caseless = any(platform.startswith(_CASELESS) for platform in wheel_info.platforms_of(name.tags))
-    seen: dict[str, str] = {}
+    on_windows = any(platform.startswith(_ON_WINDOWS) for platform in wheel_info.platforms_of(name.tags))
     for path, is_dir in ((member.name, member.is_dir) for member in archive.members):
         if not path.isascii() and safe_text.UNSEEN.search(path):
             reason = f"its name is {path!a}, which is displayed differently"
@@ -110,8 +116,38 @@ def _check_names(archive: Archive, info: WheelInfo, name: FileName) -> Iterator[
             reason = f"installers do not know where to put it: only {data}/<scheme>/ is defined"
             fix = f"use one of the schemes {', '.join(sorted(_SCHEMES))}"
             yield Finding(code=FindingCode.DATA_FOLDER, member=path, reason=reason, fix=fix)
+        reasons = map(_forbidden, (top, *rest) if on_windows else ())
+        if reason := next(filter(None, reasons), ""):
+            yield Finding(code=FindingCode.NAME_FORBIDDEN, member=path, reason=reason, fix="rename it")
+
+
+def _check_twice(archive: Archive, name: FileName) -> Iterator[Finding]:
+    """Names that are one where case is ignored: two files, or a file and a folder."""
+    if not any(platform.startswith(_CASELESS) for platform in wheel_info.platforms_of(name.tags)):
+        return
+    seen: dict[str, str] = {}
+    folders: dict[str, str] = {}
+    for path in (member.name for member in archive.members if not member.is_dir):
         # NFC, since macOS takes `é` as one letter and as two for the same.
-        other = seen.setdefault(unicodedata.normalize("NFC", path).casefold(), path) if caseless else path
+        same = unicodedata.normalize("NFC", path).casefold()
+        folder = same
+        while (folder := folder.rpartition("/")[0]) and folder not in folders:
+            folders[folder] = path
+        other = seen.setdefault(same, path)
         if other != path:
             reason = f"it is the same file as {other} on Windows and macOS"
             yield Finding(code=FindingCode.NAME_TWICE, member=path, reason=reason, fix="rename one of them")
+    for same in sorted(folders.keys() & seen.keys()):
+        reason = f"it is the folder of {folders[same]} on Windows and macOS, too"
+        yield Finding(code=FindingCode.NAME_TWICE, member=seen[same], reason=reason, fix="rename one of them")
+
+
+def _forbidden(part: str) -> str:
+    """Why Windows takes no file or folder of that name; empty where it does."""
+    if _DEVICES.fullmatch(part.partition(".")[0].rstrip()):
+        return f"{part} is the name of a device on Windows"
+    if part != part.rstrip(". "):
+        return f"Windows drops the end of the name {part!r}"
+    if match := _NOT_ON_WINDOWS.search(part):
+        return f"Windows allows no {match[0]!r} in a name"
+    return ""

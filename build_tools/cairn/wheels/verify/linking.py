@@ -3,24 +3,31 @@
 On Linux it looks for each name in DT_NEEDED among the SONAMEs that are loaded, then in the folders of the run
 path, then in those of the system (ld.so(8)). On Windows it looks in the folder of the module that is loaded
 and in those that were added by AddDllDirectory, then in its own (docs.python.org, `os.add_dll_directory`).
+On macOS each is named by a path, which may begin with the folder of the binary or its run paths (dyld(1)).
 """
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from cairn.formats.zip.reader import Archive
 from cairn.output import wording
 from cairn.wheels.contents import manylinux, windows_dlls
 from cairn.wheels.contents.binaries import Binary, shipped
 from cairn.wheels.contents.manylinux import Policy
-from cairn.wheels.metadata import wheel_info
+from cairn.wheels.metadata import places, wheel_info
 from cairn.wheels.metadata.wheel_info import FileName
 from cairn.wheels.verify.findings import Expectation, Finding, FindingCode
 
 _ORIGIN = ("$ORIGIN", "${ORIGIN}")
 _ADDS_FOLDERS = (b"add_dll_directory", b"AddDllDirectory", b"WinDLL")
+_PLUGIN_FOLDERS = frozenset(("plugins", "qml"))
+_PLUGIN = re.compile(r"plugin\.(?:so|dll|dylib)$", re.IGNORECASE)
+_OF_MACOS = ("/usr/lib/", "/System/Library/")
+_MACOS_TAG = re.compile(r"macosx_(\d+)_(\d+)_(\w+)")
 _PACKAGE_DEPTH = 2  # the __init__.py of a top package, or of one below it
 
 
@@ -34,15 +41,58 @@ def check(
     found = {rule.name: rule for rule in promises if rule}
     rules = sorted(found.values(), key=lambda rule: tuple(map(int, rule.name.split("_")[1:])))
     own = shipped(elves)
+    optional = _optional(elves)
     for binary in elves:
         yield from _check_symbols(binary, own, rules)
-        yield from _check_needed(binary, own, rules, expected)
+        yield from _as_note(_check_needed(binary, own, rules, expected), optional)
         yield from _check_run_paths(binary)
     dlls = [binary for binary in binaries if binary.format == "pe"]
     own = shipped(dlls)
+    optional = _optional(dlls)
     for binary in dlls:
-        yield from _check_imports(binary, own, expected)
+        yield from _as_note(_check_imports(binary, own, expected), optional)
     yield from _check_folders(archive, dlls)
+    dylibs = [binary for binary in binaries if binary.format == "macho"]
+    own = shipped(dylibs)
+    optional = _optional(dylibs)
+    for binary in dylibs:
+        yield from _as_note(_check_dylibs(binary, own, expected), optional)
+        yield from _check_macos_run_paths(binary)
+        yield from _check_minimum_macos(binary, wheel_info.platforms_of(name.tags))
+
+
+def _optional(binaries: Sequence[Binary]) -> frozenset[str]:
+    """The plugins among libraries, and what only they need: their program goes on where one does not load.
+
+    A plugin is looked for by its folder, so that nothing needs it: Qt has one for each database, image format
+    and window system, and does without those whose libraries are not there.
+    """
+    users: dict[str, set[str]] = {}
+    for binary in binaries:
+        for name in binary.needed:
+            users.setdefault(name.rpartition("/")[2], set()).add(binary.path)
+    using = {b.path: set().union(*(users.get(name, ()) for name in b.names)) - {b.path} for b in binaries}
+    found = {
+        binary.path
+        for binary in binaries
+        if not (using[binary.path] or binary.is_program or binary.is_module)
+        and (
+            not _PLUGIN_FOLDERS.isdisjoint(binary.path.lower().split("/")[:-1]) or _PLUGIN.search(binary.path)
+        )
+    }
+    rest = [b.path for b in binaries if using[b.path] and not (b.is_program or b.is_module)]
+    while new := {path for path in rest if using[path] <= found} - found:
+        found |= new
+    return frozenset(found)
+
+
+def _as_note(findings: Iterable[Finding], optional: frozenset[str]) -> Iterator[Finding]:
+    for finding in findings:
+        if finding.member in optional:
+            fix = "nothing, where its users are to install that themselves; otherwise leave the plugin out"
+            yield replace(finding, code=FindingCode.OPTIONAL_PLUGIN, fix=fix)
+        else:
+            yield finding
 
 
 def _check_symbols(binary: Binary, own: frozenset[str], rules: Sequence[Policy]) -> Iterator[Finding]:
@@ -87,11 +137,12 @@ def _missing(binary: Binary, names: Sequence[str], system: str, expected: Expect
     beside = "a wheel given beside it"
     if expected.unread:
         beside += f" (not given: {wording.some(expected.unread)}, which it requires)"
+    tool = "delocate-wheel" if binary.format == "macho" else "`cairn wheel repair`"
     return Finding(
         code=FindingCode.NEEDED,
         member=binary.path,
         reason=f"it needs {wording.some(names)}: not in the wheel, not {system}, not in {beside}",
-        fix="bundle it by `cairn wheel repair`, or give the required wheel that has it to the same command",
+        fix=f"bundle it by {tool}, or give the required wheel that has it to the same command",
     )
 
 
@@ -122,33 +173,94 @@ def _problem_of(member: str, path: str) -> str | None:
             return "an absolute path outside of the wheel"
         return "which counts from the folder that the program is started in"
     # Packages lie side by side in site-packages, and may find each other there: beyond that nothing is ours.
-    place = posixpath.normpath(posixpath.join(posixpath.dirname(member), rest))
+    place = posixpath.normpath(posixpath.join(posixpath.dirname(places.installed(member)), rest))
     return "which is outside of site-packages" if place.split("/")[0] == ".." else None
 
 
 def _check_folders(archive: Archive, dlls: Sequence[Binary]) -> Iterator[Finding]:
-    """A DLL in a different folder is found only where Python code adds that folder."""
-    folders: dict[str, set[str]] = {}
+    """A DLL in a different folder from its extension module is found only where Python adds that folder.
+
+    How other DLLs are loaded is not for Python to say: a plugin finds those of its program in memory.
+    """
+    folders: dict[str, dict[str, Binary]] = {}
     for dll in dlls:
-        folder, _, name = dll.path.rpartition("/")
-        folders.setdefault(name.lower(), set()).add(folder)
-    far: dict[str, str] = {}
-    for dll in dlls:
-        here = dll.path.rpartition("/")[0]
-        away = [name for name in dll.needed if name in folders and here not in folders[name]]
-        if away:
-            far[dll.path] = away[0]
+        folder, _, name = places.installed(dll.path).rpartition("/")
+        folders.setdefault(name.lower(), {})[folder] = dll
+    modules = [dll for dll in dlls if dll.path.lower().endswith(".pyd")]
+    away = {module.path: next(_away(module, folders), None) for module in modules}
+    far = {path: name for path, name in away.items() if name}
     sources = (
         member.name
         for member in archive.members
-        if member.name.endswith(".py") and member.name.count("/") <= _PACKAGE_DEPTH
+        if member.name.endswith(".py") and places.installed(member.name).count("/") <= _PACKAGE_DEPTH
     )
     if not far or any(mark in archive.read(name) for name in sources for mark in _ADDS_FOLDERS):
         return
-    for member, name in far.items():
+    for path, name in far.items():
         yield Finding(
             code=FindingCode.DLL_FOLDER,
-            member=member,
+            member=path,
             reason=f"it needs {name} from a different folder, where nothing makes Windows look",
             fix="call os.add_dll_directory() before it is loaded, as delvewheel's patch does",
+        )
+
+
+def _away(module: Binary, folders: Mapping[str, Mapping[str, Binary]]) -> Iterator[str]:
+    """The DLLs that lie in other folders alone, of those that are loaded with a module."""
+    here = places.installed(module.path).rpartition("/")[0]
+    # What lies beside the module is loaded with it, and what that needs is looked for in the same folders.
+    near, seen = [module], {module.path}
+    while near:
+        for name in near.pop().needed:
+            beside = folders.get(name, {}).get(here)
+            if beside is None:
+                yield from (name,) if name in folders else ()
+            elif beside.path not in seen:
+                seen.add(beside.path)
+                near.append(beside)
+
+
+def _check_dylibs(binary: Binary, own: frozenset[str], expected: Expectation) -> Iterator[Finding]:
+    elsewhere = (*expected.provided_libraries,)
+    missing = [
+        path
+        for path in binary.needed
+        if not path.startswith(_OF_MACOS)
+        and (name := path.rpartition("/")[2]) not in own
+        and not manylinux.matches(name, elsewhere)
+    ]
+    if missing:
+        yield _missing(binary, missing, "a part of macOS", expected)
+
+
+def _check_macos_run_paths(binary: Binary) -> Iterator[Finding]:
+    wrong = [path for path in binary.run_paths if path.startswith("/") and not path.startswith(_OF_MACOS)]
+    if wrong and any(path.startswith("@rpath/") for path in binary.needed):
+        yield Finding(
+            code=FindingCode.RPATH,
+            member=binary.path,
+            reason=f"it looks for libraries in {wording.some(wrong)}, an absolute path outside of the wheel",
+            fix="link with run paths relative to @loader_path (install_name_tool -delete_rpath)",
+        )
+
+
+def _check_minimum_macos(binary: Binary, platforms: Sequence[str]) -> Iterator[Finding]:
+    """The tag names the oldest macOS; since 11 the first number alone counts (packaging.tags)."""
+    tags = [(platform, match) for platform in platforms if (match := _MACOS_TAG.fullmatch(platform))]
+    fitting = [(p, m) for p, m in tags if m[3] == binary.machine or m[3] not in ("arm64", "x86_64")]
+    if binary.minimum_macos is None or not fitting:
+        return
+    platform, oldest = min(fitting, key=lambda pair: (int(pair[1][1]), int(pair[1][2])))
+    promised = (int(oldest[1]), int(oldest[2]))
+    if promised == (10, 16):  # what tools from before macOS 11 call that
+        promised = (11, 0)
+    if binary.machine == "arm64":
+        promised = max(promised, (11, 0))  # there is none before
+    says = binary.minimum_macos
+    if (says[0], 0) > promised if promised[0] > 10 else says > promised:  # noqa: PLR2004 - macOS 10
+        yield Finding(
+            code=FindingCode.MACOS_TOO_NEW,
+            member=binary.path,
+            reason=f"it says that it needs macOS {says[0]}.{says[1]}, and the tag is {platform}",
+            fix="build with MACOSX_DEPLOYMENT_TARGET as in the tag, or tag the wheel for the newer macOS",
         )

@@ -10,13 +10,26 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from cairn.formats.pe import ANY_MACHINE
 from cairn.output import wording
 from cairn.wheels.contents.binaries import Binary
-from cairn.wheels.metadata import wheel_info
-from cairn.wheels.metadata.wheel_info import FileName
+from cairn.wheels.metadata import places, wheel_info
+from cairn.wheels.metadata.wheel_info import FileName, WheelInfo
 from cairn.wheels.verify.findings import Expectation, Finding, FindingCode
 
 _ANY = "any"
+KNOWN = ("any", "linux", "manylinux", "musllinux", "win", "macosx")
+"""How the platforms begin whose tags are known here."""
+# The tags of macOS that stand for several machines (packaging.tags, `_mac_binary_formats`).
+_UNIVERSAL = {
+    "universal2": ("arm64", "x86_64"),
+    "universal": ("i386", "ppc", "ppc64", "x86_64"),
+    "intel": ("i386", "x86_64"),
+    "fat64": ("ppc64", "x86_64"),
+    "fat32": ("i386", "ppc"),
+    "fat3": ("i386", "ppc", "x86_64"),
+    "fat": ("i386", "ppc"),
+}
 # How file names write each machine.
 _WORDS = {
     "i686": frozenset(("x86", "i386", "i486", "i586", "i686", "ia32", "32", "x32", "32bit", "linux32")),
@@ -26,26 +39,20 @@ _WORDS = {
     "win32": frozenset(("x86", "i386", "i686", "ia32", "32", "x32", "32bit", "win32", "w32", "t32")),
     "win_amd64": frozenset(("amd64", "x64", "64", "64bit", "win64", "w64", "t64")),
     "win_arm64": frozenset(("arm64", "aarch64")),
+    "arm64": frozenset(("arm64", "aarch64")),
 }
 _X86_64 = re.compile(r"x86[-_]64")
 _SEPARATORS = re.compile(r"[^a-z0-9]+")
 _PLAIN = 5  # letters of a word that can be nothing else at the end of a longer one: `libportaudioarm64`
-_MODULE = re.compile(r"\.(?:cpython|pypy|graalpy|cp|abi3)[^/]*\.so$|\.pyd$", re.IGNORECASE)
 
 
-def check(binaries: Sequence[Binary], name: FileName, expected: Expectation) -> Iterator[Finding]:
+def check(
+    binaries: Sequence[Binary], info: WheelInfo | None, name: FileName, expected: Expectation
+) -> Iterator[Finding]:
     """Breaches by binary; code objects are for GPUs, whatever the wheel is for."""
     host = [binary for binary in binaries if not binary.is_device_code]
     platforms = wheel_info.platforms_of(name.tags)
-    if _ANY in platforms:
-        # Libraries are for one platform; programs, and what says what it is for, may be there for several.
-        libraries = [b.path for b in host if not b.is_program and not _says_its_machine(b)]
-        if libraries:
-            yield Finding(
-                code=FindingCode.BINARY_IN_PURE_WHEEL,
-                reason=f"its tag says that it runs anywhere, and it holds {wording.some(libraries)}",
-                fix="build it as a platform wheel (Root-Is-Purelib: false)",
-            )
+    yield from _check_purity(host, info, platforms)
     # PyPI refuses `linux_x86_64`, which does not say which glibc it needs (PEP 513).
     vague = [platform for platform in platforms if platform.startswith("linux_")]
     if vague and expected.require_platform_tag and any(binary.format == "elf" for binary in host):
@@ -54,36 +61,100 @@ def check(binaries: Sequence[Binary], name: FileName, expected: Expectation) -> 
             reason=f"its tag {', '.join(vague)} says nothing about which systems it runs on",
             fix="repair it with `cairn wheel repair`",
         )
-    for kind in ("elf", "pe"):
-        yield from _check_machine([binary for binary in host if binary.format == kind], platforms)
+    fitting = {binary.format for binary in host if any(_fits(binary, platform) for platform in platforms)}
+    for kind in ("elf", "pe", "macho"):
+        # Beside libraries for its own system, a wheel may bring those of others, which no loader there opens.
+        data = bool(fitting) and kind not in fitting
+        of_kind = [one for one in host if one.format == kind and (one.is_module or not data)]
+        yield from _check_machine(of_kind, platforms)
+    for binary in host:
+        if binary.executable_stack:
+            yield Finding(
+                code=FindingCode.EXECUTABLE_STACK,
+                member=binary.path,
+                reason="it asks for a stack that code can be run from: glibc 2.41 and later do not load it",
+                fix="link with -z noexecstack; assembly needs a section .note.GNU-stack",
+            )
+
+
+def _check_purity(
+    host: Sequence[Binary], info: WheelInfo | None, platforms: Sequence[str]
+) -> Iterator[Finding]:
+    """Libraries are for one platform; programs, and what says what it is for, may be there for several."""
+    libraries = [
+        binary.path
+        for binary in host
+        if not binary.is_program and binary.machine != ANY_MACHINE and not places.is_of_tests(binary.path)
+    ]
+    if _ANY in platforms:
+        says = {binary.path for binary in host if _says_its_machine(binary)}
+        if alone := [path for path in dict.fromkeys(libraries) if path not in says]:
+            yield Finding(
+                code=FindingCode.BINARY_IN_PURE_WHEEL,
+                reason=f"its tag says that it runs anywhere, and it holds {wording.some(alone)}",
+                fix="build it as a platform wheel (Root-Is-Purelib: false)",
+            )
+        return
+    # Only some systems have two folders; there a library in the one for pure Python is in the wrong one.
+    top = info.dist_info.removesuffix(".dist-info") if info else ""
+    pure = f"{top}.data/purelib/"
+    wrong = [
+        path
+        for path in dict.fromkeys(libraries)
+        if info and (path.startswith(pure) or (info.pure and not path.startswith(f"{top}.data/")))
+    ]
+    if wrong:
+        yield Finding(
+            code=FindingCode.BINARY_IN_PURE_WHEEL,
+            reason=f"it goes to the folder for pure Python, and it holds {wording.some(wrong)}",
+            fix="build it with Root-Is-Purelib: false (setuptools: has_ext_modules)",
+        )
 
 
 def _check_machine(binaries: Sequence[Binary], platforms: Sequence[str]) -> Iterator[Finding]:
     """The machines of the binaries of one format."""
-    at_home = [binary for binary in binaries if _fits(binary.machine, platforms)]
-    needed = {name for binary in at_home for name in binary.needed}
+    files: dict[str, list[Binary]] = {}  # a universal file of macOS is several
     for binary in binaries:
+        files.setdefault(binary.path, []).append(binary)
+    wrong = {path: parts for path, parts in files.items() if _is_wrong(parts, platforms)}
+    needed = {name for path in files.keys() - wrong.keys() for name in files[path][0].needed}
+    for path, parts in wrong.items():
         on_purpose = (
-            at_home
-            and needed.isdisjoint(binary.names)
-            and not _MODULE.search(binary.path)
-            and _says_its_machine(binary)
+            len(wrong) < len(files)
+            and needed.isdisjoint(parts[0].names)
+            and not parts[0].is_module
+            and _says_its_machine(parts[0])
         )
-        if not on_purpose and not _fits(binary.machine, platforms):
+        if not on_purpose:
+            there = ", ".join(sorted(part.machine for part in parts))
             yield Finding(
                 code=FindingCode.MACHINE,
-                member=binary.path,
-                reason=f"it is for {binary.machine}, the wheel for {', '.join(platforms)}",
+                member=path,
+                reason=f"it is for {there}, the wheel for {', '.join(platforms)}",
                 fix="build it for the machine that the tag names",
             )
 
 
-def _fits(machine: str, platforms: Sequence[str]) -> bool:
-    """Whether one of the platforms is on that machine: `manylinux_2_28_x86_64` on `x86_64`."""
+def _is_wrong(parts: Sequence[Binary], platforms: Sequence[str]) -> bool:
+    """Whether a file is for none of the machines of the tags, or a library of macOS not for all of them."""
+    if parts[0].format == "macho" and not parts[0].is_program:
+        there = {part.machine for part in parts}
+        both = [platform for platform in platforms if platform.endswith("_universal2")]
+        if both and not there.issuperset(_UNIVERSAL["universal2"]):
+            return True
+    return not any(_fits(part, platform) for part in parts for platform in platforms)
+
+
+def _fits(binary: Binary, platform: str) -> bool:
+    """Whether a platform is on the machine of a binary: `manylinux_2_28_x86_64` on `x86_64`."""
+    machine = binary.machine
+    if machine == ANY_MACHINE or platform in (machine, _ANY) or not platform.startswith(KNOWN):
+        return True
+    if platform.startswith("macosx") != (binary.format == "macho"):
+        return False
     # e_machine is EM_ARM for both, and the tag of a Raspberry Pi 1 is linux_armv6l.
-    machines = (machine, "armv6l") if machine == "armv7l" else (machine,)
-    ends = tuple(f"_{name}" for name in machines)
-    return any(platform in (_ANY, machine) or platform.endswith(ends) for platform in platforms)
+    ends = (f"_{machine}", "_armv6l") if machine == "armv7l" else (f"_{machine}",)
+    return platform.endswith(ends) or machine in _UNIVERSAL.get(platform.rpartition("_")[2], ())
 
 
 def _says_its_machine(binary: Binary) -> bool:

@@ -137,7 +137,9 @@ def check_requirements(info: WheelInfo, name: FileName, expected: Expectation) -
             reason = f"{wanted} names a place instead of a version"
             fix = "require a version that the index has"
             yield _of_metadata(info, FindingCode.REQUIREMENT_URL, reason, fix)
-        if required == info.distribution and not wanted.extras:
+        # An extra that names its own project without extras of it asks for nothing.
+        of_extra = wanted.marker is not None and "extra" in str(wanted.marker)
+        if required == info.distribution and not wanted.extras and not of_extra:
             reason = f"it requires itself: {wanted}"
             yield _of_metadata(info, FindingCode.REQUIRES_ITSELF, reason, "remove the requirement")
         elif required in siblings and not _pins(wanted, siblings[required]):

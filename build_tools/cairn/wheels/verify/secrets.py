@@ -9,12 +9,17 @@ Sources: the documentation of the issuers, and the rules of gitleaks and of GitH
 
 from __future__ import annotations
 
+import ast
 import re
+import warnings
+from collections.abc import Collection
 from dataclasses import dataclass
 
+from cairn.wheels.metadata import places
+
+_MOST_URLS = 100
 _OVERLAP = 1024  # bytes: longer than what any pattern takes, with a byte on either side
 _HEAD = 8000  # bytes that are searched for a zero byte: git's FIRST_FEW_BYTES
-_FIXTURES = frozenset(("test", "tests", "testing", "selftest", "testdata", "test_data", "fixtures"))
 _TEST = re.compile(r"(?:test_.*|.*_tests?)\.py")
 
 
@@ -46,8 +51,9 @@ _PRIVATE_KEY = _Kind(
         rb"-----BEGIN (?:[A-Z]{1,20} ){0,4}PRIVATE KEY-----(?:\s|\\[rn]){1,8}[A-Za-z0-9+/=\s\\]{64}"
     ),
 )
+PASSWORD = "a password in a URL"  # noqa: S105 - the name of a kind
 _PASSWORD = _Kind(
-    name="a password in a URL",
+    name=PASSWORD,
     mark=re.compile(b"@"),
     # The scheme is matched backwards, so that the search can jump from one `://` to the next.
     pattern=re.compile(
@@ -88,14 +94,16 @@ class Scanner:
 
     Attributes:
         found: the kinds of secrets it has.
+        urls: those with passwords, of a Python module: `outside_docstrings` tells examples from them.
     """
 
     def __init__(self, member: str) -> None:
         """Begin with the member of that path."""
         self.found: set[str] = set()
+        self.urls: set[bytes] = set()
+        self._python = member.endswith((".py", ".pyi"))
         # The private keys of tests are published on purpose; a token or a password never is.
-        *folders, file = member.split("/")
-        fixture = bool(_TEST.fullmatch(file)) or not _FIXTURES.isdisjoint(map(str.lower, folders))
+        fixture = bool(_TEST.fullmatch(member.rpartition("/")[2])) or places.is_of_tests(member)
         self._kinds = tuple(kind for kind in _KINDS if not (fixture and kind is _PRIVATE_KEY))
         self._held = b""
         self._begun = self._binary = False
@@ -128,11 +136,30 @@ class Scanner:
         # overlap, so it was seen whole with the piece before, or will be with the next.
         low, high = 0 if first else 1, len(text) if last else len(text) - 1
         for kind in self._kinds:
-            if kind.name not in self.found and kind.mark.search(text):
+            collects = kind is _PASSWORD and self._python
+            if (collects or kind.name not in self.found) and kind.mark.search(text):
                 matches = (m for m in kind.pattern.finditer(text) if low <= m.start() and m.end() <= high)
-                if any(kind is not _PASSWORD or _is_real(match) for match in matches):
+                real = (m[0] for m in matches if kind is not _PASSWORD or _is_real(m))
+                if collects and len(self.urls) < _MOST_URLS:
+                    self.urls.update(real)
+                if any(real) or (collects and self.urls):
                     self.found.add(kind.name)
         self._held = text[-_OVERLAP:]
+
+
+def outside_docstrings(source: bytes, urls: Collection[bytes]) -> bool:
+    """Whether one of the URLs in a module is more than an example in its documentation."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of old syntax, which is theirs
+            tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return True
+    # Any string that stands alone, since those behind attributes are documentation too (PEP 257).
+    alone = (node.value for node in ast.walk(tree) if isinstance(node, ast.Expr))
+    texts = [node.value for node in alone if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    documented = "\n".join(texts).encode("utf-8", "surrogatepass")
+    return any(source.count(url) > documented.count(url) for url in urls)
 
 
 def _is_real(match: re.Match[bytes]) -> bool:

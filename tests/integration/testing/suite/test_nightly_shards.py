@@ -18,10 +18,11 @@ from cairn.sources.manifest.manifest import ProjectSource
 from cairn.stack import Origin, Sdk
 from cairn.store.memory import MemoryStore
 from cairn.testing.suite import outcomes
-from cairn.wheels import wheelset
+from cairn.wheels import sbom, wheelset
+from cairn.wheels.metadata import cyclonedx
 from helpers.gate import data_of, record_of, stack_of
 from helpers.night import FROZEN, SUITE, leg_of, plan_of, staged
-from helpers.release import make_set
+from helpers.release import make_set, statement_of
 from helpers.sources import git
 from helpers.testing import write_wheel
 
@@ -71,12 +72,16 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NightRun:
         "torch/__init__.py": "def answer():\n    return 42\n",
         "torch/version.py": f"__version__ = '2.9.0'\ngit_version = '{commit}'\n",
     }
-    wheel = write_wheel(folder, "torch", "2.9.0", members)
+    plain = write_wheel(tmp_path / "plain", "torch", "2.9.0", members)
+    built_of = cyclonedx.Source(name="torch", commit=commit)
+    wheel = sbom.add(plain, folder, sources=[built_of], rocm_version=None)
     made = make_set([wheel], family=leg.family, targets=("gfx942",))
     made = msgspec.structs.replace(
         made, manifest_sha256=frozen.digest(), python=PYTHON.version, platform=PYTHON.platform
     )
     wheelset.write(folder / "set.json", made)
+    statement = statement_of(made, [wheel], frozen.canonical())
+    (folder / wheelset.BUILDER_FILE).write_bytes(statement)
     stack = stack_of(made)
     project = msgspec.structs.replace(stack.projects[0], origin=Origin(url=source.origin))
     (tmp_path / "stack").mkdir()

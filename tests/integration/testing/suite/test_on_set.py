@@ -5,11 +5,12 @@ from pathlib import Path
 from cairn.testing import record
 from cairn.testing.suite import merge, on_set, run
 from cairn.venv import PackageSource
-from helpers.suites import request_of, suite_of
+from helpers.suites import commit_all, request_of, suite_of, write_tests
 from helpers.testing import MakeWheel, Serve, set_of
 
-COMMIT = "0123456789abcdef0123456789abcdef01234567"
 TESTS = {
+    # A folder of the sources' own, which must not be what the tests import.
+    "../vectors/__init__.py": "raise ImportError('the source tree')\n",
     "test_it.py": """
 import pathlib, sys, pytest, vectors
 
@@ -19,14 +20,15 @@ def test_it_is_the_wheel_that_is_tested():
 
 def test_what_tests_need_comes_last_on_the_path():
     assert str(pathlib.Path(pytest.__file__).parents[1]) == sys.path[-1]
-"""
+""",
 }
 
 
 def test_the_record_names_every_file_that_was_installed(
     tmp_path: Path, make_wheel: MakeWheel, serve: Serve
 ) -> None:
-    version = f"__version__ = '1.0'\ngit_version = '{COMMIT}'\n"
+    commit = commit_all(write_tests(tmp_path / "checkout", TESTS))
+    version = f"__version__ = '1.0'\ngit_version = '{commit}'\n"
     members = {"vectors/__init__.py": "def add(a, b):\n    return a + b\n", "vectors/version.py": version}
     wheels = [
         make_wheel("vectors", "1.0", members, requires=["scalars"]),
@@ -39,15 +41,7 @@ def test_the_record_names_every_file_that_was_installed(
         )
     )
     suite = suite_of("test_it", project="vectors", version_module="vectors/version.py")
-    # A folder of the sources' own, which must not be what the tests import.
-    request = request_of(
-        tmp_path,
-        {**TESTS, "../vectors/__init__.py": "raise ImportError('the source tree')\n"},
-        suite=suite,
-        tested=tested,
-        commits=(COMMIT,),
-        allow_mismatch=False,
-    )
+    request = request_of(tmp_path, TESTS, suite=suite, tested=tested, commits=(commit,), allow_mismatch=False)
     merged = merge.merge([run.run_suite(request)], request.work_dir)
     assert merged.judgement.verdict == "passed", merged.judgement.reason
     made = record.read(request.work_dir / record.FILE)

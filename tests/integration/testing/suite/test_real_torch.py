@@ -4,12 +4,14 @@
 sources.
 """
 
+import functools
 import os
 from pathlib import Path
 
 import pytest
 
 from cairn.sources.git import repository
+from cairn.sources.worktree import contents
 from cairn.testing.skips import skip_files
 from cairn.testing.suite import merge, run, suite_toml
 from cairn.testing.suite.run import SuiteRequest, Tested
@@ -40,6 +42,7 @@ def test_modules_of_torch_in_two_shards_are_one_verdict(tmp_path: Path) -> None:
         config="default",
         checkout=tree,
         commits=repository.commits_at(tree),
+        write_committed=functools.partial(contents.write_committed, tree),
         tested=Tested(python=python, variables=os.environ, family="cpu", targets=("cpu",)),
         work_dir=tmp_path,
         choice=Choice(include=("test_futures", "test_type_info", "test_indexing")),

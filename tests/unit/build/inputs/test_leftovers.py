@@ -30,7 +30,7 @@ def build_wheel(folder, settings=None, metadata=None):
         cached.parent.mkdir(exist_ok=True)
         cached.write_text(os.environ.get("FLAVOUR", ""))
     pathlib.Path("build/steps").open("a").write("x")
-    pathlib.Path("demo/made.so").write_text(cached.read_text())
+    pathlib.Path("demo/made.dat").write_text(cached.read_text())
     members = {str(p): p.read_bytes() for p in sorted(pathlib.Path("demo").rglob("*")) if p.is_file()}
     members["demo/version.txt"] = cached.read_bytes()
     members["demo/steps.txt"] = pathlib.Path("build/steps").read_bytes()
@@ -72,7 +72,7 @@ def demo(request_for: MakeRequest, sdk: InstalledSdk) -> Demo:
     tree = request.checkouts["demo"]
     (tree / "demo").mkdir()
     (tree / "demo" / "__init__.py").write_text("")
-    (tree / ".gitignore").write_text("/build/\n*.so\n/demo/_rocm_init.py\n/demo/data.bin\n__pycache__/\n")
+    (tree / ".gitignore").write_text("/build/\n*.dat\n/demo/_rocm_init.py\n/demo/data.bin\n__pycache__/\n")
     for words in (["add", "."], ["commit", "-qm", "two"]):
         subprocess.run(
             ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", str(tree), *words], check=True
@@ -237,11 +237,11 @@ def test_nothing_that_was_there_before_is_gone_after_builds_of_all_kinds(demo: D
     tree = demo().checkouts["demo"]
     (tree / "build").mkdir()
     (tree / "build" / "notes.txt").write_text("mine")
-    (tree / "demo" / "mine.so").write_text("mine")
+    (tree / "demo" / "mine.dat").write_text("mine")
     for rocm in (True, False, True):
         built(demo(rocm=rocm))
         assert (tree / "build" / "notes.txt").read_text() == "mine"
-        assert (tree / "demo" / "mine.so").read_text() == "mine"
+        assert (tree / "demo" / "mine.dat").read_text() == "mine"
 
 
 def test_a_tracked_folder_called_build_is_not_cleaned_away(demo: Demo) -> None:

@@ -146,9 +146,30 @@ def test_the_manifest_beside_the_wheels_names_it(request_for: MakeRequest) -> No
     assert json.loads((request.output_dir / "manifest.json").read_text())["build_env"] == {"USE_FBGEMM": "0"}
 
 
-def test_a_switch_of_the_callers_that_no_build_sees_is_named() -> None:
-    environ = {"USE_FBGEMM": "0", "BUILD_TEST": "0", "PATH": "/bin", "CXX": "g++", "MY_USE_X": "1"}
-    assert overrides.not_passed(environ) == ("BUILD_TEST", "USE_FBGEMM")
+def test_what_is_set_in_the_shell_and_known_to_be_read_is_named_with_what_to_use() -> None:
+    environ = {
+        "USE_FBGEMM": "0",
+        "BUILD_TEST": "0",
+        "CXX": "g++",
+        "FFMPEG_ROOT": "/f",
+        "MKLROOT": "/m",
+        "PATH": "/bin",
+        "MY_USE_X": "1",
+        "EDITOR": "vi",
+        "DEBUG": "",
+        "AWS_SECRET_ACCESS_KEY": "x",
+        "MAX_JOBS": "4",
+        "PYTORCH_ROCM_ARCH": "gfx942",
+        "LD_LIBRARY_PATH": "/x",
+    }
+    assert overrides.left_out(STACK, environ=environ) == (
+        *("BUILD_TEST", "CXX", "FFMPEG_ROOT", "LD_LIBRARY_PATH", "MAX_JOBS (--jobs)", "MKLROOT"),
+        *("PYTORCH_ROCM_ARCH (--targets (--pytorch-rocm-arch))", "USE_FBGEMM"),
+    )
+    named = ["CXX", "torch:MKLROOT", "USE_FBGEMM"]
+    assert overrides.left_out(STACK, named, flags=[overrides.TARGETS], environ=environ) == (
+        *("BUILD_TEST", "FFMPEG_ROOT", "LD_LIBRARY_PATH", "MAX_JOBS (--jobs)"),
+    )
 
 
 def test_a_bad_one_is_among_what_is_said_before_the_build(tmp_path: Path) -> None:

@@ -8,12 +8,13 @@ import pytest
 
 from cairn.cli import main
 from helpers import build, pythons, stacks
+from helpers.build import stand_in_compiler
 
 
 @pytest.fixture
 def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """`build plan` of two projects."""
-    monkeypatch.setenv("CXX", "git")
+    stand_in_compiler(tmp_path / "bin", monkeypatch)
     monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "cache"))
     for name in ("a tree", "b"):
         build.repository(tmp_path / "ströme" / name, {"pyproject.toml": build.PYPROJECT, "backend.py": ""})
@@ -81,3 +82,21 @@ def test_what_cannot_be_is_said_in_one_line(
     shown = capsys.readouterr().err
     assert said in shown
     assert "Traceback" not in shown
+
+
+def test_a_plan_needs_no_output_folder_and_makes_none(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    without = [word for word in words if word not in ("--output-dir", str(tmp_path / "out"))]
+    plans = []
+    for given in (without, words):
+        assert main.main([*given, "--json"]) == 0
+        plans.append(json.loads(capsys.readouterr().out))
+    assert plans[0] == plans[1]
+    assert not (tmp_path / "out").exists()
+    assert not list((tmp_path / "elsewhere").iterdir())
+    with pytest.raises(SystemExit):
+        main.main(["build", "run", *without[2:]])
+    assert "--output-dir" in capsys.readouterr().err

@@ -66,6 +66,27 @@ def test_builds_run_in_the_image_that_the_night_began_with(
     assert (told["image"], told["to"], told["build_count"]) == (IMAGE, "release", "1")
 
 
+def test_a_night_whose_line_is_not_that_of_its_matrix_names_the_option(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    matrix = tmp_path / "matrix.json"
+    datafile.write(matrix, Matrix(legs=(leg_of("gfx94X-dcgpu", line="release/2.7"),)))
+    words = ("--night", "8", "--matrix", str(matrix), "--to", "release")
+    assert call(store, "freeze", *words, "--line", LINE) == 2
+    said = capsys.readouterr().err
+    assert f"{LINE} is asked for, and {matrix} has no leg of it" in said
+    assert "what to do: name one that it has: --line release/2.7" in said
+    two = (leg_of("gfx94X-dcgpu", line="release/2.7"), leg_of("gfx94X-dcgpu", line="release/2.8"))
+    datafile.write(matrix, Matrix(legs=two))
+    assert call(store, "freeze", *words) == 2
+    said = capsys.readouterr().err
+    assert "without --line it is " in said
+    assert "--line release/2.7 or --line release/2.8" in said
+    # A matrix of one line says which night it is, unless that is asked for by name: the night 7 has LINE.
+    datafile.write(matrix, Matrix(legs=(LEG,)))
+    assert call(store, "freeze", "--night", "7", "--matrix", str(matrix), "--to", "release") == 0
+
+
 @pytest.mark.parametrize("command", ["'", "/nowhere/at-all", "false"])
 def test_whoever_cannot_be_told_changes_nothing_of_the_report(
     store: Path, command: str, capsys: pytest.CaptureFixture[str]

@@ -11,6 +11,7 @@ from cairn.cli import main
 from cairn.release.provenance import signing_key
 from cairn.release.provenance.signing_key import PRIVATE_NAME, PUBLIC_NAME
 from helpers.provenance import RELEASER, STRANGER, TESTER, Released, released
+from helpers.release import commit_of
 from helpers.serving import serving
 
 Run = Callable[..., tuple[int, str, str]]
@@ -56,8 +57,8 @@ def test_a_good_wheel_is_followed_to_its_commits(
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert f"{made.wheels[-1].name}, as release has it" in lines
-    assert f"    torch: {'b' * 40} of https://git.example/torch.git (main)" in lines
-    assert [line.split()[:2] for line in lines[-10:-2]] == [
+    assert f"    torch: {commit_of('torch')} of https://git.example/torch.git (main)" in lines
+    assert [line.split()[:2] for line in lines[-11:-2]] == [
         ["✓", name]
         for name in (
             "generation",
@@ -65,6 +66,7 @@ def test_a_good_wheel_is_followed_to_its_commits(
             "provenance",
             "set",
             "manifest",
+            "builder",
             "statement",
             "records",
             "judgement",
@@ -93,7 +95,7 @@ def test_a_key_that_did_not_sign_is_not_enough(
     code, out, _ = cairn(*words, "--trust", trusted / "releaser.pub")
     (report,) = json.loads(out)
     assert (code, report["good"], report["file"]) == (0, True, made.wheels[-1].name)
-    assert [source["commit"] for source in report["sources"]] == ["a" * 40, "b" * 40]
+    assert [source["commit"] for source in report["sources"]] == [commit_of("triton"), commit_of("torch")]
 
 
 def test_nobody_is_trusted_unless_the_user_says_so(

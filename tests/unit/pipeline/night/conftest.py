@@ -13,7 +13,7 @@ from cairn.pipeline.night.plan import NightRun
 from cairn.wheels import wheelset
 from cairn.wheels.wheelset import WheelSet
 from helpers.night import FROZEN, Build, leg_of, run_of
-from helpers.release import make_set, make_wheel
+from helpers.release import make_set, make_wheel, statement_of
 
 
 @pytest.fixture
@@ -26,7 +26,9 @@ def build(tmp_path: Path) -> Build:
         folder = tmp_path / "artifacts" / (name or stage.artifact_name(leg, attempt))
         wheels = [make_wheel(folder, "torch", "2.9.0", content=content)]
         made = make_set(wheels, family=leg.family, targets=plan.targets_of(leg))
-        made = msgspec.structs.replace(made, **{"manifest_sha256": FROZEN.digest(), **changes})
+        made = msgspec.structs.replace(made, manifest_sha256=FROZEN.digest())
+        (folder / "builder.json").write_bytes(statement_of(made, wheels, FROZEN.canonical()))
+        made = msgspec.structs.replace(made, **changes)
         wheelset.write(folder / "set.json", made)
         return made
 

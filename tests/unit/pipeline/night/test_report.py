@@ -93,6 +93,7 @@ def test_a_family_that_was_never_published_is_on_the_status_page(run: NightRun) 
     assert "gfx94X-dcgpu" in page
     assert "failed in build" in page
     assert "no space left" in page
+    assert 'href="release/gfx94X-dcgpu/status.html"' in run.store.read("index.html").data.decode()
 
 
 def test_a_damaged_index_of_one_family_holds_up_no_other(run: NightRun, build: Build, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,13 @@ from cairn.pipeline.night.plan import NightRun
 from cairn.pipeline.night.standing import Standing
 from cairn.release import records
 from cairn.release.history import yank
+from cairn.release.index.commit import commit
+from cairn.release.index.snapshot import Change
 from cairn.release.publish import wheel_set
 from cairn.testing.record import Counts
 from helpers.gate import data_of, record_of
 from helpers.night import FROZEN, Build, leg_of, run_of, staged
-from helpers.release import make_set, make_wheel
+from helpers.release import make_set, make_wheel, statement_of
 
 
 def look(run: NightRun, build: Build, tmp_path: Path, *said: dict[str, Any]) -> Standing:
@@ -94,13 +97,18 @@ def test_it_vouches_for_the_gpu_alone_that_an_untested_record_lacks(build: Build
 
 
 @pytest.mark.parametrize(
-    "counts", [Counts(skipped=9), Counts(passed=5, failed=1), Counts(passed=5, errors=1)]
+    ("counts", "state"),
+    [
+        (Counts(skipped=9), "untested"),
+        (Counts(passed=5, failed=1), "failed"),  # what failed on the host stands until it is answered
+        (Counts(passed=5, errors=1), "failed"),
+    ],
 )
 def test_nothing_that_passed_on_the_host_is_nothing_to_vouch_for(
-    build: Build, tmp_path: Path, counts: Counts
+    build: Build, tmp_path: Path, counts: Counts, state: str
 ) -> None:
     run = run_of(leg_of("gfx94X-dcgpu", bypass_tests=True), folder=tmp_path)
-    assert look(run, build, tmp_path, {"verdict": "untested", "counts": counts}).state == "untested"
+    assert look(run, build, tmp_path, {"verdict": "untested", "counts": counts}).state == state
 
 
 def test_a_family_without_a_runner_says_so(build: Build, tmp_path: Path) -> None:
@@ -122,6 +130,55 @@ def test_tests_that_were_not_all_run_are_not_enough_for_the_matrix(build: Build,
     assert look(run, build, tmp_path, some, other).state == "untested"
 
 
+def test_what_nobody_tested_goes_to_its_own_channel_where_the_last_was_tested(
+    build: Build, tmp_path: Path
+) -> None:
+    """As with gfx1151, whose users got four nights of segfaults from a bypass: ROCm/TheRock#5763."""
+    leg = leg_of("gfx94X-dcgpu", test_runs_on=(), bypass_tests=True)
+    run = run_of(leg, folder=tmp_path)
+    made = build(leg)
+    tested = msgspec.structs.replace(
+        wheel_set.index_set(msgspec.structs.replace(made, set_id="a" * 64)),
+        manifest_sha256="d" * 64,  # of the night before
+        records=("b" * 64,),
+        judgement="c" * 64,
+    )
+    commit(run.index(leg, "release"), "promote", lambda _now: Change(sets={tested.set_id: tested}))
+    stage.stage_night(run, tmp_path / "artifacts")
+    (done,) = promote.promote_night(run).legs
+    assert done.promoted
+    assert done.reason.startswith(
+        "in untested/gfx94X-dcgpu, since release/gfx94X-dcgpu has a set that was tested; untested on hardware"
+    )
+    assert run.index(leg, "release").load().set_ids == (tested.set_id,)
+    (there,) = run.index(leg, "untested").load().sets()
+    assert there.untested_targets == ("gfx942",)
+    again = standing.look(run, leg)
+    assert again.state == "promoted"
+    assert str(again.untested).startswith("in untested/gfx94X-dcgpu: ")
+
+
+def test_a_weak_policy_is_said_by_the_night_and_by_the_pages(build: Build, tmp_path: Path) -> None:
+    leg = leg_of("gfx94X-dcgpu", test_runs_on=(), bypass_tests=True)
+    run = run_of(leg, folder=tmp_path)
+    run = dataclasses.replace(
+        run,
+        stack=msgspec.structs.replace(run.stack, gate=msgspec.structs.replace(run.stack.gate, records={})),
+    )
+    build(leg)
+    stage.stage_night(run, tmp_path / "artifacts")
+    (done,) = promote.promote_night(run).legs
+    weak = f"the stack {run.stack.name} demands no test record"
+    assert f"weak policy: {weak}" in done.reason
+    (there,) = run.index(leg, "release").load().sets()
+    assert there.weakened == (weak,)
+    assert f"weak policy: {weak}" in str(standing.look(run, leg).untested)
+    for name in ("index.html", "status.html"):
+        page = run.store.read(f"release/gfx94X-dcgpu/{name}").data.decode()
+        assert "weak policy" in page
+        assert weak in page
+
+
 def stage_twice(run: NightRun, build: Build, tmp_path: Path) -> tuple[str, str]:
     """Two sets of one leg, as two runs leave them that stage at once what the same manifest gave."""
     leg = run.plan.legs[0]
@@ -133,7 +190,9 @@ def stage_twice(run: NightRun, build: Build, tmp_path: Path) -> tuple[str, str]:
     other = make_set([folder / made.wheels[0].file_name, *extra], family=made.family, targets=made.targets)
     other = msgspec.structs.replace(other, manifest_sha256=made.manifest_sha256)
     wheels = [folder / made.wheels[0].file_name, *extra]
-    second = wheel_set.stage_set(run.store, index.name, other, wheels, manifest=FROZEN.canonical())
+    frozen = FROZEN.canonical()
+    statement = statement_of(other, wheels, frozen)
+    second = wheel_set.stage_set(run.store, index.name, other, wheels, manifest=frozen, statement=statement)
     assert first is not None
     return first, second.id
 
@@ -148,8 +207,7 @@ def test_a_leg_of_which_there_are_two_sets_holds_up_no_other(
     done = promote.promote_night(run)
     assert [one.refused for one in done.legs] == [True, False]
     assert "has 2 sets for" in str(report.of_night(run)[0].reason)
-    index = f"staging/{run.plan.legs[0].family}"  # and what the message says to do helps
-    yank.yank(run.store, index, second, reason="staged twice")
+    yank.yank(run.store, second, reason="staged twice")  # what the message says to do helps
     assert standing.look(run, run.plan.legs[0]).set_id == first
-    yank.yank(run.store, index, first, reason="it breaks")
+    yank.yank(run.store, first, reason="it breaks")
     assert standing.look(run, run.plan.legs[0]).state == "yanked"

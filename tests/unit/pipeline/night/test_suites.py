@@ -44,6 +44,7 @@ from cairn.testing.suite.suite_toml import load
 from helpers.gate import at, data_of, record_of
 from helpers.night import Build, leg_of, run_of, staged
 from helpers.release import move
+from helpers.suites import other_accounts
 
 LEG = leg_of("gfx94X-dcgpu", suites=("default",))
 ON_GPU = {"hardware": ("gfx942",)}
@@ -85,7 +86,7 @@ class Scene:
             "sources": "", "problems": (), "excluded": (), "outdated": (), "started": at(attempt - 1),
             "modules": (ModuleCount(module=f"test_{number}.py", selected=2, whole=2, cut=False),),
             "duration_seconds": 1.0, "outcomes_sha256": files.sha256_of(folder / outcomes.FILE),
-            "disagreements": (),
+            "disagreements": (), "accounts": other_accounts(folder, tests),
         }  # fmt: skip
         names = changes.pop("hardware", ON_GPU["hardware"])
         values["gpus"] = tuple(Gpu(target=name) for name in names)

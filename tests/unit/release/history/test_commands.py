@@ -47,12 +47,15 @@ def test_a_set_is_yanked_and_taken_back(
     name = sets["2.9.0"].id[:8]
     assert main(["release", "yank", name, *at, "--reason", "wrong results"]) == 0
     out = capsys.readouterr().out
-    assert "yanked: torch-2.9.0-py3-none-any.whl" in out
-    assert "= triton-3.5-py3-none-any.whl: a set that is not yanked has it too" in out
+    assert "yanked in release: torch-2.9.0-py3-none-any.whl" in out
+    assert "= triton-3.5-py3-none-any.whl in staging: a set that is not yanked has it too" in out
     assert main(["release", "yank", name, *at, "--reason", "wrong results"]) == 0
     assert "is yanked already" in capsys.readouterr().out
-    assert main(["release", "yank", name, *at, "--undo", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["generation"] == 5
+    undo = ["release", "yank", name, *at, "--undo", "--reason", "fixed"]
+    assert main(undo) == 2
+    assert "taken back by name and reason" in capsys.readouterr().err
+    assert main([*undo, "--who", "ann", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["indexes"][0]["generation"] == 5
     with pytest.raises(SystemExit):
         main(["release", "yank", name, *at])
 

@@ -86,7 +86,7 @@ def test_days_keep_what_is_young_and_the_newest_in_any_case(released: MemoryStor
 
 
 def test_a_yanked_set_is_not_the_one_that_is_kept(released: MemoryStore, sets: Sets) -> None:
-    yank(released, "release", sets["2.10.0"].id, reason="wrong results")
+    yank(released, sets["2.10.0"].id, reason="wrong results")
     retain(released, "release", Rule(last=1))
     assert set(Index(released, "release").load().set_ids) == {sets["2.10.0"].id, sets["2.9.0"].id}
 

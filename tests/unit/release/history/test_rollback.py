@@ -12,7 +12,7 @@ from cairn.errors import StoreError, UsageError
 from cairn.release.history import log
 from cairn.release.history.retain import Rule, retain
 from cairn.release.history.rollback import rollback
-from cairn.release.history.yank import yank
+from cairn.release.history.yank import lift, yank
 from cairn.release.index import keys
 from cairn.release.index.commit import commit
 from cairn.release.index.generation import FileRef
@@ -153,25 +153,21 @@ def test_what_is_not_in_the_store_as_it_was_does_not_come_back(
     assert contents(released) == before
 
 
-def test_yanks_made_since_are_not_forgotten_unless_asked(released: MemoryStore, sets: Sets) -> None:
+def test_yanks_made_since_are_not_forgotten(released: MemoryStore, sets: Sets) -> None:
     bad = sets["2.8.0"].id
-    yank(released, "release", bad, reason="wrong results")
+    yank(released, bad, reason="wrong results")
     planned = rollback(released, "release", "2", dry_run=True)
     assert planned.still_yanked == (bad,)
     rollback(released, "release", "2")
     now = Index(released, "release").load()
     assert now.set(bad).yanked == "wrong results"
     assert [f.yanked for f in now.project("torch").files] == ["wrong results", None]
-    rollback(released, "release", "2", forget_yanks=True)
-    now = Index(released, "release").load()
-    assert now.set(bad).yanked is None
-    assert [f.yanked for f in now.project("torch").files] == [None, None]
     assert audit(released, "release", hashes=True) == ()
 
 
 def test_a_yank_of_what_has_gone_meanwhile_is_not_forgotten_either(released: MemoryStore, sets: Sets) -> None:
     bad = sets["2.8.0"].id
-    yank(released, "release", bad, reason="wrong results")
+    yank(released, bad, reason="wrong results")
     retain(released, "release", Rule(last=1))
     assert bad not in Index(released, "release").load().set_ids
     rollback(released, "release", "3")
@@ -181,8 +177,8 @@ def test_a_yank_of_what_has_gone_meanwhile_is_not_forgotten_either(released: Mem
 
 
 def test_a_yank_that_was_taken_back_since_stays_taken_back(released: MemoryStore, sets: Sets) -> None:
-    yank(released, "release", sets["2.8.0"].id, reason="wrong results")
-    yank(released, "release", sets["2.8.0"].id, reason=None)
+    yank(released, sets["2.8.0"].id, reason="wrong results")
+    lift(released, sets["2.8.0"].id, by="ann", reason="fixed")
     rollback(released, "release", "4")
     assert Index(released, "release").load().set(sets["2.8.0"].id).yanked is None
 

@@ -179,6 +179,20 @@ def test_the_root_shows_the_best_channel_and_leads_to_the_others() -> None:
     assert page("", ()).one("header").one("b").text == "nothing is published here yet"
 
 
+def test_the_root_leads_to_the_status_page_of_every_channel_and_index() -> None:
+    """Also of one that only a failed run is known of, and of a channel of which only families have sets."""
+    failed = IndexView(name="nightly/gfx120X-all", simple="", generation=0, when="", sets=())
+    root = page("", (*VIEWS, channel("staging"), failed))
+    links = {a.attributes["href"] for a in root.one("section", aria_labelledby="indexes").all("a")}
+    names = ("release", "release/gfx110X-all", "staging", "nightly", "nightly/gfx120X-all")
+    assert {f"{name}/{leaf}" for name in names for leaf in ("status.html", "index.html")} <= links
+    assert "release/simple/index.html" in links
+    assert not [link for link in links if link.startswith("nightly/simple")]
+    # What has sets is shown first, though a channel that is better has a run.
+    only = page("", (msgspec.structs.replace(failed, name="release/gfx120X-all"), channel("staging")))
+    assert only.one("header").one("b").text == "staging"
+
+
 def evil_view() -> IndexView:
     """Every text of every value is an attack."""
     one = one_set(

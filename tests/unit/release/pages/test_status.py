@@ -47,15 +47,30 @@ def test_the_last_good_set_and_the_last_failure_of_each_line_family_and_python()
         ["release/2.9", "cpu", PYTHON, "torch 2.9.0+cpu2026-11-20 01:02 UTC ", f"✓ good {at}"],
         [
             "release/2.9", "gfx94X-dcgpu", PYTHON, "torch 2.9.0+rocm7.10.02026-11-20 01:02 UTC ",
-            "not recorded",
+            "! no recorded run",
         ],
         [
             "release/2.9", "gfx110X-all", PYTHON, "torch 2.9.0+rocm7.10.02026-11-20 01:02 UTC ! untested",
-            "not recorded",
+            "! no recorded run",
         ],
     ]  # fmt: skip
     assert "2 failed in the last run" in root.one("header").text
     assert "1 without a good set" in root.one("header").text
+    assert "2 without a recorded run" in root.one("header").text
+
+
+def test_only_runs_that_were_recorded_are_said_to_be_good() -> None:
+    cpu = night("release/2.9", "cpu", "good")
+    of_the_others = (
+        night("release/2.9", "gfx94X-dcgpu", "good"),
+        night("release/2.10", "gfx94X-dcgpu", "good"),
+    )
+    for nights, good in (((), False), ((cpu,), False), ((cpu, *of_the_others), True)):
+        text = parse(status.page((with_nights(channel(), *nights),), folder="release")).one("header").text
+        assert ("every last run was good" in text) is good
+        assert ("without a recorded run" in text) is not good
+    empty = msgspec.structs.replace(channel(), sets=())
+    assert "good" not in parse(status.page((empty,), folder="release")).one("header").text
 
 
 def test_a_yanked_set_is_not_the_last_good_one() -> None:

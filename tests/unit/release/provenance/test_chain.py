@@ -22,6 +22,7 @@ from cairn.release.publish import wheel_set as sets
 from cairn.store.memory import MemoryStore
 from cairn.store.protocol import StoredObject
 from helpers.provenance import MANIFEST, RELEASER, STRANGER, TESTER, TRUST, Released, offer, released
+from helpers.release import commit_of, statement_of
 
 
 @pytest.fixture(scope="module")
@@ -50,11 +51,12 @@ def test_every_link_of_what_was_released_is_good(made: Released) -> None:
     assert not report.broken
     assert not report.warnings
     assert [link.name for link in report.links] == [
-        "generation", "wheel", "provenance", "set", "manifest", "statement", "records", "judgement",
-    ]  # fmt: skip
+        *("generation", "wheel", "provenance", "set", "manifest", "builder", "statement"),
+        *("records", "judgement"),
+    ]
     assert [(source.name, source.commit) for source in report.sources] == [
-        ("triton", "a" * 40),
-        ("torch", "b" * 40),
+        ("triton", commit_of("triton")),
+        ("torch", commit_of("torch")),
     ]
     texts = {link.name: link.text for link in report.links}
     assert RELEASER.key_id[:12] in texts["provenance"]
@@ -515,7 +517,10 @@ def test_a_statement_of_another_kind_is_not_dropped_unseen(tmp_path: Path) -> No
 def _second_set(first: Released, attester: KeyAttester | None = None) -> Released:
     """The same wheels, sealed as a set for another Python."""
     opened = msgspec.structs.replace(first.made, closure=(), set_id=None, python="3.12")
-    made = sets.stage_set(first.store, "staging", opened, first.wheels, manifest=MANIFEST)
+    statement = statement_of(opened, first.wheels, MANIFEST)
+    made = sets.stage_set(
+        first.store, "staging", opened, first.wheels, manifest=MANIFEST, statement=statement
+    )
     assert made.id != first.made.id
     listed = msgspec.structs.replace(sets.index_set(made), untested="bypassed by me: a test")
     judged = first.store.objects[

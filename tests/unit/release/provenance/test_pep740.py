@@ -15,11 +15,12 @@ from sigstore.verify import Verifier
 from cairn.errors import PrerequisiteError
 from cairn.release.index import keys
 from cairn.release.index.snapshot import Index
-from cairn.release.provenance import builder, objects, pep740
-from cairn.release.provenance.builder import Builder
+from cairn.release.provenance import objects, pep740
 from cairn.release.provenance.dsse import SignatureError
 from cairn.release.provenance.pep740 import WorkflowAttester
 from cairn.release.provenance.trust import Trust, Workflow
+from cairn.wheels.provenance import builder
+from cairn.wheels.provenance.builder import Builder
 from helpers.provenance import TESTER, TRUST, Released, released
 from helpers.sigstore import OwnSigner, OwnSigstore
 

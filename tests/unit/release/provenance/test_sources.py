@@ -7,9 +7,9 @@ import pytest
 
 from cairn import datafile
 from cairn.errors import StoreError
-from cairn.release.provenance import builder
-from cairn.release.provenance.manifest_sources import Source, sources_in
 from cairn.sources.manifest.manifest import Manifest, ProjectSource
+from cairn.wheels.provenance import builder
+from cairn.wheels.provenance.manifest_sources import Source, sources_in
 
 TORCH = ProjectSource(
     name="torch", distribution="torch", origin="https://github.com/ROCm/pytorch.git", hashtag="release/2.9",

@@ -16,12 +16,14 @@ from cairn import datafile
 from cairn.errors import StoreError, UsageError
 from cairn.release.audit.audit import audit
 from cairn.release.audit.report import AuditReport
+from cairn.release.gate.evidence import Bypass
 from cairn.release.gate.judgement import Demand, GateReport, Outcome
 from cairn.release.history.rollback import rollback
 from cairn.release.history.yank import yank
 from cairn.release.index import generation, keys
 from cairn.release.index.generation import FileEntry, Generation, Pointer, digest_of
 from cairn.release.index.snapshot import Index
+from cairn.release.provenance.evidence import TESTED
 from cairn.store.memory import MemoryStore
 from cairn.wheels.wheelset import WheelSet
 from helpers.release import Breaking, Broken, contents, move
@@ -119,11 +121,23 @@ def add_to_torch(store: MemoryStore, act: Callable[[FileEntry], FileEntry]) -> N
     forge(store, projects={**now(store).projects, "torch": digest})
 
 
-def judge(store: MemoryStore, sets: Sets, *, target: str = "release", outcome: Outcome = "met") -> str:
+def judge(
+    store: MemoryStore,
+    sets: Sets,
+    *,
+    target: str = "release",
+    outcome: Outcome = "met",
+    name: str = "anything",
+    untested: tuple[str, ...] = (),
+    answered: tuple[str, ...] = (),
+) -> str:
     """Put the judgement of a gate beside the set; its digest."""
     set_id = sets["2.9.0"].id
-    demand = Demand(number=1, name="anything", outcome=outcome, reason="none")
-    said = GateReport(set_id=set_id, target=target, judged="", demands=(demand,), untested=())
+    bypass = Bypass(who="ann", reason="no GPU") if outcome == "bypassed" else None
+    demand = Demand(number=1, name=name, outcome=outcome, reason="none", bypass=bypass)
+    said = GateReport(
+        set_id=set_id, target=target, judged="", demands=(demand,), untested=untested, answered=answered
+    )
     data = datafile.dumps(said).encode()
     digest = hashlib.sha256(data).hexdigest()
     store.write(keys.set_key(set_id, f"judgements/{digest}.json"), data)
@@ -137,7 +151,7 @@ def add_record(store: MemoryStore, sets: Sets) -> str:
 
 
 def hide_yank(store: MemoryStore, sets: Sets) -> None:
-    yank(store, "release", sets["2.9.0"].id, reason="wrong")
+    yank(store, sets["2.9.0"].id, reason="wrong")
     edit(store, "release/simple/torch/index.json", b'"wrong"', b"false")
 
 
@@ -146,6 +160,83 @@ def put_page_back(store: MemoryStore) -> None:
     later = store.objects[key]
     rollback(store, "release", "1")
     store.write(key, later)
+
+
+def half_written(store: MemoryStore, key: str) -> None:
+    """Somebody writes a page, and that all pages since the first generation are yet to be written."""
+    first = digest_of(generation.encode(past(store, 1)))
+    point(store, msgspec.structs.replace(state(store), rendered=1, rendered_digest=first))
+    store.write(key, LINK)
+
+
+LINK = b'<a href="https://evil.example/torch-6.6-py3-none-any.whl">torch-6.6-py3-none-any.whl</a>'
+# What somebody plants below the address of an index, beside the pages that it has: key, and what is said.
+PLANTED: list[tuple[str, str, str]] = [
+    ("a wheel among the pages", f"release/simple/torch/{EVIL}", "is not of a store of Cairn's"),
+    ("a page of another name", "release/simple/torch/page.html", "is not of a store of Cairn's"),
+    ("a page below a project's", "release/simple/torch/x/index.html", "is not of a store of Cairn's"),
+    ("a page of a name in capitals", "release/simple/Torch/index.html", "is not of a store of Cairn's"),
+    ("a page of a Cyrillic name", "release/simple/t\u043erch/index.html", "is not of a store of Cairn's"),
+    ("a page of no family", "release/evil/simple/torch/index.html", "is not of a store of Cairn's"),
+    (
+        "a page of a family that was never published",
+        "release/gfx110X-all/simple/torch/index.html",
+        "is of release/gfx110X-all, into which nothing was published",
+    ),
+    (
+        "the front page of a family that was never published",
+        "release/gfx110X-all/index.html",
+        "is of release/gfx110X-all, into which nothing was published",
+    ),
+    (
+        "the status of a family that was never published",
+        "release/gfx942/status.html",
+        "is of release/gfx942, into which nothing was published",
+    ),
+]
+
+
+@pytest.mark.parametrize(("key", "said"), [pytest.param(*row[1:], id=row[0]) for row in PLANTED])
+def test_what_is_planted_below_an_index_is_named_by_an_audit_of_that_index(
+    released: MemoryStore, key: str, said: str
+) -> None:
+    released.write(key, LINK)
+    for names in ([], ["release"]):
+        report = audit(released, names, hashes=True)
+        assert [p.said for p in report.problems if p.where == key and said in p.said], names
+    assert audit(released, ["staging"], hashes=True).good
+
+
+def test_pages_that_are_yet_to_be_written_are_those_of_some_generation(released: MemoryStore) -> None:
+    """Otherwise one word of the pointer would hide whatever stands on a page."""
+    old = msgspec.structs.replace(
+        state(released), rendered=1, rendered_digest=digest_of(generation.encode(past(released, 1)))
+    )
+    point(released, old)
+    (only,) = audit(released, ["release"]).problems
+    assert "the pages of release are of generation 1, and 3 counts" in only.said
+    now_there = dict(released.objects)
+    half_written(released, "release/simple/torch/index.html")
+    assert any("torch/index.html does not say" in p.said for p in audit(released, ["release"]).problems)
+    for key in ("release/simple/index.html", "release/simple/numpy/index.json"):
+        released.objects.clear()
+        released.objects.update(now_there)
+        half_written(released, key)
+        assert any(f"{key} does not say" in p.said for p in audit(released, ["release"]).problems)
+
+
+def test_the_pages_of_a_set_of_no_index_are_compared_too(released: MemoryStore) -> None:
+    alone = f"sets/{'ab' * 32}/simple/torch/index.html"
+    released.write(alone, LINK)
+    assert audit(released).good  # its set.json may be on its way
+    assert [p.where for p in audit(released, young=timedelta(0)).problems] == ["ab" * 32]
+    released.delete(alone)
+    rollback(released, "release", "0")
+    rollback(released, "staging", "0")
+    key = next(key for key in released.objects if re.fullmatch("sets/[^/]+/simple/torch/index.html", key))
+    assert audit(released).good
+    released.write(key, LINK)
+    assert any("torch/index.html does not say what the set says" in p.said for p in audit(released).problems)
 
 
 def test_a_good_store_is_good_and_every_key_of_it_is_live(released: MemoryStore) -> None:
@@ -166,7 +257,7 @@ def test_a_good_store_is_good_and_every_key_of_it_is_live(released: MemoryStore)
 
 def test_the_history_of_an_index_is_live_too(released: MemoryStore, sets: Sets) -> None:
     rollback(released, "release", "1")
-    yank(released, "release", sets["2.8.0"].id, reason="wrong")
+    yank(released, sets["2.8.0"].id, reason="wrong")
     rollback(released, "release", "0")
     report = audit(released, hashes=True)
     assert report.problems == ()
@@ -362,6 +453,16 @@ TAMPERING: list[tuple[str, Tamper, str]] = [
         "manifest.json was changed",
     ),
     (
+        "the builder's statement is removed",
+        lambda s, x: s.delete(of_set(x, "builder.json")),
+        "there is no builder's statement",
+    ),
+    (
+        "the builder's statement is of other wheels",
+        lambda s, x: edit(s, of_set(x, "builder.json"), b"torch-", b"tarch-"),
+        "the builder says that it did not make it",
+    ),
+    (
         "a page of a set leads elsewhere",
         lambda s, x: edit(s, of_set(x, "simple/torch/index.html"), b"../../files/", b"https://evil.example/"),
         "simple/torch/index.html does not say what the set says",
@@ -434,6 +535,36 @@ TAMPERING: list[tuple[str, Tamper, str]] = [
         "a set is let in by a judgement that refused it",
         lambda s, x: change_entry(s, x, judgement=judge(s, x, outcome="not met")),
         "refused it: anything",
+    ),
+    (
+        "an index clears what a judgement says of targets",
+        lambda s, x: change_entry(s, x, judgement=judge(s, x, untested=("gfx942",))),
+        "the judgement says that it is untested on gfx942, and the index does not",
+    ),
+    (
+        "an index clears a bypass",
+        lambda s, x: change_entry(s, x, judgement=judge(s, x, outcome="bypassed")),
+        "the judgement let it in on somebody's word, and the index does not say so",
+    ),
+    (
+        "an index clears an answer to a failure",
+        lambda s, x: change_entry(s, x, judgement=judge(s, x, answered=("it failed; bo says fine",))),
+        "the judgement let it in on somebody's word, and the index does not say so",
+    ),
+    (
+        "a judgement calls tested what no record tested",
+        lambda s, x: change_entry(s, x, judgement=judge(s, x, name=TESTED)),
+        "the judgement says that it was tested on cpu, and no record beside it does",
+    ),
+    (
+        "a set has a lock more",
+        lambda s, x: s.write(of_set(x, "locks/evil.txt"), b"torch==6.6"),
+        "locks/evil.txt is no lock of the set",
+    ),
+    (
+        "a page is changed while others are yet to be written",
+        lambda s, _: half_written(s, "release/simple/torch/index.html"),
+        "release/simple/torch/index.html does not say",
     ),
     (
         "a file is put past the gate",
@@ -586,7 +717,7 @@ def test_what_a_writer_does_meanwhile_is_no_problem(released: MemoryStore, sets:
         def read(self, key: str):  # type: ignore[no-untyped-def]  # noqa: ANN202
             if key == "release/simple/torch/index.json" and self.left:
                 self.left = 0
-                yank(self, "release", sets["2.9.0"].id, reason="wrong")
+                yank(self, sets["2.9.0"].id, reason="wrong")
             return super().read(key)
 
     store = Busy(released.objects)

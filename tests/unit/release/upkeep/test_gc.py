@@ -2,59 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import msgspec
 import pytest
 
-from cairn.errors import StoreError
+from cairn.errors import CairnError, StoreError
 from cairn.release.audit.audit import audit
 from cairn.release.gc import collect
 from cairn.release.history.retain import Rule, retain
 from cairn.release.history.rollback import rollback
-from cairn.release.index import commit, generation, keys
-from cairn.release.index.generation import digest_of
+from cairn.release.history.yank import yank
+from cairn.release.index import commit, keys
+from cairn.release.index.commit import recover, render_all
 from cairn.release.index.snapshot import Index
 from cairn.release.publish.files import publish
 from cairn.store.memory import MemoryStore
+from cairn.store.protocol import Store
 from cairn.wheels.wheelset import WheelSet
-from helpers.nights import stage_night
+from helpers.faults import Fault, FaultyStore, Plan
+from helpers.nights import age, backdate, everything_is_a_year_old, stage_night
 from helpers.release import contents, keys_of, make_wheel, move
 
 Sets = dict[str, WheelSet]
 MONTH = timedelta(days=30)
-
-
-def age(store: MemoryStore, days: float, prefix: str = "") -> None:
-    """Have what is there be older."""
-    for key in keys_of(store, prefix):
-        store.modified[key] -= timedelta(days=days)
-
-
-def backdate(store: MemoryStore, index: str, days: float) -> None:
-    """Have the generations of an index say that they were made earlier, each under a name that fits."""
-    there = Index(store, index)
-    now = there.load()
-    parent, pointer = None, now.pointer
-    assert pointer is not None
-    for _, found in reversed(list(there.chain(now))):
-        when = datetime.fromisoformat(found.when) - timedelta(days=days)
-        text = when.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        old = next(k for k in store.objects if k.startswith(f"{index}/generations/{found.number:08}"))
-        data = generation.encode(msgspec.structs.replace(found, when=text, parent=parent))
-        parent = digest_of(data)
-        store.delete(old)
-        store.write(keys.generation_key(index, found.number, parent), data)
-    pointer = msgspec.structs.replace(pointer, digest=parent, rendered_digest=parent)
-    store.write(keys.state_key(index), generation.encode(pointer))
-
-
-def everything_is_a_year_old(store: MemoryStore) -> None:
-    for index in ("staging", "release"):
-        backdate(store, index, 365)
-    age(store, 365)
 
 
 def test_what_any_index_offers_stays_as_old_as_it_may_be(released: MemoryStore) -> None:
@@ -115,6 +88,75 @@ def test_a_writer_whose_clock_is_slow_does_not_make_the_past_look_older(
     assert audit(released, hashes=True).good
 
 
+def dead_after_the_pointer(store: MemoryStore, work: Callable[[Store], object]) -> None:
+    """Have a writer do its work up to the pointer, and die before the first of its pages."""
+    counted = FaultyStore(MemoryStore(store.objects), Plan())
+    work(counted)
+    pointed = counted.plan.requests.index(("write_if", "release/state.json"))
+    with contextlib.suppress(CairnError):
+        work(FaultyStore(store, Plan(Fault.FAILED, pointed + 2, 1_000_000)))
+    pointer = Index(store, "release").load().pointer
+    assert pointer is not None
+    assert pointer.rendered < pointer.generation
+
+
+def a_quiet_year(store: MemoryStore) -> None:
+    """Nothing happens for a year, and then somebody collects; pages that are old stay unwritten till then."""
+    store.modified = {key: when - timedelta(days=365) for key, when in store.modified.items()}
+
+
+AFTERWARDS: dict[str, Callable[[MemoryStore, Sets], object]] = {
+    "recover": lambda s, _x: recover(Index(s, "release")),
+    "yank": lambda s, x: yank(s, x["2.10.0"].id, reason="wrong"),
+    "roll back": lambda s, _x: rollback(s, "release", "0"),
+    "render": lambda s, _x: render_all(Index(s, "release")),
+    "promote": lambda s, x: move(s, x["2.10.0"]),
+    "retain": lambda s, _x: retain(s, "release", Rule(last=1)),
+    "collect": lambda s, _x: collect(s, older_than=MONTH),
+}
+
+
+@pytest.mark.parametrize("parts", ["kept", "lost to an older gc"])
+@pytest.mark.parametrize("act", AFTERWARDS)
+def test_what_pages_still_show_stays_for_whoever_writes_them(
+    released: MemoryStore, sets: Sets, monkeypatch: pytest.MonkeyPatch, act: str, parts: str
+) -> None:
+    year_ago = (datetime.now(UTC) - timedelta(days=365)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    backdate(released, "release", 400)
+    backdate(released, "staging", 400)
+    with monkeypatch.context() as patch:
+        patch.setattr(commit, "now", lambda: year_ago)
+        dead_after_the_pointer(released, lambda s: retain(s, "release", Rule(last=1)))
+    a_quiet_year(released)
+    if parts != "kept":
+        now = Index(released, "release").load().generation
+        for key in keys_of(released, "release/parts/"):
+            if not any(digest in key for digest in (*now.projects.values(), *now.sets.values())):
+                released.delete(key)
+    else:
+        collect(released, older_than=MONTH)
+    AFTERWARDS[act](released, sets)
+    recover(Index(released, "release"))
+    assert audit(released, hashes=True).problems == ()
+
+
+def test_what_pages_still_show_is_not_planned_to_go(
+    released: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backdate(released, "release", 400)
+    with monkeypatch.context() as patch:
+        patch.setattr(commit, "now", lambda: "2001-01-01T00:00:00.000000Z")
+        dead_after_the_pointer(released, lambda s: retain(s, "release", Rule(last=1)))
+    a_quiet_year(released)
+    pointer = Index(released, "release").load().pointer
+    assert pointer is not None
+    shown = Index(released, "release").generation(pointer.rendered, pointer.rendered_digest)
+    before = contents(released)
+    planned = collect(released, older_than=MONTH, dry_run=True).keys
+    assert not {keys.part_key("release", digest) for digest in shown.projects.values()} & set(planned)
+    assert contents(released) == before
+
+
 def test_what_a_publisher_has_put_and_not_yet_named_stays(released: MemoryStore, tmp_path: Path) -> None:
     everything_is_a_year_old(released)
     wheel = make_wheel(tmp_path, "fresh", "1.0")
@@ -123,11 +165,14 @@ def test_what_a_publisher_has_put_and_not_yet_named_stays(released: MemoryStore,
         """Another process collects between the bytes of a publisher and its commit."""
 
         collected = 0
+        collecting = False
 
         def write_if(self, key: str, data: bytes, *, etag: str | None) -> bool:
-            if "/generations/" in key or key.endswith("state.json"):
+            if ("/generations/" in key or key.endswith("state.json")) and not self.collecting:
                 self.collected += 1
+                self.collecting = True  # and writes the pages of what counts by now
                 collect(self, older_than=timedelta(days=1))
+                self.collecting = False
             return super().write_if(key, data, etag=etag)
 
     store = Between(released.objects)
@@ -240,3 +285,11 @@ def test_a_set_that_lost_its_last_index_goes_whole(nights: MemoryStore, sets: Se
     age(nights, 99, "sets/")
     collect(nights, older_than=MONTH)
     assert keys_of(nights, f"sets/{'ab' * 32}/") == []
+
+
+def test_what_a_shorter_time_has_taken_holds_up_no_longer_one(released: MemoryStore) -> None:
+    retain(released, "release", Rule(last=1))
+    age(released, 1)
+    assert collect(released, older_than=timedelta(seconds=-5)).keys
+    collect(released, older_than=MONTH)
+    assert audit(released, hashes=True).good

@@ -1,5 +1,7 @@
 """A report's tables, read back: by our own reader of such pages, and as HTML by a parser."""
 
+import base64
+import hashlib
 from pathlib import Path
 
 import pytest
@@ -91,3 +93,17 @@ def test_a_cell_is_no_list_and_no_directive(text: str, written: str) -> None:
     # Tried with docutils 0.23, which warns of nothing here and shows each text as it was.
     found = tables.as_rst(compat.report(compat.row(text, "supported")))
     assert f"    * - {written}\n" in found
+
+
+def test_html_has_contents_and_a_filter_that_only_the_page_itself_may_run() -> None:
+    """Without a script the whole page is there, and no field that would do nothing."""
+    root = parse(html.as_html(FOUND).encode())
+    targets = [link.attributes["href"].removeprefix("#") for link in root.one("nav").all("a")]
+    assert targets
+    assert targets == [table.attributes["id"] for table in root.all("table")]
+    assert "hidden" in root.one("div", class_="search").attributes
+    assert not [one for one in root.all("tr") if "hidden" in one.attributes]
+    script = root.one("script").text
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = next(m.attributes["content"] for m in root.all("meta") if "http-equiv" in m.attributes)
+    assert policy == f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"

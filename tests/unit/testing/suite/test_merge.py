@@ -3,12 +3,14 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from cairn import files
 from cairn.errors import TestsFailedError, UsageError
+from cairn.stack import Floor
 from cairn.testing import junit, record
-from cairn.testing.record import TestedWheel
+from cairn.testing.record import TestedWheel, TestPolicy
 from cairn.testing.suite import merge, outcomes
 from cairn.testing.suite.outcomes import TestOutcome
 from cairn.testing.suite.shard_result import ModuleCount
@@ -42,6 +44,19 @@ def test_two_shards_are_one_record(tmp_path: Path) -> None:
     assert cases.announced == 3
     assert cases.cases[0].name == "test_a.TestA::test_x[é\\x00]"
     assert len(outcomes.read(tmp_path / "whole" / outcomes.FILE)) == 3
+
+
+def test_the_record_says_by_which_policy_its_shards_ran(tmp_path: Path) -> None:
+    ran = TestPolicy(cairn="1.0", stack="pytorch", skips_sha256="1" * 64, tests_sha256="2" * 64)
+    tests = passed("test_a.py::test_x"), passed("test_b.py::test_y")
+    folders = [shard_of(tmp_path / str(n), tests[n - 1], n, 2, policy=ran) for n in (1, 2)]
+    made = merge.merge(folders, tmp_path / "whole", floor=2).record
+    assert made is not None
+    assert made.policy == msgspec.structs.replace(ran, floor=Floor(tests=2, device_tests=0))
+    other = msgspec.structs.replace(ran, skips_sha256="3" * 64)
+    folders[1] = shard_of(tmp_path / "other", tests[1], 2, 2, policy=other)
+    with pytest.raises(UsageError, match="policy differ"):
+        merge.merge(folders, tmp_path / "mixed")
 
 
 def test_a_missing_shard_is_a_failure(tmp_path: Path) -> None:

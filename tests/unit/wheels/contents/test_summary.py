@@ -190,7 +190,8 @@ def test_verify_lists_findings_and_fails(linked: Path, capsys: pytest.CaptureFix
     assert "[sibling-not-exact]" in text
     assert "what to do: require triton==3.6.0" in text
     assert cairn_wheel("verify", "--json", linked) == 7
-    assert [f["code"] for f in json.loads(capsys.readouterr().out)[str(linked)]] == ["needed"]
+    said = json.loads(capsys.readouterr().out)[str(linked)]
+    assert [finding["code"] for finding in said["findings"]] == ["needed"]
     assert cairn_wheel("verify", "--sibling", "triton", linked) == 2
     assert cairn_wheel("verify", "--targets", "gfx9999", linked) == 2
 

@@ -9,6 +9,8 @@ from cairn.wheels.verify import Expectation, verify
 from helpers.formats import make_bundle, make_code_object, make_dll
 from helpers.wheels import MakeWheel
 
+INIT = ("PyInit__C",)
+
 
 def windows_wheel(make_wheel: MakeWheel, files: Mapping[str, bytes]) -> Path:
     return make_wheel(tags=("cp311-cp311-win_amd64",), pure=False, requires=(), files=files)
@@ -16,7 +18,7 @@ def windows_wheel(make_wheel: MakeWheel, files: Mapping[str, bytes]) -> Path:
 
 def test_device_code_of_dlls(make_wheel: MakeWheel) -> None:
     code = make_bundle({t: make_code_object(t, b"code") for t in ("gfx1100", "gfx1101")})
-    dll = make_dll(("KERNEL32.dll",), sections={".hip_fat": code + bytes(64)})
+    dll = make_dll(("KERNEL32.dll",), exports=INIT, sections={".hip_fat": code + bytes(64)})
     wheel = windows_wheel(make_wheel, {"demo/_C.pyd": dll})
     with Archive.open(wheel) as archive:
         (library,) = binaries.read_archive(archive)
@@ -24,7 +26,7 @@ def test_device_code_of_dlls(make_wheel: MakeWheel) -> None:
     assert verify(wheel, Expectation(targets=("gfx1100", "gfx1101"), require_device_code=True)) == ()
     found = {(f.code, f.member) for f in verify(wheel, Expectation(targets=("gfx1100", "gfx942")))}
     assert found == {("targets-missing", "demo/_C.pyd"), ("targets-unexpected", "demo/_C.pyd")}
-    without = windows_wheel(make_wheel, {"demo/_C.pyd": make_dll()})
+    without = windows_wheel(make_wheel, {"demo/_C.pyd": make_dll(exports=INIT)})
     found = {
         (f.code, f.member)
         for f in verify(without, Expectation(targets=("gfx942",), require_device_code=True))
@@ -35,13 +37,17 @@ def test_device_code_of_dlls(make_wheel: MakeWheel) -> None:
 
 
 def test_needs_are_told_whatever_their_case(make_wheel: MakeWheel) -> None:
-    dll = make_dll(("Other.DLL", "python311.dll", "api-ms-win-crt-heap-l1-1-0.dll"), ("Later.dll",))
+    dll = make_dll(
+        ("Other.DLL", "python311.dll", "api-ms-win-crt-heap-l1-1-0.dll"), ("Later.dll",), exports=INIT
+    )
     wheel = windows_wheel(make_wheel, {"demo/_C.pyd": dll, "demo/other.dll": make_dll(("KERNEL32.dll",))})
     (finding,) = verify(wheel, Expectation())
     assert (finding.code, finding.member) == ("needed", "demo/_C.pyd")
     assert "later.dll" in finding.reason
     assert verify(wheel, Expectation(provided_libraries=("LATER*.dll",))) == ()
-    apart = windows_wheel(make_wheel, {"demo/_C.pyd": make_dll(("x.dll",)), "demo/lib/x.dll": make_dll()})
+    apart = windows_wheel(
+        make_wheel, {"demo/_C.pyd": make_dll(("x.dll",), exports=INIT), "demo/lib/x.dll": make_dll()}
+    )
     assert [finding.code for finding in verify(apart, Expectation())] == ["dll-folder"]
 
 

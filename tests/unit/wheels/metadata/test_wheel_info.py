@@ -37,7 +37,7 @@ def test_read_tells_everything(make_wheel: MakeWheel) -> None:
     assert info.requires_dist == ("triton==3.5.0", "filelock")
     assert info.extras == ("fast",)
     assert info.requires_python == ">=3.9"
-    assert info.entry_points == {"console_scripts": {"demo": "demo:main"}}
+    assert info.entry_points == {"console_scripts": {"demo": "timeit:main"}}
     assert info.pure
     assert info.metadata_sha256 == hashlib.sha256(info.metadata).hexdigest()
     assert info.size == path.stat().st_size

@@ -11,8 +11,9 @@ from cairn.wheels.contents.binaries import Binary
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.repair import own_libraries
 from cairn.wheels.repair.auditwheel import repair_linked
+from cairn.wheels.verify import Expectation, verify
 from helpers.formats import make_elf
-from helpers.wheels import MakeWheel
+from helpers.wheels import MakeWheel, cairn_wheel, members_of, validated
 
 
 def linux_wheel(make_wheel: MakeWheel, elf: bytes, machine: str = "x86_64") -> Path:
@@ -158,3 +159,102 @@ def test_a_library_that_is_there_twice_is_left_to_the_project() -> None:
         binary("demo/b/libbase.so"),
     ]
     assert own_libraries.edits(binaries) == {}
+
+
+def tagged(make_wheel: MakeWheel, platform: str, elf: bytes) -> Path:
+    return make_wheel(tags=(f"cp311-cp311-{platform}",), files={"demo/_C.so": elf})
+
+
+def test_a_tag_that_promises_too_much_is_replaced(make_wheel: MakeWheel, tmp_path: Path) -> None:
+    elf = make_elf(needed=("libc.so.6",), versions={"libc.so.6": ("GLIBC_2.28",)})
+    wheel = tagged(make_wheel, "manylinux2014_x86_64.manylinux_2_17_x86_64", elf)
+    (finding,) = verify(wheel, Expectation())
+    assert finding.code == "symbols-too-new"
+    made = repair_linked(wheel, tmp_path / "out", exclude=())
+    assert made.name == "demo-1.0-cp311-cp311-manylinux_2_28_x86_64.whl"
+    assert verify(made, Expectation()) == ()
+    # One that keeps its promise gets a different tag where that is asked for.
+    newer = repair_linked(made, tmp_path / "newer", exclude=(), platform="manylinux_2_34_x86_64")
+    assert newer.name.endswith("manylinux_2_34_x86_64.whl")
+
+
+def test_a_library_that_is_missing_is_missed_whatever_the_tag(make_wheel: MakeWheel, tmp_path: Path) -> None:
+    wheel = tagged(make_wheel, "manylinux_2_28_x86_64", make_elf(needed=("libnowhere.so.1",)))
+    with pytest.raises(WheelError, match="auditwheel cannot repair"):
+        repair_linked(wheel, tmp_path / "out", exclude=())
+    made = repair_linked(wheel, tmp_path / "out", exclude=("libnowhere.so*",))
+    assert made.read_bytes() == wheel.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("platform", "says"),
+    [("musllinux_1_2_x86_64", "breaks the promise of its tag"), ("macosx_11_0_arm64", "is for macOS")],
+)
+def test_what_is_not_repaired_here_is_refused(
+    make_wheel: MakeWheel, tmp_path: Path, platform: str, says: str
+) -> None:
+    wheel = tagged(make_wheel, platform, make_elf(needed=("libnowhere.so.1",)))
+    with pytest.raises(WheelError, match=says) as caught:
+        repair_linked(wheel, tmp_path / "out", exclude=())
+    assert caught.value.tip
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_is_copied_is_said(
+    make_wheel: MakeWheel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wheel = tagged(make_wheel, "manylinux_2_28_x86_64", make_elf(needed=("libc.so.6",)))
+    assert cairn_wheel("repair", wheel, "--output-dir", tmp_path / "out") == 0
+    assert "nothing to repair, copied as it is" in capsys.readouterr().err
+
+
+def broken(wheel: Path, record: str) -> Path:
+    """The wheel with a different RECORD, and with a signature of the one before."""
+    with zipfile.ZipFile(wheel) as archive:
+        content = {info: archive.read(info) for info in archive.infolist()}
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for info, data in content.items():
+            archive.writestr(info, record if info.filename.endswith("/RECORD") else data)
+        archive.writestr("demo-1.0.dist-info/RECORD.jws", b"{}")
+    return wheel
+
+
+@pytest.mark.parametrize(
+    ("record", "says"),
+    [
+        ("demo/__init__.py,sha256=AAAA,9\ngone.py,,\n", "gone.py is not there"),
+        ("demo/__init__.py,sha256=AAAA\n", "has a row of 2 columns"),
+        ("", "demo/__init__.py is not listed"),
+    ],
+)
+def test_a_record_is_written_anew(
+    make_wheel: MakeWheel,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    record: str,
+    says: str,
+) -> None:
+    before = make_wheel()
+    whole = before.read_bytes()
+    wheel = broken(before, record)
+    out = tmp_path / "out"
+    assert cairn_wheel("set-version", "--version", "2.0", wheel, "--output-dir", out) == 7
+    capsys.readouterr()
+    assert cairn_wheel("repair", "--new-record", wheel, "--output-dir", out) == 0
+    printed = capsys.readouterr()
+    assert printed.out == f"{out / wheel.name}\n"
+    assert says in printed.err
+    validated(out / wheel.name)
+    assert verify(out / wheel.name, Expectation()) == ()
+    wheel.write_bytes(whole)
+    same = {name: data for name, data in members_of(wheel).items() if not name.endswith("/RECORD")}
+    made = members_of(out / wheel.name)
+    assert {name: data for name, data in made.items() if not name.endswith("/RECORD")} == same
+    assert cairn_wheel("set-version", "--version", "2.0", out / wheel.name, "--output-dir", out) == 0
+
+
+def test_a_new_record_goes_elsewhere_and_alone(make_wheel: MakeWheel, tmp_path: Path) -> None:
+    wheel = make_wheel()
+    assert cairn_wheel("repair", "--new-record", wheel, "--output-dir", wheel.parent) == 7
+    words = ("--new-record", wheel, "--output-dir", tmp_path, "--platform", "manylinux_2_28_x86_64")
+    assert cairn_wheel("repair", *words) == 2

@@ -51,7 +51,9 @@ def test_what_is_allowed_is_told_and_does_not_fail(
     assert cairn_wheel("verify", "--allow", every, wheel) == 0
     assert "good, 3 allowed" in capsys.readouterr().out
     assert cairn_wheel("verify", "--json", "--allow", every, wheel) == 0
-    assert json.loads(capsys.readouterr().out) == {str(wheel): []}
+    assert json.loads(capsys.readouterr().out) == {
+        str(wheel): {"findings": [], "notes": [], "not_checked": []}
+    }
 
 
 @pytest.mark.parametrize(

@@ -132,7 +132,7 @@ def test_code_in_device_wheels(make_wheel: MakeWheel, tmp_path: Path) -> None:
     assert found(device) == []
     name = "demo/.kpack/demo_gfx942.kpack"
     with writing(tmp_path / "zeroed", group="demo", family="gfx942", targets=["gfx942"]) as made:
-        made.name("x.so", 0, "gfx942", made.add([bytes(len(WHOLE))]))
+        made.name("x.so", 0, "gfx942", made.add([bytes(len(WHOLE))], len(bytes(len(WHOLE)))))
     bad = apply(device, Edit(replace_files={name: tmp_path / "zeroed"}), tmp_path / "bad")
     assert [(f.code, f.member, f.reason) for f in found(bad)] == [
         ("code-object-malformed", name, "its code for gfx942 is nothing but zeros")

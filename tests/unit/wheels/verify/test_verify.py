@@ -151,8 +151,8 @@ INFO = "demo-1.0.dist-info"
         ("WHEEL", b"test", b"\xff", "wheel-header"),
         ("entry_points.txt", b"demo =", b"../demo =", "entry-point"),
         ("entry_points.txt", b"demo =", b".. =", "entry-point"),
-        ("entry_points.txt", b"demo:main", b"demo", "entry-point"),
-        ("entry_points.txt", b"demo:main", b"demo:main; import os", "entry-point"),
+        ("entry_points.txt", b"timeit:main", b"demo", "entry-point"),
+        ("entry_points.txt", b"timeit:main", b"demo:main; import os", "entry-point"),
         ("METADATA", b"kept", b"\xff", "metadata-invalid"),
         ("METADATA", b"File: LICENSE", b"File: COPYING", "licence-missing"),
     ],
@@ -204,7 +204,7 @@ def test_files_of_other_case_are_two_on_linux(make_wheel: MakeWheel) -> None:
 
 def test_entry_points_that_are_right(make_wheel: MakeWheel) -> None:
     lines = b"[console_scripts]\na.b-c = demo.x : main.run [fast]\n[other]\nx/y = demo\n"
-    wheel = make_wheel()
+    wheel = make_wheel(files={"demo/__init__.py": b"", "demo/x.py": b"from os import path as main\n"})
     resealed(wheel, lambda name, data: lines if name.endswith("entry_points.txt") else data)
     assert codes(wheel) == []
 
@@ -422,7 +422,7 @@ def test_programs_for_several_systems_may_lie_in_a_pure_wheel(make_wheel: MakeWh
     assert codes(make_wheel(files=files)) == [("not-executable", "demo/linux/manager")]
     named = {**files, "demo/attach_amd64.so": library, "demo/attach_amd64.dll": make_dll()}
     assert codes(make_wheel(files=named, executables=executables)) == []
-    mixed = {**named, "demo/_C.so": library, "demo/x.pyd": make_dll()}
+    mixed = {**named, "demo/_C.so": library, "demo/x.pyd": make_dll(exports=("PyInit_x",))}
     (finding,) = verify(make_wheel(files=mixed, executables=executables), Expectation())
     assert finding.code == "binary-in-pure-wheel"
     assert finding.reason.endswith("it holds demo/_C.so, demo/x.pyd")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn.cli import arguments, checkout
 from cairn.cli.ci.night import options as common
 from cairn.cli.parser import Subparsers, add_command
-from cairn.errors import CairnError
+from cairn.errors import CairnError, UsageError
 from cairn.output import console
 
 if TYPE_CHECKING:
@@ -114,11 +113,12 @@ def _freeze(options: argparse.Namespace) -> int:
     from cairn.pipeline.night import plan, standing
     from cairn.pipeline.night.freeze import FreezeRequest, freeze
 
+    legs = _legs(options)
     stack, store = arguments.read_stack(options), arguments.open_store(options)
     request = FreezeRequest(
         night=options.night,
         stack=stack,
-        legs=_legs(options.matrix, stack.line),
+        legs=tuple(leg for leg in legs if leg.line == stack.line),
         work_dir=options.work_dir.absolute(),
         staging=options.staging,
         release=options.to,
@@ -148,11 +148,28 @@ def _freeze(options: argparse.Namespace) -> int:
     return 0
 
 
-def _legs(path: Path, line: str) -> tuple[Leg, ...]:
+def _legs(options: argparse.Namespace) -> tuple[Leg, ...]:
+    """The legs of the matrix. Where that has one line, it is the night's, unless the user names another.
+
+    Raises:
+        UsageError: none of them is of the line of the night.
+    """
     from cairn import datafile
+    from cairn import stack as stacks
     from cairn.matrix.legs import Matrix
 
-    return tuple(leg for leg in datafile.read(path, Matrix).legs if leg.line == line)
+    legs = datafile.read(options.matrix, Matrix).legs
+    lines = sorted({leg.line for leg in legs})
+    if options.line is None and len(lines) == 1:
+        options.line = lines[0]
+    line = options.line or stacks.load(options.stack).for_line(None).line
+    if legs and line not in lines:
+        given = f"{line} is asked for" if options.line else f"without --line it is {line}"
+        raise UsageError(
+            f"a night has one line: {given}, and {options.matrix} has no leg of it",
+            tip=f"name one that it has: {' or '.join(f'--line {name}' for name in lines)}",
+        )
+    return legs
 
 
 def _build(options: argparse.Namespace) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -102,7 +101,9 @@ def _request(options: argparse.Namespace, entries: tuple[Listed, ...]) -> SuiteR
         )
     return SuiteRequest(
         suite=suite,
-        tested=Tested(python=options.python or Path(sys.executable), variables=os.environ),
+        tested=Tested(
+            python=options.python or Path(sys.executable), variables=suite_options.variables(options)
+        ),
         choice=Choice(include=there),
         skips=entries,
         only_skipped=True,

@@ -7,12 +7,15 @@ depend on the part of Cairn that makes checkouts.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import msgspec
+from packaging.utils import canonicalize_name
 
 from cairn import datafile
 from cairn.errors import StoreError
+from cairn.wheels.metadata import device_names
 
 _SCHEMA = "cairn.manifest/1"
 
@@ -34,11 +37,18 @@ class Source:
     commit: str
 
 
+class _Submodule(msgspec.Struct, frozen=True, kw_only=True):
+    path: str
+    commit: str
+
+
 class _Project(msgspec.Struct, frozen=True, kw_only=True):
     name: str
+    distribution: str
     origin: str
     hashtag: str
     commit: str
+    submodules: tuple[_Submodule, ...] = ()
 
 
 class _Manifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +67,33 @@ def sources_in(data: bytes, *, sha256: str, name: str) -> tuple[Source, ...]:
     Raises:
         StoreError: it is a different manifest, was changed, or is of another version.
     """
+    found = _read(data, sha256, name).projects
+    return tuple(Source(name=p.name, origin=p.origin, hashtag=p.hashtag, commit=p.commit) for p in found)
+
+
+def bills_in(data: bytes, *, sha256: str, name: str) -> Mapping[str, Mapping[str, str]]:
+    """What the bill of materials of each project's wheel must name: by distribution, repository to commit.
+
+    The arguments and errors are those of `sources_in`.
+    """
+    return {
+        str(canonicalize_name(project.distribution)): {
+            project.name: project.commit,
+            **{module.path: module.commit for module in project.submodules},
+        }
+        for project in _read(data, sha256, name).projects
+    }
+
+
+def project_of(distribution: str, known: Collection[str]) -> str | None:
+    """Which of these distributions a wheel is of; the own name of a device wheel of one; else None."""
+    if distribution in known:
+        return distribution
+    is_device = any(device_names.processor_of(distribution, host) for host in known)
+    return distribution if is_device else None
+
+
+def _read(data: bytes, sha256: str, name: str) -> _Manifest:
     if hashlib.sha256(data).hexdigest() != sha256:
         raise StoreError(f"{name} was changed: it is not the manifest {sha256[:12]} that the set names")
     try:
@@ -65,4 +102,4 @@ def sources_in(data: bytes, *, sha256: str, name: str) -> tuple[Source, ...]:
         raise StoreError(f"{name} is not a manifest: {error}") from error
     if read.schema != _SCHEMA:
         raise StoreError(f"{name} has schema {read.schema[:100]!r}, expected {_SCHEMA!r}")
-    return tuple(Source(**msgspec.structs.asdict(project)) for project in read.projects)
+    return read

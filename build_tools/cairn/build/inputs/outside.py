@@ -1,0 +1,187 @@
+"""What a build may read outside of its tree, its environment and the ROCm SDK: it is in the key of its wheel.
+
+Compilers and build systems look into folders that variables name (`CPATH`, `CMAKE_PREFIX_PATH`), into those
+of the system, which packages fill, and into `/usr/local`, which people fill. All that could be read there
+counts, rather than what a compiler says that it has read: not every build has it say so, and what was not
+there (`__has_include`, the first of two folders) decides as well.
+
+Where no package manager that is known here says what the system's folders have, a wheel is of one machine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from cairn import files, process
+from cairn.errors import CairnError
+
+# Filled by packages, whose versions stand for them; `/usr/local` is not.
+_OF_PACKAGES = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/dev", "/proc", "/sys")
+_LOCAL = "usr/local"
+_LOCAL_FOLDERS = ("include", "lib/cmake", "lib/pkgconfig", "lib64/cmake", "lib64/pkgconfig", "share/cmake")
+_LOCAL_LIBRARIES = ("lib", "lib64")
+# Headers, what is linked, compilers and what runs them. A library that programs load has no part in a build
+# but through the package that has its headers.
+_DEVELOPMENT = re.compile(
+    r".*-(dev|devel|headers)(:.*)?|(gcc|g\+\+|cpp|binutils|clang|llvm|libc6|glibc|libstdc\+\+|musl|linux-libc)"
+    r".*|cmake.*|make|ninja.*|pkgconf.*|pkg-config"
+)
+_DPKG, _APK, _PACMAN = "var/lib/dpkg/status", "lib/apk/db/installed", "var/lib/pacman/local"
+_RPM = ("var/lib/rpm", "usr/lib/sysimage/rpm")
+_FIELD = re.compile(r"^(Package|Version|Architecture|Section|Status|P|V): ?(.*)$", re.MULTILINE)
+_SEPARATORS = re.compile(r"[\s;:,=\"']+")
+_FLAG = re.compile(r"^-[A-Za-z]+(?=/)")  # `-I/opt/include`
+_MAPPED = re.compile(r"-f[a-z-]*prefix-map=[^\s\"']*")  # how paths are to look, not where something is
+# Places that a build writes: what is in a cache decides how long it takes, not what comes of it.
+_WRITTEN = re.compile(r"HOME|(.*_)?(CCACHE|SCCACHE|CACHE|TMP|TEMP|TMPDIR|LOG)(_.*)?", re.IGNORECASE)
+_SETTLED = 2_000_000_000  # ns: what was written just now may be written again within a tick of the clock
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outside:
+    """What could be read.
+
+    Attributes:
+        packages: digest of the packages for development; None where nobody here knows them.
+        places: each folder or file that variables name, and `/usr/local`, with a digest of what it has.
+    """
+
+    packages: str | None
+    places: Mapping[str, str]
+
+    def inputs(self) -> dict[str, object]:
+        """For the key of a build."""
+        return {"packages": self.packages, **self.places}
+
+
+def look(variables: Mapping[str, str], *, inside: Collection[Path], root: Path = Path("/")) -> Outside:
+    """What a build could read on this machine, now.
+
+    Args:
+        variables: those of the build, and its settings; what placeholders stand for is an input by itself.
+        inside: folders that are inputs by themselves: the tree, the environment, the SDK.
+        root: where the system is.
+    """
+    texts = [text for name, text in variables.items() if not _WRITTEN.fullmatch(name)]
+    named = {path for text in texts for path in _paths(text) if not _is_covered(path, inside)}
+    local = root / _LOCAL
+    places = [*sorted(named), *(local / name for name in _LOCAL_FOLDERS if (local / name).is_dir())]
+    digests = {str(place): _digest(place, inside) for place in places}
+    for name in _LOCAL_LIBRARIES:
+        libraries = [path for path in sorted((local / name).glob("*")) if path.is_file()]
+        if libraries:
+            digests[str(local / name)] = _digest_of(local / name, libraries)
+    return Outside(packages=_packages(root), places=digests)
+
+
+def _paths(text: str) -> Iterator[Path]:
+    """The absolute paths that a variable names: alone, in a list, or behind a flag."""
+    text = _MAPPED.sub("", text)
+    words = {text, *text.split(os.pathsep), *(_FLAG.sub("", word) for word in _SEPARATORS.split(text))}
+    for word in words:
+        # No address, no placeholder, and not the folder of all folders.
+        if re.match(r"/[^/{\n\0][^{\n\0]*$", word):
+            yield Path(os.path.normpath(word))
+
+
+def _is_covered(path: Path, inside: Collection[Path]) -> bool:
+    own = any(path.is_relative_to(folder) for folder in inside)
+    of_packages = any(path.is_relative_to(folder) for folder in _OF_PACKAGES)
+    return own or (of_packages and not path.is_relative_to(f"/{_LOCAL}"))
+
+
+def _digest(place: Path, inside: Collection[Path]) -> str:
+    """What is at a place: the content of every file there, by its path."""
+    if place.is_dir():
+        others = [folder for folder in inside if folder.is_relative_to(place)]
+        found = (path for path in files.walk(place) if not any(path.is_relative_to(one) for one in others))
+        return _digest_of(place, sorted(found))
+    return _digest_of(place.parent, [place]) if place.exists() else "nothing"
+
+
+def _digest_of(folder: Path, paths: Iterable[Path]) -> str:
+    """A digest over files; one is only read again where its size, time or inode is another."""
+    note = files.cache_dir() / "outside" / f"{hashlib.sha256(os.fsencode(folder)).hexdigest()[:24]}.json"
+    known = _read(note)
+    found: dict[str, list[object]] = {}
+    digest = hashlib.sha256()
+    for path in paths:
+        name = os.fsencode(path.relative_to(folder)).hex()
+        try:
+            status = path.stat()
+            mark: list[object] = [status.st_size, status.st_mtime_ns, status.st_ino]
+            was = known.get(name, [])
+            sha256 = str(was[-1]) if was[:-1] == mark else files.sha256_of(path)
+            if time.time_ns() - status.st_mtime_ns > _SETTLED:
+                found[name] = [*mark, sha256]
+        except OSError as error:  # a link to nowhere, or what this user may not read, and a compiler neither
+            sha256 = error.strerror or "cannot be read"
+        digest.update(f"{name} {sha256}\n".encode())
+    if found != known:
+        files.write_text(note, json.dumps(found))
+    return digest.hexdigest()
+
+
+def _read(note: Path) -> dict[str, list[object]]:
+    try:
+        found = json.loads(note.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _packages(root: Path) -> str | None:
+    """A digest of the packages that have to do with compiling; made anew where their list is another."""
+    for place in (root / _DPKG, root / _APK, root / _PACMAN, *(root / name for name in _RPM)):
+        if not place.exists():
+            continue
+        inner = [place, *(place.iterdir() if place.is_dir() else ())]
+        status = {str(path): path.stat() for path in sorted(inner)}
+        marks = [[name, one.st_size, one.st_mtime_ns, one.st_ino] for name, one in status.items()]
+        note = files.cache_dir() / "outside" / "packages.json"
+        known = _read(note)
+        if known.get("marks") == marks:
+            return str(known["digest"][0])
+        listed = _listed(place, root)
+        if listed is None:
+            return None
+        digest = hashlib.sha256("\n".join(sorted(listed)).encode()).hexdigest()
+        if time.time_ns() - max(one.st_mtime_ns for one in status.values()) > _SETTLED:
+            files.write_text(note, json.dumps({"marks": marks, "digest": [digest]}))
+        return digest
+    return None
+
+
+def _listed(place: Path, root: Path) -> list[str] | None:
+    """The packages in a database; None where it cannot be read."""
+    try:
+        if place == root / _PACMAN:
+            return [path.name for path in place.iterdir() if path.is_dir()]
+        if not place.is_dir():
+            return list(_paragraphs(place.read_text(encoding="utf-8", errors="replace")))
+        words = ("--root", str(root), "-qa", "--queryformat", "%{NAME} %{VERSION}-%{RELEASE} %{ARCH}\n")
+        return [line for line in process.run(["rpm", *words]).output.splitlines() if _is_development(line)]
+    except (CairnError, OSError):
+        return None
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    """The packages of dpkg's or apk's list: paragraphs of fields."""
+    for paragraph in text.split("\n\n"):
+        fields = dict(_FIELD.findall(paragraph))
+        name = fields.get("Package") or fields.get("P", "")
+        if not name or not fields.get("Status", "ok installed").endswith("ok installed"):
+            continue
+        if _is_development(name) or fields.get("Section", "").rpartition("/")[2] in ("devel", "libdevel"):
+            yield f"{name} {fields.get('Version') or fields.get('V')} {fields.get('Architecture', '')}"
+
+
+def _is_development(line: str) -> bool:
+    return _DEVELOPMENT.fullmatch(line.partition(" ")[0]) is not None

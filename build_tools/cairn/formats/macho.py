@@ -1,0 +1,186 @@
+"""What the loader of macOS reads of a Mach-O file, by a struct reader of our own.
+
+macholib, the reader in Python that is used most, holds the content of every section in memory and goes to and
+fro in the file, which a member of a wheel can only be unpacked for again and again.
+
+Source: Apple's `mach-o/loader.h`, `mach-o/fat.h` and `mach-o/nlist.h`, and the man page dyld(1).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from cairn.errors import WheelError
+from cairn.formats.view import View
+
+_THIN = {b"\xcf\xfa\xed\xfe": ("<", 64), b"\xce\xfa\xed\xfe": ("<", 32), b"\xfe\xed\xfa\xce": (">", 32)}
+_FAT = {b"\xca\xfe\xba\xbe": 32, b"\xca\xfe\xba\xbf": 64}
+_FAT_ARCHES = {32: struct.Struct(">IIIII"), 64: struct.Struct(">IIQQII")}  # CPU, its kind, offset, size, …
+# CPU_TYPE_*, as platform tags of macOS have them.
+_MACHINES = {7: "i386", 0x01000007: "x86_64", 12: "arm", 0x0100000C: "arm64", 18: "ppc", 0x01000012: "ppc64"}
+_TYPES = {1: "object", 2: "program", 6: "library", 8: "bundle", 9: "stub", 10: "symbols"}
+# LC_*: what begins with LC_REQ_DYLD in Apple's header has bit 31 set.
+_LOAD, _LOAD_WEAK, _REEXPORT, _LAZY, _UPWARD = 0xC, 0x80000018, 0x8000001F, 0x20, 0x80000023
+_ID, _RPATH, _SYMTAB = 0xD, 0x8000001C, 0x2
+_VERSION_MIN, _BUILD_VERSION = 0x24, 0x32
+_MACOS = 1  # PLATFORM_MACOS
+_STAB, _DEFINED_ELSEWHERE, _EXTERNAL, _TYPE = 0xE0, 0, 0x01, 0x0E  # bits of n_type
+_WEAK_REFERENCE = 0x40  # of n_desc: the loader goes on without it
+# Limits, as those of `elf`.
+_MOST_SLICES = 32  # a class file of Java begins as a fat file does, and has its version here: 45 and above
+_MOST_COMMANDS = 16 << 20  # bytes
+_MOST_SYMBOLS = 1 << 22
+_MOST_STRINGS = 256 << 20  # bytes
+_LONGEST_SYMBOL = 512
+
+
+@dataclass(frozen=True, kw_only=True)
+class MachO:
+    """A Mach-O file, or that part of a universal one which is for one machine.
+
+    Attributes:
+        machine: as platform tags have it (`arm64`), or the bare number.
+        type: `program`, `library` (which others are linked with), `bundle` (which is loaded while a program
+            runs, as extension modules are), `object`, or the bare number.
+        install_name: the name that others find it by, or None.
+        needed: the libraries that it does not load without, as it writes their paths.
+        run_paths: the folders that `@rpath` stands for.
+        minimum_macos: the oldest macOS that it says it runs on; None where it does not say, or is for another
+            system of Apple's.
+        defined: the symbols of Python that it has for others, where they were asked for.
+        wanted: those that it does not load without.
+    """
+
+    machine: str
+    type: str
+    install_name: str | None = None
+    needed: tuple[str, ...] = ()
+    run_paths: tuple[str, ...] = ()
+    minimum_macos: tuple[int, int] | None = None
+    defined: frozenset[str] = frozenset()
+    wanted: frozenset[str] = frozenset()
+
+
+def is_macho(head: bytes) -> bool:
+    """Whether a file that begins so (8 bytes are enough) is a Mach-O file."""
+    if head[:4] in _THIN:
+        return True
+    return head[:4] in _FAT and 0 < int.from_bytes(head[4:8], "big") <= _MOST_SLICES
+
+
+def read_view(view: View, *, python: bool = False) -> tuple[MachO, ...]:
+    """Read a Mach-O file: one for each machine that it is for.
+
+    Args:
+        view: its bytes.
+        python: whether to look for symbols of Python's, in the table that stands at the end.
+
+    Raises:
+        WheelError: it is none, or its headers are broken.
+    """
+    magic = view.read(0, min(4, view.size))
+    if magic in _THIN:
+        return (_read(view, 0, view.size, python=python),)
+    if magic not in _FAT:
+        raise WheelError("not a Mach-O file")
+    (count,) = struct.unpack(">I", view.read(4, 4))
+    if not 0 < count <= _MOST_SLICES:
+        raise WheelError(f"a universal Mach-O file for {count} machines")
+    row = _FAT_ARCHES[_FAT[magic]]
+    slices = sorted(fields[2:4] for fields in row.iter_unpack(view.read(8, count * row.size)))
+    return tuple(_read(view, at, size, python=python) for at, size in slices)
+
+
+def _read(view: View, begin: int, size: int, *, python: bool) -> MachO:
+    """The part of a file that is for one machine."""
+    magic = view.read(begin, 4)
+    if magic not in _THIN:
+        raise WheelError("a universal Mach-O file with a part that is none")
+    order, bits = _THIN[magic]
+    # mach_header: CPU and its kind, type, number and size of the load commands, flags; 64 bits add a word.
+    cpu, _, kind, count, length, _ = struct.unpack(f"{order}6I", view.read(begin + 4, 24))
+    at = 28 if bits == 32 else 32  # noqa: PLR2004 - bits
+    if length > min(_MOST_COMMANDS, size - at):
+        raise WheelError(f"a Mach-O file with {length} bytes of load commands")
+    commands = list(_commands(view.read(begin + at, length), count, order))
+    names: dict[int, list[str]] = {}
+    for command, data in commands:
+        if command in (_LOAD, _REEXPORT, _LAZY, _UPWARD, _ID, _RPATH):
+            names.setdefault(command, []).append(_string(data, order))
+    symbols: dict[bool, set[str]] = {True: set(), False: set()}
+    for command, data in commands if python else ():
+        if command == _SYMTAB and len(data) >= 24:  # noqa: PLR2004 - symtab_command
+            table = struct.unpack_from(f"{order}4I", data, 8)
+            for name, defined in _python_symbols(view, begin, table, order, bits):
+                symbols[defined].add(name)
+    needed = [name for command in (_LOAD, _REEXPORT, _LAZY, _UPWARD) for name in names.get(command, ())]
+    return MachO(
+        machine=_MACHINES.get(cpu, str(cpu)),
+        type=_TYPES.get(kind, str(kind)),
+        install_name=next(iter(names.get(_ID, ())), None),
+        needed=tuple(dict.fromkeys(needed)),
+        run_paths=tuple(names.get(_RPATH, ())),
+        minimum_macos=_minimum(commands, order),
+        defined=frozenset(symbols[True]),
+        wanted=frozenset(symbols[False]),
+    )
+
+
+def _commands(data: bytes, count: int, order: str) -> Iterator[tuple[int, bytes]]:
+    at = 0
+    for _ in range(count):
+        if at + 8 > len(data):
+            raise WheelError("a Mach-O file whose load commands are cut off")
+        command, size = struct.unpack_from(f"{order}II", data, at)
+        if size < 8 or at + size > len(data):  # noqa: PLR2004 - load_command
+            raise WheelError(f"a Mach-O file with a load command of {size} bytes")
+        yield command, data[at : at + size]
+        at += size
+
+
+def _string(data: bytes, order: str) -> str:
+    """The string whose offset is the first field of a load command."""
+    if len(data) < 12:  # noqa: PLR2004 - rpath_command, the shortest
+        raise WheelError("a Mach-O file with a load command that is cut off")
+    (at,) = struct.unpack_from(f"{order}I", data, 8)
+    return data[at:].partition(b"\0")[0].decode("utf-8", "backslashreplace")
+
+
+def _minimum(commands: list[tuple[int, bytes]], order: str) -> tuple[int, int] | None:
+    """The oldest macOS, whose version is written as 0xMMMMmmpp."""
+    for command, data in commands:
+        if command == _BUILD_VERSION and len(data) >= 16:  # noqa: PLR2004 - build_version_command
+            platform, version = struct.unpack_from(f"{order}II", data, 8)
+        elif command == _VERSION_MIN and len(data) >= 12:  # noqa: PLR2004 - version_min_command
+            platform, version = _MACOS, *struct.unpack_from(f"{order}I", data, 8)
+        else:
+            continue
+        if platform == _MACOS:
+            return version >> 16, version >> 8 & 0xFF
+    return None
+
+
+def _python_symbols(
+    view: View, begin: int, table: tuple[int, ...], order: str, bits: int
+) -> Iterator[tuple[str, bool]]:
+    """The names that begin as those of Python's C API do, and whether each is defined here."""
+    at, count, names_at, names_size = table
+    if count > _MOST_SYMBOLS or names_size > _MOST_STRINGS:
+        raise WheelError(f"a Mach-O file of {count} symbols with {names_size} bytes of names")
+    # nlist: name, type, section, description, value.
+    row = struct.Struct(f"{order}IBBHQ" if bits == 64 else f"{order}IBBHI")  # noqa: PLR2004 - bits
+    rows = view.read(begin + at, count * row.size)
+    names = view.read(begin + names_at, names_size)
+    for name, kind, _, description, _ in row.iter_unpack(rows):
+        # Each has an underscore before the name that C gives it.
+        if kind & _EXTERNAL and not kind & _STAB and names.startswith((b"_Py", b"__Py"), name):
+            text = (
+                names[name + 1 : name + _LONGEST_SYMBOL]
+                .partition(b"\0")[0]
+                .decode("utf-8", "backslashreplace")
+            )
+            defined = kind & _TYPE != _DEFINED_ELSEWHERE
+            if defined or not description & _WEAK_REFERENCE:
+                yield text, defined

@@ -1,0 +1,214 @@
+"""What a program sees of the caller: a short list of variables for each kind of program, and nothing else.
+
+| kind | runs | sees besides what all see |
+| --- | --- | --- |
+| `BUILD` | build backends, hipify, the SDK's programs | on Windows, Visual C++ (`compiler_variables`) |
+| `INSTALLER` | pip and uv, which call the backend of an sdist | their caches, the SDK's choice of a family |
+| `TEST` | tests, probes, and the pip that installs what they test | the user's name, the choice of GPUs |
+| `TOOL` | what runs no foreign code, such as an interpreter that is asked | the user's own folders |
+
+All see `PATH`, where temporary files go, proxies and certificates, and what Windows needs. The first three
+run foreign code: these see a home folder of their own (`own_home`), one locale and one time zone, so that two
+machines build alike. What else a build is to see, its stack.toml or `--build-env` names, and both are in the
+cache's keys and the manifest; what a test is to see, its suite.toml or `--test-env` names.
+docs/explanation/isolation.md says what this protects, and what it does not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import netrc
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from cairn import files, platforms
+
+
+class Isolation(enum.Enum):
+    """The kinds of program; the module's table says what each is for."""
+
+    BUILD = "build"
+    INSTALLER = "installer"
+    TEST = "test"
+    TOOL = "tool"
+
+
+def _names(*patterns: str) -> re.Pattern[str]:
+    # Windows' own names are told apart without regard to case, and proxies are written both ways.
+    return re.compile("|".join(patterns), re.IGNORECASE)
+
+
+_PROXY = _names(r"(https?|ftp|all|no)_proxy")
+_EVERY = _names(
+    r"PATH|TMPDIR|TEMP|TMP",
+    _PROXY.pattern,
+    r"SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE|GIT_SSL_CAINFO|PIP_CERT",
+    # What programs for Windows do not start without, or find the system's own folders by.
+    r"SYSTEMROOT|SYSTEMDRIVE|WINDIR|COMSPEC|PATHEXT|OS",
+    r"NUMBER_OF_PROCESSORS|PROCESSOR_(ARCHITECTURE|ARCHITEW6432)",
+    r"PROGRAM(DATA|FILES(\(X86\))?|W6432)|COMMONPROGRAM(FILES(\(X86\))?|W6432)|ALLUSERSPROFILE",
+)
+_OF_KIND = {
+    Isolation.BUILD: _names(r"(?!)"),
+    Isolation.INSTALLER: _names(
+        r"ROCM_SDK_TARGET_FAMILY|(PIP|UV)_CACHE_DIR|PIP_(CLIENT_CERT|PROXY|DEFAULT_TIMEOUT|TRUSTED_HOST)"
+    ),
+    Isolation.TEST: _names(
+        r"USER|USERNAME|LOGNAME|TERM|(ROCR|HIP|CUDA)_VISIBLE_DEVICES|GPU_DEVICE_ORDINAL",
+        r"PIP_(CLIENT_CERT|PROXY|DEFAULT_TIMEOUT|TRUSTED_HOST)",
+    ),
+    # Where pyenv and uv keep Pythons, and the home below which both do by default.
+    Isolation.TOOL: _names(
+        r"HOME|USERPROFILE|(LOCAL)?APPDATA|USER|USERNAME|LOGNAME|TERM|LANG|LC_\w+|TZ|XDG_\w+|NETRC",
+        r"PYENV_ROOT|PYENV_VERSION|UV_PYTHON_(INSTALL|BIN)_DIR|(PIP|UV)_CACHE_DIR",
+    ),
+}
+# What the command prompt of Visual C++ sets (vcvarsall.bat), and setuptools goes by with DISTUTILS_USE_SDK.
+_VISUAL_CPP = _names(
+    r"INCLUDE|EXTERNAL_INCLUDE|LIB|LIBPATH|VC(INSTALLDIR|IDEINSTALLDIR|Tools(InstallDir|Version|RedistDir))",
+    r"VSINSTALLDIR|VSCMD_(ARG_\w+|VER)|VisualStudioVersion|DevEnvDir|Platform|WindowsSdk\w*|UCRTVersion",
+    r"UniversalCRTSdkDir|ExtensionSdkDir|Framework(Dir|Version)\w*",
+)
+_NO_PIP_CONFIG = {"PIP_CONFIG_FILE": os.devnull}  # pip's documentation: this disables all configuration files
+_ADDED: Mapping[Isolation, Mapping[str, str]] = {
+    # git refuses a tree that somebody else owns (container builds) unless it is told to trust it, which the
+    # user's own configuration may have done and is not seen here (git-config(1), `safe.directory`).
+    Isolation.BUILD: {
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": "safe.directory",
+        "GIT_CONFIG_VALUE_0": "*",
+        "PYTHONUTF8": "1",
+    },
+    Isolation.INSTALLER: {**_NO_PIP_CONFIG, "PIP_ROOT_USER_ACTION": "ignore"},
+    Isolation.TEST: {**_NO_PIP_CONFIG, "PYTHONUTF8": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+    Isolation.TOOL: _NO_PIP_CONFIG,
+}
+# Where programs keep what they log in with, below a home folder.
+_CREDENTIALS = (
+    *(".aws", ".azure", ".boto", ".cargo/credentials", ".cargo/credentials.toml", ".config/gcloud"),
+    *(".config/gh", ".config/git/credentials", ".config/hub", ".config/pip", ".config/rclone", ".docker"),
+    *(".git-credentials", ".gnupg", ".kube", ".local/share/keyrings", ".local/share/uv/credentials"),
+    *(".netrc", "_netrc", ".npmrc", ".password-store", ".pip", ".pypirc", ".s3cfg", ".ssh", ".vault-token"),
+)
+_NAMES_A_SECRET = _names(r"\w*(TOKEN|SECRET|PASS|CREDENTIAL|KEY|NETRC|CONFIG)\w*")
+# A runner of GitHub's keeps its own below its folder, of which RUNNER_TEMP is `_work/_temp`.
+_OF_RUNNER = (".credentials", ".credentials_rsaparams")
+_SAME_EVERYWHERE = {"LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
+
+
+def variables(
+    isolation: Isolation, home: Path | None = None, *, base: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """The variables of a program of this kind.
+
+    Args:
+        isolation: the kind.
+        home: its home folder (`own_home`); None for a `TOOL`, which has the user's.
+        base: what there is to choose from; the caller's own by default.
+    """
+    given = os.environ if base is None else base
+    allowed = _OF_KIND[isolation]
+    passed = {
+        name: value for name, value in given.items() if _EVERY.fullmatch(name) or allowed.fullmatch(name)
+    }
+    if isolation is Isolation.BUILD:
+        passed |= compiler_variables(given)
+    passed = _direct(passed) | dict(_ADDED[isolation])
+    if isolation is Isolation.TOOL:
+        return passed
+    if home is None:
+        raise ValueError(f"a program of the kind {isolation.value} needs a home folder of its own")
+    passed |= _SAME_EVERYWHERE | platforms.here.home_variables(home)
+    if isolation is Isolation.INSTALLER:
+        passed.setdefault("PIP_CACHE_DIR", str(platforms.here.cache_of("pip", given)))
+        passed.setdefault("UV_CACHE_DIR", str(platforms.here.cache_of("uv", given)))
+        for name in ("PIP_CACHE_DIR", "UV_CACHE_DIR"):
+            # One that foreign code made beside hidden folders would be hidden, too (`platforms.landlock`).
+            with contextlib.suppress(OSError):
+                Path(passed[name]).mkdir(parents=True, exist_ok=True)
+    return passed
+
+
+def compiler_variables(base: Mapping[str, str] | None = None) -> dict[str, str]:
+    """What a build sees of the machine's compiler: that of Visual C++ on Windows, and nothing elsewhere.
+
+    They change what is compiled, so they are in the cache's keys.
+    """
+    given = os.environ if base is None else base
+    if platforms.here.stack_section() != "windows":
+        return {}
+    return {name: value for name, value in given.items() if _VISUAL_CPP.fullmatch(name)}
+
+
+def credential_files() -> tuple[Path, ...]:
+    """Where the user's credentials usually are, and the files that a variable of a secret's name names.
+
+    Foreign code is kept from reading these where the system can do that (`process.run`, `hidden`). It is a
+    list of names: what lies elsewhere is not on it.
+    """
+    usual = [Path.home() / name for name in _CREDENTIALS]
+    if temporary := os.environ.get("RUNNER_TEMP"):
+        usual += [Path(temporary).parent.parent / name for name in _OF_RUNNER]
+    named = [Path(value) for name, value in os.environ.items() if _NAMES_A_SECRET.fullmatch(name)]
+    found = [path for path in usual if path.exists()]
+    with contextlib.suppress(OSError, ValueError):  # a value that is no path at all
+        found += [path for path in named if path.is_absolute() and path.is_file()]
+    return tuple(dict.fromkeys(found))
+
+
+@contextlib.contextmanager
+def own_home(*logins_for: str) -> Iterator[Path]:
+    """An empty home folder for foreign code, which goes with all that is written into it.
+
+    Args:
+        logins_for: addresses of package indexes; what the user's netrc file has for their hosts is there,
+            too, so that pip and uv can read them.
+    """
+    with tempfile.TemporaryDirectory(prefix="cairn-home-", ignore_cleanup_errors=True) as folder:
+        home = Path(folder)
+        hosts = {host for url in logins_for if (host := urlsplit(url).hostname)}
+        if text := _logins(hosts):
+            files.write_text(home / ".netrc", text)
+            (home / ".netrc").chmod(0o600)
+        yield home
+
+
+@contextlib.contextmanager
+def temporary_files() -> Iterator[dict[str, str]]:
+    """Variables that give programs a folder for their temporary files; what they leave goes with it."""
+    # Not in the work folder: the path of a Unix socket has at most 107 bytes (unix(7)).
+    with tempfile.TemporaryDirectory(prefix="cairn-build-", ignore_cleanup_errors=True) as folder:
+        yield dict.fromkeys(("TMPDIR", "TEMP", "TMP"), folder)
+
+
+def _logins(hosts: Iterable[str]) -> str:
+    """The entries of the user's netrc file for these hosts; empty where there are none."""
+    usual = (Path.home() / name for name in (".netrc", "_netrc"))  # as requests looks for it
+    named = [Path(os.environ["NETRC"])] if os.environ.get("NETRC") else []
+    for path in (*named, *usual):
+        with contextlib.suppress(OSError, netrc.NetrcParseError):
+            entries = netrc.netrc(path).hosts
+            return "".join(
+                f"machine {host} login {login} password {password}\n"
+                for host, (login, _, password) in entries.items()
+                if host in hosts
+            )
+    return ""
+
+
+def _direct(passed: dict[str, str]) -> dict[str, str]:
+    """Have no proxy asked for what we serve on this machine, which none can reach."""
+    proxies = {name for name in passed if _PROXY.fullmatch(name)}
+    if not proxies:
+        return passed
+    no_proxy = (passed.get("no_proxy") or passed.get("NO_PROXY") or "").strip()
+    if no_proxy == "*":  # no proxy at all; uv does not know it, and others only where it stands alone
+        return {name: value for name, value in passed.items() if name not in proxies}
+    # Programs read the name in lower case first, and some no other: curl(1).
+    direct = ",".join(filter(None, (no_proxy, "127.0.0.1", "localhost")))
+    return passed | {"no_proxy": direct, "NO_PROXY": direct}

@@ -1,0 +1,165 @@
+"""Linux: what keeps foreign programs from reading the memory, variables and credentials of those above them.
+
+A process may read `/proc/PID/environ` and `/proc/PID/mem` of every other of its user's (proc(5)): a token in
+the environment of a job's shell is an open secret to all that the job runs. Landlock (landlock(7), Linux
+5.19 and later) takes that from a process and its children without any privilege: it may look into processes
+of its own domain alone. It may also be refused files. Root may do it by capabilities all the same, so some
+are given up: nobody without them may look into a process that has them (ptrace(2), "access mode checking"),
+with Landlock or without. Where there is neither, all that is left is to hide ourselves (prctl(2),
+PR_SET_DUMPABLE); our own callers stay readable.
+
+Both hold for the calling thread and what it starts, so a thread is made for each start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import os
+import queue
+import select
+import stat
+import struct
+import subprocess
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+_T = TypeVar("_T", bound="subprocess.Popen[bytes]")
+
+# The same on all architectures of Linux (asm-generic/unistd.h).
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_VERSION_FLAG = 1  # LANDLOCK_CREATE_RULESET_VERSION: asks which version of the interface there is
+_PATH_BENEATH = 1  # LANDLOCK_RULE_PATH_BENEATH
+_READ_FILE, _REFER = 1 << 2, 1 << 13  # LANDLOCK_ACCESS_FS_…
+# In the first version, nothing may be moved between folders by who is in a domain at all.
+_OLDEST = 2
+_SET_DUMPABLE, _CAPBSET_READ, _CAPBSET_DROP, _SET_NO_NEW_PRIVS = 4, 23, 24, 38  # linux/prctl.h
+# CAP_SYS_PTRACE; CAP_SYS_ADMIN and CAP_PERFMON, which since Linux 6.15 do to read a process's memory map; and
+# CAP_MKNOD, which root has in containers where it lacks these.
+_CAPABILITIES = (19, 21, 38, 27)
+
+
+def start_confined(start: Callable[[], _T], hidden: Sequence[Path]) -> _T:
+    """Call `start`, so that the program it starts cannot look into the processes above it.
+
+    Args:
+        start: starts a program.
+        hidden: files and folders that it cannot read either, where the kernel has Landlock; not such below
+            folders for everybody's temporary files.
+    """
+    answer: queue.SimpleQueue[_T | BaseException] = queue.SimpleQueue()
+
+    def body() -> None:
+        try:
+            confine(hidden)
+            child = start()
+        except BaseException as error:  # noqa: BLE001 - raised again, by the thread that asked
+            answer.put(error)
+            return
+        answer.put(child)
+        # A program that asks to be killed with its parent (PR_SET_PDEATHSIG) is killed when the thread that
+        # has started it ends, so this one stays as long as it. Linux before 5.3 has no pidfd_open(2).
+        with contextlib.suppress(OSError):
+            handle = os.pidfd_open(child.pid)
+            try:
+                select.select([handle], [], [])
+            finally:
+                os.close(handle)
+
+    threading.Thread(target=body, daemon=True).start()
+    child = answer.get()
+    if isinstance(child, BaseException):
+        raise child
+    return child
+
+
+def confine(hidden: Sequence[Path]) -> None:
+    """Confine the calling thread and all that it will start, as far as this kernel can."""
+    apart = drop_capabilities()
+    if version() >= _OLDEST:
+        _enter_domain(hidden)
+    elif not apart:
+        _libc().prctl(_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+@functools.cache
+def version() -> int:
+    """The version of Landlock's interface; 0 where the kernel, or a container's filter of calls, has none."""
+    return max(0, int(_libc().syscall(_CREATE_RULESET, None, 0, _VERSION_FLAG)))
+
+
+def drop_capabilities() -> bool:
+    """Give up what those above us keep; false where we have nothing to give up, not being root."""
+    # A program that root starts has what the bounding set leaves (capabilities(7)).
+    dropped = [
+        _libc().prctl(_CAPBSET_READ, number, 0, 0, 0) == 1
+        and _libc().prctl(_CAPBSET_DROP, number, 0, 0, 0) == 0
+        for number in _CAPABILITIES
+    ]
+    return os.geteuid() == 0 and any(dropped)
+
+
+def _enter_domain(hidden: Sequence[Path]) -> None:
+    libc, rights = _libc(), _READ_FILE | _REFER
+    attributes = struct.pack("=Q", rights)  # struct landlock_ruleset_attr, in its first version
+    ruleset = _checked(libc.syscall(_CREATE_RULESET, attributes, len(attributes), 0))
+    try:
+        # A rule is for a folder and all below it, and gives rights: what is to be hidden gets none, so each
+        # folder on the way to it is gone through. Moving files is for everybody, everywhere.
+        concealed = frozenset(path.resolve() for path in hidden if path.exists() and not _is_passing(path))
+        _allow(libc, ruleset, Path("/"), _REFER)
+        for path in _all_but(Path("/"), concealed):
+            _allow(libc, ruleset, path, rights)
+        # Without this, only root may enter a domain: no program may gain rights, sudo neither.
+        _checked(libc.prctl(_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+        _checked(libc.syscall(_RESTRICT_SELF, ruleset, 0))
+    finally:
+        os.close(ruleset)
+
+
+def _is_passing(path: Path) -> bool:
+    """Whether a path leads through a folder for everybody's temporary files.
+
+    What a program makes in a folder that was gone through has no rule, and cannot be read: `/tmp` must work.
+    """
+    return any(folder.stat().st_mode & stat.S_ISVTX for folder in path.resolve().parents)
+
+
+def _all_but(folder: Path, hidden: frozenset[Path]) -> list[Path]:
+    if not hidden:
+        return [folder]
+    found = []
+    for entry in folder.iterdir():
+        if entry in hidden or entry.is_symlink():  # where a link leads is judged there
+            continue
+        below = frozenset(path for path in hidden if entry in path.parents)
+        found += _all_but(entry, below) if below else [entry]
+    return found
+
+
+def _allow(libc: ctypes.CDLL, ruleset: int, path: Path, rights: int) -> None:
+    # What cannot be opened, or is gone, needs no rule; a special file of the kernel's may refuse one.
+    with contextlib.suppress(OSError):
+        place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        try:
+            if not stat.S_ISDIR(os.fstat(place).st_mode):
+                rights &= ~_REFER  # of folders alone
+            # struct landlock_path_beneath_attr, which is packed.
+            _checked(libc.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, struct.pack("=Qi", rights, place), 0))
+        finally:
+            os.close(place)
+
+
+def _checked(answer: int) -> int:
+    if answer < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return answer
+
+
+@functools.cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)

@@ -1,0 +1,182 @@
+"""What is known of a set in the whole store, as every index that has it says it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from cairn import datafile
+from cairn.errors import CairnError, StoreError
+from cairn.release.index import keys
+from cairn.release.index.commit import commit
+from cairn.release.index.generation import Action, FileEntry, IndexSet, ProjectState, project_of
+from cairn.release.index.snapshot import Change, Index, Snapshot, existing, read_set
+from cairn.release.ledger.chain import Ledger, standing_of
+from cairn.store.protocol import Store
+
+Marking = Callable[[IndexSet], IndexSet]
+"""A set as an index lists it, to the same with the marks that it should have."""
+
+
+class Marked(datafile.Value):
+    """What an index says of a set by now.
+
+    Attributes:
+        index: which.
+        set_id: which set.
+        files: the names of the wheels whose mark changed.
+        shared: those of its wheels that have no mark, since a set without one has them too.
+        generation: the number of the generation that says so; that of the index where nothing was to be done.
+        changed: whether anything was to be done.
+    """
+
+    index: str
+    set_id: str
+    files: tuple[str, ...]
+    shared: tuple[str, ...]
+    generation: int
+    changed: bool
+
+
+def known(store: Store) -> Marking:
+    """The marks of what the store knows by now: by bans, and by the test records that stand against sets."""
+    ledger = Ledger(store)
+
+    def mark(listed: IndexSet) -> IndexSet:
+        ban = ledger.ban(listed.set_id, listed.manifest_sha256)
+        failed = standing_of(ledger.history(listed.set_id)) or None
+        return msgspec.structs.replace(listed, yanked=ban.why if ban else None, failed=failed)
+
+    return mark
+
+
+def settle(  # noqa: PLR0913 - what is marked, where, and for the log
+    store: Store,
+    subject: str,
+    action: Action,
+    *,
+    why: str | None = None,
+    indexes: Iterable[str] | None = None,
+    mark: Marking | None = None,
+    dry_run: bool = False,
+) -> tuple[Marked, ...]:
+    """Have indexes say of a set, or of all sets of a manifest, what is known of them.
+
+    Args:
+        store: where they live.
+        subject: the id of the set, or the digest of the manifest.
+        action: which command asks.
+        why: the reason, for the log.
+        indexes: look at these alone; at every index of the store without any.
+        mark: the marks that a set is to have; those that are known without any.
+        dry_run: say what would change, and write nothing.
+
+    Returns:
+        What each index says that has one of them.
+
+    Raises:
+        StoreError: an index cannot be changed; all others say it then.
+    """
+    found: list[Marked] = []
+    problems = []
+    # What users install from first.
+    every = sorted(existing(store), key=lambda name: not keys.is_gated(name))
+    for name in every if indexes is None else indexes:
+        try:
+            index = Index(store, name)
+            marking = mark or known(store)
+            found += [
+                _settle(index, set_id, action, why, marking, dry_run=dry_run)
+                for set_id in _of(index.load(), subject)
+            ]
+        except CairnError as error:
+            problems.append(f"{name}: {error}")
+    if problems:
+        raise StoreError(
+            f"what is known of {subject[:12]} is not yet on all pages of {'; '.join(problems)}",
+            tip="see cairn index audit, and run the same command again: it does what is left",
+        )
+    return tuple(found)
+
+
+def finish(store: Store) -> None:
+    """Finish what a yank, or a late record, has left undone when it died: the ledger has it already.
+
+    What cannot be finished is left as it is, for `cairn index audit` to name.
+    """
+    marking = known(store)
+    for name in existing(store):
+        snapshot = Index(store, name).load()
+        for set_id in snapshot.set_ids:
+            with contextlib.suppress(CairnError):
+                listed = snapshot.set(set_id)
+                if (marked := marking(listed)) != listed:
+                    action: Action = "record" if marked.yanked == listed.yanked else "yank"
+                    settle(store, set_id, action, why=marked.yanked, indexes=[name])
+
+
+def _of(now: Snapshot, subject: str) -> tuple[str, ...]:
+    """The sets of an index that are the subject, or of it."""
+    if subject in now.set_ids:
+        return (subject,)
+    return tuple(one.set_id for one in now.sets() if one.manifest_sha256 == subject)
+
+
+def _settle(
+    index: Index, set_id: str, action: Action, why: str | None, mark: Marking, *, dry_run: bool
+) -> Marked:
+    own = {wheel.file_name for wheel in read_set(index.store, set_id).wheels}
+    number = index.load().generation.number
+    done = Marked(index=index.name, set_id=set_id, files=(), shared=(), generation=number, changed=False)
+
+    def plan(now: Snapshot) -> Change:
+        nonlocal done
+        if set_id not in now.set_ids:  # a different writer has taken it off meanwhile
+            return Change()
+        marked = mark(now.set(set_id))
+        sets = {set_id: marked} if marked != now.set(set_id) else {}
+        after = now.with_change(Change(sets=sets))
+        old = {name: now.project(name) for name in sorted({project_of(name) for name in own})}
+        new = {name: with_marks(after, project) for name, project in old.items()}
+        before = {file.filename: file for project in old.values() for file in project.files}
+        files = {file.filename: file for project in new.values() for file in project.files}
+        change = Change(projects={n: p for n, p in new.items() if p != old[n]}, sets=sets)
+        plain = (name for name in own if name in files and files[name].yanked is None)
+        done = Marked(
+            index=index.name,
+            set_id=set_id,
+            files=tuple(sorted(name for name, file in files.items() if file != before[name])),
+            shared=tuple(sorted(plain)) if marked.yanked is not None else (),
+            generation=now.generation.number + (not change.empty),
+            changed=done.changed or not change.empty,
+        )
+        return change
+
+    if dry_run:
+        plan(index.load())
+        return done
+    after = commit(index, action, plan, why=why)
+    return msgspec.structs.replace(done, generation=after.generation.number)
+
+
+def with_marks(snapshot: Snapshot, project: ProjectState) -> ProjectState:
+    """A project whose files of sets have the marks that all sets of the index have which they are of."""
+    there = frozenset(snapshot.set_ids)
+    sets: dict[str, IndexSet] = {}
+
+    def marked(file: FileEntry) -> FileEntry:
+        here = [set_id for set_id in file.sets if set_id in there]
+        for set_id in here:
+            if set_id not in sets:
+                sets[set_id] = snapshot.set(set_id)
+        if not here:  # it came by itself or from a mirror, and keeps the mark it came with
+            return file
+        yanks, failures = ([getattr(sets[i], field) for i in here] for field in ("yanked", "failed"))
+        yanked, failed = (None if None in found else found[0] for found in (yanks, failures))
+        if (file.yanked, file.failed) == (yanked, failed):
+            return file
+        return msgspec.structs.replace(file, yanked=yanked, failed=failed)
+
+    return msgspec.structs.replace(project, files=tuple(map(marked, project.files)))

@@ -1,0 +1,469 @@
+"""The ledger of a store: a chain of entries, and what they come to by project and by set.
+
+    ledger/entries/<number>.json                 an entry; it names the sha256 of the one before
+    ledger/names/[<family>/]<project>.json       every name that entries have of a project
+    ledger/sets/<set id>.json                    every event that entries have of a set
+    ledger/head.json                             up to which entry these two are written
+
+Only the entries decide. Two writers cannot take one number, since an entry is created and never replaced;
+whoever was second looks at what the first wrote, and takes the next number if nothing speaks against it. What
+is looked up is made from the entries: a reader adds to it the entries after the head, and the next writer
+finishes what one that died has left. So a change costs a handful of requests however long the chain is, and
+no entry can be lost, moved or altered without one after it saying so.
+
+What it promises, for the whole store and for ever; `gc` collects nothing of it:
+
+- A name has the bytes that it was first published with, in all indexes of its scope, also when no index has
+  it any more. It counts as published from the moment at which a command is about to offer it.
+- A set that was yanked stays so, in every index, until a `lift` says by whom and why.
+  So do its wheels: they come into no index by themselves, nor in a set that is the same by them.
+- A set that a rollback took off an index comes back into it by a rollback, or by name and reason.
+- A test record that was given stands, also where its file is lost.
+"""
+
+from __future__ import annotations
+
+import collections
+import random
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from cairn import datafile
+from cairn.concurrency import side_by_side
+from cairn.errors import GateError, StoreError
+from cairn.release.index import keys
+from cairn.release.index.generation import FileRef, IndexSet, digest_of, now, project_of, who
+from cairn.release.ledger.entry import Entry, Event, Head, History, Names, encode
+from cairn.store.protocol import MissingKeyError, Store
+from cairn.wheels.wheelset import WheelSet
+
+_ATTEMPTS = 200  # each that fails means that a different writer got through
+_PAUSE = 0.05  # seconds, at most, before trying again
+_AT_ONCE = 16  # requests side by side
+_SHOWN = 12  # digits of an id
+
+
+class NameTakenError(StoreError):
+    """Other bytes have that name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Tail:
+    """What a reader must add to what is looked up.
+
+    Attributes:
+        entries: those after the head, in order.
+        number, digest: of the last entry of all; None before the ledger has begun.
+    """
+
+    entries: tuple[Entry, ...]
+    number: int | None
+    digest: str | None
+
+
+class Ledger:
+    """The ledger of a store.
+
+    Attributes:
+        store: which.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    def history(self, set_id: str) -> tuple[Event, ...]:
+        """Everything that was ever noted of a set, oldest first.
+
+        Raises:
+            StoreError: an entry is lost or was changed.
+        """
+        return self._history(set_id, self._tail())
+
+    def ban(self, *subjects: str) -> Event | None:
+        """The ban of a set, or of the manifest that it is of; None where there is none, or it was lifted."""
+        tail = self._tail()
+        bans = (ban_of(self._history(subject, tail)) for subject in subjects)
+        return next((ban for ban in bans if ban is not None), None)
+
+    def refuse_banned(self, sets: Iterable[IndexSet | WheelSet]) -> None:
+        """Sets that were yanked come into no index as if they were not.
+
+        Raises:
+            GateError: one was, or its night was, and that was not lifted; the message says by whom and why.
+        """
+        for one in sets:
+            set_id = one.set_id or ""
+            # What it comes from has the same wheels under other versions.
+            comes_from = one.derived_from if isinstance(one, WheelSet) else None
+            if ban := self.ban(*filter(None, (set_id, one.manifest_sha256, comes_from))):
+                of_night = ban.set_id == one.manifest_sha256
+                which = f"--night {ban.set_id[:_SHOWN]}" if of_night else ban.set_id[:_SHOWN]
+                raise GateError(
+                    f"the set {(set_id or ban.set_id)[:_SHOWN]} was yanked, and may not come into an index",
+                    reasons=(f"yanked by {ban.who} on {ban.when[:10]}: {ban.why}",),
+                    tip=f"if the reason is gone: cairn release yank {which} --undo --who WHO --reason WHY",
+                )
+
+    def refuse_banned_files(
+        self,
+        own: Mapping[str, Collection[str]],
+        others: Iterable[str],
+        *,
+        named: Mapping[str, Iterable[FileRef]] | None = None,
+    ) -> None:
+        """Wheels of a yanked set come into no index by themselves, nor with a set that is the same by wheels.
+
+        A set is that if it has all wheels of a yanked one, or nothing but wheels of yanked ones: sealed again
+        with other requirements, or with one project more. One that shares some of its wheels is another.
+
+        Args:
+            own: the sha256 of each wheel of the sets that come, by the id of the set.
+            others: the sha256 of each other file that comes.
+            named: files by index, whose names must not have other bytes, as `add` has it.
+
+        Raises:
+            GateError: there are such wheels; the message says by whom and why.
+            NameTakenError: a name has other bytes.
+        """
+        tail, others = self._tail(), frozenset(others)
+        wanted = sorted(others.union(*own.values()))
+        histories = side_by_side(lambda sha256: self._history(sha256, tail), wanted, jobs=_AT_ONCE)
+        bans = {sha256: _bans_of_wheel(found) for sha256, found in zip(wanted, histories, strict=True)}
+        for sha256 in sorted(others):
+            for event in bans[sha256]:
+                _refuse_wheels(f"the file with sha256 {sha256[:_SHOWN]} is", event)
+        for set_id, wheels in own.items():
+            for event in _of_the_same(set_id, [bans[sha256] for sha256 in wheels]):
+                _refuse_wheels(f"the wheels of the set {set_id[:_SHOWN]} are", event)
+        for index, refs in (named or {}).items():
+            _refuse(self._clashes({scope_of(index): {r.filename: r.sha256 for r in refs}}, tail)[1])
+
+    def failing_alike(self, wheel_set: WheelSet) -> tuple[str, ...]:
+        """What stands against sets that are the same as this one by their wheels, a sentence each.
+
+        The same in the sense of `refuse_banned_files`, or with the same wheels under other versions.
+        """
+        tail, found = self._tail(), []
+        for wheel in wheel_set.wheels:
+            history = self._history(wheel.sha256, tail)
+            latest = {event.of: event for event in history if event.kind == "stand"}
+            found.append(tuple(event for event in latest.values() if event.why))
+        alike = {str(event.of): event.why for event in _of_the_same(wheel_set.id, found)}
+        if (old := wheel_set.derived_from) and (why := standing_of(self._history(old, tail))):
+            alike[old] = why
+        return tuple(
+            f"the set {set_id[:_SHOWN]} has the same wheels, and there is against it: {why}"
+            for set_id, why in sorted(alike.items())
+        )
+
+    def clashes(self, index: str, refs: Iterable[FileRef]) -> tuple[str, ...]:
+        """Which of the files an index cannot have, since their names have other bytes: a sentence each."""
+        return self._clashes({scope_of(index): {ref.filename: ref.sha256 for ref in refs}}, self._tail())[1]
+
+    def add(
+        self, *, names: Mapping[str, Mapping[str, str]] | None = None, events: Iterable[Event] = ()
+    ) -> None:
+        """Note what is to be remembered; what is known already is not noted again.
+
+        Args:
+            names: sha256 by file name, by scope: what is about to be offered.
+            events: what was done to sets. A record is noted once, a ban only where there is none.
+
+        Raises:
+            NameTakenError: a name has other bytes; nothing is noted then.
+            StoreError: an entry is lost or was changed, or others were first too many times.
+        """
+        wanted, noted = names or {}, tuple(events)
+        if not (wanted or noted):
+            return
+        for _ in range(_ATTEMPTS):
+            tail = self._tail()
+            fresh, clashes = self._clashes(wanted, tail)
+            _refuse(clashes)
+            left = self._unknown(noted, tail)
+            if not (fresh or left):
+                return
+            if tail.number is None:
+                self._begin()
+                continue
+            made = Entry(
+                number=tail.number + 1, parent=tail.digest, who=who(), when=now(), names=fresh, events=left
+            )
+            if self._create(made):
+                self._write_lookups((*tail.entries, made), digest_of(encode(made)))
+                return
+            time.sleep(random.uniform(0, _PAUSE))  # noqa: S311 - spreads two writers, keeps no secret
+        raise StoreError(
+            f"others wrote into the ledger {_ATTEMPTS} times while this run tried to", tip="run it again"
+        )
+
+    def entries(self) -> Iterator[tuple[str, Entry]]:
+        """Every entry with the digest of its bytes, oldest first.
+
+        Raises:
+            StoreError: one is damaged, or is not the child of the one before.
+        """
+        return self._entries_after(None)
+
+    def _tail(self) -> _Tail:
+        try:
+            blob = self.store.read(keys.LEDGER_HEAD)
+        except MissingKeyError:
+            head = None
+        else:
+            head = datafile.loads(blob.data, Head, name=f"{self.store.url}/{keys.LEDGER_HEAD}")
+        digest, entries = head.digest if head else None, []
+        for found, entry in self._entries_after(head):
+            digest = found
+            entries.append(entry)
+        if digest is None:
+            # What its first entry will say counts already: a store without a ledger has yanks too.
+            return _Tail(entries=(self._first(),), number=None, digest=None)
+        number = entries[-1].number if entries else head.number if head else None
+        return _Tail(entries=tuple(entries), number=number, digest=digest)
+
+    def _entries_after(self, head: Head | None) -> Iterator[tuple[str, Entry]]:
+        number, parent = (head.number + 1, head.digest) if head else (0, None)
+        while True:
+            key = keys.ledger_entry_key(number)
+            try:
+                data = self.store.read(key).data
+            except MissingKeyError:
+                return
+            entry = datafile.loads(data, Entry, name=f"{self.store.url}/{key}")
+            if (entry.number, entry.parent) != (number, parent):
+                raise StoreError(
+                    f"{self.store.url}/{key} is not the entry that follows the one before it",
+                    tip="restore the ledger from a copy of the store: nothing in it ever changes",
+                )
+            number, parent = number + 1, digest_of(data)
+            yield parent, entry
+
+    def _first(self) -> Entry:
+        # A new store never needs it, and it reads what few others do.
+        from cairn.release.ledger import begin  # noqa: PLC0415
+
+        return begin.entry_of(self.store)
+
+    def _begin(self) -> None:
+        first = self._first()
+        if self._create(first):
+            self._write_lookups((first,), digest_of(encode(first)))
+
+    def _create(self, entry: Entry) -> bool:
+        """Whether an entry is now the one of its number, also where the reply to the write was lost."""
+        key, data = keys.ledger_entry_key(entry.number), encode(entry)
+        return self.store.write_if(key, data, etag=None) or self.store.read(key).data == data
+
+    def _clashes(
+        self, wanted: Mapping[str, Mapping[str, str]], tail: _Tail
+    ) -> tuple[dict[str, dict[str, str]], tuple[str, ...]]:
+        """Of the names those that are new, by scope, and a sentence for each that has other bytes."""
+        grouped = _by_project(wanted)
+        known = dict(zip(grouped, side_by_side(self._names, grouped, jobs=_AT_ONCE), strict=True))
+        for entry in tail.entries:
+            for place, names in _by_project(entry.names).items():
+                if place in known:
+                    known[place] = {**known[place], **names}
+        fresh: dict[str, dict[str, str]] = {}
+        clashes = []
+        for place, names in grouped.items():
+            for name, sha256 in names.items():
+                there = known[place].get(name)
+                if there is None:
+                    fresh.setdefault(place[0], {})[name] = sha256
+                elif there != sha256:
+                    clashes.append(f"{name} was published with other bytes before: sha256 {there}")
+        return fresh, tuple(clashes)
+
+    def _names(self, place: tuple[str, str]) -> Mapping[str, str]:
+        key = keys.ledger_names_key(*place)
+        try:
+            return datafile.loads(self.store.read(key).data, Names, name=f"{self.store.url}/{key}").names
+        except MissingKeyError:
+            return {}
+
+    def _history(self, set_id: str, tail: _Tail) -> tuple[Event, ...]:
+        there = self._stored_history(set_id)
+        later = (e for entry in tail.entries if entry.number > there.through for e in entry.events)
+        return (*there.events, *(event for event in later if event.set_id == set_id))
+
+    def _stored_history(self, set_id: str) -> History:
+        key = keys.ledger_set_key(set_id)
+        try:
+            return datafile.loads(self.store.read(key).data, History, name=f"{self.store.url}/{key}")
+        except MissingKeyError:
+            return History(through=-1, events=())
+
+    def _unknown(self, events: Iterable[Event], tail: _Tail) -> tuple[Event, ...]:
+        """The events that change what is known of their sets."""
+        found: list[Event] = []
+        histories: dict[str, tuple[Event, ...]] = {}
+        for event in events:
+            if event.set_id not in histories:
+                histories[event.set_id] = self._history(event.set_id, tail)
+            if _is_news(event, histories[event.set_id]):
+                histories[event.set_id] += (event,)
+                found.append(event)
+        return tuple(found)
+
+    def _write_lookups(self, entries: tuple[Entry, ...], digest: str) -> None:
+        """Have what is looked up say what the entries say, then that it does; `digest` is of the last one."""
+        by_project, by_set = _grouped(entries)
+        side_by_side(lambda item: self._add_names(*item), by_project.items(), jobs=_AT_ONCE)
+        side_by_side(lambda item: self._add_events(*item), by_set.items(), jobs=_AT_ONCE)
+        # A writer that stalled may set it back: what follows is then read once more, and nothing is lost.
+        head = Head(number=entries[-1].number, digest=digest)
+        self.store.write(keys.LEDGER_HEAD, encode(head))
+
+    def _add_names(self, place: tuple[str, str], new: Mapping[str, str]) -> None:
+        key = keys.ledger_names_key(*place)
+
+        def with_new(data: bytes | None) -> Names:
+            there = datafile.loads(data, Names, name=key).names if data is not None else {}
+            return Names(names={**there, **{name: sha for name, sha in new.items() if name not in there}})
+
+        self._update(key, with_new)
+
+    def _add_events(self, set_id: str, new: Iterable[tuple[int, Event]]) -> None:
+        key = keys.ledger_set_key(set_id)
+
+        def with_new(data: bytes | None) -> History:
+            there = (
+                datafile.loads(data, History, name=key)
+                if data is not None
+                else History(through=-1, events=())
+            )
+            later = [(number, event) for number, event in new if number > there.through]
+            through = max((number for number, _ in later), default=there.through)
+            return History(through=through, events=(*there.events, *(event for _, event in later)))
+
+        self._update(key, with_new)
+
+    def _update(self, key: str, change: Callable[[bytes | None], Names | History]) -> None:
+        for _ in range(_ATTEMPTS):
+            try:
+                there = self.store.read(key)
+                data, etag = there.data, there.etag
+            except MissingKeyError:
+                data, etag = None, None
+            made = encode(change(data))
+            if made == data or self.store.write_if(key, made, etag=etag):
+                return
+            time.sleep(random.uniform(0, _PAUSE))  # noqa: S311 - as above
+        raise StoreError(
+            f"others changed {key} {_ATTEMPTS} times while this run tried to", tip="run it again"
+        )
+
+
+def replayed(entries: Iterable[Entry]) -> dict[str, Names | History]:
+    """What is looked up, by key, as these entries of a whole chain have it."""
+    by_project, by_set = _grouped(entries)
+    found: dict[str, Names | History] = {
+        keys.ledger_names_key(*place): Names(names=names) for place, names in by_project.items()
+    }
+    for set_id, events in by_set.items():
+        through, every = events[-1][0], tuple(event for _, event in events)
+        found[keys.ledger_set_key(set_id)] = History(through=through, events=every)
+    return found
+
+
+def _grouped(
+    entries: Iterable[Entry],
+) -> tuple[dict[tuple[str, str], dict[str, str]], dict[str, list[tuple[int, Event]]]]:
+    """The names of entries by scope and project, and their events, each with its entry's number, by set."""
+    by_project: dict[tuple[str, str], dict[str, str]] = {}
+    by_set: dict[str, list[tuple[int, Event]]] = {}
+    for entry in entries:
+        for place, names in _by_project(entry.names).items():
+            by_project[place] = {**by_project.get(place, {}), **names}
+        for event in entry.events:
+            by_set.setdefault(event.set_id, []).append((entry.number, event))
+    return by_project, by_set
+
+
+def scope_of(index: str) -> str:
+    """Where a name has one meaning: the family of an index, or empty for one that is for all.
+
+    The wheels of two families are called alike and hold code for different GPUs. So a name is the same file
+    in `staging/gfx110X-all` and `release/gfx110X-all`, and perhaps another in `release/gfx94X-dcgpu`.
+    """
+    return index.partition("/")[2]
+
+
+def ban_of(history: Iterable[Event], of: str | None = None) -> Event | None:
+    """The ban of a set with this history, or of a wheel of the set `of`; None for none, or one lifted."""
+    found = None
+    for event in history:
+        if event.kind in ("ban", "lift") and event.of == of:
+            found = event if event.kind == "ban" else None
+    return found
+
+
+def _bans_of_wheel(history: tuple[Event, ...]) -> tuple[Event, ...]:
+    """The bans of all sets that a wheel with this history is of."""
+    every = (ban_of(history, of) for of in dict.fromkeys(event.of for event in history))
+    return tuple(ban for ban in every if ban is not None)
+
+
+def _of_the_same(set_id: str, by_wheel: Sequence[tuple[Event, ...]]) -> Iterator[Event]:
+    """Of events on each wheel of a set, those of sets that are the same by their wheels."""
+    every = [event for events in by_wheel for event in events]
+    counts = collections.Counter(event.of for event in every)
+    only = bool(by_wheel) and all(by_wheel)
+    return (e for e in every if e.of != set_id and (only or counts[e.of] == e.wheels))
+
+
+def _refuse_wheels(what: str, ban: Event) -> None:
+    which = str(ban.of)[:_SHOWN]
+    raise GateError(
+        f"{what} of the set {which}, which was yanked, and may not come into an index",
+        reasons=(f"yanked by {ban.who} on {ban.when[:10]}: {ban.why}",),
+        tip=f"if the reason is gone: cairn release yank {which} --undo --who WHO --reason WHY",
+    )
+
+
+def withdrawn_from(history: Iterable[Event], index: str) -> Event | None:
+    """The rollback that took a set with this history off an index; None where it was let in again."""
+    found = None
+    for event in history:
+        if event.kind in ("withdraw", "readmit") and event.index == index:
+            found = event if event.kind == "withdraw" else None
+    return found
+
+
+def standing_of(history: Iterable[Event], of: str | None = None) -> str:
+    """The failures that stand against a set with this history, in words; empty for none; `of` as `ban_of`."""
+    stand = (event.why for event in reversed(tuple(history)) if event.kind == "stand" and event.of == of)
+    return next(stand, "")
+
+
+def _refuse(clashes: Sequence[str]) -> None:
+    if clashes:
+        raise NameTakenError(
+            "; ".join(clashes),
+            tip="a published name never changes its bytes: build it again under a new version",
+        )
+
+
+def _is_news(event: Event, history: tuple[Event, ...]) -> bool:
+    if event.kind in ("ban", "lift"):
+        ban = ban_of(history, event.of)
+        return ban is not None if event.kind == "lift" else ban is None or ban.why != event.why
+    if event.kind in ("withdraw", "readmit"):
+        there = withdrawn_from(history, event.index or "")
+        return (there is None) == (event.kind == "withdraw")
+    if event.kind == "stand":
+        return event.why != standing_of(history, event.of)
+    what = (event.kind, event.record, event.why)
+    return what not in {(one.kind, one.record, one.why) for one in history}
+
+
+def _by_project(names: Mapping[str, Mapping[str, str]]) -> dict[tuple[str, str], dict[str, str]]:
+    """Names by scope and project."""
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    for scope, files in names.items():
+        for name, sha256 in files.items():
+            found.setdefault((scope, project_of(name)), {})[name] = sha256
+    return found

@@ -1,0 +1,246 @@
+"""The pytest plugin that counts the tests which pytest collects, and who takes which of them away again.
+
+This file is copied beside the tests and imported by the interpreter that is tested, which need not have
+Cairn: it imports the standard library and pytest, nothing else.
+
+Tests are counted one by one as pytest finds them, before any hook can choose among them, and compared with
+those that are left to run; a file that nobody looks into counts as one, and so does what has the name of a
+test and is none here. For each part that is gone, the answer says `by`, the plugin or option that took it,
+`tests`, how many, and `origin`:
+
+    ours            skip-tests, or the shard
+    tests           a conftest.py or a plugin beside the tests, or the pytest.ini that they came with
+    command line    an option that pytest was started with
+    elsewhere       a variable, a plugin of the environment, or somebody who left no name
+
+`CAIRN_COLLECTION` names the file that receives the answer, as JSON. A suite's worker asks for it itself.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import inspect
+import json
+import os
+import re
+import shlex
+import sys
+from collections.abc import Callable, Generator, Iterable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+VARIABLE = "CAIRN_COLLECTION"
+NAME = "cairn-collection"
+
+_By = tuple[str, str]  # who, and of which origin
+
+_OURS = {"cairn-skips": "skip-tests", "cairn-suite-worker": "shard"}
+# What of pytest itself takes tests away when it is told to: the option's destination, and how it is written.
+_OPTIONS: dict[str, tuple[tuple[str, str], ...]] = {
+    "_pytest.mark": (("keyword", r"-[a-zA-Z]*k.*"), ("markexpr", r"-[a-zA-Z]*m.*")),
+    "_pytest.main": (
+        ("deselect", r"--des.*"),
+        ("ignore", r"--ignore(=.*)?"),
+        ("ignore_glob", r"--ignore-.*"),
+    ),
+    "_pytest.cacheprovider": (("lf", r"--lf|--last-f.*"),),
+    "_pytest.stepwise": (("stepwise", r"--sw.*|--stepw.*"),),
+}
+_WRITTEN = {"keyword": "-k", "markexpr": "-m", "lf": "--last-failed", "ignore_glob": "--ignore-glob"}
+_PREFIXES = {"python_functions": "test", "python_classes": "Test"}  # what pytest collects by default
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Begin to count."""
+    config.pluginmanager.register(Counter(config), NAME)
+
+
+class Counter:
+    """What this process of pytest collects, and what becomes of it before the first test runs."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._top = os.path.realpath(config.rootpath)
+        self._collected: dict[int, pytest.Item] = {}  # held, so that no other object gets an id of theirs
+        self._taken: dict[int, _By] = {}
+        self._unseen: dict[_By, int] = {}  # what did not become an item
+        self._items: list[pytest.Item] = []
+        self._watched: dict[int, Any] = {}
+        self._path = config.rootpath
+        self._running: pytest.Item | None = None
+
+    def pytest_itemcollected(self, item: pytest.Item) -> None:
+        """Count a test as soon as pytest has it."""
+        self._collected[id(item)] = item
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None, Any, Any]:
+        """Look at the list before and after each plugin that may change it."""
+        self._items = items
+        self._watch("pytest_collection_modifyitems", self._choosing)
+        return (yield)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_ignore_collect(self, collection_path: Path) -> Generator[None, Any, Any]:
+        """Look at each plugin that may have a file passed over."""
+        self._path = collection_path
+        self._watch("pytest_ignore_collect", self._ignoring)
+        return (yield)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_pycollect_makeitem(self, name: str, obj: object) -> Generator[None, Any, Any]:
+        """Count what is a test by its name, and is not to be one here."""
+        made = yield
+        setting = "python_classes" if inspect.isclass(obj) else "python_functions"
+        if made or not name.startswith(_PREFIXES[setting]):
+            return made
+        if inspect.isclass(obj) or inspect.isfunction(obj):
+            chosen = self._config.getini(setting)
+            if made is None and chosen != [_PREFIXES[setting]]:
+                by = (f"{setting} = {' '.join(chosen)}", self._origin_of_setting(setting))
+            else:
+                by = self._whoever(("pytest_pycollect_makeitem",))
+            self._unseen[by] = self._unseen.get(by, 0) + 1
+        return made
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Write the answer down, where a file is named for it."""
+        if path := os.environ.get(VARIABLE):
+            Path(path).write_text(json.dumps(self.answer(session.items)), encoding="utf-8")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Note a test that is run again, as plugins do until it passes, in its JUnit XML."""
+        if item is self._running:
+            item.user_properties.append(("flaky", "a plugin ran it again"))
+        self._running = item
+
+    def answer(self, items: Iterable[pytest.Item]) -> dict[str, Any]:
+        """How many tests were collected, and who took which away, where these are left to run."""
+        gone = dict(self._unseen)
+        left = {id(item) for item in items}
+        nameless: _By | None = None
+        for item in self._collected:
+            if item not in left:
+                by = self._taken.get(item)
+                if by is None:
+                    hooks = ("pytest_collection_modifyitems", "pytest_collection", "pytest_collection_finish")
+                    by = nameless = nameless or self._whoever(hooks)
+                gone[by] = gone.get(by, 0) + 1
+        return {
+            "collected": len(self._collected) + sum(self._unseen.values()),
+            "gone": [{"by": by, "origin": origin, "tests": n} for (by, origin), n in gone.items()],
+        }
+
+    def _watch(self, hook: str, look: Callable[[Any], Callable[..., Any]]) -> None:
+        for plugin in getattr(self._config.hook, hook).get_hookimpls():
+            # What a wrapper does lies on both sides of all others, so that it cannot be told from theirs.
+            if id(plugin) not in self._watched and not (plugin.hookwrapper or plugin.wrapper):
+                self._watched[id(plugin)] = plugin
+                plugin.function = look(plugin)
+
+    def _choosing(self, plugin: Any) -> Callable[..., Any]:  # noqa: ANN401 - pluggy's HookImpl, as below
+        function = plugin.function
+
+        @functools.wraps(function)
+        def call(*values: object) -> object:
+            before = [id(item) for item in self._items]
+            try:
+                return function(*values)
+            finally:
+                after = {id(item) for item in self._items}
+                if gone := [item for item in before if item not in after]:
+                    self._taken |= dict.fromkeys(gone, self._by(plugin))
+
+        return call
+
+    def _ignoring(self, plugin: Any) -> Callable[..., Any]:  # noqa: ANN401
+        function = plugin.function
+
+        @functools.wraps(function)
+        def call(*values: object) -> object:
+            found = function(*values)
+            if found and (files := self._files_of_tests(self._path)):
+                who, origin = self._by(plugin)
+                if who == "_pytest.main":  # without an option
+                    who, origin = "collect_ignore or norecursedirs", "tests"
+                by = (f"{who} (files)", origin)
+                self._unseen[by] = self._unseen.get(by, 0) + files
+            return found
+
+        return call
+
+    def _files_of_tests(self, path: Path) -> int:
+        if path.name == "__pycache__" or path.name.startswith("."):
+            return 0
+        paths = path.rglob("*.py") if path.is_dir() else [path]
+        patterns = self._config.getini("python_files")
+        return sum(any(fnmatch.fnmatch(one.name, pattern) for pattern in patterns) for one in paths)
+
+    def _by(self, plugin: Any) -> _By:  # noqa: ANN401
+        """Who a plugin is."""
+        if plugin.plugin_name in _OURS:
+            return _OURS[plugin.plugin_name], "ours"
+        itself = plugin.plugin
+        module = itself if isinstance(itself, ModuleType) else sys.modules.get(type(itself).__module__)
+        if module is None:
+            return str(plugin.plugin_name), "elsewhere"
+        options = [option for option in _OPTIONS.get(module.__name__, ()) if self._given(option[0])]
+        if options:
+            written = (
+                f"{_WRITTEN.get(name, f'--{name}')} {_plain(self._given(name))}".strip()
+                for name, _ in options
+            )
+            origins = {self._from_options(pattern) or "elsewhere" for _, pattern in options}
+            return ", ".join(written), "elsewhere" if "elsewhere" in origins else origins.pop()
+        file = os.path.realpath(getattr(module, "__file__", None) or "")
+        if file.startswith(self._top + os.sep):
+            return os.path.relpath(file, self._top).replace(os.sep, "/"), "tests"
+        own = module.__name__.startswith("_pytest.")
+        return module.__name__, "tests" if own else "elsewhere"
+
+    def _whoever(self, hooks: Iterable[str]) -> _By:
+        """All who may have done it, where one cannot be told from the other."""
+        plugins = [plugin for hook in hooks for plugin in getattr(self._config.hook, hook).get_hookimpls()]
+        unknown = [
+            plugin for plugin in plugins if id(plugin) not in self._watched and plugin.plugin is not self
+        ]
+        named = [
+            by
+            for by in dict.fromkeys(map(self._by, unknown))
+            if by[1] != "ours" and not by[0].startswith(("_pytest.", "-"))
+        ]
+        if not named:
+            return "somebody who left no name", "elsewhere"
+        origin = "tests" if all(origin == "tests" for _, origin in named) else "elsewhere"
+        return " or ".join(name for name, _ in named), origin
+
+    def _given(self, option: str) -> Any:  # noqa: ANN401
+        return getattr(self._config.option, option, None)
+
+    def _from_options(self, pattern: str) -> str | None:
+        """Where an option was given; None where it was not, and somebody has set it all the same."""
+
+        def has(words: Iterable[object]) -> bool:
+            return any(re.fullmatch(pattern, str(word), re.DOTALL) for word in words)
+
+        if has(self._config.invocation_params.args):
+            return "command line"
+        if has(shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))):
+            return "elsewhere"
+        return "tests" if has(self._config.getini("addopts")) else None
+
+    def _origin_of_setting(self, setting: str) -> str:
+        given = self._from_options(rf"(-o|--override-ini=)?{setting}=.*")
+        return given or ("tests" if setting in self._config.inicfg else "elsewhere")
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, bool):
+        return ""
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)

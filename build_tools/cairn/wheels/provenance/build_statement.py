@@ -1,0 +1,300 @@
+"""The builder's statement: which wheels a build made, of which commits and of which inputs.
+
+It lies as `builder.json` beside `set.json`, and beside the sealed set in a store: an in-toto statement with
+SLSA's provenance, about all wheels of the set at once. Promotion asks for it. It is not signed here: whoever
+may write all of wheel, set.json and builder.json can make all three agree. A signature is one more file, of
+the same bytes (DSSE).
+
+What the statement cannot say is asked of the wheels: each bill of materials must name the manifest's commits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import urllib.parse
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from cairn import datafile
+from cairn.errors import CairnError, StoreError, UsageError, WheelError
+from cairn.formats import in_toto
+from cairn.formats.in_toto import PREDICATE_TYPE, STATEMENT_TYPE, Resource
+from cairn.formats.zip.reader import Archive
+from cairn.wheels.metadata import cyclonedx, wheel_info
+from cairn.wheels.provenance import builder, manifest_sources
+from cairn.wheels.provenance.manifest_sources import Source
+from cairn.wheels.wheelset import BUILDER_FILE, WheelSet
+
+BUILD_TYPE = "urn:cairn:build:1"
+"""How to build it again: check out the commits, take the manifest, run `cairn build` with the parameters."""
+
+_MANIFEST = "manifest.json"  # its name among the dependencies; no project of a stack has a dot in its name
+_DERIVED = "set.json"  # likewise: the set whose wheels these are under other versions
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildStatement:
+    """What a builder says of a set.
+
+    Attributes:
+        wheels: file name to sha256.
+        bills: file name to the sha256 of the bill of materials in it; a device wheel has none.
+        parameters: those of the set (`WheelSet.parameters`).
+        manifest_sha256: of the manifest that it was built from.
+        sources: the projects of that manifest with their commits, in its order.
+        inputs: project to a digest of all that may change its wheel: the tree, settings, variables, tools.
+        derived_from: id of the set whose wheels these are under other versions; None for a build.
+        builder: who says so.
+    """
+
+    wheels: Mapping[str, str]
+    bills: Mapping[str, str]
+    parameters: Mapping[str, str]
+    manifest_sha256: str
+    sources: tuple[Source, ...]
+    inputs: Mapping[str, str]
+    derived_from: str | None = None
+    builder: builder.Builder
+
+
+def of_set(
+    wheel_set: WheelSet, wheels: Sequence[Path], *, manifest: bytes, inputs: Mapping[str, str]
+) -> BuildStatement:
+    """What this machine says of a set that it has just made.
+
+    Args:
+        wheel_set: the set.
+        wheels: its files.
+        manifest: what they were built from, in its canonical spelling.
+        inputs: see `BuildStatement`.
+
+    Raises:
+        WheelError: a wheel is not of the manifest's commits.
+    """
+    expected = manifest_sources.bills_in(manifest, sha256=wheel_set.manifest_sha256, name=_MANIFEST)
+    if problems := [said for path in wheels for said in bill_problems(path, expected)]:
+        raise WheelError(
+            f"what was built is not what the manifest has: {'; '.join(problems)}",
+            tip="the checkouts were moved during the build: run it again",
+        )
+    bills = {path.name: bill for path in wheels if (bill := _bill(path)) is not None}
+    return BuildStatement(
+        wheels={wheel.file_name: wheel.sha256 for wheel in wheel_set.wheels},
+        bills={name: hashlib.sha256(bill).hexdigest() for name, bill in bills.items()},
+        parameters=wheel_set.parameters,
+        manifest_sha256=wheel_set.manifest_sha256,
+        sources=manifest_sources.sources_in(manifest, sha256=wheel_set.manifest_sha256, name=_MANIFEST),
+        inputs=inputs,
+        derived_from=wheel_set.derived_from,
+        builder=builder.here(),
+    )
+
+
+def problems(
+    wheel_set: WheelSet, wheels: Sequence[Path], *, manifest: bytes, statement: bytes
+) -> Iterator[str]:
+    """How a set is not what its builder says, or its wheels not of their manifest's commits.
+
+    Args:
+        wheel_set: the set, open or sealed.
+        wheels: files of it, which need not be all.
+        manifest: the bytes that the set names.
+        statement: the builder's.
+    """
+    try:
+        said = decode(statement, name=BUILDER_FILE)
+        sources = manifest_sources.sources_in(manifest, sha256=wheel_set.manifest_sha256, name=_MANIFEST)
+        expected = manifest_sources.bills_in(manifest, sha256=wheel_set.manifest_sha256, name=_MANIFEST)
+    except CairnError as error:
+        yield str(error)
+        return
+    for what, is_, claimed in (
+        ("manifest", wheel_set.manifest_sha256, said.manifest_sha256),
+        ("commits", sources, said.sources),
+        ("stack, line, Python, platform or targets", dict(wheel_set.parameters), dict(said.parameters)),
+        ("earlier set", wheel_set.derived_from, said.derived_from),
+    ):
+        if is_ != claimed:
+            yield f"the builder's statement is of another {what}"
+    own = {wheel.file_name: wheel.sha256 for wheel in wheel_set.wheels}
+    for name in sorted(own.keys() | said.wheels.keys()):
+        if own.get(name) != said.wheels.get(name):
+            made = f"made it with sha256 {said.wheels[name]}" if name in said.wheels else "did not make it"
+            there = f"has sha256 {own[name]}" if name in own else "is not in the set"
+            yield f"{name} {there}, and the builder says that it {made}"
+    for path in wheels:
+        yield from bill_problems(path, expected, sha256=said.bills.get(path.name))
+
+
+def bill_problems(
+    wheel: Path, expected: Mapping[str, Mapping[str, str]], *, sha256: str | None = None
+) -> Iterator[str]:
+    """How the bill of materials in a wheel is not of a manifest's commits.
+
+    Device wheels have none: they were split from a wheel that has, and that knows them by their sha256.
+
+    Args:
+        wheel: its file.
+        expected: of a manifest, `manifest_sources.bills_in`.
+        sha256: which the bill must have, where somebody said it.
+    """
+    project = manifest_sources.project_of(wheel_info.parse_file_name(wheel.name).distribution, expected)
+    if project is None:
+        yield f"{wheel.name} is of no project of the manifest"
+        return
+    if project not in expected:
+        return
+    try:
+        bill = _bill(wheel)
+        commits = {} if bill is None else cyclonedx.commits(bill)
+    except CairnError as error:
+        yield f"{wheel.name}: {error}"
+        return
+    if bill is None:
+        yield f"{wheel.name} has no bill of materials that says which commit it is of"
+        return
+    if sha256 is not None and hashlib.sha256(bill).hexdigest() != sha256:
+        yield f"the bill of materials in {wheel.name} is not the builder's"
+    for name in sorted(expected[project].keys() | commits.keys()):
+        if commits.get(name) != expected[project].get(name):
+            is_, wanted = commits.get(name, "nothing"), expected[project].get(name, "nothing")
+            yield f"{wheel.name} is of {is_} of {name}, and the manifest has {wanted}"
+
+
+def _bill(wheel: Path) -> bytes | None:
+    with Archive.open(wheel) as archive:
+        info = wheel_info.read_archive(archive, wheel_info.parse_file_name(wheel.name))
+        path = f"{info.dist_info}/{wheel_info.SBOM}"
+        return archive.read(path) if path in archive else None
+
+
+def beside(set_file: Path) -> bytes:
+    """The builder's statement that lies beside a set.json.
+
+    Raises:
+        StoreError: there is none.
+    """
+    try:
+        return set_file.with_name(BUILDER_FILE).read_bytes()
+    except OSError as error:
+        raise StoreError(
+            f"there is no {BUILDER_FILE} beside {set_file}: nobody says that they built these wheels",
+            tip="build the set again; where nothing changed, that takes seconds and builds nothing",
+        ) from error
+
+
+def encode(said: BuildStatement) -> bytes:
+    """The statement: JSON in UTF-8, always the same bytes for the same words."""
+    derived = (Resource(name=_DERIVED, digest={"sha256": said.derived_from}),) if said.derived_from else ()
+    return msgspec.json.encode(
+        in_toto.Statement(
+            type=STATEMENT_TYPE,
+            subject=tuple(Resource(name=n, digest={"sha256": s}) for n, s in sorted(said.wheels.items())),
+            predicate_type=PREDICATE_TYPE,
+            predicate=in_toto.Predicate(
+                definition=in_toto.Definition(
+                    build_type=BUILD_TYPE,
+                    external_parameters=said.parameters,
+                    internal_parameters=said.inputs,
+                    resolved_dependencies=(*dependencies(said.manifest_sha256, said.sources), *derived),
+                ),
+                details=details(
+                    said.builder,
+                    byproducts=tuple(
+                        Resource(name=f"{name}/{wheel_info.SBOM}", digest={"sha256": sha256})
+                        for name, sha256 in sorted(said.bills.items())
+                    ),
+                ),
+            ),
+        )
+    )
+
+
+def decode(data: bytes, *, name: str) -> BuildStatement:
+    """What a builder's statement says.
+
+    Raises:
+        StoreError: it is not such a statement.
+    """
+    try:
+        read = datafile.convert(datafile.parse_json(data, name=name), in_toto.Statement)
+        return _read(read)
+    except (UsageError, msgspec.ValidationError, KeyError) as error:
+        raise StoreError(f"{name} is not a builder's statement of Cairn's: {error}") from error
+
+
+def _read(read: in_toto.Statement) -> BuildStatement:
+    definition, how = read.predicate.definition, read.predicate.details
+    kind = (read.type, read.predicate_type, definition.build_type)
+    if kind != (STATEMENT_TYPE, PREDICATE_TYPE, BUILD_TYPE):
+        raise UsageError(f"it is of the types {', '.join(kind)[:200]}")
+    if len({subject.name for subject in read.subject}) != len(read.subject):
+        raise UsageError("it names a file twice")
+    derived = [r.digest["sha256"] for r in definition.resolved_dependencies if r.name == _DERIVED]
+    manifest_sha256, sources = read_dependencies(definition.resolved_dependencies)
+    return BuildStatement(
+        wheels={subject.name: subject.digest["sha256"] for subject in read.subject},
+        bills={r.name.removesuffix(f"/{wheel_info.SBOM}"): r.digest["sha256"] for r in how.byproducts},
+        parameters=definition.external_parameters,
+        manifest_sha256=manifest_sha256,
+        sources=sources,
+        inputs=definition.internal_parameters,
+        derived_from=derived[0] if derived else None,
+        builder=read_builder(how),
+    )
+
+
+def dependencies(manifest_sha256: str, sources: Sequence[Source]) -> tuple[Resource, ...]:
+    """A manifest and its commits, as what a build took."""
+    return (
+        Resource(name=_MANIFEST, digest={"sha256": manifest_sha256}),
+        *(Resource(name=s.name, uri=_uri(s), digest={"gitCommit": s.commit}) for s in sources),
+    )
+
+
+def read_dependencies(resources: Sequence[Resource]) -> tuple[str, tuple[Source, ...]]:
+    """The manifest's digest and the commits that `dependencies` wrote.
+
+    Raises:
+        UsageError: it did not write these.
+    """
+    manifest = [r.digest for r in resources if r.name == _MANIFEST]
+    if len(manifest) != 1 or set(manifest[0]) != {"sha256"}:
+        raise UsageError("it does not name its wheels and one manifest by their sha256")
+    sources = tuple(_source(r) for r in resources if r.name not in (_MANIFEST, _DERIVED))
+    return manifest[0]["sha256"], sources
+
+
+def details(who: builder.Builder, *, byproducts: tuple[Resource, ...] = ()) -> in_toto.Details:
+    """Who says so, in SLSA's words."""
+    return in_toto.Details(
+        builder=in_toto.Builder(id=who.id, version={"cairn": who.version}),
+        metadata=in_toto.Metadata(invocation_id=who.invocation),
+        byproducts=byproducts,
+    )
+
+
+def read_builder(how: in_toto.Details) -> builder.Builder:
+    """Who `details` was of."""
+    version = how.builder.version.get("cairn", "unknown")
+    return builder.Builder(id=how.builder.id, invocation=how.metadata.invocation_id, version=version)
+
+
+def _uri(source: Source) -> str:
+    # As SPDX and pip write it. An `@` in the hashtag would be read as the one before it.
+    return f"git+{source.origin}@{urllib.parse.quote(source.hashtag, safe='/+')}"
+
+
+def _source(resource: Resource) -> Source:
+    origin, at, hashtag = resource.uri.removeprefix("git+").rpartition("@")
+    if not at or set(resource.digest) != {"gitCommit"} or not resource.uri.startswith("git+"):
+        raise UsageError(f"it says of {resource.name!r} neither an origin nor a commit")
+    return Source(
+        name=resource.name,
+        origin=origin,
+        hashtag=urllib.parse.unquote(hashtag),
+        commit=resource.digest["gitCommit"],
+    )

@@ -1,0 +1,250 @@
+"""Foreign code of each kind, run as Cairn runs it, that writes down what it sees and looks for secrets.
+
+`main` is the program that a test starts in a shell full of variables: the shell, and this program, are then
+what foreign code must not look into. Secrets are given to it backwards, since everybody reads command lines.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from cairn.build import execution, plan
+from cairn.build.cache import SharedCache
+from cairn.build.inputs import overrides
+from cairn.cli.test import suite_options
+from cairn.errors import BuildError
+from cairn.output import silent
+from cairn.sources.hipify import run as hipify
+from cairn.testing.smoke import SmokeRequest, run_smoke
+from cairn.testing.suite.run import Tested
+from cairn.venv import PackageSource
+from helpers import build, suites
+from helpers.testing import set_of, write_wheel
+
+# Where the job's secrets are: in the user's home, beside the variables of every program above.
+CREDENTIALS = (
+    ".aws/credentials",
+    ".netrc",
+    ".config/gh/hosts.yml",
+    ".docker/config.json",
+    ".git-credentials",
+)
+
+_LOOK = """
+import json, os, pathlib
+SECRET, HOME, SEEN, ABOVE = {secret!r}[::-1].encode(), {home!r}, {seen!r}, {above}
+
+def look():
+    found = [name for name, value in os.environ.items() if SECRET.decode() in value]
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        for name in ("environ", "cmdline"):
+            try:
+                data = (process / name).read_bytes()
+            except OSError:
+                continue
+            if SECRET in data:
+                found.append(str(process / name))
+    try:
+        open(f"/proc/{{ABOVE}}/mem", "rb").close()
+        found.append("the memory of Cairn")
+    except OSError:
+        pass
+    for home in (HOME, os.path.expanduser("~")):
+        for path in pathlib.Path(home).rglob("*"):
+            try:
+                if SECRET in path.read_bytes():
+                    found.append(str(path))
+            except OSError:
+                pass
+    with open(SEEN, "a") as file:
+        file.write(json.dumps({{"variables": dict(os.environ), "found": found}}) + "\\n")
+
+look()
+"""
+_BACKEND = """
+import base64, hashlib, os, pathlib, subprocess, time, zipfile
+
+def build_wheel(folder, settings=None, metadata=None):
+    pathlib.Path("a.cpp").write_text("const char *when = __DATE__ __TIME__; int a() {{ return 1; }}")
+    subprocess.run(["g++", "-c", "a.cpp", "-o", "a.o"], check=True)
+    text = "FLAVOUR = %r\\nWHEN = %r\\nOBJECT = %r\\nREST = %r\\n" % (
+        os.environ.get("EXT_FLAVOUR"),
+        time.strftime("%H:%M %Z", time.localtime(0)),
+        hashlib.sha256(pathlib.Path("a.o").read_bytes()).hexdigest(),
+        sorted(item for item in os.environ.items() if os.sep not in item[1] and item[0] != "MAKEFLAGS"),
+    )
+    pathlib.Path("a.cpp").unlink(), pathlib.Path("a.o").unlink()
+    info = "{name}-1.0.dist-info"
+    members = {{
+        "{name}.py": text.encode(),
+        info + "/METADATA": b"Metadata-Version: 2.1\\nName: {name}\\nVersion: 1.0\\n",
+        info + "/WHEEL": b"Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n",
+    }}
+    rows = []
+    path = pathlib.Path(folder, "{name}-1.0-py3-none-any.whl")
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in members.items():
+            digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+            rows.append(f"{{name}},sha256={{digest}},{{len(data)}}")
+            archive.writestr(zipfile.ZipInfo(name, (2020, 1, 1, 0, 0, 0)), data)
+        archive.writestr(
+            zipfile.ZipInfo(info + "/RECORD", (2020, 1, 1, 0, 0, 0)),
+            "\\n".join([*rows, info + "/RECORD,,", ""]),
+        )
+    return path.name
+"""
+
+
+def start(kind: str, folder: Path, *, secret: str, variables: Mapping[str, str], **more: str) -> Path:
+    """Run the foreign code of a kind from a shell with these variables; gives the file with what it saw."""
+    folder.mkdir(parents=True)
+    tests = Path(__file__).resolve().parents[1]
+    kept = tests.parent / ".cairn"
+    kept.mkdir(exist_ok=True)
+    # Not below /tmp, where nothing can be hidden.
+    with tempfile.TemporaryDirectory(dir=kept, prefix="home-") as home:
+        return _start(kind, folder, Path(home), secret, variables, more)
+
+
+def _start(
+    kind: str, folder: Path, home: Path, secret: str, variables: Mapping[str, str], more: Mapping[str, str]
+) -> Path:
+    for name in CREDENTIALS:
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(f"machine example.com login me password {secret}\n")
+    tests = Path(__file__).resolve().parents[1]
+    program = f"import sys; sys.path[:0] = [{str(tests)!r}]; from helpers import foreign; foreign.main()"
+    words = [
+        sys.executable,
+        "-I",
+        "-c",
+        program,
+        kind,
+        str(folder),
+        secret[::-1],
+        str(home),
+        json.dumps(more),
+    ]
+    # The shell has more to do afterwards, so that it stays: as that of a job does.
+    done = subprocess.run(
+        ["sh", "-c", f"{shlex.join(words)}; exit $?"],
+        env={**variables, "HOME": str(home), "CAIRN_CACHE_DIR": str(folder / "cache")},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return folder / "seen.jsonl"
+
+
+def read(seen: Path) -> list[dict[str, Any]]:
+    """What each run of the code wrote down."""
+    return [json.loads(line) for line in seen.read_text().splitlines()]
+
+
+def main() -> None:
+    """The program."""
+    parser = argparse.ArgumentParser()
+    for name in ("kind", "folder", "secret", "home", "more"):
+        parser.add_argument(name)
+    options = parser.parse_args()
+    folder = Path(options.folder)
+    code = _LOOK.format(
+        secret=options.secret, home=options.home, seen=str(folder / "seen.jsonl"), above=os.getpid()
+    )
+    try:
+        KINDS[options.kind](folder, code, **json.loads(options.more))
+    except BuildError as error:
+        sys.exit("\n".join((str(error), *error.tail)))
+
+
+def _build(folder: Path, code: str, *, store: str = "", build_env: str = "", sdist: str = "") -> None:
+    # The same commit, wherever it is made.
+    os.environ |= dict.fromkeys(("GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"), "2026-01-01T00:00:00Z")
+    os.environ["GIT_AUTHOR_NAME"] = "a"
+    code = "" if store or sdist else code
+    request = build.request(folder / "trees", {"a": code + _BACKEND.format(name="a")})
+    if sdist:
+        (project,) = request.stack.projects
+        project = msgspec.structs.replace(project, build_requires=("needed",))
+        stack = msgspec.structs.replace(request.stack, projects=(project,))
+        request = dataclasses.replace(
+            request, stack=stack, pip=PackageSource(find_links=(str(folder / "sdists"),), no_index=True)
+        )
+    request = dataclasses.replace(
+        request,
+        output_dir=folder / "out",
+        build_env=overrides.parse(build_env.split(), request.stack),
+        shared_cache=SharedCache(url=store) if store else None,
+    )
+    (wheel,) = execution.run(plan.make(request))
+    (folder / "built.json").write_text(json.dumps({"origin": wheel.origin, "wheel": str(wheel.wheel)}))
+
+
+def _sdist(folder: Path, code: str) -> None:
+    tree = folder / "needed-1.0"
+    tree.mkdir()
+    (tree / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: needed\nVersion: 1.0\n")
+    (tree / "pyproject.toml").write_text(build.PYPROJECT)
+    (tree / "backend.py").write_text(code + _BACKEND.format(name="needed"))
+    (folder / "sdists").mkdir()
+    with tarfile.open(folder / "sdists" / "needed-1.0.tar.gz", "w:gz") as archive:
+        archive.add(tree, tree.name)
+    _build(folder, code, sdist="yes")
+
+
+def _hipify(folder: Path, code: str) -> None:
+    program = folder / "tree" / hipify.BUILD_AMD
+    program.parent.mkdir(parents=True)
+    program.write_text(code)
+    hipify.execute(folder / "tree", "build_amd", python=Path(sys.executable), say=silent)
+
+
+_TEST = "\ndef test_it():\n    pass\n"
+
+
+def _suite(folder: Path, code: str) -> None:
+    tested = Tested(
+        python=Path(sys.executable),
+        variables=suite_options.variables(argparse.Namespace(output_dir=folder / "results")),
+    )
+    request = suites.request_of(folder, {"test_it.py": code + _TEST}, tested=tested)
+    assert suites.run_and_judge(request).judgement.verdict == "passed", suites.log_of(request)
+
+
+def _smoke(folder: Path, code: str) -> None:
+    wheel = write_wheel(folder / "wheels", "alpha", "1.0", {"alpha/__init__.py": code})
+    (folder / "tests").mkdir()
+    (folder / "tests" / "test_it.py").write_text(code + _TEST)
+    result = run_smoke(
+        SmokeRequest(
+            wheel_set=set_of([wheel]),
+            work_dir=folder / "work",
+            find_links=(str(folder / "wheels"),),
+            smoke_tests=(folder / "tests",),
+        )
+    )
+    assert result.record.verdict == "passed", (result.failures, result.log.read_text())
+
+
+KINDS: Mapping[str, Callable[..., None]] = {
+    "build": _build,
+    "sdist": _sdist,
+    "hipify": _hipify,
+    "suite": _suite,
+    "smoke": _smoke,
+}

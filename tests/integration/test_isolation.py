@@ -1,0 +1,147 @@
+"""What foreign code sees: a short list of variables, and none of the secrets of the job that runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cairn.platforms import landlock
+from helpers import foreign
+
+SECRET = "f4ke-s3cr3t-0f-a-j0b"
+
+# What has been seen to change wheels, tests or their results, and what jobs hold.
+STEERING = (
+    *("EXT_FLAVOUR", "BLAS", "MKLROOT", "PKG_CONFIG_PATH", "LD_LIBRARY_PATH", "SKBUILD_CMAKE_ARGS"),
+    *("COMPILER_PATH", "GPU_ARCHS", "RUSTFLAGS", "FFMPEG_ROOT", "CC", "CXX", "CFLAGS", "CXXFLAGS", "LDFLAGS"),
+    *(
+        "CPATH",
+        "C_INCLUDE_PATH",
+        "CPLUS_INCLUDE_PATH",
+        "LIBRARY_PATH",
+        "CMAKE_PREFIX_PATH",
+        "CMAKE_GENERATOR",
+    ),
+    *("USE_FBGEMM", "BUILD_TEST", "DEBUG", "TORCH_CUDA_ARCH_LIST", "CUDA_HOME", "ROCM_PATH", "HIP_PATH"),
+    *("HSA_OVERRIDE_GFX_VERSION", "CONDA_PREFIX", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "DESTDIR"),
+    *("ARCHFLAGS", "SETUPTOOLS_SCM_PRETEND_VERSION", "DIST_EXTRA_CONFIG", "MAKEFLAGS", "CARGO_HOME"),
+    *("CCACHE_SLOPPINESS", "SCCACHE_BUCKET", "XDG_CONFIG_HOME", "NIX_CFLAGS_COMPILE", "TRITON_BUILD_UV"),
+)
+REFUSED = (  # not even by name
+    *("LD_PRELOAD", "LD_AUDIT", "PYTHONPATH", "PYTHONSTARTUP", "PYTHONWARNINGS", "PYTEST_ADDOPTS"),
+    *("PYTEST_PLUGINS", "PIP_NO_BINARY", "PIP_CONSTRAINT", "UV_INDEX", "GIT_AUTHOR_NAME", "CAIRN_CONFIG"),
+)
+SECRETS = (
+    *("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "ACTIONS_ID_TOKEN_REQUEST_TOKEN", "GITHUB_TOKEN"),
+    *("ACTIONS_RUNTIME_TOKEN", "HF_TOKEN", "TWINE_PASSWORD", "SCCACHE_WEBDAV_TOKEN"),
+)
+# Read by Cairn or by those who start it, before anything foreign runs: they must name something real.
+HARMLESS = {"PYTEST_ADDOPTS": "-k nothing", "MAKEFLAGS": "-s", "PYTHONWARNINGS": "ignore"}
+
+needs_confinement = pytest.mark.skipif(
+    landlock.version() < 2 and os.geteuid() != 0, reason="this kernel has no Landlock, and we are not root"
+)
+
+Seen = Callable[[str], list[dict[str, Any]]]
+
+
+def shell(folder: Path) -> dict[str, str]:
+    """The variables of a shell that has everything set."""
+    (folder / "site").mkdir()
+    (folder / "site" / "sitecustomize.py").write_text("raise SystemExit('it was imported')")
+    everything = {name: HARMLESS.get(name, "/from/the/shell") for name in (*STEERING, *REFUSED)}
+    return {
+        **everything,
+        "PYTHONPATH": str(folder / "site"),
+        **{name: f"{SECRET}-{name}" for name in SECRETS},
+        "PATH": os.environ["PATH"],
+        "LC_ALL": "de_DE.UTF-8",
+        "TZ": "Asia/Tokyo",
+        "TERM": "dumb",
+    }
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
+    """What the foreign code of a kind saw, run once from such a shell."""
+    known: dict[str, list[dict[str, Any]]] = {}
+
+    def of(kind: str) -> list[dict[str, Any]]:
+        if kind not in known:
+            known[kind] = []  # where it fails, it is not tried again for each variable
+            folder = tmp_path_factory.mktemp(kind)
+            file = foreign.start(kind, folder / "run", secret=SECRET, variables=shell(folder))
+            known[kind] = foreign.read(file)
+        assert known[kind], f"the code of the kind {kind} did not run"
+        return known[kind]
+
+    return of
+
+
+@pytest.mark.parametrize("kind", foreign.KINDS)
+@pytest.mark.parametrize("name", [*STEERING, *REFUSED, *SECRETS])
+def test_no_variable_of_the_shell_reaches_foreign_code(kind: str, name: str, seen: Seen) -> None:
+    # What Cairn sets by itself, or a suite for its own tests, is not what the shell has.
+    values = {run["variables"].get(name) for run in seen(kind)}
+    assert not [value for value in values if value and ("/from/the/shell" in value or SECRET in value)]
+    assert values <= {None} or name in {"PYTHONPATH", "PYTHONWARNINGS", "MAKEFLAGS"}
+
+
+@pytest.mark.parametrize("kind", foreign.KINDS)
+def test_one_locale_one_time_zone_and_a_home_of_its_own(kind: str, seen: Seen) -> None:
+    for run in seen(kind):
+        variables = run["variables"]
+        assert (variables["LC_ALL"], variables["TZ"]) == ("C.UTF-8", "UTC")
+        assert "/home-" not in variables["HOME"]
+
+
+@needs_confinement
+@pytest.mark.parametrize("kind", foreign.KINDS)
+def test_foreign_code_that_searches_finds_no_secret_of_the_job(kind: str, seen: Seen) -> None:
+    assert [run["found"] for run in seen(kind)] == [[] for _ in seen(kind)]
+
+
+def wheel_of(folder: Path) -> tuple[str, bytes]:
+    built = json.loads((folder / "built.json").read_text())
+    return built["origin"], Path(built["wheel"]).read_bytes()
+
+
+def text_of(folder: Path) -> str:
+    with zipfile.ZipFile(json.loads((folder / "built.json").read_text())["wheel"]) as archive:
+        return archive.read("a.py").decode()
+
+
+def test_builds_from_two_shells_are_the_same_bytes_and_may_share_a_wheel(tmp_path: Path) -> None:
+    clean = {"PATH": os.environ["PATH"]}
+    full = {**shell(tmp_path), "EXT_FLAVOUR": "fromA"}
+    store = str(tmp_path / "store")
+    foreign.start("build", tmp_path / "a", secret=SECRET, variables=full, store=store)
+    foreign.start("build", tmp_path / "b", secret=SECRET, variables=clean, store=store)
+    foreign.start("build", tmp_path / "c", secret=SECRET, variables=clean, store=str(tmp_path / "other"))
+    (_, first), (origin, fetched), (own, again) = (wheel_of(tmp_path / name) for name in "abc")
+    assert (origin, own) == ("shared", "built")
+    assert first == fetched == again
+    assert "FLAVOUR = None\nWHEN = '00:00 UTC'" in text_of(tmp_path / "a")
+
+
+def test_what_is_named_reaches_the_build_and_its_wheel_is_shared_with_none_that_does_not_name_it(
+    tmp_path: Path,
+) -> None:
+    clean, store = {"PATH": os.environ["PATH"]}, str(tmp_path / "store")
+    given = {name: f"-D{name}" if name.endswith("FLAGS") else "named" for name in STEERING}
+    del given["MAKEFLAGS"]  # whose job server is Cairn's own
+    given |= {"CC": "gcc", "CXX": "g++", "COMPILER_PATH": "", "LD_LIBRARY_PATH": ""}
+    named = " ".join(f"{name}={value}" for name, value in given.items())
+    foreign.start("build", tmp_path / "a", secret=SECRET, variables=clean, store=store, build_env=named)
+    text = text_of(tmp_path / "a")
+    assert not [name for name, value in given.items() if repr((name, value)) not in text]
+    foreign.start("build", tmp_path / "b", secret=SECRET, variables=clean, store=store)
+    (_, first), (origin, second) = (wheel_of(tmp_path / name) for name in "ab")
+    assert origin == "built"
+    assert first != second

@@ -1,0 +1,87 @@
+"""What a confined program cannot look into, and what it can do as ever."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cairn.platforms import landlock
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Landlock is Linux's")
+needs_landlock = pytest.mark.skipif(landlock.version() < 2, reason="this kernel has no Landlock")
+LOOK = "open(f'/proc/{__import__(\"os\").getppid()}/environ', 'rb').read()"
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder that is not below /tmp."""
+    kept = Path(__file__).resolve().parents[2] / ".cairn"
+    kept.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=kept) as name:
+        yield Path(name)
+
+
+def run(code: str, *hidden: Path) -> subprocess.CompletedProcess[str]:
+    command, pipe = [sys.executable, "-c", code], subprocess.PIPE
+    with landlock.start_confined(
+        lambda: subprocess.Popen(command, stdout=pipe, stderr=pipe), hidden
+    ) as child:
+        output, errors = child.communicate()
+    return subprocess.CompletedProcess(command, child.returncode, output.decode(), errors.decode())
+
+
+@needs_landlock
+def test_who_started_it_cannot_be_looked_into() -> None:
+    assert "PermissionError" in run(LOOK).stderr
+    assert run("print(open('/proc/self/environ').read() != '')").stdout == "True\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="of root alone")
+def test_root_cannot_either_where_the_kernel_has_no_landlock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(landlock, "version", lambda: 0)
+    assert "PermissionError" in run(LOOK).stderr
+
+
+@needs_landlock
+def test_what_is_hidden_cannot_be_read_moved_or_linked_and_all_else_can(folder: Path, tmp_path: Path) -> None:
+    for name in ("user/.aws/credentials", "user/notes", "user/tree/a/file"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("text")
+    (folder / "user" / "tree" / "b").mkdir()
+    user, hidden = folder / "user", folder / "user" / ".aws"
+    for act in (
+        "open(s).read()",
+        f"os.rename(s, {str(tmp_path / 'x')!r})",
+        f"os.link(s, {str(tmp_path / 'x')!r})",
+    ):
+        done = run(f"import os; s = {str(hidden / 'credentials')!r}; {act}", hidden)
+        assert "Error" in done.stderr, act
+    moves = f"import os; os.chdir({str(user / 'tree')!r}); os.rename('a/file', 'b/file')"
+    moves += "; print(open('b/file').read())"
+    assert run(moves, hidden).stdout == "text\n"
+    assert run(f"print(open({str(user / 'notes')!r}).read())", hidden).stdout == "text\n"
+    made = f"p = {str(tmp_path / 'new')!r}; open(p, 'w').write('made'); print(open(p).read())"
+    assert run(made, hidden).stdout == "made\n"
+
+
+@needs_landlock
+def test_a_program_that_is_not_there_is_said_to_be_so_by_who_asked() -> None:
+    with pytest.raises(FileNotFoundError):
+        landlock.start_confined(lambda: subprocess.Popen(["/no/such/program"]), ())
+
+
+def test_a_program_that_ends_with_its_parent_outlives_its_start() -> None:
+    """The kernel counts the thread that has started it for its parent (prctl(2), PR_SET_PDEATHSIG)."""
+    ask = "import ctypes, signal, sys; ctypes.CDLL(None).prctl(1, signal.SIGKILL)"
+    ready = "print('ready', flush=True); sys.stdin.read(); print('to its end')"
+    command, pipe = [sys.executable, "-c", f"{ask}; {ready}"], subprocess.PIPE
+    with landlock.start_confined(lambda: subprocess.Popen(command, stdin=pipe, stdout=pipe), ()) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"ready\n"
+        assert child.communicate()[0] == b"to its end\n"

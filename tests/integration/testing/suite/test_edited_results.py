@@ -1,0 +1,72 @@
+"""A failure that somebody edits out of a shard's results is found, by the name of the test."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cairn import files
+from cairn.errors import TestsFailedError
+from cairn.testing.suite import accounts, merge, outcomes, run, shard_result
+from helpers.suites import request_of
+
+TESTS = {"test_a.py": "def test_good():\n    pass\n\ndef test_bad():\n    raise AssertionError\n"}
+
+
+def forge(folder: Path) -> None:
+    """Make each digest that of its file."""
+    path = folder / shard_result.FILE
+    plain = json.loads(path.read_text(encoding="utf-8"))
+    plain["outcomes_sha256"] = files.sha256_of(folder / outcomes.FILE)
+    plain["accounts"] = {name: files.sha256_of(folder / name) for name in accounts.FILES}
+    path.write_text(json.dumps(plain), encoding="utf-8")
+
+
+def say_passed(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert '"failed"' in text
+    path.write_text(text.replace('"failed"', '"passed"'), encoding="utf-8")
+
+
+def leave_out(path: Path) -> None:
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    path.write_text("".join(line for line in lines if "test_bad" not in line), encoding="utf-8")
+
+
+def nothing(_path: Path) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("outcome", "journal", "said"),
+    [
+        (
+            say_passed,
+            nothing,
+            "the outcomes say that test_a.py::test_bad passed, journal.jsonl that it failed",
+        ),
+        (
+            say_passed,
+            leave_out,
+            "the outcomes say that test_a.py::test_bad passed, and journal.jsonl does not",
+        ),
+        (
+            say_passed,
+            say_passed,
+            "the outcomes say that test_a.py::test_bad passed, pytest.xml that it failed",
+        ),
+        (leave_out, nothing, "journal.jsonl has test_a.py::test_bad, and the outcomes have not"),
+        (leave_out, leave_out, "was to run 2 tests"),
+    ],
+)
+def test_an_edit_is_found_by_the_other_accounts(tmp_path: Path, outcome, journal, said: str) -> None:  # type: ignore[no-untyped-def] # noqa: ANN001
+    folder = run.run_suite(request_of(tmp_path, TESTS))
+    assert merge.merge([folder], folder).judgement.verdict == "failed"
+    outcome(folder / outcomes.FILE)
+    journal(folder / accounts.JOURNAL)
+    with pytest.raises(TestsFailedError, match=r"is not what shard 1 of 1 wrote"):
+        merge.merge([folder], folder)
+    forge(folder)
+    with pytest.raises(TestsFailedError) as error:
+        merge.merge([folder], folder)
+    assert said in str(error.value)

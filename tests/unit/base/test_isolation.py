@@ -1,0 +1,162 @@
+"""What a program of each kind sees."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from cairn import isolation, pip_settings, platforms
+from cairn.isolation import Isolation
+from cairn.platforms import windows
+
+HOME = Path("/a/home")
+FOREIGN = [Isolation.BUILD, Isolation.INSTALLER, Isolation.TEST]
+SAME = {"LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "TZ": "UTC", "HOME": "/a/home"}
+GIVEN = {
+    "PATH": "/bin",
+    "HOME": "/h",
+    "TMPDIR": "/t",
+    "LC_ALL": "de_DE",
+    "TZ": "Asia/Tokyo",
+    "CC": "clang",
+    "PYTHONPATH": "/p",
+    "CUDA_HOME": "/c",
+    "MKLROOT": "/m",
+    "LD_PRELOAD": "/l",
+    "SSL_CERT_FILE": "/s",
+    "PIP_INDEX_URL": "u",
+    "UV_INDEX": "u",
+    "VIRTUAL_ENV": "v",
+    "CONDA_PREFIX": "c",
+    "GITHUB_TOKEN": "t",
+    "HIP_VISIBLE_DEVICES": "0",
+    "ROCM_SDK_TARGET_FAMILY": "gfx94X-dcgpu",
+    "PYTEST_ADDOPTS": "-k ok",
+}
+
+
+def test_a_build_sees_a_short_list() -> None:
+    seen = isolation.variables(Isolation.BUILD, HOME, base=GIVEN)
+    assert {name: value for name, value in seen.items() if not name.startswith("GIT_CONFIG_")} == {
+        **SAME,
+        "PATH": "/bin",
+        "TMPDIR": "/t",
+        "SSL_CERT_FILE": "/s",
+        "PYTHONUTF8": "1",
+    }
+
+
+def test_a_tested_wheel_sees_the_choice_of_gpus_besides() -> None:
+    assert isolation.variables(Isolation.TEST, HOME, base=GIVEN) == {
+        **SAME,
+        "PATH": "/bin",
+        "TMPDIR": "/t",
+        "SSL_CERT_FILE": "/s",
+        "HIP_VISIBLE_DEVICES": "0",
+        "PIP_CONFIG_FILE": os.devnull,
+        "PYTHONUTF8": "1",
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+    }
+
+
+def test_an_installer_sees_nothing_that_steers_it_and_the_users_caches(tmp_path: Path) -> None:
+    given = {**GIVEN, "HOME": str(tmp_path), "UV_CACHE_DIR": str(tmp_path / "uv")}
+    assert isolation.variables(Isolation.INSTALLER, HOME, base=given) == {
+        **SAME,
+        "PATH": "/bin",
+        "TMPDIR": "/t",
+        "SSL_CERT_FILE": "/s",
+        "ROCM_SDK_TARGET_FAMILY": "gfx94X-dcgpu",
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_ROOT_USER_ACTION": "ignore",
+        "PIP_CACHE_DIR": str(platforms.here.cache_of("pip", given)),
+        "UV_CACHE_DIR": str(tmp_path / "uv"),
+    }
+
+
+def test_a_tool_keeps_the_users_home() -> None:
+    seen = isolation.variables(Isolation.TOOL, base={**GIVEN, "PYENV_ROOT": "/h/pyenv"})
+    assert (seen["HOME"], seen["LC_ALL"], seen["PYENV_ROOT"]) == ("/h", "de_DE", "/h/pyenv")
+    assert not {"PYTHONPATH", "PIP_INDEX_URL", "GITHUB_TOKEN", "LD_PRELOAD"} & seen.keys()
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_foreign_code_has_no_home_but_its_own(kind: Isolation) -> None:
+    with pytest.raises(ValueError, match="needs a home"):
+        isolation.variables(kind, base=GIVEN)
+
+
+@pytest.mark.parametrize("kind", [Isolation.INSTALLER, Isolation.TEST])
+def test_a_user_who_wants_no_proxy_at_all_gets_none(kind: Isolation, tmp_path: Path) -> None:
+    proxies = {"https_proxy": "http://p", "ALL_PROXY": "http://p"}
+    for star in ({"no_proxy": "*"}, {"NO_PROXY": " * "}):
+        kept = {"PATH": "/bin", "PIP_PROXY": "http://pips-own", "HOME": str(tmp_path)}
+        seen = isolation.variables(kind, HOME, base=kept | proxies | star)
+        assert seen == isolation.variables(kind, HOME, base=kept)
+    passed = isolation.variables(
+        kind, HOME, base={**proxies, "no_proxy": "a.example", "NO_PROXY": "*", "HOME": str(tmp_path)}
+    )
+    assert passed["no_proxy"] == passed["NO_PROXY"] == "a.example,127.0.0.1,localhost"
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_a_proxy_is_not_asked_for_what_this_machine_serves(kind: Isolation, tmp_path: Path) -> None:
+    base = {"https_proxy": "http://proxy:3128", "NO_PROXY": ".corp", "HOME": str(tmp_path)}
+    proxied = isolation.variables(kind, HOME, base=base)
+    for name in ("NO_PROXY", "no_proxy"):
+        assert proxied[name].split(",") == [".corp", "127.0.0.1", "localhost"]
+    assert "no_proxy" not in isolation.variables(kind, HOME, base={"PATH": "/bin", "HOME": str(tmp_path)})
+
+
+def test_on_windows_a_build_sees_visual_cpp_and_no_home_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platforms, "here", windows)
+    compiler = {"INCLUDE": "i", "LIB": "l", "VCToolsInstallDir": "v", "WindowsSdkDir": "w"}
+    given = {
+        "Path": "p",
+        "SystemRoot": "C:/Windows",
+        "USERPROFILE": "C:/me",
+        "APPDATA": "C:/me/r",
+        "CL": "/O1",
+    }
+    seen = isolation.variables(Isolation.BUILD, HOME, base=given | compiler)
+    assert seen["USERPROFILE"] == str(HOME)
+    assert seen["APPDATA"].startswith(str(HOME))
+    assert {"Path", "SystemRoot"} <= seen.keys()
+    assert isolation.compiler_variables(given | compiler) == compiler
+    assert "CL" not in seen
+
+
+def test_an_own_home_has_the_logins_of_the_index_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".netrc").write_text(
+        "machine index.example login me password one\nmachine github.com login me password two\n"
+    )
+    monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
+    with isolation.own_home("https://index.example/simple", "../folder") as home:
+        assert (home / ".netrc").read_text() == "machine index.example login me password one\n"
+        assert (home / ".netrc").stat().st_mode & 0o777 == 0o600
+    assert not home.exists()
+    with isolation.own_home() as home:
+        assert list(home.iterdir()) == []
+
+
+def test_files_of_credentials_are_found_by_their_usual_names_and_by_variables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("home/.aws/credentials", "home/.netrc", "home/notes", "token", "a/.credentials"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(tmp_path / "token"))
+    monkeypatch.setenv("SOME_TOKEN", "no path at all\n" * 99)
+    monkeypatch.setenv("RUNNER_TEMP", str(tmp_path / "a" / "_work" / "_temp"))
+    found = {path.relative_to(tmp_path).as_posix() for path in isolation.credential_files()}
+    assert found == {"home/.aws", "home/.netrc", "token", "a/.credentials"}
+
+
+def test_our_own_pip_has_the_users_index_and_nothing_else_of_the_user(tmp_path: Path) -> None:
+    settings = pip_settings.parsed("global.index-url='https://i.example'\n:env:.target='/x'\n")
+    seen = settings.pip_environment(tmp_path)
+    assert (seen["PIP_INDEX_URL"], seen["HOME"]) == ("https://i.example", str(tmp_path))
+    assert "PIP_TARGET" not in seen

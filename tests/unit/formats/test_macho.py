@@ -1,0 +1,69 @@
+"""Mach-O files put together byte by byte, and what our reader makes of them."""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cairn.errors import WheelError
+from cairn.formats import macho
+from cairn.formats.view import BytesView
+from helpers.formats import make_macho, make_universal
+
+X86_64 = 0x01000007
+FILE = make_macho(
+    ("@rpath/liba.dylib", "/usr/lib/libSystem.B.dylib"),
+    name="@rpath/libdemo.dylib",
+    weak=("/opt/weak.dylib",),
+    run_paths=("@loader_path/../lib",),
+    minimum=(12, 3),
+    defined=("PyInit_demo", "other"),
+    wanted=("PyList_New", "_Py_Dealloc", "malloc"),
+)
+
+
+def test_what_the_loader_reads() -> None:
+    (found,) = macho.read_view(BytesView(FILE), python=True)
+    assert found == macho.MachO(
+        machine="arm64",
+        type="library",
+        install_name="@rpath/libdemo.dylib",
+        needed=("@rpath/liba.dylib", "/usr/lib/libSystem.B.dylib"),
+        run_paths=("@loader_path/../lib",),
+        minimum_macos=(12, 3),
+        defined=frozenset(["PyInit_demo"]),
+        wanted=frozenset(["PyList_New", "_Py_Dealloc"]),
+    )
+    (plain,) = macho.read_view(BytesView(FILE))
+    assert (plain.defined, plain.wanted) == (frozenset(), frozenset())
+
+
+def test_every_part_of_a_universal_file() -> None:
+    data = make_universal(make_macho(machine=X86_64, kind=8, minimum=(10, 9)), FILE)
+    assert macho.is_macho(data[:8])
+    one, other = macho.read_view(BytesView(data), python=True)
+    assert (one.machine, one.type, one.minimum_macos) == ("x86_64", "bundle", (10, 9))
+    assert other.defined == frozenset(["PyInit_demo"])
+
+
+def test_what_is_none() -> None:
+    java = struct.pack(">IHH", 0xCAFEBABE, 0, 52)  # a class file of Java begins alike
+    assert not macho.is_macho(java)
+    for data in (java, b"", b"\x7fELF" + bytes(60), struct.pack(">II", 0xCAFEBABE, 0)):
+        with pytest.raises(WheelError):
+            macho.read_view(BytesView(data))
+
+
+@given(st.data())
+def test_broken_files_end_in_an_error_of_ours(data: st.DataObject) -> None:
+    whole = make_universal(FILE, make_macho(machine=X86_64)) if data.draw(st.booleans()) else FILE
+    broken = bytearray(whole[: data.draw(st.integers(0, len(whole)))])
+    for _ in range(data.draw(st.integers(0, 4))):
+        if broken:
+            broken[data.draw(st.integers(0, len(broken) - 1))] = data.draw(st.integers(0, 255))
+    with contextlib.suppress(WheelError):
+        macho.read_view(BytesView(bytes(broken)), python=True)

@@ -1,0 +1,177 @@
+"""A yanked set does not come back under another id: its wheels are remembered, whatever they come with."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from cairn.errors import GateError
+from cairn.release import records
+from cairn.release.gate.evidence import Bypass
+from cairn.release.history.rollback import rollback
+from cairn.release.history.yank import lift, manifest_of, yank
+from cairn.release.index.snapshot import Index
+from cairn.release.new_version import next_stage
+from cairn.release.promote import RefusedError, promote
+from cairn.release.publish import wheel_set
+from cairn.release.publish.files import publish
+from cairn.sources.manifest.manifest import Manifest
+from cairn.store.memory import MemoryStore
+from cairn.testing.record import Counts
+from cairn.wheels.wheelset import WheelSet
+from helpers.gate import AWAY, at, data_of, given, record_of, stack_of
+from helpers.release import (
+    PROJECTS,
+    contents,
+    make_set,
+    make_wheel,
+    projects_of,
+    put,
+    stage_set,
+    statement_of,
+)
+
+HURRY = Bypass(who="ann", reason="hurry")
+
+
+def stage(store: MemoryStore, *wheels: Path, index: str = "staging", needs: tuple[str, ...] = ()) -> WheelSet:
+    return stage_set(store, index, make_set(wheels, **AWAY), wheels, requirements=needs)
+
+
+@pytest.fixture
+def torch(tmp_path: Path) -> Path:
+    return make_wheel(tmp_path, "torch", "2.9.0")
+
+
+@pytest.fixture
+def banned(store: MemoryStore, torch: Path, tmp_path: Path) -> WheelSet:
+    """A set that was yanked, and is in no index any more."""
+    put(store, "staging", [make_wheel(tmp_path, "alone", "1.0")])
+    made = stage(store, torch)
+    yank(store, made.id, reason="wrong results")
+    rollback(store, "staging", "1")
+    return made
+
+
+def of_other_manifest(store: MemoryStore, wheel: Path) -> WheelSet:
+    """The same wheel in a set of a manifest that is for fewer targets."""
+    frozen = Manifest(
+        stack="sample",
+        line="main",
+        projects=projects_of(*PROJECTS),
+        targets=("cpu",),
+        pythons=(AWAY["python"],),
+        platform=AWAY["platform"],
+    ).canonical()
+    sha256 = hashlib.sha256(frozen).hexdigest()
+    made = msgspec.structs.replace(make_set([wheel], **AWAY), manifest_sha256=sha256)
+    statement = statement_of(made, [wheel], frozen)
+    return wheel_set.stage_set(store, "staging", made, [wheel], manifest=frozen, statement=statement)
+
+
+def test_it_does_not_come_back_sealed_again_nor_with_more(
+    store: MemoryStore, banned: WheelSet, torch: Path, tmp_path: Path
+) -> None:
+    triton = make_wheel(tmp_path, "triton", "3.5")
+    user = make_wheel(tmp_path, "beta", "1.0", requires=["torch==2.9.0"])
+    before = contents(store)
+    for act in (
+        lambda: stage(store, torch, needs=("alone",)),
+        lambda: stage(store, torch, triton),
+        lambda: of_other_manifest(store, torch),
+        lambda: publish(store, "staging", [torch]),
+        lambda: publish(store, "dev", [torch, user]),
+        lambda: next_stage(store, banned.id, "rc1", tmp_path / "rc"),
+    ):
+        with pytest.raises(GateError, match="yanked, and may not come into an index") as caught:
+            act()
+        assert "wrong results" in caught.value.reasons[0]
+        assert contents(store) == before
+    lift(store, banned.id, by="ann", reason="it was the driver")
+    assert stage(store, torch, needs=("alone",)).id != banned.id
+
+
+def test_what_was_staged_before_the_yank_is_not_promoted(
+    store: MemoryStore, torch: Path, tmp_path: Path
+) -> None:
+    publish(store, "dev", [torch])
+    user = make_wheel(tmp_path, "beta", "1.0", requires=["torch==2.9.0"])
+    closed = stage(store, user, index="dev")
+    made = stage(store, torch)
+    more = stage(store, torch, make_wheel(tmp_path, "triton", "3.5"))
+    yank(store, made.id, reason="wrong results")
+    for one, source in ((more, "staging"), (closed, "dev")):
+        with pytest.raises(GateError, match="yanked, and may not come into an index"):
+            promote(store, one.id, stack=stack_of(one), source=source, bypass=HURRY)
+
+
+def test_a_set_that_shares_a_wheel_with_a_yanked_one_comes_in(store: MemoryStore, tmp_path: Path) -> None:
+    triton = make_wheel(tmp_path, "triton", "3.5")
+    first = stage(store, make_wheel(tmp_path, "torch", "2.9.0"), triton)
+    yank(store, first.id, reason="wrong results")
+    other = stage(store, make_wheel(tmp_path, "torch", "2.9.1"), triton)
+    promote(store, other.id, stack=stack_of(other), bypass=HURRY)
+    assert other.id in Index(store, "release").load().set_ids
+
+
+def test_what_is_banned_twice_is_lifted_twice(store: MemoryStore, torch: Path, tmp_path: Path) -> None:
+    put(store, "staging", [make_wheel(tmp_path, "alone", "1.0")])
+    made = stage(store, torch)
+    night = manifest_of(store, made.manifest_sha256[:8])
+    yank(store, made.id, reason="wrong results")
+    yank(store, night, reason="a bad compiler")
+    rollback(store, "staging", "1")
+    lift(store, night, by="ann", reason="the compiler was good")
+    with pytest.raises(GateError, match="which was yanked"):
+        stage(store, torch, needs=("alone",))
+    yank(store, night, reason="a bad compiler")
+    lift(store, made.id, by="ann", reason="the driver")
+    with pytest.raises(GateError, match="which was yanked"):
+        of_other_manifest(store, torch)
+    lift(store, night, by="ann", reason="the compiler was good")
+    of_other_manifest(store, torch)
+
+
+def test_a_store_that_is_older_than_its_ledger_knows_the_wheels_too(
+    store: MemoryStore, torch: Path, tmp_path: Path
+) -> None:
+    put(store, "staging", [make_wheel(tmp_path, "alone", "1.0")])
+    yank(store, stage(store, torch).id, reason="wrong results")
+    for key in [key for key in store.objects if key.startswith("ledger/")]:
+        store.delete(key)
+    with pytest.raises(GateError, match="yanked, and may not come into an index"):
+        stage(store, torch, needs=("alone",))
+
+
+def test_a_failure_is_not_forgotten_where_the_set_is_sealed_again(
+    store: MemoryStore, torch: Path, tmp_path: Path
+) -> None:
+    put(store, "staging", [make_wheel(tmp_path, "alone", "1.0")])
+    made, triton = stage(store, torch), make_wheel(tmp_path, "triton", "3.5")
+    again, more = stage(store, torch, needs=("alone",)), stage(store, torch, triton)
+    counts = Counts(passed=1, failed=1)
+    bad = records.add(
+        store, data_of(record_of(made, verdict="failed", reason="boom", counts=counts, started=at(-1)))
+    )
+    for one in (again, more):
+        with pytest.raises(RefusedError) as caught:
+            promote(store, one.id, stack=stack_of(one), bypass=HURRY)
+        assert f"the set {made.id[:12]} has the same wheels, and there is against it" in str(
+            caught.value.reasons
+        )
+        # What its own tests have shown needs nobody's word.
+        done = promote(
+            store,
+            one.id,
+            stack=stack_of(one),
+            target="nightly",
+            records=[given(record_of(one))],
+            dry_run=True,
+        )
+        assert done.report is not None
+        assert done.report.holds
+    records.answer(store, made.id, bad.digest, who="ann", reason="the disk was full")
+    assert promote(store, again.id, stack=stack_of(again), bypass=HURRY).untested

@@ -1,0 +1,340 @@
+"""What a store remembers whatever becomes of its indexes; each attack here once got past the gate."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from cairn.errors import GateError, StoreError, UsageError
+from cairn.release import records
+from cairn.release.audit.audit import audit
+from cairn.release.gate.evidence import Bypass
+from cairn.release.gc import collect
+from cairn.release.history.retain import Rule, retain
+from cairn.release.history.rollback import rollback
+from cairn.release.history.yank import lift, manifest_of, yank
+from cairn.release.index import keys
+from cairn.release.index.generation import FileRef
+from cairn.release.index.snapshot import Index
+from cairn.release.ledger.chain import Ledger, NameTakenError
+from cairn.release.ledger.entry import Event
+from cairn.release.promote import RefusedError, promote
+from cairn.release.publish.files import publish
+from cairn.store.memory import MemoryStore
+from cairn.store.protocol import StoredObject
+from cairn.testing.record import Counts, TestRecord
+from cairn.wheels.wheelset import WheelSet
+from helpers.gate import AWAY, data_of, given, record_of, stack_of
+from helpers.release import Breaking, Broken, contents, make_set, make_wheel, put, stage_set
+
+Sets = dict[str, WheelSet]
+HURRY = Bypass(who="ann", reason="hurry")
+
+
+def stage(store: MemoryStore, folder: Path, version: str, content: str | None = None) -> WheelSet:
+    """A set of one wheel, which is resolved and not installed."""
+    wheel = make_wheel(folder, "torch", version, content=content)
+    return stage_set(store, "staging", make_set([wheel], **AWAY), [wheel])
+
+
+def released(store: MemoryStore, made: WheelSet) -> None:
+    promote(store, made.id, stack=stack_of(made), records=[given(record_of(made))])
+
+
+def failed(made: WheelSet) -> TestRecord:
+    return record_of(made, verdict="failed", reason="boom", counts=Counts(passed=1, failed=1))
+
+
+def offered(store: MemoryStore, index: str = "release") -> dict[str, str | None]:
+    """The mark of every file of an index."""
+    return {f.filename: f.yanked for p in Index(store, index).load().projects() for f in p.files}
+
+
+def age(store: MemoryStore) -> None:
+    """Have everything have been written long ago, as the store says; what counts still does."""
+    store.modified = dict.fromkeys(store.objects, datetime.now(UTC) - timedelta(days=365))
+
+
+def test_a_yanked_set_does_not_come_back_after_a_rollback(store: MemoryStore, tmp_path: Path) -> None:
+    made = stage(store, tmp_path, "2.9.0")
+    released(store, made)
+    yank(store, made.id, reason="wrong results")
+    rollback(store, "release", "0")
+    before = contents(store)
+    with pytest.raises(GateError, match="was yanked"):
+        promote(store, made.id, stack=stack_of(made))
+    assert contents(store) == before
+
+
+def test_a_yanked_set_does_not_come_back_by_being_staged_again(store: MemoryStore, tmp_path: Path) -> None:
+    made, _ = stage(store, tmp_path, "2.9.0"), stage(store, tmp_path, "2.9.1")
+    yank(store, made.id, reason="wrong results")
+    retain(store, "staging", Rule(last=1))
+    before = contents(store)
+    with pytest.raises(GateError, match="was yanked"):
+        stage(store, tmp_path, "2.9.0")
+    assert contents(store) == before
+    lift(store, made.id, by="ann", reason="it was the driver")
+    assert stage(store, tmp_path, "2.9.0").id == made.id
+
+
+def test_a_name_has_its_bytes_for_ever(store: MemoryStore, tmp_path: Path) -> None:
+    made = stage(store, tmp_path / "a", "2.9.0")
+    released(store, made)
+    for index in ("release", "staging"):
+        rollback(store, index, "0")
+        assert offered(store, index) == {}
+    before = contents(store)
+    for act in (
+        lambda: stage(store, tmp_path / "b", "2.9.0", "EVIL = 1"),
+        lambda: publish(store, "dev", [make_wheel(tmp_path / "b", "torch", "2.9.0", content="EVIL = 1")]),
+    ):
+        with pytest.raises(NameTakenError, match="was published with other bytes before"):
+            act()
+    assert contents(store) == before
+    assert stage(store, tmp_path / "a", "2.9.0").id == made.id
+
+
+def test_wheels_of_two_families_may_be_called_alike(store: MemoryStore, tmp_path: Path) -> None:
+    for family in ("gfx110X-all", "gfx94X-dcgpu"):
+        wheel = make_wheel(tmp_path / family, "torch", "2.9.0", content=f"FAMILY = {family!r}")
+        put(store, f"staging/{family}", [wheel])
+        put(store, f"release/{family}", [wheel])
+    other = make_wheel(tmp_path / "other", "torch", "2.9.0", content="EVIL = 1")
+    rollback(store, "release/gfx110X-all", "0")
+    with pytest.raises(NameTakenError, match="was published with other bytes"):
+        put(store, "release/gfx110X-all", [other])
+
+
+def test_a_failed_record_does_not_go_with_its_set(store: MemoryStore, tmp_path: Path) -> None:
+    made, _ = stage(store, tmp_path, "2.9.0"), stage(store, tmp_path, "2.9.1")
+    bad = records.add(store, data_of(failed(made)))
+    retain(store, "staging", Rule(last=1))
+    age(store)
+    gone = collect(store, older_than=timedelta(seconds=-5)).keys
+    assert keys.set_key(made.id, "set.json") in gone
+    stage(store, tmp_path, "2.9.0")
+    with pytest.raises(RefusedError) as caught:
+        promote(store, made.id, stack=stack_of(made), bypass=HURRY)
+    assert "failed: boom" in caught.value.reasons[0]
+    # Nor does it where somebody takes the file away.
+    store.delete(keys.set_key(made.id, f"records/{bad.digest}.json"))
+    with pytest.raises(RefusedError) as caught:
+        promote(store, made.id, stack=stack_of(made), bypass=HURRY)
+    assert f"the record {bad.digest[:12]}, failed, was given" in caught.value.reasons[0]
+    assert "is not in the store any more" in caught.value.reasons[0]
+    records.answer(store, made.id, bad.digest, who="ann", reason="the disk was full")
+    assert promote(store, made.id, stack=stack_of(made), bypass=HURRY).untested
+
+
+def test_a_night_is_yanked_whole_with_what_is_yet_to_be_staged(store: MemoryStore, tmp_path: Path) -> None:
+    first = stage(store, tmp_path, "2.9.0")
+    released(store, first)
+    night = manifest_of(store, first.manifest_sha256[:8])
+    done = yank(store, night, reason="a bad compiler")
+    assert {(place.index, place.set_id) for place in done.indexes} == {
+        ("staging", first.id),
+        ("release", first.id),
+    }
+    assert set(offered(store).values()) == {"a bad compiler"}
+    with pytest.raises(GateError, match="was yanked"):
+        stage(store, tmp_path, "2.9.1")
+    with pytest.raises(UsageError, match="was yanked with its night: a bad compiler"):
+        lift(store, first.id, by="ann", reason="this one is good")
+    lift(store, night, by="ann", reason="it was the driver")
+    assert set(offered(store).values()) == {None}
+    stage(store, tmp_path, "2.9.1")
+
+
+def test_a_night_is_named_by_its_id_too(store: MemoryStore, tmp_path: Path) -> None:
+    made = stage(store, tmp_path, "2.9.0")
+    store.write("nights/20261123/night.json", b'{"manifest_sha256": "%s"}' % made.manifest_sha256.encode())
+    assert manifest_of(store, "20261123") == made.manifest_sha256
+    with pytest.raises(StoreError, match="has no night 'zzzz'"):
+        manifest_of(store, "zzzz")
+
+
+def test_a_yank_and_a_promotion_at_once_end_in_a_yanked_set(store: MemoryStore, tmp_path: Path) -> None:
+    made = stage(store, tmp_path, "2.9.0")
+
+    class Meddled(MemoryStore):
+        left = 1
+
+        def write_if(self, key: str, data: bytes, *, etag: str | None) -> bool:
+            # Between the last look at the ledger and the moment that counts.
+            if key == "release/state.json" and etag is not None and self.left:
+                self.left = 0
+                yank(self, made.id, reason="wrong results")
+            return super().write_if(key, data, etag=etag)
+
+    meddled = Meddled(store.objects)
+    released(meddled, made)
+    assert set(offered(meddled).values()) == {"wrong results"}
+
+
+def test_an_older_store_begins_its_ledger_from_what_its_indexes_tell(
+    released: MemoryStore, sets: Sets, tmp_path: Path
+) -> None:
+    yank(released, sets["2.9.0"].id, reason="wrong results")
+    records.add(released, data_of(failed(sets["2.10.0"])))
+    rollback(released, "release", "0")
+    for key in [key for key in released.objects if key.startswith("ledger/")]:
+        released.delete(key)
+    # What it would begin with counts before anybody writes it.
+    before = contents(released)
+    with pytest.raises(GateError, match="was yanked"):
+        promote(released, sets["2.9.0"].id, stack=stack_of(sets["2.9.0"]), bypass=HURRY)
+    other = make_wheel(tmp_path, "torch", "2.10.0", content="EVIL = 1")
+    with pytest.raises(NameTakenError):
+        publish(released, "dev", [other])
+    assert contents(released) == before
+    publish(released, "dev", [make_wheel(tmp_path, "alone", "1.0")])
+    first, second = (entry for _, entry in Ledger(released).entries())
+    assert {event.kind for event in first.events} == {"ban", "record"}
+    assert "torch-2.8.0-py3-none-any.whl" in first.names[""]
+    assert list(second.names[""]) == ["alone-1.0-py3-none-any.whl"]
+    assert Ledger(released).ban(sets["2.9.0"].id) is not None
+
+
+def note(number: int) -> Event:
+    return Event(kind="ban", set_id=f"{number:064x}", who="ann", when="2026-11-23T00:00:00Z", why="bad")
+
+
+def test_two_writers_take_two_numbers_and_neither_is_lost(store: MemoryStore) -> None:
+    class Meddled(MemoryStore):
+        left = 3
+
+        def write_if(self, key: str, data: bytes, *, etag: str | None) -> bool:
+            if key.startswith("ledger/entries/") and self.left:
+                self.left -= 1
+                Ledger(self).add(events=[note(self.left)])
+            return super().write_if(key, data, etag=etag)
+
+    meddled = Meddled(store.objects)
+    Ledger(meddled).add(events=[note(9)])
+    entries = [entry for _, entry in Ledger(meddled).entries()]
+    assert [entry.number for entry in entries] == list(range(5))
+    for number in (0, 1, 2, 9):
+        assert Ledger(meddled).ban(f"{number:064x}") == note(number)
+
+
+def test_two_writers_of_one_name_do_not_both_have_it(store: MemoryStore) -> None:
+    name = "a-1.0-py3-none-any.whl"
+
+    class Meddled(MemoryStore):
+        left = 1
+
+        def write_if(self, key: str, data: bytes, *, etag: str | None) -> bool:
+            if key == "ledger/entries/00000001.json" and self.left:
+                self.left = 0
+                Ledger(self).add(names={"": {name: "1" * 64}})
+            return super().write_if(key, data, etag=etag)
+
+    meddled = Meddled(store.objects)
+    with pytest.raises(NameTakenError):
+        Ledger(meddled).add(names={"": {name: "2" * 64}})
+    assert Ledger(meddled).clashes("staging", [FileRef(filename=name, sha256="1" * 64)]) == ()
+
+
+def test_a_lost_reply_is_no_second_entry(store: MemoryStore) -> None:
+    class Forgetful(MemoryStore):
+        lost = 0
+
+        def write_if(self, key: str, data: bytes, *, etag: str | None) -> bool:
+            written = super().write_if(key, data, etag=etag)
+            if written and key == "ledger/entries/00000001.json" and not self.lost:
+                self.lost = 1
+                return False
+            return written
+
+    forgetful = Forgetful(store.objects)
+    Ledger(forgetful).add(events=[note(1)])
+    assert len(list(Ledger(forgetful).entries())) == 2
+
+
+def test_a_writer_that_dies_anywhere_leaves_a_ledger_that_goes_on(store: MemoryStore) -> None:
+    Ledger(store).add(events=[note(1)], names={"": {"a-1.0-py3-none-any.whl": "1" * 64}})
+    counted = Breaking(store, left=100)
+    more = {"": {"b-1.0-py3-none-any.whl": "2" * 64}}
+    Ledger(counted).add(events=[note(2)], names=more)
+    assert len(counted.written) == 4
+    for left in range(4):
+        dying = Breaking(store, left=left)
+        with pytest.raises(Broken):
+            Ledger(dying).add(events=[note(2)], names=more)
+        after = MemoryStore(dying.objects)
+        noted = left > 0  # from the entry on it counts, whatever is still to be written
+        assert (Ledger(after).ban(note(2).set_id) is not None) == noted
+        other = FileRef(filename="b-1.0-py3-none-any.whl", sha256="3" * 64)
+        assert bool(Ledger(after).clashes("dev", [other])) == noted
+        Ledger(after).add(events=[note(3), note(2)], names=more)
+        assert contents(after, "ledger/names") == contents(counted, "ledger/names")
+        assert all(Ledger(after).ban(note(n).set_id) == note(n) for n in (1, 2, 3))
+        assert len(list(Ledger(after).entries())) == 3 if not noted else 4
+
+
+def test_an_entry_that_is_lost_or_changed_is_seen_by_whoever_reads_on(store: MemoryStore) -> None:
+    for number in range(4):
+        Ledger(store).add(events=[note(number)])
+    whole = dict(store.objects)
+    key = keys.ledger_entry_key(2)
+    store.write(key, store.read(key).data.replace(b'"bad"', b'"good"'))
+    with pytest.raises(StoreError, match=r"00000003\.json is not the entry that follows"):
+        list(Ledger(store).entries())
+    swapped = MemoryStore(whole)
+    swapped.write(key, whole[keys.ledger_entry_key(3)])
+    with pytest.raises(StoreError, match=r"00000002\.json is not the entry that follows"):
+        list(Ledger(swapped).entries())
+
+
+def test_a_ledger_without_its_end_is_damaged(store: MemoryStore, tmp_path: Path) -> None:
+    stage(store, tmp_path, "2.9.0")
+    for number in range(3):
+        Ledger(store).add(events=[note(number)])
+    entries = [key for key in store.objects if key.startswith("ledger/entries/")]
+    store.delete(entries[-1])
+    assert [problem.said for problem in audit(store).problems] == [
+        f"the ledger had {len(entries)} entries, and has {len(entries) - 1}: restore it from a copy"
+    ]
+    for key in (*entries[:-1], keys.LEDGER_HEAD):
+        store.delete(key)
+    assert [problem.said for problem in audit(store).problems] == [
+        "the ledger has lost its entries: restore it from a copy of the store"
+    ]
+
+
+def test_what_is_looked_up_can_be_made_again_from_the_entries(store: MemoryStore) -> None:
+    for number in range(3):
+        Ledger(store).add(events=[note(number)], names={"": {f"a-{number}-py3-none-any.whl": "1" * 64}})
+    whole = contents(store, "ledger/")
+    for key in whole:
+        if "/entries/" not in key:
+            store.delete(key)
+    assert Ledger(store).ban(note(0).set_id) is not None
+    Ledger(store).add(events=[note(7)])
+    for key, data in whole.items():
+        if not key.endswith("head.json"):
+            assert store.read(key).data == data
+
+
+def test_a_change_asks_the_ledger_a_handful_of_times_however_long_it_is(
+    store: MemoryStore, tmp_path: Path
+) -> None:
+    class Counting(MemoryStore):
+        asked = 0
+
+        def read(self, key: str) -> StoredObject:
+            self.asked += key.startswith("ledger/")
+            return super().read(key)
+
+    asked = []
+    for count in (1, 60):
+        for number in range(count):
+            Ledger(store).add(events=[note(100 * count + number)])
+        counting = Counting(store.objects)
+        publish(counting, "dev", [make_wheel(tmp_path, "alone", f"{count}.0")])
+        asked.append(counting.asked)
+        store = MemoryStore(counting.objects)
+    assert asked[0] == asked[1] <= 12

@@ -1,0 +1,455 @@
+"""What is wrong in small wheels, one thing each, and what looks wrong in good ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cairn.wheels.contents import providers
+from cairn.wheels.verify import Expectation, judge
+from helpers.formats import make_dll, make_elf, make_macho, make_universal
+from helpers.wheels import MakeWheel, build_wheel, cairn_wheel
+
+LINUX = ("cp312-cp312-manylinux_2_28_x86_64",)
+ABI3 = ("cp39-abi3-manylinux_2_28_x86_64",)
+WINDOWS = ("cp312-cp312-win_amd64",)
+WINDOWS_ABI3 = ("cp39-abi3-win_amd64",)
+MACOS = ("cp312-cp312-macosx_11_0_arm64",)
+UNIVERSAL = ("cp312-cp312-macosx_11_0_universal2",)
+MACOS_ABI3 = ("cp39-abi3-macosx_11_0_arm64",)
+X86_64, ARM64 = 0x01000007, 0x0100000C
+
+ELF = make_elf(defined=("PyInit_m",))
+DLL = make_dll(exports=("PyInit_m",))
+MACHO = make_macho(defined=("PyInit_m",))
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"0" * 64 + b"\nsize 12345\n"
+SO, PYD, DARWIN = (
+    "demo/m.cpython-312-x86_64-linux-gnu.so",
+    "demo/m.cp312-win_amd64.pyd",
+    "demo/m.cpython-312-darwin.so",
+)
+INIT = {"demo/__init__.py": b"def main(): ...\n"}
+
+# Wheel tags, files, and the finding that there must be: its code and its member.
+SPOILS: dict[str, tuple[tuple[str, ...], dict[str, bytes], str, str]] = {
+    "an empty module": (LINUX, {SO: b""}, "binary-malformed", SO),
+    "a module of zeros": (LINUX, {SO: bytes(5000)}, "binary-malformed", SO),
+    "a pointer of Git LFS for a module": (LINUX, {SO: POINTER}, "binary-malformed", SO),
+    "a pointer of Git LFS for data": (
+        LINUX,
+        {"demo/weights.bin": POINTER},
+        "binary-malformed",
+        "demo/weights.bin",
+    ),
+    "a link that became a text": (
+        LINUX,
+        {"demo/libx.so.1": b"libx.so.1.2"},
+        "binary-malformed",
+        "demo/libx.so.1",
+    ),
+    "an empty module of Windows": (WINDOWS, {PYD: b""}, "binary-malformed", PYD),
+    "a module of zeros of Windows": (WINDOWS, {PYD: bytes(5000)}, "binary-malformed", PYD),
+    "an empty module of macOS": (MACOS, {DARWIN: b""}, "binary-malformed", DARWIN),
+    "an empty library of macOS": (MACOS, {"demo/libx.dylib": b""}, "binary-malformed", "demo/libx.dylib"),
+    "a Mach-O file that is cut off": (MACOS, {DARWIN: MACHO[:60]}, "binary-malformed", DARWIN),
+    "an object file for a library": (
+        MACOS,
+        {"demo/x.dylib": make_macho(kind=1)},
+        "binary-malformed",
+        "demo/x.dylib",
+    ),
+    "no stable ABI": (
+        ABI3,
+        {"demo/m.abi3.so": make_elf(defined=("PyInit_m",), symbols=("PyFrame_New", "PyList_New"))},
+        "module-abi",
+        "demo/m.abi3.so",
+    ),
+    "private API in the stable ABI": (
+        ABI3,
+        {"demo/m.abi3.so": make_elf(defined=("PyInit_m",), symbols=("_PyUnicode_Ready",))},
+        "module-abi",
+        "demo/m.abi3.so",
+    ),
+    "API of a later Python in the stable ABI": (
+        ABI3,
+        {"demo/m.abi3.so": make_elf(defined=("PyInit_m",), symbols=("PyUnicode_AsUTF8AndSize",))},
+        "module-abi",
+        "demo/m.abi3.so",
+    ),
+    "API of a later Python in the stable ABI of Windows": (
+        WINDOWS_ABI3,
+        {
+            "demo/m.pyd": make_dll(
+                ("python3.dll",), exports=("PyInit_m",), functions={"python3.dll": ("PyObject_CallNoArgs",)}
+            )
+        },
+        "module-abi",
+        "demo/m.pyd",
+    ),
+    "no stable ABI on macOS": (
+        MACOS_ABI3,
+        {"demo/m.abi3.so": make_macho(defined=("PyInit_m",), wanted=("PyFrame_New",))},
+        "module-abi",
+        "demo/m.abi3.so",
+    ),
+    "an executable stack": (LINUX, {SO: make_elf(defined=("PyInit_m",), stack=7)}, "executable-stack", SO),
+    "a module without its init function": (LINUX, {SO: make_elf(defined=("helper",))}, "module-init", SO),
+    "a module of a different name": (LINUX, {SO: make_elf(defined=("PyInit_n",))}, "module-init", SO),
+    "a module of Windows without its init function": (WINDOWS, {PYD: make_dll()}, "module-init", PYD),
+    "a module of macOS without its init function": (MACOS, {DARWIN: make_macho()}, "module-init", DARWIN),
+    "a device's name": ((), {"demo/aux.py": b""}, "name-forbidden", "demo/aux.py"),
+    "a device's name in Windows' wheel": (WINDOWS, {"demo/CON": b""}, "name-forbidden", "demo/CON"),
+    "a folder named as a device": ((), {"demo/nul/a.py": b""}, "name-forbidden", "demo/nul/a.py"),
+    "a name that ends in a dot": ((), {"demo/a.": b""}, "name-forbidden", "demo/a."),
+    "a name that ends in a space": ((), {"demo/a ": b""}, "name-forbidden", "demo/a "),
+    "a colon in a name": ((), {"demo/a:b.txt": b""}, "name-forbidden", "demo/a:b.txt"),
+    "a star in a name": (WINDOWS, {"demo/a*.txt": b""}, "name-forbidden", "demo/a*.txt"),
+    "names that differ in case": ((), {"demo/a.py": b"", "demo/A.py": b""}, "name-twice", "demo/A.py"),
+    "a file and a folder": (MACOS, {"demo/a": b"", "demo/A/x/y": b""}, "name-twice", "demo/a"),
+    "a module for a different machine": (
+        MACOS,
+        {DARWIN: make_macho(machine=X86_64, defined=("PyInit_m",))},
+        "machine",
+        DARWIN,
+    ),
+    "half of a universal module": (UNIVERSAL, {DARWIN: MACHO}, "machine", DARWIN),
+    "a module of Linux for macOS": (MACOS, {DARWIN: ELF}, "machine", DARWIN),
+    "a newer macOS": (
+        MACOS,
+        {DARWIN: make_macho(defined=("PyInit_m",), minimum=(13, 0))},
+        "macos-too-new",
+        DARWIN,
+    ),
+    "a library of Homebrew": (
+        MACOS,
+        {DARWIN: make_macho(("/opt/homebrew/opt/x/lib/libx.dylib",), defined=("PyInit_m",))},
+        "needed",
+        DARWIN,
+    ),
+    "a library that is not shipped": (
+        MACOS,
+        {DARWIN: make_macho(("@rpath/libx.dylib",), defined=("PyInit_m",))},
+        "needed",
+        DARWIN,
+    ),
+    "a run path of the machine that built it": (
+        MACOS,
+        {
+            DARWIN: make_macho(("@rpath/libx.dylib",), defined=("PyInit_m",), run_paths=("/Users/me/lib",)),
+            "demo/libx.dylib": make_macho(),
+        },
+        "rpath",
+        DARWIN,
+    ),
+    "a library of macOS in a pure wheel": ((), {"demo/libx.dylib": make_macho()}, "binary-in-pure-wheel", ""),
+}
+
+
+def wheel_of(make_wheel: MakeWheel, tags: tuple[str, ...], files: Mapping[str, bytes]) -> Path:
+    return make_wheel(tags=tags or ("py3-none-any",), files={**INIT, **files}, requires=())
+
+
+def found(wheel: Path, **more: Any) -> list[tuple[str, str]]:
+    return [(finding.code, finding.member or "") for finding in judge(wheel, Expectation(**more)).findings]
+
+
+@pytest.mark.parametrize("spoil", SPOILS)
+def test_a_spoil_is_the_one_finding(make_wheel: MakeWheel, spoil: str) -> None:
+    tags, files, code, member = SPOILS[spoil]
+    assert found(wheel_of(make_wheel, tags, files)) == [(code, member)]
+
+
+@pytest.mark.parametrize(
+    ("tags", "files"),
+    [
+        (LINUX, {SO: ELF}),
+        (WINDOWS, {PYD: DLL}),
+        (MACOS, {DARWIN: MACHO}),
+        (UNIVERSAL, {DARWIN: make_universal(make_macho(machine=X86_64, defined=("PyInit_m",)), MACHO)}),
+        (MACOS, {DARWIN: make_universal(make_macho(machine=X86_64, defined=("PyInit_m",)), MACHO)}),
+        (ABI3, {"demo/m.abi3.so": make_elf(defined=("PyInit_m",), symbols=("PyList_New",))}),
+        (WINDOWS_ABI3, {"demo/m.pyd": make_dll(("python3.dll",), exports=("PyInit_m",))}),
+        (LINUX, {SO: make_elf(defined=("PyInit_m",), stack=6)}),
+        # For one Python, all of its API may be used.
+        (LINUX, {SO: make_elf(defined=("PyInit_m",), symbols=("PyFrame_New",))}),
+        # What a library in the wheel defines is not Python's.
+        (
+            ABI3,
+            {
+                "demo/m.abi3.so": make_elf(defined=("PyInit_m",), symbols=("PyQt_New",), needed=("libq.so",)),
+                "demo/libq.so": make_elf(defined=("PyQt_New",), soname="libq.so"),
+            },
+        ),
+        (
+            MACOS,
+            {
+                DARWIN: make_macho(("@rpath/libx.dylib",), defined=("PyInit_m",)),
+                "demo/libx.dylib": make_macho(),
+            },
+        ),
+        (
+            MACOS,
+            {
+                DARWIN: make_macho(
+                    ("/usr/lib/libSystem.B.dylib",), defined=("PyInit_m",), weak=("/opt/x.dylib",)
+                )
+            },
+        ),
+        # A script of the linker stands for a library when one is linked with.
+        (LINUX, {"demo/lib/libx.so": b"/* GNU ld script */\nINPUT(libx.so.1)\n"}),
+        # Symbols for debuggers have the name of their library, and are none.
+        (MACOS, {"demo/libx.dylib.dSYM/Contents/Resources/DWARF/libx.dylib": make_macho(kind=10)}),
+        # Libraries for other systems, beside its own.
+        (WINDOWS, {PYD: DLL, "demo/data/libx.dylib": make_macho(), "demo/data/libx.so": make_elf()}),
+        # The data of tests may be wrong on purpose.
+        ((), {"demo/tests/data/empty.so": b"", "demo/tests/data/liba.dylib": make_macho()}),
+        # Names that only Windows refuses, where it is not asked.
+        (LINUX, {"demo/aux.py": b"", "demo/a:b": b""}),
+        # A module compiled from a package, and one that others are linked with.
+        (LINUX, {"demo/__init__.cpython-312-x86_64-linux-gnu.so": make_elf(defined=("PyInit_demo",))}),
+    ],
+)
+def test_what_is_right_is_no_finding(
+    make_wheel: MakeWheel, tags: tuple[str, ...], files: dict[str, bytes]
+) -> None:
+    assert found(wheel_of(make_wheel, tags, files)) == []
+
+
+def test_libraries_in_the_folder_for_pure_python(make_wheel: MakeWheel) -> None:
+    files = {**INIT, "demo/libx.so": make_elf()}
+    assert found(make_wheel(tags=LINUX, files=files, pure=True)) == [("binary-in-pure-wheel", "")]
+    files = {**INIT, "demo-1.0.data/purelib/demo/libx.so": make_elf()}
+    assert found(make_wheel(tags=LINUX, files=files)) == [("binary-in-pure-wheel", "")]
+    files = {**INIT, "demo-1.0.data/platlib/demo/libx.so": make_elf()}
+    assert found(make_wheel(tags=LINUX, files=files, pure=True)) == []
+    program = {**INIT, "demo/tool": make_elf(pie=True)}
+    assert found(make_wheel(tags=LINUX, files=program, executables=("demo/tool",), pure=True)) == []
+
+
+def test_a_module_that_is_opened_as_a_library_is_said_to_be_unknown(make_wheel: MakeWheel) -> None:
+    module = make_elf(defined=("helper",))
+    files = {"demo/__init__.py": b"import ctypes\nctypes.CDLL('x')\ndef main(): ...\n", SO: module}
+    verdict = judge(make_wheel(tags=LINUX, files=files), Expectation())
+    assert verdict.findings == ()
+    assert any(SO in text and "PyInit_" in text for text in verdict.not_checked)
+    # One that others are linked with is a library, whatever its name.
+    name = SO.rpartition("/")[2]
+    files = {**INIT, SO: module, "demo/libuser.so": make_elf(needed=(name,))}
+    assert found(make_wheel(tags=LINUX, files=files)) == []
+
+
+def entry_points(
+    tmp_path: Path, points: str, files: Mapping[str, bytes], requires: tuple[str, ...] = ()
+) -> Path:
+    content = {"demo-1.0.dist-info/entry_points.txt": points.encode()}
+    made = build_wheel(tmp_path / "points", files={**INIT, **files}, requires=requires)
+    from cairn.wheels.rewrite import wheel as rewrite_wheel  # noqa: PLC0415
+    from cairn.wheels.rewrite.wheel import Edit  # noqa: PLC0415
+
+    return rewrite_wheel.apply(made, Edit(replace_files=content), tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("reference", "files", "says"),
+    [
+        ("demo.cli:main", {}, "no module demo.cli"),
+        ("demo.a.b:main", {"demo/a/__init__.py": b""}, "no module demo.a.b"),
+        ("demo:start", {}, "nothing there defines start"),
+        ("demo.x:main", {"demo/x.py": b"x = 1\n"}, "nothing there defines main"),
+        ("nothing:main", {}, "no module nothing, and requires nothing"),
+    ],
+)
+def test_scripts_that_lead_nowhere(
+    tmp_path: Path, reference: str, files: dict[str, bytes], says: str
+) -> None:
+    wheel = entry_points(tmp_path, f"[console_scripts]\nrun = {reference}\n", files)
+    (finding,) = judge(wheel, Expectation()).findings
+    assert (finding.code, finding.member) == ("entry-point", "demo-1.0.dist-info/entry_points.txt")
+    assert says in finding.reason
+    # A plugin that is never asked for does no harm.
+    verdict = judge(entry_points(tmp_path, f"[demo.plugins]\nrun = {reference}\n", files), Expectation())
+    assert [note.code for note in verdict.notes] == ["optional-plugin"]
+    assert verdict.findings == ()
+
+
+@pytest.mark.parametrize(
+    ("reference", "files"),
+    [
+        ("demo:main", {}),
+        (
+            "demo:run",
+            {"demo/__init__.py": b"try:\n    from x import run\nexcept ImportError:\n    run = None\n"},
+        ),
+        ("demo:run", {"demo/__init__.py": b"from .x import *\n"}),
+        ("demo:run", {"demo/__init__.py": b"def __getattr__(name): ...\n"}),
+        ("demo:run", {"demo/__init__.py": b"globals()['run'] = 1\n"}),
+        ("demo:run", {"demo/__init__.py": b"print 'for Python 2'\n"}),
+        ("demo.cli:main", {"demo/__init__.py": b"__path__ = []\n"}),
+        ("demo.cli:main", {"demo/cli.cpython-312-x86_64-linux-gnu.so": ELF}),
+        ("demo.cli:main", {"demo/cli/__init__.py": b"main = 1\n"}),
+        ("demo.cli:Main.run", {"demo/cli.py": b"class Main: ...\n"}),
+        ("apart.cli:main", {"apart/other.py": b""}),  # parts of a namespace may be in other wheels
+        ("demo.x : run [fast]", {"demo/x.py": b"run = 1"}),
+        ("timeit:main", {}),
+        ("demo.x:main", {"demo-1.0.data/purelib/demo/x.py": b"main = 1\n"}),
+        ("somewhere.x:main", {"demo.pth": b"src\n"}),
+    ],
+)
+def test_scripts_that_may_lead_somewhere(tmp_path: Path, reference: str, files: dict[str, bytes]) -> None:
+    wheel = entry_points(tmp_path, f"[gui_scripts]\nrun = {reference}\n", files)
+    assert [code for code, _ in found(wheel) if code == "entry-point"] == []
+
+
+def test_a_module_of_a_requirement_is_said_to_be_unknown(tmp_path: Path) -> None:
+    wheel = entry_points(tmp_path, "[console_scripts]\nrun = other.cli:main\n", {}, requires=("other",))
+    verdict = judge(wheel, Expectation())
+    assert (verdict.findings, verdict.notes) == ((), ())
+    assert verdict.not_checked == ("whether a requirement has other, which entry points name",)
+
+
+def test_plugins_are_optional(make_wheel: MakeWheel) -> None:
+    files = {
+        **INIT,
+        "demo/plugins/sqldrivers/libpsql.so": make_elf(needed=("libpq.so.5", "libbeside.so")),
+        "demo/libbeside.so": make_elf(needed=("libmimer.so",)),  # which nothing but the plugin needs
+        "demo/qml/Pdf/libpdfquickplugin.so": make_elf(needed=("libpdf.so",)),
+        "demo/libcore.so": make_elf(needed=("libz.so.1",)),
+    }
+    verdict = judge(make_wheel(tags=LINUX, files=files), Expectation())
+    assert verdict.findings == ()
+    assert [(note.code, note.member) for note in verdict.notes] == [
+        ("optional-plugin", "demo/libbeside.so"),
+        ("optional-plugin", "demo/plugins/sqldrivers/libpsql.so"),
+        ("optional-plugin", "demo/qml/Pdf/libpdfquickplugin.so"),
+    ]
+    # What something else needs as well must be there.
+    files["demo/libcore.so"] = make_elf(needed=("libbeside.so",))
+    assert found(make_wheel(tags=LINUX, files=files)) == [("needed", "demo/libbeside.so")]
+    windows = {**INIT, "demo/plugins/qsqlpsql.dll": make_dll(("libpq.dll",))}
+    assert found(make_wheel(tags=WINDOWS, files=windows)) == []
+    macos = {**INIT, "demo/plugins/libqsqlpsql.dylib": make_macho(("/opt/libpq.5.dylib",))}
+    assert found(make_wheel(tags=MACOS, files=macos)) == []
+
+
+def test_folders_that_installers_merge(make_wheel: MakeWheel) -> None:
+    module = make_dll(("msvcp140-1234.dll",), exports=("PyInit_m",))
+    files = {PYD.removeprefix("demo/"): module, "demo-1.0.data/platlib/msvcp140-1234.dll": make_dll()}
+    assert found(make_wheel(tags=WINDOWS, files=files)) == []
+    files = {PYD.removeprefix("demo/"): module, "demo-1.0.data/data/msvcp140-1234.dll": make_dll()}
+    assert found(make_wheel(tags=WINDOWS, files=files)) == [("dll-folder", PYD.removeprefix("demo/"))]
+    run_path = make_elf(runpath="$ORIGIN/../demo.libs")
+    for folder in ("platlib", "purelib"):
+        files = {**INIT, f"demo-1.0.data/{folder}/demo/x": run_path}
+        assert found(make_wheel(tags=LINUX, files=files)) in ([], [("binary-in-pure-wheel", "")])
+
+
+def test_dlls_that_no_module_loads_are_for_their_program_to_find(make_wheel: MakeWheel) -> None:
+    files = {**INIT, "demo/bin/core.dll": make_dll(), "demo/other/x.dll": make_dll(("core.dll",))}
+    assert found(make_wheel(tags=WINDOWS, files=files)) == []
+    # What a module loads looks for its own in the folder of the module.
+    files = {
+        **files,
+        PYD: make_dll(("x.dll",), exports=("PyInit_m",)),
+        "demo/x.dll": files["demo/other/x.dll"],
+    }
+    assert found(make_wheel(tags=WINDOWS, files=files)) == [("dll-folder", PYD)]
+
+
+def test_assemblies_without_machine_code_run_anywhere(make_wheel: MakeWheel) -> None:
+    anywhere = make_dll(("mscoree.dll",), machine=0x14C, dotnet=1)
+    for tags in (LINUX, WINDOWS, MACOS, ("py3-none-any",)):
+        assert found(make_wheel(tags=tags, files={**INIT, "demo/Demo.dll": anywhere})) == []
+    for flags in (0, 3):  # with machine code, or for 32 bits
+        files = {**INIT, "demo/Demo.dll": make_dll(machine=0x14C, dotnet=flags)}
+        assert found(make_wheel(tags=WINDOWS, files=files)) == [("machine", "demo/Demo.dll")]
+
+
+def test_scripts_of_windows_need_no_run_bits(make_wheel: MakeWheel) -> None:
+    files = {**INIT, "demo/bin/Activate.ps1": b"#!/usr/bin/env pwsh\n", "demo/bin/a.bat": b"#!\n"}
+    assert found(make_wheel(files=files)) == []
+    assert found(make_wheel(files={**INIT, "demo/bin/a": b"#!/bin/sh\n"})) == [
+        ("not-executable", "demo/bin/a")
+    ]
+
+
+@pytest.mark.parametrize("name", ["d3d12.dll", "DXCORE.dll", "gdiplus.dll"])
+def test_dlls_of_windows_10(make_wheel: MakeWheel, name: str) -> None:
+    assert found(make_wheel(tags=WINDOWS, files={**INIT, "demo/x.dll": make_dll((name,))})) == []
+
+
+URL = "postgresql://admin:s3cr3t7@db.company.io/x"
+
+
+@pytest.mark.parametrize(
+    ("text", "real"),
+    [
+        (f'"""Connect:\n\n>>> connect("{URL}")\n"""\n', False),
+        (f'def connect():\n    """As in {URL}."""\n', False),
+        (f'class A:\n    x = 1\n    """Such as {URL}"""\n', False),
+        (f'DEFAULT = "{URL}"\n', True),
+        (f'"""As in {URL}."""\nDEFAULT = "{URL}"\n', True),
+        (f"# {URL}\n", True),
+        (f'"""{URL}"""\nprint "Python 2"\n', True),
+    ],
+)
+def test_a_password_in_a_docstring_is_an_example(make_wheel: MakeWheel, text: str, *, real: bool) -> None:
+    wheel = make_wheel(files={**INIT, "demo/a.py": text.encode()})
+    assert found(wheel) == ([("secret", "demo/a.py")] if real else [])
+
+
+def test_an_extra_may_name_its_own_project(make_wheel: MakeWheel) -> None:
+    assert found(make_wheel(files=INIT, requires=('demo ; extra == "fast"',))) == []
+    assert [code for code, _ in found(make_wheel(files=INIT, requires=("demo",)))] == ["requires-itself"]
+
+
+def test_what_is_not_looked_at_is_said(make_wheel: MakeWheel, capsys: pytest.CaptureFixture[str]) -> None:
+    files = {
+        **INIT,
+        "demo/libx.a": b"!<arch>\n" + bytes(99),
+        "demo/data.zip": b"PK\3\4" + bytes(99),
+        DARWIN: MACHO,
+    }
+    wheel = make_wheel(tags=MACOS, files=files)
+    assert cairn_wheel("verify", wheel) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"{wheel.name}: good"
+    assert lines[1:] == [
+        "  not checked: what is in 1 static libraries: demo/libx.a",
+        "  not checked: what is in 1 archives: demo/data.zip",
+        "  not checked: code signatures, and whether the oldest macOS of the tag has every symbol",
+    ]
+    assert cairn_wheel("verify", "--json", wheel) == 0
+    said = json.loads(capsys.readouterr().out)[str(wheel)]
+    assert (said["findings"], said["notes"], len(said["not_checked"])) == ([], [], 3)
+    phone = make_wheel(tags=("cp313-cp313-ios_13_0_arm64_iphoneos",), files=INIT)
+    assert "ios" in " ".join(judge(phone, Expectation()).not_checked)
+    plain = make_wheel(files=INIT)
+    assert judge(plain, Expectation()).not_checked == ()
+
+
+def test_notes_are_printed_once_for_each_reason(
+    make_wheel: MakeWheel, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plugin = make_elf(needed=("libpq.so.5",))
+    files = {**INIT, "demo/plugins/a.so": plugin, "demo/plugins/b.so": plugin}
+    assert cairn_wheel("verify", make_wheel(tags=LINUX, files=files)) == 0
+    out = capsys.readouterr().out
+    assert out.count("note [optional-plugin]") == 1
+    assert "demo/plugins/a.so, demo/plugins/b.so: it needs libpq.so.5" in out
+
+
+def test_libraries_of_a_required_wheel_of_macos(tmp_path: Path) -> None:
+    files = {
+        **INIT,
+        DARWIN: make_macho(("@rpath/QtCore.framework/Versions/A/QtCore",), defined=("PyInit_m",)),
+    }
+    module = build_wheel(tmp_path, tags=MACOS, files=files, requires=("qt",))
+    core = {"qt/lib/QtCore.framework/Versions/A/QtCore": make_macho()}
+    library = build_wheel(tmp_path, name="qt", tags=("py3-none-macosx_11_0_arm64",), files=core, requires=())
+    assert found(module) == [("needed", DARWIN)]
+    supply = providers.supplies([module, library])[module]
+    assert found(module, provided_libraries=supply.libraries) == []
