@@ -52,7 +52,6 @@ from cairn.testing.skips import skip_files
 from cairn.testing.suite import shard_result, suite_result, suite_toml
 from cairn.testing.suite.shards import times
 from cairn.wheels import wheelset
-from cairn.workflows.findings import Rule
 
 REFERENCE = Path(__file__).parent / "reference"
 
@@ -82,24 +81,6 @@ Each is a JSON or TOML file with its version in `schema`. A file of an unknown v
 or with a value of a wrong type is refused, and the error names the place in it.
 """
 
-RULES = """\
-# Rules of `cairn ci lint`
-
-`cairn ci lint [FILE…]` reads workflows and actions of GitHub Actions and lists what other linters do not look
-for, with file, line and what to do. It exits with 0 when there is nothing and with 1 otherwise; `--json`
-prints a list of objects with `rule`, `file`, `line`, `message` and `fix`. actionlint, zizmor, shellcheck and
-check-jsonschema find the rest; `tests/integration/ci/test_linters.py` runs them all on Cairn's own workflows.
-
-A condition is not searched for words but evaluated, in GitHub's expression language, for each way in which a
-need, or an earlier step, may end; what is known only when the workflow runs counts as possible.
-
-A comment at the line, or above it, lets a rule through, and must say why:
-`# cairn-lint: allow time-limit: the action has its own`.
-
-| rule | what breaks it | what to do |
-| --- | --- | --- |
-"""
-
 
 def pages() -> Mapping[str, str]:
     """The generated pages and schemas: the path below docs/reference, and the text."""
@@ -109,8 +90,6 @@ def pages() -> Mapping[str, str]:
         "scripts.md": GENERATED + SCRIPTS + "".join(text for p in _scripts() for text in _commands(p)),
         "formats.md": GENERATED + FORMATS + "".join(text for one in formats for text in _format(*one)),
     }
-    rows = (f"| `{rule.code}` | {_cell(rule.about)} | {_cell(rule.fix)} |\n" for rule in Rule)
-    written["workflow-rules.md"] = GENERATED + RULES + "".join(rows)
     for name, cls, _ in formats:
         written[_schema_file(name)] = json.dumps(datafile.json_schema(cls), indent=2, sort_keys=True) + "\n"
     return written

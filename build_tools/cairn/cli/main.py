@@ -31,7 +31,7 @@ _GROUPS: Mapping[str, str] = {
     "image": "build and run the container images of builds and tests",
     "doctor": "check a machine for a build, an installation or tests",
     "matrix": "list what is built and tested when, and on which runners",
-    "ci": "run a stack end to end, check workflows",
+    "ci": "run a stack end to end, or the jobs of a night",
 }
 
 
