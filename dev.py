@@ -10,41 +10,16 @@ python3 dev.py docs                     the pages of docs/reference that follow 
 
 from __future__ import annotations
 
-import os
-import sys
-
-EXIT_INTERRUPTED = 130
-
-
-def leave_on_interrupt() -> None:
-    """Answer Ctrl-C while Python still imports the rest; nothing is under way yet."""
-
-    def leave(*_: object) -> None:
-        os.write(2, b"error: interrupted\n")
-        os._exit(EXIT_INTERRUPTED)
-
-    try:
-        import signal  # noqa: PLC0415 - it takes a while itself
-
-        # A shell has its background jobs ignore the signal; that stays.
-        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-            signal.signal(signal.SIGINT, leave)
-    except KeyboardInterrupt:
-        leave()
-
-
-if __name__ == "__main__":
-    leave_on_interrupt()
-
 import argparse
 import contextlib
 import difflib
 import hashlib
 import importlib.util
+import os
 import re
 import shutil
-import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -68,6 +43,7 @@ HEARTBEAT = 10.0  # seconds between two lines where none can move
 LAST_LINES = 12  # of pip's, shown when it fails
 EXIT_PREREQUISITE = 3
 EXIT_SYSTEM = 11
+EXIT_INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -77,8 +53,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"error: {missing}", file=sys.stderr)
         return EXIT_PREREQUISITE
     force_utf8_locale()
-    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         if problem := prepare(options):
             print(f"error: {problem}", file=sys.stderr)

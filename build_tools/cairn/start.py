@@ -1,12 +1,10 @@
-"""Where every program of Cairn begins and ends, with the one guard against unforeseen errors.
-
-It imports next to nothing, so that an interrupt while all the rest is imported is answered too.
-"""
+"""Where every program of Cairn begins and ends, with the one guard against unforeseen errors."""
 
 from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 
 TYPE_CHECKING = False  # `typing` has one too, and takes as long to import as all that is needed here
@@ -24,7 +22,7 @@ def run(program: Callable[[], int]) -> int:
 
     Whatever it raises becomes one line; with `--debug` on the command line, a traceback.
     """
-    _leave_on_interrupt()
+    signal.signal(signal.SIGTERM, _interrupt)
     # Importing a command makes 100,000 objects and no garbage; with Python's threshold of 700 the collector
     # looks for some again and again, which takes a tenth of the time of a short command.
     gc.set_threshold(100_000, 50, 50)
@@ -43,50 +41,13 @@ def run(program: Callable[[], int]) -> int:
         if "--debug" in sys.argv:
             raise
         code = _unforeseen(error)
-    _leave_on_interrupt()
     gc.freeze()  # the collector looks through everything once more while the interpreter ends, for nothing
     return code
 
 
-class Interrupts:
-    """What interrupts do from now on: raise `KeyboardInterrupt`, as does the SIGTERM of a stopped CI job.
-
-    Attributes:
-        came: whether there was one: a module that was being imported may have turned it into an exception of
-            a different class.
-    """
-
-    def __init__(self) -> None:
-        import signal  # noqa: PLC0415 - see `_leave_on_interrupt`
-
-        self.came = False
-        if signal.getsignal(signal.SIGINT) is _leave:
-            signal.signal(signal.SIGINT, self._raise)
-        signal.signal(signal.SIGTERM, self._raise)
-
-    def _raise(self, *_: object) -> None:
-        self.came = True
-        raise KeyboardInterrupt
-
-
-def _leave_on_interrupt() -> None:
-    # Nothing runs yet, or runs any more, that would have to be ended. An exception could be lost: what
-    # is being imported may catch it, and the interpreter prints what comes up while it ends.
-    # A shell has its background jobs ignore the signal; that stays.
-    try:
-        import signal  # noqa: PLC0415 - it takes a third of the time until an interrupt is answered
-
-        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-            signal.signal(signal.SIGINT, _leave)
-        signal.signal(signal.SIGTERM, _leave)
-    except KeyboardInterrupt:
-        _leave()
-
-
-def _leave(*_: object) -> None:
-    # Not `print`: the signal may have come while something holds the lock of standard error.
-    os.write(2, b"error: interrupted\n")
-    os._exit(EXIT_INTERRUPTED)
+def _interrupt(*_: object) -> None:
+    """Take the SIGTERM of a stopped CI job as Ctrl-C: what runs is ended in the same way."""
+    raise KeyboardInterrupt
 
 
 def show_any_text() -> None:

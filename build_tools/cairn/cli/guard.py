@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import errno
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,9 +24,6 @@ def guarded(options: argparse.Namespace) -> int:
     start.show_any_text()
     quiet, verbose = (getattr(options, name, False) for name in ("quiet", "verbose"))
     console.use(console.Console(quiet=quiet, verbose=verbose))
-    # No other thread may set handlers.
-    main_thread = threading.current_thread() is threading.main_thread()
-    interrupts = start.Interrupts() if main_thread else None
     try:
         return int(options.run(options) or 0)
     except KeyboardInterrupt:
@@ -45,9 +41,6 @@ def guarded(options: argparse.Namespace) -> int:
         _report_system(error)
         return start.EXIT_SYSTEM
     except Exception:
-        # An import that is interrupted may end in an ImportError or a SystemError instead.
-        if interrupts is not None and interrupts.came:
-            return _end_interrupted()
         _end_programs()
         raise
 

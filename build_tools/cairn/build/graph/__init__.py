@@ -1,5 +1,4 @@
 """A plan as a graph to look at; nothing here builds.
 
-`steps` makes it of the plans of all variants, `explain` says which input made a step new, `layout` puts the
-steps into columns and lanes, and `picture` draws them.
+`steps` makes it of the plans of all variants, `explain` says which input made a step new.
 """

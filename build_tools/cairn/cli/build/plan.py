@@ -1,9 +1,8 @@
-"""`cairn build plan`: what would be built and why, as a table, as JSON and as a picture."""
+"""`cairn build plan`: what would be built and why, as a table or as JSON."""
 
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn.cli import arguments
@@ -14,7 +13,6 @@ from cairn.output import console
 if TYPE_CHECKING:
     from cairn.build.graph.steps import PlanGraph, PlannedStep
 
-_MEANING = {"run": "is built", "kept": "is there already, or taken from the cache"}
 _LONGEST = 60  # characters of a value in the table; JSON has all
 
 
@@ -34,7 +32,6 @@ def add_to(commands: Subparsers) -> None:
         metavar="STEP",
         help="say of one step, such as vision, which of its inputs changed since its last wheel",
     )
-    parser.add_argument("--svg", type=arguments.new_file, metavar="FILE", help="draw the plan into a file")
 
 
 def _plan(options: argparse.Namespace) -> int:
@@ -43,8 +40,6 @@ def _plan(options: argparse.Namespace) -> int:
 
     jobs = common.jobs_of(options)
     graph = steps.graph_of(job.plans_of(jobs), variants.labels(jobs))
-    if options.svg is not None:
-        _draw(graph, options.svg, title=f"the plan of the stack {jobs[0].stack.name}")
     if options.explain is not None:
         _explain(graph, graph.find(options.explain), as_json=options.json)
     elif options.json:
@@ -72,25 +67,6 @@ def _explain(graph: PlanGraph, one: PlannedStep, *, as_json: bool) -> None:
             for each in one.explanation.differences
         ]
         shown.table(("input", "was", "is"), rows)
-
-
-def _draw(graph: PlanGraph, path: Path, *, title: str) -> None:
-    from cairn import files
-    from cairn.build.graph import picture
-    from cairn.build.graph.layout import Node
-
-    drawn = [
-        picture.Drawn(
-            node=Node(name=one.step.name, lane=one.variant, needs=one.step.needs),
-            label=one.step.name.removesuffix(f" [{one.variant}]"),
-            note=one.explanation.said,
-            tone="run" if one.action == "build" else "kept",
-            hint=f"{one.step.name}\n{one.action}: {one.explanation.said}\nsha256:{graph.digest(one)}",
-        )
-        for one in graph.steps
-    ]
-    files.write_text(path, picture.draw(drawn, title=title, meaning=_MEANING))
-    console.current().info(f"drawn into {path}")
 
 
 def _plain(graph: PlanGraph, one: PlannedStep) -> dict[str, object]:

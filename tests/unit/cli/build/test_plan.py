@@ -1,7 +1,6 @@
-"""`cairn build plan` on the command line: as a table, as JSON, as a picture; and what it refuses."""
+"""`cairn build plan` on the command line: as a table, as JSON; and what it refuses."""
 
 import json
-import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
@@ -34,13 +33,9 @@ def test_the_table_says_what_and_why(words: list[str], capsys: pytest.CaptureFix
     assert "never built before" in " ".join(rows[-1])
 
 
-def test_json_and_the_picture_have_the_same_steps(
-    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_json_has_every_step_and_what_it_needs(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     own, other = pythons.several(2)
-    drawn = tmp_path / "new folder" / "plan.svg"
-    found = ["--pythons", f"{own.version},{other.version}", "--svg", str(drawn), "--json"]
-    assert main.main([*words, *found]) == 0
+    assert main.main([*words, "--pythons", f"{own.version},{other.version}", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["schema"] == "cairn.plan/1"
     by_name = {step["step"]: step for step in told["steps"]}
@@ -51,9 +46,6 @@ def test_json_and_the_picture_have_the_same_steps(
     last = by_name[f"build b [{other.version}]"]
     assert last["needs"] == ["checkout b", f"build a [{other.version}]"]
     assert (last["action"], last["variant"], last["kind"]) == ("build", other.version, "build")
-    titles = [title.text or "" for title in ET.parse(drawn).iter("{http://www.w3.org/2000/svg}title")]  # noqa: S314
-    for step in told["steps"]:
-        assert any(step["step"] in title and step["digest"] in title for title in titles), step["step"]
 
 
 def test_a_step_is_explained_by_its_project(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
