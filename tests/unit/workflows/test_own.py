@@ -22,6 +22,8 @@ from cairn.cli import main as program
 
 ROOT = Path(__file__).parents[3]
 GITHUB = ROOT / ".github"
+ROLE = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"}
+_HELD = re.compile(rf"{'|'.join(ROLE)}|outputs\.aws-|\bsecrets\.")
 OUTCOMES = ("success", "failure", "cancelled", "skipped")
 
 VALUES = {
@@ -124,6 +126,26 @@ def permissions(workflows: Workflows) -> Iterator[str]:
             yield f"{name}: permissions"
 
 
+def credentials(workflows: Workflows) -> Iterator[str]:
+    """They are the outputs of a step; only commands that name the store get them, no job and no action."""
+    for name, file in workflows.files.items():
+        own = file.get("jobs") or {"": file["runs"]}
+        beyond = {**file, "jobs": {job: {**node, "steps": []} for job, node in own.items()}, "runs": {}}
+        if _HELD.search(str(beyond)):
+            yield f"{name}: credentials for a whole job"
+        for step in itertools.chain.from_iterable(node["steps"] for node in own.values()):
+            if str(step.get("uses")).startswith("aws-actions/"):
+                outputs = (step["with"].get("output-credentials"), step["with"].get("output-env-credentials"))
+                if step.get("id") != "role" or outputs != (True, False):
+                    yield f"{name}: a role is given to the steps that follow"
+            env = step.get("env", {})
+            given, reaches = ROLE & env.keys(), '--store "$STORE"' in step.get("run", "")
+            if given != (ROLE if reaches else set()):
+                yield f"{name}: {step.get('run')} has {sorted(given)}"
+            if _HELD.search(str({**step, "env": {key: env[key] for key in env.keys() - ROLE}})):
+                yield f"{name}: {step.get('name') or step.get('uses')} gets credentials by another way"
+
+
 def evaluate(text: str, context: Mapping[str, object]) -> object:
     """The value of an expression of GitHub's: its `&&`, `||` and `!` are Python's, and so is their order."""
     text = re.sub(r"^\$\{\{(.*)\}\}$", r"\1", text.strip(), flags=re.DOTALL)
@@ -212,7 +234,7 @@ def _commands(script: str) -> Iterator[list[str]]:
         yield words
 
 
-RULES = (time_limits, pins, permissions, promotions, matrices, command_lines)
+RULES = (time_limits, pins, permissions, credentials, promotions, matrices, command_lines)
 
 FAULTS: tuple[tuple[Callable[[Workflows], Iterator[str]], str, str], ...] = (
     (time_limits, "        timeout-minutes: 690\n", ""),
@@ -223,6 +245,13 @@ FAULTS: tuple[tuple[Callable[[Workflows], Iterator[str]], str, str], ...] = (
     (permissions, "      contents: read\n", "      contents: write\n"),
     (permissions, "  workflow_dispatch:\n", "  pull_request:\n"),
     (permissions, "  pull_request:\n", "  pull_request_target:\n"),
+    (credentials, "output-env-credentials: false", "output-env-credentials: true"),
+    (credentials, "output-env-credentials: false", "mask-aws-account-id: true"),
+    (credentials, "\nenv:\n", "\nenv:\n  A: ${{ steps.role.outputs.aws-session-token }}\n"),
+    (credentials, "    permissions:\n", "    env: {AWS_SESSION_TOKEN: x}\n    permissions:\n"),
+    (credentials, "AWS_SESSION_TOKEN: ${{ steps.role.outputs.aws-session-token }}", "A: b"),
+    (credentials, "          role:", "          token: ${{ secrets.TOKEN }}\n          role:"),
+    (credentials, '--store "$STORE" --results', "--results"),
     (promotions, "needs.freeze.result == 'success' && needs.stage.result == 'success'", "always()"),
     (promotions, "needs.freeze.result == 'success' && needs.stage.result == 'success' }}", "always() }}"),
     (promotions, "!cancelled() && needs.freeze.result == 'success' && needs.stage", "needs.stage"),
