@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cairn.cli import main
+from cairn.cli.upstream import run_pytorch_tests
 from helpers.wheels import build_wheel
 
 ROOT = Path(__file__).parents[3]
@@ -20,26 +21,32 @@ CHECKOUT = (
     "--checkout-dir --gitrepo-origin --repo-name --repo-hashtag --depth --jobs --submodules --no-submodules "
     "--hipify --no-hipify --commit-hipify --no-commit-hipify"
 )
+HIPIFY = "--checkout-dir --gitrepo-origin --repo-name --repo-hashtag"
+RELATED = "--torch-dir --require-related-commit --no-require-related-commit"
 FLAGS = [
     (PYTORCH, "build_prod_wheels.py install-rocm", INSTALL),
     (
         PYTORCH,
         "build_prod_wheels.py build",
         (
-            f"{INSTALL} --install-rocm --output-dir --pytorch-dir --pytorch-audio-dir --pytorch-vision-dir "
-            "--triton-dir --apex-dir --root-checkout-dir --pytorch-rocm-arch --version-suffix --release-type "
-            "--pytorch-build-number --build-triton --no-build-triton --build-pytorch-audio "
-            "--no-build-pytorch-audio --build-pytorch-vision --no-build-pytorch-vision --build-apex "
-            "--no-build-apex --enable-pytorch-flash-attention --no-enable-pytorch-flash-attention "
-            "--use-ccache "
-            "--use-sccache --sccache-no-wrap --clean --no-clean"
+            f"{INSTALL} --install-rocm --no-install-rocm --output-dir --pytorch-dir --pytorch-audio-dir "
+            "--pytorch-vision-dir --triton-dir --apex-dir --root-checkout-dir --pytorch-rocm-arch "
+            "--version-suffix --release-type --pytorch-build-number --build-triton --no-build-triton "
+            "--build-pytorch-audio --no-build-pytorch-audio --build-pytorch-vision --no-build-pytorch-vision "
+            "--build-apex --no-build-apex --enable-pytorch-flash-attention "
+            "--no-enable-pytorch-flash-attention --use-ccache --use-sccache --sccache-no-wrap --clean "
+            "--no-clean"
         ),
     ),
     (PYTORCH, "pytorch_torch_repo.py checkout", CHECKOUT),
-    (PYTORCH, "pytorch_audio_repo.py checkout", f"{CHECKOUT} --torch-dir --require-related-commit"),
-    (PYTORCH, "pytorch_vision_repo.py checkout", f"{CHECKOUT} --torch-dir --require-related-commit"),
-    (PYTORCH, "pytorch_apex_repo.py checkout", f"{CHECKOUT} --torch-dir --require-related-commit"),
-    (PYTORCH, "pytorch_triton_repo.py checkout", f"{CHECKOUT} --torch-dir --release"),
+    (PYTORCH, "pytorch_torch_repo.py hipify", "--checkout-dir --repo-name --repo-hashtag"),
+    (PYTORCH, "pytorch_audio_repo.py checkout", f"{CHECKOUT} {RELATED}"),
+    (PYTORCH, "pytorch_audio_repo.py hipify", f"{HIPIFY} {RELATED}"),
+    (PYTORCH, "pytorch_vision_repo.py checkout", f"{CHECKOUT} {RELATED}"),
+    (PYTORCH, "pytorch_vision_repo.py hipify", f"{HIPIFY} {RELATED}"),
+    (PYTORCH, "pytorch_apex_repo.py checkout", f"{CHECKOUT} {RELATED}"),
+    (PYTORCH, "pytorch_apex_repo.py hipify", f"{HIPIFY} {RELATED}"),
+    (PYTORCH, "pytorch_triton_repo.py checkout", f"{CHECKOUT} --torch-dir --release --no-release"),
     (
         PYTORCH,
         "checkout_from_manifest.py",
@@ -61,7 +68,7 @@ FLAGS = [
         (
             "--run-id --artifact-group --output-dir --platform --run-github-repo --amdgpu-targets --exclude "
             "--extract --no-extract --flatten --delete-after-extract --no-delete-after-extract "
-            "--download-concurrency --extract-concurrency --dry-run"
+            "--download-concurrency --extract-concurrency --dry-run --no-dry-run"
         ),
     ),
     (
@@ -109,7 +116,7 @@ def test_each_flag_of_theirs_is_taken_or_in_the_table(folder: str, command: str,
     )
     usage = answer.stdout.partition("\n\n")[0]
     taken = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", usage))
-    rows = [line for line in PAGE.splitlines() if line.startswith("| ") and script in line]
+    rows = [line for line in PAGE.splitlines() if line.startswith("| ") and command in line]
     refused = {
         flag
         for row in rows
@@ -117,6 +124,26 @@ def test_each_flag_of_theirs_is_taken_or_in_the_table(folder: str, command: str,
         for flag in re.findall(r"--?[a-z][a-z-]*", row.split("|")[1])
     }
     assert set(flags.split()) - taken == refused & set(flags.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "one", "all_of_them"),  # what a configuration's tests see that need one GPU, or all
+    [
+        ("", "one", "all"),
+        ("--device-query all", "one", "all"),
+        ("--device-query unique", "one", "one-of-each"),
+        ("--gpu-policy single --device-query all", "one", "one"),
+        ("--gpu-policy all", "one-of-each", "all"),
+        ("--gpu-policy all --device-query unique", "one-of-each", "one-of-each"),
+        ("--gpu-policy all --device-query all", "all", "all"),
+    ],
+)
+def test_gpus_are_queried_and_then_chosen_as_upstream_has_it(words: str, one: str, all_of_them: str) -> None:
+    options = run_pytorch_tests._parser(Path("run_pytorch_tests.py")).parse_args(
+        ["--pytorch-dir", str(ROOT), *words.split()]
+    )
+    assert run_pytorch_tests.gpu_choice(options, "one") == one
+    assert run_pytorch_tests.gpu_choice(options, "all") == all_of_them
 
 
 def test_each_script_for_github_actions_has_a_row() -> None:

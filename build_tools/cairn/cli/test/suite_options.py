@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from cairn.testing.suite.merge import Merged
     from cairn.testing.suite.run import SuiteRequest
     from cairn.testing.suite.shards.times import Times
+    from cairn.testing.suite.suite_toml import Gpus
 
 _SHOWN = 20  # failures on the screen; the files have all
-_UPSTREAM_GPUS = {"single": "one", "all": "all"}
+UPSTREAM_GPUS: dict[str | None, Gpus] = {"single": "one", "all": "all"}
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:
@@ -113,7 +114,7 @@ def add_limits(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--gpu-policy",
-        choices=tuple(_UPSTREAM_GPUS),
+        choices=tuple(UPSTREAM_GPUS),
         help="show the tests one GPU, or all that fit (default: the configuration's)",
     )
     parser.add_argument(
@@ -266,7 +267,7 @@ def common_values(options: argparse.Namespace, checkout: Path) -> dict[str, Any]
         "limits": Limits(
             test=options.test_timeout, collection=options.collection_timeout, all=options.timeout
         ),
-        "gpu_choice": _UPSTREAM_GPUS.get(options.gpu_policy),
+        "gpu_choice": UPSTREAM_GPUS.get(options.gpu_policy),
         "allow_mismatch": options.allow_version_mismatch,
     }
 

@@ -6,12 +6,17 @@ import argparse
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cairn.cli import arguments
 from cairn.cli.guard import guarded
 from cairn.cli.parser import Parser
 from cairn.cli.test import suite_options
 from cairn.errors import PrerequisiteError
+
+if TYPE_CHECKING:
+    from cairn.testing.suite.suite_toml import Gpus
+    from cairn.testing.suite.visible_gpus import GpuChoice
 
 
 def main(*, script: str) -> int:
@@ -64,6 +69,12 @@ def _parser(script: Path) -> argparse.ArgumentParser:
         default=True,
         help="let pytest keep its cache, in the copy of the tests",
     )
+    parser.add_argument(
+        "--device-query",
+        choices=("unique", "all"),
+        help="of the GPUs that fit, which --gpu-policy chooses from: one of each kind, or every one "
+        "(default: every one where the configuration's tests see all, else one of each kind)",
+    )
     suite_options.add_config(parser)
     suite_options.add_selection(parser)
     suite_options.add_times(parser)
@@ -96,11 +107,17 @@ def _run(options: argparse.Namespace) -> int:
         family=options.amdgpu_family,
         targets=targets,
     )
+    suite = suite_toml.load(suite_options.suite_file(options))
+    values = suite_options.request_values(options, options.pytorch_dir.absolute())
+    values["gpu_choice"] = gpu_choice(options, suite.config(options.test_config).gpus)
     request = SuiteRequest(
-        suite=suite_toml.load(suite_options.suite_file(options)),
-        tested=tested,
-        only_skipped=options.only_skipped,
-        torch_version=version,
-        **suite_options.request_values(options, options.pytorch_dir.absolute()),
+        suite=suite, tested=tested, only_skipped=options.only_skipped, torch_version=version, **values
     )
     return suite_options.run(request, options)
+
+
+def gpu_choice(options: argparse.Namespace, configured: Gpus) -> GpuChoice:
+    """The GPUs that `--gpu-policy` chooses among those of `--device-query`, by the defaults of upstream."""
+    every = (configured if options.device_query is None else options.device_query) == "all"
+    chosen = suite_options.UPSTREAM_GPUS.get(options.gpu_policy, configured)
+    return chosen if chosen == "one" or every else "one-of-each"

@@ -48,8 +48,8 @@ from cairn.testing.suite.shards import plan
 from cairn.testing.suite.shards.plan import ShardPlan
 from cairn.testing.suite.shards.times import Times
 from cairn.testing.suite.sources import WheelVersion
-from cairn.testing.suite.suite_toml import Choice, Gpus, Suite
-from cairn.testing.suite.visible_gpus import VisibleGpus
+from cairn.testing.suite.suite_toml import Choice, Suite
+from cairn.testing.suite.visible_gpus import GpuChoice, VisibleGpus
 
 WriteCommitted: TypeAlias = Callable[[Sequence[str], Sequence[str], Path], object]
 """Writes files and folders of the first of some commits that the sources have below a folder."""
@@ -112,7 +112,7 @@ class SuiteRequest:
         instead: what the user has put in place of the stack's own suite and skip-tests, as options.
         retries: how often a failed test is tried again.
         limits: of time.
-        gpu_choice: one GPU or all; the configuration's where None.
+        gpu_choice: one GPU, one of each kind, or all; the configuration's where None.
         allow_mismatch: run tests of a different commit than the wheel's.
         nodes: where the kernel describes the GPUs of the machine.
         policy: what the record says of the stack and of skip-tests; None where neither was named.
@@ -137,7 +137,7 @@ class SuiteRequest:
     instead: tuple[str, ...] = ()
     retries: int = 1
     limits: Limits = field(default_factory=Limits)
-    gpu_choice: Gpus | None = None
+    gpu_choice: GpuChoice | None = None
     allow_mismatch: bool = False
     nodes: Path = gpus.KFD_NODES
     policy: TestPolicy | None = None

@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from cairn.errors import UsageError
 from cairn.testing import gpus
-from cairn.testing.suite.suite_toml import Gpus
 
+GpuChoice = Literal["one", "one-of-each", "all"]
+"""One GPU, one of each kind, or all, of those that fit."""
 _RUNTIME, _HIP, _ORDINAL = "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"
 _OF_HIP = (_HIP, "CUDA_VISIBLE_DEVICES", _ORDINAL)  # the first that is set counts
 
@@ -44,14 +46,14 @@ class VisibleGpus:
 
 
 def choose(
-    environ: Mapping[str, str], *, targets: tuple[str, ...], how_many: Gpus, nodes: Path = gpus.KFD_NODES
+    environ: Mapping[str, str], *, targets: tuple[str, ...], how_many: GpuChoice, nodes: Path = gpus.KFD_NODES
 ) -> VisibleGpus:
     """Choose among the GPUs that the environment leaves visible.
 
     Args:
         environ: what it says now.
         targets: what the wheels are for; any GPU will do where empty.
-        how_many: one GPU, or all that fit.
+        how_many: one GPU, one of each kind, or all that fit.
         nodes: where the kernel describes them.
 
     Raises:
@@ -75,6 +77,9 @@ def choose(
     else:
         listed = [(str(number), name) for number, name in enumerate(present)]
     fitting = [(word, name) for word, name in listed if not targets or gpus.matches([name], targets)]
+    if how_many == "one-of-each":
+        kinds = [name for _, name in fitting]
+        fitting = [gpu for number, gpu in enumerate(fitting) if gpu[1] not in kinds[:number]]
     chosen = fitting[:1] if how_many == "one" else fitting
     numbers_text = ",".join(word for word, _ in chosen)
     dropped = tuple(name for name in given if name != _HIP)

@@ -6,7 +6,7 @@ import pytest
 
 from cairn.errors import UsageError
 from cairn.testing.suite import visible_gpus
-from cairn.testing.suite.suite_toml import Gpus
+from cairn.testing.suite.visible_gpus import GpuChoice
 
 MIXED = (90402, 110000, 90402, 110000)
 
@@ -31,6 +31,9 @@ def machine(folder: Path, versions: tuple[int, ...]) -> Path:
         ({}, ("gfx1100",), "one", "1", ("gfx1100",)),
         ({}, ("gfx1100", "gfx1101"), "all", "1,3", ("gfx1100", "gfx1100")),
         ({"HIP_VISIBLE_DEVICES": "3,2"}, (), "all", "3,2", ("gfx1100", "gfx942")),
+        ({}, (), "one-of-each", "0,1", ("gfx942", "gfx1100")),
+        ({}, ("gfx1100",), "one-of-each", "1", ("gfx1100",)),
+        ({"HIP_VISIBLE_DEVICES": "3,2,1"}, (), "one-of-each", "3,2", ("gfx1100", "gfx942")),
         ({"HIP_VISIBLE_DEVICES": "3,2"}, ("gfx942",), "one", "2", ("gfx942",)),
         ({"CUDA_VISIBLE_DEVICES": "1"}, (), "all", "1", ("gfx1100",)),
         ({"GPU_DEVICE_ORDINAL": "2"}, (), "all", "2", ("gfx942",)),
@@ -47,7 +50,7 @@ def test_one_list_is_made_of_all_that_hide_gpus(
     nodes: Path,
     environ: dict[str, str],
     targets: tuple[str, ...],
-    how_many: Gpus,
+    how_many: GpuChoice,
     shown: str,
     hardware: tuple[str, ...],
 ) -> None:
