@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cairn.cli import arguments
+from cairn import converters
+from cairn.cli import arguments, completion
 from cairn.errors import UsageError
 from cairn.output import console, safe_text, wording
 
@@ -32,7 +33,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     )
     parser.epilog = "example: cairn checkout all --stack external-builds/pytorch --line release/2.9"
     what = parser.add_argument("what", metavar="all|origins|NAME", help="what to check out")
-    arguments.completes(what, arguments.complete_projects)
+    arguments.completes(what, completion.complete_projects)
     arguments.add_stack(parser)
     arguments.add_root_checkout_dir(parser)
     add_place(parser)
@@ -46,7 +47,7 @@ def add_place(parser: argparse.ArgumentParser) -> None:
     """Where a single checkout goes."""
     parser.add_argument(
         "--checkout-dir",
-        type=arguments.new_folder,
+        type=converters.new_folder,
         metavar="DIR",
         help="folder of the checkout (default: by --repo-name)",
     )
@@ -56,17 +57,17 @@ def add_place(parser: argparse.ArgumentParser) -> None:
 def add_choice(parser: argparse.ArgumentParser, *, related: bool = True, release: bool = True) -> None:
     """Which origin and hashtag: these win over pins, and pins over defaults."""
     parser.add_argument(
-        "--gitrepo-origin", type=arguments.nonempty, metavar="URL", help="git URL or path of the repository"
+        "--gitrepo-origin", type=converters.nonempty, metavar="URL", help="git URL or path of the repository"
     )
     parser.add_argument(
         "--repo-hashtag",
-        type=arguments.nonempty,
+        type=converters.nonempty,
         metavar="REF",
         help="branch, tag, commit, or #N for a pull request",
     )
     if related or release:
         parser.add_argument(
-            "--torch-dir", type=arguments.folder, metavar="DIR", help="torch checkout that pins the others"
+            "--torch-dir", type=converters.folder, metavar="DIR", help="torch checkout that pins the others"
         )
     if related:
         parser.add_argument(
@@ -99,7 +100,7 @@ def add_how(parser: argparse.ArgumentParser) -> None:
 def add_depth(parser: argparse.ArgumentParser) -> None:
     """`--depth`."""
     text = "fetch only this many commits of history (default: all)"
-    parser.add_argument("--depth", type=arguments.positive, help=text)
+    parser.add_argument("--depth", type=converters.positive, help=text)
 
 
 def add_hipify(parser: argparse.ArgumentParser) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cairn import converters
 from cairn.cli import arguments
 from cairn.errors import PrerequisiteError
 from cairn.output import console
@@ -36,13 +37,13 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     )
     arguments.add_stack(parser, required=False)
     arguments.add_targets(parser, default="of the stack; for tests, whatever is there")
-    arguments.add_repeated(parser, "--wheel", "FILE", "a wheel that is to be installed", kind=arguments.file)
+    arguments.add_repeated(parser, "--wheel", "FILE", "a wheel that is to be installed", kind=converters.file)
     parser.add_argument(
-        "--index-url", type=arguments.nonempty, metavar="URL", help="the only package index to use"
+        "--index-url", type=converters.nonempty, metavar="URL", help="the only package index to use"
     )
     parser.add_argument(
         "--root-checkout-dir",
-        type=arguments.new_folder,
+        type=converters.new_folder,
         default=Path(),
         metavar="DIR",
         help="folder of the checkouts (default: the current one)",
@@ -50,7 +51,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     arguments.add_python(parser, what="to check")
     parser.add_argument(
         "--machine",
-        type=arguments.file,
+        type=converters.file,
         metavar="FILE",
         help="judge the machine that the answer of `cairn doctor --json` in FILE describes",
     )

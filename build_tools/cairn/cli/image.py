@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cairn import converters
 from cairn.cli import arguments
 from cairn.cli.parser import Parser, add_command, add_commands
 from cairn.errors import CairnError, UsageError
@@ -65,7 +66,7 @@ def _add_name(parser: argparse.ArgumentParser) -> None:
     from cairn.images.engines import ENGINES
 
     name = parser.add_argument(
-        "name", type=arguments.nonempty, metavar="NAME", help="an image of dockerfiles/, or a Dockerfile"
+        "name", type=converters.nonempty, metavar="NAME", help="an image of dockerfiles/, or a Dockerfile"
     )
     arguments.completes(name, _complete_names)
     parser.add_argument("--engine", choices=ENGINES, help="program to use (default: the first that answers)")
@@ -83,7 +84,7 @@ def _add_build(parser: argparse.ArgumentParser) -> None:
     _add_name(parser)
     parser.add_argument(
         "--base",
-        type=arguments.nonempty,
+        type=converters.nonempty,
         metavar="IMAGE",
         help="image to build on (default: the Dockerfile's)",
     )
@@ -93,11 +94,11 @@ def _add_build(parser: argparse.ArgumentParser) -> None:
         "--tag",
         "IMAGE",
         "name of the result (default: NAME:latest)",
-        kind=arguments.nonempty,
+        kind=converters.nonempty,
     )
     parser.add_argument(
         "--pip-config",
-        type=arguments.file,
+        type=converters.file,
         metavar="FILE",
         help="configuration of pip for this build, such as an index behind a firewall; it is not kept",
     )
@@ -117,7 +118,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     _take_rest(parser)
     _add_name(parser)
     parser.add_argument(
-        "--image", type=arguments.nonempty, help="image to run (default: NAME:latest, as `build` calls it)"
+        "--image", type=converters.nonempty, help="image to run (default: NAME:latest, as `build` calls it)"
     )
     parser.add_argument(
         "--gpu",
@@ -127,7 +128,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--mount-dir",
-        type=arguments.folder,
+        type=converters.folder,
         default=Path(),
         metavar="DIR",
         help="folder that is /work in the container (default: the current one)",

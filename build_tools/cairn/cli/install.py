@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from cairn.cli import arguments
+from cairn import converters
+from cairn.cli import arguments, completion
 from cairn.errors import UsageError
 from cairn.output import console
 
@@ -24,33 +25,35 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     )
     place = parser.add_mutually_exclusive_group(required=True)
     place.add_argument(
-        "--index-url", type=arguments.nonempty, metavar="URL", help="the only package index to use"
+        "--index-url", type=converters.nonempty, metavar="URL", help="the only package index to use"
     )
     arguments.add_store(place)
     arguments.add_index(parser, default="release")
     gpu = parser.add_mutually_exclusive_group()
     gpu.add_argument(
         "--product",
-        type=arguments.nonempty,
+        type=converters.nonempty,
         metavar="NAME",
         help='the GPU as it is sold, such as "RX 7900 XTX"',
     )
     arguments.completes(
         gpu.add_argument(
-            "--target", type=arguments.nonempty, help="the GPU's target, such as gfx1100; or cpu, to use none"
+            "--target",
+            type=converters.nonempty,
+            help="the GPU's target, such as gfx1100; or cpu, to use none",
         ),
-        arguments.complete_targets,
+        completion.complete_targets,
     )
     gpu.add_argument(
         "--topology-dir",
-        type=arguments.folder,
+        type=converters.folder,
         metavar="DIR",
         help="a copy of a machine's /sys/class/kfd/kfd/topology/nodes, to choose for that machine",
     )
     arguments.add_line(parser, default="the first that the index offers")
     parser.add_argument(
         "--python",
-        type=arguments.file_or_folder,
+        type=converters.file_or_folder,
         metavar="FILE",
         help="interpreter to install for, or the folder of its environment (default: the active "
         "environment's; to print lines, else the first on PATH)",

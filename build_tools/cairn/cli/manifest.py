@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cairn import files
+from cairn import converters, files
 from cairn.cli import arguments
 from cairn.cli import checkout as checkout_command
 from cairn.cli.parser import Subparsers, add_command, add_commands
@@ -60,7 +60,7 @@ def _add_create(commands: Subparsers) -> None:
     )
     create.add_argument("--python", help="versions of Python, joined by commas (default: this one's)")
     create.add_argument(
-        "--output", type=arguments.new_file, required=True, metavar="FILE", help="the manifest to write"
+        "--output", type=converters.new_file, required=True, metavar="FILE", help="the manifest to write"
     )
     create.add_argument(
         "--allow-local",
@@ -78,7 +78,7 @@ def _add_checkout(commands: Subparsers) -> None:
         about="make the checkouts that a manifest froze, and prove by their trees that they are the same",
         example="cairn manifest checkout manifest.json --root-checkout-dir src",
     )
-    again.add_argument("manifest", type=arguments.file, metavar="MANIFEST", help="a manifest.json")
+    again.add_argument("manifest", type=converters.file, metavar="MANIFEST", help="a manifest.json")
     arguments.add_stack(again, required=False)
     _add_checkouts(again)
     checkout_command.add_depth(again)
@@ -95,8 +95,8 @@ def _add_diff(commands: Subparsers) -> None:
         about="what changed between two manifests: commits, submodules, SDK, toolchain",
         example="cairn manifest diff monday.json tuesday.json --html changelog.html",
     )
-    diff.add_argument("before", type=arguments.file, metavar="BEFORE", help="the older manifest.json")
-    diff.add_argument("after", type=arguments.file, metavar="AFTER", help="the newer manifest.json")
+    diff.add_argument("before", type=converters.file, metavar="BEFORE", help="the older manifest.json")
+    diff.add_argument("after", type=converters.file, metavar="AFTER", help="the newer manifest.json")
     diff.add_argument(
         "--commits",
         action=argparse.BooleanOptionalAction,
@@ -104,7 +104,9 @@ def _add_diff(commands: Subparsers) -> None:
         help="name the commits between, which are fetched from their origins",
     )
     arguments.add_json(diff)
-    diff.add_argument("--html", type=arguments.new_file, metavar="FILE", help="write a page for browsers too")
+    diff.add_argument(
+        "--html", type=converters.new_file, metavar="FILE", help="write a page for browsers too"
+    )
 
 
 def _add_verify(commands: Subparsers) -> None:
@@ -115,7 +117,7 @@ def _add_verify(commands: Subparsers) -> None:
         about="compare checkouts with a manifest",
         example="cairn manifest verify manifest.json --stack external-builds/pytorch",
     )
-    verify.add_argument("manifest", type=arguments.file, metavar="MANIFEST", help="a manifest.json")
+    verify.add_argument("manifest", type=converters.file, metavar="MANIFEST", help="a manifest.json")
     arguments.add_stack(verify, required=False)
     _add_checkouts(verify)
 

@@ -7,7 +7,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cairn.cli import arguments
+from cairn import converters
+from cairn.cli import arguments, completion
 from cairn.errors import UsageError
 from cairn.output import console
 
@@ -27,11 +28,14 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     )
     parser.epilog = "example: cairn matrix --stack external-builds/pytorch --trigger nightly --pythons 3.12"
     action = parser.add_argument(
-        "--stack", type=arguments.any_path, required=True, help="a stack.toml, or the folder that has one"
+        "--stack", type=converters.any_path, required=True, help="a stack.toml, or the folder that has one"
     )
-    arguments.completes(action, arguments.complete_stack_folders)
+    arguments.completes(action, completion.complete_stack_folders)
     parser.add_argument(
-        "--matrix", type=arguments.file, metavar="FILE", help="a matrix.toml (default: beside the stack.toml)"
+        "--matrix",
+        type=converters.file,
+        metavar="FILE",
+        help="a matrix.toml (default: beside the stack.toml)",
     )
     parser.add_argument(
         "--trigger",
@@ -47,7 +51,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     ):
         parser.add_argument(
             name,
-            type=arguments.nonempty,
+            type=converters.nonempty,
             default=_ALL,
             help=f"{what}, joined by commas (default: all, which are those of the trigger)",
         )

@@ -7,6 +7,7 @@ import datetime as dt
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cairn import converters
 from cairn.cli import arguments
 from cairn.cli.parser import Subparsers, add_command, add_commands
 from cairn.errors import SourceError, UsageError
@@ -61,7 +62,7 @@ def _add_audit(commands: Subparsers) -> None:
     _add_checkout(audit)
     audit.add_argument(
         "--allowlist",
-        type=arguments.file,
+        type=converters.file,
         metavar="FILE",
         help="the allowlist (default: patches-policy/allowlist.toml, here or in a folder above; "
         "without one, nothing is allowed)",
@@ -80,7 +81,7 @@ def _add_apply(commands: Subparsers) -> None:
     _add_checkout(apply)
     apply.add_argument(
         "patches",
-        type=arguments.folder,
+        type=converters.folder,
         metavar="PATCHES",
         help="folder that `export` made, or a patch set of TheRock's",
     )
@@ -89,7 +90,7 @@ def _add_apply(commands: Subparsers) -> None:
 
 
 def _add_checkout(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("checkout", type=arguments.folder, metavar="CHECKOUT", help="folder of a checkout")
+    parser.add_argument("checkout", type=converters.folder, metavar="CHECKOUT", help="folder of a checkout")
     arguments.add_json(parser)
 
 

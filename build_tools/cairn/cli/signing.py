@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cairn import converters
 from cairn.cli import arguments
 from cairn.errors import PrerequisiteError
 
@@ -21,7 +22,7 @@ def add_sign_key(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> N
     """`--sign-key`."""
     parser.add_argument(
         "--sign-key",
-        type=arguments.file,
+        type=converters.file,
         metavar="FILE",
         help="sign with this private key (default: that of CAIRN_SIGN_KEY, if it names one)",
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cairn.cli import arguments
+from cairn import converters
 from cairn.errors import SourceError
 from cairn.sources.checkout.checkout import hipify_checkout
 from cairn.stack import Project
@@ -68,6 +68,6 @@ def test_an_interpreter_may_be_named_from_the_current_folder(
     (tmp_path / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     (tmp_path / "python").chmod(0o755)
     monkeypatch.chdir(tmp_path)
-    python = arguments.program("./python")
+    python = converters.program("./python")
     assert python == tmp_path / "python"
     assert bench(python=python).hipify_commit is not None

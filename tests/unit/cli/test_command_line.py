@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cairn import files
-from cairn.cli import arguments, guard, main
+from cairn import converters, files
+from cairn.cli import guard, main
 from cairn.cli.upstream import build_prod_wheels, patch_fat_wheel, pytorch_repo
 from cairn.errors import CairnError, UsageError
 from cairn.output import console, wording
@@ -290,12 +290,12 @@ def test_where_nothing_can_be_written_is_known_before_the_work(
     assert said in refused(capsys, *words, parser=main.make_parser((words[0],)))
 
 
-@pytest.mark.parametrize("check", [arguments.file, arguments.folder])
+@pytest.mark.parametrize("check", [converters.file, converters.folder])
 def test_what_may_not_be_read_is_called_that(
     check: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "locked"
-    path.touch() if check is arguments.file else path.mkdir()
+    path.touch() if check is converters.file else path.mkdir()
     monkeypatch.setattr("os.access", lambda *_: False)  # root may read everything
     with pytest.raises(argparse.ArgumentTypeError, match="locked cannot be read: permission denied"):
         check(str(path))
@@ -341,7 +341,7 @@ def test_a_checkout_that_is_elsewhere_may_be_below_the_home_folder(
 
 @pytest.mark.parametrize(
     "kind",
-    [arguments.file, arguments.folder, arguments.program, arguments.file_or_folder, arguments.any_path],
+    [converters.file, converters.folder, converters.program, converters.file_or_folder, converters.any_path],
 )
 @pytest.mark.parametrize(("text", "said"), [("", "no path"), ("~nosuchuser/x", "~nosuchuser/x")])
 def test_a_path_that_names_nothing_is_refused(kind: Callable[[str], Path], text: str, said: str) -> None:
@@ -349,7 +349,7 @@ def test_a_path_that_names_nothing_is_refused(kind: Callable[[str], Path], text:
         kind(text)
 
 
-@pytest.mark.parametrize("kind", [arguments.new_file, arguments.new_folder])
+@pytest.mark.parametrize("kind", [converters.new_file, converters.new_folder])
 @pytest.mark.parametrize(("text", "said"), [("", "no path"), ("~nosuchuser/x", "~nosuchuser/x")])
 def test_nothing_is_written_to_a_path_that_names_nothing(
     kind: Callable[[str], Path], text: str, said: str

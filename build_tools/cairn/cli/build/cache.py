@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
 
+from cairn import converters
 from cairn.cli import arguments
 from cairn.cli.parser import Subparsers, add_command, add_commands
 from cairn.errors import UsageError
@@ -101,7 +102,7 @@ def add_to(commands: Subparsers) -> None:
 def _add_url(parser: argparse.ArgumentParser, *, default: str) -> None:
     parser.add_argument(
         "--cache-store",
-        type=arguments.nonempty,
+        type=converters.nonempty,
         metavar="URL",
         help="cache of wheels that machines share: a path, file://… or s3://bucket/prefix "
         f"(default: {default})",

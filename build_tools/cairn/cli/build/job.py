@@ -7,6 +7,7 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cairn import converters
 from cairn.cli import arguments
 from cairn.cli.build import cache, variants
 from cairn.cli.build import options as common
@@ -37,7 +38,7 @@ def add_options(parser: argparse.ArgumentParser, *, writes: bool) -> None:
     common.add_compiler_cache(parser)
     arguments.add_build_env(parser)
     parser.add_argument(
-        "--env-dir", type=arguments.new_folder, metavar="DIR", help="where environments are kept"
+        "--env-dir", type=converters.new_folder, metavar="DIR", help="where environments are kept"
     )
     cache.add_cache_store(parser)
     common.add_running(parser)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cairn.cli import arguments
+from cairn import converters
 from cairn.errors import UsageError
 from cairn.output import console
 
@@ -69,13 +69,13 @@ def add_develop(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--develop",
         "--editable",
-        type=arguments.nonempty,
+        type=converters.nonempty,
         metavar="PROJECT|DIR",
         help="build this project in its checkout and install it from there, to be edited",
     )
     parser.add_argument(
         "--develop-env-dir",
-        type=arguments.any_path,
+        type=converters.any_path,
         metavar="DIR",
         help="virtual environment it is installed into, made where missing (default: one of Cairn's)",
     )

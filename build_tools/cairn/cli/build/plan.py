@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from cairn.cli import arguments
+from cairn import converters
 from cairn.cli.build import job as common
 from cairn.cli.parser import Subparsers, add_command
 from cairn.output import console
@@ -28,7 +28,7 @@ def add_to(commands: Subparsers) -> None:
     common.add_options(parser, writes=False)
     parser.add_argument(
         "--explain",
-        type=arguments.nonempty,
+        type=converters.nonempty,
         metavar="STEP",
         help="say of one step, such as vision, which of its inputs changed since its last wheel",
     )

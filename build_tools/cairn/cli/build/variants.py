@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cairn.cli import arguments
+from cairn import converters
+from cairn.cli import arguments, completion
 from cairn.errors import UsageError
 
 if TYPE_CHECKING:
@@ -25,20 +26,20 @@ def add_variants(parser: argparse.ArgumentParser) -> None:
     )
     lines = group.add_argument(
         "--lines",
-        type=arguments.nonempty,
+        type=converters.nonempty,
         help="release lines, joined by commas; the checkouts of release/2.9 are in the folder release-2.9",
     )
-    arguments.completes(lines, arguments.complete_lines)
+    arguments.completes(lines, completion.complete_lines)
     families = group.add_argument(
         "--families",
-        type=arguments.nonempty,
+        type=converters.nonempty,
         help="families or targets, joined by commas: wheels for each, not one for all as with --targets; "
         "{family} in --index-url and --find-links stands for each",
     )
-    arguments.completes(families, arguments.complete_targets)
+    arguments.completes(families, completion.complete_targets)
     group.add_argument(
         "--pythons",
-        type=arguments.nonempty,
+        type=converters.nonempty,
         help=f"interpreters, joined by commas: 3.12, a path, or {OF_STACK} for those of stack.toml "
         "(default: Cairn's own)",
     )

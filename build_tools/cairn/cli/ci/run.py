@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cairn import converters
 from cairn.cli import arguments, signing
 from cairn.cli.build import options as build_options
 from cairn.cli.parser import Subparsers, add_command
@@ -35,7 +36,7 @@ def add_to(commands: Subparsers) -> None:
     arguments.add_stack(run)
     run.add_argument(
         "--work-dir",
-        type=arguments.new_folder,
+        type=converters.new_folder,
         default=Path(".cairn"),
         metavar="DIR",
         help="folder of checkouts, environments, wheels, index and report (default: %(default)s)",

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cairn import converters
 from cairn.cli import arguments
 from cairn.cli.parser import Subparsers, add_command, add_commands
 from cairn.errors import StoreError, UsageError
@@ -43,7 +44,7 @@ def _add_lock(commands: Subparsers) -> None:
         example="cairn index mirror lock --stack external-builds/pytorch dist/*.whl",
     )
     parser.add_argument(
-        "files", nargs="*", type=arguments.file, metavar="FILE", help="a wheel or an sdist of the stack"
+        "files", nargs="*", type=converters.file, metavar="FILE", help="a wheel or an sdist of the stack"
     )
     arguments.add_repeated(parser, "--require", "REQUIREMENT", "lock this too")
     _add_stack(parser)
@@ -91,7 +92,7 @@ def _add_fetch(commands: Subparsers) -> None:
         example="cairn index mirror fetch dist/*.whl --store ./store",
     )
     parser.add_argument(
-        "files", nargs="*", type=arguments.file, metavar="FILE", help="whose requirements to fetch"
+        "files", nargs="*", type=converters.file, metavar="FILE", help="whose requirements to fetch"
     )
     arguments.add_repeated(parser, "--require", "REQUIREMENT", "fetch this too")
     _add_place(parser)
@@ -101,7 +102,7 @@ def _add_fetch(commands: Subparsers) -> None:
 def _add_stack(parser: argparse.ArgumentParser) -> None:
     arguments.add_stack(parser)
     parser.add_argument(
-        "--lock", type=arguments.any_path, metavar="FILE", help="the lock (default: beside the stack.toml)"
+        "--lock", type=converters.any_path, metavar="FILE", help="the lock (default: beside the stack.toml)"
     )
 
 

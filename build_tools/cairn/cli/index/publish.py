@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from cairn import converters
 from cairn.cli import arguments, signing
 from cairn.cli.parser import Subparsers, add_command
 from cairn.errors import UsageError
@@ -26,20 +27,20 @@ def add_to(commands: Subparsers) -> None:
         "promote`.",
         example="cairn index publish dist/*.whl --store ./store --set dist/set.json",
     )
-    parser.add_argument("files", nargs="+", type=arguments.file, metavar="FILE", help="a wheel or an sdist")
+    parser.add_argument("files", nargs="+", type=converters.file, metavar="FILE", help="a wheel or an sdist")
     arguments.add_store(parser)
     arguments.add_index(parser, default="staging")
     arguments.add_json(parser)
     parser.add_argument(
         "--set",
-        type=arguments.file,
+        type=converters.file,
         dest="set_file",
         metavar="FILE",
         help="set.json: the files are this set, whole; it is sealed with all it needs, and written again",
     )
     parser.add_argument(
         "--manifest",
-        type=arguments.file,
+        type=converters.file,
         metavar="FILE",
         help="with --set: the manifest.json that it was built from (default: the one beside set.json)",
     )

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from cairn import converters
 from cairn.cli import arguments
 from cairn.cli.parser import Subparsers, add_command
 from cairn.errors import StoreError
@@ -30,7 +31,7 @@ def add_to(commands: Subparsers) -> None:
     arguments.add_endpoint_url(parser)
     parser.add_argument(
         "--host",
-        type=arguments.nonempty,  # an empty one would be every address of the machine
+        type=converters.nonempty,  # an empty one would be every address of the machine
         default="127.0.0.1",
         help="address to listen on (default: %(default)s)",
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from cairn import converters
 from cairn.cli import arguments, signing
 from cairn.cli.parser import Subparsers, add_command
 from cairn.errors import CairnError, StoreError
@@ -86,7 +87,7 @@ def _add_gc(commands: Subparsers) -> None:
     arguments.add_store(parser)
     parser.add_argument(
         "--older-than",
-        type=arguments.positive,
+        type=converters.positive,
         default=_DAYS,
         metavar="DAYS",
         help="leave what was needed, or written, within so many days (default: %(default)s)",

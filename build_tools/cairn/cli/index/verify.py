@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cairn import converters
 from cairn.cli import arguments, signing
 from cairn.cli.index import upkeep
 from cairn.cli.parser import Subparsers, add_command
@@ -43,11 +44,11 @@ def add_to(commands: Subparsers) -> None:
     place = parser.add_mutually_exclusive_group()
     arguments.add_store(place)
     place.add_argument(
-        "--index-url", type=arguments.nonempty, metavar="URL", help="the only package index to use"
+        "--index-url", type=converters.nonempty, metavar="URL", help="the only package index to use"
     )
     place.add_argument(
         "--bundle",
-        type=arguments.file_or_folder,
+        type=converters.file_or_folder,
         metavar="FILE|DIR",
         help="what --save-bundle wrote, in place of an index",
     )
@@ -59,7 +60,7 @@ def add_to(commands: Subparsers) -> None:
         "--trust-tester",
         "FILE",
         "public key of a machine that tests, for its test records alone",
-        kind=arguments.file,
+        kind=converters.file,
     )
     parser.add_argument(
         "--allow-unsigned",
@@ -68,7 +69,7 @@ def add_to(commands: Subparsers) -> None:
     )
     parser.add_argument(
         "--save-bundle",
-        type=arguments.new_file,
+        type=converters.new_file,
         metavar="FILE",
         help="write all that was read into a ZIP, to check again without a network",
     )
@@ -160,7 +161,7 @@ def _wheel(text: str) -> Iterator[tuple[Path, str]]:
 
     if "://" not in text:
         try:
-            path = arguments.file(text)
+            path = converters.file(text)
         except argparse.ArgumentTypeError as error:
             raise UsageError(str(error)) from error
         yield path, files.sha256_of(path)

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from cairn import converters
 from cairn.cli import arguments
 from cairn.cli.parser import Subparsers, add_command
 from cairn.output import console
@@ -87,10 +88,10 @@ def _add_retain(commands: Subparsers) -> None:
     _add_place(parser)
     how = parser.add_mutually_exclusive_group(required=True)
     how.add_argument(
-        "--keep-last", type=arguments.positive, metavar="N", help="so many sets that are not yanked stay"
+        "--keep-last", type=converters.positive, metavar="N", help="so many sets that are not yanked stay"
     )
     how.add_argument(
-        "--days", type=arguments.positive, metavar="D", help="the sets of so many days stay, and the newest"
+        "--days", type=converters.positive, metavar="D", help="the sets of so many days stay, and the newest"
     )
     arguments.add_repeated(parser, "--keep", "SET", "this set stays too")
     parser.add_argument("--reason", help="why, for the log")
@@ -106,7 +107,7 @@ def _add_log(commands: Subparsers) -> None:
     )
     _add_place(parser, changes=False)
     parser.add_argument(
-        "--limit", type=arguments.positive, metavar="N", help="so many of the newest (default: all)"
+        "--limit", type=converters.positive, metavar="N", help="so many of the newest (default: all)"
     )
 
 

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cairn.cli import arguments, signing
+from cairn import converters
+from cairn.cli import arguments, completion, signing
 from cairn.cli.parser import Subparsers, add_command
 from cairn.cli.release.record import set_id_of
 from cairn.errors import UsageError
@@ -43,12 +44,12 @@ def add_to(commands: Subparsers) -> None:
         action = promote.add_argument(
             flag, dest=dest, metavar="INDEX", default=usual, help=f"{text} (default: %(default)s)"
         )
-        arguments.completes(action, arguments.complete_indexes)
+        arguments.completes(action, completion.complete_indexes)
     promote.add_argument(
         "--record",
         action="append",
         default=[],
-        type=arguments.file,
+        type=converters.file,
         metavar="FILE",
         help="a test record to add first (`cairn release record add`); may be repeated",
     )
@@ -62,19 +63,19 @@ def add_to(commands: Subparsers) -> None:
     promote.add_argument("--reason", help="with --bypass or --again: why; the pages and the log show it")
     promote.add_argument(
         "--mirror-lock",
-        type=arguments.file,
+        type=converters.file,
         metavar="FILE",
         help="what a mirror may hold, by hash (default: the stack's own mirror.lock.toml, where it has one)",
     )
     promote.add_argument(
         "--python",
-        type=arguments.program,
+        type=converters.program,
         metavar="FILE",
         help="interpreter to try the installation with (default: one of the set's Python, if it is here)",
     )
     promote.add_argument(
         "--notify",
-        type=arguments.nonempty,
+        type=converters.nonempty,
         metavar="COMMAND",
         help="run this with the outcome as JSON on its standard input (default: `notify` of the stack)",
     )

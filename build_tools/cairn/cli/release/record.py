@@ -8,6 +8,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cairn import converters
 from cairn.cli import arguments, signing
 from cairn.cli.parser import Subparsers, add_command, add_commands
 from cairn.output import console
@@ -59,7 +60,7 @@ def _add_add(commands: Subparsers) -> None:
         "beside it are kept with it.",
         example=_EXAMPLE,
     )
-    parser.add_argument("files", nargs="+", type=arguments.file, metavar="FILE", help="a record.json")
+    parser.add_argument("files", nargs="+", type=converters.file, metavar="FILE", help="a record.json")
     arguments.add_store(parser)
     signing.add_sign_key(parser)
     arguments.add_dry_run(parser)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from cairn import converters
 from cairn.cli import arguments
 from cairn.cli.parser import Subparsers, add_command
 from cairn.errors import UsageError
@@ -36,7 +37,7 @@ def add_to(commands: Subparsers) -> None:
         "--family",
         action="append",
         default=[],
-        type=arguments.nonempty,
+        type=converters.nonempty,
         help="only what is for this family of targets and for all; may be repeated (default: everything)",
     )
     arguments.add_targets(parser, default="everything")
@@ -57,7 +58,7 @@ def add_to(commands: Subparsers) -> None:
 
 def add_source(parser: argparse.ArgumentParser) -> None:
     """Where the artifacts are."""
-    parser.add_argument("--run-id", type=arguments.nonempty, metavar="ID", help="GitHub's number of the run")
+    parser.add_argument("--run-id", type=converters.nonempty, metavar="ID", help="GitHub's number of the run")
     parser.add_argument(
         "--run-github-repo",
         default="ROCm/TheRock",

@@ -6,6 +6,7 @@ import argparse
 import shlex
 from typing import TYPE_CHECKING
 
+from cairn import converters
 from cairn.cli import arguments
 from cairn.cli.parser import Subparsers, add_command
 from cairn.output import console
@@ -25,7 +26,7 @@ def add_to(commands: Subparsers) -> None:
     )
     parser.add_argument(
         "--python",
-        type=arguments.file_or_folder,
+        type=converters.file_or_folder,
         required=True,
         metavar="PYTHON",
         help="an interpreter, or an environment's folder",

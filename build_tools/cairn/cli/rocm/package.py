@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from cairn import converters
 from cairn.cli import arguments
 from cairn.cli.parser import Subparsers, add_command
 from cairn.output import console
@@ -26,19 +27,19 @@ def add_to(commands: Subparsers) -> None:
     tree = parser.add_mutually_exclusive_group(required=True)
     tree.add_argument(
         "--prefix",
-        type=arguments.folder,
+        type=converters.folder,
         metavar="DIR",
         help="an installed prefix: the folder with bin, include and lib",
     )
     tree.add_argument(
         "--artifacts",
-        type=arguments.folder,
+        type=converters.folder,
         metavar="DIR",
         help="a folder of artifacts NAME_COMPONENT_TARGET",
     )
     parser.add_argument(
         "--description",
-        type=arguments.file,
+        type=converters.file,
         metavar="FILE",
         help="the packages.toml that says what goes where",
     )

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cairn import converters
 from cairn.cli import arguments
 from cairn.cli.parser import Subparsers, add_command, add_commands
 from cairn.errors import TestsFailedError, UsageError
@@ -50,13 +51,13 @@ def _add_run(commands: Subparsers) -> None:
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument(
         "--smoke-dir",
-        type=arguments.folder,
+        type=converters.folder,
         metavar="DIR",
         help="output folder of `cairn test smoke`: its environment is measured, for a record of its set",
     )
     where.add_argument(
         "--python",
-        type=arguments.program,
+        type=converters.program,
         metavar="FILE",
         help="measure the environment of this interpreter; no record is made, since nothing says which bytes "
         "are installed",
@@ -64,7 +65,7 @@ def _add_run(commands: Subparsers) -> None:
     arguments.add_output_dir(parser, default=Path("compat"))
     parser.add_argument(
         "--baseline",
-        type=arguments.file_or_folder,
+        type=converters.file_or_folder,
         metavar="REPORT",
         help="an earlier report: what was broken there already fails nothing; the gate counts no record "
         "that was made with one",
@@ -73,7 +74,7 @@ def _add_run(commands: Subparsers) -> None:
         parser, "--only", "REGEX", "measure the rows alone whose TABLE/NAME has a match", kind=_regex
     )
     parser.add_argument(
-        "--timeout", type=arguments.seconds, default=600.0, metavar="SECONDS", help="for each probe"
+        "--timeout", type=converters.seconds, default=600.0, metavar="SECONDS", help="for each probe"
     )
     arguments.add_translate(parser)
     arguments.add_jobs(parser, what="probes")
@@ -89,10 +90,10 @@ def _add_diff(commands: Subparsers) -> None:
         example="cairn test compat diff yesterday/compat.json today/compat.json",
     )
     parser.add_argument(
-        "first", type=arguments.file_or_folder, metavar="FIRST", help="the older report, or its folder"
+        "first", type=converters.file_or_folder, metavar="FIRST", help="the older report, or its folder"
     )
     parser.add_argument(
-        "second", type=arguments.file_or_folder, metavar="SECOND", help="the newer report, or its folder"
+        "second", type=converters.file_or_folder, metavar="SECOND", help="the newer report, or its folder"
     )
     arguments.add_json(parser)
 
@@ -107,7 +108,7 @@ def _add_rows(commands: Subparsers) -> None:
         example="cairn test compat rows --against pytorch-compatibility.rst",
     )
     arguments.add_repeated(
-        parser, "--against", "PAGE", "a page of upstream's, to compare with", kind=arguments.file
+        parser, "--against", "PAGE", "a page of upstream's, to compare with", kind=converters.file
     )
     arguments.add_json(parser)
 

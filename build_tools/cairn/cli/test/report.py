@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cairn import converters
 from cairn.cli import arguments
 from cairn.cli.parser import Subparsers, add_command
 from cairn.cli.test import suite_options
@@ -41,7 +42,7 @@ def add_to(commands: Subparsers) -> None:
         help="the folder that a test run left, its record.json, or a JUnit XML file",
     )
     parser.add_argument(
-        "--html", type=arguments.new_file, metavar="FILE", help="write a page for browsers too"
+        "--html", type=converters.new_file, metavar="FILE", help="write a page for browsers too"
     )
     parser.add_argument(
         "--summary",
@@ -53,7 +54,7 @@ def add_to(commands: Subparsers) -> None:
     arguments.add_index(parser, default="staging")
     parser.add_argument(
         "--nights",
-        type=arguments.positive,
+        type=converters.positive,
         default=7,
         metavar="N",
         help="earlier runs to compare with, where the store has them (default: %(default)s)",

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cairn import converters
 from cairn.cli import arguments
 from cairn.cli.parser import Subparsers, add_command
 from cairn.cli.test import suite_options
@@ -32,7 +33,7 @@ def add_to(commands: Subparsers) -> None:
     )
     parser.add_argument(
         "--sources-dir",
-        type=arguments.folder,
+        type=converters.folder,
         required=True,
         metavar="DIR",
         help="the sources of the project",
@@ -42,13 +43,13 @@ def add_to(commands: Subparsers) -> None:
     suite_options.add_times(parser)
     parser.add_argument(
         "--num-shards",
-        type=arguments.positive,
+        type=converters.positive,
         metavar="N",
         help="number of shards (default: the configuration's)",
     )
     for name, what in (("--runner", "one GPU"), ("--multi-gpu-runner", "several GPUs")):
         parser.add_argument(
-            name, type=arguments.nonempty, metavar="LABEL", help=f"runs-on of machines with {what}"
+            name, type=converters.nonempty, metavar="LABEL", help=f"runs-on of machines with {what}"
         )
     parser.add_argument(
         "--github-output",

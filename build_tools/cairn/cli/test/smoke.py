@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cairn import converters
 from cairn.cli import arguments
 from cairn.cli.parser import Subparsers, add_command
 from cairn.errors import UsageError
@@ -30,10 +31,10 @@ def add_to(commands: Subparsers) -> None:
         "--index-url http://127.0.0.1:8383/staging/simple/ -- -k cpu",
     )
     parser.add_argument(
-        "--set", type=arguments.file, required=True, metavar="FILE", help="set.json of the wheels"
+        "--set", type=converters.file, required=True, metavar="FILE", help="set.json of the wheels"
     )
     parser.add_argument(
-        "--index-url", type=arguments.nonempty, metavar="URL", help="the only package index to use"
+        "--index-url", type=converters.nonempty, metavar="URL", help="the only package index to use"
     )
     arguments.add_find_links(parser)
     arguments.add_stack(parser, required=False)
@@ -41,7 +42,7 @@ def add_to(commands: Subparsers) -> None:
     arguments.add_output_dir(parser, default=Path("smoke"))
     arguments.add_python(parser, what="to make the environment from")
     parser.add_argument(
-        "--timeout", type=arguments.seconds, default=1800.0, metavar="SECONDS", help="for each run of pytest"
+        "--timeout", type=converters.seconds, default=1800.0, metavar="SECONDS", help="for each run of pytest"
     )
     parser.add_argument("--floor", type=int, default=1, help="fewest tests that must run")
     parser.add_argument(

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cairn import converters
 from cairn.cli import arguments
 from cairn.cli.parser import Subparsers, add_command
 from cairn.cli.test import suite_options
@@ -33,15 +34,15 @@ def add_to(commands: Subparsers) -> None:
     )
     suite_options.add_sources_dir(parser)
     parser.add_argument(
-        "--set", type=arguments.file, metavar="FILE", help="set.json of the wheels to install"
+        "--set", type=converters.file, metavar="FILE", help="set.json of the wheels to install"
     )
     parser.add_argument(
-        "--index-url", type=arguments.nonempty, metavar="URL", help="the only package index to use"
+        "--index-url", type=converters.nonempty, metavar="URL", help="the only package index to use"
     )
     arguments.add_find_links(parser)
     parser.add_argument(
         "--tools-index-url",
-        type=arguments.nonempty,
+        type=converters.nonempty,
         metavar="URL",
         help="package index for what the tests need besides (default: pip's)",
     )

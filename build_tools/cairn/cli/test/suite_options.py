@@ -7,6 +7,7 @@ import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cairn import converters
 from cairn.cli import arguments
 from cairn.errors import TestsFailedError, UsageError
 from cairn.output import console
@@ -26,13 +27,13 @@ def add_config(parser: argparse.ArgumentParser) -> None:
     """`--suite` and `--test-config`."""
     parser.add_argument(
         "--suite",
-        type=arguments.file_or_folder,
+        type=converters.file_or_folder,
         metavar="FILE",
         help="suite.toml, or the folder that has it (default: beside the stack.toml, or the script)",
     )
     parser.add_argument(
         "--test-config",
-        type=arguments.nonempty,
+        type=converters.nonempty,
         default="default",
         metavar="NAME",
         help="configuration in suite.toml: default, distributed, inductor, full (default: %(default)s)",
@@ -43,7 +44,7 @@ def add_sources_dir(parser: argparse.ArgumentParser) -> None:
     """`--sources-dir`."""
     parser.add_argument(
         "--sources-dir",
-        type=arguments.folder,
+        type=converters.folder,
         required=True,
         metavar="DIR",
         help="the sources of the project",
@@ -57,11 +58,11 @@ def add_times(parser: argparse.ArgumentParser) -> None:
         "--times",
         "FILE",
         "how long tests took: outcomes.jsonl of an earlier run, or upstream's test-times.json",
-        kind=arguments.file,
+        kind=converters.file,
     )
     parser.add_argument(
         "--times-key",
-        type=arguments.nonempty,
+        type=converters.nonempty,
         default="default",
         metavar="NAME",
         help="in upstream's file, such as linux-noble-rocm-py3.12-mi300 (default: %(default)s)",
@@ -80,7 +81,7 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-k",
         dest="expression",
-        type=arguments.nonempty,
+        type=converters.nonempty,
         metavar="EXPRESSION",
         help="tests by pytest's expression; skip-tests do not apply then",
     )
@@ -92,8 +93,8 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
         "count a record that was made with others",
         kind=Path,
     )
-    parser.add_argument("--shard", type=arguments.positive, default=1, help="which shard, from 1")
-    parser.add_argument("--num-shards", type=arguments.positive, default=1, help="number of shards")
+    parser.add_argument("--shard", type=converters.positive, default=1, help="which shard, from 1")
+    parser.add_argument("--num-shards", type=converters.positive, default=1, help="number of shards")
 
 
 def add_limits(parser: argparse.ArgumentParser) -> None:
@@ -104,13 +105,13 @@ def add_limits(parser: argparse.ArgumentParser) -> None:
     ):
         parser.add_argument(
             name,
-            type=arguments.seconds,
+            type=converters.seconds,
             default=default,
             metavar="SECONDS",
             help=f"{what} (default: %(default)g)",
         )
     parser.add_argument(
-        "--timeout", type=arguments.seconds, metavar="SECONDS", help="for everything (default: none)"
+        "--timeout", type=converters.seconds, metavar="SECONDS", help="for everything (default: none)"
     )
     parser.add_argument(
         "--gpu-policy",

@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cairn.cli import arguments
+from cairn import converters
+from cairn.cli import arguments, completion
 from cairn.cli.build import cache as build_cache
 from cairn.cli.build import options as build_options
 from cairn.cli.build.run import show_wheels
@@ -44,7 +45,7 @@ def main(argv: Sequence[str] | None = None, *, script: str) -> int:
     """
     words = sys.argv[1:] if argv is None else argv
     path = Path(script)
-    line = arguments.words() if completion_asked() else words
+    line = completion.words() if completion_asked() else words
     return guarded(_parser(path, _projects(line, path)).parse_args(words))
 
 
@@ -122,7 +123,7 @@ def _add_build(parser: argparse.ArgumentParser, script: Path, projects: Sequence
         with contextlib.suppress(argparse.ArgumentError):
             text = f"checkout of {project.name}"
             parser.add_argument(
-                f"--{name}-dir", type=arguments.folder, dest=f"dir_{project.name}", metavar="DIR", help=text
+                f"--{name}-dir", type=converters.folder, dest=f"dir_{project.name}", metavar="DIR", help=text
             )
         if project.name != _ALWAYS:
             text = f"build {project.name} (default: if its checkout exists)"
@@ -132,10 +133,10 @@ def _add_build(parser: argparse.ArgumentParser, script: Path, projects: Sequence
                 )
     arch = parser.add_argument(
         "--pytorch-rocm-arch",
-        type=arguments.nonempty,
+        type=converters.nonempty,
         help="GPU targets (default: PYTORCH_ROCM_ARCH, else what the SDK serves)",
     )
-    arguments.completes(arch, arguments.complete_targets)
+    arguments.completes(arch, completion.complete_targets)
     parser.add_argument(
         "--version-suffix", help="local version of the wheels, such as +rocm7.10.0 (default: the SDK's)"
     )

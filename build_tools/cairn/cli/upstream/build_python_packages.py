@@ -9,6 +9,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from cairn import converters
 from cairn.cli import arguments
 from cairn.cli.guard import guarded
 from cairn.cli.parser import Parser
@@ -31,13 +32,13 @@ def _parser(script: Path) -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--artifact-dir",
-        type=arguments.folder,
+        type=converters.folder,
         required=True,
         metavar="DIR",
         help="a folder of artifacts, such as fetch_artifacts.py leaves",
     )
     parser.add_argument(
-        "--dest-dir", type=arguments.new_folder, required=True, metavar="DIR", help="folder to write into"
+        "--dest-dir", type=converters.new_folder, required=True, metavar="DIR", help="folder to write into"
     )
     parser.add_argument(
         "--version",

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cairn import files
+from cairn import converters, files
 from cairn.cli import arguments
 from cairn.cli import checkout as command
 from cairn.cli.guard import guarded
@@ -39,16 +39,16 @@ def _parser(script: Path) -> argparse.ArgumentParser:
     )
     arguments.add_stack(parser, default=script.absolute().parent)
     given = parser.add_mutually_exclusive_group(required=True)
-    given.add_argument("--manifest", type=arguments.file, help="a manifest file of TheRock's")
+    given.add_argument("--manifest", type=converters.file, help="a manifest file of TheRock's")
     given.add_argument(
         "--manifest-url",
-        type=arguments.nonempty,
+        type=converters.nonempty,
         metavar="URL",
         help=f"where to download one from, into {_DOWNLOADED} of the root",
     )
     parser.add_argument(
         "--checkout-root",
-        type=arguments.new_folder,
+        type=converters.new_folder,
         required=True,
         help="folder of the checkouts; made when missing",
     )

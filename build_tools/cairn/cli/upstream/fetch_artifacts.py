@@ -10,6 +10,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from cairn import converters
 from cairn.cli import arguments
 from cairn.cli.guard import guarded
 from cairn.cli.parser import Parser
@@ -48,10 +49,10 @@ def _parser(script: Path) -> argparse.ArgumentParser:
         help="single targets whose artifacts are wanted too, joined by commas: gfx942,gfx1100",
     )
     parser.add_argument(
-        "--download-concurrency", type=arguments.positive, default=10, help="downloads at once"
+        "--download-concurrency", type=converters.positive, default=10, help="downloads at once"
     )
     parser.add_argument(
-        "--extract-concurrency", type=arguments.positive, default=4, help="archives unpacked at once"
+        "--extract-concurrency", type=converters.positive, default=4, help="archives unpacked at once"
     )
     arguments.add_output_dir(parser, default=Path("build/artifacts"))
     flag = argparse.BooleanOptionalAction

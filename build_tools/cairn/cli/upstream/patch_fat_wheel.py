@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from cairn.cli import arguments
+from cairn import converters
 from cairn.cli.guard import guarded
 from cairn.cli.parser import Parser
 from cairn.cli.wheel import fat
@@ -31,7 +31,7 @@ def _parser(script: Path, *, windows: bool) -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--output-path",
-        type=arguments.new_folder,
+        type=converters.new_folder,
         required=True,
         metavar="DIR",
         help="folder of the new wheel",

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cairn import converters
 from cairn.cli import arguments
 from cairn.cli.guard import guarded
 from cairn.cli.parser import Parser
@@ -39,7 +40,7 @@ def _parser(script: Path) -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--pytorch-dir",
-        type=arguments.folder,
+        type=converters.folder,
         default=folder / "pytorch",
         metavar="DIR",
         help="checkout of torch (default: pytorch, beside the script)",

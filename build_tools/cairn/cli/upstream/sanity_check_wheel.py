@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from cairn.cli import arguments
+from cairn import converters
 from cairn.cli.guard import guarded
 from cairn.cli.parser import Parser
 from cairn.cli.wheel import verify
@@ -23,7 +23,7 @@ def _parser(script: Path) -> argparse.ArgumentParser:
         description="Check the wheels of a folder for everything that a published wheel must satisfy.",
         epilog=f"example: python {script.name} out",
     )
-    parser.add_argument("wheel_dir", type=arguments.folder, metavar="DIR", help="folder of the wheels")
+    parser.add_argument("wheel_dir", type=converters.folder, metavar="DIR", help="folder of the wheels")
     parser.set_defaults(run=_run)
     return parser
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from cairn import converters
 from cairn.cli import arguments
 from cairn.cli.parser import Subparsers, add_command
 from cairn.output import console
@@ -24,8 +25,8 @@ def add_to(commands: Subparsers) -> None:
         about="show what changed between two wheels: metadata, requirements, files, libraries",
         example="cairn wheel diff yesterday/torch-….whl today/torch-….whl",
     )
-    parser.add_argument("first", type=arguments.file, metavar="FIRST", help="the older wheel")
-    parser.add_argument("second", type=arguments.file, metavar="SECOND", help="the newer wheel")
+    parser.add_argument("first", type=converters.file, metavar="FIRST", help="the older wheel")
+    parser.add_argument("second", type=converters.file, metavar="SECOND", help="the newer wheel")
     arguments.add_json(parser)
 
 

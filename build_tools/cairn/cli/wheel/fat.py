@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from cairn import converters
 from cairn.cli import arguments
 from cairn.cli.parser import Subparsers, add_command
 from cairn.errors import UsageError
@@ -38,9 +39,9 @@ def add_to(commands: Subparsers) -> None:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `cairn wheel fat` and the scripts with upstream's name for it have in common."""
-    parser.add_argument("wheel", type=arguments.file, metavar="WHEEL", help="the linked wheel")
+    parser.add_argument("wheel", type=converters.file, metavar="WHEEL", help="the linked wheel")
     parser.add_argument(
-        "rocm", type=arguments.folder, metavar="ROCM_PATH", help="the ROCm to take libraries from"
+        "rocm", type=converters.folder, metavar="ROCM_PATH", help="the ROCm to take libraries from"
     )
     arguments.add_targets(parser, default="those the wheel has code for")
     parser.add_argument("--version", help="the whole new version")

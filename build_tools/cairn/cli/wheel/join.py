@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from cairn import converters
 from cairn.cli import arguments
 from cairn.cli.parser import Subparsers, add_command
 from cairn.output import console
@@ -18,8 +19,8 @@ def add_to(commands: Subparsers) -> None:
         about="write a wheel of a host wheel and device wheels that were split from it",
         example="cairn wheel join split/torch-….whl split/torch_device_gfx942-….whl --output-dir out",
     )
-    parser.add_argument("host", type=arguments.file, metavar="HOST", help="the host wheel")
-    parser.add_argument("devices", type=arguments.file, nargs="+", metavar="DEVICE", help="a device wheel")
+    parser.add_argument("host", type=converters.file, metavar="HOST", help="the host wheel")
+    parser.add_argument("devices", type=converters.file, nargs="+", metavar="DEVICE", help="a device wheel")
     arguments.add_output_dir(parser)
     arguments.add_json(parser)
 

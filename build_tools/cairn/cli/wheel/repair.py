@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from cairn import converters
 from cairn.cli import arguments
 from cairn.cli.parser import Subparsers, add_command
 from cairn.errors import UsageError
@@ -28,12 +29,12 @@ def add_to(commands: Subparsers) -> None:
     parser.add_argument("--platform", help="platform tag to give (default: the lowest that fits)")
     parser.add_argument(
         "--sdk",
-        type=arguments.folder,
+        type=converters.folder,
         metavar="SITE_PACKAGES",
         help="where the ROCm SDK it was linked with is installed",
     )
     arguments.add_repeated(
-        parser, "--library-path", "DIR", "a folder of libraries to bundle", kind=arguments.folder
+        parser, "--library-path", "DIR", "a folder of libraries to bundle", kind=converters.folder
     )
     parser.add_argument(
         "--new-record",

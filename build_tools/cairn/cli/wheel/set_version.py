@@ -2,22 +2,43 @@
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cairn.cli import arguments
-from cairn.cli.parser import Subparsers, add_command
+from cairn.cli import fields
+from cairn.cli.binder import add_command
+from cairn.cli.parser import Subparsers
+from cairn.options import Exclusive, option, repeated
 from cairn.output import console
 
 if TYPE_CHECKING:
     from cairn.wheels.rewrite.set_version import Change
 
+_HOW = Exclusive(required=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetVersion:
+    """What `cairn wheel set-version` is asked for."""
+
+    wheels: tuple[Path, ...] = fields.wheels()
+    version: str | None = option("the whole new version", group=_HOW)
+    rocm_version: str | None = option("the ROCm version for the suffix to name", group=_HOW)
+    promote: str | None = option("one stage further: rc1, rc2, … or final", metavar="STAGE", group=_HOW)
+    build_number: str | None = option("the new build number; an empty text drops it")
+    require: tuple[str, ...] = repeated("a requirement to add, or to replace its own", metavar="REQUIREMENT")
+    output_dir: Path = fields.output_dir()
+    json: bool = fields.json()
+    dry_run: bool = fields.dry_run()
+
 
 def add_to(commands: Subparsers) -> None:
     """Add the command."""
-    parser = add_command(
+    add_command(
         commands,
         "set-version",
+        SetVersion,
         run,
         about="write wheels under new versions",
         more="METADATA, RECORD, WHEEL, folder and file names change together; exact pins among the wheels "
@@ -25,35 +46,25 @@ def add_to(commands: Subparsers) -> None:
         "copied as it is. All of the wheels are written, or none.",
         example="cairn wheel set-version --rocm-version 7.10.0 --output-dir out dist/*.whl",
     )
-    arguments.add_wheels(parser)
-    how = parser.add_mutually_exclusive_group(required=True)
-    how.add_argument("--version", help="the whole new version")
-    how.add_argument("--rocm-version", help="the ROCm version for the suffix to name")
-    how.add_argument("--promote", metavar="STAGE", help="one stage further: rc1, rc2, … or final")
-    parser.add_argument("--build-number", help="the new build number; an empty text drops it")
-    arguments.add_repeated(parser, "--require", "REQUIREMENT", "a requirement to add, or to replace its own")
-    arguments.add_output_dir(parser)
-    arguments.add_json(parser)
-    arguments.add_dry_run(parser)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(request: SetVersion) -> int:
     """Run the command; returns the exit code."""
     from cairn.wheels.rewrite.set_version import Wanted, set_versions
 
     wanted = Wanted(
-        version=options.version,
-        rocm_version=options.rocm_version,
-        stage=options.promote,
-        build=options.build_number,
-        requires=tuple(options.require),
+        version=request.version,
+        rocm_version=request.rocm_version,
+        stage=request.promote,
+        build=request.build_number,
+        requires=request.require,
     )
-    made = set_versions(options.wheels, wanted, options.output_dir, dry_run=options.dry_run)
+    changes = set_versions(request.wheels, wanted, request.output_dir, dry_run=request.dry_run)
     screen = console.current()
-    if options.json:
-        screen.json({"dry_run": options.dry_run, "wheels": list(map(_plain, made))})
+    if request.json:
+        screen.json({"dry_run": request.dry_run, "wheels": list(map(_plain, changes))})
         return 0
-    for change in made:
+    for change in changes:
         for old, new in change.requirements.items():
             screen.info(f"{change.target.name}: requires {new}, before {old}")
         screen.out(str(change.target))

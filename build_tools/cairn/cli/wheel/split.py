@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from cairn import converters
 from cairn.cli import arguments
 from cairn.cli.parser import Subparsers, add_command
 from cairn.errors import UsageError
@@ -20,7 +21,7 @@ def add_to(commands: Subparsers) -> None:
         more="ROCm 7.14 finds the code of an installed device wheel; older ones need `cairn wheel join`.",
         example="cairn wheel split --output-dir split dist/torch-….whl",
     )
-    parser.add_argument("wheel", type=arguments.file, metavar="WHEEL", help="a linked wheel")
+    parser.add_argument("wheel", type=converters.file, metavar="WHEEL", help="a linked wheel")
     parser.add_argument(
         "--device-prefix",
         type=_prefix,
@@ -29,7 +30,7 @@ def add_to(commands: Subparsers) -> None:
     )
     parser.add_argument(
         "--sdk-version",
-        type=arguments.nonempty,
+        type=converters.nonempty,
         metavar="VERSION",
         help="have each device wheel require that of the ROCm SDK, rocm-sdk-device-gfx942==VERSION "
         "(default: the packages of the SDK have all their code)",

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cairn import converters
 from cairn.cli import arguments
 from cairn.cli.parser import Subparsers, add_command
 from cairn.errors import UsageError, WheelError
@@ -49,7 +50,7 @@ def add_to(commands: Subparsers) -> None:
         "--find-links",
         "DIR",
         "a folder of wheels that its requirements lead to, such as the ROCm SDK's",
-        kind=arguments.folder,
+        kind=converters.folder,
     )
     arguments.add_repeated(parser, "--forbid", "TEXT", "a text that no file may contain")
     arguments.add_repeated(
@@ -57,7 +58,7 @@ def add_to(commands: Subparsers) -> None:
         "--allow",
         "FILE",
         "findings that are known, in TOML: by wheel, code and member, each with a reason",
-        kind=arguments.file,
+        kind=converters.file,
     )
     arguments.add_json(parser)
 

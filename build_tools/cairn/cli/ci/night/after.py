@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from cairn import converters
 from cairn.cli import arguments
 from cairn.cli.ci.night import options as common
 from cairn.cli.parser import Subparsers, add_command
@@ -86,7 +87,7 @@ def _add_watch(commands: Subparsers) -> None:
         ("--good-within", 72, "hours within which each leg must have had a good one"),
     ):
         parser.add_argument(
-            name, type=arguments.positive, default=usual, metavar="HOURS", help=f"{what} (default: {usual})"
+            name, type=converters.positive, default=usual, metavar="HOURS", help=f"{what} (default: {usual})"
         )
     arguments.add_json(parser)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from cairn import converters
 from cairn.cli import arguments, checkout
 from cairn.cli.ci.night import options as common
 from cairn.cli.parser import Subparsers, add_command
@@ -42,7 +43,7 @@ def _add_freeze(commands: Subparsers) -> None:
     common.add_night(parser)
     parser.add_argument(
         "--matrix",
-        type=arguments.file,
+        type=converters.file,
         required=True,
         metavar="FILE",
         help="what `cairn matrix --json` printed: the legs that are expected; those of other lines are not",

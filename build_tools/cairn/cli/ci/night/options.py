@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cairn import converters
 from cairn.cli import arguments, signing
 from cairn.errors import UsageError
 
@@ -21,7 +22,7 @@ def add_night(parser: argparse.ArgumentParser) -> None:
     """`--night` and `--store`."""
     parser.add_argument(
         "--night",
-        type=arguments.nonempty,
+        type=converters.nonempty,
         required=True,
         metavar="ID",
         help="which night; `latest` is the one that was frozen last",
@@ -33,7 +34,7 @@ def add_to_channel(parser: argparse.ArgumentParser) -> None:
     """`--to` of commands that only look at nights."""
     parser.add_argument(
         "--to",
-        type=arguments.nonempty,
+        type=converters.nonempty,
         metavar="CHANNEL",
         help="only nights whose sets go there; a release is none of the nights (default: any)",
     )
@@ -43,14 +44,16 @@ def add_leg(parser: argparse.ArgumentParser) -> None:
     """`--stack`, `--night`, `--store` and `--leg`."""
     arguments.add_stack(parser)
     add_night(parser)
-    parser.add_argument("--leg", type=arguments.nonempty, required=True, metavar="ID", help="which leg of it")
+    parser.add_argument(
+        "--leg", type=converters.nonempty, required=True, metavar="ID", help="which leg of it"
+    )
 
 
 def add_work_dir(parser: argparse.ArgumentParser) -> None:
     """`--work-dir`."""
     parser.add_argument(
         "--work-dir",
-        type=arguments.new_folder,
+        type=converters.new_folder,
         default=Path(".cairn"),
         metavar="DIR",
         help="folder of checkouts, environments and logs (default: %(default)s)",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from cairn import converters
 from cairn.cli import arguments, signing
 from cairn.cli.ci.night import options as common
 from cairn.cli.parser import Subparsers, add_command
@@ -39,7 +40,7 @@ def _add_stage(commands: Subparsers) -> None:
     common.add_night(parser)
     parser.add_argument(
         "--artifacts",
-        type=arguments.any_path,
+        type=converters.any_path,
         required=True,
         metavar="DIR",
         help="a folder `wheels-<leg>-<attempt>` for each; the last attempt of a leg counts",
@@ -63,7 +64,7 @@ def _add_test(commands: Subparsers) -> None:
     common.add_leg(parser)
     common.add_work_dir(parser)
     parser.add_argument(
-        "--timeout", type=arguments.seconds, default=1800.0, metavar="SECONDS", help="for each run of pytest"
+        "--timeout", type=converters.seconds, default=1800.0, metavar="SECONDS", help="for each run of pytest"
     )
     signing.add_sign_key(parser)
 

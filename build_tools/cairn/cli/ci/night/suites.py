@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from cairn import converters
 from cairn.cli import arguments, signing
 from cairn.cli.ci.night import options as common
 from cairn.cli.parser import Subparsers, add_command
@@ -39,16 +40,16 @@ def _add_suite(commands: Subparsers) -> None:
     common.add_leg(parser)
     parser.add_argument(
         "--test-config",
-        type=arguments.nonempty,
+        type=converters.nonempty,
         default="default",
         metavar="NAME",
         help="configuration in suite.toml: default, distributed, inductor, full (default: %(default)s)",
     )
-    parser.add_argument("--shard", type=arguments.positive, default=1, help="which shard, from 1")
+    parser.add_argument("--shard", type=converters.positive, default=1, help="which shard, from 1")
     common.add_work_dir(parser)
     parser.add_argument(
         "--timeout",
-        type=arguments.seconds,
+        type=converters.seconds,
         default=_TIMEOUT,
         metavar="SECONDS",
         help="for all tests together (default: %(default)g)",

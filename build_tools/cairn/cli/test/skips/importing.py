@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cairn import converters
 from cairn.cli import arguments
 from cairn.cli.parser import Subparsers, add_command
 from cairn.cli.test.skips import options as shared
@@ -29,15 +30,15 @@ def add_to(commands: Subparsers) -> None:
         example="cairn test skips import skip_tests/generic.py skip_tests/pytorch_2.13.py "
         "--collection collection.txt --owner rocm-pytorch --expires 2027-06-30 --output-dir skip-tests",
     )
-    parser.add_argument("lists", nargs="+", type=arguments.file, metavar="LIST", help="a list of upstream's")
+    parser.add_argument("lists", nargs="+", type=converters.file, metavar="LIST", help="a list of upstream's")
     parser.add_argument(
         "--collection",
-        type=arguments.file,
+        type=converters.file,
         required=True,
         metavar="FILE",
         help="what `pytest --collect-only -q` printed about all tests",
     )
-    parser.add_argument("--owner", type=arguments.nonempty, required=True, help="who is asked about them")
+    parser.add_argument("--owner", type=converters.nonempty, required=True, help="who is asked about them")
     parser.add_argument(
         "--expires", type=shared.day, required=True, metavar="DAY", help="the last day they hold unseen"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from cairn import converters
 from cairn.cli import arguments
 from cairn.cli.parser import Subparsers, add_command
 from cairn.cli.test.skips import options as shared
@@ -30,7 +31,7 @@ def add_to(commands: Subparsers) -> None:
     shared.add_files(parser)
     parser.add_argument(
         "--collection",
-        type=arguments.file,
+        type=converters.file,
         metavar="FILE",
         help="what `pytest --collect-only -q` printed about all tests",
     )

@@ -7,6 +7,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cairn import converters
 from cairn.cli import arguments
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ def add_files(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "files",
         nargs="+",
-        type=arguments.file_or_folder,
+        type=converters.file_or_folder,
         metavar="FILE|DIR",
         help="a file of skips, or a folder of them",
     )
@@ -31,7 +32,7 @@ def add_facts(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--platform", choices=("linux", "windows"), help="operating system (default: any)")
     for name, what in (("--pytorch-version", "torch, such as 2.13"), ("--python-version", "Python")):
         parser.add_argument(
-            name, type=arguments.nonempty, metavar="VERSION", help=f"version of {what} (default: any)"
+            name, type=converters.nonempty, metavar="VERSION", help=f"version of {what} (default: any)"
         )
 
 

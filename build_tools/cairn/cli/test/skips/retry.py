@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cairn import files
+from cairn import converters, files
 from cairn.cli import arguments
 from cairn.cli.parser import Subparsers, add_command
 from cairn.cli.test import suite_options
@@ -43,7 +43,7 @@ def add_to(commands: Subparsers) -> None:
     suite_options.add_sources_dir(parser)
     suite_options.add_config(parser)
     parser.add_argument(
-        "--tries", type=arguments.positive, default=3, help="how often each test runs (default: %(default)s)"
+        "--tries", type=converters.positive, default=3, help="how often each test runs (default: %(default)s)"
     )
     suite_options.add_limits(parser)
     arguments.add_output_dir(parser, default=Path("skips-retried"))

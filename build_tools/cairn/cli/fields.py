@@ -1,0 +1,195 @@
+"""Options that several commands share, as fields of their requests: one name and one wording each.
+
+Those that belong together are requests to inherit from: `StackOptions`, `StoreOptions`. The others are
+functions, each of which declares one field: `json: bool = fields.json()`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cairn import converters
+from cairn.cli import completion
+from cairn.options import Exclusive, argument, flag, option, repeated
+
+if TYPE_CHECKING:
+    from cairn.stack import Stack
+    from cairn.store.protocol import Store
+
+LINE_OF_CHECKOUTS = "that of the checkouts"
+"""What `line` says where checkouts are there already."""
+
+
+def stack(*, required: bool = True) -> Any:
+    """`--stack`."""
+    return option(
+        "a stack.toml, or the folder that has one",
+        required=required,
+        convert=converters.any_path,
+        completer=completion.complete_stack_folders,
+    )
+
+
+def line(default: str = "the stack's") -> Any:
+    """`--line`; `default` says in words what applies without it."""
+    return option(
+        f"release line, such as nightly or release/2.9 (default: {default})",
+        convert=converters.nonempty,
+        completer=completion.complete_lines,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StackOptions:
+    """`--stack` and `--line`."""
+
+    stack: Path = stack()
+    line: str | None = line()
+
+    def load_stack(self) -> Stack:
+        """The stack, on the line."""
+        from cairn import stack as stacks
+
+        return stacks.load(self.stack).for_line(self.line)
+
+
+def store(*, required: bool = True, group: Exclusive | None = None) -> Any:
+    """`--store`."""
+    return option(
+        "the store: a path, file://… or s3://bucket/prefix", metavar="URL", required=required, group=group
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreOptions:
+    """`--store` and `--endpoint-url`."""
+
+    store: str = store()
+    endpoint_url: str | None = option(
+        "server of an s3:// store that is not Amazon's (default: AWS_ENDPOINT_URL_S3)",
+        metavar="URL",
+        convert=converters.nonempty,
+    )
+
+    def open_store(self) -> Store:
+        """The store; it need not be there yet."""
+        from cairn.output import console
+        from cairn.store import opening
+
+        return opening.open_store(self.store, endpoint_url=self.endpoint_url, say=console.current().info)
+
+    def open_existing_store(self) -> Store:
+        """The store, in which something is."""
+        from cairn.output import console
+        from cairn.store import opening
+
+        return opening.open_existing(self.store, endpoint_url=self.endpoint_url, say=console.current().info)
+
+
+def index(default: str, *, explicit: bool = False) -> Any:
+    """`--index`, and its other name; with `explicit`, it is None where the user does not say which."""
+    return option(
+        f"a channel, or a channel and a family: staging, release/gfx110X-all (default: {default})",
+        *("--index", "--channel"),
+        default=None if explicit else default,
+        completer=completion.complete_indexes,
+    )
+
+
+def root_checkout_dir() -> Any:
+    """`--root-checkout-dir`."""
+    return option(
+        "folder of the checkouts (default: beside the stack.toml)",
+        metavar="DIR",
+        convert=converters.new_folder,
+    )
+
+
+def output_dir(*, default: Path | None = None, required: bool = True) -> Any:
+    """`--output-dir`, which must be given where it has no default and something is written."""
+    return option(
+        "folder to write into; made if missing" + (" (default: %(default)s)" if default else ""),
+        metavar="DIR",
+        convert=converters.new_folder,
+        required=required and default is None,
+        default=default,
+    )
+
+
+def targets(default: str) -> Any:
+    """`--targets`; `default` says in words what applies without it."""
+    return option(
+        f"GPU targets or families, joined by commas, or cpu (default: {default})",
+        convert=converters.nonempty,
+        completer=completion.complete_targets,
+    )
+
+
+def jobs(what: str) -> Any:
+    """`--jobs`: how many of `what` at once; 0 without it, for as many as suits."""
+    return option(f"{what} at once (default: what suits)", convert=converters.positive, default=0)
+
+
+def build_env() -> Any:
+    """`--build-env`."""
+    return repeated(
+        "variable for the builds, or for that of one project, such as USE_FBGEMM=0",
+        metavar="[PROJECT:]NAME=VALUE",
+    )
+
+
+def wheels() -> Any:
+    """`WHEEL …`."""
+    return argument("WHEEL", "a wheel", nargs="+", convert=converters.file)
+
+
+def provided() -> Any:
+    """`--provided`."""
+    return repeated("a library that a different wheel supplies", metavar="GLOB")
+
+
+def find_links() -> Any:
+    """`--find-links`."""
+    return repeated("folder or page with packages", metavar="PLACE")
+
+
+def python(what: str, default: str = "Cairn's own") -> Any:
+    """`--python`, an interpreter; `what` says which it is."""
+    return option(f"interpreter {what} (default: {default})", metavar="FILE", convert=converters.program)
+
+
+def work_dir(default: Path = Path(".cairn")) -> Any:
+    """`--work-dir`."""
+    return option(
+        "folder of checkouts, environments and logs (default: %(default)s)",
+        metavar="DIR",
+        convert=converters.new_folder,
+        default=default,
+    )
+
+
+def translate() -> Any:
+    """`--translate`, for commands that run tests where there may be no GPU."""
+    return option(
+        "run the tests through TorchDevice, whose wheel this is: code that says cuda computes on the "
+        "CPU; the record says so, and is `untested` where nothing failed, whatever the set is for",
+        metavar="WHEEL",
+        convert=converters.file,
+    )
+
+
+def force() -> Any:
+    """`--force`."""
+    return flag("drop local work that stands in the way; refs/cairn/dropped keeps it")
+
+
+def json() -> Any:
+    """`--json`."""
+    return flag("print the answer as JSON")
+
+
+def dry_run() -> Any:
+    """`--dry-run`."""
+    return flag("say what would be done, and change nothing")

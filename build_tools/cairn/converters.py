@@ -1,0 +1,141 @@
+"""Values of the text of arguments: what is missing or of a different kind is said before a command begins.
+
+Each is the `convert` of an option (`cairn.options`), and raises ArgumentTypeError: its text follows the name
+of the option in the message.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from argparse import ArgumentTypeError
+from pathlib import Path
+
+from cairn.errors import UsageError
+
+_MOST_SECONDS = 1e9
+
+
+def nonempty(text: str) -> str:
+    """A text for options whose default is wide: every target, the public index."""
+    # As CI passes a variable that is not set.
+    if not text.strip():
+        raise ArgumentTypeError("it is empty; leave the option out for what applies without it")
+    return text
+
+
+def positive(text: str) -> int:
+    """A number of things."""
+    # Python makes no number of more than 4,300 digits, and no machine has use for one of ten.
+    if not re.fullmatch("[0-9]{1,9}", text) or int(text) < 1:
+        raise ArgumentTypeError(f"{text[:40]!r} is not a positive number below a billion")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    """A time to wait."""
+    # Nothing is later than `nan`, and `inf` is more than a lock or a pipe can wait for.
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not 0 < found < _MOST_SECONDS:
+        raise ArgumentTypeError(f"{text[:40]!r} is not a positive number of seconds below a billion")
+    return found
+
+
+def file(text: str) -> Path:
+    """A file that is there and can be read."""
+    path = _existing(text, "file")
+    if path.is_dir():
+        raise ArgumentTypeError(f"{text} is a folder, not a file")
+    return _readable(path, os.R_OK)
+
+
+def folder(text: str) -> Path:
+    """A folder that is there and can be read."""
+    path = _existing(text, "folder")
+    if not path.is_dir():
+        raise ArgumentTypeError(f"{text} is a file, not a folder")
+    return _readable(path, os.R_OK | os.X_OK)
+
+
+def program(text: str) -> Path:
+    """A program that can be run, such as an interpreter: its whole path, as it may run in another folder."""
+    path = _existing(text, "program")
+    if path.is_dir():
+        raise ArgumentTypeError(f"{text} is a folder, not a program")
+    if not os.access(path, os.X_OK):
+        raise ArgumentTypeError(f"{text} is not a program: it may not be run")
+    return path.absolute()  # links stay: an environment's interpreter is one
+
+
+def file_or_folder(text: str) -> Path:
+    """Either, as long as it is there."""
+    path = _existing(text, "file or folder")
+    return _readable(path, os.R_OK)
+
+
+def new_file(text: str) -> Path:
+    """A file to write: its folder is made where it is missing."""
+    path = any_path(text)
+    if path.is_dir():
+        raise ArgumentTypeError(f"{text} is a folder, not a file to write")
+    _refuse_file_above(path)
+    return path
+
+
+def new_folder(text: str) -> Path:
+    """A folder to write into: it is made where it is missing."""
+    path = any_path(text)
+    if path.exists() and not path.is_dir():
+        raise ArgumentTypeError(f"{text} is a file, not a folder to write into")
+    _refuse_file_above(path)
+    return path
+
+
+def any_path(text: str) -> Path:
+    """A path of which the command itself says more, where nothing is there."""
+    from cairn import files  # noqa: PLC0415 - what it needs takes longer to import than most lines take to read
+
+    try:
+        return files.expanded(text)
+    except UsageError as error:
+        raise ArgumentTypeError(str(error)) from error
+
+
+def _existing(text: str, what: str) -> Path:
+    path = any_path(text)
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError) as error:
+        if path.is_symlink():
+            said = f"{text} is a link to {path.readlink()}, which is not there"
+        elif any(sign in text for sign in "*?["):
+            said = f"no {what} matches {text}"
+        else:
+            said = f"there is no {what} {text}"
+        raise ArgumentTypeError(said) from error
+    except (OSError, ValueError) as error:  # a name with a NUL is a ValueError
+        raise ArgumentTypeError(f"{text!r} cannot be read: {_reason(error)}") from error
+    return path
+
+
+def _readable(path: Path, mode: int) -> Path:
+    if not os.access(path, mode):
+        raise ArgumentTypeError(f"{path} cannot be read: permission denied")
+    return path
+
+
+def _refuse_file_above(path: Path) -> None:
+    try:
+        above = next(folder for folder in path.absolute().parents if folder.exists())
+        if not above.is_dir():
+            raise ArgumentTypeError(f"{path} cannot be made: {above} is a file")
+    except (OSError, ValueError) as error:
+        raise ArgumentTypeError(f"{str(path)!r} cannot be written: {_reason(error)}") from error
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
