@@ -7,6 +7,7 @@ what foreign code must not look into. Secrets are given to it backwards, since e
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import os
@@ -15,11 +16,12 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from cairn.build import execution, plan
 from cairn.build.cache import SharedCache
@@ -27,12 +29,17 @@ from cairn.build.inputs import overrides
 from cairn.cli.test import suite_options
 from cairn.errors import BuildError
 from cairn.output import silent
+from cairn.platforms import landlock
 from cairn.sources.hipify import run as hipify
 from cairn.testing.smoke import SmokeRequest, run_smoke
 from cairn.testing.suite.run import Tested
 from cairn.venv import PackageSource
 from helpers import build, suites
 from helpers.testing import set_of, write_wheel
+
+needs_confinement = pytest.mark.skipif(
+    landlock.version() < 2 and os.geteuid() != 0, reason="this kernel has no Landlock, and we are not root"
+)
 
 # Where the job's secrets are: in the user's home, beside the variables of every program above.
 CREDENTIALS = (
@@ -111,12 +118,17 @@ def build_wheel(folder, settings=None, metadata=None):
 def start(kind: str, folder: Path, *, secret: str, variables: Mapping[str, str], **more: str) -> Path:
     """Run the foreign code of a kind from a shell with these variables; gives the file with what it saw."""
     folder.mkdir(parents=True)
-    tests = Path(__file__).resolve().parents[1]
-    kept = tests.parent / ".cairn"
+    with home_folder() as home:
+        return _start(kind, folder, home, secret, variables, more)
+
+
+@contextlib.contextmanager
+def home_folder() -> Iterator[Path]:
+    """A folder in which files can be hidden: not below /tmp, where nothing can be."""
+    kept = Path(__file__).resolve().parents[2] / ".cairn"
     kept.mkdir(exist_ok=True)
-    # Not below /tmp, where nothing can be hidden.
     with tempfile.TemporaryDirectory(dir=kept, prefix="home-") as home:
-        return _start(kind, folder, Path(home), secret, variables, more)
+        yield Path(home)
 
 
 def _start(

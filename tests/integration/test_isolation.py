@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from cairn.platforms import landlock
 from helpers import foreign
 
 SECRET = "f4ke-s3cr3t-0f-a-j0b"
@@ -43,10 +42,6 @@ SECRETS = (
 )
 # Read by Cairn or by those who start it, before anything foreign runs: they must name something real.
 HARMLESS = {"PYTEST_ADDOPTS": "-k nothing", "MAKEFLAGS": "-s", "PYTHONWARNINGS": "ignore"}
-
-needs_confinement = pytest.mark.skipif(
-    landlock.version() < 2 and os.geteuid() != 0, reason="this kernel has no Landlock, and we are not root"
-)
 
 Seen = Callable[[str], list[dict[str, Any]]]
 
@@ -101,7 +96,7 @@ def test_one_locale_one_time_zone_and_a_home_of_its_own(kind: str, seen: Seen) -
         assert "/home-" not in variables["HOME"]
 
 
-@needs_confinement
+@foreign.needs_confinement
 @pytest.mark.parametrize("kind", foreign.KINDS)
 def test_foreign_code_that_searches_finds_no_secret_of_the_job(kind: str, seen: Seen) -> None:
     assert [run["found"] for run in seen(kind)] == [[] for _ in seen(kind)]

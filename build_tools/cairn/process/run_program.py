@@ -115,7 +115,11 @@ def run(  # noqa: PLR0913 - each is one independent property of a run
 
 @contextlib.contextmanager
 def background(
-    args: Sequence[str | os.PathLike[str]], *, env: Mapping[str, str] | None = None, log: Path
+    args: Sequence[str | os.PathLike[str]],
+    *,
+    env: Mapping[str, str] | None = None,
+    log: Path,
+    hidden: Sequence[Path] | None = None,
 ) -> Iterator[Callable[[], bool]]:
     """Run a server while the block runs, and end its group after it; yields whether it has ended.
 
@@ -123,6 +127,7 @@ def background(
         args: the program, which must not go into the background by itself, and its arguments.
         env: its whole environment; None is ours.
         log: receives what it writes.
+        hidden: for a server that runs foreign code, as in `run`.
 
     Raises:
         PrerequisiteError: there is no such program.
@@ -130,7 +135,7 @@ def background(
     command = tuple(os.fspath(a) for a in args)
     with (
         _listening(log, command) as listener,
-        running(command, cwd=None, env=env, feeds=False, separate_stderr=False) as child,
+        running(command, cwd=None, env=env, feeds=False, separate_stderr=False, hidden=hidden) as child,
     ):
 
         def read() -> None:

@@ -15,6 +15,7 @@ from cairn.build.engine import events
 from cairn.build.model import BuildRequest, BuiltWheel, CompilerCache
 from cairn.stack import Environment, Stack
 from cairn.venv import PackageSource
+from helpers import foreign
 from helpers.build import project, repository
 
 SETUPTOOLS = """
@@ -122,6 +123,38 @@ def test_a_setuptools_build_is_compiled_once_and_is_the_same_bytes(
     assert members(plain) == members(first) == members(second)
     (event,) = counted(tmp_path)
     assert (event.step, event.program, event.hits, event.misses) == ("build host", cache, 2, 0)
+
+
+# A compiler that looks into the server, which has started it, and into us.
+NOSY = """#!/bin/sh
+tr '\\0' '\\n' < /proc/$PPID/environ >> {seen}/server
+cat /proc/{us}/environ > {seen}/us 2> /dev/null || rm {seen}/us
+cat {secret} > {seen}/file 2> /dev/null || rm {seen}/file
+exec {compiler} "$@"
+"""
+
+
+@foreign.needs_confinement
+def test_compilers_that_sccache_starts_see_no_credentials_but_those_of_its_bucket(
+    build: Callable[..., BuiltWheel], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen, nosy = tmp_path / "seen", tmp_path / "nosy-g++"
+    seen.mkdir()
+    tree = repository(tmp_path / "tree", {"setup.py": SETUPTOOLS, "host.cpp": HOST, "free.cpp": FREE})
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "f4ke")
+    monkeypatch.setenv("ACTIONS_RUNTIME_TOKEN", "f4ke")
+    with foreign.home_folder() as home:
+        secret = home / "token"
+        secret.write_text("f4ke")
+        monkeypatch.setenv("MY_TOKEN_FILE", str(secret))
+        nosy.write_text(NOSY.format(seen=seen, us=os.getpid(), secret=secret, compiler=shutil.which("g++")))
+        nosy.chmod(0o755)
+        counted = build(tree, "sccache", CC=str(nosy), CXX=str(nosy)).compiler_cache
+    assert counted is not None
+    assert counted.misses == 2
+    assert "SCCACHE_DIR=" in (seen / "server").read_text()
+    assert "f4ke" not in (seen / "server").read_text()
+    assert [path.name for path in seen.iterdir()] == ["server"]
 
 
 @pytest.mark.skipif(not (shutil.which("cmake") and shutil.which("ninja")), reason="no CMake and ninja here")

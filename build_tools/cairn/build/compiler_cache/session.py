@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import get_args
 
-from cairn import files, platforms, process
+from cairn import files, isolation, platforms, process
 from cairn.build.compiler_cache import compilers, headers, launchers, programs, statistics
 from cairn.build.model import CacheStatistics, CompilerCache
 from cairn.errors import CairnError, PrerequisiteError
@@ -21,8 +21,13 @@ from cairn.venv import PackageSource, VirtualEnvironment
 
 # ccache's manual, "Configuration options": where results are kept, and how many.
 _PLACES_OF_CCACHE = ("CCACHE_MAXSIZE", "CCACHE_REMOTE_STORAGE", "CCACHE_REMOTE_ONLY", "CCACHE_RESHARE")
-# sccache's docs/Configuration.md: its own, and those by which the clouds' libraries log in.
-_OF_SCCACHE = re.compile(r"SCCACHE_|AWS_|ALIBABA_CLOUD_|TENCENTCLOUD_|ACTIONS_(RESULTS|RUNTIME|CACHE)_")
+# sccache's docs/Configuration.md: what chooses a cloud, and the variables by which its library logs in there.
+_LOGINS_OF_SCCACHE = {
+    "SCCACHE_BUCKET": "AWS_",
+    "SCCACHE_OSS_BUCKET": "ALIBABA_CLOUD_",
+    "SCCACHE_COS_BUCKET": "TENCENTCLOUD_",
+    "SCCACHE_GHA_ENABLED": "ACTIONS_(RESULTS|RUNTIME|CACHE)_",
+}
 _LANGUAGES = ("C", "CXX", "HIP")
 _START = 20.0  # seconds that sccache's server may take to listen
 _IDLE = "1800"  # seconds after which it ends by itself, where we were killed
@@ -184,18 +189,36 @@ def _of_sccache(wanted: Wanted) -> dict[str, str]:
 def _server(cache: Path, given: Mapping[str, str], log: Path) -> Iterator[None]:
     """Sccache's server, in the foreground, as a program of ours.
 
-    It alone is told where results are kept, and how to log in there: builds know its port.
+    It alone is told where results are kept, and how to log in there: builds know its port. But it starts
+    their compilers, so it is confined as they are.
     """
-    own = {name: value for name, value in os.environ.items() if _OF_SCCACHE.match(name)}
-    own.setdefault("SCCACHE_DIR", str(files.cache_dir() / "sccache"))
+    own = _own_of_server()
+    Path(own["SCCACHE_DIR"]).mkdir(parents=True, exist_ok=True)  # what a confined program makes may be hidden
     env = {**own, **given, "SCCACHE_START_SERVER": "1", "SCCACHE_NO_DAEMON": "1"}
-    with process.background([cache], env=env, log=log) as ended:
+    named = [Path(value).resolve() for value in own.values() if Path(value).is_absolute()]
+    hidden = [
+        path
+        for path in isolation.credential_files()
+        if not any(file.is_relative_to(path.resolve()) for file in named)
+    ]
+    with process.background([cache], env=env, log=log, hidden=hidden) as ended:
         deadline = time.monotonic() + _START
         while not _listens(int(given["SCCACHE_SERVER_PORT"])):
             if ended() or time.monotonic() > deadline:
                 raise PrerequisiteError(f"the server of {cache} did not start", tip=f"see {log}")
             time.sleep(0.05)
         yield
+
+
+def _own_of_server() -> dict[str, str]:
+    """What the server sees of the caller's: its own variables, and the logins of a cloud that these name."""
+    clouds = (
+        login for name, login in _LOGINS_OF_SCCACHE.items() if {name, "SCCACHE_CONF"} & os.environ.keys()
+    )
+    seen = re.compile("|".join(("SCCACHE_", *clouds)))
+    own = {name: value for name, value in os.environ.items() if seen.match(name)}
+    own.setdefault("SCCACHE_DIR", str(files.cache_dir() / "sccache"))
+    return own
 
 
 def _listens(port: int) -> bool:
