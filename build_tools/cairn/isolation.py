@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import functools
 import netrc
 import os
 import re
@@ -27,6 +28,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from cairn import files, platforms
+from cairn.output import console
 
 
 class Isolation(enum.Enum):
@@ -96,6 +98,12 @@ _CREDENTIALS = (
     *(".netrc", "_netrc", ".npmrc", ".password-store", ".pip", ".pypirc", ".s3cfg", ".ssh", ".vault-token"),
 )
 _NAMES_A_SECRET = _names(r"\w*(TOKEN|SECRET|PASS|CREDENTIAL|KEY|NETRC|CONFIG)\w*")
+SECRET = re.compile(
+    r"(?:^|_)(?:TOKENS?|SECRETS?|PASSWORDS?|PASSWD|PASSPHRASE|CREDENTIALS?|AUTH"
+    r"|API_?KEY|ACCESS_KEY|PRIVATE_KEY)(?:_|$)",
+    re.IGNORECASE,
+)
+"""Is found in the name of a variable that holds a secret."""
 # A runner of GitHub's keeps its own below its folder, of which RUNNER_TEMP is `_work/_temp`.
 _OF_RUNNER = (".credentials", ".credentials_rsaparams")
 _SAME_EVERYWHERE = {"LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
@@ -149,8 +157,10 @@ def credential_files() -> tuple[Path, ...]:
     """Where the user's credentials usually are, and the files that a variable of a secret's name names.
 
     Foreign code is kept from reading these where the system can do that (`process.run`, `hidden`). It is a
-    list of names: what lies elsewhere is not on it.
+    list of names: what lies elsewhere is not on it. Where the system cannot keep it from the secrets among
+    our variables either, one warning says so.
     """
+    _warn_of_exposed()
     usual = [Path.home() / name for name in _CREDENTIALS]
     if temporary := os.environ.get("RUNNER_TEMP"):
         usual += [Path(temporary).parent.parent / name for name in _OF_RUNNER]
@@ -159,6 +169,16 @@ def credential_files() -> tuple[Path, ...]:
     with contextlib.suppress(OSError, ValueError):  # a value that is no path at all
         found += [path for path in named if path.is_absolute() and path.is_file()]
     return tuple(dict.fromkeys(found))
+
+
+@functools.cache  # once a run
+def _warn_of_exposed() -> None:
+    secrets = sorted(name for name, value in os.environ.items() if value and SECRET.search(name))
+    if secrets and (whose := platforms.here.exposed()):
+        console.current().warn(
+            f"this system cannot keep {', '.join(secrets)} from builds and tests: "
+            f"they can read the variables of {whose} (docs/explanation/isolation.md)"
+        )
 
 
 @contextlib.contextmanager

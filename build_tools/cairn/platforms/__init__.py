@@ -63,6 +63,10 @@ class System(Protocol):
         """Call `start`, which starts a program that is not to read our variables, our memory, or `hidden`."""
         ...
 
+    def exposed(self) -> str:
+        """Whose variables a confined program can read all the same; empty for nobody's."""
+        ...
+
     def home_variables(self, home: Path) -> dict[str, str]:
         """What makes a folder the home of a program."""
         ...

@@ -85,6 +85,11 @@ def confine(hidden: Sequence[Path]) -> None:
         _libc().prctl(_SET_DUMPABLE, 0, 0, 0, 0)
 
 
+def keeps_apart() -> bool:
+    """Whether `confine` keeps a program from the variables of who called us; else we alone are hidden."""
+    return version() >= _OLDEST or (os.geteuid() == 0 and any(map(_may_drop, _CAPABILITIES)))
+
+
 @functools.cache
 def version() -> int:
     """The version of Landlock's interface; 0 where the kernel, or a container's filter of calls, has none."""
@@ -95,11 +100,13 @@ def drop_capabilities() -> bool:
     """Give up what those above us keep; false where we have nothing to give up, not being root."""
     # A program that root starts has what the bounding set leaves (capabilities(7)).
     dropped = [
-        _libc().prctl(_CAPBSET_READ, number, 0, 0, 0) == 1
-        and _libc().prctl(_CAPBSET_DROP, number, 0, 0, 0) == 0
-        for number in _CAPABILITIES
+        _may_drop(number) and _libc().prctl(_CAPBSET_DROP, number, 0, 0, 0) == 0 for number in _CAPABILITIES
     ]
     return os.geteuid() == 0 and any(dropped)
+
+
+def _may_drop(number: int) -> bool:
+    return bool(_libc().prctl(_CAPBSET_READ, number, 0, 0, 0) == 1)
 
 
 def _enter_domain(hidden: Sequence[Path]) -> None:

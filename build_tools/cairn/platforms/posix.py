@@ -155,6 +155,13 @@ def confined(start: Callable[[], _T], hidden: Sequence[Path]) -> _T:
     return landlock.start_confined(start, hidden) if sys.platform == "linux" else start()
 
 
+def exposed() -> str:
+    """See `System.exposed`."""
+    if sys.platform != "linux":
+        return "Cairn and of those who called it"
+    return "" if landlock.keeps_apart() else "those who called Cairn, such as the shell of a job"
+
+
 def home_variables(home: Path) -> dict[str, str]:
     """See `System.home_variables`."""
     return {"HOME": str(home)}

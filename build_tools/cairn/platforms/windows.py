@@ -87,6 +87,11 @@ def confined(start: Callable[[], _T], hidden: Sequence[Path]) -> _T:  # noqa: AR
     return start()
 
 
+def exposed() -> str:
+    """See `System.exposed`: ReadProcessMemory gives a user the memory of all that run as they."""
+    return "Cairn and of those who called it"
+
+
 def home_variables(home: Path) -> dict[str, str]:
     """See `System.home_variables`."""
     roaming, local = home / "AppData" / "Roaming", home / "AppData" / "Local"

@@ -1,13 +1,15 @@
 """What a program of each kind sees."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from cairn import isolation, pip_settings, platforms
 from cairn.isolation import Isolation
-from cairn.platforms import windows
+from cairn.platforms import landlock, windows
 
 HOME = Path("/a/home")
 FOREIGN = [Isolation.BUILD, Isolation.INSTALLER, Isolation.TEST]
@@ -33,6 +35,47 @@ GIVEN = {
     "ROCM_SDK_TARGET_FAMILY": "gfx94X-dcgpu",
     "PYTEST_ADDOPTS": "-k ok",
 }
+
+
+# Of a kernel without Landlock, and of root in a container that gives it none of the capabilities to drop.
+_BARE = """
+import ctypes, struct, sys
+from cairn import isolation
+from cairn.platforms import landlock
+libc = ctypes.CDLL(None, use_errno=True)
+# Load the number of a call; 444 (landlock_create_ruleset) fails with ENOSYS, all others go on: seccomp(2).
+code = [(0x20, 0, 0, 0), (0x15, 0, 1, 444), (0x06, 0, 0, 0x50026), (0x06, 0, 0, 0x7FFF0000)]
+filters = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *one) for one in code))
+landlock.drop_capabilities()
+assert libc.prctl(38, 1, 0, 0, 0) == 0
+program = struct.pack("@HP", len(code), ctypes.addressof(filters))
+if "without" in sys.argv:
+    assert libc.prctl(22, 2, program, 0, 0) == 0
+isolation.credential_files()
+isolation.credential_files()
+"""
+
+
+@pytest.mark.skipif(landlock.version() == 0, reason="this kernel has no Landlock")
+@pytest.mark.parametrize(
+    ("argument", "token", "warnings"), [("without", "t", 1), ("without", "", 0), ("with", "t", 0)]
+)
+def test_one_line_says_which_secrets_this_system_cannot_keep_from_foreign_code(
+    argument: str, token: str, warnings: int
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _BARE, argument],
+        env={"PATH": os.environ["PATH"], "GITHUB_TOKEN": token},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("\n") == done.stderr.count("cannot keep GITHUB_TOKEN from") == warnings
+
+
+def test_windows_keeps_nothing_apart() -> None:
+    assert windows.exposed()
 
 
 def test_a_build_sees_a_short_list() -> None:

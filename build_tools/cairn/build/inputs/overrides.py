@@ -23,11 +23,6 @@ from cairn.stack import Project, Stack
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # a Name of POSIX's shell
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-_SECRET = re.compile(
-    r"(?:^|_)(?:TOKENS?|SECRETS?|PASSWORDS?|PASSWD|PASSPHRASE|CREDENTIALS?|AUTH"
-    r"|API_?KEY|ACCESS_KEY|PRIVATE_KEY)(?:_|$)",
-    re.IGNORECASE,
-)
 # What `variables.build_variables` sets for every build, or what would redirect one; with what to use.
 _OURS = {
     "PATH": None,
@@ -142,7 +137,7 @@ def _known_to(stack: Stack) -> Iterator[str]:
 
 
 def _refuse_secret(name: str, value: str) -> None:
-    if _SECRET.search(name) or safe_text.mask(value) != value:
+    if isolation.SECRET.search(name) or safe_text.mask(value) != value:
         raise UsageError(
             f"--build-env {name} looks like a secret, and would be written into the manifest",
             tip="builds get no secrets: fetch what needs one before, and name the folder where it is",
