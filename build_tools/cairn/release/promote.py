@@ -167,7 +167,7 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
         on_step(f"wrote pages that an earlier run had left: {', '.join(recovered)}")
     given = [
         kept_records.add(store, one.data, name=one.name, results=one.results, set_id=set_id, dry_run=dry_run)
-        for one in records
+        for one in sorted(records, key=kept_records.beginning)  # they came at once
     ]
     wheel_set = read_set(store, set_id)
     rules.refuse_other_family(target, wheel_set)

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -104,18 +104,22 @@ class Kept:
         records: those that can be read, by digest.
         answers: those that can be read, each with the digest of its own bytes.
         unusable: the digest in the name of what cannot be read or was changed, and what is wrong with it.
+        arrivals: digest of a record to its place among those that came, as the ledger has them.
     """
 
     records: tuple[KeptRecord, ...] = ()
     answers: tuple[tuple[str, Answer], ...] = ()
     unusable: tuple[tuple[str, str], ...] = ()
+    arrivals: Mapping[str, int] = field(default_factory=dict)
 
     def having(self, given: Sequence[KeptRecord], *, trust: Trust | None = None) -> Kept:
         """This, and records that are not in the store yet: nothing has signed these for `trust`."""
-        there = {kept.digest for kept in self.records}
+        known = {kept.digest for kept in self.records}
         doubt = None if trust is None else "it is not signed"
-        new = (msgspec.structs.replace(one, doubt=doubt) for one in given if one.digest not in there)
-        return replace(self, records=(*self.records, *new))
+        new = [msgspec.structs.replace(one, doubt=doubt) for one in given if one.digest not in known]
+        last = 1 + max(self.arrivals.values(), default=0)
+        arrivals = {**self.arrivals, **dict.fromkeys((one.digest for one in new), last)}
+        return replace(self, records=(*self.records, *new), arrivals=arrivals)
 
     @property
     def keys(self) -> frozenset[str]:
@@ -145,6 +149,15 @@ def read_given(path: Path) -> GivenRecord:
             )
         results.append(found)
     return GivenRecord(data=data, name=str(path), results=tuple(results))
+
+
+def beginning(given: GivenRecord) -> datetime:
+    """When the run of a record began.
+
+    Raises:
+        UsageError: it is not a record.
+    """
+    return test_record.loads(given.data, name=given.name).began
 
 
 def add(  # noqa: PLR0913 - each says one thing of the record, or of how it is kept
@@ -306,7 +319,9 @@ def read(store: Store, set_id: str, *, trust: Trust | None = None) -> Kept:
         trust: whose signature each record must have; None asks for none.
     """
     records, answers, unusable = [], [], []
-    left = {event.record: event for event in Ledger(store).history(set_id) if event.is_bad}
+    history = [event for event in Ledger(store).history(set_id) if event.kind == "record"]
+    arrivals = {str(event.record): place for place, event in enumerate(history, start=1)}
+    left = {event.record: event for event in history if event.is_bad}
     for digest in _digests(store, set_id):
         name = f"the record {digest[:_SHORT]}"
         left.pop(digest, None)
@@ -327,7 +342,7 @@ def read(store: Store, set_id: str, *, trust: Trust | None = None) -> Kept:
     for lost, event in left.items():
         said = f"the record {str(lost)[:_SHORT]}, {event.verdict or 'of which nothing is known'}, was given"
         unusable.append((str(lost), f"{said} on {event.when[:10]}, and is not in the store any more"))
-    return Kept(records=tuple(records), answers=tuple(answers), unusable=tuple(unusable))
+    return Kept(records=tuple(records), answers=tuple(answers), unusable=tuple(unusable), arrivals=arrivals)
 
 
 def disagreement(record: TestRecord, wheel_set: WheelSet) -> str | None:

@@ -190,6 +190,27 @@ def test_failures_stand_whatever_the_run_proves_of_the_hardware(
     promote(store, made.id, stack=stack_of(made))
 
 
+def test_what_passed_before_a_failure_came_does_not_answer_it_whatever_its_clock_says(
+    store: MemoryStore, made: WheelSet
+) -> None:
+    """The clock of the machine on which it fails is an hour slow."""
+    records.add(store, data_of(record_of(made, started=at(1))))
+    records.add(store, data_of(failed(made, started=at(-59))))
+    assert records.standing(store, made.id)
+    assert shown(store)
+    records.add(store, data_of(record_of(made, started=at(2))))
+    assert not records.standing(store, made.id)
+
+
+def test_records_that_are_given_at_once_came_in_the_order_in_which_they_began(
+    store: MemoryStore, tmp_path: Path
+) -> None:
+    made = stage(store, tmp_path, "2.9.0")
+    both = [given(record_of(made, started=at(1))), given(failed(made, started=at(0)))]
+    assert promote(store, made.id, stack=stack_of(made), records=both, dry_run=True).report
+    promote(store, made.id, stack=stack_of(made), records=both)
+
+
 @pytest.mark.parametrize("verdict", ["invalid", "untested"])
 def test_a_later_record_answers_these_too(store: MemoryStore, tmp_path: Path, verdict: str) -> None:
     made = stage(store, tmp_path, "2.9.0")

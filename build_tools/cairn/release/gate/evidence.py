@@ -141,10 +141,12 @@ def _demanded(asked: Asked) -> tuple[_Demanded, ...]:
 def weigh(asked: Asked, kept: Kept) -> Evidence:
     """What the records of a set, with the answers to them, come to."""
     objections = {item.digest: objection(asked, item) for item in kept.records}
-    good = [item.record for item in kept.records if objections[item.digest] is None]
-    ran = [item.record for item in kept.records if not any(_objections(asked, item, on_host=True))]
+    good = [item for item in kept.records if objections[item.digest] is None]
+    ran = [item for item in kept.records if not any(_objections(asked, item, on_host=True))]
     standing, answered = _against(asked, kept, good, ran)
-    by_demand = {one: [record for record in good if one.is_met_by(record)] for one in _demanded(asked)}
+    by_demand = {
+        one: [item.record for item in good if one.is_met_by(item.record)] for one in _demanded(asked)
+    }
     untested = {one: _untested(asked, passed) for one, passed in by_demand.items()}
     left = in_order(target for targets in untested.values() for target in targets)
     ineffective = {
@@ -178,7 +180,7 @@ def weigh(asked: Asked, kept: Kept) -> Evidence:
         for record in passed
     )
     return Evidence(
-        ran=all(any(one.is_met_by(record) for record in ran) for one in by_demand),
+        ran=all(any(one.is_met_by(item.record) for item in ran) for one in by_demand),
         # A record may hold any text, and these sentences come to pages and terminals.
         standing=tuple(map(visible, standing)),
         missing=tuple(map(visible, missing)),
@@ -191,7 +193,7 @@ def weigh(asked: Asked, kept: Kept) -> Evidence:
 
 
 def _against(
-    asked: Asked, kept: Kept, good: list[TestRecord], ran: list[TestRecord]
+    asked: Asked, kept: Kept, good: list[KeptRecord], ran: list[KeptRecord]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """What stands against a set, and what would but for somebody's word."""
     answers = {said.record: said for _, said in kept.answers if said.set_id == asked.wheel_set.id}
@@ -202,7 +204,7 @@ def _against(
             record.is_bad
             and record.set_id == asked.wheel_set.id
             # What failed without a GPU is answered by what passes without one.
-            and not _overtaken(asked, record, good if record.hardware else [*good, *ran])
+            and not _overtaken(asked, kept, item, good if record.hardware else [*good, *ran])
         ):
             tests = f" with {record.failures} failed tests" if record.verdict != "failed" else ""
             said = f"{record.kind} record {item.digest[:_SHORT]}: {record.verdict}{tests}: {record.reason}"
@@ -226,19 +228,22 @@ def _against(
 def failures(wheel_set: WheelSet, kept: Kept) -> tuple[str, ...]:
     """What stands against a set, a sentence each, whatever a stack demands of it."""
     asked = Asked(wheel_set=wheel_set, records={}, moment=datetime.now(UTC))
-    good = [item.record for item in kept.records if objection(asked, item) is None]
-    ran = [item.record for item in kept.records if not any(_objections(asked, item, on_host=True))]
+    good = [item for item in kept.records if objection(asked, item) is None]
+    ran = [item for item in kept.records if not any(_objections(asked, item, on_host=True))]
     return tuple(map(visible, _against(asked, kept, good, ran)[0]))
 
 
-def _overtaken(asked: Asked, failed: TestRecord, good: list[TestRecord]) -> bool:
+def _overtaken(asked: Asked, kept: Kept, failure: KeptRecord, good: list[KeptRecord]) -> bool:
     """Whether a later record of the same kind has passed on the same hardware.
 
-    On hardware that is not the set's nothing can pass: there, any later one of the set's own answers it.
+    Later is what began later and came later: the clock of a machine may be slow, and the ledger has the order
+    in which records came. On hardware that is not the set's nothing can pass: there, any later one of the
+    set's own answers it.
 
     Of a suite some of whose shards ran again, the later record is of the others too, and so may have begun
     when the failed one did.
     """
+    failed, arrived = failure.record, kept.arrivals.get(failure.digest, 0)
     hardware = failed.hardware
     if failed.verdict == "invalid" and not asked.for_cpu:
         targets = asked.wheel_set.targets
@@ -246,8 +251,9 @@ def _overtaken(asked: Asked, failed: TestRecord, good: list[TestRecord]) -> bool
     return any(
         (later.kind, later.config) == (failed.kind, failed.config)
         and (later.began, later.ended) > (failed.began, failed.ended)
+        and kept.arrivals.get(digest, 0) >= arrived
         and all(gpus.covers(_computed_on(later), target) for target in hardware)
-        for later in good
+        for digest, later in ((item.digest, item.record) for item in good)
     )
 
 

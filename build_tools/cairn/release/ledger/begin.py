@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from datetime import datetime
 
 from cairn.errors import CairnError
 from cairn.release.index import keys
@@ -41,7 +42,8 @@ def entry_of(store: Store) -> Entry:
                     events.setdefault(entry.set_id, _ban(entry, found, name))
                 marked.add(entry.set_id)
     bans = [one for event in events.values() for one in with_wheels(event, _whole(store, event.set_id))]
-    records = tuple(_records(store))
+    # Nobody knows any more in which order they came.
+    records = sorted(_records(store), key=lambda event: datetime.fromisoformat(event.when))
     return Entry(
         number=0,
         parent=None,
