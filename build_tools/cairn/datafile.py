@@ -140,7 +140,7 @@ def from_plain(data: object, cls: type[V], *, name: str) -> V:
             fields = [field.encode_name for field in msgspec.structs.fields(kind)]
             tip = wording.did_you_mean(unknown[1], fields, what="the fields are")
         where = safe_text.visible(place.removeprefix("."))[:_SHOWN] or "the top"  # a key may be any text
-        raise UsageError(f"{name}, at {where}: {reason[:_SHOWN]}", tip=tip) from None
+        raise UsageError(f"{name}, at {where}: {safe_text.visible(reason)[:_SHOWN]}", tip=tip) from None
 
 
 def _other_schema(schema: object, expected: str, name: str) -> UsageError:

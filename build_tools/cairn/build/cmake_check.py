@@ -116,7 +116,8 @@ def _meaning(value: str) -> str:
 
 def _below(folder: Path, deep: int) -> Iterator[Path]:
     try:
-        entries = list(os.scandir(folder))
+        with os.scandir(folder) as listing:
+            entries = list(listing)
     except OSError:  # it is not there yet, or just gone
         return
     for entry in entries:

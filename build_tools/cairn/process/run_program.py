@@ -80,32 +80,18 @@ def run(  # noqa: PLR0913 - each is one independent property of a run
     """
     command = tuple(os.fspath(a) for a in args)
     started = time.monotonic()
+    deadline = None if timeout is None else started + timeout
+    most = None if log is None else _KEPT
     with (
         _listening(log, command, on_line) as listener,
         running(
-            command,
-            cwd=cwd,
-            env=env,
-            feeds=bool(stdin),
-            separate_stderr=separate_stderr,
-            hidden=hidden,
+            command, cwd=cwd, env=env, feeds=bool(stdin), separate_stderr=separate_stderr, hidden=hidden
         ) as child,
-        Dialogue(
-            child,
-            stdin=stdin or b"",
-            listener=listener,
-            most=None if log is None else _KEPT,
-            deadline=None if timeout is None else started + timeout,
-        ) as dialogue,
+        Dialogue(child, stdin=stdin or b"", listener=listener, most=most, deadline=deadline) as dialogue,
     ):
         output, stderr = dialogue.hold()
-    done = Completed(
-        args=command,
-        returncode=child.returncode,
-        output=output,
-        stderr=stderr,
-        seconds=time.monotonic() - started,
-    )
+    seconds = time.monotonic() - started
+    done = Completed(args=command, returncode=child.returncode, output=output, stderr=stderr, seconds=seconds)
     if dialogue.late:
         raise _failure(done, f"{name_of(command)} did not end within {timeout:g} seconds")
     if check and done.returncode:

@@ -102,7 +102,8 @@ class LocalStore:
         """See `Store.folders`; a folder that holds nothing is one here."""
         where = self.path / prefix
         if where.is_dir():
-            names = (entry.name for entry in os.scandir(where) if entry.is_dir(follow_symlinks=False))
+            with os.scandir(where) as entries:
+                names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
             yield from sorted(name for name in names if not name.startswith("."))
 
     def write(self, key: str, data: bytes) -> None:
@@ -265,7 +266,8 @@ def retire(store: LocalStore) -> Path:
 def _visible_files(folder: Path | str, prefix: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
     """The files below a folder and their keys, which begin with `prefix`."""
     try:
-        entries = list(os.scandir(folder))
+        with os.scandir(folder) as listing:
+            entries = list(listing)
     except (FileNotFoundError, NotADirectoryError):
         return
     for entry in entries:

@@ -83,6 +83,7 @@ plain = st.recursive(
 
 
 @example("table", {"\n": None})
+@example("items", [{"\n": None}])
 @given(st.sampled_from(["kind", "items", "table", "maybe", "names", "from"]), plain)
 def test_a_value_of_any_other_shape_is_refused_with_one_line(field: str, value: object) -> None:
     # An object where a choice or a list is expected, a list where an object is, and so on.

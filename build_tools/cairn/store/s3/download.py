@@ -213,7 +213,9 @@ class Download:
 
 def _forget_old(root: Path) -> None:
     """Remove what a run that was killed left, and no other has gone on with."""
-    for entry in os.scandir(root):
+    with os.scandir(root) as listing:
+        entries = list(listing)
+    for entry in entries:
         with contextlib.suppress(FileNotFoundError):  # a different run removes it
             if time.time() - entry.stat().st_mtime < _KEPT:
                 continue

@@ -67,11 +67,10 @@ def merge(
 ) -> Merged:
     """Judge the shards in these folders together, and write what they come to.
 
-    That is `junit.xml`, `outcomes.jsonl`, `suite-result.json` and `record.json`.
-
     Args:
         folders: one of each shard, in any order; a shard that none has is a failure.
-        output: receives the files; it may be the folder of the only shard.
+        output: receives `junit.xml`, `outcomes.jsonl`, `suite-result.json` and `record.json`; it may be the
+            folder of the only shard.
         floor: fewest tests that must have run.
         device_floor: fewest tests that must have passed on a GPU.
         part: a single shard of several is to be judged by itself: only what went wrong in it counts.
@@ -86,8 +85,7 @@ def merge(
     results = tuple(result for result, _ in found)
     _refuse_mixture(results)
     first = results[0]
-    there = {result.shard for result in results}
-    missing = [number for number in range(1, first.shards + 1) if number not in there]
+    missing = sorted({*range(1, first.shards + 1)} - {result.shard for result in results})
     if missing and not part:
         problems.insert(0, f"of {first.shards} shards, {_listed([str(n) for n in missing])} left no result")
     problems += [

@@ -274,6 +274,7 @@ def _prepare(
         log=work_dir / LOG,
         on_line=on_line,
     )
+    tests_sha256 = policy.digest_of_files([tests, pytest_ini])
     return _Prepared(
         setup=setup,
         plan=plan.make(environments, request.times, request.shards),
@@ -282,9 +283,7 @@ def _prepare(
         selection=selection,
         wheel=" ".join(filter(None, (wheel.version, wheel.commit))),
         unlike=unlike,
-        policy=msgspec.structs.replace(
-            request.policy or TestPolicy.of(None), tests_sha256=policy.digest_of_files([tests, pytest_ini])
-        ),
+        policy=msgspec.structs.replace(request.policy or TestPolicy.of(None), tests_sha256=tests_sha256),
     )
 
 

@@ -64,8 +64,7 @@ def repair_linked(
         wheel: the wheel as it was built.
         output_dir: where to write.
         exclude: globs of libraries that other wheels supply: those of the ROCm SDK and of sibling projects.
-        platform: the platform tag to give, such as `manylinux_2_28_x86_64`; by default that of the oldest
-            systems which the wheel's symbols allow.
+        platform: the tag to give, such as `manylinux_2_28_x86_64`; by default the oldest that symbols allow.
         sdk: the site-packages folder with the ROCm SDK that the wheel was linked with. Its libraries count as
             excluded, and each binary that needs one gets run paths to all of its folders.
         search: folders with libraries to bundle, before those of the system.
@@ -95,8 +94,7 @@ def repair_linked(
     chosen = _policy_for(platform, machine) if platform else manylinux.lowest(host, patterns, machine)
     if chosen is not None and chosen.runs(host, patterns):
         tags = ("-".join((*tag.split("-")[:2], f"{chosen.name}_{machine}")) for tag in info.tags)
-        edit = Edit(tags=tuple(dict.fromkeys(tags)), binaries=changes)
-        return rewrite_wheel.apply(wheel, edit, output_dir)
+        return rewrite_wheel.apply(wheel, Edit(tags=tuple(dict.fromkeys(tags)), binaries=changes), output_dir)
     with _folder_beside(output_dir) as folder:
         # auditwheel must find the wheel's own libraries. The run paths to the SDK come after it: it removes
         # those that lead out of the wheel.

@@ -202,7 +202,8 @@ def _is_of(build: str, archive: Path) -> bool:
 def _hosts(site: Path, own: str, build: str, archives: Sequence[str]) -> dict[str, _Host]:
     """The host wheels in site-packages, by their names in dist-info folders."""
     # Plain strings: with hundreds of packages there, paths take five times as long.
-    names = [entry.name for entry in os.scandir(site)]
+    with os.scandir(site) as entries:
+        names = [entry.name for entry in entries]
     folders = sorted(name[: -len(_INFO)] for name in names if name.endswith(_INFO))
     here = [name for name in folders if os.access(f"{site}/{name}{_INFO}/{_SPLIT}", os.F_OK)]
     found = {name.partition("-")[0]: _Host(site, name, folders) for name in here}
