@@ -139,8 +139,11 @@ def credentials(workflows: Workflows) -> Iterator[str]:
                 if step.get("id") != "role" or outputs != (True, False):
                     yield f"{name}: a role is given to the steps that follow"
             env = step.get("env", {})
-            given, reaches = ROLE & env.keys(), '--store "$STORE"' in step.get("run", "")
-            if given != (ROLE if reaches else set()):
+            given, run = ROLE & env.keys(), step.get("run", "")
+            cache = '--cache-store "$CACHE_STORE"' in run
+            if given != (ROLE if cache or '--store "$STORE"' in run else set()) or (
+                cache and not all(env[key].startswith("${{ inputs.cache-store && ") for key in given)
+            ):
                 yield f"{name}: {step.get('run')} has {sorted(given)}"
             if _HELD.search(str({**step, "env": {key: env[key] for key in env.keys() - ROLE}})):
                 yield f"{name}: {step.get('name') or step.get('uses')} gets credentials by another way"
@@ -252,6 +255,7 @@ FAULTS: tuple[tuple[Callable[[Workflows], Iterator[str]], str, str], ...] = (
     (credentials, "AWS_SESSION_TOKEN: ${{ steps.role.outputs.aws-session-token }}", "A: b"),
     (credentials, "          role:", "          token: ${{ secrets.TOKEN }}\n          role:"),
     (credentials, '--store "$STORE" --results', "--results"),
+    (credentials, "${{ inputs.cache-store && steps.role.outputs.aws-session-token || '' }}", "x"),
     (promotions, "needs.freeze.result == 'success' && needs.stage.result == 'success'", "always()"),
     (promotions, "needs.freeze.result == 'success' && needs.stage.result == 'success' }}", "always() }}"),
     (promotions, "!cancelled() && needs.freeze.result == 'success' && needs.stage", "needs.stage"),

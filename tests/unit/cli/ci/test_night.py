@@ -87,6 +87,20 @@ def test_a_night_whose_line_is_not_that_of_its_matrix_names_the_option(
     assert call(store, "freeze", "--night", "7", "--matrix", str(matrix), "--to", "release") == 0
 
 
+def test_what_was_fetched_of_a_night_is_all_that_its_builds_read_of_the_store(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fetched = tmp_path / "fetched"
+    for _ in range(2):  # a job that is run again
+        assert call(store, "fetch", "--night", "latest", "--output-dir", str(fetched)) == 0
+    here, there = LocalStore(fetched), LocalStore(store)
+    assert [found.key for found in here.list("")] == ["nights/7/manifest.json", "nights/7/night.json"]
+    assert all(here.read(found.key).data == there.read(found.key).data for found in here.list(""))
+    words = ["--night", "7", "--leg", "none", "--output-dir", str(tmp_path / "wheels")]
+    assert call(fetched, "build", *words) == 2
+    assert "the night 7 has no leg 'none'" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("command", ["'", "/nowhere/at-all", "false"])
 def test_whoever_cannot_be_told_changes_nothing_of_the_report(
     store: Path, command: str, capsys: pytest.CaptureFixture[str]
