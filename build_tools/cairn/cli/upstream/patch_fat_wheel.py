@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from cairn import converters
+from cairn.cli.binder import bind
 from cairn.cli.guard import guarded
 from cairn.cli.parser import Parser
 from cairn.cli.wheel import fat
+from cairn.errors import UsageError
+from cairn.options import option
+
+
+@dataclass(frozen=True, kw_only=True)
+class PatchFatWheel(fat.Fat):
+    """What the scripts are asked for."""
+
+    output_dir: Path = option(
+        "folder of the new wheel",
+        "--output-path",
+        metavar="DIR",
+        convert=converters.new_folder,
+        required=True,
+    )
 
 
 def main(argv: Sequence[str] | None = None, *, script: str, windows: bool) -> int:
@@ -23,20 +39,18 @@ def main(argv: Sequence[str] | None = None, *, script: str, windows: bool) -> in
     return guarded(_parser(Path(script), windows=windows).parse_args(argv))
 
 
-def _parser(script: Path, *, windows: bool) -> argparse.ArgumentParser:
+def _parser(script: Path, *, windows: bool) -> Parser:
     parser = Parser(
         prog=script.name,
         description=f"{fat.ABOUT[0].upper()}{fat.ABOUT[1:]}. {fat.MORE}",
         epilog=f"example: python {script.name} torch-….whl /opt/rocm --output-path fat",
     )
-    parser.add_argument(
-        "--output-path",
-        type=converters.new_folder,
-        required=True,
-        metavar="DIR",
-        help="folder of the new wheel",
-        dest="output_dir",
-    )
-    fat.add_arguments(parser)
-    parser.set_defaults(run=fat.run, windows=windows)
+
+    def run(request: PatchFatWheel) -> int:
+        if windows != ("-win" in request.wheel.name):
+            other = "patch_fat_wheel.py" if windows else "windows_patch_fat_wheel.py"
+            raise UsageError(f"{request.wheel.name} is not for this script", tip=f"use {other}")
+        return fat.run(request)
+
+    bind(parser, PatchFatWheel, run)
     return parser

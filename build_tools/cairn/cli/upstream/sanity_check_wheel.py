@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
 from pathlib import Path
 
 from cairn import converters
+from cairn.cli.binder import bind
 from cairn.cli.guard import guarded
 from cairn.cli.parser import Parser
 from cairn.cli.wheel import verify
 from cairn.errors import UsageError
+from cairn.options import argument
+
+
+@dataclass(frozen=True, kw_only=True)
+class SanityCheck:
+    """What the script is asked for."""
+
+    wheel_dir: Path = argument("DIR", "folder of the wheels", convert=converters.folder)
 
 
 def main(*, script: str) -> int:
@@ -17,21 +26,18 @@ def main(*, script: str) -> int:
     return guarded(_parser(Path(script)).parse_args())
 
 
-def _parser(script: Path) -> argparse.ArgumentParser:
+def _parser(script: Path) -> Parser:
     parser = Parser(
         prog=script.name,
         description="Check the wheels of a folder for everything that a published wheel must satisfy.",
         epilog=f"example: python {script.name} out",
     )
-    parser.add_argument("wheel_dir", type=converters.folder, metavar="DIR", help="folder of the wheels")
-    parser.set_defaults(run=_run)
+    bind(parser, SanityCheck, _run)
     return parser
 
 
-def _run(options: argparse.Namespace) -> int:
-    wheels = sorted(options.wheel_dir.glob("*.whl"))
+def _run(request: SanityCheck) -> int:
+    wheels = tuple(sorted(request.wheel_dir.glob("*.whl")))
     if not wheels:
-        raise UsageError(f"{options.wheel_dir} has no wheels", tip="name the folder that has them")
-    commands = argparse.ArgumentParser().add_subparsers()
-    verify.add_to(commands)
-    return verify.run(commands.choices["verify"].parse_args(list(map(str, wheels)), options))
+        raise UsageError(f"{request.wheel_dir} has no wheels", tip="name the folder that has them")
+    return verify.run(verify.Verify(wheels=wheels))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn import converters
-from cairn.cli import arguments
-from cairn.cli.parser import Subparsers, add_command
-from cairn.errors import UsageError
+from cairn.cli import fields
+from cairn.cli.binder import add_command
+from cairn.cli.parser import Subparsers
+from cairn.options import argument, flag, option, repeated
 from cairn.output import console
 
 if TYPE_CHECKING:
@@ -22,61 +24,54 @@ ABOUT = (
 MORE = "It gets a version of its own, such as 2.9.0+fat.rocm7.10.0."
 
 
+@dataclass(frozen=True, kw_only=True)
+class Fat:
+    """What `cairn wheel fat` is asked for."""
+
+    wheel: Path = argument("WHEEL", "the linked wheel", convert=converters.file)
+    rocm: Path = argument("ROCM_PATH", "the ROCm to take libraries from", convert=converters.folder)
+    output_dir: Path = fields.output_dir()
+    targets: str | None = fields.targets("those the wheel has code for")
+    version: str | None = option("the whole new version")
+    libraries: tuple[str, ...] = repeated("a further library to take", "--library", metavar="NAME")
+    provided: tuple[str, ...] = fields.provided()
+    strict: bool = flag("stop where ROCM_PATH lacks a library that ROCm's torch opens by name")
+    json: bool = fields.json()
+
+
 def add_to(commands: Subparsers) -> None:
     """Add the command."""
-    parser = add_command(
+    add_command(
         commands,
         "fat",
+        Fat,
         run,
         about=ABOUT,
         more=MORE,
         example="cairn wheel fat --output-dir fat dist/torch-….whl /opt/rocm",
     )
-    arguments.add_output_dir(parser)
-    add_arguments(parser)
-    parser.set_defaults(windows=None)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `cairn wheel fat` and the scripts with upstream's name for it have in common."""
-    parser.add_argument("wheel", type=converters.file, metavar="WHEEL", help="the linked wheel")
-    parser.add_argument(
-        "rocm", type=converters.folder, metavar="ROCM_PATH", help="the ROCm to take libraries from"
-    )
-    arguments.add_targets(parser, default="those the wheel has code for")
-    parser.add_argument("--version", help="the whole new version")
-    arguments.add_repeated(parser, "--library", "NAME", "a further library to take")
-    arguments.add_provided(parser)
-    parser.add_argument(
-        "--strict",
-        action="store_true",
-        help="stop where ROCM_PATH lacks a library that ROCm's torch opens by name",
-    )
-    arguments.add_json(parser)
-
-
-def run(options: argparse.Namespace) -> int:
+def run(request: Fat) -> int:
     """Run the command; returns the exit code."""
     from cairn import datafile
     from cairn.wheels.fat import build, target_names
 
-    if options.windows is not None and options.windows != ("-win" in options.wheel.name):
-        other = "patch_fat_wheel.py" if options.windows else "windows_patch_fat_wheel.py"
-        raise UsageError(f"{options.wheel.name} is not for this script", tip=f"use {other}")
-    request = build.FatRequest(
-        wheel=options.wheel,
-        rocm=options.rocm,
-        output_dir=options.output_dir,
-        targets=None if options.targets is None else target_names.parse(options.targets),
-        version=options.version,
-        libraries=tuple(options.library),
-        provided=tuple(options.provided),
-        strict=options.strict,
-    )
     screen = console.current()
-    with screen.stage(f"putting ROCm into {options.wheel.name}"):
-        report = build.make(request)
-    if options.json:
+    with screen.stage(f"putting ROCm into {request.wheel.name}"):
+        report = build.make(
+            build.FatRequest(
+                wheel=request.wheel,
+                rocm=request.rocm,
+                output_dir=request.output_dir,
+                targets=None if request.targets is None else target_names.parse(request.targets),
+                version=request.version,
+                libraries=request.libraries,
+                provided=request.provided,
+                strict=request.strict,
+            )
+        )
+    if request.json:
         screen.json(datafile.to_plain(report))
     else:
         _show(report)

@@ -2,42 +2,51 @@
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
+from pathlib import Path
 
 from cairn import converters
-from cairn.cli import arguments
-from cairn.cli.parser import Subparsers, add_command
+from cairn.cli import fields
+from cairn.cli.binder import add_command
+from cairn.cli.parser import Subparsers
+from cairn.options import argument
 from cairn.output import console
+
+
+@dataclass(frozen=True, kw_only=True)
+class Join:
+    """What `cairn wheel join` is asked for."""
+
+    host: Path = argument("HOST", "the host wheel", convert=converters.file)
+    devices: tuple[Path, ...] = argument("DEVICE", "a device wheel", nargs="+", convert=converters.file)
+    output_dir: Path = fields.output_dir()
+    json: bool = fields.json()
 
 
 def add_to(commands: Subparsers) -> None:
     """Add the command."""
-    parser = add_command(
+    add_command(
         commands,
         "join",
+        Join,
         run,
         about="write a wheel of a host wheel and device wheels that were split from it",
         example="cairn wheel join split/torch-….whl split/torch_device_gfx942-….whl --output-dir out",
     )
-    parser.add_argument("host", type=converters.file, metavar="HOST", help="the host wheel")
-    parser.add_argument("devices", type=converters.file, nargs="+", metavar="DEVICE", help="a device wheel")
-    arguments.add_output_dir(parser)
-    arguments.add_json(parser)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(request: Join) -> int:
     """Run the command; returns the exit code."""
     from cairn import datafile
     from cairn.wheels.split.join import join
 
     screen = console.current()
-    made = join(options.host, options.devices, options.output_dir)
-    if options.json:
-        libraries = [datafile.to_plain(library) for library in made.libraries]
-        screen.json({"wheel": str(made.path), "libraries": libraries})
+    joined = join(request.host, request.devices, request.output_dir)
+    if request.json:
+        screen.json(datafile.to_plain({"wheel": str(joined.path), "libraries": joined.libraries}))
         return 0
-    screen.out(str(made.path))
-    for library in made.libraries:
+    screen.out(str(joined.path))
+    for library in joined.libraries:
         if library.missing:
             screen.out(f"  {library.library}: without {', '.join(library.missing)}")
         elif not library.same_bytes:

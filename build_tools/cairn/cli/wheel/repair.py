@@ -2,21 +2,44 @@
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
 from pathlib import Path
 
 from cairn import converters
-from cairn.cli import arguments
-from cairn.cli.parser import Subparsers, add_command
+from cairn.cli import fields
+from cairn.cli.binder import add_command
+from cairn.cli.parser import Subparsers
 from cairn.errors import UsageError
+from cairn.options import flag, option, repeated
 from cairn.output import console
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repair:
+    """What `cairn wheel repair` is asked for."""
+
+    wheels: tuple[Path, ...] = fields.wheels()
+    exclude: tuple[str, ...] = repeated("a library that a different wheel supplies", metavar="GLOB")
+    platform: str | None = option("platform tag to give (default: the lowest that fits)")
+    sdk: Path | None = option(
+        "where the ROCm SDK it was linked with is installed",
+        metavar="SITE_PACKAGES",
+        convert=converters.folder,
+    )
+    library_path: tuple[Path, ...] = repeated(
+        "a folder of libraries to bundle", metavar="DIR", convert=converters.folder
+    )
+    new_record: bool = flag("only write RECORD from the files as they are, and list what it said of them")
+    output_dir: Path = fields.output_dir()
+    json: bool = fields.json()
 
 
 def add_to(commands: Subparsers) -> None:
     """Add the command."""
-    parser = add_command(
+    add_command(
         commands,
         "repair",
+        Repair,
         run,
         about="give wheels the platform tag that their symbols justify, and the libraries that nothing else "
         "supplies",
@@ -24,80 +47,49 @@ def add_to(commands: Subparsers) -> None:
         "refused: --new-record writes RECORD anew, where you know that the files are right.",
         example="cairn wheel repair --exclude 'libamdhip64.so*' --output-dir out dist/torch-….whl",
     )
-    arguments.add_wheels(parser)
-    arguments.add_repeated(parser, "--exclude", "GLOB", "a library that a different wheel supplies")
-    parser.add_argument("--platform", help="platform tag to give (default: the lowest that fits)")
-    parser.add_argument(
-        "--sdk",
-        type=converters.folder,
-        metavar="SITE_PACKAGES",
-        help="where the ROCm SDK it was linked with is installed",
-    )
-    arguments.add_repeated(
-        parser, "--library-path", "DIR", "a folder of libraries to bundle", kind=converters.folder
-    )
-    parser.add_argument(
-        "--new-record",
-        action="store_true",
-        help="only write RECORD from the files as they are, and list what it said of them",
-    )
-    arguments.add_output_dir(parser)
-    arguments.add_json(parser)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(request: Repair) -> int:
     """Run the command; returns the exit code."""
-    if options.new_record:
-        return _write_records(options)
+    from cairn.wheels.metadata import wheel_info
+
+    if request.new_record and (request.exclude or request.platform or request.sdk or request.library_path):
+        raise UsageError("--new-record changes nothing else", tip="repair the wheel that it writes")
+    screen = console.current()
+    repaired = []
+    for wheel in request.wheels:
+        path, more = _write_record(wheel, request) if request.new_record else _repair(wheel, request)
+        tags = wheel_info.parse_file_name(path.name).tags
+        repaired.append({"source": str(wheel), "wheel": str(path), "tags": list(tags), **more})
+        if not request.json:
+            screen.out(str(path))
+    if request.json:
+        screen.json({"wheels": repaired})
+    return 0
+
+
+def _repair(wheel: Path, request: Repair) -> tuple[Path, dict[str, object]]:
     import filecmp
 
     from cairn.wheels.repair import auditwheel
 
-    screen = console.current()
-    made = []
-    for wheel in options.wheels:
-        path = auditwheel.repair_linked(
-            wheel,
-            options.output_dir,
-            exclude=options.exclude,
-            platform=options.platform,
-            sdk=options.sdk,
-            search=options.library_path,
-        )
-        made.append(_plain(wheel, path))
-        if filecmp.cmp(wheel, path, shallow=False):
-            screen.info(f"{wheel.name}: nothing to repair, copied as it is")
-        if not options.json:
-            screen.out(str(path))
-    if options.json:
-        screen.json({"wheels": made})
-    return 0
+    path = auditwheel.repair_linked(
+        wheel,
+        request.output_dir,
+        exclude=request.exclude,
+        platform=request.platform,
+        sdk=request.sdk,
+        search=request.library_path,
+    )
+    if filecmp.cmp(wheel, path, shallow=False):
+        console.current().info(f"{wheel.name}: nothing to repair, copied as it is")
+    return path, {}
 
 
-def _write_records(options: argparse.Namespace) -> int:
+def _write_record(wheel: Path, request: Repair) -> tuple[Path, dict[str, object]]:
     from cairn.wheels.rewrite import new_record
 
-    if options.exclude or options.platform or options.sdk or options.library_path:
-        raise UsageError("--new-record changes nothing else", tip="repair the wheel that it writes")
-    screen = console.current()
-    made = []
-    for wheel in options.wheels:
-        written = new_record.write(wheel, options.output_dir)
-        for text in written.differences:
-            screen.info(f"{wheel.name}: RECORD was wrong: {text}")
-        made.append({**_plain(wheel, written.path), "record": list(written.differences)})
-        if not options.json:
-            screen.out(str(written.path))
-    if options.json:
-        screen.json({"wheels": made})
-    return 0
-
-
-def _plain(source: Path, made: Path) -> dict[str, object]:
-    from cairn.wheels.metadata import wheel_info
-
-    return {
-        "source": str(source),
-        "wheel": str(made),
-        "tags": list(wheel_info.parse_file_name(made.name).tags),
-    }
+    written = new_record.write(wheel, request.output_dir)
+    for text in written.differences:
+        console.current().info(f"{wheel.name}: RECORD was wrong: {text}")
+    return written.path, {"record": list(written.differences)}

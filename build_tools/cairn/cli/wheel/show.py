@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cairn.cli import arguments
-from cairn.cli.parser import Subparsers, add_command
+from cairn.cli import fields
+from cairn.cli.binder import add_command
+from cairn.cli.parser import Subparsers
 from cairn.output import console
 from cairn.output.console import Console, size
 
@@ -26,29 +28,36 @@ _KINDS = {
 }
 
 
+@dataclass(frozen=True, kw_only=True)
+class Show:
+    """What `cairn wheel show` is asked for."""
+
+    wheels: tuple[Path, ...] = fields.wheels()
+    json: bool = fields.json()
+
+
 def add_to(commands: Subparsers) -> None:
     """Add the command."""
-    parser = add_command(
+    add_command(
         commands,
         "show",
+        Show,
         run,
         about="show a wheel's name, tags, requirements, sizes, targets and needed libraries",
         example="cairn wheel show out/torch-2.9.0+rocm7.10.0-cp311-cp311-manylinux_2_28_x86_64.whl",
     )
-    arguments.add_wheels(parser)
-    arguments.add_json(parser)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(request: Show) -> int:
     """Run the command; returns the exit code."""
     from cairn.wheels.contents.summary import summarise
 
-    found = [summarise(path) for path in options.wheels]
+    summaries = [summarise(path) for path in request.wheels]
     screen = console.current()
-    if options.json:
-        screen.json([summary.to_plain() for summary in found])
+    if request.json:
+        screen.json([summary.to_plain() for summary in summaries])
         return 0
-    for summary in found:
+    for summary in summaries:
         _show(screen, summary)
     return 0
 
@@ -86,27 +95,27 @@ def _show(screen: Console, summary: Summary) -> None:
         screen.table(
             ("archive", "size", "device code", "targets", "code objects, and what looks for them"),
             [
-                (a.path, size(a.size), size(a.code_size), ", ".join(a.targets), _held(a))
+                (a.path, size(a.size), size(a.code_size), ", ".join(a.targets), _contents(a))
                 for a in summary.archives
             ],
         )
-    without = [library for library in summary.binaries if library.reference]
-    if without:
-        screen.table(("library", "size", "looks for its device code in"), list(map(_looks, without)))
+    without_code = [library for library in summary.binaries if library.reference]
+    if without_code:
+        screen.table(("library", "size", "looks for its device code in"), list(map(_looks, without_code)))
     for line in needed_tree(summary.binaries):
         screen.out(line)
 
 
 def _requirements(texts: Iterable[str]) -> list[str]:
     """Each once, with all of its extras: a host wheel asks for each device wheel by three of them."""
-    found: dict[str, list[str]] = {}
+    extras: dict[str, list[str]] = {}
     for text in texts:
         match = _EXTRA.fullmatch(text)
-        found.setdefault(match[1] if match else text, []).extend([match[2]] if match else [])
-    return [f"{text} ; extra {', '.join(extras)}" if extras else text for text, extras in found.items()]
+        extras.setdefault(match[1] if match else text, []).extend([match[2]] if match else [])
+    return [f"{text} ; extra {', '.join(names)}" if names else text for text, names in extras.items()]
 
 
-def _held(archive: CodeArchive) -> str:
+def _contents(archive: CodeArchive) -> str:
     """What an archive has: `12, for 40 wrappers of lib/libtorch_hip.so`."""
     many = sum(archive.libraries.values())
     names = list(archive.libraries)

@@ -2,50 +2,66 @@
 
 from __future__ import annotations
 
-import argparse
+from argparse import ArgumentTypeError
+from dataclasses import dataclass
+from pathlib import Path
 
 from cairn import converters
-from cairn.cli import arguments
-from cairn.cli.parser import Subparsers, add_command
+from cairn.cli import fields
+from cairn.cli.binder import add_command
+from cairn.cli.parser import Subparsers
 from cairn.errors import UsageError
+from cairn.options import argument, flag, option
 from cairn.output import console
+
+
+def _prefix(text: str) -> str:
+    """The beginning of a project's name."""
+    from cairn import requirements
+
+    if not requirements.is_project_name(text):
+        raise ArgumentTypeError(f"{text[:40]!r} cannot be the beginning of a project's name")
+    return text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Split:
+    """What `cairn wheel split` is asked for."""
+
+    wheel: Path = argument("WHEEL", "a linked wheel", convert=converters.file)
+    device_prefix: str | None = option(
+        "stands before the names of device wheels: with amd, amd-torch-device-gfx942 (default: none)",
+        metavar="WORD",
+        convert=_prefix,
+    )
+    sdk_version: str | None = option(
+        "have each device wheel require that of the ROCm SDK, rocm-sdk-device-gfx942==VERSION "
+        "(default: the packages of the SDK have all their code)",
+        metavar="VERSION",
+        convert=converters.nonempty,
+    )
+    variants: bool = flag(
+        "write wheel variants as well, each with the code of one target: uv takes the one for its GPU "
+        "where its preview knows the GPU (PEP 825, a draft; default: none)",
+    )
+    output_dir: Path = fields.output_dir()
+    json: bool = fields.json()
 
 
 def add_to(commands: Subparsers) -> None:
     """Add the command."""
-    parser = add_command(
+    add_command(
         commands,
         "split",
+        Split,
         run,
         about="write a host wheel without device code, and one device wheel for each target",
         more="ROCm 7.14 finds the code of an installed device wheel; older ones need `cairn wheel join`.",
         example="cairn wheel split --output-dir split dist/torch-….whl",
     )
-    parser.add_argument("wheel", type=converters.file, metavar="WHEEL", help="a linked wheel")
-    parser.add_argument(
-        "--device-prefix",
-        type=_prefix,
-        metavar="WORD",
-        help="stands before the names of device wheels: with amd, amd-torch-device-gfx942 (default: none)",
-    )
-    parser.add_argument(
-        "--sdk-version",
-        type=converters.nonempty,
-        metavar="VERSION",
-        help="have each device wheel require that of the ROCm SDK, rocm-sdk-device-gfx942==VERSION "
-        "(default: the packages of the SDK have all their code)",
-    )
-    parser.add_argument(
-        "--variants",
-        action="store_true",
-        help="write wheel variants as well, each with the code of one target: uv takes the one for its GPU "
-        "where its preview knows the GPU (PEP 825, a draft; default: none)",
-    )
-    arguments.add_output_dir(parser)
-    arguments.add_json(parser)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(request: Split) -> int:
     """Run the command; returns the exit code."""
     from cairn import requirements
     from cairn.wheels.contents import binaries
@@ -55,28 +71,19 @@ def run(options: argparse.Namespace) -> int:
 
     screen = console.current()
     try:
-        sdk = options.sdk_version and str(requirements.version(options.sdk_version))
+        sdk = request.sdk_version and str(requirements.version(request.sdk_version))
     except ValueError as error:
         raise UsageError(f"--sdk-version: {error}", tip="such as 7.14.0") from error
-    terms = Terms(prefix=options.device_prefix or "", sdk=sdk, runtime=RUNTIME)
-    if options.variants:  # before anything is written
-        variant.require_processors(binaries.targets_of(options.wheel))
-    host, *devices = split(options.wheel, options.output_dir, terms)
-    chosen = devices if options.variants else []
-    variants = [variant.write(host, device, options.output_dir) for device in chosen]
-    if options.json:
-        made = {"host": [host], "devices": devices, "variants": variants}
-        plain = {name: [str(path) for path in paths] for name, paths in made.items()}
-        screen.json({**plain, "host": str(host)})
-    for path in () if options.json else (host, *devices, *variants):
+    if request.variants:  # before anything is written
+        variant.require_processors(binaries.targets_of(request.wheel))
+    terms = Terms(prefix=request.device_prefix or "", sdk=sdk, runtime=RUNTIME)
+    host, *devices = split(request.wheel, request.output_dir, terms)
+    chosen = devices if request.variants else []
+    variants = [variant.write(host, device, request.output_dir) for device in chosen]
+    if request.json:
+        lists = {"devices": devices, "variants": variants}
+        plain = {name: [str(path) for path in paths] for name, paths in lists.items()}
+        screen.json({"host": str(host), **plain})
+    for path in () if request.json else (host, *devices, *variants):
         screen.out(str(path))
     return 0
-
-
-def _prefix(text: str) -> str:
-    """The beginning of a name, as a `type` of argparse."""
-    from cairn import requirements
-
-    if not requirements.is_project_name(text):
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} cannot be the beginning of a project's name")
-    return text

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 import datetime as dt
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn import converters
-from cairn.cli import arguments
-from cairn.cli.parser import Subparsers, add_command
+from cairn.cli import fields
+from cairn.cli.binder import add_command
+from cairn.cli.parser import Subparsers
 from cairn.errors import UsageError, WheelError
+from cairn.options import flag, option, repeated
 from cairn.output import console, wording
 
 if TYPE_CHECKING:
@@ -25,11 +26,56 @@ _ONE_SPLIT = "take host and device wheels from one split"
 _PYTHON = re.compile(r"3\.[0-9]{1,3}t?")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Verify:
+    """What `cairn wheel verify` is asked for."""
+
+    wheels: tuple[Path, ...] = fields.wheels()
+    targets: str | None = fields.targets("whatever it has code for")
+    require_device_code: bool = flag("refuse a wheel without any device code")
+    python: str | None = option("Python that must be able to install it, such as 3.11 or 3.13t")
+    sibling: tuple[str, ...] = repeated("a wheel it was built against", metavar="NAME=VERSION")
+    provided: tuple[str, ...] = fields.provided()
+    find_links: tuple[Path, ...] = repeated(
+        "a folder of wheels that its requirements lead to, such as the ROCm SDK's",
+        metavar="DIR",
+        convert=converters.folder,
+    )
+    forbid: tuple[str, ...] = repeated("a text that no file may contain", metavar="TEXT")
+    allow: tuple[Path, ...] = repeated(
+        "findings that are known, in TOML: by wheel, code and member, each with a reason",
+        metavar="FILE",
+        convert=converters.file,
+    )
+    json: bool = fields.json()
+
+    def expectation(self) -> Expectation:
+        """What the wheels must be."""
+        from cairn.targets import parse_targets
+        from cairn.wheels.verify import Expectation
+
+        pairs = [text.partition("=") for text in self.sibling]
+        for name, separator, value in pairs:
+            if not (name and separator and value):
+                raise UsageError(f"{name!r} is not a valid sibling", tip="write --sibling triton=3.5.0")
+        if self.python is not None and not _PYTHON.fullmatch(self.python):
+            raise UsageError(f"{self.python!r} is not a Python version", tip="write --python 3.13, or 3.13t")
+        return Expectation(
+            targets=None if self.targets is None else parse_targets(self.targets, unbuilt=True),
+            require_device_code=self.require_device_code,
+            siblings={name: value.lstrip("=") for name, _, value in pairs},
+            provided_libraries=self.provided,
+            python=self.python,
+            forbidden_strings=self.forbid,
+        )
+
+
 def add_to(commands: Subparsers) -> None:
     """Add the command."""
-    parser = add_command(
+    add_command(
         commands,
         "verify",
+        Verify,
         run,
         about="check everything that a published wheel must satisfy, and list every breach",
         more="Wheels that are named together bring the libraries of those that require them. A device wheel "
@@ -37,98 +83,53 @@ def add_to(commands: Subparsers) -> None:
         example="cairn wheel verify --targets gfx942,gfx1100 --sibling triton=3.5.0 "
         "--find-links sdk out/*.whl",
     )
-    arguments.add_wheels(parser)
-    arguments.add_targets(parser, default="whatever it has code for")
-    parser.add_argument(
-        "--require-device-code", action="store_true", help="refuse a wheel without any device code"
-    )
-    parser.add_argument("--python", help="Python that must be able to install it, such as 3.11 or 3.13t")
-    arguments.add_repeated(parser, "--sibling", "NAME=VERSION", "a wheel it was built against")
-    arguments.add_provided(parser)
-    arguments.add_repeated(
-        parser,
-        "--find-links",
-        "DIR",
-        "a folder of wheels that its requirements lead to, such as the ROCm SDK's",
-        kind=converters.folder,
-    )
-    arguments.add_repeated(parser, "--forbid", "TEXT", "a text that no file may contain")
-    arguments.add_repeated(
-        parser,
-        "--allow",
-        "FILE",
-        "findings that are known, in TOML: by wheel, code and member, each with a reason",
-        kind=converters.file,
-    )
-    arguments.add_json(parser)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(request: Verify) -> int:
     """Run the command; returns the exit code."""
     from cairn import datafile
     from cairn.wheels.contents import providers
     from cairn.wheels.split import completeness
     from cairn.wheels.verify import Finding, FindingCode, allowed, judge
 
-    asked = _expectation(options)
-    entries = [entry for path in options.allow for entry in allowed.read(path)]
-    beside = providers.supplies(options.wheels, folders=options.find_links)
+    expectation = request.expectation()
+    entries = [entry for path in request.allow for entry in allowed.read(path)]
     verdicts = {
         path: judge(
             path,
             replace(
-                asked,
-                provided_libraries=(*asked.provided_libraries, *supply.libraries),
+                expectation,
+                provided_libraries=(*request.provided, *supply.libraries),
                 beside=supply.versions,
                 unread=supply.unread,
             ),
         )
-        for path, supply in beside.items()
+        for path, supply in providers.supplies(request.wheels, folders=request.find_links).items()
     }
-    found = {path: verdict.findings for path, verdict in verdicts.items()}
+    findings = {path: verdict.findings for path, verdict in verdicts.items()}
     unreadable = {FindingCode.ARCHIVE, FindingCode.METADATA}
-    readable = [path for path, findings in found.items() if unreadable.isdisjoint(f.code for f in findings)]
+    readable = [
+        path for path, breaches in findings.items() if unreadable.isdisjoint(b.code for b in breaches)
+    ]
     for path, text in completeness.differences(readable):
         finding = Finding(code=FindingCode.SPLIT_DIFFERS, reason=text, fix=_ONE_SPLIT)
-        found[path] = (*found[path], finding)
-    judged = allowed.judge(found, entries, today=dt.datetime.now(dt.UTC).date())
+        findings[path] = (*findings[path], finding)
+    judged = allowed.judge(findings, entries, today=dt.datetime.now(dt.UTC).date())
     screen = console.current()
-    if options.json:
+    if request.json:
         screen.json(
-            {
-                str(path): {
-                    "findings": [datafile.to_plain(finding) for finding in findings],
-                    "notes": [datafile.to_plain(note) for note in verdicts[path].notes],
-                    "not_checked": list(verdicts[path].not_checked),
+            datafile.to_plain(
+                {
+                    str(path): replace(verdicts[path], findings=breaches)
+                    for path, breaches in judged.findings.items()
                 }
-                for path, findings in judged.findings.items()
-            }
+            )
         )
-    for path, findings in () if options.json else judged.findings.items():
-        _show(path, findings, judged.allowed[path], verdicts[path])
+    for path, breaches in () if request.json else judged.findings.items():
+        _show(path, breaches, judged.allowed[path], verdicts[path])
     for note in judged.notes:
         screen.warn(note)
     return WheelError.exit_code if any(judged.findings.values()) else 0
-
-
-def _expectation(options: argparse.Namespace) -> Expectation:
-    from cairn.targets import parse_targets
-    from cairn.wheels.verify import Expectation
-
-    pairs = [text.partition("=") for text in options.sibling]
-    for name, separator, value in pairs:
-        if not (name and separator and value):
-            raise UsageError(f"{name!r} is not a valid sibling", tip="write --sibling triton=3.5.0")
-    if options.python is not None and not _PYTHON.fullmatch(options.python):
-        raise UsageError(f"{options.python!r} is not a Python version", tip="write --python 3.13, or 3.13t")
-    return Expectation(
-        targets=None if options.targets is None else parse_targets(options.targets, unbuilt=True),
-        require_device_code=options.require_device_code,
-        siblings={name: value.lstrip("=") for name, _, value in pairs},
-        provided_libraries=tuple(options.provided),
-        python=options.python,
-        forbidden_strings=tuple(options.forbid),
-    )
 
 
 def _show(
