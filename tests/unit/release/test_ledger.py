@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -198,6 +199,16 @@ def test_an_older_store_begins_its_ledger_from_what_its_indexes_tell(
     assert Ledger(released).ban(sets["2.9.0"].id) is not None
 
 
+def has_other_bytes(store: MemoryStore, name: str, digit: str) -> bool:
+    """Whether the ledger has a name with other bytes than those with this sha256."""
+    try:
+        ref = FileRef(filename=name, sha256=digit * 64)
+        Ledger(store).refuse_banned_files({}, (), named={"staging": [ref]})
+    except NameTakenError:
+        return True
+    return False
+
+
 def note(number: int) -> Event:
     return Event(kind="ban", set_id=f"{number:064x}", who="ann", when="2026-11-23T00:00:00Z", why="bad")
 
@@ -235,7 +246,7 @@ def test_two_writers_of_one_name_do_not_both_have_it(store: MemoryStore) -> None
     meddled = Meddled(store.objects)
     with pytest.raises(NameTakenError):
         Ledger(meddled).add(names={"": {name: "2" * 64}})
-    assert Ledger(meddled).clashes("staging", [FileRef(filename=name, sha256="1" * 64)]) == ()
+    assert not has_other_bytes(meddled, name, "1")
 
 
 def test_a_lost_reply_is_no_second_entry(store: MemoryStore) -> None:
@@ -267,8 +278,7 @@ def test_a_writer_that_dies_anywhere_leaves_a_ledger_that_goes_on(store: MemoryS
         after = MemoryStore(dying.objects)
         noted = left > 0  # from the entry on it counts, whatever is still to be written
         assert (Ledger(after).ban(note(2).set_id) is not None) == noted
-        other = FileRef(filename="b-1.0-py3-none-any.whl", sha256="3" * 64)
-        assert bool(Ledger(after).clashes("dev", [other])) == noted
+        assert has_other_bytes(after, "b-1.0-py3-none-any.whl", "3") == noted
         Ledger(after).add(events=[note(3), note(2)], names=more)
         assert contents(after, "ledger/names") == contents(counted, "ledger/names")
         assert all(Ledger(after).ban(note(n).set_id) == note(n) for n in (1, 2, 3))
@@ -319,6 +329,36 @@ def test_what_is_looked_up_can_be_made_again_from_the_entries(store: MemoryStore
             assert store.read(key).data == data
 
 
+def test_a_lookup_that_was_deleted_beside_its_head_is_made_again_from_the_entries(
+    store: MemoryStore, tmp_path: Path
+) -> None:
+    made = stage(store, tmp_path / "a", "2.9.0")
+    yank(store, made.id, reason="wrong results")
+    rollback(store, "staging", "0")
+    whole = contents(store, "ledger/")
+    for key in (key for key in whole if "/sets/" in key or "/names/" in key):
+        store.delete(key)
+    with pytest.raises(GateError, match="was yanked"):
+        stage(store, tmp_path / "a", "2.9.0")
+    with pytest.raises(NameTakenError, match="was published with other bytes before"):
+        stage(store, tmp_path / "b", "2.9.0", "EVIL = 1")
+    lift(store, made.id, by="ann", reason="it was the driver")
+    stage(store, tmp_path / "a", "2.9.1")
+    assert audit(store).good
+
+
+def test_a_head_of_an_older_cairn_is_read_and_written_anew(store: MemoryStore) -> None:
+    Ledger(store).add(events=[note(1)], names={"": {"a-1.0-py3-none-any.whl": "1" * 64}})
+    whole = contents(store, "ledger/")
+    plain = json.loads(store.read(keys.LEDGER_HEAD).data)
+    store.write(keys.LEDGER_HEAD, json.dumps(plain | {"lookups": None}).encode())
+    assert Ledger(store).ban(note(1).set_id) == note(1)
+    Ledger(store).add(events=[note(2)])
+    assert not [one for one in audit(store).problems if one.code == "ledger"]
+    for key, data in whole.items():
+        assert key == keys.LEDGER_HEAD or store.read(key).data == data
+
+
 def test_a_change_asks_the_ledger_a_handful_of_times_however_long_it_is(
     store: MemoryStore, tmp_path: Path
 ) -> None:
@@ -330,6 +370,7 @@ def test_a_change_asks_the_ledger_a_handful_of_times_however_long_it_is(
             return super().read(key)
 
     asked = []
+    publish(store, "dev", [make_wheel(tmp_path, "alone", "0.1")])
     for count in (1, 60):
         for number in range(count):
             Ledger(store).add(events=[note(100 * count + number)])

@@ -14,7 +14,7 @@ from cairn.release.audit.offered import readable_projects
 from cairn.release.audit.report import Problem
 from cairn.release.index import keys, marks
 from cairn.release.index.snapshot import Index, Snapshot
-from cairn.release.ledger.chain import Ledger, replayed, scope_of
+from cairn.release.ledger.chain import Ledger, replayed, scope_of, short
 from cairn.release.ledger.entry import Entry, Head, encode
 
 _SHORT = 12
@@ -61,7 +61,10 @@ def _lookups(entries: Sequence[Entry], inventory: Inventory) -> Iterator[Problem
         return
     if head.number != len(entries) - 1:  # a writer is at work or has died: readers go by the entries after it
         return
-    for key, value in replayed(entries).items():
+    lookups = replayed(entries)
+    named = tuple(sorted(map(short, lookups))) if head.lookups is not None else None
+    whole_head = msgspec.structs.replace(head, lookups=named)
+    for key, value in (*lookups.items(), (keys.LEDGER_HEAD, whole_head)):
         try:
             same = inventory.store.read(key).data == encode(value)
         except (CairnError, OSError):

@@ -352,6 +352,17 @@ def read_set(store: Store, set_id: str) -> WheelSet:
     return found
 
 
+def ancestors(store: Store, wheel_set: WheelSet) -> Iterator[str]:
+    """The ids of the sets whose wheels these are under other versions, as far as the store knows them."""
+    set_id = wheel_set.derived_from
+    while set_id is not None:
+        yield set_id
+        try:
+            set_id = read_set(store, set_id).derived_from
+        except MissingKeyError:
+            return
+
+
 def refs_of(wheel_set: WheelSet) -> tuple[FileRef, ...]:
     """Every file that a set installs, by name."""
     return tuple(FileRef(filename=name, sha256=sha) for name, sha in sorted(wheel_set.sha256s.items()))

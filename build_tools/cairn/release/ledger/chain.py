@@ -8,8 +8,9 @@
 Only the entries decide. Two writers cannot take one number, since an entry is created and never replaced;
 whoever was second looks at what the first wrote, and takes the next number if nothing speaks against it. What
 is looked up is made from the entries: a reader adds to it the entries after the head, and the next writer
-finishes what one that died has left. So a change costs a handful of requests however long the chain is, and
-no entry can be lost, moved or altered without one after it saying so.
+finishes what one that died has left. The head names all that can be looked up, in short: for anything else a
+reader need not ask, and what is missing it makes from the entries again. So a change costs a handful of
+requests however long the chain is, and no entry can be lost, moved or altered without one after it saying so.
 
 What it promises, for the whole store and for ever; `gc` collects nothing of it:
 
@@ -24,16 +25,19 @@ What it promises, for the whole store and for ever; `gc` collects nothing of it:
 from __future__ import annotations
 
 import collections
+import hashlib
 import random
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NoReturn, TypeVar
 
 from cairn import datafile
 from cairn.concurrency import side_by_side
 from cairn.errors import GateError, StoreError
 from cairn.release.index import keys
 from cairn.release.index.generation import FileRef, IndexSet, digest_of, now, project_of, who
+from cairn.release.index.snapshot import ancestors
 from cairn.release.ledger.entry import Entry, Event, Head, History, Names, encode
 from cairn.store.protocol import MissingKeyError, Store
 from cairn.wheels.wheelset import WheelSet
@@ -42,6 +46,10 @@ _ATTEMPTS = 200  # each that fails means that a different writer got through
 _PAUSE = 0.05  # seconds, at most, before trying again
 _AT_ONCE = 16  # requests side by side
 _SHOWN = 12  # digits of an id
+_SHORT = 8  # digits that stand for a lookup: of 100,000, one in 43,000 is taken for another, and asked for
+
+_L = TypeVar("_L", Names, History)
+_NOTHING = History(through=-1, events=())
 
 
 class NameTakenError(StoreError):
@@ -55,11 +63,13 @@ class _Tail:
     Attributes:
         entries: those after the head, in order.
         number, digest: of the last entry of all; None before the ledger has begun.
+        lookups: as the head has them.
     """
 
     entries: tuple[Entry, ...]
     number: int | None
     digest: str | None
+    lookups: frozenset[str] = frozenset()
 
 
 class Ledger:
@@ -67,10 +77,12 @@ class Ledger:
 
     Attributes:
         store: which.
+        pending: events that are taken for noted, to see what they would come to.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, pending: Iterable[Event] = ()) -> None:
         self.store = store
+        self.pending = tuple(pending)
 
     def history(self, set_id: str) -> tuple[Event, ...]:
         """Everything that was ever noted of a set, oldest first.
@@ -86,6 +98,17 @@ class Ledger:
         bans = (ban_of(self._history(subject, tail)) for subject in subjects)
         return next((ban for ban in bans if ban is not None), None)
 
+    def ban_of_set(self, one: WheelSet) -> Event | None:
+        """The ban of a set, of its night, of what it is derived from, or of a set that is the same by wheels.
+
+        The same in the sense of `refuse_banned_files`.
+        """
+        if ban := self.ban(one.id, one.manifest_sha256, *ancestors(self.store, one)):
+            return ban
+        tail = self._tail()
+        by_wheel = [_bans_of_wheel(self._history(wheel.sha256, tail)) for wheel in one.wheels]
+        return next(_of_the_same(one.id, by_wheel), None)
+
     def refuse_banned(self, sets: Iterable[IndexSet | WheelSet]) -> None:
         """Sets that were yanked come into no index as if they were not.
 
@@ -95,15 +118,11 @@ class Ledger:
         for one in sets:
             set_id = one.set_id or ""
             # What it comes from has the same wheels under other versions.
-            comes_from = one.derived_from if isinstance(one, WheelSet) else None
-            if ban := self.ban(*filter(None, (set_id, one.manifest_sha256, comes_from))):
+            comes_from = ancestors(self.store, one) if isinstance(one, WheelSet) else ()
+            if ban := self.ban(*filter(None, (set_id, one.manifest_sha256, *comes_from))):
                 of_night = ban.set_id == one.manifest_sha256
                 which = f"--night {ban.set_id[:_SHOWN]}" if of_night else ban.set_id[:_SHOWN]
-                raise GateError(
-                    f"the set {(set_id or ban.set_id)[:_SHOWN]} was yanked, and may not come into an index",
-                    reasons=(f"yanked by {ban.who} on {ban.when[:10]}: {ban.why}",),
-                    tip=f"if the reason is gone: cairn release yank {which} --undo --who WHO --reason WHY",
-                )
+                _refuse_ban(f"the set {(set_id or ban.set_id)[:_SHOWN]} was yanked", which, ban)
 
     def refuse_banned_files(
         self,
@@ -157,10 +176,6 @@ class Ledger:
             for set_id, why in sorted(alike.items())
         )
 
-    def clashes(self, index: str, refs: Iterable[FileRef]) -> tuple[str, ...]:
-        """Which of the files an index cannot have, since their names have other bytes: a sentence each."""
-        return self._clashes({scope_of(index): {ref.filename: ref.sha256 for ref in refs}}, self._tail())[1]
-
     def add(
         self, *, names: Mapping[str, Mapping[str, str]] | None = None, events: Iterable[Event] = ()
     ) -> None:
@@ -191,7 +206,7 @@ class Ledger:
                 number=tail.number + 1, parent=tail.digest, who=who(), when=now(), names=fresh, events=left
             )
             if self._create(made):
-                self._write_lookups((*tail.entries, made), digest_of(encode(made)))
+                self._write_lookups(replace(tail, entries=(*tail.entries, made)))
                 return
             time.sleep(random.uniform(0, _PAUSE))  # noqa: S311 - spreads two writers, keeps no secret
         raise StoreError(
@@ -213,15 +228,21 @@ class Ledger:
             head = None
         else:
             head = datafile.loads(blob.data, Head, name=f"{self.store.url}/{keys.LEDGER_HEAD}")
-        digest, entries = head.digest if head else None, []
-        for found, entry in self._entries_after(head):
-            digest = found
+        if head is not None and head.lookups is None:
+            head = None
+        number, digest = (head.number, head.digest) if head else (None, None)
+        entries = []
+        for entry_digest, entry in self._entries_after(head):
+            number, digest = entry.number, entry_digest
             entries.append(entry)
         if digest is None:
             # What its first entry will say counts already: a store without a ledger has yanks too.
-            return _Tail(entries=(self._first(),), number=None, digest=None)
-        number = entries[-1].number if entries else head.number if head else None
-        return _Tail(entries=tuple(entries), number=number, digest=digest)
+            entries.append(self._first())
+        if self.pending:
+            last = entries[-1].number if entries else number or 0
+            entries.append(Entry(number=last + 1, parent=None, who="", when="", events=self.pending))
+        lookups = frozenset((head and head.lookups) or ())
+        return _Tail(entries=tuple(entries), number=number, digest=digest, lookups=lookups)
 
     def _entries_after(self, head: Head | None) -> Iterator[tuple[str, Entry]]:
         number, parent = (head.number + 1, head.digest) if head else (0, None)
@@ -249,7 +270,7 @@ class Ledger:
     def _begin(self) -> None:
         first = self._first()
         if self._create(first):
-            self._write_lookups((first,), digest_of(encode(first)))
+            self._write_lookups(_Tail(entries=(first,), number=None, digest=None))
 
     def _create(self, entry: Entry) -> bool:
         """Whether an entry is now the one of its number, also where the reply to the write was lost."""
@@ -261,7 +282,8 @@ class Ledger:
     ) -> tuple[dict[str, dict[str, str]], tuple[str, ...]]:
         """Of the names those that are new, by scope, and a sentence for each that has other bytes."""
         grouped = _by_project(wanted)
-        known = dict(zip(grouped, side_by_side(self._names, grouped, jobs=_AT_ONCE), strict=True))
+        stored = side_by_side(lambda place: self._names(place, tail), grouped, jobs=_AT_ONCE)
+        known = dict(zip(grouped, stored, strict=True))
         for entry in tail.entries:
             for place, names in _by_project(entry.names).items():
                 if place in known:
@@ -277,24 +299,28 @@ class Ledger:
                     clashes.append(f"{name} was published with other bytes before: sha256 {there}")
         return fresh, tuple(clashes)
 
-    def _names(self, place: tuple[str, str]) -> Mapping[str, str]:
-        key = keys.ledger_names_key(*place)
-        try:
-            return datafile.loads(self.store.read(key).data, Names, name=f"{self.store.url}/{key}").names
-        except MissingKeyError:
-            return {}
+    def _names(self, place: tuple[str, str], tail: _Tail) -> Mapping[str, str]:
+        stored = self._lookup(keys.ledger_names_key(*place), Names, tail)
+        return stored.names if stored is not None else {}
 
     def _history(self, set_id: str, tail: _Tail) -> tuple[Event, ...]:
-        there = self._stored_history(set_id)
-        later = (e for entry in tail.entries if entry.number > there.through for e in entry.events)
-        return (*there.events, *(event for event in later if event.set_id == set_id))
+        stored = self._lookup(keys.ledger_set_key(set_id), History, tail) or _NOTHING
+        later = (e for entry in tail.entries if entry.number > stored.through for e in entry.events)
+        return (*stored.events, *(event for event in later if event.set_id == set_id))
 
-    def _stored_history(self, set_id: str) -> History:
-        key = keys.ledger_set_key(set_id)
+    def _lookup(self, key: str, what: type[_L], tail: _Tail) -> _L | None:
+        """What is looked up under a key; None where no entry before those of the tail has anything of it."""
+        if short(key) not in tail.lookups:
+            return None
         try:
-            return datafile.loads(self.store.read(key).data, History, name=f"{self.store.url}/{key}")
+            return datafile.loads(self.store.read(key).data, what, name=f"{self.store.url}/{key}")
         except MissingKeyError:
-            return History(through=-1, events=())
+            return self._lost(key, what)
+
+    def _lost(self, key: str, what: type[_L]) -> _L | None:
+        """What a lookup that is missing would say, from the whole chain."""
+        made = replayed(entry for _, entry in self.entries()).get(key)
+        return made if isinstance(made, what) else None
 
     def _unknown(self, events: Iterable[Event], tail: _Tail) -> tuple[Event, ...]:
         """The events that change what is known of their sets."""
@@ -308,47 +334,43 @@ class Ledger:
                 found.append(event)
         return tuple(found)
 
-    def _write_lookups(self, entries: tuple[Entry, ...], digest: str) -> None:
-        """Have what is looked up say what the entries say, then that it does; `digest` is of the last one."""
-        by_project, by_set = _grouped(entries)
-        side_by_side(lambda item: self._add_names(*item), by_project.items(), jobs=_AT_ONCE)
-        side_by_side(lambda item: self._add_events(*item), by_set.items(), jobs=_AT_ONCE)
+    def _write_lookups(self, tail: _Tail) -> None:
+        """Have what is looked up say what the entries of a tail say, then the head that it does."""
+        by_project, by_set = _grouped(tail.entries)
+        side_by_side(lambda item: self._add_names(*item, tail), by_project.items(), jobs=_AT_ONCE)
+        side_by_side(lambda item: self._add_events(*item, tail), by_set.items(), jobs=_AT_ONCE)
+        last, new = tail.entries[-1], [keys.ledger_names_key(*place) for place in by_project]
+        new += [keys.ledger_set_key(set_id) for set_id in by_set]
+        lookups = tuple(sorted(tail.lookups.union(map(short, new))))
         # A writer that stalled may set it back: what follows is then read once more, and nothing is lost.
-        head = Head(number=entries[-1].number, digest=digest)
+        head = Head(number=last.number, digest=digest_of(encode(last)), lookups=lookups)
         self.store.write(keys.LEDGER_HEAD, encode(head))
 
-    def _add_names(self, place: tuple[str, str], new: Mapping[str, str]) -> None:
-        key = keys.ledger_names_key(*place)
+    def _add_names(self, place: tuple[str, str], new: Mapping[str, str], tail: _Tail) -> None:
+        def with_new(old: Names | None) -> Names:
+            known = old.names if old is not None else {}
+            return Names(names={**known, **{name: sha for name, sha in new.items() if name not in known}})
 
-        def with_new(data: bytes | None) -> Names:
-            there = datafile.loads(data, Names, name=key).names if data is not None else {}
-            return Names(names={**there, **{name: sha for name, sha in new.items() if name not in there}})
+        self._update(keys.ledger_names_key(*place), Names, with_new, tail)
 
-        self._update(key, with_new)
+    def _add_events(self, set_id: str, new: Iterable[tuple[int, Event]], tail: _Tail) -> None:
+        def with_new(old: History | None) -> History:
+            old = old or _NOTHING
+            later = [(number, event) for number, event in new if number > old.through]
+            through = max((number for number, _ in later), default=old.through)
+            return History(through=through, events=(*old.events, *(event for _, event in later)))
 
-    def _add_events(self, set_id: str, new: Iterable[tuple[int, Event]]) -> None:
-        key = keys.ledger_set_key(set_id)
+        self._update(keys.ledger_set_key(set_id), History, with_new, tail)
 
-        def with_new(data: bytes | None) -> History:
-            there = (
-                datafile.loads(data, History, name=key)
-                if data is not None
-                else History(through=-1, events=())
-            )
-            later = [(number, event) for number, event in new if number > there.through]
-            through = max((number for number, _ in later), default=there.through)
-            return History(through=through, events=(*there.events, *(event for _, event in later)))
-
-        self._update(key, with_new)
-
-    def _update(self, key: str, change: Callable[[bytes | None], Names | History]) -> None:
+    def _update(self, key: str, what: type[_L], change: Callable[[_L | None], _L], tail: _Tail) -> None:
         for _ in range(_ATTEMPTS):
             try:
-                there = self.store.read(key)
-                data, etag = there.data, there.etag
+                stored = self.store.read(key)
             except MissingKeyError:
-                data, etag = None, None
-            made = encode(change(data))
+                old, data, etag = self._lost(key, what) if short(key) in tail.lookups else None, None, None
+            else:
+                old, data, etag = datafile.loads(stored.data, what, name=key), stored.data, stored.etag
+            made = encode(change(old))
             if made == data or self.store.write_if(key, made, etag=etag):
                 return
             time.sleep(random.uniform(0, _PAUSE))  # noqa: S311 - as above
@@ -381,6 +403,11 @@ def _grouped(
         for event in entry.events:
             by_set.setdefault(event.set_id, []).append((entry.number, event))
     return by_project, by_set
+
+
+def short(key: str) -> str:
+    """What the head has of the key of a lookup."""
+    return hashlib.sha256(key.encode()).hexdigest()[:_SHORT]
 
 
 def scope_of(index: str) -> str:
@@ -417,8 +444,12 @@ def _of_the_same(set_id: str, by_wheel: Sequence[tuple[Event, ...]]) -> Iterator
 
 def _refuse_wheels(what: str, ban: Event) -> None:
     which = str(ban.of)[:_SHOWN]
+    _refuse_ban(f"{what} of the set {which}, which was yanked", which, ban)
+
+
+def _refuse_ban(what: str, which: str, ban: Event) -> NoReturn:
     raise GateError(
-        f"{what} of the set {which}, which was yanked, and may not come into an index",
+        f"{what}, and may not come into an index",
         reasons=(f"yanked by {ban.who} on {ban.when[:10]}: {ban.why}",),
         tip=f"if the reason is gone: cairn release yank {which} --undo --who WHO --reason WHY",
     )
