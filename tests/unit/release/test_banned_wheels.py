@@ -8,8 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cairn.errors import GateError
+from cairn.errors import GateError, UsageError
 from cairn.release import records
+from cairn.release.audit.audit import audit
 from cairn.release.gate.evidence import Bypass
 from cairn.release.history.rollback import rollback
 from cairn.release.history.yank import lift, manifest_of, yank
@@ -115,6 +116,42 @@ def test_a_set_that_shares_a_wheel_with_a_yanked_one_comes_in(store: MemoryStore
     other = stage(store, make_wheel(tmp_path, "torch", "2.9.1"), triton)
     promote(store, other.id, stack=stack_of(other), bypass=HURRY)
     assert other.id in Index(store, "release").load().set_ids
+
+
+def test_what_is_the_same_by_wheels_is_yanked_with_it_wherever_it_is(
+    store: MemoryStore, torch: Path, tmp_path: Path
+) -> None:
+    put(store, "staging", [make_wheel(tmp_path, "alone", "1.0")])
+    triton = make_wheel(tmp_path, "triton", "3.5")
+    made, again, more = (
+        stage(store, torch),
+        stage(store, torch, needs=("alone",)),
+        stage(store, torch, triton),
+    )
+    derived = msgspec.structs.replace(
+        make_set([final := make_wheel(tmp_path, "torch", "2.9.1")], **AWAY), derived_from=made.id
+    )
+    derived = stage_set(store, "staging", derived, [final])
+    other = stage(store, make_wheel(tmp_path, "torch", "2.9.2"), triton)
+    promote(store, more.id, stack=stack_of(more), bypass=HURRY)
+    alike = {made.id, again.id, more.id, derived.id}
+
+    def marked(index: str = "staging") -> set[str]:
+        return {one.set_id for one in Index(store, index).load().sets() if one.yanked}
+
+    before = contents(store)
+    planned = yank(store, made.id, reason="wrong results", dry_run=True)
+    assert {one.set_id for one in planned.indexes} == alike
+    assert contents(store) == before
+    yank(store, made.id, reason="wrong results")
+    assert marked() == alike
+    assert marked("release") == {more.id}
+    assert other.id not in marked()
+    with pytest.raises(UsageError, match=f"was yanked with the set {made.id[:12]}, whose wheels it has"):
+        lift(store, again.id, by="ann", reason="this one is good")
+    assert audit(store).good
+    lift(store, made.id, by="ann", reason="it was the driver")
+    assert marked() | marked("release") == set()
 
 
 def test_what_is_banned_twice_is_lifted_twice(store: MemoryStore, torch: Path, tmp_path: Path) -> None:

@@ -10,18 +10,16 @@ import contextlib
 import re
 from collections.abc import Iterable, Iterator
 
-import msgspec
-
 from cairn import datafile
 from cairn.errors import CairnError, StoreError, UsageError
 from cairn.release.history.difference import checked_reason
 from cairn.release.index import keys, marks
-from cairn.release.index.generation import IndexSet, now, who
+from cairn.release.index.generation import now, who
 from cairn.release.index.marks import Marked
 from cairn.release.index.snapshot import SET_FILE, Index, existing, read_set
 from cairn.release.ledger.chain import Ledger
 from cairn.release.ledger.entry import Event, EventKind, with_wheels
-from cairn.store.protocol import MissingKeyError, Store
+from cairn.store.protocol import Store
 from cairn.wheels.wheelset import WheelSet
 
 _WHOLE = re.compile("[0-9a-f]{64}")
@@ -83,28 +81,22 @@ def lift(store: Store, subject: str, *, by: str, reason: str, dry_run: bool = Fa
 
 def _note(store: Store, subject: str, by: str, why: str, *, banned: bool, dry_run: bool) -> Yank:
     ledger, subject = Ledger(store), _whole_id(store, subject)
-    before = ledger.ban(subject)
-    if not banned and before is None and (night := _ban_of_night(store, ledger, subject)):
-        raise UsageError(
-            f"the set {subject[:12]} was yanked with its night: {night.why}",
-            tip=f"take that back: cairn release yank --night {night.set_id[:12]} --undo --who … --reason …",
-        )
+    before, sets = ledger.ban(subject), tuple(_sets_of(store, subject))
+    if not banned and before is None:
+        _refuse_banned_with_others(ledger, subject, sets)
+    kind: EventKind = "ban" if banned else "lift"
+    event = Event(kind=kind, set_id=subject, who=by, when=now(), why=why)
+    events = with_wheels(event, [one for one in sets if banned or not _also_banned(ledger, one, subject)])
     if not dry_run:
         # The ledger first: whoever is about to offer the set looks there once more after its commit.
-        kind: EventKind = "ban" if banned else "lift"
-        event = Event(kind=kind, set_id=subject, who=by, when=now(), why=why)
-        sets = [one for one in _sets_of(store, subject) if banned or not _also_banned(ledger, one, subject)]
-        ledger.add(events=with_wheels(event, sets))
-
-    def mark(listed: IndexSet) -> IndexSet:
-        return msgspec.structs.replace(listed, yanked=why if banned else None)
-
-    found = marks.settle(
+        ledger.add(events=events)
+    places = marks.settle(
         store,
         subject,
         "yank" if banned else "unyank",
         why=why if banned else f"{by}: {why}",
-        mark=mark if dry_run else None,
+        alike=sets,
+        pending=events if dry_run else (),
         dry_run=dry_run,
     )
     changed = (before is None or before.why != why) if banned else before is not None
@@ -112,8 +104,8 @@ def _note(store: Store, subject: str, by: str, why: str, *, banned: bool, dry_ru
         subject=subject,
         reason=why if banned else None,
         who=by,
-        indexes=found,
-        changed=changed or any(one.changed for one in found),
+        indexes=places,
+        changed=changed or any(one.changed for one in places),
     )
 
 
@@ -124,8 +116,29 @@ def _sets_of(store: Store, subject: str) -> Iterator[WheelSet]:
         return
     for set_id in store.folders("sets/"):
         with contextlib.suppress(CairnError):  # its `set.json` was collected, or is damaged
-            if (found := read_set(store, set_id)).manifest_sha256 == subject:
-                yield found
+            if (whole := read_set(store, set_id)).manifest_sha256 == subject:
+                yield whole
+
+
+def _refuse_banned_with_others(ledger: Ledger, subject: str, sets: Iterable[WheelSet]) -> None:
+    """A set that is yanked for the sake of another one, or of its night, is let in with that.
+
+    Raises:
+        UsageError: it is; the message says with which.
+    """
+    for one in sets:
+        ban = ledger.ban_of_set(one)
+        if one.id != subject or ban is None:
+            continue
+        if ban.set_id == one.manifest_sha256:
+            what, which = "its night", f"--night {ban.set_id[:12]}"
+        else:
+            other = (ban.of or ban.set_id)[:12]
+            what, which = f"the set {other}, whose wheels it has", other
+        raise UsageError(
+            f"the set {subject[:12]} was yanked with {what}: {ban.why}",
+            tip=f"take that back: cairn release yank {which} --undo --who … --reason …",
+        )
 
 
 def _also_banned(ledger: Ledger, one: WheelSet, subject: str) -> bool:
@@ -153,12 +166,6 @@ def manifest_of(store: Store, night: str) -> str:
     return _only(store, night, listed, "night")
 
 
-def _ban_of_night(store: Store, ledger: Ledger, set_id: str) -> Event | None:
-    with contextlib.suppress(MissingKeyError):
-        return ledger.ban(read_set(store, set_id).manifest_sha256)
-    return None
-
-
 def _whole_id(store: Store, given: str) -> str:
     """The id of the one set of a store that `given` is the beginning of, or all of; no index need have it."""
     if _WHOLE.fullmatch(given):
@@ -168,14 +175,14 @@ def _whole_id(store: Store, given: str) -> str:
 
 
 def _only(store: Store, given: str, every: Iterable[str], what: str) -> str:
-    found = sorted(one for one in every if one.startswith(given.lower()))
-    if len(given) < _FEWEST or not found:
+    matches = sorted(one for one in every if one.startswith(given.lower()))
+    if len(given) < _FEWEST or not matches:
         raise StoreError(
             f"{store.url} has no {what} {given!r}",
             tip="give its id, or the first digits of it: cairn release log --index … lists sets",
         )
-    if len(found) > 1:
+    if len(matches) > 1:
         raise UsageError(
-            f"{given} is the beginning of {len(found)} ids", tip=f"give more of it: {', '.join(found)}"
+            f"{given} is the beginning of {len(matches)} ids", tip=f"give more of it: {', '.join(matches)}"
         )
-    return found[0]
+    return matches[0]

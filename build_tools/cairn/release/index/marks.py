@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+import itertools
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
 from cairn import datafile
+from cairn.concurrency import side_by_side
 from cairn.errors import CairnError, StoreError
 from cairn.release.index import keys
 from cairn.release.index.commit import commit
 from cairn.release.index.generation import Action, FileEntry, IndexSet, ProjectState, project_of
-from cairn.release.index.snapshot import Change, Index, Snapshot, existing, read_set
+from cairn.release.index.snapshot import Change, Index, Snapshot, ancestors, existing, read_set
 from cairn.release.ledger.chain import Ledger, standing_of
-from cairn.store.protocol import Store
+from cairn.release.ledger.entry import Event
+from cairn.store.protocol import MissingKeyError, Store
+from cairn.wheels.wheelset import WheelSet
+
+_AT_ONCE = 16  # requests side by side
 
 Marking = Callable[[IndexSet], IndexSet]
 """A set as an index lists it, to the same with the marks that it should have."""
@@ -40,12 +46,20 @@ class Marked(datafile.Value):
     changed: bool
 
 
-def known(store: Store) -> Marking:
-    """The marks of what the store knows by now: by bans, and by the test records that stand against sets."""
-    ledger = Ledger(store)
+def known(store: Store, *, pending: Iterable[Event] = ()) -> Marking:
+    """The marks of what the store knows by now: by bans, and by the test records that stand against sets.
+
+    Args:
+        store: the store.
+        pending: events that are taken for noted.
+    """
+    ledger = Ledger(store, pending=pending)
 
     def mark(listed: IndexSet) -> IndexSet:
-        ban = ledger.ban(listed.set_id, listed.manifest_sha256)
+        try:
+            ban = ledger.ban_of_set(read_set(store, listed.set_id))
+        except MissingKeyError:  # it was collected with an older state of its index
+            ban = ledger.ban(listed.set_id, listed.manifest_sha256)
         failed = standing_of(ledger.history(listed.set_id)) or None
         return msgspec.structs.replace(listed, yanked=ban.why if ban else None, failed=failed)
 
@@ -59,7 +73,8 @@ def settle(  # noqa: PLR0913 - what is marked, where, and for the log
     *,
     why: str | None = None,
     indexes: Iterable[str] | None = None,
-    mark: Marking | None = None,
+    alike: Iterable[WheelSet] = (),
+    pending: Iterable[Event] = (),
     dry_run: bool = False,
 ) -> tuple[Marked, ...]:
     """Have indexes say of a set, or of all sets of a manifest, what is known of them.
@@ -70,7 +85,8 @@ def settle(  # noqa: PLR0913 - what is marked, where, and for the log
         action: which command asks.
         why: the reason, for the log.
         indexes: look at these alone; at every index of the store without any.
-        mark: the marks that a set is to have; those that are known without any.
+        alike: the same of sets that are derived from these, or share wheels with them.
+        pending: events that are taken for noted, for a dry run.
         dry_run: say what would change, and write nothing.
 
     Returns:
@@ -79,18 +95,20 @@ def settle(  # noqa: PLR0913 - what is marked, where, and for the log
     Raises:
         StoreError: an index cannot be changed; all others say it then.
     """
-    found: list[Marked] = []
+    marking, banned = known(store, pending=pending), tuple(alike)
+    marks: list[Marked] = []
     problems = []
     # What users install from first.
     every = sorted(existing(store), key=lambda name: not keys.is_gated(name))
     for name in every if indexes is None else indexes:
         try:
             index = Index(store, name)
-            marking = mark or known(store)
-            found += [
-                _settle(index, set_id, action, why, marking, dry_run=dry_run)
-                for set_id in _of(index.load(), subject)
-            ]
+            now = index.load()
+            own = _of(now, subject)
+            for set_id in dict.fromkeys((*own, *_alike(now, banned))):
+                done = _settle(index, set_id, action, why, marking, dry_run=dry_run)
+                if done.changed or set_id in own:
+                    marks.append(done)
         except CairnError as error:
             problems.append(f"{name}: {error}")
     if problems:
@@ -98,7 +116,7 @@ def settle(  # noqa: PLR0913 - what is marked, where, and for the log
             f"what is known of {subject[:12]} is not yet on all pages of {'; '.join(problems)}",
             tip="see cairn index audit, and run the same command again: it does what is left",
         )
-    return tuple(found)
+    return tuple(marks)
 
 
 def finish(store: Store) -> None:
@@ -122,6 +140,21 @@ def _of(now: Snapshot, subject: str) -> tuple[str, ...]:
     if subject in now.set_ids:
         return (subject,)
     return tuple(one.set_id for one in now.sets() if one.manifest_sha256 == subject)
+
+
+def _alike(now: Snapshot, sets: Sequence[WheelSet]) -> tuple[str, ...]:
+    """The sets of an index that are derived from one of these, or have a wheel of one."""
+    store, ids = now.index.store, {one.id for one in sets}
+    digests = {wheel.sha256 for one in sets for wheel in one.wheels}
+
+    def is_alike(set_id: str) -> bool:
+        whole = read_set(store, set_id)
+        shares = any(wheel.sha256 in digests for wheel in whole.wheels)
+        return shares or not ids.isdisjoint(ancestors(store, whole))
+
+    listed = now.set_ids if ids else ()
+    alike = side_by_side(is_alike, listed, jobs=_AT_ONCE)
+    return tuple(itertools.compress(listed, alike))
 
 
 def _settle(
@@ -174,7 +207,7 @@ def with_marks(snapshot: Snapshot, project: ProjectState) -> ProjectState:
         if not here:  # it came by itself or from a mirror, and keeps the mark it came with
             return file
         yanks, failures = ([getattr(sets[i], field) for i in here] for field in ("yanked", "failed"))
-        yanked, failed = (None if None in found else found[0] for found in (yanks, failures))
+        yanked, failed = (None if None in texts else texts[0] for texts in (yanks, failures))
         if (file.yanked, file.failed) == (yanked, failed):
             return file
         return msgspec.structs.replace(file, yanked=yanked, failed=failed)
