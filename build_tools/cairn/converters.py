@@ -10,11 +10,13 @@ import math
 import os
 import re
 from argparse import ArgumentTypeError
+from datetime import UTC, date, datetime, time
 from pathlib import Path
 
 from cairn.errors import UsageError
 
 _MOST_SECONDS = 1e9
+_DAY = re.compile(r"\d{4}-\d\d-\d\d|\d{8}")
 
 
 def nonempty(text: str) -> str:
@@ -43,6 +45,19 @@ def seconds(text: str) -> float:
     if not 0 < found < _MOST_SECONDS:
         raise ArgumentTypeError(f"{text[:40]!r} is not a positive number of seconds below a billion")
     return found
+
+
+def moment(text: str) -> datetime:
+    """A moment written as ISO 8601: UTC where no zone is given, the end of the day where no time is given."""
+    try:
+        if _DAY.fullmatch(text):
+            return datetime.combine(date.fromisoformat(text), time.max, tzinfo=UTC)
+        when = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ArgumentTypeError(
+            f"{text!r} is not a valid date: write it as 2025-11-24, or with a time as 2025-11-24T06:00+00:00"
+        ) from error
+    return when if when.tzinfo else when.replace(tzinfo=UTC)
 
 
 def file(text: str) -> Path:

@@ -28,6 +28,7 @@ def add_command(  # noqa: PLR0913 - what a command is
     about: str,
     more: str = "",
     example: str,
+    omit: Collection[str] = (),
 ) -> argparse.ArgumentParser:
     """Add a command to its group.
 
@@ -40,37 +41,56 @@ def add_command(  # noqa: PLR0913 - what a command is
         about: what it does, in words that begin with a small letter and end without a full stop.
         more: sentences that its own help says besides.
         example: a command line.
+        omit: fields without an option here.
     """
     description = f"{about[0].upper()}{about[1:]}. {more}".strip()
     parser = commands.add_parser(name, help=about, description=description, epilog=f"example: {example}")
-    bind(parser, request, run)
+    bind(parser, request, run, omit=omit)
     return parser
 
 
-def bind(parser: argparse.ArgumentParser, request: type[Request], run: Callable[[Request], int]) -> None:
-    """Have a parser take the options of a request, and carry it out."""
-    add_options(parser, request)
+def bind(
+    parser: argparse.ArgumentParser,
+    request: type[Request],
+    run: Callable[[Request], int],
+    **how: Any,  # noqa: ANN401 - what `add_options` takes
+) -> None:
+    """Have a parser take the options of a request, and carry it out; `how` is for `add_options`."""
+    add_options(parser, request, **how)
     parser.set_defaults(run=lambda options: run(make(request, options)))
 
 
 def add_options(
-    parser: argparse.ArgumentParser, request: type[object], *, inherited: Collection[str] = ()
+    parser: argparse.ArgumentParser,
+    request: type[object],
+    *,
+    inherited: Collection[str] = (),
+    omit: Collection[str] = (),
+    defaults: Mapping[str, object] | None = None,
 ) -> None:
     """Add an option for each field of a request, and of the requests that it is made of.
 
     Args:
         parser: what gets them.
         request: whose fields.
-        inherited: fields that the parser above has too: without the option, what was given there stays.
+        inherited: fields that the parser above has too: what was given there need not be given here.
+        omit: fields that this parser has no option for; they keep their defaults.
+        defaults: values of fields that need not be given here, or have a different default.
     """
     groups: dict[Exclusive, argparse._ActionsContainer] = {}
+    given = defaults or {}
     for field, option in _options(request):
+        if field.name in omit:
+            continue
         into: argparse._ActionsContainer = parser
         if option.group is not None:
             if option.group not in groups:
                 groups[option.group] = parser.add_mutually_exclusive_group(required=option.group.required)
             into = groups[option.group]
-        _add(into, field, option, inherited=field.name in inherited)
+        if field.name in (*inherited, *given):
+            option = dataclasses.replace(option, required=False)  # noqa: PLW2901
+        _add(into, field.name, option, given.get(field.name, field.default))
+    parser.set_defaults(**given)
 
 
 def make(request: type[Request], options: argparse.Namespace) -> Request:
@@ -80,8 +100,7 @@ def make(request: type[Request], options: argparse.Namespace) -> Request:
         declared = field.metadata.get(KEY)
         if isinstance(declared, type):
             values[field.name] = make(declared, options)
-        elif hasattr(options, field.name):
-            value = getattr(options, field.name)
+        elif (value := getattr(options, field.name, None)) is not None:
             values[field.name] = tuple(value) if isinstance(value, list) else value
     return request(**values)
 
@@ -95,25 +114,23 @@ def _options(request: type[object]) -> Iterator[tuple[dataclasses.Field[Any], Op
             yield field, declared
 
 
-def _add(
-    into: argparse._ActionsContainer, field: dataclasses.Field[Any], option: Option, *, inherited: bool
-) -> None:
-    default = None if field.default is dataclasses.MISSING else field.default
-    given: dict[str, Any] = {
-        "help": option.help.replace("%(default)s", str(default)) if inherited else option.help,
+def _add(into: argparse._ActionsContainer, name: str, option: Option, default: object) -> None:
+    # argparse has no defaults: it would convert those that are texts, and one of a command would replace what
+    # was given before the command's name. The request has them.
+    words: dict[str, Any] = {
+        "help": option.help.replace("%(default)s", str(default).replace("%", "%%")),
         "action": _ACTIONS.get(option.kind),
         "type": option.convert,
         "metavar": option.metavar,
         "choices": option.choices,
         "nargs": option.nargs,
-        "required": (option.required and not inherited) or None,
+        "required": option.required or None,
     }
-    words = {name: value for name, value in given.items() if value is not None}
-    words["default"] = argparse.SUPPRESS if inherited else [] if option.kind == "repeated" else default
+    words = {key: value for key, value in words.items() if value is not None}
     if option.kind == "argument":
-        action = into.add_argument(field.name, **words)
+        action = into.add_argument(name, **words)
     else:
-        flags = option.flags or (f"--{field.name.replace('_', '-')}",)
-        action = into.add_argument(*flags, dest=field.name, **words)
+        flags = option.flags or (f"--{name.replace('_', '-')}",)
+        action = into.add_argument(*flags, dest=name, default=argparse.SUPPRESS, **words)
     if option.completer is not None:
         action.completer = option.completer  # type: ignore[attr-defined]  # where argcomplete looks for it

@@ -5,24 +5,87 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn import converters, files
-from cairn.cli import arguments
+from cairn.cli import arguments, binder, fields
 from cairn.cli import checkout as checkout_command
-from cairn.cli.parser import Subparsers, add_command, add_commands
+from cairn.cli.parser import Subparsers, add_commands
 from cairn.errors import SourceError, UsageError
+from cairn.options import argument, flag, option, part, repeated, switch
 from cairn.output import console, wording
+from cairn.sources.checkout.options import CheckoutOptions, as_of
 
 if TYPE_CHECKING:
-    from cairn.sources.checkout.checkout import CheckoutRequest
     from cairn.sources.checkout.describe import Checkout
     from cairn.sources.manifest.manifest import Manifest
-    from cairn.stack import Project, Stack
+    from cairn.stack import Stack
 
 _PYTHON = re.compile(r"3\.[0-9]{1,3}t?")
 _SHOWN = 12  # problems
+# What the manifest says, or does not leave to a user.
+_FROZEN = (
+    *("origin", "hashtag", "require_related_commit", "release", "as_of"),
+    *("submodules", "hipify", "commit_hipify"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckoutPlaces:
+    """Where the checkouts of a manifest are."""
+
+    json: bool = fields.json()
+    root_checkout_dir: Path | None = fields.root_checkout_dir()
+    checkout: tuple[str, ...] = repeated("a checkout that is elsewhere", metavar="NAME=FOLDER")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Create(CheckoutPlaces):
+    """What `cairn manifest create` is asked for."""
+
+    stack: Path = fields.stack()
+    line: str | None = fields.line(fields.LINE_OF_CHECKOUTS)
+    build_env: tuple[str, ...] = fields.build_env()
+    targets: str | None = fields.targets("the stack's")
+    rocm_sdk_version: str | None = option(
+        "exact version of the ROCm SDK, 7.10.0 or ==7.10.0 (default: the stack's)",
+        metavar="VERSION",
+        convert=arguments.exact_version,
+    )
+    python: str | None = option("versions of Python, joined by commas (default: this one's)")
+    output: Path = option("the manifest to write", metavar="FILE", required=True, convert=converters.new_file)
+    allow_local: bool = flag("freeze local edits and commits too; no one else can reproduce the checkouts")
+    as_of: datetime | None = as_of()
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfManifest(CheckoutPlaces):
+    """A manifest, and its checkouts: what `cairn manifest verify` is asked for."""
+
+    manifest: Path = argument("MANIFEST", "a manifest.json", convert=converters.file)
+    stack: Path | None = fields.stack(required=False)
+    line: str | None = fields.line()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Again(OfManifest):
+    """What `cairn manifest checkout` is asked for."""
+
+    how: CheckoutOptions = part(CheckoutOptions)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diff:
+    """What `cairn manifest diff` is asked for."""
+
+    before: Path = argument("BEFORE", "the older manifest.json", convert=converters.file)
+    after: Path = argument("AFTER", "the newer manifest.json", convert=converters.file)
+    commits: bool = switch("name the commits between, which are fetched from their origins", default=True)
+    json: bool = fields.json()
+    html: Path | None = option("write a page for browsers too", metavar="FILE", convert=converters.new_file)
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -39,96 +102,53 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_create(commands: Subparsers) -> None:
-    create = add_command(
+    binder.add_command(
         commands,
         "create",
+        Create,
         _create,
         about="write the manifest of a stack's checkouts",
         more="Commits that their origins do not have are refused, and so are local edits. With --as-of, the "
         "stack is checked out first, as its branches were then.",
         example="cairn manifest create --stack external-builds/pytorch --output manifest.json",
     )
-    arguments.add_stack(create, default_line=arguments.LINE_OF_CHECKOUTS)
-    arguments.add_build_env(create)
-    _add_checkouts(create)
-    arguments.add_targets(create, default="the stack's")
-    create.add_argument(
-        "--rocm-sdk-version",
-        type=arguments.exact_version,
-        metavar="VERSION",
-        help="exact version of the ROCm SDK, 7.10.0 or ==7.10.0 (default: the stack's)",
-    )
-    create.add_argument("--python", help="versions of Python, joined by commas (default: this one's)")
-    create.add_argument(
-        "--output", type=converters.new_file, required=True, metavar="FILE", help="the manifest to write"
-    )
-    create.add_argument(
-        "--allow-local",
-        action="store_true",
-        help="freeze local edits and commits too; no one else can reproduce the checkouts",
-    )
-    checkout_command.add_as_of(create)
 
 
 def _add_checkout(commands: Subparsers) -> None:
-    again = add_command(
+    binder.add_command(
         commands,
         "checkout",
+        Again,
         _checkout,
         about="make the checkouts that a manifest froze, and prove by their trees that they are the same",
         example="cairn manifest checkout manifest.json --root-checkout-dir src",
+        omit=_FROZEN,
     )
-    again.add_argument("manifest", type=converters.file, metavar="MANIFEST", help="a manifest.json")
-    arguments.add_stack(again, required=False)
-    _add_checkouts(again)
-    checkout_command.add_depth(again)
-    arguments.add_jobs(again, what="submodules that are fetched")
-    arguments.add_force(again)
-    arguments.add_python(again, what="that hipify runs in")
 
 
 def _add_diff(commands: Subparsers) -> None:
-    diff = add_command(
+    binder.add_command(
         commands,
         "diff",
+        Diff,
         _diff,
         about="what changed between two manifests: commits, submodules, SDK, toolchain",
         example="cairn manifest diff monday.json tuesday.json --html changelog.html",
     )
-    diff.add_argument("before", type=converters.file, metavar="BEFORE", help="the older manifest.json")
-    diff.add_argument("after", type=converters.file, metavar="AFTER", help="the newer manifest.json")
-    diff.add_argument(
-        "--commits",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="name the commits between, which are fetched from their origins",
-    )
-    arguments.add_json(diff)
-    diff.add_argument(
-        "--html", type=converters.new_file, metavar="FILE", help="write a page for browsers too"
-    )
 
 
 def _add_verify(commands: Subparsers) -> None:
-    verify = add_command(
+    binder.add_command(
         commands,
         "verify",
+        OfManifest,
         _verify,
         about="compare checkouts with a manifest",
         example="cairn manifest verify manifest.json --stack external-builds/pytorch",
     )
-    verify.add_argument("manifest", type=converters.file, metavar="MANIFEST", help="a manifest.json")
-    arguments.add_stack(verify, required=False)
-    _add_checkouts(verify)
 
 
-def _add_checkouts(parser: argparse.ArgumentParser) -> None:
-    arguments.add_json(parser)
-    arguments.add_root_checkout_dir(parser)
-    arguments.add_repeated(parser, "--checkout", "NAME=FOLDER", "a checkout that is elsewhere")
-
-
-def _create(options: argparse.Namespace) -> int:
+def _create(request: Create) -> int:
     from cairn import datafile, interpreters
     from cairn import stack as stacks
     from cairn import targets as gpu
@@ -136,13 +156,13 @@ def _create(options: argparse.Namespace) -> int:
     from cairn.sources.checkout import release_line
     from cairn.sources.manifest import manifest
 
-    stack, pythons = stacks.load(options.stack), _pythons(options.python)
-    checkouts = _checkouts(stack.for_line(options.line), options)
-    line = release_line.line_of(stack, {c.project.name: c.path for c in checkouts}, asked=options.line)
-    _refuse_what_no_one_else_has(checkouts, allow_local=options.allow_local)
-    sdk_version = options.rocm_sdk_version or (stack.sdk.version if stack.sdk else None)
-    targets = gpu.parse_targets(options.targets) if options.targets else stack.targets
-    build_env = overrides.parse(options.build_env, stack)
+    stack, pythons = stacks.load(request.stack), _pythons(request.python)
+    checkouts = _checkouts(stack.for_line(request.line), request)
+    line = release_line.line_of(stack, {c.project.name: c.path for c in checkouts}, asked=request.line)
+    _refuse_what_no_one_else_has(checkouts, allow_local=request.allow_local)
+    sdk_version = request.rocm_sdk_version or (stack.sdk.version if stack.sdk else None)
+    targets = gpu.parse_targets(request.targets) if request.targets else stack.targets
+    build_env = overrides.parse(request.build_env, stack)
     made = manifest.create(
         checkouts,
         stack=stack.name,
@@ -156,11 +176,11 @@ def _create(options: argparse.Namespace) -> int:
             interpreters.own(), host_compiler=targets == (gpu.CPU,), named=build_env
         ),
     )
-    manifest.write(options.output, made)
-    if options.json:
+    manifest.write(request.output, made)
+    if request.json:
         console.current().json({"digest": made.digest(), **datafile.to_plain(made)})
     else:
-        console.current().out(f"{options.output} sha256:{made.digest()}")
+        console.current().out(f"{request.output} sha256:{made.digest()}")
     return 0
 
 
@@ -175,23 +195,23 @@ def _pythons(text: str | None) -> tuple[str, ...]:
     return found
 
 
-def _checkouts(stack: Stack, options: argparse.Namespace) -> list[Checkout]:
+def _checkouts(stack: Stack, request: Create) -> list[Checkout]:
     from cairn.sources import checkout_stack
     from cairn.sources.checkout import describe
     from cairn.sources.checkout.checkout import CheckoutRequest
 
-    folders = _folders(stack, options, {p.name: p.checkout_dir for p in stack.projects})
-    _refuse_missing(options)
-    if options.as_of is not None:
-        if options.checkout:
+    folders = _folders(stack, request, {p.name: p.checkout_dir for p in stack.projects})
+    _refuse_missing(request)
+    if request.as_of is not None:
+        if request.checkout:
             raise UsageError(
                 "--as-of checks the whole stack out, and --checkout names one that is elsewhere",
                 tip="name the folder of all with --root-checkout-dir",
             )
-        with console.current().stage(f"check out {stack.name} as of {options.as_of}") as stage:
+        with console.current().stage(f"check out {stack.name} as of {request.as_of}") as stage:
             requests = [
                 CheckoutRequest(
-                    project=p, checkout_dir=_root(stack, options) / p.checkout_dir, as_of=options.as_of
+                    project=p, checkout_dir=_root(stack, request) / p.checkout_dir, as_of=request.as_of
                 )
                 for p in stack.projects
             ]
@@ -202,9 +222,9 @@ def _checkouts(stack: Stack, options: argparse.Namespace) -> list[Checkout]:
     return found
 
 
-def _refuse_missing(options: argparse.Namespace) -> None:
+def _refuse_missing(request: CheckoutPlaces) -> None:
     """What --checkout names must be there; other projects that are not there are skipped."""
-    for text in options.checkout:
+    for text in request.checkout:
         folder = text.partition("=")[2]
         if not files.expanded(folder).is_dir():
             kind = "is a file" if files.expanded(folder).exists() else "is not there"
@@ -224,75 +244,66 @@ def _refuse_what_no_one_else_has(checkouts: Sequence[Checkout], *, allow_local: 
         raise SourceError(f"no one else could build this: {_some(problems)}", tip=tip)
 
 
-def _checkout(options: argparse.Namespace) -> int:
+def _checkout(request: Again) -> int:
+    from cairn.sources.checkout.checkout import CheckoutRequest
     from cairn.sources.manifest import manifest, restore, therock
 
-    if therock.recognise(options.manifest):
-        return _checkout_upstreams(options)
-    wanted = manifest.read(options.manifest)
-    stack = _stack_of(options)
-    folders = _folders(stack, options, _own_folders(wanted, stack))
-    with console.current().stage(f"check out what {options.manifest.name} froze") as stage:
+    if therock.recognise(request.manifest):
+        return _checkout_upstreams(request)
+    wanted = manifest.read(request.manifest)
+    stack = _stack_of(request)
+    folders = _folders(stack, request, _own_folders(wanted, stack))
+    with console.current().stage(f"check out what {request.manifest.name} froze") as stage:
         origins = _local_origins(stack, wanted)
         requests = {
-            p.name: _request(options, manifest.project_of(p), folders[p.name], origins.get(p.name, ""))
+            p.name: CheckoutRequest.of(
+                replace(request.how, origin=origins.get(p.name, "")),
+                project=manifest.project_of(p),
+                checkout_dir=folders[p.name],
+            )
             for p in wanted.projects
         }
         restore.reproduce(wanted, requests, say=stage.update)
         stage.update("comparing the trees")
         problems = manifest.verify(wanted, folders)
-    return _answer(options, wanted, problems, folders=folders)
+    return _answer(request, wanted, problems, folders=folders)
 
 
-def _request(
-    options: argparse.Namespace, project: Project, folder: Path, origin: str = ""
-) -> CheckoutRequest:
+def _checkout_upstreams(request: Again) -> int:
+    from cairn import stack as stacks
     from cairn.sources.checkout.checkout import CheckoutRequest
-
-    return CheckoutRequest(
-        project=project,
-        checkout_dir=folder,
-        origin=origin,
-        depth=options.depth,
-        jobs=options.jobs,
-        force=options.force,
-        python=options.python,
-    )
-
-
-def _checkout_upstreams(options: argparse.Namespace) -> int:
     from cairn.sources.manifest import restore, therock
 
-    if options.stack is None:
+    if request.stack is None:
         raise UsageError(
-            f"{options.manifest} is a manifest of TheRock's, and does not say how its projects are hipified",
+            f"{request.manifest} is a manifest of TheRock's, and does not say how its projects are hipified",
             tip="name the stack that has them: --stack external-builds/pytorch",
         )
-    stack = arguments.read_stack(options)
-    root = _root(stack, options)
+    stack = stacks.load(request.stack).for_line(request.line)
+    root = _root(stack, request)
     sources = [
-        (_request(options, project, root / source.name), source)
-        for project, source in therock.projects(stack, therock.read(options.manifest))
+        (CheckoutRequest.of(request.how, project=project, checkout_dir=root / source.name), source)
+        for project, source in therock.projects(stack, therock.read(request.manifest))
     ]
-    with console.current().stage(f"check out what {options.manifest.name} names") as stage:
+    with console.current().stage(f"check out what {request.manifest.name} names") as stage:
         done = restore.reproduce_upstreams(sources, say=stage.update)
-    checkout_command.show(done, as_json=options.json)
+    checkout_command.show(done, as_json=request.json)
     return 0
 
 
-def _verify(options: argparse.Namespace) -> int:
+def _verify(request: OfManifest) -> int:
     from cairn.sources.manifest import manifest
 
-    wanted = manifest.read(options.manifest)
-    stack = _stack_of(options)
-    folders = _folders(stack, options, _own_folders(wanted, stack))
-    return _answer(options, wanted, manifest.verify(wanted, folders), folders=folders)
+    wanted = manifest.read(request.manifest)
+    stack = _stack_of(request)
+    folders = _folders(stack, request, _own_folders(wanted, stack))
+    return _answer(request, wanted, manifest.verify(wanted, folders), folders=folders)
 
 
 def _answer(
-    options: argparse.Namespace, wanted: Manifest, problems: Sequence[str], *, folders: Mapping[str, Path]
+    request: OfManifest, wanted: Manifest, problems: Sequence[str], *, folders: Mapping[str, Path]
 ) -> int:
-    if options.json:
+    if request.json:
         trees = {p.name: {"path": str(folders[p.name]), "tree": p.tree} for p in wanted.projects}
         answer = {"digest": wanted.digest(), "problems": list(problems), "projects": trees}
         console.current().json(answer)
@@ -304,22 +315,22 @@ def _answer(
             )
     if problems:
         raise SourceError(
-            f"the checkouts are not what {options.manifest} froze: {_some(problems)}",
+            f"the checkouts are not what {request.manifest} froze: {_some(problems)}",
             tip="make them with `cairn manifest checkout`, and --force where local work may go",
         )
     return 0
 
 
-def _diff(options: argparse.Namespace) -> int:
+def _diff(request: Diff) -> int:
     from cairn import datafile
     from cairn.sources.manifest import changelog, manifest
 
-    before, after = manifest.read(options.before), manifest.read(options.after)
+    before, after = manifest.read(request.before), manifest.read(request.after)
     with console.current().stage("compare") as stage:
-        found = changelog.between(before, after, commits=options.commits, say=stage.update)
-    if options.html:
-        changelog.write_page(options.html, found)
-    if options.json:
+        found = changelog.between(before, after, commits=request.commits, say=stage.update)
+    if request.html:
+        changelog.write_page(request.html, found)
+    if request.json:
         console.current().json(datafile.to_plain(found))
         return 0
     for line in changelog.lines(found):
@@ -332,11 +343,13 @@ def _some(problems: Sequence[str]) -> str:
     return "; ".join(problems[:_SHOWN]) + more
 
 
-def _stack_of(options: argparse.Namespace) -> Stack | None:
+def _stack_of(request: OfManifest) -> Stack | None:
     """The stack, which says where checkouts are; not needed where their folder is named."""
-    if options.stack is not None:
-        return arguments.read_stack(options)
-    if options.root_checkout_dir is None:
+    if request.stack is not None:
+        from cairn import stack as stacks
+
+        return stacks.load(request.stack).for_line(request.line)
+    if request.root_checkout_dir is None:
         raise UsageError(
             "it is not clear where the checkouts are",
             tip="name their folder with --root-checkout-dir, or a --stack",
@@ -356,9 +369,8 @@ def _local_origins(stack: Stack | None, wanted: Manifest) -> dict[str, str]:
     return {name: origin for name, origin in made.items() if origin is not None}
 
 
-def _root(stack: Stack | None, options: argparse.Namespace) -> Path:
-    given: Path | None = options.root_checkout_dir
-    return (given or Path(stack.folder if stack else ".")).absolute()
+def _root(stack: Stack | None, request: CheckoutPlaces) -> Path:
+    return (request.root_checkout_dir or Path(stack.folder if stack else ".")).absolute()
 
 
 def _own_folders(wanted: Manifest, stack: Stack | None) -> dict[str, str]:
@@ -366,10 +378,10 @@ def _own_folders(wanted: Manifest, stack: Stack | None) -> dict[str, str]:
     return {p.name: stack.project(p.name).checkout_dir if stack else p.folder for p in wanted.projects}
 
 
-def _folders(stack: Stack | None, options: argparse.Namespace, own: Mapping[str, str]) -> dict[str, Path]:
-    root = _root(stack, options)
+def _folders(stack: Stack | None, request: CheckoutPlaces, own: Mapping[str, str]) -> dict[str, Path]:
+    root = _root(stack, request)
     folders = {name: root / folder for name, folder in own.items()}
-    for text in options.checkout:
+    for text in request.checkout:
         name, sign, folder = text.partition("=")
         if not sign:
             raise UsageError(

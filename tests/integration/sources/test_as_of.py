@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 from collections.abc import Callable
@@ -11,8 +12,9 @@ from typing import Any
 
 import pytest
 
+from cairn import converters
 from cairn.cli import main as program
-from cairn.errors import SourceError, UsageError
+from cairn.errors import SourceError
 from cairn.sources.mirror import history, mirror
 from helpers import stacks
 from helpers.sources import Bench, Upstream
@@ -44,7 +46,7 @@ def at(upstream: Upstream) -> At:
 
 
 def as_of(upstream: Upstream, text: str, hashtag: str = "main") -> str:
-    when = history.moment(text)
+    when = converters.moment(text)
     return history.as_of(mirror.of_commits(upstream.origin("nightly")), hashtag, when, say=print)
 
 
@@ -108,7 +110,7 @@ def test_before_the_beginning(at: At, upstream: Upstream) -> None:
 def test_a_checkout_of_the_past(at: At, bench: Bench, upstream: Upstream, depth: int | None) -> None:
     then = at("2025-11-10T12:00:00+00:00")
     at("2025-11-11T12:00:00+00:00")
-    when = history.moment("2025-11-10")
+    when = converters.moment("2025-11-10")
     done = bench(origin=upstream.origin("nightly"), hipify=False, as_of=when, depth=depth)
     assert (done.commit, done.hashtag) == (then, "main")
     mirrors = {path.name for path in (Path(os.environ["CAIRN_CACHE_DIR"]) / "mirrors").glob("*.git")}
@@ -134,14 +136,14 @@ def test_the_commands(at: At, upstream: Upstream, tmp_path: Path, capsys: pytest
 
 
 def test_how_a_moment_is_written() -> None:
-    assert history.moment("2025-11-24") == datetime(2025, 11, 24, 23, 59, 59, 999999, tzinfo=UTC)
-    assert history.moment("20251124") == history.moment("2025-11-24")
-    assert history.moment("2025-11-24T06:00") == datetime(2025, 11, 24, 6, tzinfo=UTC)
+    assert converters.moment("2025-11-24") == datetime(2025, 11, 24, 23, 59, 59, 999999, tzinfo=UTC)
+    assert converters.moment("20251124") == converters.moment("2025-11-24")
+    assert converters.moment("2025-11-24T06:00") == datetime(2025, 11, 24, 6, tzinfo=UTC)
     zone = timezone(timedelta(hours=2))
-    assert history.moment("2025-11-24T06:00+02:00") == datetime(2025, 11, 24, 6, tzinfo=zone)
+    assert converters.moment("2025-11-24T06:00+02:00") == datetime(2025, 11, 24, 6, tzinfo=zone)
 
 
 @pytest.mark.parametrize("text", ["", "today", "24.11.2025", "2025-13-01", "2025-11-24T99:00", "2025"])
 def test_what_is_no_moment(text: str) -> None:
-    with pytest.raises(UsageError, match="is not a valid date"):
-        history.moment(text)
+    with pytest.raises(argparse.ArgumentTypeError, match="is not a valid date"):
+        converters.moment(text)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cairn import converters, files
-from cairn.cli import guard, main
+from cairn.cli import binder, fields, guard, main
 from cairn.cli.upstream import build_prod_wheels, patch_fat_wheel, pytorch_repo
 from cairn.errors import CairnError, UsageError
 from cairn.output import console, wording
@@ -168,7 +168,7 @@ def test_the_scripts_take_stack_and_line_on_both_sides(words: tuple[str, ...]) -
     parser = pytorch_repo._parser("vision", Path("folder/pytorch_vision_repo.py"))
     given = parser.parse_args(words)
     assert (given.stack, given.line) == (Path("s"), "l")
-    usual = parser.parse_args(["hipify"])
+    usual = binder.make(fields.StackOptions, parser.parse_args(["hipify"]))
     assert (usual.stack.name, usual.line) == ("folder", None)
     build = build_prod_wheels._parser(Path("folder/build_prod_wheels.py"))
     assert build.parse_args(["build", "--output-dir", "o", "--stack", "s"]).stack == Path("s")

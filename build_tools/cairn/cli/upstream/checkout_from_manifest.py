@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn import converters, files
-from cairn.cli import arguments
-from cairn.cli import checkout as command
+from cairn.cli import binder, fields
+from cairn.cli.checkout import show
 from cairn.cli.guard import guarded
 from cairn.cli.parser import Parser
 from cairn.errors import NetworkError, UsageError
+from cairn.options import Exclusive, flag, option
 from cairn.output import console
 
 if TYPE_CHECKING:
@@ -24,11 +26,34 @@ if TYPE_CHECKING:
 _SECONDS = 60.0  # for a server's answer
 _LIMIT = 1 << 20  # bytes; a manifest has one kilobyte
 _DOWNLOADED = "pytorch_manifest.json"  # upstream's name for it
+_GIVEN = Exclusive(required=True)
 
 
 def main(argv: Sequence[str] | None = None, *, script: str) -> int:
     """Run the script; returns its exit code. The stack.toml is beside it."""
     return guarded(_parser(Path(script)).parse_args(argv))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Command(fields.StackOptions):
+    manifest: Path | None = option("a manifest file of TheRock's", group=_GIVEN, convert=converters.file)
+    manifest_url: str | None = option(
+        f"where to download one from, into {_DOWNLOADED} of the root",
+        metavar="URL",
+        group=_GIVEN,
+        convert=converters.nonempty,
+    )
+    checkout_root: Path = option(
+        "folder of the checkouts; made when missing", required=True, convert=converters.new_folder
+    )
+    projects: str = option(
+        "names in the manifest, by spaces or semicolons: pytorch, pytorch_audio, … (default: all)", default=""
+    )
+    expected_pytorch_git_ref: str = option(
+        "refuse a manifest whose pytorch is of a different branch", metavar="REF", default=""
+    )
+    no_hipify: bool = flag("check out as upstream has it")
+    force: bool = fields.force()
 
 
 def _parser(script: Path) -> argparse.ArgumentParser:
@@ -37,55 +62,27 @@ def _parser(script: Path) -> argparse.ArgumentParser:
         description="Check out what a manifest of TheRock's names, each at its commit, and hipify it.",
         epilog=f"example: python {script.name} --manifest manifest.json --checkout-root src",
     )
-    arguments.add_stack(parser, default=script.absolute().parent)
-    given = parser.add_mutually_exclusive_group(required=True)
-    given.add_argument("--manifest", type=converters.file, help="a manifest file of TheRock's")
-    given.add_argument(
-        "--manifest-url",
-        type=converters.nonempty,
-        metavar="URL",
-        help=f"where to download one from, into {_DOWNLOADED} of the root",
-    )
-    parser.add_argument(
-        "--checkout-root",
-        type=converters.new_folder,
-        required=True,
-        help="folder of the checkouts; made when missing",
-    )
-    parser.add_argument(
-        "--projects",
-        default="",
-        help="names in the manifest, by spaces or semicolons: pytorch, pytorch_audio, … (default: all)",
-    )
-    parser.add_argument(
-        "--expected-pytorch-git-ref",
-        default="",
-        metavar="REF",
-        help="refuse a manifest whose pytorch is of a different branch",
-    )
-    parser.add_argument("--no-hipify", action="store_true", help="check out as upstream has it")
-    arguments.add_force(parser)
-    parser.set_defaults(run=_run)
+    binder.bind(parser, _Command, _run, defaults={"stack": script.absolute().parent})
     return parser
 
 
-def _run(options: argparse.Namespace) -> int:
+def _run(command: _Command) -> int:
     from cairn.sources.checkout.checkout import CheckoutRequest
     from cairn.sources.manifest import restore, therock
 
-    root = options.checkout_root.absolute()
-    path = options.manifest or _download(options.manifest_url, root / _DOWNLOADED)
-    found = therock.read(path)
-    _refuse_other_branch(found, options.expected_pytorch_git_ref)
-    names = options.projects.replace(";", " ").split()
-    hipify, force = not options.no_hipify, options.force
+    root = command.checkout_root.absolute()
+    path = command.manifest or _download(str(command.manifest_url), root / _DOWNLOADED)
+    upstreams = therock.read(path)
+    _refuse_other_branch(upstreams, command.expected_pytorch_git_ref)
+    names = command.projects.replace(";", " ").split()
+    hipify, force = not command.no_hipify, command.force
     sources = [
         (CheckoutRequest(project=p, checkout_dir=root / s.name, hipify=hipify, force=force), s)
-        for p, s in therock.projects(arguments.read_stack(options), found, names)
+        for p, s in therock.projects(command.load_stack(), upstreams, names)
     ]
     with console.current().stage(f"check out what {path.name} names") as stage:
-        done = restore.reproduce_upstreams(sources, say=stage.update)
-    command.show(done)
+        checkouts = restore.reproduce_upstreams(sources, say=stage.update)
+    show(checkouts)
     return 0
 
 

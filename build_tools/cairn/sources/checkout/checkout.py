@@ -11,7 +11,6 @@ import dataclasses
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 
 import msgspec
@@ -21,6 +20,7 @@ from cairn.output import Progress, silent
 from cairn.retry import RetryPolicy
 from cairn.sources.checkout import hipify_step, local_work
 from cairn.sources.checkout.describe import Checkout, describe, lfs_notes
+from cairn.sources.checkout.options import CheckoutOptions
 from cairn.sources.git import repository, url
 from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository
 from cairn.sources.mirror import history, mirror
@@ -32,44 +32,25 @@ from cairn.stack import Project
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckoutRequest:
+class CheckoutRequest(CheckoutOptions):
     """What to check out, where and how.
 
     Attributes:
         project: its project in the stack.
         checkout_dir: the working tree; made when missing.
-        origin: a git URL or a path; empty for what torch's pin or the stack says (`checkout_stack`).
-        hashtag: a branch, tag, commit or any other ref of the origin; empty likewise.
-        require_related_commit: refuse where torch's `related_commits` does not name the project.
-        release: take the release branch of torch's triton version, instead of the commit that torch pins.
         commit: what the hashtag is to mean, whatever it means at the origin now; None asks the origin.
-        as_of: take a branch as it was at this moment (`cairn.sources.mirror.history` has the rule).
-        depth: commits of history to fetch; None for all.
-        jobs: how many submodules are fetched and placed at once; 0 for one per processor.
-        submodules: check them out too.
-        hipify: hipify, where the project does so at checkout.
-        commit_hipify: commit what hipify did, and tag it.
-        force: drop local edits and commits that are in the way, after keeping them under a ref.
-        python: the interpreter hipify runs in; ours when None.
         retry: with network faults.
     """
 
     project: Project
     checkout_dir: Path
-    origin: str = ""
-    hashtag: str = ""
-    require_related_commit: bool = False
-    release: bool = False
     commit: str | None = None
-    as_of: datetime | None = None
-    depth: int | None = None
-    jobs: int = 0
-    submodules: bool = True
-    hipify: bool = True
-    commit_hipify: bool = True
-    force: bool = False
-    python: Path | None = None
     retry: RetryPolicy = field(default_factory=RetryPolicy)
+
+    @classmethod
+    def of(cls, options: CheckoutOptions, *, project: Project, checkout_dir: Path) -> CheckoutRequest:
+        """The request of a project, as the options say."""
+        return cls(project=project, checkout_dir=checkout_dir, **vars(options))
 
 
 def checkout(request: CheckoutRequest, *, say: Progress = silent) -> Checkout:

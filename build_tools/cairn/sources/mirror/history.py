@@ -8,33 +8,12 @@ ever grew; what a rewritten branch was, only its host knows.
 
 from __future__ import annotations
 
-import re
-from datetime import UTC, date, datetime, time
+from datetime import datetime
 
-from cairn.errors import SourceError, UsageError
+from cairn.errors import SourceError
 from cairn.output import Progress
 from cairn.sources.git import command, url
 from cairn.sources.mirror.mirror import Mirror
-
-_DAY = re.compile(r"\d{4}-\d\d-\d\d|\d{8}")
-
-
-def moment(text: str) -> datetime:
-    """A moment written as ISO 8601: UTC where no zone is given, the end of the day where no time is given.
-
-    Raises:
-        UsageError: it is written otherwise.
-    """
-    try:
-        if _DAY.fullmatch(text):
-            return datetime.combine(date.fromisoformat(text), time.max, tzinfo=UTC)
-        found = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise UsageError(
-            f"{text!r} is not a valid date",
-            tip="write it as 2025-11-24, or with a time as 2025-11-24T06:00+00:00",
-        ) from error
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 def as_of(source: Mirror, hashtag: str, when: datetime, *, say: Progress) -> str:

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from cairn import converters
-from cairn.cli import arguments, checkout
+from cairn.cli import arguments
 from cairn.cli.ci.night import options as common
 from cairn.cli.parser import Subparsers, add_command
 from cairn.errors import CairnError, UsageError
@@ -71,7 +71,12 @@ def _add_freeze(commands: Subparsers) -> None:
     )
     common.add_work_dir(parser)
     arguments.add_build_env(parser)
-    checkout.add_as_of(parser)
+    parser.add_argument(
+        "--as-of",
+        type=converters.moment,
+        metavar="DATE",
+        help="take branches as they were at the end of this date (UTC), or at this time (ISO 8601)",
+    )
     arguments.add_dry_run(parser)
     arguments.add_json(parser)
 
