@@ -83,8 +83,14 @@ def json_schema(cls: type[Value]) -> dict[str, Any]:
 
 
 def to_plain(value: object) -> dict[str, Any]:
-    """A value, or a dataclass, as plain JSON values, with its `schema` first."""
-    return typing.cast("dict[str, Any]", msgspec.to_builtins(value))
+    """A value, or a dataclass, as plain JSON values, with its `schema` first; a path is its text."""
+    return typing.cast("dict[str, Any]", msgspec.to_builtins(value, enc_hook=_path_text))
+
+
+def _path_text(value: object) -> str:
+    if isinstance(value, Path):
+        return str(value)
+    raise TypeError(f"{type(value)} has no form in JSON")
 
 
 def dumps(value: Value) -> str:

@@ -62,16 +62,21 @@ def store(*, required: bool = True, group: Exclusive | None = None) -> Any:
     )
 
 
+def endpoint_url() -> Any:
+    """`--endpoint-url`."""
+    return option(
+        "server of an s3:// store that is not Amazon's (default: AWS_ENDPOINT_URL_S3)",
+        metavar="URL",
+        convert=converters.nonempty,
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class StoreOptions:
     """`--store` and `--endpoint-url`."""
 
     store: str = store()
-    endpoint_url: str | None = option(
-        "server of an s3:// store that is not Amazon's (default: AWS_ENDPOINT_URL_S3)",
-        metavar="URL",
-        convert=converters.nonempty,
-    )
+    endpoint_url: str | None = endpoint_url()
 
     def open_store(self) -> Store:
         """The store; it need not be there yet."""

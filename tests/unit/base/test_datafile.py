@@ -320,3 +320,9 @@ def test_the_commands_that_take_a_file_are_there() -> None:
                 make_parser((names[0],)).parse_args([*names, "--help"])
             assert ended.value.code == 0
             assert all(option in shown.getvalue() for option in options)
+
+
+def test_a_path_in_an_answer_is_its_text_and_what_has_none_is_refused() -> None:
+    assert datafile.to_plain({"wheel": Path("a/b"), "all": [Path("c")]}) == {"wheel": "a/b", "all": ["c"]}
+    with pytest.raises(TypeError, match="no form in JSON"):
+        datafile.to_plain({"when": object()})

@@ -5,18 +5,42 @@ Source of the flags: ROCm/TheRock, build_tools and docs/packaging/python_packagi
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from cairn import converters
-from cairn.cli import arguments
+from cairn.cli import fields
+from cairn.cli.binder import bind
 from cairn.cli.guard import guarded
 from cairn.cli.parser import Parser
 from cairn.cli.rocm import fetch, package
 from cairn.errors import UsageError
+from cairn.options import option
 
+_FAMILIES = "families that artifacts for {} must be there for, joined by commas or semicolons"
 _DISTS = "dist"  # below --dest-dir, where upstream's other scripts and pages look for them
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildPythonPackages:
+    """What the script is asked for."""
+
+    artifact_dir: Path = option(
+        "a folder of artifacts, such as fetch_artifacts.py leaves",
+        metavar="DIR",
+        convert=converters.folder,
+        required=True,
+    )
+    dest_dir: Path = option(
+        "folder to write into", metavar="DIR", convert=converters.new_folder, required=True
+    )
+    version: str = option(
+        "of the packages (default: ROCm's own version in the artifacts, with .dev0)", default=""
+    )
+    linux_amdgpu_families: str = option(_FAMILIES.format("linux"), metavar="FAMILIES", default="")
+    windows_amdgpu_families: str = option(_FAMILIES.format("windows"), metavar="FAMILIES", default="")
+    json: bool = fields.json()
 
 
 def main(argv: Sequence[str] | None = None, *, script: str) -> int:
@@ -24,63 +48,41 @@ def main(argv: Sequence[str] | None = None, *, script: str) -> int:
     return guarded(_parser(Path(script)).parse_args(argv))
 
 
-def _parser(script: Path) -> argparse.ArgumentParser:
+def _parser(script: Path) -> Parser:
     parser = Parser(
         prog=script.name,
         description="Turn a tree of ROCm's artifacts into the pip packages of the SDK, in DIR/dist.",
         epilog=f"example: python {script.name} --artifact-dir artifacts --dest-dir packages",
     )
-    parser.add_argument(
-        "--artifact-dir",
-        type=converters.folder,
-        required=True,
-        metavar="DIR",
-        help="a folder of artifacts, such as fetch_artifacts.py leaves",
-    )
-    parser.add_argument(
-        "--dest-dir", type=converters.new_folder, required=True, metavar="DIR", help="folder to write into"
-    )
-    parser.add_argument(
-        "--version",
-        default="",
-        help="of the packages (default: ROCm's own version in the artifacts, with .dev0)",
-    )
-    for name in ("linux", "windows"):
-        parser.add_argument(
-            f"--{name}-amdgpu-families",
-            default="",
-            metavar="FAMILIES",
-            help=f"families that artifacts for {name} must be there for, joined by commas or semicolons",
-        )
-    arguments.add_json(parser)
-    parser.set_defaults(run=_run)
+    bind(parser, BuildPythonPackages, _run)
     return parser
 
 
-def _run(options: argparse.Namespace) -> int:
+def _run(request: BuildPythonPackages) -> int:
     from cairn import targets
     from cairn.rocm import tree
     from cairn.rocm.package import PackageRequest
 
-    found = tree.read_artifacts(options.artifact_dir)
-    version = options.version or found.rocm_version()
+    artifacts = tree.read_artifacts(request.artifact_dir)
+    version = request.version or artifacts.rocm_version()
     if version is None:
         raise UsageError(
-            f"no artifact in {options.artifact_dir} says which ROCm it is",
+            f"no artifact in {request.artifact_dir} says which ROCm it is",
             tip="pass --version, such as 7.10.0",
         )
-    there = targets.parse_targets(found.targets) if found.targets else ()
     # Artifacts of one platform say nothing of the families that are built for the other.
-    families = getattr(options, f"{fetch.own_platform()}_amdgpu_families").strip()
-    asked = targets.parse_targets(families) if families else ()
-    if lacking := [target for target in asked if target not in there]:
+    windows = fetch.own_platform() == "windows"
+    families = (request.windows_amdgpu_families if windows else request.linux_amdgpu_families).strip()
+    available = targets.parse_targets(artifacts.targets) if artifacts.targets else ()
+    required = targets.parse_targets(families) if families else ()
+    if lacking := [target for target in required if target not in available]:
         raise UsageError(
             f"there are no artifacts for {', '.join(lacking)}",
             tip="fetch those of every family that is named",
         )
-    request = PackageRequest(
-        artifacts=options.artifact_dir,
-        version=options.version or f"{version}.dev0",
-        output_dir=options.dest_dir / _DISTS,
+    wanted = PackageRequest(
+        artifacts=request.artifact_dir,
+        version=request.version or f"{version}.dev0",
+        output_dir=request.dest_dir / _DISTS,
     )
-    return package.write(request, options, dry_run=False)
+    return package.write(wanted, dry_run=False, json=request.json)

@@ -5,17 +5,45 @@ Source of the flags: ROCm/TheRock, build_tools/fetch_artifacts.py, and `--target
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from cairn import converters
-from cairn.cli import arguments
+from cairn.cli import fields
+from cairn.cli.binder import bind
 from cairn.cli.guard import guarded
 from cairn.cli.parser import Parser
 from cairn.cli.rocm import fetch as command
 from cairn.errors import UsageError
+from cairn.options import Exclusive, flag, option, switch
+
+_LAYOUT = Exclusive()
+
+
+@dataclass(frozen=True, kw_only=True)
+class FetchArtifacts(command.Artifacts):
+    """What the script is asked for."""
+
+    artifact_group: str | None = option(
+        "only what is for this group, such as gfx110X-all, and for all (default: everything)",
+        *("--artifact-group", "--target"),
+        metavar="GROUP",
+    )
+    amdgpu_targets: str = option(
+        "single targets whose artifacts are wanted too, joined by commas: gfx942,gfx1100",
+        metavar="TARGETS",
+        default="",
+    )
+    download_concurrency: int = option("downloads at once", convert=converters.positive, default=10)
+    extract_concurrency: int = option("archives unpacked at once", convert=converters.positive, default=4)
+    output_dir: Path = fields.output_dir(default=Path("build/artifacts"))
+    dry_run: bool = switch("say what would be fetched")
+    extract: bool = flag("a folder per artifact (this is the default)", group=_LAYOUT)
+    no_extract: bool = flag("the archives alone", group=_LAYOUT)
+    flatten: bool = flag("all artifacts in one tree", group=_LAYOUT)
+    delete_after_extract: bool = switch("remove the archives once they are unpacked", default=True)
 
 
 def main(argv: Sequence[str] | None = None, *, script: str) -> int:
@@ -23,71 +51,35 @@ def main(argv: Sequence[str] | None = None, *, script: str) -> int:
     return guarded(_parser(Path(script)).parse_args(argv))
 
 
-def _parser(script: Path) -> argparse.ArgumentParser:
+def _parser(script: Path) -> Parser:
     parser = Parser(
         prog=script.name,
         description="Fetch the artifacts of a CI run of TheRock, and unpack them.",
         epilog=f"example: python {script.name} --run-id 17123441166 --target gfx110X-all --output-dir out",
     )
-    command.add_source(parser)
+    bind(parser, FetchArtifacts, _run)
     # As upstream has it: in a workflow, the run is one of the workflow's own repository.
     parser.set_defaults(run_github_repo=os.environ.get("GITHUB_REPOSITORY") or "ROCm/TheRock")
     if os.environ.get("RELEASE_TYPE") in command.RELEASE_TYPES:
         parser.set_defaults(release_type=os.environ["RELEASE_TYPE"])
-    command.add_patterns(parser)
-    parser.add_argument(
-        "--artifact-group",
-        "--target",
-        dest="artifact_group",
-        metavar="GROUP",
-        help="only what is for this group, such as gfx110X-all, and for all (default: everything)",
-    )
-    parser.add_argument(
-        "--amdgpu-targets",
-        default="",
-        metavar="TARGETS",
-        help="single targets whose artifacts are wanted too, joined by commas: gfx942,gfx1100",
-    )
-    parser.add_argument(
-        "--download-concurrency", type=converters.positive, default=10, help="downloads at once"
-    )
-    parser.add_argument(
-        "--extract-concurrency", type=converters.positive, default=4, help="archives unpacked at once"
-    )
-    arguments.add_output_dir(parser, default=Path("build/artifacts"))
-    flag = argparse.BooleanOptionalAction
-    parser.add_argument("--dry-run", action=flag, default=False, help="say what would be fetched")
-    layout = parser.add_mutually_exclusive_group()
-    layout.add_argument("--extract", action="store_true", help="a folder per artifact (this is the default)")
-    layout.add_argument("--no-extract", action="store_true", help="the archives alone")
-    layout.add_argument("--flatten", action="store_true", help="all artifacts in one tree")
-    parser.add_argument(
-        "--delete-after-extract", action=flag, default=True, help="remove the archives once they are unpacked"
-    )
-    command.add_unverified(parser)
-    arguments.add_json(parser)
-    parser.set_defaults(run=_run)
     return parser
 
 
-def _run(options: argparse.Namespace) -> int:
-    from cairn.rocm.fetch.choose import Wanted
+def _run(request: FetchArtifacts) -> int:
     from cairn.rocm.fetch.fetch import FetchRequest
 
-    if options.run_id is None and options.store is None:
+    if request.run_id is None and request.store is None:
         raise UsageError("--run-id is missing", tip="it is the number in the address of the run")
-    request = FetchRequest(
-        wanted=Wanted(
-            groups=(options.artifact_group,) if options.artifact_group else (),
-            targets=tuple(word.strip() for word in options.amdgpu_targets.split(",") if word.strip()),
-            include=tuple(options.include),
-            exclude=tuple(options.exclude),
+    wanted = FetchRequest(
+        wanted=request.wanted(
+            groups=(request.artifact_group,) if request.artifact_group else (),
+            targets=tuple(filter(None, map(str.strip, request.amdgpu_targets.split(",")))),
         ),
-        output_dir=options.output_dir,
-        layout="flatten" if options.flatten else "archives" if options.no_extract else "extract",
-        keep_archives=not options.delete_after_extract,
-        verified_only=not options.allow_unverified,
-        jobs=options.download_concurrency,
-        unpack_jobs=options.extract_concurrency,
+        output_dir=request.output_dir,
+        layout="flatten" if request.flatten else "archives" if request.no_extract else "extract",
+        keep_archives=not request.delete_after_extract,
+        verified_only=not request.allow_unverified,
+        jobs=request.download_concurrency,
+        unpack_jobs=request.extract_concurrency,
     )
-    return command.fetch(options, request)
+    return command.fetch(request, wanted, dry_run=request.dry_run)

@@ -43,7 +43,7 @@ def run(request: Join) -> int:
     screen = console.current()
     joined = join(request.host, request.devices, request.output_dir)
     if request.json:
-        screen.json(datafile.to_plain({"wheel": str(joined.path), "libraries": joined.libraries}))
+        screen.json(datafile.to_plain({"wheel": joined.path, "libraries": joined.libraries}))
         return 0
     screen.out(str(joined.path))
     for library in joined.libraries:
