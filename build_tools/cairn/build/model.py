@@ -15,6 +15,7 @@ from cairn import files, interpreters
 from cairn import targets as gpu
 from cairn.build import cache
 from cairn.build.cache import SharedCache
+from cairn.build.options import CompilerCache, RunOptions
 from cairn.errors import UsageError
 from cairn.interpreters import Interpreter
 from cairn.rocm.install import SdkInfo
@@ -22,9 +23,6 @@ from cairn.sources.manifest.manifest import Manifest
 from cairn.stack import Project, Stack
 from cairn.venv import PackageSource
 from cairn.wheels.metadata import rocm_version
-
-CompilerCache = Literal["ccache", "sccache"]
-"""Programs that are put in front of the compilers (CMake's `<LANG>_COMPILER_LAUNCHER`)."""
 
 _BUILD_NUMBER = re.compile(r"[0-9]{1,9}")  # torch's setup.py computes with it
 
@@ -71,23 +69,6 @@ class InstalledSdk:
     environment: Path
     info: SdkInfo
     digest: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunOptions:
-    """How the steps of a build are run; none of it changes a wheel.
-
-    Attributes:
-        keep_going: after a failure, go on with what does not need the failed project.
-        time_limit: seconds that each project may take; None for as long as it takes.
-        max_memory: bytes that all compilers together may use; None for what is free.
-        resume: do not build again, even with `clean`, what the last run finished before it was ended.
-    """
-
-    keep_going: bool = False
-    time_limit: float | None = None
-    max_memory: int | None = None
-    resume: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,13 +11,11 @@ from cairn import converters
 from cairn.cli import completion
 
 if TYPE_CHECKING:
-    from cairn.build.model import WantedSdk
     from cairn.stack import Stack
     from cairn.store.protocol import Store
 
 Completer = Callable[..., Iterable[str]]
 
-MORE_FIND_LINKS = "more_find_links"  # where a parser that repeats the options of `add_pip` keeps its own
 PORT = 8383
 """Where an index is served unless a different port is given."""
 LINE_OF_CHECKOUTS = "that of the checkouts"
@@ -238,77 +236,9 @@ def add_dry_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="say what would be done, and change nothing")
 
 
-def add_pip(parser: argparse.ArgumentParser) -> None:
-    """Where pip finds the ROCm SDK: upstream's flags (build_prod_wheels.py)."""
-    parser.add_argument(
-        "--index-url", type=converters.nonempty, metavar="URL", help="the only package index to use"
-    )
-    add_find_links(parser)
-    parser.add_argument(
-        "--pip-cache-dir", type=converters.new_folder, metavar="DIR", help="pip's cache folder"
-    )
-    parser.add_argument(
-        "--rocm-sdk-version",
-        type=sdk_version,
-        metavar="VERSION",
-        help="version of the ROCm SDK: 7.10.0, ==7.10.0, '>1.0' or '~=7.10' (default: the newest)",
-    )
-    parser.add_argument(
-        "--pre", action=argparse.BooleanOptionalAction, default=True, help="take pre-releases too"
-    )
-    parser.add_argument(
-        "--rocm-extras",
-        default="",
-        help="extras of the rocm package in addition to libraries and devel, such as device-gfx1100",
-    )
-
-
 def exact_version(text: str) -> str:
     """An exact version, perhaps with the comparison that upstream writes before it: `==7.10.0`."""
     return text.strip().removeprefix("==")
-
-
-def sdk_version(text: str) -> str | None:
-    """A version, or what one must be by the comparisons of PEP 440; None for an empty text: the newest."""
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet
-    from packaging.version import InvalidVersion, Version
-
-    exact = exact_version(text).strip()
-    try:
-        Version(exact)
-    except InvalidVersion:
-        try:
-            return str(SpecifierSet(text)) or None
-        except InvalidSpecifier:
-            raise argparse.ArgumentTypeError(
-                f"{text!r} is no version, such as 7.10.0, '>1.0' or '~=7.10'"
-            ) from None
-    return exact
-
-
-def sdk_extras(options: argparse.Namespace) -> tuple[str, ...]:
-    """The extras of `--rocm-extras`, after those that a build needs: upstream adds too."""
-    more = (word.strip() for word in options.rocm_extras.split(","))
-    return tuple(dict.fromkeys(("libraries", "devel", *filter(None, more))))
-
-
-def wanted_sdk(options: argparse.Namespace, *, family: str | None = None) -> WantedSdk:
-    """Which ROCm SDK the options ask for."""
-    from cairn.build.model import WantedSdk
-    from cairn.venv import PackageSource
-
-    return WantedSdk(
-        source=PackageSource(
-            index_url=options.index_url,
-            find_links=(*options.find_links, *getattr(options, MORE_FIND_LINKS, ())),
-            cache_dir=options.pip_cache_dir,
-            pre=options.pre,
-            offline=getattr(options, "offline", False),
-        ),
-        version=options.rocm_sdk_version,
-        extras=sdk_extras(options),
-        family=family,
-    )
 
 
 def completes(action: argparse.Action, completer: Completer) -> None:

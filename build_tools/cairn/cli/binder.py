@@ -17,6 +17,7 @@ _ACTIONS: Mapping[str, Any] = {
     "switch": argparse.BooleanOptionalAction,
     "repeated": "append",
 }
+_BELOW = " below"  # ends the name under which a parser keeps what it adds to the list of the parser above
 
 
 def add_command(  # noqa: PLR0913 - what a command is
@@ -73,7 +74,8 @@ def add_options(
     Args:
         parser: what gets them.
         request: whose fields.
-        inherited: fields that the parser above has too: what was given there need not be given here.
+        inherited: fields that the parser above has too: what was given there need not be given here, and what
+            may be repeated is added to.
         omit: fields that this parser has no option for; they keep their defaults.
         defaults: values of fields that need not be given here, or have a different default.
     """
@@ -89,7 +91,8 @@ def add_options(
             into = groups[option.group]
         if field.name in (*inherited, *given):
             option = dataclasses.replace(option, required=False)  # noqa: PLW2901
-        _add(into, field.name, option, given.get(field.name, field.default))
+        below = _BELOW if option.kind == "repeated" and field.name in inherited else ""
+        _add(into, field.name, option, given.get(field.name, field.default), below=below)
     parser.set_defaults(**given)
 
 
@@ -100,8 +103,12 @@ def make(request: type[Request], options: argparse.Namespace) -> Request:
         declared = field.metadata.get(KEY)
         if isinstance(declared, type):
             values[field.name] = make(declared, options)
-        elif (value := getattr(options, field.name, None)) is not None:
-            values[field.name] = tuple(value) if isinstance(value, list) else value
+            continue
+        value, more = (getattr(options, name, None) for name in (field.name, field.name + _BELOW))
+        if isinstance(value or more, list):
+            value = (*(value or ()), *(more or ()))
+        if value is not None:
+            values[field.name] = value
     return request(**values)
 
 
@@ -114,7 +121,9 @@ def _options(request: type[object]) -> Iterator[tuple[dataclasses.Field[Any], Op
             yield field, declared
 
 
-def _add(into: argparse._ActionsContainer, name: str, option: Option, default: object) -> None:
+def _add(
+    into: argparse._ActionsContainer, name: str, option: Option, default: object, *, below: str = ""
+) -> None:
     # argparse has no defaults: it would convert those that are texts, and one of a command would replace what
     # was given before the command's name. The request has them.
     words: dict[str, Any] = {
@@ -131,6 +140,6 @@ def _add(into: argparse._ActionsContainer, name: str, option: Option, default: o
         action = into.add_argument(name, **words)
     else:
         flags = option.flags or (f"--{name.replace('_', '-')}",)
-        action = into.add_argument(*flags, dest=name, default=argparse.SUPPRESS, **words)
+        action = into.add_argument(*flags, dest=name + below, default=argparse.SUPPRESS, **words)
     if option.completer is not None:
         action.completer = option.completer  # type: ignore[attr-defined]  # where argcomplete looks for it

@@ -6,20 +6,23 @@ functions, each of which declares one field: `json: bool = fields.json()`.
 
 from __future__ import annotations
 
+from argparse import ArgumentTypeError
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cairn import converters
 from cairn.cli import completion
-from cairn.options import Exclusive, argument, flag, option, repeated
+from cairn.options import Exclusive, argument, flag, option, repeated, switch
 
 if TYPE_CHECKING:
+    from cairn.build.model import WantedSdk
     from cairn.stack import Stack
     from cairn.store.protocol import Store
 
 LINE_OF_CHECKOUTS = "that of the checkouts"
 """What `line` says where checkouts are there already."""
+_SDK_EXTRAS = ("libraries", "devel")  # of the `rocm` package: those that a build needs
 
 
 def stack(*, required: bool = True) -> Any:
@@ -145,6 +148,24 @@ def build_env() -> Any:
     )
 
 
+def split() -> Any:
+    """`--split`."""
+    return flag("put device code into wheels of its own, one for each target")
+
+
+def offline() -> Any:
+    """`--offline`."""
+    return flag(
+        "fetch nothing, and let no build fetch: what it needs is there from an earlier run, "
+        "or in the folders of --find-links"
+    )
+
+
+def version_suffix() -> Any:
+    """`--version-suffix`."""
+    return option("local version of the wheels, such as +rocm7.10.0 (default: the SDK's)")
+
+
 def wheels() -> Any:
     """`WHEEL …`."""
     return argument("WHEEL", "a wheel", nargs="+", convert=converters.file)
@@ -155,9 +176,70 @@ def provided() -> Any:
     return repeated("a library that a different wheel supplies", metavar="GLOB")
 
 
+def index_url() -> Any:
+    """`--index-url`."""
+    return option("the only package index to use", metavar="URL", convert=converters.nonempty)
+
+
 def find_links() -> Any:
     """`--find-links`."""
     return repeated("folder or page with packages", metavar="PLACE")
+
+
+def sdk_version(text: str) -> str | None:
+    """A version, or what one must be by the comparisons of PEP 440; None for an empty text: the newest."""
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+    from packaging.version import InvalidVersion, Version
+
+    exact = text.strip().removeprefix("==").strip()
+    try:
+        Version(exact)
+    except InvalidVersion:
+        try:
+            return str(SpecifierSet(text)) or None
+        except InvalidSpecifier:
+            raise ArgumentTypeError(f"{text!r} is no version, such as 7.10.0, '>1.0' or '~=7.10'") from None
+    return exact
+
+
+def sdk_extras(text: str) -> tuple[str, ...]:
+    """Extras of the `rocm` package, after those that a build needs: upstream adds too."""
+    return tuple(dict.fromkeys((*_SDK_EXTRAS, *filter(None, map(str.strip, text.split(","))))))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SdkOptions:
+    """Where pip finds the ROCm SDK: upstream's flags (build_prod_wheels.py)."""
+
+    index_url: str | None = index_url()
+    find_links: tuple[str, ...] = find_links()
+    pip_cache_dir: Path | None = option("pip's cache folder", metavar="DIR", convert=converters.new_folder)
+    rocm_sdk_version: str | None = option(
+        "version of the ROCm SDK: 7.10.0, ==7.10.0, '>1.0' or '~=7.10' (default: the newest)",
+        metavar="VERSION",
+        convert=sdk_version,
+    )
+    pre: bool = switch("take pre-releases too", default=True)
+    rocm_extras: tuple[str, ...] = option(
+        "extras of the rocm package in addition to libraries and devel, such as device-gfx1100",
+        default=_SDK_EXTRAS,
+        convert=sdk_extras,
+    )
+    offline: bool = False
+
+    def wanted_sdk(self) -> WantedSdk:
+        """Which ROCm SDK is asked for."""
+        from cairn.build.model import WantedSdk
+        from cairn.venv import PackageSource
+
+        source = PackageSource(
+            index_url=self.index_url,
+            find_links=self.find_links,
+            cache_dir=self.pip_cache_dir,
+            pre=self.pre,
+            offline=self.offline,
+        )
+        return WantedSdk(source=source, version=self.rocm_sdk_version, extras=self.rocm_extras)
 
 
 def python(what: str, default: str = "Cairn's own") -> Any:

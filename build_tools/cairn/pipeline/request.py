@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cairn import targets as gpu
-from cairn.build.model import BuiltWheel, CompilerCache
+from cairn.build.model import BuiltWheel
+from cairn.build.options import CompilerCache
 from cairn.pipeline.timeline import StageSpan
 from cairn.release.promote import Promotion
 from cairn.release.provenance.signing_key import Signer

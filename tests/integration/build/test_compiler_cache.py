@@ -12,7 +12,8 @@ from cairn import process
 from cairn.build import execution, plan
 from cairn.build.compiler_cache import compilers, launchers, programs
 from cairn.build.engine import events
-from cairn.build.model import BuildRequest, BuiltWheel, CompilerCache
+from cairn.build.model import BuildRequest, BuiltWheel
+from cairn.build.options import CompilerCache
 from cairn.stack import Environment, Stack
 from cairn.venv import PackageSource
 from helpers import foreign

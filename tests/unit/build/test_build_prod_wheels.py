@@ -1,13 +1,11 @@
 """The flags of upstream's build script, which follow from the stack."""
 
-import argparse
 from pathlib import Path
 
 import pytest
 
-from cairn import stack as stacks
-from cairn.cli import arguments
 from cairn.cli.upstream import build_prod_wheels
+from cairn.cli.upstream.build_prod_wheels import Build
 from cairn.errors import UsageError
 from cairn.rocm.install import InstallRequest
 from cairn.targets import parse_targets
@@ -17,10 +15,9 @@ SCRIPT = BUILDS / "pytorch" / "build_prod_wheels.py"
 OUT = ["build", "--output-dir", "out"]
 
 
-def parsed(*words: str) -> tuple[argparse.Namespace, stacks.Stack]:
+def parsed(*words: str) -> Build:
     projects = build_prod_wheels._projects(words, SCRIPT)
-    options = build_prod_wheels._parser(SCRIPT, projects).parse_args(words)
-    return options, stacks.load(options.stack)
+    return build_prod_wheels._request(build_prod_wheels._parser(SCRIPT, projects).parse_args(words))
 
 
 @pytest.mark.parametrize("stack", ["pytorch", "sample"])
@@ -34,23 +31,23 @@ def test_upstreams_names_are_kept(stack: str, tmp_path: Path) -> None:
     given = [word for name, flag in folders.items() for word in (flag, str(tmp_path / name))]
     for name in folders:
         (tmp_path / name).mkdir()
-    options, loaded = parsed("--stack", str(BUILDS / stack), *OUT, *given)
-    job = build_prod_wheels._job(options, loaded)
+    request = parsed("--stack", str(BUILDS / stack), *OUT, *given)
+    job = build_prod_wheels._job(request)
     assert {name: job.checkouts[name] for name in folders} == {name: tmp_path / name for name in folders}
     assert job.required == set(folders)
     without = ("--no-build-triton", "--no-build-pytorch-audio", "--no-build-pytorch-vision")
-    options, loaded = parsed(f"--stack={BUILDS / stack}", *OUT, *without)
-    job = build_prod_wheels._job(options, loaded)
+    request = parsed(f"--stack={BUILDS / stack}", *OUT, *without)
+    job = build_prod_wheels._job(request)
     assert job.checkouts.keys() - {"apex"} == {"torch"}
     assert job.required == {"torch"}
-    options, loaded = parsed(*OUT, "--build-triton", "--build-pytorch-audio", "--build-pytorch-vision")
-    assert build_prod_wheels._job(options, loaded).required == {"torch", "triton", "audio", "vision"}
+    request = parsed(*OUT, "--build-triton", "--build-pytorch-audio", "--build-pytorch-vision")
+    assert build_prod_wheels._job(request).required == {"torch", "triton", "audio", "vision"}
 
 
 def test_each_project_of_a_stack_has_its_flags_and_no_other(capsys: pytest.CaptureFixture[str]) -> None:
     words = [*OUT, "--stack", str(BUILDS / "pyg"), "--no-build-cluster", "--build-scatter"]
-    options, loaded = parsed(*words)
-    job = build_prod_wheels._job(options, loaded)
+    request = parsed(*words)
+    job = build_prod_wheels._job(request)
     assert (set(job.checkouts), job.required) == ({"scatter"}, {"scatter"})
     with pytest.raises(SystemExit):
         parsed(*words, "--no-build-triton")
@@ -68,16 +65,16 @@ def test_a_project_called_like_a_flag_of_the_script_does_not_take_it(tmp_path: P
     text = (BUILDS / "pyg" / "stack.toml").read_text().replace('name = "scatter"', 'name = "output"')
     (tmp_path / "stack.toml").write_text(text)
     (tmp_path / "smoke-tests").mkdir()
-    options, loaded = parsed(*OUT, "--stack", str(tmp_path), "--no-build-output")
-    assert options.output_dir.name == "out"
-    assert set(build_prod_wheels._job(options, loaded).checkouts) == {"cluster"}
+    request = parsed(*OUT, "--stack", str(tmp_path), "--no-build-output")
+    assert request.output_dir.name == "out"
+    assert set(build_prod_wheels._job(request).checkouts) == {"cluster"}
 
 
 def test_offline_reaches_what_asks_indexes() -> None:
-    options, loaded = parsed(*OUT, "--offline")
-    assert build_prod_wheels._job(options, loaded).sdk.source.offline
-    options, loaded = parsed(*OUT)
-    assert not build_prod_wheels._job(options, loaded).sdk.source.offline
+    request = parsed(*OUT, "--offline")
+    assert build_prod_wheels._job(request).sdk.source.offline
+    request = parsed(*OUT)
+    assert not build_prod_wheels._job(request).sdk.source.offline
 
 
 @pytest.mark.parametrize(
@@ -101,8 +98,7 @@ def test_offline_reaches_what_asks_indexes() -> None:
 def test_the_sdk_is_asked_for_as_upstream_asks(
     given: tuple[str, ...], requirement: str, *, before: bool
 ) -> None:
-    options, _ = parsed(*given, *OUT) if before else parsed(*OUT, *given)
-    sdk = arguments.wanted_sdk(options)
+    sdk = (parsed(*given, *OUT) if before else parsed(*OUT, *given)).wanted_sdk()
     request = InstallRequest(python=Path(), version=sdk.version, extras=sdk.extras)
     assert request.requirement == requirement
     # Only the index knows which version is the newest that a comparison allows.
@@ -122,7 +118,7 @@ def test_the_targets_may_stand_in_the_environment(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def targets(*words: str) -> tuple[str, ...]:
-        return parse_targets(build_prod_wheels._job(*parsed(*OUT, *words)).targets or "")
+        return parse_targets(build_prod_wheels._job(parsed(*OUT, *words)).targets or "")
 
     monkeypatch.setenv("PYTORCH_ROCM_ARCH", "gfx942;gfx1100")
     assert set(targets()) == {"gfx942", "gfx1100"}
@@ -130,5 +126,5 @@ def test_the_targets_may_stand_in_the_environment(
     assert targets("--pytorch-rocm-arch", "gfx1201") == ("gfx1201",)
     assert "PYTORCH_ROCM_ARCH" not in "".join(capsys.readouterr())
     monkeypatch.setenv("PYTORCH_ROCM_ARCH", "")
-    assert build_prod_wheels._job(*parsed(*OUT)).targets is None
+    assert build_prod_wheels._job(parsed(*OUT)).targets is None
     assert "PYTORCH_ROCM_ARCH" not in "".join(capsys.readouterr())

@@ -12,7 +12,8 @@ from cairn.build.engine import policy, simulate
 from cairn.build.engine.durations import Durations
 from cairn.build.engine.policy import Cost, Limits
 from cairn.build.engine.step import Graph
-from cairn.build.model import CompilerCache, Job
+from cairn.build.model import Job
+from cairn.build.options import CompilerCache
 from cairn.build.plan import BuildStep, Plan
 from cairn.build.variants import Wanted
 from cairn.interpreters import Interpreter

@@ -17,7 +17,8 @@ from cairn import interpreters
 from cairn.build import execution, job, plan, rocm_sdk, variants
 from cairn.build.engine import events
 from cairn.build.engine.durations import Durations
-from cairn.build.model import BuiltWheel, Job, RunOptions, WantedSdk
+from cairn.build.model import BuiltWheel, Job, WantedSdk
+from cairn.build.options import RunOptions
 from cairn.build.variants import Wanted
 from cairn.errors import BuildError, UsageError
 from cairn.interpreters import Interpreter

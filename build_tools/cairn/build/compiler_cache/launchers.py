@@ -22,7 +22,7 @@ from pathlib import Path
 
 from cairn import files, owned
 from cairn.build.compiler_cache import compilers
-from cairn.build.model import CompilerCache
+from cairn.build.options import CompilerCache
 
 # In sh, since it runs for each file that is compiled: Python takes longer to start than the cache to answer.
 _LAUNCH = """\

@@ -11,7 +11,7 @@ from packaging.version import Version
 
 from cairn import process
 from cairn.build import environments
-from cairn.build.model import CompilerCache
+from cairn.build.options import CompilerCache
 from cairn.errors import CairnError, PrerequisiteError
 from cairn.output import Progress, console
 from cairn.venv import PackageSource

@@ -16,7 +16,7 @@ from typing import get_args
 
 from cairn import isolation
 from cairn.build.inputs import variables
-from cairn.build.model import CompilerCache
+from cairn.build.options import CompilerCache
 from cairn.errors import UsageError
 from cairn.output import safe_text
 from cairn.stack import Project, Stack

@@ -1,7 +1,6 @@
 """`cairn build`: wheels from the checkouts of a stack; one module per command.
 
-`options` and `job` have what several commands take, and make the jobs of `cairn.build` of it; `variants` has
-the options that ask for several Pythons, families or lines.
+`options` has what several commands take, and makes the jobs of `cairn.build` of it.
 """
 
 from __future__ import annotations

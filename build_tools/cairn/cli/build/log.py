@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cairn.cli import arguments
-from cairn.cli.parser import Subparsers, add_command
+from cairn.cli import fields
+from cairn.cli.binder import add_command
+from cairn.cli.parser import Subparsers
 from cairn.errors import UsageError
+from cairn.options import argument, flag
 from cairn.output import console
 
 if TYPE_CHECKING:
@@ -18,36 +20,41 @@ if TYPE_CHECKING:
     from cairn.build.engine.events import AnyEvent, CompilationsCounted
 
 
+@dataclass(frozen=True, kw_only=True)
+class Log:
+    """What `cairn build log` is asked for."""
+
+    project: str | None = argument(
+        "PROJECT", "whose log (default: how each step of the last build ended)", nargs="?"
+    )
+    causes: bool = flag("only the first lines of the log that say why it failed")
+    output_dir: Path = fields.output_dir()
+    json: bool = fields.json()
+
+
 def add_to(commands: Subparsers) -> None:
     """Add `log`."""
-    parser = add_command(
+    add_command(
         commands,
         "log",
-        _log,
+        Log,
+        run,
         about="show the log of a project, or what the last build did",
         example="cairn build log torch --causes --output-dir out",
     )
-    parser.add_argument(
-        "project", nargs="?", help="whose log (default: how each step of the last build ended)"
-    )
-    parser.add_argument(
-        "--causes", action="store_true", help="only the first lines of the log that say why it failed"
-    )
-    arguments.add_output_dir(parser)
-    arguments.add_json(parser)
 
 
-def _log(options: argparse.Namespace) -> int:
-    folder: Path = options.output_dir
-    if options.project is None:
-        if options.causes:
+def run(request: Log) -> int:
+    """Run the command; returns the exit code."""
+    if request.project is None:
+        if request.causes:
             raise UsageError("--causes is of the log of one project", tip="name the project")
-        return _show_run(folder, as_json=options.json)
-    log = _log_of(folder, options.project)
-    if options.causes:
-        return _show_causes(log, as_json=options.json)
+        return _show_run(request.output_dir, as_json=request.json)
+    log = _log_of(request.output_dir, request.project)
+    if request.causes:
+        return _show_causes(log, as_json=request.json)
     with log.open(encoding="utf-8", errors="replace") as lines:
-        if options.json:
+        if request.json:
             console.current().json({"log": str(log), "lines": [line.rstrip("\n") for line in lines]})
         else:
             for line in lines:
@@ -79,13 +86,13 @@ def _log_of(folder: Path, project: str) -> Path:
 def _show_causes(log: Path, *, as_json: bool) -> int:
     from cairn.build.log import causes
 
-    found = causes.find(log)
+    lines = causes.find(log)
     if as_json:
-        console.current().json([{"line": cause.number, "text": cause.text} for cause in found])
+        console.current().json([{"line": cause.number, "text": cause.text} for cause in lines])
         return 0
-    for cause in found:
+    for cause in lines:
         console.current().out(f"{log}:{cause.number}: {cause.text}")
-    if not found:
+    if not lines:
         console.current().info(f"{log}: no line says that something failed")
     return 0
 
@@ -99,11 +106,11 @@ def _show_run(folder: Path, *, as_json: bool) -> int:
     from cairn import datafile
     from cairn.build.engine import events
 
-    found = events.last_run(folder / events.FILE_NAME)
-    if not found:
+    history = events.last_run(folder / events.FILE_NAME)
+    if not history:
         raise UsageError(f"no build has written into {folder} yet", tip="name its --output-dir")
     if as_json:
-        console.current().json([datafile.to_plain(event) for event in found])
+        console.current().json([datafile.to_plain(event) for event in history])
         return 0
     rows = [
         (
@@ -113,14 +120,14 @@ def _show_run(folder: Path, *, as_json: bool) -> int:
             console.size(event.memory) if event.memory else "-",
             event.why,
         )
-        for event in found
+        for event in history
         if isinstance(event, events.StepEnded)
     ]
     console.current().table(("step", "ended", "time", "memory", "why"), rows)
-    for event in found:
+    for event in history:
         if isinstance(event, events.CompilationsCounted):
             console.current().info(f"{event.step}: {_counted(event)}")
-    console.current().info(_summary(found))
+    console.current().info(_summary(history))
     return 0
 
 
@@ -137,11 +144,11 @@ def _counted(event: CompilationsCounted) -> str:
     return f"{counted}; {event.problem}" if event.problem else str(counted)
 
 
-def _summary(found: Sequence[AnyEvent]) -> str:
+def _summary(history: Sequence[AnyEvent]) -> str:
     from cairn.build.engine import events
 
-    begun = datetime.fromtimestamp(found[0].at, tz=UTC)
-    programs = sum(isinstance(event, events.ProgramStarted) for event in found)
-    last = found[-1]
+    begun = datetime.fromtimestamp(history[0].at, tz=UTC)
+    programs = sum(isinstance(event, events.ProgramStarted) for event in history)
+    last = history[-1]
     how = last.ending if isinstance(last, events.RunEnded) else "killed, or still running"
     return f"begun {begun:%Y-%m-%d %H:%M:%S} UTC, {how}; {programs or 'no'} programs started"

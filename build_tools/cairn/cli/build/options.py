@@ -1,87 +1,51 @@
-"""Options of `cairn build` that `build_prod_wheels.py` has too, and what of a job follows from them."""
+"""What `cairn build run` and `cairn build plan` are asked for, and the jobs that follow from it."""
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn import converters
+from cairn.build.options import CompilerCacheOptions, RunOptions
+from cairn.cli import completion, fields
+from cairn.cli.build.cache import CacheOptions
 from cairn.errors import UsageError
+from cairn.options import flag, option, part
 from cairn.output import console
 
 if TYPE_CHECKING:
-    from cairn.build.model import CompilerCache, Job, RunOptions
+    from cairn.build.model import Job
+    from cairn.stack import Stack
 
-_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smhd]?)")
-_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
-_MOST_SECONDS = 1e9
-_CACHES: tuple[CompilerCache, ...] = ("ccache", "sccache")
-
-
-def add_compiler_cache(parser: argparse.ArgumentParser) -> None:
-    """`--use-ccache`, `--use-sccache`."""
-    for cache in _CACHES:
-        parser.add_argument(
-            f"--use-{cache}",
-            action=argparse.BooleanOptionalAction,
-            default=False,
-            help=f"compile through {cache}, which is installed where the machine has none",
-        )
+OF_STACK = "stack"
+"""Stands for the Pythons that stack.toml names."""
+EACH_ITS_FOLDER = (
+    "Of several lines, families or Pythons, each has a folder of its own below the output folder: "
+    "LINE/FAMILY/PYTHON."
+)
 
 
-def compiler_cache(options: argparse.Namespace) -> CompilerCache | None:
-    """The compiler cache that the options choose.
-
-    Raises:
-        UsageError: they choose two.
-    """
-    chosen = [cache for cache in _CACHES if getattr(options, f"use_{cache}")]
-    if len(chosen) > 1:
-        raise UsageError(f"{' and '.join(f'--use-{cache}' for cache in chosen)} exclude each other")
-    return next(iter(chosen), None)
-
-
-def add_split(parser: argparse.ArgumentParser) -> None:
-    """`--split`."""
-    parser.add_argument(
-        "--split",
-        action="store_true",
-        help="put device code into wheels of its own, one for each target",
-    )
-
-
-def add_offline(parser: argparse.ArgumentParser) -> None:
-    """`--offline`."""
-    parser.add_argument(
-        "--offline",
-        action="store_true",
-        help="fetch nothing, and let no build fetch: what it needs is there from an earlier run, "
-        "or in the folders of --find-links",
-    )
-
-
-def add_develop(parser: argparse.ArgumentParser) -> None:
+@dataclass(frozen=True, kw_only=True)
+class DevelopOptions:
     """`--develop`, `--develop-env-dir`."""
-    parser.add_argument(
-        "--develop",
-        "--editable",
-        type=converters.nonempty,
+
+    develop: str | None = option(
+        "build this project in its checkout and install it from there, to be edited",
+        *("--develop", "--editable"),
+        convert=converters.nonempty,
         metavar="PROJECT|DIR",
-        help="build this project in its checkout and install it from there, to be edited",
     )
-    parser.add_argument(
-        "--develop-env-dir",
-        type=converters.any_path,
+    develop_env_dir: Path | None = option(
+        "virtual environment it is installed into, made where missing (default: one of Cairn's)",
+        convert=converters.any_path,
         metavar="DIR",
-        help="virtual environment it is installed into, made where missing (default: one of Cairn's)",
     )
 
 
-def develop(options: argparse.Namespace, jobs: Sequence[Job]) -> int:
+def develop(request: DevelopOptions, jobs: Sequence[Job]) -> int:
     """What `--develop` asks for, of the job that the other options describe.
 
     Raises:
@@ -91,80 +55,125 @@ def develop(options: argparse.Namespace, jobs: Sequence[Job]) -> int:
 
     if len(jobs) > 1:
         raise UsageError("--develop builds one variant in a checkout", tip="name one line, family and Python")
-    (asked,) = jobs
+    (job,) = jobs
     # setuptools compiles every source of an extension again; the cache has those that were not edited.
-    caches = asked.compiler_cache or "ccache"
-    chosen = dataclasses.replace(asked, compiler_cache=caches)
-    folder: Path | None = options.develop_env_dir
-    done = develop.run(chosen, options.develop, folder=folder and folder.absolute())
-    console.current().out(f"{done.project} is imported from {done.checkout} by {done.python}")
+    job = dataclasses.replace(job, compiler_cache=job.compiler_cache or "ccache")
+    folder = request.develop_env_dir
+    installed = develop.run(job, request.develop or "", folder=folder and folder.absolute())
+    console.current().out(f"{installed.project} is imported from {installed.checkout} by {installed.python}")
     console.current().info("edit it there, and run the same command again: only what was edited is compiled")
     return 0
 
 
-def add_running(parser: argparse.ArgumentParser) -> None:
-    """`--keep-going`, `--resume`, `--time-limit`, `--max-memory`."""
-    parser.add_argument(
-        "--keep-going",
-        action="store_true",
-        help="after a failure go on with what does not need the failed project",
+@dataclass(frozen=True, kw_only=True)
+class BuildOptions(fields.StackOptions, fields.SdkOptions, CompilerCacheOptions, CacheOptions):
+    """What to build, from what, and how."""
+
+    line: str | None = fields.line(fields.LINE_OF_CHECKOUTS)
+    install_rocm: bool = flag("install the ROCm SDK first")
+    root_checkout_dir: Path | None = fields.root_checkout_dir()
+    output_dir: Path | None = fields.output_dir(required=False)
+    targets: str | None = fields.targets("what the SDK serves")
+    version_suffix: str | None = fields.version_suffix()
+    jobs: int = fields.jobs("compile jobs")
+    clean: bool = flag("build everything again")
+    split: bool = fields.split()
+    build_env: tuple[str, ...] = fields.build_env()
+    env_dir: Path | None = option("where environments are kept", metavar="DIR", convert=converters.new_folder)
+    run: RunOptions = part(RunOptions)
+    json: bool = fields.json()
+    lines: str | None = option(
+        "release lines, joined by commas; the checkouts of release/2.9 are in the folder release-2.9",
+        convert=converters.nonempty,
+        completer=completion.complete_lines,
     )
-    parser.add_argument(
-        "--resume",
-        action="store_true",
-        help="with --clean: do not build again what the last run, which was ended, had finished",
+    families: str | None = option(
+        "families or targets, joined by commas: wheels for each, not one for all as with --targets; "
+        "{family} in --index-url and --find-links stands for each",
+        convert=converters.nonempty,
+        completer=completion.complete_targets,
     )
-    parser.add_argument(
-        "--time-limit",
-        type=duration,
-        metavar="TIME",
-        help="end a project that takes longer, such as 90m or 6h (default: none)",
-    )
-    parser.add_argument(
-        "--max-memory",
-        type=memory,
-        metavar="SIZE",
-        help="memory for all compilers together, such as 16GB (default: what is free)",
+    pythons: str | None = option(
+        f"interpreters, joined by commas: 3.12, a path, or {OF_STACK} for those of stack.toml "
+        "(default: Cairn's own)",
+        convert=converters.nonempty,
     )
 
 
-def run_options(options: argparse.Namespace) -> RunOptions:
-    """How the options of `add_running` have a build run.
+def jobs_of(request: BuildOptions) -> tuple[Job, ...]:
+    """The job of each variant that is asked for.
+
+    Raises:
+        UsageError: the options contradict each other, or name what does not exist.
+        PrerequisiteError: the machine lacks a Python.
+    """
+    from cairn import interpreters
+    from cairn.build import variants
+
+    job = job_of(request)
+    lines = _words(request.lines, "--lines")
+    if lines and request.line is not None:
+        raise UsageError("--line and --lines exclude each other", tip="name all lines with --lines")
+    pythons = _words(request.pythons, "--pythons")
+    if pythons == (OF_STACK,):
+        pythons = _pythons_of(job.stack)
+    wanted = variants.Wanted(
+        lines=lines,
+        families=_words(request.families, "--families"),
+        pythons=interpreters.find_all(pythons),
+    )
+    return variants.expand(job, wanted, root=request.root_checkout_dir or Path(job.stack.folder))
+
+
+def job_of(request: BuildOptions) -> Job:
+    """The job that is asked for, before it is made one for each variant.
 
     Raises:
         UsageError: --resume without --clean.
     """
-    from cairn.build.model import RunOptions
+    from cairn import stack as stacks
+    from cairn.build.model import Job
 
-    if options.resume and not options.clean:
+    if request.run.resume and not request.clean:
         raise UsageError(
             "--resume is for a run with --clean", tip="leave it out: finished wheels are always kept"
         )
-    return RunOptions(
-        keep_going=options.keep_going,
-        resume=options.resume,
-        time_limit=options.time_limit,
-        max_memory=options.max_memory,
+    stack = stacks.load(request.stack)
+    folder = request.root_checkout_dir or Path(stack.folder)
+    job = Job(
+        stack=stack,
+        line=request.line,
+        checkouts={p.name: folder / p.checkout_dir for p in stack.projects},
+        output_dir=request.output_dir or Path(),
+        sdk=request.wanted_sdk(),
+        install_rocm=request.install_rocm,
+        targets=request.targets,
+        version_suffix=request.version_suffix,
+        jobs=request.jobs,
+        split=request.split,
+        clean=request.clean,
+        compiler_cache=request.compiler_cache,
+        build_env=request.build_env,
+        env_dir=request.env_dir,
+        shared_cache=request.shared_cache(),
+        run=request.run,
     )
+    if request.output_dir is None:
+        # What a build reads below its output folder is no input of it: below the environments nothing is.
+        return dataclasses.replace(job, output_dir=job.environments() / "wheels")
+    return job
 
 
-def duration(text: str) -> float:
-    """Seconds from a text such as `90m`, as a `type` of argparse."""
-    found = _DURATION.fullmatch(text.strip())
-    seconds = float(found[1]) * _SECONDS[found[2]] if found else 0.0
-    if not 0 < seconds < _MOST_SECONDS:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a time: write 90m, 6h or 45s")
-    return seconds
+def _pythons_of(stack: Stack) -> tuple[str, ...]:
+    if not stack.pythons:
+        raise UsageError(
+            f"the stack {stack.name} names no Pythons", tip="name them: --pythons 3.11,3.12; or in stack.toml"
+        )
+    return stack.pythons
 
 
-def memory(text: str) -> int:
-    """Bytes from a text such as `16GB`, as a `type` of argparse."""
-    from cairn.build.cache.trim import parse_size
-
-    try:
-        found = parse_size(text)
-    except UsageError as error:
-        raise argparse.ArgumentTypeError(f"{error}: {error.tip}" if error.tip else str(error)) from error
-    if found <= 0:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not an amount of memory")
-    return found
+def _words(text: str | None, option: str) -> tuple[str, ...]:
+    words = tuple(word.strip() for word in (text or "").split(","))
+    if text is not None and not all(words):
+        raise UsageError(f"{option} {text!r} names nothing between two commas")
+    return words if text is not None else ()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cairn import converters
-from cairn.cli.build import job as common
-from cairn.cli.parser import Subparsers, add_command
+from cairn.cli.binder import add_command
+from cairn.cli.build import options
+from cairn.cli.build.options import BuildOptions
+from cairn.cli.parser import Subparsers
+from cairn.options import option
 from cairn.output import console
 
 if TYPE_CHECKING:
@@ -16,33 +19,40 @@ if TYPE_CHECKING:
 _LONGEST = 60  # characters of a value in the table; JSON has all
 
 
+@dataclass(frozen=True, kw_only=True)
+class Plan(BuildOptions):
+    """What `cairn build plan` is asked for."""
+
+    explain: str | None = option(
+        "say of one step, such as vision, which of its inputs changed since its last wheel",
+        convert=converters.nonempty,
+        metavar="STEP",
+    )
+
+
 def add_to(commands: Subparsers) -> None:
     """Add `plan`."""
-    parser = add_command(
+    add_command(
         commands,
         "plan",
-        _plan,
+        Plan,
+        run,
         about="show what would be built, and what comes from the cache",
+        more=options.EACH_ITS_FOLDER,
         example="cairn build plan --stack external-builds/pytorch --targets gfx1100",
     )
-    common.add_options(parser, writes=False)
-    parser.add_argument(
-        "--explain",
-        type=converters.nonempty,
-        metavar="STEP",
-        help="say of one step, such as vision, which of its inputs changed since its last wheel",
-    )
 
 
-def _plan(options: argparse.Namespace) -> int:
+def run(request: Plan) -> int:
+    """Run the command; returns the exit code."""
     from cairn.build import job, variants
     from cairn.build.graph import steps
 
-    jobs = common.jobs_of(options)
+    jobs = options.jobs_of(request)
     graph = steps.graph_of(job.plans_of(jobs), variants.labels(jobs))
-    if options.explain is not None:
-        _explain(graph, graph.find(options.explain), as_json=options.json)
-    elif options.json:
+    if request.explain is not None:
+        _explain(graph, graph.find(request.explain), as_json=request.json)
+    elif request.json:
         console.current().json(
             {"schema": "cairn.plan/1", "steps": [_plain(graph, one) for one in graph.steps]}
         )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cairn.cli.build import job as common
-from cairn.cli.build import options as build_options
-from cairn.cli.parser import Subparsers, add_command
+from cairn.cli import fields
+from cairn.cli.binder import add_command
+from cairn.cli.build import options
+from cairn.cli.build.options import BuildOptions, DevelopOptions
+from cairn.cli.parser import Subparsers
 from cairn.output import console
 
 if TYPE_CHECKING:
@@ -20,32 +23,40 @@ EXAMPLE = (
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Run(BuildOptions, DevelopOptions):
+    """What `cairn build run` is asked for."""
+
+    output_dir: Path = fields.output_dir()
+    offline: bool = fields.offline()
+
+
 def add_to(commands: Subparsers) -> None:
     """Add `run`."""
-    parser = add_command(
+    add_command(
         commands,
         "run",
-        _run,
+        Run,
+        run,
         about="build the wheels; without the name of a command, this one is meant",
+        more=options.EACH_ITS_FOLDER,
         example=EXAMPLE.replace("cairn build", "cairn build run"),
     )
-    common.add_options(parser, writes=True)
-    build_options.add_develop(parser)
-    build_options.add_offline(parser)
 
 
-def _run(options: argparse.Namespace) -> int:
+def run(request: Run) -> int:
+    """Run the command; returns the exit code."""
     from cairn.build import job, variants
 
-    jobs = common.jobs_of(options)
-    if options.develop:
-        return build_options.develop(options, jobs)
+    jobs = options.jobs_of(request)
+    if request.develop:
+        return options.develop(request, jobs)
     built = job.run_all(jobs)
     labels = variants.labels(jobs)
     return show_wheels(
         [wheel for wheels in built for wheel in wheels],
         variants=[label for label, wheels in zip(labels, built, strict=True) for _ in wheels],
-        as_json=options.json,
+        as_json=request.json,
     )
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn import converters
-from cairn.cli import arguments, signing
-from cairn.cli.build import options as build_options
+from cairn.build.options import CompilerCacheOptions
+from cairn.cli import arguments, binder, fields, signing
 from cairn.cli.parser import Subparsers, add_command
 from cairn.cli.release.promote import plain_demands, show_demands
 from cairn.output import console
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
     from cairn.pipeline.request import TrailRequest, TrailResult
 
 EXAMPLE = "cairn ci run --stack external-builds/sample --line release/2.9 --targets gfx942,gfx1100"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Building(CompilerCacheOptions):
+    split: bool = fields.split()
 
 
 def add_to(commands: Subparsers) -> None:
@@ -44,8 +50,7 @@ def add_to(commands: Subparsers) -> None:
     arguments.add_targets(run, default="the stack's")
     arguments.add_jobs(run, what="compile jobs")
     arguments.add_build_env(run)
-    build_options.add_split(run)
-    build_options.add_compiler_cache(run)
+    binder.add_options(run, _Building)
     signing.add_sign_key(run)
     arguments.add_force(run)
     arguments.add_json(run)
@@ -67,16 +72,16 @@ def _request(options: argparse.Namespace) -> TrailRequest:
     from cairn import targets as gpu
     from cairn.pipeline.request import TrailRequest
 
-    stack = arguments.read_stack(options)
+    stack, building = arguments.read_stack(options), binder.make(_Building, options)
     given = {"jobs": options.jobs} if options.jobs else {}
     return TrailRequest(
         stack=stack,
         targets=gpu.parse_targets(options.targets or stack.targets),
         work_dir=options.work_dir.absolute(),
-        split=options.split,
+        split=building.split,
         force=options.force,
         build_env=tuple(options.build_env),
-        compiler_cache=build_options.compiler_cache(options),
+        compiler_cache=building.compiler_cache,
         signer=signing.signer(options),
         **given,
     )

@@ -8,28 +8,34 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import itertools
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cairn import converters
-from cairn.cli import arguments, completion
-from cairn.cli.build import cache as build_cache
-from cairn.cli.build import options as build_options
+from cairn.build.options import CompilerCacheOptions
+from cairn.cli import binder, completion, fields
+from cairn.cli.build import options
+from cairn.cli.build.cache import CacheOptions
+from cairn.cli.build.options import DevelopOptions
 from cairn.cli.build.run import show_wheels
 from cairn.cli.guard import guarded
 from cairn.cli.parser import Parser, completion_asked
 from cairn.errors import CairnError
+from cairn.options import flag, option, switch
 from cairn.output import console
 
 if TYPE_CHECKING:
     from cairn.build.model import Job
-    from cairn.stack import Project, Stack
+    from cairn.stack import Project
 
 _ALWAYS = "torch"  # upstream has no switch for it
+_FOLDER, _SWITCH = "folder of ", "whether to build "  # before a project's name: where a parser has its flags
 _INDEX = "--index-url https://rocm.nightlies.amd.com/v2/gfx110X-all/"  # in the examples
 # Upstream's release types to the channel that the SDK must be of, and stable, which upstream does not build.
 _CHANNELS = {name: name for name in ("dev", "nightly", "nightly-bkc", "prerelease", "stable")}
@@ -66,24 +72,66 @@ def _projects(words: Sequence[str], script: Path) -> tuple[Project, ...]:
     return ()
 
 
+@dataclass(frozen=True, kw_only=True)
+class Common(fields.StackOptions, fields.SdkOptions):
+    """What both commands take, and may be given before their names."""
+
+    stack: Path = fields.stack(required=False)
+    line: str | None = fields.line(fields.LINE_OF_CHECKOUTS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Build(Common, CompilerCacheOptions, CacheOptions, DevelopOptions):
+    """What `build` is asked for.
+
+    Attributes:
+        checkouts: by project: the folders that flags of its own name.
+        switches: by project: whether it is built, where a flag of its own says so.
+    """
+
+    install_rocm: bool = switch("install the ROCm SDK first")
+    output_dir: Path = fields.output_dir()
+    root_checkout_dir: Path = fields.root_checkout_dir()
+    build_env: tuple[str, ...] = fields.build_env()
+    pytorch_rocm_arch: str | None = option(
+        "GPU targets (default: PYTORCH_ROCM_ARCH, else what the SDK serves)",
+        convert=converters.nonempty,
+        completer=completion.complete_targets,
+    )
+    version_suffix: str | None = fields.version_suffix()
+    release_type: str | None = option("refuse an SDK of any other channel", choices=tuple(_CHANNELS))
+    pytorch_build_number: str = option("build number (default: %(default)s)", default="1")
+    enable_pytorch_flash_attention: bool | None = switch(
+        "build flash attention (default: where triton supports it)", default=None
+    )
+    enable_pytorch_flash_attention_windows: bool | None = switch(
+        "the same on Windows alone, where there is no triton to go by", default=None
+    )
+    sccache_no_wrap: bool = flag(
+        "taken for upstream's sake: hipcc's clang is led through the cache whatever its version"
+    )
+    offline: bool = fields.offline()
+    clean: bool = switch("build everything again")
+    checkouts: Mapping[str, Path] = field(default_factory=dict)
+    switches: Mapping[str, bool] = field(default_factory=dict)
+
+
 def _parser(script: Path, projects: Sequence[Project] = ()) -> argparse.ArgumentParser:
     parser = Parser(
         prog=script.name,
         description="Build PyTorch wheels for ROCm from checkouts made by the pytorch_*_repo.py scripts.",
         epilog=f"example: python {script.name} build --install-rocm {_INDEX} --output-dir out",
     )
-    arguments.add_pip(parser)
-    arguments.add_stack(parser, default=script.parent, default_line=arguments.LINE_OF_CHECKOUTS)
+    binder.add_options(parser, Common, defaults={"stack": script.parent})
     commands = parser.add_subparsers(required=True, metavar="install-rocm|build")
+    common = {each.name for each in dataclasses.fields(Common)}
     install = commands.add_parser(
         "install-rocm",
         help="install the ROCm SDK for later builds",
         description="Install the ROCm SDK into the environment that later builds use.",
         epilog=f"example: python {script.name} install-rocm {_INDEX}",
     )
-    _repeat_pip(install)
-    arguments.add_stack(install, default=argparse.SUPPRESS, default_line=arguments.LINE_OF_CHECKOUTS)
-    install.set_defaults(run=_install_rocm)
+    binder.bind(install, Common, _install_rocm, inherited=common)
     build = commands.add_parser(
         "build",
         help="build the wheels",
@@ -91,146 +139,107 @@ def _parser(script: Path, projects: Sequence[Project] = ()) -> argparse.Argument
         epilog=f"example: python {script.name} build --install-rocm {_INDEX} "
         "--pytorch-rocm-arch gfx1100 --output-dir out",
     )
-    _repeat_pip(build)
-    arguments.add_stack(build, default=argparse.SUPPRESS, default_line=arguments.LINE_OF_CHECKOUTS)
-    _add_build(build, script, projects)
-    build.set_defaults(run=_build)
+    binder.add_options(build, Build, inherited=common, defaults={"root_checkout_dir": script.parent})
+    _add_projects(build, projects)
+    build.set_defaults(run=lambda parsed: _build(_request(parsed)))
     return parser
 
 
-def _repeat_pip(parser: argparse.ArgumentParser) -> None:
-    """Take the SDK's options after the command as well as before it, as upstream's users write both."""
-    arguments.add_pip(parser)
-    for action in parser._actions:  # noqa: SLF001 - argparse has no other way to reach an option's default
-        if action.dest != "help":
-            action.help = (action.help or "").replace("%(default)s", str(action.default))
-            action.default = argparse.SUPPRESS
-        if action.dest == "find_links":  # the links before the command would be lost, not added to
-            action.dest = arguments.MORE_FIND_LINKS
-
-
-def _add_build(parser: argparse.ArgumentParser, script: Path, projects: Sequence[Project]) -> None:
-    flag = argparse.BooleanOptionalAction
-    parser.add_argument("--install-rocm", action=flag, default=False, help="install the ROCm SDK first")
-    arguments.add_output_dir(parser)
-    arguments.add_root_checkout_dir(parser)
-    parser.set_defaults(root_checkout_dir=script.parent)
-    arguments.add_build_env(parser)
-    build_cache.add_cache_store(parser)
+def _add_projects(parser: argparse.ArgumentParser, projects: Sequence[Project]) -> None:
     for project in projects:
         name = project.flag or project.name
         # A project called `output` has no flag: it would take --output-dir.
         with contextlib.suppress(argparse.ArgumentError):
-            text = f"checkout of {project.name}"
             parser.add_argument(
-                f"--{name}-dir", type=converters.folder, dest=f"dir_{project.name}", metavar="DIR", help=text
+                f"--{name}-dir",
+                type=converters.folder,
+                dest=_FOLDER + project.name,
+                metavar="DIR",
+                help=f"checkout of {project.name}",
             )
         if project.name != _ALWAYS:
-            text = f"build {project.name} (default: if its checkout exists)"
             with contextlib.suppress(argparse.ArgumentError):
                 parser.add_argument(
-                    f"--build-{name}", action=flag, dest=f"build_{project.name}", default=None, help=text
+                    f"--build-{name}",
+                    action=argparse.BooleanOptionalAction,
+                    dest=_SWITCH + project.name,
+                    help=f"build {project.name} (default: if its checkout exists)",
                 )
-    arch = parser.add_argument(
-        "--pytorch-rocm-arch",
-        type=converters.nonempty,
-        help="GPU targets (default: PYTORCH_ROCM_ARCH, else what the SDK serves)",
-    )
-    arguments.completes(arch, completion.complete_targets)
-    parser.add_argument(
-        "--version-suffix", help="local version of the wheels, such as +rocm7.10.0 (default: the SDK's)"
-    )
-    parser.add_argument("--release-type", choices=tuple(_CHANNELS), help="refuse an SDK of any other channel")
-    parser.add_argument("--pytorch-build-number", default="1", help="build number (default: %(default)s)")
-    parser.add_argument(
-        "--enable-pytorch-flash-attention",
-        action=flag,
-        default=None,
-        help="build flash attention (default: where triton supports it)",
-    )
-    parser.add_argument(
-        "--enable-pytorch-flash-attention-windows",
-        action=flag,
-        default=None,
-        help="the same on Windows alone, where there is no triton to go by",
-    )
-    build_options.add_compiler_cache(parser)
-    parser.add_argument(
-        "--sccache-no-wrap",
-        action="store_true",
-        help="taken for upstream's sake: hipcc's clang is led through the cache whatever its version",
-    )
-    build_options.add_develop(parser)
-    build_options.add_offline(parser)
-    parser.add_argument("--clean", action=flag, default=False, help="build everything again")
 
 
-def _install_rocm(options: argparse.Namespace) -> int:
+def _request(parsed: argparse.Namespace) -> Build:
+    def of_projects(prefix: str) -> dict[str, Any]:
+        given = vars(parsed).items()
+        return {
+            name.removeprefix(prefix): value
+            for name, value in given
+            if name.startswith(prefix) and value is not None
+        }
+
+    request = binder.make(Build, parsed)
+    return dataclasses.replace(request, checkouts=of_projects(_FOLDER), switches=of_projects(_SWITCH))
+
+
+def _install_rocm(request: Common) -> int:
     from cairn import stack as stacks
     from cairn.build import job
     from cairn.build.model import Job
 
-    stack = stacks.load(options.stack)
-    installed = job.install_rocm(
-        Job(stack=stack, checkouts={}, output_dir=Path(), sdk=arguments.wanted_sdk(options))
-    )
+    stack = stacks.load(request.stack)
+    installed = job.install_rocm(Job(stack=stack, checkouts={}, output_dir=Path(), sdk=request.wanted_sdk()))
     console.current().out(f"ROCm SDK {installed.info.version} at {installed.info.root}")
     return 0
 
 
-def _build(options: argparse.Namespace) -> int:
-    from cairn import stack as stacks
+def _build(request: Build) -> int:
     from cairn.build import job
 
-    wanted = _job(options, stacks.load(options.stack))
-    if options.develop:
-        return build_options.develop(options, [wanted])
+    wanted = _job(request)
+    if request.develop:
+        return options.develop(request, [wanted])
     return show_wheels(job.run(wanted))
 
 
-def _flash_attention(options: argparse.Namespace) -> bool | None:
-    """Whether flash attention is asked for; None leaves it to the stack."""
+def _features(request: Build) -> dict[str, bool]:
+    """Flash attention, where the options say something of it; else the stack does."""
     from cairn import platforms
 
     # Upstream's older flag has no meaning on Linux, and its scripts pass it everywhere.
-    own: bool | None = options.enable_pytorch_flash_attention_windows
-    if own is not None and platforms.here.stack_section() == "windows":
-        return own
-    chosen: bool | None = options.enable_pytorch_flash_attention
-    return chosen
+    own = request.enable_pytorch_flash_attention_windows
+    if own is None or platforms.here.stack_section() != "windows":
+        own = request.enable_pytorch_flash_attention
+    return {} if own is None else {"flash_attention": own}
 
 
-def _job(options: argparse.Namespace, stack: Stack) -> Job:
+def _job(request: Build) -> Job:
+    from cairn import stack as stacks
     from cairn.build.model import Job
 
-    flash = _flash_attention(options)
-    targets = options.pytorch_rocm_arch
+    stack = stacks.load(request.stack)
+    targets = request.pytorch_rocm_arch
     if not targets and (targets := os.environ.get("PYTORCH_ROCM_ARCH") or None):
         console.current().info(f"GPU targets {targets}, as PYTORCH_ROCM_ARCH says")
-    checkouts: dict[str, Path] = {}
-    required = {_ALWAYS}
-    for project in stack.projects:
-        folder = getattr(options, f"dir_{project.name}", None)
-        switched = getattr(options, f"build_{project.name}", None)
-        if switched is not False:
-            checkouts[project.name] = folder or options.root_checkout_dir / project.checkout_dir
-        if folder or switched:
-            required.add(project.name)
+    checkouts = {
+        project.name: request.checkouts.get(project.name, request.root_checkout_dir / project.checkout_dir)
+        for project in stack.projects
+        if request.switches.get(project.name) is not False
+    }
+    required = {_ALWAYS, *request.checkouts, *(name for name, chosen in request.switches.items() if chosen)}
     return Job(
         stack=stack,
-        line=options.line,
-        build_env=tuple(options.build_env),
-        shared_cache=build_cache.shared_cache(options),
+        line=request.line,
+        build_env=request.build_env,
+        shared_cache=request.shared_cache(),
         checkouts=checkouts,
         required=frozenset(required & checkouts.keys()),
-        output_dir=options.output_dir,
-        sdk=arguments.wanted_sdk(options),
-        install_rocm=options.install_rocm,
+        output_dir=request.output_dir,
+        sdk=request.wanted_sdk(),
+        install_rocm=request.install_rocm,
         targets=targets,
-        version_suffix=options.version_suffix,
-        build_number=options.pytorch_build_number,
-        features={} if flash is None else {"flash_attention": flash},
-        channel=_CHANNELS.get(options.release_type),
-        clean=options.clean,
-        compiler_cache=build_options.compiler_cache(options),
+        version_suffix=request.version_suffix,
+        build_number=request.pytorch_build_number,
+        features=_features(request),
+        channel=_CHANNELS.get(request.release_type or ""),
+        clean=request.clean,
+        compiler_cache=request.compiler_cache,
     )

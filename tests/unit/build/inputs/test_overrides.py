@@ -9,8 +9,8 @@ from cairn import stack as stacks
 from cairn.build import execution, job, outputs, plan
 from cairn.build.inputs import overrides
 from cairn.build.model import BuildRequest, Job
-from cairn.cli import main
-from cairn.cli.build import job as cli_job
+from cairn.cli import binder, main
+from cairn.cli.build import options, run
 from cairn.cli.ci import run as trail_command
 from cairn.cli.upstream import build_prod_wheels
 from cairn.errors import BuildError, ProblemsError, UsageError, WheelError
@@ -126,11 +126,11 @@ def test_every_command_that_builds_takes_it(tmp_path: Path) -> None:
     words = ["--stack", str(PYTORCH), *given]
     out = ["--output-dir", str(tmp_path / "out")]
     parser = main.make_parser(("build", "ci", "manifest"))
-    wanted = cli_job.job_of(parser.parse_args(["build", *words, *out]))
+    wanted = options.job_of(binder.make(run.Run, parser.parse_args(["build", *words, *out])))
     script = build_prod_wheels._parser(PYTORCH / "build_prod_wheels.py").parse_args(["build", *given, *out])
     assert (
         wanted.build_env
-        == build_prod_wheels._job(script, STACK).build_env
+        == build_prod_wheels._job(build_prod_wheels._request(script)).build_env
         == ("USE_FBGEMM=0", "torch:USE_X=1")
     )
     trail = trail_command._request(parser.parse_args(["ci", "run", *words, "--targets", "cpu"]))

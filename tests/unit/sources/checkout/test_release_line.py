@@ -8,13 +8,14 @@ import pytest
 
 from cairn.build import job
 from cairn.build.model import Job
-from cairn.cli import main
-from cairn.cli.build import job as cli_job
+from cairn.cli import binder, main
+from cairn.cli.build import options as build_options
+from cairn.cli.build.plan import Plan
 from cairn.cli.upstream import build_prod_wheels
 from cairn.errors import UsageError
 from cairn.sources.checkout import release_line
 from cairn.sources.worktree import state
-from cairn.stack import Line, Origin, Project, Stack, load
+from cairn.stack import Line, Origin, Project, Stack
 
 UP, ROCM = "https://example.org/pytorch/pytorch.git", "https://example.org/ROCm/pytorch.git"
 TORCH = Project(
@@ -128,11 +129,11 @@ def test_the_manifest_of_a_build_names_the_line_of_the_checkouts(command: str, t
     if command == "cairn build":
         words = ["build", "plan", "--stack", str(stack), "--targets", "cpu", *given]
         options = main.make_parser(("build",)).parse_args(words)
-        wanted = cli_job.job_of(options)
+        wanted = build_options.job_of(binder.make(Plan, options))
     else:
         words = ["build", "--pytorch-rocm-arch", "cpu", *given]
         options = build_prod_wheels._parser(stack / command).parse_args(words)
-        wanted = build_prod_wheels._job(options, load(stack))
+        wanted = build_prod_wheels._job(build_prod_wheels._request(options))
     planned = job.plan_of(wanted)
     assert planned.request.checkouts == {"torch": torch}
     assert planned.request.stack.line == "release/2.9"
