@@ -136,7 +136,7 @@ def credentials(workflows: Workflows) -> Iterator[str]:
         for step in itertools.chain.from_iterable(node["steps"] for node in own.values()):
             if str(step.get("uses")).startswith("aws-actions/"):
                 outputs = (step["with"].get("output-credentials"), step["with"].get("output-env-credentials"))
-                if step.get("id") != "role" or outputs != (True, False):
+                if step.get("id") not in ("role", "again") or outputs != (True, False):
                     yield f"{name}: a role is given to the steps that follow"
             env = step.get("env", {})
             given, run = ROLE & env.keys(), step.get("run", "")

@@ -25,20 +25,14 @@ from cairn.testing.record import TestRecord
 from cairn.testing.smoke import SmokeResult
 
 
-def measure_leg(
-    run: NightRun, leg: Leg, installed: SmokeResult, work_dir: Path, signer: Signer | None
-) -> None:
-    """Measure every row, and keep the report and its record.
+def measure_leg(run: NightRun, leg: Leg, installed: SmokeResult, work_dir: Path) -> TestRecord:
+    """Measure every row, and write the report and its record.
 
     Args:
         run: the night.
         leg: one of its legs.
         installed: what its smoke tests have left.
-        work_dir: receives the report.
-        signer: signs the record.
-
-    Raises:
-        TestsFailedError: what a page claims is not there.
+        work_dir: receives both.
     """
     with console.current().stage(f"measure what the pages claim of {leg.name}") as stage:
         request = measure.CompatRequest(
@@ -55,14 +49,18 @@ def measure_leg(
             seen = isolation.variables(isolation.Isolation.TEST, home)
             attested = attest(seen, python=request.python, log=request.log)
     write_report.write(work_dir, found, baseline=baseline(run, leg))
-    record = evidence.write_record(work_dir, found, installed.record, attested)
+    return evidence.write_record(work_dir, found, installed.record, attested)
+
+
+def keep(run: NightRun, leg: Leg, work_dir: Path, signer: Signer | None) -> None:
+    """Put the record into the store, and show what was measured."""
     said = f"the compatibility record of {leg.name}"
     records.add_file(run.store, work_dir / test_record.FILE, name=said, signer=signer)
     results.show(run, leg, f"What the pages claim of {leg.name}", work_dir)
-    _require_passed(record, leg, work_dir)
 
 
-def _require_passed(record: TestRecord, leg: Leg, work_dir: Path) -> None:
+def require_passed(record: TestRecord, leg: Leg, work_dir: Path) -> None:
+    """Raise `TestsFailedError` where what a page claims is not there."""
     if record.verdict == "passed" or (record.verdict == "untested" and leg.bypass_tests):
         return
     raise TestsFailedError(

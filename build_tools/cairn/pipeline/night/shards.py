@@ -64,6 +64,10 @@ class Shard:
         """What notes call it, among all that is tested of a leg."""
         return f"{self.config}-{self.number}"
 
+    def results_in(self, work_dir: Path) -> Path:
+        """The folder of its results."""
+        return work_dir / "suite" / self.part
+
 
 @dataclass(frozen=True, kw_only=True)
 class KeptShard:

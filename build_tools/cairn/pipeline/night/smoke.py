@@ -19,6 +19,7 @@ from cairn.release.provenance.signing_key import Signer
 from cairn.release.serve import server
 from cairn.targets import CPU
 from cairn.testing import gpus, smoke
+from cairn.testing import record as test_record
 from cairn.testing.record import TestRecord
 
 
@@ -33,6 +34,7 @@ class LegTest:
         timeout: seconds for each run of pytest.
         signer: signs the record, so that an edited one shows; None for nobody.
         gpus: where the kernel describes the GPUs of the machine.
+        later: leave the records in the work folder, for a step that may write to the store (`handover`).
     """
 
     run: NightRun
@@ -41,6 +43,7 @@ class LegTest:
     timeout: float = 1800.0
     signer: Signer | None = None
     gpus: Path = gpus.KFD_NODES
+    later: bool = False
 
 
 def smoke_leg(request: LegTest) -> TestRecord:
@@ -72,14 +75,25 @@ def smoke_leg(request: LegTest) -> TestRecord:
             ).of_stack(stack),
             on_line=stage.update,
         )
-    records.add_file(store, result.record_path, name=f"the record of {leg.name}", signer=request.signer)
-    results.show(run, leg, f"Smoke tests of {leg.name}", request.work_dir)
+    if not request.later:
+        keep(run, leg, request.work_dir, request.signer)
     # Where the stack's ROCm reaches no GPU, as the sample's, this is as far as tests can go: it is up to the
     # matrix (bypass_tests) whether that is enough.
     smoke.require_passed(result, or_untested=not stack.reaches_gpus)
     if leg.compat:
-        compat.measure_leg(run, leg, result, request.work_dir / "compat", request.signer)
+        folder = request.work_dir / "compat"
+        measured = compat.measure_leg(run, leg, result, folder)
+        if not request.later:
+            compat.keep(run, leg, folder, request.signer)
+        compat.require_passed(measured, leg, folder)
     return result.record
+
+
+def keep(run: NightRun, leg: Leg, folder: Path, signer: Signer | None) -> None:
+    """Put the record of smoke tests into the store, and show what they came to."""
+    path = folder / test_record.FILE
+    records.add_file(run.store, path, name=f"the record of {leg.name}", signer=signer)
+    results.show(run, leg, f"Smoke tests of {leg.name}", folder)
 
 
 def staged_set(run: NightRun, leg: Leg) -> str:

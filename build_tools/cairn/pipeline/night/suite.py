@@ -46,6 +46,7 @@ class ShardTest:
         work_dir: receives the sources of the tests, and the environment, the log and the results.
         limits: of time.
         gpus: where the kernel describes the GPUs of the machine.
+        later: leave the results in the work folder, for a step that may write to the store (`handover`).
     """
 
     run: NightRun
@@ -53,11 +54,12 @@ class ShardTest:
     work_dir: Path
     limits: Limits = field(default_factory=Limits)
     gpus: Path = gpus.KFD_NODES
+    later: bool = False
 
     @property
     def results(self) -> Path:
         """The folder of the results."""
-        return self.work_dir / "suite" / self.shard.part
+        return self.shard.results_in(self.work_dir)
 
 
 def run_shard(request: ShardTest) -> Merged:
@@ -95,7 +97,8 @@ def run_shard(request: ShardTest) -> Merged:
         results = run_suite(
             _suite_request(request, folder, commits, tested), say=show.warn, on_line=stage.update
         )
-    shards.keep(run.store, run.plan, shard, results)
+    if not request.later:
+        shards.keep(run.store, run.plan, shard, results)
     merged = merging.merge([results], results, part=True)
     if merged.judgement.verdict in ("failed", "invalid"):
         raise TestsFailedError(

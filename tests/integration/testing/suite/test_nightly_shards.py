@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from cairn import interpreters
-from cairn.pipeline.night import merge, plan, shards, standing
+from cairn.pipeline.night import handover, merge, plan, shards, standing
 from cairn.pipeline.night import stage as staging
 from cairn.pipeline.night.plan import NightRun
 from cairn.pipeline.night.suite import ShardTest, run_shard
@@ -16,6 +17,7 @@ from cairn.release import records
 from cairn.release.publish import mirror
 from cairn.sources.manifest.manifest import ProjectSource
 from cairn.stack import Origin, Sdk
+from cairn.store.folder import LocalStore
 from cairn.store.memory import MemoryStore
 from cairn.testing.suite import outcomes
 from cairn.wheels import sbom, wheelset
@@ -106,7 +108,13 @@ def test_each_shard_runs_the_tests_of_the_frozen_commit_and_both_are_one_record(
     first, second = shards.expected(run.stack, leg)
     run_shard(ShardTest(run=run, shard=first, work_dir=tmp_path / "first"))
     assert shards.wanted(run, leg) == (second,)
-    run_shard(ShardTest(run=run, shard=second, work_dir=tmp_path / "second"))
+    # As a step without credentials does it, between two that have them.
+    handover.fetch(run, tmp_path / "fetched", leg, second)
+    apart = replace(run, store=LocalStore(tmp_path / "fetched"))
+    run_shard(ShardTest(run=apart, shard=second, work_dir=tmp_path / "second", later=True))
+    assert shards.wanted(run, leg) == (second,)
+    assert handover.keep_shard(run, second, second.results_in(tmp_path / "second"))
+    assert not handover.keep_shard(run, second, tmp_path / "nothing")
     (found,) = merge.merge_night(run, tmp_path / "merged")
     assert found.good, found.reason
     kept = tmp_path / f"merged/suites/{leg.id}.default" / outcomes.FILE

@@ -1,4 +1,4 @@
-"""`cairn ci night freeze`, `fetch` and `build`."""
+"""`cairn ci night freeze` and `build`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ EXAMPLE = (
 def add_to(commands: Subparsers) -> None:
     """Add the commands."""
     _add_freeze(commands)
-    _add_fetch(commands)
     _add_build(commands)
 
 
@@ -79,21 +78,6 @@ def _add_freeze(commands: Subparsers) -> None:
     )
     arguments.add_dry_run(parser)
     arguments.add_json(parser)
-
-
-def _add_fetch(commands: Subparsers) -> None:
-    parser = add_command(
-        commands,
-        "fetch",
-        _fetch,
-        about="bring what a build reads of a night into a folder, which is a store for `build`",
-        more="So the step that builds needs no credentials for the store of the night.",
-        example="cairn ci night fetch --night latest --stack external-builds/sample --store ./store "
-        "--output-dir night",
-    )
-    arguments.add_stack(parser)
-    common.add_night(parser)
-    arguments.add_output_dir(parser)
 
 
 def _add_build(commands: Subparsers) -> None:
@@ -192,17 +176,6 @@ def _legs(options: argparse.Namespace) -> tuple[Leg, ...]:
             tip=f"name one that it has: {' or '.join(f'--line {name}' for name in lines)}",
         )
     return legs
-
-
-def _fetch(options: argparse.Namespace) -> int:
-    from cairn.pipeline.night import plan
-    from cairn.store.folder import LocalStore
-
-    run = common.run_of(options)
-    frozen = plan.manifest_of(run.store, run.plan)
-    plan.create(LocalStore(options.output_dir.absolute()), run.plan, frozen)
-    console.current().out(f"night {run.plan.night}: manifest {run.plan.manifest_sha256[:12]}")
-    return 0
 
 
 def _build(options: argparse.Namespace) -> int:

@@ -60,6 +60,29 @@ def add_work_dir(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_later(parser: argparse.ArgumentParser) -> None:
+    """`--later`."""
+    parser.add_argument(
+        "--later",
+        action="store_true",
+        help="write nothing into the store: leave what it came to in the work folder, for `keep`",
+    )
+
+
+def add_shard(parser: argparse.ArgumentParser, *, default: int | None, more: str = "") -> None:
+    """`--test-config` and `--shard`."""
+    parser.add_argument(
+        "--test-config",
+        type=converters.nonempty,
+        default="default",
+        metavar="NAME",
+        help="configuration in suite.toml: default, distributed, inductor, full (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--shard", type=converters.positive, default=default, help=f"which shard, from 1{more}"
+    )
+
+
 def run_of(options: argparse.Namespace) -> NightRun:
     """The night that the options name, with its stack on the line that it was frozen for."""
     from cairn import stack as stacks
@@ -84,6 +107,27 @@ def run_of(options: argparse.Namespace) -> NightRun:
         stack=stack.for_line(found.line),
         trust=signing.trust(options) if getattr(options, "trust", None) else None,
         dry_run=getattr(options, "dry_run", False),
+    )
+
+
+def shard_of(options: argparse.Namespace, run: NightRun) -> Shard:
+    """The shard of the leg that the options name.
+
+    Raises:
+        UsageError: the leg has none like that.
+    """
+    from cairn.pipeline.night import shards
+
+    leg = run.plan.leg(options.leg)
+    there = shards.expected(run.stack, leg)
+    for shard in there:
+        if (shard.config, shard.number) == (options.test_config, options.shard):
+            return shard
+    raise UsageError(
+        f"{leg.name} has no shard {options.shard} of {options.test_config}",
+        tip=f"its shards are: {', '.join(one.part for one in there)}"
+        if there
+        else "its matrix names no suites",
     )
 
 
@@ -122,6 +166,19 @@ def note(
         log=github.run_url(),
         part=part,
     )
+
+
+def keep_note(run: NightRun, said: StepNote, folder: Path | None) -> None:
+    """Keep how a job ended: in the store, or in a folder for `cairn ci night keep`."""
+    from cairn import datafile
+    from cairn.pipeline.night import plan
+    from cairn.pipeline.night.stage import NOTE_FILE
+
+    if folder is None:
+        plan.note(run.store, said)
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    datafile.write(folder / NOTE_FILE, said)
 
 
 def outputs(name: str, legs: Sequence[Leg]) -> dict[str, str]:

@@ -67,6 +67,7 @@ def _add_test(commands: Subparsers) -> None:
         "--timeout", type=converters.seconds, default=1800.0, metavar="SECONDS", help="for each run of pytest"
     )
     signing.add_sign_key(parser)
+    common.add_later(parser)
 
 
 def _add_promote(commands: Subparsers) -> None:
@@ -131,7 +132,7 @@ def _stage(options: argparse.Namespace) -> int:
 
 
 def _test(options: argparse.Namespace) -> int:
-    from cairn.pipeline.night import plan
+    from cairn.pipeline.night import handover
     from cairn.pipeline.night.smoke import LegTest, smoke_leg
     from cairn.release.index.generation import now
 
@@ -143,13 +144,17 @@ def _test(options: argparse.Namespace) -> int:
         work_dir=options.work_dir.absolute() / "smoke",
         timeout=options.timeout,
         signer=signing.signer(options),
+        later=options.later,
     )
+    folder = request.work_dir if options.later else None
+    if folder is not None:
+        handover.forget(folder)
     try:
         record = smoke_leg(request)
     except (CairnError, OSError) as error:
-        plan.note(run.store, common.note(run.plan, leg, "test", started, error))
+        common.keep_note(run, common.note(run.plan, leg, "test", started, error), folder)
         raise
-    plan.note(run.store, common.note(run.plan, leg, "test", started))
+    common.keep_note(run, common.note(run.plan, leg, "test", started), folder)
     console.current().out(f"{leg.name}: {record.verdict}: {record.reason}")
     return 0
 

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import arguments, signing
 from cairn.cli.ci.night import options as common
 from cairn.cli.parser import Subparsers, add_command
-from cairn.errors import CairnError, TestsFailedError, UsageError
+from cairn.errors import CairnError, TestsFailedError
 from cairn.output import console
-
-if TYPE_CHECKING:
-    from cairn.pipeline.night.plan import NightRun
-    from cairn.pipeline.night.shards import Shard
 
 _TIMEOUT = 18000.0  # seconds: a shard that ends by itself keeps what it has; one whose job is ended does not
 
@@ -38,14 +33,7 @@ def _add_suite(commands: Subparsers) -> None:
         "--test-config default --shard 1 --stack external-builds/sample --store ./store",
     )
     common.add_leg(parser)
-    parser.add_argument(
-        "--test-config",
-        type=converters.nonempty,
-        default="default",
-        metavar="NAME",
-        help="configuration in suite.toml: default, distributed, inductor, full (default: %(default)s)",
-    )
-    parser.add_argument("--shard", type=converters.positive, default=1, help="which shard, from 1")
+    common.add_shard(parser, default=1)
     common.add_work_dir(parser)
     parser.add_argument(
         "--timeout",
@@ -54,6 +42,7 @@ def _add_suite(commands: Subparsers) -> None:
         metavar="SECONDS",
         help="for all tests together (default: %(default)g)",
     )
+    common.add_later(parser)
 
 
 def _add_merge(commands: Subparsers) -> None:
@@ -74,40 +63,33 @@ def _add_merge(commands: Subparsers) -> None:
 
 
 def _suite(options: argparse.Namespace) -> int:
-    from cairn.pipeline.night import plan
+    from cairn.pipeline.night import handover
     from cairn.pipeline.night.suite import ShardTest, run_shard
     from cairn.release.index.generation import now
     from cairn.testing.suite.attempt import Limits
 
     run, started = common.run_of(options), now()
-    shard = _shard(options, run)
+    shard = common.shard_of(options, run)
     request = ShardTest(
-        run=run, shard=shard, work_dir=options.work_dir.absolute(), limits=Limits(all=options.timeout)
+        run=run,
+        shard=shard,
+        work_dir=options.work_dir.absolute(),
+        limits=Limits(all=options.timeout),
+        later=options.later,
     )
+    folder = request.results if options.later else None
+    if folder is not None:
+        handover.forget(folder)
     try:
         merged = run_shard(request)
     except (CairnError, OSError) as error:
-        plan.note(run.store, common.note(run.plan, shard.leg, "test", started, error, part=shard.part))
+        said = common.note(run.plan, shard.leg, "test", started, error, part=shard.part)
+        common.keep_note(run, said, folder)
         raise
-    plan.note(run.store, common.note(run.plan, shard.leg, "test", started, part=shard.part))
+    said = common.note(run.plan, shard.leg, "test", started, part=shard.part)
+    common.keep_note(run, said, folder)
     console.current().out(f"{shard.name}: {merged.judgement.reason}")
     return 0
-
-
-def _shard(options: argparse.Namespace, run: NightRun) -> Shard:
-    from cairn.pipeline.night import shards
-
-    leg = run.plan.leg(options.leg)
-    there = shards.expected(run.stack, leg)
-    for shard in there:
-        if (shard.config, shard.number) == (options.test_config, options.shard):
-            return shard
-    raise UsageError(
-        f"{leg.name} has no shard {options.shard} of {options.test_config}",
-        tip=f"its shards are: {', '.join(one.part for one in there)}"
-        if there
-        else "its matrix names no suites",
-    )
 
 
 def _merge(options: argparse.Namespace) -> int:

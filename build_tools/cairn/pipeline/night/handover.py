@@ -1,0 +1,117 @@
+"""What a job of a night does with the store, in steps of their own: the one between needs no credentials.
+
+`fetch` brings into a folder what the job reads of the store; the folder is a store, too. `keep_tests` and
+`keep_shard` put what the job has left in its work folder where `smoke.smoke_leg` and `suite.run_shard` would.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from cairn import datafile
+from cairn.errors import CairnError, UsageError
+from cairn.matrix.legs import Leg
+from cairn.pipeline.night import compat, plan, shards, smoke
+from cairn.pipeline.night.plan import NightRun, StepNote
+from cairn.pipeline.night.shards import Shard
+from cairn.pipeline.night.stage import NOTE_FILE
+from cairn.release.index import keys
+from cairn.release.index.snapshot import read_set
+from cairn.release.provenance.signing_key import Signer
+from cairn.store.folder import LocalStore
+from cairn.store.overlay import OverlayStore
+from cairn.store.protocol import Store, StoredObject
+from cairn.testing import gpus, record
+from cairn.testing.suite import shard_result
+
+
+class _Copying(OverlayStore):
+    """A store, of which all that is read whole is copied."""
+
+    def __init__(self, below: Store, copy: LocalStore) -> None:
+        super().__init__(below, {})
+        self._copy = copy
+
+    def read(self, key: str) -> StoredObject:
+        """See `Store.read`."""
+        found = super().read(key)
+        self._copy.write(key, found.data)
+        return found
+
+
+def fetch(run: NightRun, folder: Path, leg: Leg | None = None, shard: Shard | None = None) -> None:
+    """Bring what a job reads of a night.
+
+    Args:
+        run: the night.
+        folder: receives it.
+        leg: whose staged set is tested; None for a build, which reads the manifest alone.
+        shard: of its suite; None for its smoke tests.
+
+    Raises:
+        StoreError: no set of the leg is staged, or something of it is missing.
+    """
+    copy = LocalStore(folder)
+    store = _Copying(run.store, copy)
+    run = replace(run, store=store)
+    plan.find(store, run.plan.night)
+    plan.manifest_of(store, run.plan)
+    if leg is None:
+        return
+    wheel_set = read_set(store, smoke.staged_set(run, leg))
+    try:
+        smoke.refuse_other_hardware(run, leg, gpus.KFD_NODES)
+    except CairnError:
+        return  # the tests will say so, and gigabytes are not fetched for it
+    if shard is not None:
+        shards.times(run, shard)
+    elif leg.compat:
+        compat.baseline(run, leg)
+    for listed in store.list(keys.set_simple_prefix(wheel_set.id)):
+        store.read(listed.key)
+    for file in wheel_set.files:
+        for listed in store.list(keys.file_key(file.sha256, file.file_name)):
+            with store.as_file(listed.key) as path:
+                copy.put_file(listed.key, path)
+
+
+def forget(folder: Path) -> None:
+    """Remove what an earlier job has left there, so that it is not kept for the next one."""
+    for name in (NOTE_FILE, record.FILE, f"compat/{record.FILE}", shard_result.FILE):
+        (folder / name).unlink(missing_ok=True)
+
+
+def keep_tests(run: NightRun, leg: Leg, work_dir: Path, signer: Signer | None) -> bool:
+    """Keep what the smoke tests of a leg have left; false where they have left nothing.
+
+    Raises:
+        UsageError: a record is of a different set than the leg's staged one.
+    """
+    set_id, left = smoke.staged_set(run, leg), False
+    for folder, keep in ((work_dir, smoke.keep), (work_dir / "compat", compat.keep)):
+        path = folder / record.FILE
+        if path.is_file():
+            if (other := record.read(path).set_id) != set_id:
+                raise UsageError(
+                    f"{path} is of the set {other}, and the staged one of {leg.name} is {set_id}"
+                )
+            keep(run, leg, folder, signer)
+            left = True
+    return _keep_note(run, leg, work_dir) or left
+
+
+def keep_shard(run: NightRun, shard: Shard, results: Path) -> bool:
+    """Keep what a shard has left; false where it has left nothing."""
+    if left := (results / shard_result.FILE).is_file():
+        shards.keep(run.store, run.plan, shard, results)
+    return _keep_note(run, shard.leg, results, shard.part) or left
+
+
+def _keep_note(run: NightRun, leg: Leg, folder: Path, part: str = "") -> bool:
+    if not (folder / NOTE_FILE).is_file():
+        return False
+    said = datafile.read(folder / NOTE_FILE, StepNote)
+    if (said.night, said.leg, said.stage, said.part) == (run.plan.night, leg.id, "test", part):
+        plan.note(run.store, said)
+    return True
