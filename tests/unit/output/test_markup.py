@@ -1,11 +1,14 @@
 import base64
 import hashlib
+import re
+from pathlib import Path
 
 import pytest
 
 from cairn.output import markup
 from helpers.html import parse
 
+PACKAGE = Path(__file__).parents[3] / "build_tools" / "cairn"
 EVIL = "\"><script>alert('1')</script>&\u202e\n"
 
 
@@ -55,3 +58,24 @@ def test_a_page_runs_its_own_script_and_loads_nothing() -> None:
     assert root.one("script").text == "1 < 2;"
     assert root.one("title").text == "<t>"
     assert root.one("head").one("meta", charset="utf-8")
+
+
+def test_no_table_and_no_line_of_code_makes_a_page_wider_than_a_phone() -> None:
+    """A table of a template scrolls by itself, and so do code and long words of every page, or they break."""
+    for template in sorted(PACKAGE.rglob("*.html")):
+        text = template.read_text(encoding="utf-8")
+        assert text.count("<table") == len(re.findall(r'<div class="wide"[^>]*>\s*<table', text)), template
+        assert '{% include "page.css" %}' in text, template
+    sheets = [*PACKAGE.rglob("*.css"), *PACKAGE.rglob("*.html")]
+    rules = [
+        (sheet.name, *rule)
+        for sheet in sheets
+        for rule in re.findall(r"^\s*([^{}%\n]*)\{([^{}%]*)\}", sheet.read_text("utf-8"), re.MULTILINE)
+    ]
+    for name, place in (("page.css", ".wide"), ("pages.css", ".card")):
+        assert any(
+            "overflow-x: auto" in text for sheet, of, text in rules if (sheet, of.strip()) == (name, place)
+        )
+    code = [(sheet, text) for sheet, of, text in rules if re.fullmatch(r"pre(\.line)?", of.strip())]
+    assert {sheet for sheet, _ in code} >= {"report.html", "pages.css", "simple.css"}
+    assert [sheet for sheet, text in code if not re.search(r"white-space: ?pre-wrap", text)] == []
