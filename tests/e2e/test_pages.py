@@ -9,13 +9,14 @@ import pytest
 
 from helpers.trail import ROOT, clean_environment
 
-from .test_readme import copy_of_the_project
+from .test_readme import compare_answers, copy_of_the_project, script_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("pages")]
 
 # Each starts from what the pages before it left.
+TUTORIAL = "tutorial/first-wheels.md"
 PAGES = (
-    "tutorial/first-wheels.md",
+    TUTORIAL,
     "how-to/check-your-machine.md",
     "how-to/build-several-variants.md",
     "how-to/promote-by-hand.md",
@@ -32,10 +33,12 @@ PAGES = (
 def test_the_pages_from_first_to_last(tmp_path: Path) -> None:
     project = tmp_path / "project"
     copy_of_the_project(project)
-    script = "\n".join(
+    texts = {page: (ROOT / "docs" / page).read_text("utf-8") for page in PAGES}
+    script = script_of(texts[TUTORIAL]) + "\n".join(
         f"echo '== {page}' >&2\n{block}"
         for page in PAGES
-        for block in re.findall(r"```bash\n(.*?)```", (ROOT / "docs" / page).read_text("utf-8"), re.DOTALL)
+        if page != TUTORIAL
+        for block in re.findall(r"```bash\n(.*?)```", texts[page], re.DOTALL)
     )
     env = clean_environment(tmp_path / "cache") | {"PIP_CONFIG_FILE": os.devnull, "USER": "somebody"}
     done = subprocess.run(
@@ -43,6 +46,7 @@ def test_the_pages_from_first_to_last(tmp_path: Path) -> None:
         cwd=project, env=env, capture_output=True, text=True, check=False, timeout=900,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
+    compare_answers(texts[TUTORIAL], done.stdout)
     # What the tutorial promises: of an edit in one project, the others are taken from the cache.
     edited = done.stderr.split("kept: nothing changed, wheel taken from the cache")
     assert len(edited) > 3, done.stderr

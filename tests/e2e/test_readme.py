@@ -15,13 +15,43 @@ from helpers.trail import ROOT, clean_environment
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("readme")]
 
+_COMMAND = re.compile(r"^\$ (.*(?:\\\n.*)*)\n", re.MULTILINE)
+_FROM, _TO = "--- what the page shows", "--- ends"
 
-def block_under(page: Path, heading: str) -> str:
-    """The first bash block below a heading."""
-    text = page.read_text(encoding="utf-8").split(f"## {heading}\n", 1)[1]
-    match = re.search(r"```bash\n(.*?)```", text, re.DOTALL)
-    assert match is not None
-    return match[1]
+
+def section(page: Path, heading: str) -> str:
+    """What stands below a heading, up to the next one of its level."""
+    return page.read_text(encoding="utf-8").split(f"## {heading}\n", 1)[1].partition("\n## ")[0]
+
+
+def script_of(text: str) -> str:
+    """What a page has the reader type; what it shows beside an answer runs too, between two marks."""
+    script = ""
+    for kind, block in re.findall(r"```(bash|console)\n(.*?)```", text, re.DOTALL):
+        commands = _COMMAND.findall(block) if kind == "console" else ()
+        script += block if kind == "bash" else ""
+        script += "".join(f"echo '{_FROM}'; {command} 2>&1 || true; echo '{_TO}'\n" for command in commands)
+    return script
+
+
+def compare_answers(text: str, output: str) -> None:
+    """Hold what a page shows to what the program answered; `…` stands for any lines."""
+    blocks = re.findall(r"```console\n(.*?)```", text, re.DOTALL)
+    expected = [answer for block in blocks for answer in _COMMAND.split(block)[2::2]]
+    answers = re.findall(f"{_FROM}\n(.*?){_TO}\n", output, re.DOTALL)
+    assert len(answers) == len(expected) > 0
+    for shown, answer in zip(expected, answers, strict=True):
+        lines = _without_measures(shown).splitlines(keepends=True)
+        pattern = "".join("(.*\n)*" if line == "…\n" else re.escape(line) for line in lines)
+        assert re.fullmatch(pattern, _without_measures(answer)), (
+            f"{shown}\nis shown, and the answer is\n{answer}"
+        )
+
+
+def _without_measures(text: str) -> str:
+    """A text without what differs between two runs and two Pythons, and without the width of columns."""
+    varying = r"\d+(\.\d+)? ([kM]?B|s)\b|\b[0-9a-f]{12,}\b|(?<=\bcp)3\d+|(?<=\bcpython-)3\d+"
+    return re.sub(" +", " ", re.sub(varying, "#", text))
 
 
 def copy_of_the_project(target: Path) -> None:
@@ -46,9 +76,9 @@ def test_step_by_step(tmp_path: Path) -> None:
     # As `dev.py` leaves it, without running a trail first.
     subprocess.run([sys.executable, "-c", "import dev; dev.install('')"], cwd=project, check=True)
 
-    script = block_under(ROOT / "README.md", "The same, step by step")
-    script = script.replace("8383", str(free_port(tmp_path)))
-    script += block_under(ROOT / "README.md", "Wheels that are built already")
+    headings = ("The same, step by step", "Wheels that are built already")
+    text = "".join(section(ROOT / "README.md", heading) for heading in headings)
+    script = script_of(text).replace("8383", str(free_port(tmp_path)))
     script += '\nwork/user/bin/python -c "import torch; print(torch.__version__, torch.__file__)"\n'
     env = clean_environment(tmp_path / "cache") | {"PIP_CONFIG_FILE": os.devnull, "USER": "somebody"}
     done = subprocess.run(
@@ -56,6 +86,7 @@ def test_step_by_step(tmp_path: Path) -> None:
         cwd=project, env=env, capture_output=True, text=True, check=False, timeout=900,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
+    compare_answers(text, done.stdout)
     version, _, place = done.stdout.strip().splitlines()[-1].partition(" ")
     assert version == "2.9.0+rocm7.10.0"
     assert place.startswith(str(project / "work" / "user"))
