@@ -35,6 +35,11 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def exact_version(text: str) -> str:
+    """An exact version, perhaps with the comparison that upstream writes before it: `==7.10.0`."""
+    return text.strip().removeprefix("==")
+
+
 def seconds(text: str) -> float:
     """A time to wait."""
     # Nothing is later than `nan`, and `inf` is more than a lock or a pipe can wait for.

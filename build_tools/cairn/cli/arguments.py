@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 Completer = Callable[..., Iterable[str]]
 
-PORT = 8383
-"""Where an index is served unless a different port is given."""
 LINE_OF_CHECKOUTS = "that of the checkouts"
 """What `add_stack` says of the line where checkouts are there already."""
 
@@ -234,11 +232,6 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 def add_dry_run(parser: argparse.ArgumentParser) -> None:
     """`--dry-run`."""
     parser.add_argument("--dry-run", action="store_true", help="say what would be done, and change nothing")
-
-
-def exact_version(text: str) -> str:
-    """An exact version, perhaps with the comparison that upstream writes before it: `==7.10.0`."""
-    return text.strip().removeprefix("==")
 
 
 def completes(action: argparse.Action, completer: Completer) -> None:

@@ -54,7 +54,7 @@ def bind(
     parser: argparse.ArgumentParser,
     request: type[Request],
     run: Callable[[Request], int],
-    **how: Any,  # noqa: ANN401 - what `add_options` takes
+    **how: Any,
 ) -> None:
     """Have a parser take the options of a request, and carry it out; `how` is for `add_options`."""
     add_options(parser, request, **how)

@@ -75,10 +75,10 @@ def endpoint_url() -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoreOptions:
-    """`--store` and `--endpoint-url`."""
+class OptionalStoreOptions:
+    """`--store`, which may be left out, and `--endpoint-url`."""
 
-    store: str = store()
+    store: str | None = store(required=False)
     endpoint_url: str | None = endpoint_url()
 
     def open_store(self) -> Store:
@@ -86,14 +86,23 @@ class StoreOptions:
         from cairn.output import console
         from cairn.store import opening
 
-        return opening.open_store(self.store, endpoint_url=self.endpoint_url, say=console.current().info)
+        say = console.current().info
+        return opening.open_store(self.store or "", endpoint_url=self.endpoint_url, say=say)
 
     def open_existing_store(self) -> Store:
         """The store, in which something is."""
         from cairn.output import console
         from cairn.store import opening
 
-        return opening.open_existing(self.store, endpoint_url=self.endpoint_url, say=console.current().info)
+        say = console.current().info
+        return opening.open_existing(self.store or "", endpoint_url=self.endpoint_url, say=say)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreOptions(OptionalStoreOptions):
+    """`--store` and `--endpoint-url`."""
+
+    store: str = store()
 
 
 def index(default: str, *, explicit: bool = False) -> Any:

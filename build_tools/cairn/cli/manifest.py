@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn import converters, files
-from cairn.cli import arguments, binder, fields
+from cairn.cli import binder, fields
 from cairn.cli import checkout as checkout_command
 from cairn.cli.parser import Subparsers, add_commands
 from cairn.errors import SourceError, UsageError
@@ -53,7 +53,7 @@ class Create(CheckoutPlaces):
     rocm_sdk_version: str | None = option(
         "exact version of the ROCm SDK, 7.10.0 or ==7.10.0 (default: the stack's)",
         metavar="VERSION",
-        convert=arguments.exact_version,
+        convert=converters.exact_version,
     )
     python: str | None = option("versions of Python, joined by commas (default: this one's)")
     output: Path = option("the manifest to write", metavar="FILE", required=True, convert=converters.new_file)

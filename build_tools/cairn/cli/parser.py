@@ -35,7 +35,7 @@ class Parser(argparse.ArgumentParser):
     takes_rest = False
     """What follows `--` is not ours to read: it becomes the list `rest`, wherever options stand before it."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - whatever argparse takes
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
         group = self.add_argument_group("general options")
         # SUPPRESS: argparse parses a command into a namespace of its own and copies that over ours, so a
@@ -47,7 +47,7 @@ class Parser(argparse.ArgumentParser):
         ):
             group.add_argument(*names, action="store_true", default=argparse.SUPPRESS, help=text)
 
-    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:  # noqa: ANN401 - see above
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse the command line of a program, or answer a shell that asks what may follow on it."""
         if completion_asked():
             import argcomplete
@@ -55,7 +55,7 @@ class Parser(argparse.ArgumentParser):
             argcomplete.autocomplete(self, always_complete_options="long")  # ends the program
         return super().parse_args(args, namespace)
 
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # noqa: ANN401 - see above
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Refuse unknown options by name before argparse misses the arguments they were to be."""
         # argparse calls this for the program and then, with the words that are left, for each command below.
         words = list(sys.argv[1:] if args is None else args)
@@ -83,11 +83,11 @@ class Parser(argparse.ArgumentParser):
         """Say in one line what is wrong with the command line, and exit."""
         self._fail(message, tip=f"`{self.prog} --help` shows how to use it")
 
-    def _print_message(self, message: str, file: Any = None) -> None:  # noqa: ANN401 - what argparse passes
+    def _print_message(self, message: str, file: Any = None) -> None:
         """What argparse prints help with; its own ignores that it could not be written."""
         (file or sys.stderr).write(message)
 
-    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:  # noqa: ANN401 - see above
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
         """What argparse calls for a value; before Python 3.13 it takes `--name=--` for an empty list."""
         if action.option_strings and action.nargs is None and arg_strings == ["--"]:
             self._fail(
@@ -95,7 +95,7 @@ class Parser(argparse.ArgumentParser):
             )
         return super()._get_values(action, arg_strings)
 
-    def _check_value(self, action: argparse.Action, value: Any) -> None:  # noqa: ANN401 - what argparse passes
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
         """What argparse calls to compare a value with an option's choices, or with the commands."""
         # Replaced because its own message quotes every choice and guesses none.
         if action.choices is None or value in action.choices:

@@ -2,80 +2,86 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cairn import converters
-from cairn.cli import arguments
+from cairn.cli import fields
 from cairn.errors import PrerequisiteError
+from cairn.options import Exclusive, flag, option, repeated
 
 if TYPE_CHECKING:
     from cairn.release.provenance.attest import Attester
     from cairn.release.provenance.signing_key import Signer
     from cairn.release.provenance.trust import Trust
 
+_ONE = Exclusive()
 
-def add_sign_key(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
-    """`--sign-key`."""
-    parser.add_argument(
-        "--sign-key",
-        type=converters.file,
+
+def _sign_key(*, group: Exclusive | None = None) -> Any:
+    return option(
+        "sign with this private key (default: that of CAIRN_SIGN_KEY, if it names one)",
+        convert=converters.file,
         metavar="FILE",
-        help="sign with this private key (default: that of CAIRN_SIGN_KEY, if it names one)",
+        group=group,
     )
 
 
-def add_attesting(parser: argparse.ArgumentParser) -> None:
-    """What vouches for wheels: `--sign-key`, `--sign-as-workflow`."""
-    one = parser.add_mutually_exclusive_group()
-    add_sign_key(one)
-    one.add_argument(
-        "--sign-as-workflow",
-        action="store_true",
-        help="sign as the GitHub workflow that runs this (PEP 740); needs `id-token: write`, extra sign",
+@dataclass(frozen=True, kw_only=True)
+class SignOptions:
+    """`--sign-key`."""
+
+    sign_key: Path | None = _sign_key()
+
+    def signer(self) -> Signer | None:
+        """The key that the option or the environment names."""
+        from cairn.release.provenance import signing_key
+
+        return signing_key.chosen_signer(self.sign_key)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttestOptions(SignOptions):
+    """What vouches for wheels: `--sign-key`, `--sign-as-workflow`; with `--dry-run` no workflow does."""
+
+    sign_key: Path | None = _sign_key(group=_ONE)
+    sign_as_workflow: bool = flag(
+        "sign as the GitHub workflow that runs this (PEP 740); needs `id-token: write`, extra sign",
+        group=_ONE,
     )
+    dry_run: bool = fields.dry_run()
+
+    @contextlib.contextmanager
+    def attester(self) -> Iterator[Attester | None]:
+        """Yield who vouches for wheels; None where nobody was asked to."""
+        if self.sign_as_workflow and self.dry_run:
+            yield None
+            return
+        if self.sign_as_workflow:
+            try:
+                from cairn.release.provenance.pep740 import workflow_attester
+            except ImportError as error:
+                tip = "pip install 'cairn[sign]'"
+                raise PrerequisiteError("--sign-as-workflow needs the extra sign", tip=tip) from error
+            with workflow_attester() as workflow:
+                yield workflow
+            return
+        from cairn.release.provenance.objects import KeyAttester
+
+        key = self.signer()
+        yield KeyAttester(key) if key else None
 
 
-def add_trust(parser: argparse.ArgumentParser, *, what: str) -> None:
+def trust(what: str) -> Any:
     """`--trust`; `what` says whose signatures count."""
-    arguments.add_repeated(
-        parser, "--trust", "KEY", f"{what}: a public key's file, or github:OWNER/NAME/WORKFLOW.yml"
-    )
+    return repeated(f"{what}: a public key's file, or github:OWNER/NAME/WORKFLOW.yml", metavar="KEY")
 
 
-def signer(options: argparse.Namespace) -> Signer | None:
-    """The key that the options or the environment name."""
-    from cairn.release.provenance import signing_key
-
-    return signing_key.chosen_signer(options.sign_key)
-
-
-@contextlib.contextmanager
-def attester(options: argparse.Namespace) -> Iterator[Attester | None]:
-    """Yield who vouches for wheels; None where nobody was asked to."""
-    if options.sign_as_workflow and options.dry_run:
-        yield None
-        return
-    if options.sign_as_workflow:
-        try:
-            from cairn.release.provenance.pep740 import workflow_attester
-        except ImportError as error:
-            tip = "pip install 'cairn[sign]'"
-            raise PrerequisiteError("--sign-as-workflow needs the extra sign", tip=tip) from error
-        with workflow_attester() as found:
-            yield found
-        return
-    from cairn.release.provenance.objects import KeyAttester
-
-    key = signer(options)
-    yield KeyAttester(key) if key else None
-
-
-def trust(options: argparse.Namespace, *, testers: Sequence[Path] = ()) -> Trust:
-    """Whose signatures count; those of `testers` for test records alone."""
+def read_trust(keys: Sequence[str], testers: Sequence[Path] = ()) -> Trust | None:
+    """Whose signatures count, those of `testers` for test records alone; None where nobody is named."""
     from cairn.release.provenance import trust as trusted
 
-    return trusted.read(options.trust, testers)
+    return trusted.read(keys, testers) or None

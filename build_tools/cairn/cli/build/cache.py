@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cairn.store.protocol import Store
 
 
-def _cache_store(default: str) -> Any:  # noqa: ANN401 - as `dataclasses.field` gives
+def _cache_store(default: str) -> Any:
     return option(
         f"cache of wheels that machines share: a path, file://… or s3://bucket/prefix (default: {default})",
         metavar="URL",

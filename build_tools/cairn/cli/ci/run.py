@@ -51,7 +51,7 @@ def add_to(commands: Subparsers) -> None:
     arguments.add_jobs(run, what="compile jobs")
     arguments.add_build_env(run)
     binder.add_options(run, _Building)
-    signing.add_sign_key(run)
+    binder.add_options(run, signing.SignOptions)
     arguments.add_force(run)
     arguments.add_json(run)
 
@@ -82,7 +82,7 @@ def _request(options: argparse.Namespace) -> TrailRequest:
         force=options.force,
         build_env=tuple(options.build_env),
         compiler_cache=building.compiler_cache,
-        signer=signing.signer(options),
+        signer=binder.make(signing.SignOptions, options).signer(),
         **given,
     )
 

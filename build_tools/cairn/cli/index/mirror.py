@@ -2,211 +2,213 @@
 
 from __future__ import annotations
 
-import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn import converters
-from cairn.cli import arguments
-from cairn.cli.parser import Subparsers, add_command, add_commands
+from cairn.cli import fields
+from cairn.cli.binder import add_command
+from cairn.cli.parser import Subparsers, add_commands
 from cairn.errors import StoreError, UsageError
+from cairn.options import argument, flag, option, repeated
 from cairn.output import console
 
 if TYPE_CHECKING:
-    from cairn.release.publish.mirror_lock import MirrorLock
     from cairn.stack import Stack
+
+
+@dataclass(frozen=True, kw_only=True)
+class _LockOptions(fields.StackOptions):
+    lock: Path | None = option(
+        "the lock (default: beside the stack.toml)", metavar="FILE", convert=converters.any_path
+    )
+
+    def load(self) -> tuple[Stack, Path]:
+        """The stack, and where its lock is."""
+        from cairn.release.publish import mirror_lock
+
+        stack = self.load_stack()
+        return stack, self.lock or mirror_lock.path_of(stack)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _IndexOptions(fields.StoreOptions):
+    index: str = fields.index("staging")
+    json: bool = fields.json()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lock(_LockOptions):
+    """What `cairn index mirror lock` is asked for."""
+
+    files: tuple[Path, ...] = argument(
+        "FILE", "a wheel or an sdist of the stack", nargs="*", convert=converters.file
+    )
+    require: tuple[str, ...] = repeated("lock this too", metavar="REQUIREMENT")
+    upgrade: bool = flag("take the newest versions, not those that are locked")
+    dry_run: bool = fields.dry_run()
+    json: bool = fields.json()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sync(_LockOptions, _IndexOptions):
+    """What `cairn index mirror sync` is asked for."""
+
+    dry_run: bool = fields.dry_run()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verify(_LockOptions, _IndexOptions):
+    """What `cairn index mirror verify` is asked for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fetch(_IndexOptions):
+    """What `cairn index mirror fetch` is asked for."""
+
+    files: tuple[Path, ...] = argument(
+        "FILE", "whose requirements to fetch", nargs="*", convert=converters.file
+    )
+    require: tuple[str, ...] = repeated("fetch this too", metavar="REQUIREMENT")
+    dry_run: bool = fields.dry_run()
 
 
 def add_to(commands: Subparsers) -> None:
     """Add the group to `cairn index`."""
-    about = "have an index hold what sets need of other indexes, by hash"
-    parser = commands.add_parser("mirror", help=about)
     group = add_commands(
-        parser,
+        commands.add_parser("mirror", help="have an index hold what sets need of other indexes, by hash"),
         description="Have an index hold what sets need of other indexes, by hash. A lock, which is reviewed, "
         "names every file for all Pythons and platforms of a stack.",
         example="cairn index mirror sync --stack external-builds/pytorch --store ./store",
         default="fetch",
     )
-    _add_lock(group)
-    _add_sync(group)
-    _add_verify(group)
-    _add_fetch(group)
-
-
-def _add_lock(commands: Subparsers) -> None:
-    parser = add_command(
-        commands,
+    add_command(
+        group,
         "lock",
+        Lock,
         _lock,
         about="write what a stack needs of other indexes into mirror.lock.toml, to be reviewed",
         more="What the wheels require is kept in it, so that later runs need none.",
         example="cairn index mirror lock --stack external-builds/pytorch dist/*.whl",
     )
-    parser.add_argument(
-        "files", nargs="*", type=converters.file, metavar="FILE", help="a wheel or an sdist of the stack"
-    )
-    arguments.add_repeated(parser, "--require", "REQUIREMENT", "lock this too")
-    _add_stack(parser)
-    parser.add_argument(
-        "--upgrade", action="store_true", help="take the newest versions, not those that are locked"
-    )
-    arguments.add_dry_run(parser)
-    arguments.add_json(parser)
-
-
-def _add_sync(commands: Subparsers) -> None:
-    parser = add_command(
-        commands,
+    add_command(
+        group,
         "sync",
+        Sync,
         _sync,
         about="fetch what a lock names and an index lacks",
         more="Other bytes than the lock names are refused, and then nothing is published.",
         example="cairn index mirror sync --stack external-builds/pytorch --store ./store",
     )
-    _add_stack(parser)
-    _add_place(parser)
-    arguments.add_dry_run(parser)
-
-
-def _add_verify(commands: Subparsers) -> None:
-    parser = add_command(
-        commands,
+    add_command(
+        group,
         "verify",
+        Verify,
         _verify,
         about="say where a lock does not cover its stack, and where lock and index differ",
         more="Nothing is changed.",
         example="cairn index mirror verify --stack external-builds/pytorch --store ./store",
     )
-    _add_stack(parser)
-    _add_place(parser)
-
-
-def _add_fetch(commands: Subparsers) -> None:
-    parser = add_command(
-        commands,
+    add_command(
+        group,
         "fetch",
+        Fetch,
         _fetch,
         about="fetch what distributions need on this machine and an index lacks, without a lock",
         more="The word may be left out: cairn index mirror FILE …",
         example="cairn index mirror fetch dist/*.whl --store ./store",
     )
-    parser.add_argument(
-        "files", nargs="*", type=converters.file, metavar="FILE", help="whose requirements to fetch"
-    )
-    arguments.add_repeated(parser, "--require", "REQUIREMENT", "fetch this too")
-    _add_place(parser)
-    arguments.add_dry_run(parser)
 
 
-def _add_stack(parser: argparse.ArgumentParser) -> None:
-    arguments.add_stack(parser)
-    parser.add_argument(
-        "--lock", type=converters.any_path, metavar="FILE", help="the lock (default: beside the stack.toml)"
-    )
-
-
-def _add_place(parser: argparse.ArgumentParser) -> None:
-    arguments.add_store(parser)
-    arguments.add_index(parser, default="staging")
-    arguments.add_json(parser)
-
-
-def _lock(options: argparse.Namespace) -> int:
+def _lock(request: Lock) -> int:
     from cairn import pip_settings
     from cairn.release.publish import distribution, mirror_lock, mirror_resolve
 
-    stack, path = _lock_of(options)
+    screen = console.current()
+    stack, path = request.load()
     before = mirror_lock.read(path) if path.exists() else None
-    new = mirror_resolve.asked_by(map(distribution.read, options.files), options.require, stack=stack)
-    asked = mirror_resolve.merged(before.asked if before else (), new, stack=stack)
-    if not asked:
+    new = mirror_resolve.asked_by(map(distribution.read, request.files), request.require, stack=stack)
+    requirements = mirror_resolve.merged(before.asked if before else (), new, stack=stack)
+    if not requirements:
         raise UsageError(
             "nothing to lock: no wheel that needs anything, and no lock to renew",
             tip="name wheels of the stack, or give --require",
         )
-    with console.current().stage(f"resolve for {stack.name}"):
-        made = mirror_resolve.resolve(
+    with screen.stage(f"resolve for {stack.name}"):
+        lock = mirror_resolve.resolve(
             stack,
             mirror_lock.places_of(stack),
-            asked,
+            requirements,
             settings=pip_settings.read(),
-            before=None if options.upgrade else before,
+            before=None if request.upgrade else before,
         )
-    if not options.dry_run:
-        mirror_lock.write(path, made)
-    _say_changes(mirror_lock.changes(before, made), made, options)
-    return 0
-
-
-def _say_changes(changes: tuple[str, ...], lock: MirrorLock, options: argparse.Namespace) -> None:
-    if options.json:
-        console.current().json({"changes": list(changes), "files": len(lock.files)})
-        return
+    if not request.dry_run:
+        mirror_lock.write(path, lock)
+    changes = mirror_lock.changes(before, lock)
+    if request.json:
+        screen.json({"changes": list(changes), "files": len(lock.files)})
+        return 0
     for line in changes:
-        console.current().out(line)
+        screen.out(line)
     total = sum(file.size or 0 for file in lock.files)
-    console.current().info(
+    screen.info(
         f"files: {len(lock.files)}, {total / 1e6:.0f} MB where sizes are known; changes: {len(changes)}"
     )
-
-
-def _sync(options: argparse.Namespace) -> int:
-    from cairn.release.publish import mirror_lock, mirror_sync
-
-    _, path = _lock_of(options)
-    lock, store = mirror_lock.read(path), arguments.open_store(options)
-    with console.current().stage(f"mirror into {options.index}"):
-        fetched = mirror_sync.sync(store, options.index, lock, dry_run=options.dry_run)
-    _say_added([file.file_name for file in fetched], options)
     return 0
 
 
-def _verify(options: argparse.Namespace) -> int:
+def _sync(request: Sync) -> int:
+    from cairn.release.publish import mirror_lock, mirror_sync
+
+    _, path = request.load()
+    lock, store = mirror_lock.read(path), request.open_store()
+    with console.current().stage(f"mirror into {request.index}"):
+        fetched = mirror_sync.sync(store, request.index, lock, dry_run=request.dry_run)
+    return show_added([file.file_name for file in fetched], as_json=request.json)
+
+
+def _verify(request: Verify) -> int:
     from cairn.release.index.snapshot import Index
     from cairn.release.publish import mirror_lock, mirror_sync
 
-    stack, path = _lock_of(options)
-    snapshot = Index(arguments.open_existing_store(options), options.index).load()
+    stack, path = request.load()
+    snapshot = Index(request.open_existing_store(), request.index).load()
     problems = mirror_sync.problems(mirror_lock.read(path), stack, snapshot)
-    if options.json:
-        console.current().json({"index": options.index, "problems": list(problems)})
+    if request.json:
+        console.current().json({"index": request.index, "problems": list(problems)})
     else:
         for problem in problems:
             console.current().out(problem)
     if problems:
-        raise StoreError(f"{options.index} and {path.name} do not agree: {len(problems)} problem(s)")
-    if not options.json:
-        console.current().out(f"{options.index} holds what {path.name} names, and that covers {stack.name}")
+        raise StoreError(f"{request.index} and {path.name} do not agree: {len(problems)} problem(s)")
+    if not request.json:
+        console.current().out(f"{request.index} holds what {path.name} names, and that covers {stack.name}")
     return 0
 
 
-def _fetch(options: argparse.Namespace) -> int:
+def _fetch(request: Fetch) -> int:
     from cairn.release.publish.mirror import mirror, missing
 
-    if not options.files and not options.require:
+    if not request.files and not request.require:
         raise UsageError("nothing to mirror", tip="name distributions, or give --require")
-    store, wanted = arguments.open_store(options), {"dists": options.files, "requirements": options.require}
-    if options.dry_run:
-        _say_added([item.requirement for item in missing(store, options.index, **wanted)], options)
+    store, index = request.open_store(), request.index
+    if request.dry_run:
+        items = missing(store, index, dists=request.files, requirements=request.require)
+        return show_added([item.requirement for item in items], as_json=request.json)
+    with console.current().stage(f"mirror into {index}"):
+        published = mirror(store, index, dists=request.files, requirements=request.require)
+    return show_added([entry.filename for entry in published.added], as_json=request.json)
+
+
+def show_added(added: Sequence[str], already: Sequence[str] = (), *, as_json: bool) -> int:
+    """Print which files are new in an index, and which it had; gives the exit code."""
+    screen = console.current()
+    if as_json:
+        screen.json({"added": list(added), "already": list(already)})
         return 0
-    with console.current().stage(f"mirror into {options.index}"):
-        done = mirror(store, options.index, **wanted)
-    _say_added([entry.filename for entry in done.added], options)
+    for mark, names in (("+", added), ("=", already)):
+        for name in names:
+            screen.out(f"{mark} {name}")
     return 0
-
-
-def _say_added(names: list[str], options: argparse.Namespace) -> None:
-    if options.json:
-        console.current().json({"added": names, "already": []})
-        return
-    for name in names:
-        console.current().out(f"+ {name}")
-
-
-def _lock_of(options: argparse.Namespace) -> tuple[Stack, Path]:
-    """The stack, and where its lock is."""
-    from cairn.release.publish import mirror_lock
-
-    stack = arguments.read_stack(options)
-    return stack, options.lock or mirror_lock.path_of(stack)

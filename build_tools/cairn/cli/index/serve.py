@@ -2,54 +2,58 @@
 
 from __future__ import annotations
 
-import argparse
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cairn import converters
-from cairn.cli import arguments
-from cairn.cli.parser import Subparsers, add_command
+from cairn.cli import fields
+from cairn.cli.binder import add_command
+from cairn.cli.parser import Subparsers
 from cairn.errors import StoreError
+from cairn.options import argument, option
 from cairn.output import console
 
 if TYPE_CHECKING:
     from cairn.store.protocol import Store
 
 
+@dataclass(frozen=True, kw_only=True)
+class Serve(fields.StoreOptions):
+    """What `cairn index serve` is asked for."""
+
+    store: str = argument("URL", "the store: a path, file://… or s3://bucket/prefix")
+    host: str = option(
+        "address to listen on (default: %(default)s)",
+        convert=converters.nonempty,  # an empty one would be every address of the machine
+        default="127.0.0.1",
+    )
+    port: int = option(
+        "port to listen on; 0 takes any free one (default: %(default)s)", convert=int, default=8383
+    )
+
+
 def add_to(commands: Subparsers) -> None:
     """Add `serve`."""
-    parser = add_command(
+    add_command(
         commands,
         "serve",
+        Serve,
         _serve,
         about="serve a store over HTTP on this machine until interrupted",
         more="Its own files are served, and no others.",
         example="cairn index serve ./store",
     )
-    parser.add_argument("store", metavar="URL", help="the store: a path, file://… or s3://bucket/prefix")
-    arguments.add_endpoint_url(parser)
-    parser.add_argument(
-        "--host",
-        type=converters.nonempty,  # an empty one would be every address of the machine
-        default="127.0.0.1",
-        help="address to listen on (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--port",
-        type=int,
-        default=arguments.PORT,
-        help="port to listen on; 0 takes any free one (default: %(default)s)",
-    )
 
 
-def _serve(options: argparse.Namespace) -> int:
+def _serve(request: Serve) -> int:
     from cairn.release.index import keys
     from cairn.release.index.snapshot import existing
     from cairn.release.serve.server import serving
     from cairn.store.folder import LocalStore
 
-    store = arguments.open_existing_store(options)
+    store = request.open_existing_store()
     indexes = existing(store)
     named = {path.name for path in store.path.iterdir()} if isinstance(store, LocalStore) else set()
     if not indexes and named - keys.FOLDERS:
@@ -58,7 +62,7 @@ def _serve(options: argparse.Namespace) -> int:
             tip="name the folder that `cairn index publish --store` wrote",
         )
     try:
-        with serving(store, host=options.host, port=options.port) as server:
+        with serving(store, host=request.host, port=request.port) as server:
             _announce(server.url, store, indexes)
             threading.Event().wait()
     except KeyboardInterrupt:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cairn import converters
-from cairn.cli import arguments, signing
-from cairn.cli.parser import Subparsers, add_command
-from cairn.errors import CairnError, StoreError
+from cairn.cli import fields, signing
+from cairn.cli.binder import add_command
+from cairn.cli.parser import Subparsers
+from cairn.errors import CairnError, StoreError, UsageError
+from cairn.options import flag, option
 from cairn.output import console, wording
 
 if TYPE_CHECKING:
@@ -19,110 +21,110 @@ if TYPE_CHECKING:
     from cairn.release.index.snapshot import Index
     from cairn.store.protocol import Store
 
-_EVERY = "every one of the store"
-_DAYS = 30
+
+@dataclass(frozen=True, kw_only=True)
+class Render(fields.StoreOptions):
+    """What `cairn index render` is asked for; others add to it."""
+
+    index: str | None = fields.index("every one of the store", explicit=True)
+    json: bool = fields.json()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audit(Render):
+    """What `cairn index audit` is asked for."""
+
+    hashes: bool = flag("read every file for its sha256")
+    trust: tuple[str, ...] = signing.trust("whose signature must be on each wheel of a set")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recover(Render):
+    """What `cairn index recover` is asked for."""
+
+    generation: str | None = option(
+        "with --index: have this generation count (12-3f2a9c1b)", metavar="N-DIGEST"
+    )
+    dry_run: bool = fields.dry_run()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectGarbage(fields.StoreOptions):
+    """What `cairn index gc` is asked for."""
+
+    older_than: int = option(
+        "leave what was needed, or written, within so many days (default: %(default)s)",
+        metavar="DAYS",
+        convert=converters.positive,
+        default=30,
+    )
+    dry_run: bool = fields.dry_run()
+    json: bool = fields.json()
 
 
 def add_to(commands: Subparsers) -> None:
     """Add the commands that look after a store."""
-    _add_audit(commands)
-    _add_render(commands)
-    _add_recover(commands)
-    _add_gc(commands)
-
-
-def _add_audit(commands: Subparsers) -> None:
-    parser = add_command(
+    add_command(
         commands,
         "audit",
+        Audit,
         audit,
         about="compare all that is in a store with what its generations say",
         more="Nothing is changed. It says what every key is (live, pending, garbage, temporary, foreign) and "
         "what is wrong; it exits with 9 if anything is, with 0 if nothing is. --json is for monitoring.",
         example="cairn index audit --store ./store --hashes",
     )
-    _add_place(parser)
-    parser.add_argument("--hashes", action="store_true", help="read every file for its sha256")
-    signing.add_trust(parser, what="whose signature must be on each wheel of a set")
-
-
-def _add_render(commands: Subparsers) -> None:
-    parser = add_command(
+    add_command(
         commands,
         "render",
+        Render,
         _render,
         about="make every page of an index anew from the generation that counts",
         more="Pages that are right are not written.",
         example="cairn index render --store ./store --index release",
     )
-    _add_place(parser)
-
-
-def _add_recover(commands: Subparsers) -> None:
-    parser = add_command(
+    add_command(
         commands,
         "recover",
+        Recover,
         _recover,
         about="finish what a writer that died has left, or choose the generation that counts",
         more="Where the pointer, state.json, was lost or damaged, it lists the generations that may have "
         "counted last; --generation has one of them count, once all of it was found to be whole.",
         example="cairn index recover --store ./store",
     )
-    _add_place(parser)
-    parser.add_argument(
-        "--generation", metavar="N-DIGEST", help="with --index: have this generation count (12-3f2a9c1b)"
-    )
-    arguments.add_dry_run(parser)
-
-
-def _add_gc(commands: Subparsers) -> None:
-    parser = add_command(
+    add_command(
         commands,
         "gc",
+        CollectGarbage,
         _gc,
         about="remove files, sets and leftovers that no generation names any more",
         more="What counted within the time can still be rolled back to. Generations are never removed.",
         example="cairn index gc --store ./store --older-than 90 --dry-run",
     )
-    arguments.add_store(parser)
-    parser.add_argument(
-        "--older-than",
-        type=converters.positive,
-        default=_DAYS,
-        metavar="DAYS",
-        help="leave what was needed, or written, within so many days (default: %(default)s)",
-    )
-    arguments.add_dry_run(parser)
-    arguments.add_json(parser)
 
 
-def _add_place(parser: argparse.ArgumentParser) -> None:
-    arguments.add_store(parser)
-    arguments.add_index(parser, default=_EVERY, told=True)
-    arguments.add_json(parser)
-
-
-def audit(options: argparse.Namespace) -> int:
-    """Audit the store, or the one index, that the options name."""
+def audit(request: Audit) -> int:
+    """Audit the store, or the one index that is named."""
     from cairn import datafile
     from cairn.release.audit import audit as auditing
 
-    store = arguments.open_existing_store(options)
+    store = request.open_existing_store()
     with console.current().stage(f"audit {store.url}") as stage:
         report = auditing.audit(
             store,
-            (options.index,) if options.index else (),
-            hashes=options.hashes,
-            trust=signing.trust(options) if options.trust else None,
+            (request.index,) if request.index else (),
+            hashes=request.hashes,
+            trust=signing.read_trust(request.trust),
             on_step=stage.update,
         )
-    if options.json:
+    if request.json:
         console.current().json(datafile.to_plain(report))
     else:
         _show(report)
     if not report.good:
         raise StoreError(
-            f"{options.index or store.url} has {wording.count(report.problems, 'problem')}",
+            f"{request.index or store.url} has {wording.count(report.problems, 'problem')}",
             tip="pages: cairn index recover, then render; files: publish them again, or restore them from a "
             "copy; what is foreign: find out who put it there",
         )
@@ -141,153 +143,130 @@ def _show(report: AuditReport) -> None:
             screen.item("done", f"{name} is what its generation {number} says")
 
 
-def _render(options: argparse.Namespace) -> int:
+def _render(request: Render) -> int:
     from cairn.release.index import marks
     from cairn.release.index.commit import render_all
 
-    done = {}
-    marks.finish(arguments.open_existing_store(options))
-    for index in _indexes(options):
+    store, rendered = request.open_existing_store(), {}
+    marks.finish(store)
+    for index in _indexes(store, request.index):
         with console.current().stage(f"render {index.name}"):
-            done[index.name] = list(render_all(index))
-    if options.json:
-        console.current().json(done)
+            rendered[index.name] = list(render_all(index))
+    if request.json:
+        console.current().json(rendered)
         return 0
-    for name, projects in done.items():
+    for name, projects in rendered.items():
         console.current().out(f"{name}: the pages of {wording.count(projects, 'project')} say what counts")
     return 0
 
 
-def _recover(options: argparse.Namespace) -> int:
-    from cairn.errors import UsageError
+def _recover(request: Recover) -> int:
     from cairn.release.index import restore
     from cairn.release.index.snapshot import Index
 
-    store = arguments.open_existing_store(options)
-    if options.generation is not None:
-        if options.index is None:
+    store = request.open_existing_store()
+    if request.generation is not None:
+        if request.index is None:
             raise UsageError("--generation is of one index", tip="say of which: --index")
-        index = Index(store, options.index)
-        after = restore.restore(index, options.generation, dry_run=options.dry_run)
-        said = "would count" if options.dry_run else "counts"
-        return _said(options, f"generation {after.generation.number} of {index.name} {said}")
+        index = Index(store, request.index)
+        after = restore.restore(index, request.generation, dry_run=request.dry_run)
+        verb = "would count" if request.dry_run else "counts"
+        _report(request, f"generation {after.generation.number} of {index.name} {verb}")
+        return 0
     problems: list[CairnError] = []
-    for name in _there(store, options.index):
-        index = Index(store, name)
-        if (why := restore.broken(index)) is not None:
-            found = restore.candidates(index)
-            _offer(index.name, why, found, as_json=options.json)
-            problems.append(StoreError(f"{name}: {why}", tip=_tip(name, found)))
+    for index in _indexes(store, request.index):
+        if (why := restore.broken(index)) is None:
+            _report(request, _finish(index, dry_run=request.dry_run))
             continue
-        _finish(index, options)
+        candidates = restore.candidates(index)
+        _offer(index.name, why, candidates, as_json=request.json)
+        problems.append(StoreError(f"{index.name}: {why}", tip=_tip(index.name, candidates)))
     if problems:
         raise problems[0]
     return 0
 
 
-def _finish(index: Index, options: argparse.Namespace) -> None:
+def _finish(index: Index, *, dry_run: bool) -> str:
+    """Write the pages that a writer who died has left; gives a sentence about it."""
     from cairn.release.index.commit import recover
 
     pointer = index.load().pointer
     if pointer is None or pointer.rendered == pointer.generation:
-        _said(options, f"{index.name} has nothing to finish")
-        return
-    if options.dry_run:
-        said = f"would write the pages of generation {pointer.generation} of {index.name}"
-    else:
-        pages = recover(index)
-        said = f"wrote what generation {pointer.generation} of {index.name} has changed: {', '.join(pages)}"
-    _said(options, said)
+        return f"{index.name} has nothing to finish"
+    if dry_run:
+        return f"would write the pages of generation {pointer.generation} of {index.name}"
+    pages = recover(index)
+    return f"wrote what generation {pointer.generation} of {index.name} has changed: {', '.join(pages)}"
 
 
-def _said(options: argparse.Namespace, text: str) -> int:
-    if options.json:
-        console.current().json({"done": text, "dry_run": options.dry_run})
+def _report(request: Recover, text: str) -> None:
+    if request.json:
+        console.current().json({"done": text, "dry_run": request.dry_run})
     else:
         console.current().out(text)
-    return 0
 
 
-def _offer(name: str, why: str, found: tuple[Candidate, ...], *, as_json: bool) -> None:
+def _offer(name: str, why: str, candidates: tuple[Candidate, ...], *, as_json: bool) -> None:
     """Show the generations that may have counted last."""
     from cairn.release.index import restore
 
     screen = console.current()
     if as_json:
-        screen.json({"index": name, "problem": why, "candidates": [restore.plain(one) for one in found]})
+        plain = [restore.plain(one) for one in candidates]
+        screen.json({"index": name, "problem": why, "candidates": plain})
         return
-    rows = [
-        (
-            one.name,
-            one.when,
-            one.action or "",
-            one.who,
-            _standing(one),
-        )
-        for one in found
-    ]
+    rows = [(one.name, one.when, one.action or "", one.who, _standing(one)) for one in candidates]
     screen.table(("generation", "when", "action", "who", "how it stands"), rows)
 
 
-def _standing(found: Candidate) -> str:
-    if found.problem is not None:
-        return found.problem
-    if found.lost_race:
+def _standing(candidate: Candidate) -> str:
+    if candidate.problem is not None:
+        return candidate.problem
+    if candidate.lost_race:
         return "its writer made a later one"
-    return f"{found.pages} of {found.changed} pages show it"
+    return f"{candidate.pages} of {candidate.changed} pages show it"
 
 
-def _tip(name: str, found: tuple[Candidate, ...]) -> str:
-    good = [one.name for one in found if one.problem is None and not one.lost_race]
+def _tip(name: str, candidates: tuple[Candidate, ...]) -> str:
+    good = [one.name for one in candidates if one.problem is None and not one.lost_race]
     if not good:
         return "no generation is whole: restore the store from a copy"
     return f"choose the one that counts: cairn index recover --index {name} --generation {good[0]}"
 
 
-def _gc(options: argparse.Namespace) -> int:
+def _gc(request: CollectGarbage) -> int:
     from datetime import timedelta
 
     from cairn import datafile
     from cairn.release import gc
 
-    store = arguments.open_existing_store(options)
-    with console.current().stage(f"collect garbage of {store.url}") as stage:
-        done = gc.collect(
-            store,
-            older_than=timedelta(days=options.older_than),
-            dry_run=options.dry_run,
-            on_step=stage.update,
-        )
+    store, dry_run = request.open_existing_store(), request.dry_run
+    older_than = timedelta(days=request.older_than)
     screen = console.current()
-    if options.json:
-        screen.json(datafile.to_plain(done) | {"dry_run": options.dry_run})
+    with screen.stage(f"collect garbage of {store.url}") as stage:
+        garbage = gc.collect(store, older_than=older_than, dry_run=dry_run, on_step=stage.update)
+    if request.json:
+        screen.json(datafile.to_plain(garbage) | {"dry_run": dry_run})
         return 0
-    for name in (*done.keys, *done.temporaries):
-        screen.out(f"{'would go:' if options.dry_run else '-'} {name}")
-    objects = wording.count((*done.keys, *done.temporaries), "object")
-    screen.out(f"{objects}, {console.size(done.size)}; {done.kept} stay")
+    for name in (*garbage.keys, *garbage.temporaries):
+        screen.out(f"{'would go:' if dry_run else '-'} {name}")
+    objects = wording.count((*garbage.keys, *garbage.temporaries), "object")
+    screen.out(f"{objects}, {console.size(garbage.size)}; {garbage.kept} stay")
     return 0
 
 
-def _indexes(options: argparse.Namespace) -> Iterator[Index]:
-    from cairn.release.index.snapshot import Index
-
-    store = arguments.open_existing_store(options)
-    return (Index(store, name) for name in _there(store, options.index))
-
-
-def _there(store: Store, name: str | None) -> tuple[str, ...]:
+def _indexes(store: Store, name: str | None) -> Iterator[Index]:
     """The index that was named, or every one that anything is left of.
 
     Raises:
-        StoreError: nothing is there of the one that was named.
+        StoreError: nothing is left of the one that was named.
     """
     from cairn.release.index import keys
-    from cairn.release.index.snapshot import missing, traces
+    from cairn.release.index.snapshot import Index, missing, traces
 
-    found = traces(store)
-    if name is None:
-        return found
-    if keys.checked_index(name) not in found:
-        raise missing(store, name)
-    return (name,)
+    names = traces(store)
+    if name is not None:
+        if keys.checked_index(name) not in names:
+            raise missing(store, name)
+        names = (name,)
+    return (Index(store, one) for one in names)

@@ -6,14 +6,17 @@ import argparse
 import contextlib
 import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn import converters
-from cairn.cli import arguments, signing
+from cairn.cli import fields, signing
+from cairn.cli.binder import add_command
 from cairn.cli.index import upkeep
-from cairn.cli.parser import Subparsers, add_command
+from cairn.cli.parser import Subparsers
 from cairn.errors import StoreError, UsageError
+from cairn.options import Exclusive, argument, flag, option, repeated
 from cairn.output import console
 
 if TYPE_CHECKING:
@@ -23,13 +26,48 @@ if TYPE_CHECKING:
 
 _WEB = ("http://", "https://")
 _MARKS: dict[State, console.Mark] = {"good": "done", "broken": "failed", "unsigned": "bypassed"}
+_PLACE = Exclusive()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verify(fields.OptionalStoreOptions):
+    """What `cairn index verify` is asked for."""
+
+    files: tuple[str, ...] = argument(
+        "FILE|URL", "a wheel, or the address of one on an index of Cairn's", nargs="*"
+    )
+    store: str | None = fields.store(required=False, group=_PLACE)
+    index_url: str | None = option(
+        "the only package index to use", metavar="URL", convert=converters.nonempty, group=_PLACE
+    )
+    bundle: Path | None = option(
+        "what --save-bundle wrote, in place of an index",
+        metavar="FILE|DIR",
+        convert=converters.file_or_folder,
+        group=_PLACE,
+    )
+    index: str | None = fields.index("release", explicit=True)
+    trust: tuple[str, ...] = signing.trust("whose signature must be on each wheel")
+    trust_tester: tuple[Path, ...] = repeated(
+        "public key of a machine that tests, for its test records alone",
+        metavar="FILE",
+        convert=converters.file,
+    )
+    allow_unsigned: bool = flag("check digests alone, and say so: nobody vouches for them")
+    save_bundle: Path | None = option(
+        "write all that was read into a ZIP, to check again without a network",
+        metavar="FILE",
+        convert=converters.new_file,
+    )
+    json: bool = fields.json()
 
 
 def add_to(commands: Subparsers) -> None:
     """Add the command; without files it audits the index."""
-    parser = add_command(
+    add_command(
         commands,
         "verify",
+        Verify,
         _verify,
         about="check wheels against what was signed, tested and built: from their bytes to the commits",
         more="Each link is said to be good, or named as broken. With --bundle nothing is read from the "
@@ -38,107 +76,75 @@ def add_to(commands: Subparsers) -> None:
         example="cairn index verify torch-2.9.0-cp311-cp311-linux_x86_64.whl --bundle torch.zip "
         "--trust cairn-sign.pub",
     )
-    parser.add_argument(
-        "files", nargs="*", metavar="FILE|URL", help="a wheel, or the address of one on an index of Cairn's"
-    )
-    place = parser.add_mutually_exclusive_group()
-    arguments.add_store(place)
-    place.add_argument(
-        "--index-url", type=converters.nonempty, metavar="URL", help="the only package index to use"
-    )
-    place.add_argument(
-        "--bundle",
-        type=converters.file_or_folder,
-        metavar="FILE|DIR",
-        help="what --save-bundle wrote, in place of an index",
-    )
-    arguments.add_endpoint_url(parser)
-    arguments.add_index(parser, default="release", told=True)
-    signing.add_trust(parser, what="whose signature must be on each wheel")
-    arguments.add_repeated(
-        parser,
-        "--trust-tester",
-        "FILE",
-        "public key of a machine that tests, for its test records alone",
-        kind=converters.file,
-    )
-    parser.add_argument(
-        "--allow-unsigned",
-        action="store_true",
-        help="check digests alone, and say so: nobody vouches for them",
-    )
-    parser.add_argument(
-        "--save-bundle",
-        type=converters.new_file,
-        metavar="FILE",
-        help="write all that was read into a ZIP, to check again without a network",
-    )
-    arguments.add_json(parser)
 
 
-def _verify(options: argparse.Namespace) -> int:
+def _verify(request: Verify) -> int:
     from cairn.release.provenance import chain, reader
 
-    if not options.files:
-        return _audit(options)
-    trust = _trust(options)
-    source, index = _source(options)
+    if not request.files:
+        if request.store is None:
+            raise UsageError("nothing to verify", tip="name wheels, or give --store to compare a whole index")
+        return upkeep.audit(
+            upkeep.Audit(
+                store=request.store,
+                endpoint_url=request.endpoint_url,
+                index=request.index or "release",
+                hashes=True,
+                trust=request.trust,
+                json=request.json,
+            )
+        )
+    trust = _trust(request)
+    source, index = _source(request)
     watched = reader.Recorder(source)
     reports = []
-    for file in options.files:
+    for file in request.files:
         with _wheel(file) as (path, sha256):
             report = chain.check(watched, index, file_name=path.name, sha256=sha256, trust=trust, path=path)
         reports.append(report)
-        if not options.json:
+        if not request.json:
             _show(report)
-    if options.json:
+    if request.json:
         console.current().json([_plain(report) for report in reports])
     if broken := [report.file_name for report in reports if report.broken]:
         raise StoreError(f"{', '.join(broken)}: not what {index} vouches for", tip="do not install it")
-    if options.save_bundle:
-        reader.save_bundle(options.save_bundle, watched.objects)
+    if request.save_bundle:
+        reader.save_bundle(request.save_bundle, watched.objects)
     return 0
 
 
-def _trust(options: argparse.Namespace) -> Trust | None:
+def _trust(request: Verify) -> Trust | None:
     """Whose signatures count; None for nobody's, where the user has said so."""
-    trust = signing.trust(options, testers=options.trust_tester)
-    if options.allow_unsigned and trust:
+    trust = signing.read_trust(request.trust, request.trust_tester)
+    if request.allow_unsigned and trust:
         raise UsageError(
             "--allow-unsigned checks no signature, and --trust asks for one", tip="give one of them"
         )
-    if not trust and not options.allow_unsigned:
+    if not trust and not request.allow_unsigned:
         raise UsageError(
             "nothing says whose signature counts",
             tip="--trust with the releaser's public key, or --allow-unsigned to check digests alone",
         )
-    return trust or None
+    return trust
 
 
-def _audit(options: argparse.Namespace) -> int:
-    if options.store is None:
-        raise UsageError("nothing to verify", tip="name wheels, or give --store to compare a whole index")
-    options.index, options.hashes = options.index or "release", True
-    return upkeep.audit(options)
-
-
-def _source(options: argparse.Namespace) -> tuple[Reader, str]:
+def _source(request: Verify) -> tuple[Reader, str]:
     """Where the wheels are checked, and in which index."""
     from cairn.release.index import keys
     from cairn.release.provenance import reader
 
-    if options.bundle is not None:
-        bundle = reader.open_bundle(options.bundle)
-        return bundle, options.index or reader.index_of_bundle(bundle)
-    if options.index_url is not None:
-        base, index = reader.parse_index_url(options.index_url)
-        if options.index not in (None, index):
-            raise UsageError(f"{options.index_url} is {index}, not {options.index}", tip="leave --index out")
+    if request.bundle is not None:
+        bundle = reader.open_bundle(request.bundle)
+        return bundle, request.index or reader.index_of_bundle(bundle)
+    if request.index_url is not None:
+        base, index = reader.parse_index_url(request.index_url)
+        if request.index not in (None, index):
+            raise UsageError(f"{request.index_url} is {index}, not {request.index}", tip="leave --index out")
         return _open(base), index
-    index = keys.checked_index(options.index or "release")
-    if options.store is not None:
-        return arguments.open_existing_store(options), index
-    bases = {found[0] for file in options.files if (found := reader.parse_file_url(file))}
+    index = keys.checked_index(request.index or "release")
+    if request.store is not None:
+        return request.open_existing_store(), index
+    bases = {place[0] for file in request.files if (place := reader.parse_file_url(file))}
     if len(bases) != 1:
         raise UsageError("nothing says where these wheels are from", tip="--index-url, --store or --bundle")
     return _open(bases.pop()), index
@@ -166,10 +172,10 @@ def _wheel(text: str) -> Iterator[tuple[Path, str]]:
             raise UsageError(str(error)) from error
         yield path, files.sha256_of(path)
         return
-    found = reader.parse_file_url(text)
-    if found is None or Path(found[2]).name != found[2] or not found[2].endswith(".whl"):
+    place = reader.parse_file_url(text)
+    if place is None or Path(place[2]).name != place[2] or not place[2].endswith(".whl"):
         raise UsageError(f"{text} is not the address of a wheel on an index of Cairn's")
-    base, expected, name = found
+    base, expected, name = place
     with contextlib.ExitStack() as stack:
         if base.startswith(_WEB):
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="cairn-verify-"))
@@ -189,8 +195,8 @@ def _show(report: Report) -> None:
     for link in report.links:
         screen.item(_MARKS[link.state], f"{link.name:10} {link.text}")
     for source in report.sources:
-        asked = f" ({source.hashtag})" if source.hashtag != source.commit else ""
-        screen.out(f"    {source.name}: {source.commit} of {source.origin}{asked}")
+        hashtag = f" ({source.hashtag})" if source.hashtag != source.commit else ""
+        screen.out(f"    {source.name}: {source.commit} of {source.origin}{hashtag}")
     for warning in report.warnings:
         screen.item("bypassed", warning)
 

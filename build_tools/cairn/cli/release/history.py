@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
+import itertools
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cairn import converters
-from cairn.cli import arguments
-from cairn.cli.parser import Subparsers, add_command
+from cairn.cli import fields
+from cairn.cli.binder import add_command
+from cairn.cli.parser import Subparsers
+from cairn.options import Exclusive, argument, flag, option, repeated
 from cairn.output import console
 
 if TYPE_CHECKING:
@@ -17,20 +20,81 @@ if TYPE_CHECKING:
     from cairn.release.history.yank import Yank
 
 _SHORT = 12  # digits of a set id or a digest that are shown
+_SUBJECT = Exclusive(required=True)
+_RULE = Exclusive(required=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _IndexOptions(fields.StoreOptions):
+    index: str = fields.index("release")
+    json: bool = fields.json()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ChangeOptions(_IndexOptions):
+    reason: str | None = option("why, for the log")
+    dry_run: bool = fields.dry_run()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rollback(_ChangeOptions):
+    """What `cairn release rollback` is asked for."""
+
+    to: str = option(
+        "number of a generation; a date, for the last one of that day (UTC), or a moment; or the id of "
+        "a set, for the generation that brought it",
+        metavar="N|DATE|SET",
+        required=True,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class YankSet(fields.StoreOptions):
+    """What `cairn release yank` is asked for."""
+
+    set_id: str = argument("SET", "its id: the first digits will do", nargs="?", default="", group=_SUBJECT)
+    night: str | None = option(
+        "all sets of a night, also those that are yet to be staged: its id, or its manifest's digest",
+        group=_SUBJECT,
+    )
+    reason: str = option("why; every page shows it", required=True)
+    undo: bool = flag("take the yank back; asks for --who")
+    who: str | None = option("whom to ask")
+    dry_run: bool = fields.dry_run()
+    json: bool = fields.json()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retain(_ChangeOptions):
+    """What `cairn release retain` is asked for."""
+
+    keep_last: int | None = option(
+        "so many sets that are not yanked stay", metavar="N", convert=converters.positive, group=_RULE
+    )
+    days: int | None = option(
+        "the sets of so many days stay, and the newest",
+        metavar="D",
+        convert=converters.positive,
+        group=_RULE,
+    )
+    keep: tuple[str, ...] = repeated("this set stays too", metavar="SET")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Log(_IndexOptions):
+    """What `cairn release log` is asked for."""
+
+    limit: int | None = option(
+        "so many of the newest (default: all)", metavar="N", convert=converters.positive
+    )
 
 
 def add_to(commands: Subparsers) -> None:
     """Add the commands that take something back."""
-    _add_rollback(commands)
-    _add_yank(commands)
-    _add_retain(commands)
-    _add_log(commands)
-
-
-def _add_rollback(commands: Subparsers) -> None:
-    parser = add_command(
+    add_command(
         commands,
         "rollback",
+        Rollback,
         _rollback,
         about="give an index the state that it had before",
         more="It makes a new generation, so that this can be rolled back too. Yanks made since hold. What "
@@ -38,21 +102,10 @@ def _add_rollback(commands: Subparsers) -> None:
         "channel for users comes back there by a rollback or by promote --again, and goes elsewhere as ever.",
         example="cairn release rollback --store ./store --to 2026-11-20",
     )
-    _add_place(parser)
-    parser.add_argument(
-        "--to",
-        required=True,
-        metavar="N|DATE|SET",
-        help="number of a generation; a date, for the last one of that day (UTC), or a moment; or the id of "
-        "a set, for the generation that brought it",
-    )
-    parser.add_argument("--reason", help="why, for the log")
-
-
-def _add_yank(commands: Subparsers) -> None:
-    parser = add_command(
+    add_command(
         commands,
         "yank",
+        YankSet,
         _yank,
         about="have installers pass over a set unless its exact version is asked for",
         more="It counts in every index of the store, and the set comes into no other, whatever becomes of "
@@ -60,93 +113,54 @@ def _add_yank(commands: Subparsers) -> None:
         "yanked has too stay as they are.",
         example="cairn release yank 3f2a --store ./store --reason 'wrong results of matmul on gfx942'",
     )
-    subject = parser.add_mutually_exclusive_group(required=True)
-    subject.add_argument("set_id", nargs="?", metavar="SET", help="its id: the first digits will do")
-    subject.add_argument(
-        "--night",
-        metavar="NIGHT",
-        help="all sets of a night, also those that are yet to be staged: its id, or its manifest's digest",
-    )
-    arguments.add_store(parser)
-    parser.add_argument("--reason", required=True, help="why; every page shows it")
-    parser.add_argument("--undo", action="store_true", help="take the yank back; asks for --who")
-    parser.add_argument("--who", metavar="WHO", help="whom to ask")
-    arguments.add_dry_run(parser)
-    arguments.add_json(parser)
-
-
-def _add_retain(commands: Subparsers) -> None:
-    parser = add_command(
+    add_command(
         commands,
         "retain",
+        Retain,
         _retain,
         about="take old sets off an index",
         more="Of each line, family, Python and platform the newest stay. So does what a lock of the index or "
         "a different release index names. Files stay in the store until `cairn index gc`.",
         example="cairn release retain --store ./store --index nightly --keep-last 60",
     )
-    _add_place(parser)
-    how = parser.add_mutually_exclusive_group(required=True)
-    how.add_argument(
-        "--keep-last", type=converters.positive, metavar="N", help="so many sets that are not yanked stay"
-    )
-    how.add_argument(
-        "--days", type=converters.positive, metavar="D", help="the sets of so many days stay, and the newest"
-    )
-    arguments.add_repeated(parser, "--keep", "SET", "this set stays too")
-    parser.add_argument("--reason", help="why, for the log")
-
-
-def _add_log(commands: Subparsers) -> None:
-    parser = add_command(
+    add_command(
         commands,
         "log",
+        Log,
         _log,
         about="say what was done to an index, newest first",
         example="cairn release log --store ./store --index release",
     )
-    _add_place(parser, changes=False)
-    parser.add_argument(
-        "--limit", type=converters.positive, metavar="N", help="so many of the newest (default: all)"
-    )
 
 
-def _add_place(parser: argparse.ArgumentParser, *, changes: bool = True) -> None:
-    arguments.add_store(parser)
-    arguments.add_index(parser, default="release")
-    if changes:
-        arguments.add_dry_run(parser)
-    arguments.add_json(parser)
-
-
-def _rollback(options: argparse.Namespace) -> int:
+def _rollback(request: Rollback) -> int:
     from cairn import datafile
     from cairn.release.history.rollback import rollback
 
     screen = console.current()
-    with screen.stage(f"roll {options.index} back to {options.to}") as stage:
+    with screen.stage(f"roll {request.index} back to {request.to}") as stage:
         done = rollback(
-            arguments.open_existing_store(options),
-            options.index,
-            options.to,
-            reason=options.reason,
-            dry_run=options.dry_run,
+            request.open_existing_store(),
+            request.index,
+            request.to,
+            reason=request.reason,
+            dry_run=request.dry_run,
             on_step=stage.update,
         )
-    if options.json:
-        screen.json(datafile.to_plain(done) | {"index": options.index, "dry_run": options.dry_run})
+    if request.json:
+        screen.json(datafile.to_plain(done) | {"index": request.index, "dry_run": request.dry_run})
         return 0
     if not done.changed:
-        screen.out(f"{options.index} is as it was in generation {done.to} already")
+        screen.out(f"{request.index} is as it was in generation {done.to} already")
         return 0
-    _show(done.difference, dry_run=options.dry_run)
+    _show(done.difference, dry_run=request.dry_run)
     for set_id in done.still_yanked:
         screen.item("bypassed", f"set {set_id[:_SHORT]} was yanked since, and stays so")
-    made = "would be" if options.dry_run else "is"
+    made = "would be" if request.dry_run else "is"
     was = f"what {done.to} was, of {done.to_when}" if done.to else "empty, as it began"
-    screen.out(f"generation {done.generation} of {options.index} {made} {was}")
+    screen.out(f"generation {done.generation} of {request.index} {made} {was}")
     if done.difference.gone_sets:
-        screen.out(_what_comes_next(options.index))
+        screen.out(_what_comes_next(request.index))
     return 0
 
 
@@ -161,24 +175,24 @@ def _what_comes_next(index: str) -> str:
     return f"this bans nothing: {says}; for all indexes and for good: cairn release yank"
 
 
-def _yank(options: argparse.Namespace) -> int:
+def _yank(request: YankSet) -> int:
     from cairn import datafile
     from cairn.errors import UsageError
     from cairn.release.history import yank
 
-    if options.undo != (options.who is not None):
+    if request.undo != (request.who is not None):
         raise UsageError("a yank is taken back by name and reason", tip="--undo --who WHO --reason WHY")
-    store, dry_run = arguments.open_existing_store(options), options.dry_run
-    subject = options.set_id if options.night is None else yank.manifest_of(store, options.night)
-    if options.undo:
-        done = yank.lift(store, subject, by=options.who, reason=options.reason, dry_run=dry_run)
+    store, dry_run = request.open_existing_store(), request.dry_run
+    subject = request.set_id if request.night is None else yank.manifest_of(store, request.night)
+    if request.who is not None:
+        done = yank.lift(store, subject, by=request.who, reason=request.reason, dry_run=dry_run)
     else:
-        done = yank.yank(store, subject, reason=options.reason, dry_run=dry_run)
-    if options.json:
+        done = yank.yank(store, subject, reason=request.reason, dry_run=dry_run)
+    if request.json:
         console.current().json(datafile.to_plain(done) | {"dry_run": dry_run})
     else:
-        what = f"{'set' if options.night is None else 'the night of the manifest'} {done.subject[:_SHORT]}"
-        _show_yank(done, what, undo=options.undo, dry_run=dry_run)
+        what = f"{'set' if request.night is None else 'the night of the manifest'} {done.subject[:_SHORT]}"
+        _show_yank(done, what, undo=request.undo, dry_run=dry_run)
     return 0
 
 
@@ -199,45 +213,43 @@ def _show_yank(done: Yank, what: str, *, undo: bool, dry_run: bool) -> None:
         screen.out(f"it {'would come' if dry_run else 'comes'} into no other index until --undo")
 
 
-def _retain(options: argparse.Namespace) -> int:
+def _retain(request: Retain) -> int:
     from cairn import datafile
     from cairn.release.history.retain import Rule, retain
 
-    rule = Rule(last=options.keep_last, days=options.days, keep=tuple(options.keep))
+    rule = Rule(last=request.keep_last, days=request.days, keep=request.keep)
     done = retain(
-        arguments.open_existing_store(options),
-        options.index,
+        request.open_existing_store(),
+        request.index,
         rule,
-        reason=options.reason,
-        dry_run=options.dry_run,
+        reason=request.reason,
+        dry_run=request.dry_run,
     )
     screen = console.current()
-    if options.json:
-        screen.json(datafile.to_plain(done) | {"index": options.index, "dry_run": options.dry_run})
+    if request.json:
+        screen.json(datafile.to_plain(done) | {"index": request.index, "dry_run": request.dry_run})
         return 0
     for set_id, by in done.held:
         screen.out(f"= set {set_id[:_SHORT]}: {by} names it")
-    _show(done.difference, dry_run=options.dry_run)
+    _show(done.difference, dry_run=request.dry_run)
     if not done.changed:
-        screen.out(f"{options.index} has nothing that is to go")
+        screen.out(f"{request.index} has nothing that is to go")
     else:
         screen.out(
-            f"{'it would be' if options.dry_run else 'it is'} generation {done.generation} of {options.index}"
+            f"{'it would be' if request.dry_run else 'it is'} generation {done.generation} of {request.index}"
         )
     return 0
 
 
-def _log(options: argparse.Namespace) -> int:
-    import itertools
-
+def _log(request: Log) -> int:
     from cairn import datafile
     from cairn.release.history import log
 
-    found = log.entries(arguments.open_existing_store(options), options.index)
-    entries = list(itertools.islice(found, options.limit))
+    every = log.entries(request.open_existing_store(), request.index)
+    entries = list(itertools.islice(every, request.limit))
     screen = console.current()
-    if options.json:
-        screen.json({"index": options.index, "generations": [datafile.to_plain(one) for one in entries]})
+    if request.json:
+        screen.json({"index": request.index, "generations": [datafile.to_plain(one) for one in entries]})
         return 0
     screen.table(("generation", "when", "action", "who", "why", "sets"), [_row(one) for one in entries])
     return 0

@@ -2,39 +2,48 @@
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
+from pathlib import Path
 
-from cairn.cli import arguments
-from cairn.cli.parser import Subparsers, add_command, add_commands
+from cairn.cli import fields
+from cairn.cli.binder import add_command
+from cairn.cli.parser import Subparsers, add_commands
 from cairn.output import console
 
 _EXAMPLE = "cairn release key create --output-dir ~/.config/cairn"
 
 
+@dataclass(frozen=True, kw_only=True)
+class CreateKey:
+    """What `cairn release key create` is asked for."""
+
+    output_dir: Path = fields.output_dir()
+    json: bool = fields.json()
+
+
 def add_to(commands: Subparsers) -> None:
     """Add `key` and its command."""
     group = commands.add_parser("key", help="keys to sign with")
-    create = add_command(
+    add_command(
         add_commands(group, description="Keys to sign with.", example=_EXAMPLE),
         "create",
+        CreateKey,
         _create,
         about="make a key to sign releases and test records with",
         more="The private half stays with you; users get the public one from where they know it is yours.",
         example=_EXAMPLE,
     )
-    arguments.add_output_dir(create)
-    arguments.add_json(create)
 
 
-def _create(options: argparse.Namespace) -> int:
+def _create(request: CreateKey) -> int:
     from cairn.release.provenance import signing_key
 
-    key = signing_key.create(options.output_dir)
+    key = signing_key.create(request.output_dir)
     private, public = (
-        options.output_dir / name for name in (signing_key.PRIVATE_NAME, signing_key.PUBLIC_NAME)
+        request.output_dir / name for name in (signing_key.PRIVATE_NAME, signing_key.PUBLIC_NAME)
     )
     screen = console.current()
-    if options.json:
+    if request.json:
         screen.json({"key_id": key.key_id, "private_key": str(private), "public_key": str(public)})
         return 0
     screen.out(key.key_id)

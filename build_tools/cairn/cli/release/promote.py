@@ -2,145 +2,137 @@
 
 from __future__ import annotations
 
-import argparse
 import shlex
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cairn import converters
-from cairn.cli import arguments, completion, signing
-from cairn.cli.parser import Subparsers, add_command
-from cairn.cli.release.record import set_id_of
+from cairn.cli import completion, fields, signing
+from cairn.cli.binder import add_command
+from cairn.cli.parser import Subparsers
+from cairn.cli.release.record import set_argument, set_id_of
 from cairn.errors import UsageError
+from cairn.options import option, repeated
 from cairn.output import console
 
 if TYPE_CHECKING:
     from cairn.release.gate.judgement import GateReport, Outcome
     from cairn.release.promote import Promotion
-    from cairn.release.publish.mirror_lock import MirrorLock
     from cairn.stack import Stack
 
 EXAMPLE = "cairn release promote SET --stack external-builds/pytorch --store ./store"
 _MARKS: Mapping[Outcome, console.Mark] = {"met": "done", "bypassed": "bypassed", "not met": "failed"}
 
 
+def _index(text: str, flag: str, default: str) -> Any:
+    return option(
+        f"{text} (default: {default})",
+        flag,
+        default=default,
+        metavar="INDEX",
+        completer=completion.complete_indexes,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Promote(signing.AttestOptions, fields.StoreOptions, fields.StackOptions):
+    """What `cairn release promote` is asked for."""
+
+    set_id: str = set_argument()
+    source: str = _index("the index that has it", "--from", "staging")
+    target: str = _index("the index that is to have it", "--to", "release")
+    record: tuple[Path, ...] = repeated(
+        "a test record to add first (`cairn release record add`)", metavar="FILE", convert=converters.file
+    )
+    trust: tuple[str, ...] = signing.trust("whose signature each test record must have to count")
+    bypass: str | None = option("promote without a passed record; WHO vouches for it", metavar="WHO")
+    again: str | None = option(
+        "promote what a rollback took off; WHO says that it is right after all", metavar="WHO"
+    )
+    reason: str | None = option("with --bypass or --again: why; the pages and the log show it")
+    mirror_lock: Path | None = option(
+        "what a mirror may hold, by hash (default: the stack's own mirror.lock.toml, where it has one)",
+        metavar="FILE",
+        convert=converters.file,
+    )
+    python: Path | None = fields.python(
+        "to try the installation with", default="one of the set's Python, if it is here"
+    )
+    notify: str | None = option(
+        "run this with the outcome as JSON on its standard input (default: `notify` of the stack)",
+        metavar="COMMAND",
+        convert=converters.nonempty,
+    )
+    json: bool = fields.json()
+
+
 def add_to(commands: Subparsers) -> None:
     """Add `promote`."""
-    promote = add_command(
+    add_command(
         commands,
         "promote",
+        Promote,
         _promote,
         about="bring a set and all it needs to a different channel, if every demand on it holds",
         example=EXAMPLE,
     )
-    promote.add_argument("set_id", metavar="SET", help="its set.json, or its id: the first digits will do")
-    arguments.add_stack(promote)
-    arguments.add_store(promote)
-    for flag, dest, usual, text in (
-        ("--from", "source", "staging", "the index that has it"),
-        ("--to", "target", "release", "the index that is to have it"),
-    ):
-        action = promote.add_argument(
-            flag, dest=dest, metavar="INDEX", default=usual, help=f"{text} (default: %(default)s)"
-        )
-        arguments.completes(action, completion.complete_indexes)
-    promote.add_argument(
-        "--record",
-        action="append",
-        default=[],
-        type=converters.file,
-        metavar="FILE",
-        help="a test record to add first (`cairn release record add`); may be repeated",
-    )
-    signing.add_trust(promote, what="whose signature each test record must have to count")
-    promote.add_argument(
-        "--bypass", metavar="WHO", help="promote without a passed record; WHO vouches for it"
-    )
-    promote.add_argument(
-        "--again", metavar="WHO", help="promote what a rollback took off; WHO says that it is right after all"
-    )
-    promote.add_argument("--reason", help="with --bypass or --again: why; the pages and the log show it")
-    promote.add_argument(
-        "--mirror-lock",
-        type=converters.file,
-        metavar="FILE",
-        help="what a mirror may hold, by hash (default: the stack's own mirror.lock.toml, where it has one)",
-    )
-    promote.add_argument(
-        "--python",
-        type=converters.program,
-        metavar="FILE",
-        help="interpreter to try the installation with (default: one of the set's Python, if it is here)",
-    )
-    promote.add_argument(
-        "--notify",
-        type=converters.nonempty,
-        metavar="COMMAND",
-        help="run this with the outcome as JSON on its standard input (default: `notify` of the stack)",
-    )
-    signing.add_attesting(promote)
-    arguments.add_dry_run(promote)
-    arguments.add_json(promote)
 
 
-def _promote(options: argparse.Namespace) -> int:
+def _promote(request: Promote) -> int:
     from cairn.release import records
     from cairn.release.gate.evidence import Bypass
     from cairn.release.promote import Readmission, RefusedError, promote
+    from cairn.release.publish import mirror_lock
 
-    if options.reason is not None and options.bypass is None and options.again is None:
+    if request.reason is not None and request.bypass is None and request.again is None:
         raise UsageError("--reason belongs to --bypass or --again", tip="say who vouches: --bypass WHO")
-    again = Readmission(who=options.again, reason=options.reason or "") if options.again is not None else None
-    bypass = Bypass(who=options.bypass, reason=options.reason or "") if options.bypass is not None else None
-    stack = arguments.read_stack(options)
+    reason = request.reason or ""
+    again = Readmission(who=request.again, reason=reason) if request.again is not None else None
+    bypass = Bypass(who=request.bypass, reason=reason) if request.bypass is not None else None
+    stack = request.load_stack()
     screen = console.current()
     try:
-        with screen.stage(f"promote to {options.target}") as stage, signing.attester(options) as attester:
+        with screen.stage(f"promote to {request.target}") as stage, request.attester() as attester:
             done = promote(
-                arguments.open_existing_store(options),
-                set_id_of(options.set_id),
+                request.open_existing_store(),
+                set_id_of(request.set_id),
                 stack=stack,
-                source=options.source,
-                target=options.target,
-                records=[records.read_given(path) for path in options.record],
+                source=request.source,
+                target=request.target,
+                records=[records.read_given(path) for path in request.record],
                 bypass=bypass,
                 again=again,
-                lock=_lock(options, stack),
-                trust=signing.trust(options) if options.trust else None,
-                python=options.python,
+                lock=mirror_lock.read(request.mirror_lock) if request.mirror_lock else mirror_lock.of(stack),
+                trust=signing.read_trust(request.trust),
+                python=request.python,
                 attester=attester,
-                dry_run=options.dry_run,
+                dry_run=request.dry_run,
                 on_step=stage.update,
             )
     except RefusedError as error:
-        if options.json:
+        if request.json:
             screen.json({"set": error.report.set_id, **plain_demands(error.report)})
-        _notify(error.report, options, stack)
+        _notify(error.report, request, stack)
         raise
-    if options.json:
+    if request.json:
         screen.json(_plain(done))
     else:
-        _show(done, options.target)
+        _show(done, request.target)
     if done.report is not None and not done.kept:
-        _notify(done.report, options, stack)
+        _notify(done.report, request, stack)
     return 0
 
 
-def _lock(options: argparse.Namespace, stack: Stack) -> MirrorLock | None:
-    from cairn.release.publish import mirror_lock
-
-    return mirror_lock.read(options.mirror_lock) if options.mirror_lock else mirror_lock.of(stack)
-
-
-def _notify(report: GateReport, options: argparse.Namespace, stack: Stack) -> None:
-    """Tell whom the options or the stack name; a dry run tells nobody."""
+def _notify(report: GateReport, request: Promote, stack: Stack) -> None:
+    """Tell whom the request or the stack names; a dry run tells nobody."""
     from cairn.release import notify
 
-    command = shlex.split(options.notify) if options.notify else stack.gate.notify
-    if not command or options.dry_run:
+    command = shlex.split(request.notify) if request.notify else stack.gate.notify
+    if not command or request.dry_run:
         return
-    folder = Path.cwd() if options.notify else Path(stack.folder)
+    folder = Path.cwd() if request.notify else Path(stack.folder)
     if problem := notify.send(command, notify.notice(report), folder=folder):
         console.current().warn(problem)
 
@@ -196,21 +188,20 @@ def show_demands(report: GateReport, *, kept: bool = False) -> None:
 
 def plain_demands(report: GateReport | None) -> dict[str, object]:
     """What the gate found, for programs to read."""
-    found = [
-        {
-            "number": d.number,
-            "name": d.name,
-            "outcome": d.outcome,
-            "holds": d.holds,
-            "bypassed": d.bypassed,
-            "reason": d.why,
-        }
-        for d in (report.demands if report else ())
-    ]
     if report is None:
         return {"demands": [], "untested": []}
     return {
-        "demands": found,
+        "demands": [
+            {
+                "number": d.number,
+                "name": d.name,
+                "outcome": d.outcome,
+                "holds": d.holds,
+                "bypassed": d.bypassed,
+                "reason": d.why,
+            }
+            for d in report.demands
+        ],
         "untested": list(report.untested),
         "answered": list(report.answered),
         "weakened": list(report.weakened),

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from cairn import converters
-from cairn.cli import arguments
+from cairn.cli import fields
+from cairn.cli.binder import add_command
 from cairn.cli.ci.night import options as common
-from cairn.cli.parser import Subparsers, add_command
+from cairn.cli.parser import Subparsers
 from cairn.errors import CairnError, UsageError
+from cairn.options import option
 from cairn.output import console
+from cairn.sources.checkout.options import as_of
 
 if TYPE_CHECKING:
-    from cairn.build.cache import SharedCache
     from cairn.matrix.legs import Leg
+    from cairn.stack import Stack
 
 EXAMPLE = (
     "cairn ci night freeze --night 2026-01-31 --stack external-builds/sample --store ./store "
@@ -22,16 +27,63 @@ EXAMPLE = (
 )
 
 
+def _rocm_index_url() -> Any:
+    return option(
+        "index of ROCm packages, for stacks that do not make their SDK; {family} stands for the family",
+        metavar="URL",
+        default="",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Freeze(common.NightOptions):
+    """What `cairn ci night freeze` is asked for."""
+
+    matrix: Path = option(
+        "what `cairn matrix --json` printed: the legs that are expected; those of other lines are not",
+        metavar="FILE",
+        convert=converters.file,
+        required=True,
+    )
+    staging: str = option("where sets wait (default: %(default)s)", metavar="CHANNEL", default="staging")
+    to: str = option("where they go (default: %(default)s)", metavar="CHANNEL", default="nightly")
+    like: str = option("take the manifest of that night; empty for a new one", metavar="NIGHT", default="")
+    rocm_sdk_version: str = option(
+        "exact version of the ROCm SDK (default: the stack's, else the newest of --rocm-index-url)",
+        metavar="VERSION",
+        convert=converters.exact_version,
+        default="",
+    )
+    rocm_index_url: str = _rocm_index_url()
+    image: str = option("the container that builds run in, by digest, or empty", metavar="REF", default="")
+    work_dir: Path = fields.work_dir()
+    build_env: tuple[str, ...] = fields.build_env()
+    as_of: datetime | None = as_of()
+    dry_run: bool = fields.dry_run()
+    json: bool = fields.json()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Build(common.LegOptions):
+    """What `cairn ci night build` is asked for."""
+
+    rocm_index_url: str = _rocm_index_url()
+    work_dir: Path = fields.work_dir()
+    output_dir: Path = fields.output_dir()
+    jobs: int = fields.jobs("compile jobs")
+    cache_store: str = option(
+        "where built wheels are kept for other machines, such as s3://bucket/cache; empty for nowhere",
+        metavar="URL",
+        default="",
+    )
+
+
 def add_to(commands: Subparsers) -> None:
     """Add the commands."""
-    _add_freeze(commands)
-    _add_build(commands)
-
-
-def _add_freeze(commands: Subparsers) -> None:
-    parser = add_command(
+    add_command(
         commands,
         "freeze",
+        Freeze,
         _freeze,
         about="begin a night: freeze its sources in one manifest, and write down what is expected of it",
         more="A night of that id that is there already goes on, with the manifest that it has. Outputs of "
@@ -39,51 +91,10 @@ def _add_freeze(commands: Subparsers) -> None:
         "are yet to be built, for a matrix) and `build_count`.",
         example=EXAMPLE,
     )
-    arguments.add_stack(parser)
-    common.add_night(parser)
-    parser.add_argument(
-        "--matrix",
-        type=converters.file,
-        required=True,
-        metavar="FILE",
-        help="what `cairn matrix --json` printed: the legs that are expected; those of other lines are not",
-    )
-    parser.add_argument(
-        "--staging", default="staging", metavar="CHANNEL", help="where sets wait (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--to", default="nightly", metavar="CHANNEL", help="where they go (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--like", default="", metavar="NIGHT", help="take the manifest of that night; empty for a new one"
-    )
-    parser.add_argument(
-        "--rocm-sdk-version",
-        type=arguments.exact_version,
-        default="",
-        metavar="VERSION",
-        help="exact version of the ROCm SDK (default: the stack's, else the newest of --rocm-index-url)",
-    )
-    _add_rocm_index(parser)
-    parser.add_argument(
-        "--image", default="", metavar="REF", help="the container that builds run in, by digest, or empty"
-    )
-    common.add_work_dir(parser)
-    arguments.add_build_env(parser)
-    parser.add_argument(
-        "--as-of",
-        type=converters.moment,
-        metavar="DATE",
-        help="take branches as they were at the end of this date (UTC), or at this time (ISO 8601)",
-    )
-    arguments.add_dry_run(parser)
-    arguments.add_json(parser)
-
-
-def _add_build(commands: Subparsers) -> None:
-    parser = add_command(
+    add_command(
         commands,
         "build",
+        Build,
         _build,
         about="build the wheels of one leg from what the night froze",
         more="Reads the store and writes nothing into it: the wheels, their set.json and how it went "
@@ -91,128 +102,103 @@ def _add_build(commands: Subparsers) -> None:
         example="cairn ci night build --night latest --leg nightly-gfx94X-dcgpu-py3.12-linux_x86_64 "
         "--stack external-builds/sample --store ./store --output-dir wheels",
     )
-    common.add_leg(parser)
-    _add_rocm_index(parser)
-    common.add_work_dir(parser)
-    arguments.add_output_dir(parser)
-    arguments.add_jobs(parser, what="compile jobs")
-    parser.add_argument(
-        "--cache-store",
-        default="",
-        metavar="URL",
-        help="where built wheels are kept for other machines, such as s3://bucket/cache; empty for nowhere",
-    )
 
 
-def _add_rocm_index(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--rocm-index-url",
-        default="",
-        metavar="URL",
-        help="index of ROCm packages, for stacks that do not make their SDK; {family} stands for the family",
-    )
-
-
-def _freeze(options: argparse.Namespace) -> int:
+def _freeze(request: Freeze) -> int:
     from cairn import datafile
     from cairn.output import github
     from cairn.pipeline.night import plan, standing
     from cairn.pipeline.night.freeze import FreezeRequest, freeze
 
-    legs = _legs(options)
-    stack, store = arguments.read_stack(options), arguments.open_store(options)
-    request = FreezeRequest(
-        night=options.night,
+    (stack, legs), store = _stack_and_legs(request), request.open_store()
+    wanted = FreezeRequest(
+        night=request.night,
         stack=stack,
-        legs=tuple(leg for leg in legs if leg.line == stack.line),
-        work_dir=options.work_dir.absolute(),
-        staging=options.staging,
-        release=options.to,
-        rocm_index_url=options.rocm_index_url or None,
-        rocm_sdk_version=options.rocm_sdk_version or None,
-        image=options.image,
-        as_of=options.as_of,
-        like=options.like or None,
-        build_env=tuple(options.build_env),
+        legs=legs,
+        work_dir=request.work_dir.absolute(),
+        staging=request.staging,
+        release=request.to,
+        rocm_index_url=request.rocm_index_url or None,
+        rocm_sdk_version=request.rocm_sdk_version or None,
+        image=request.image,
+        as_of=request.as_of,
+        like=request.like or None,
+        build_env=request.build_env,
     )
     with console.current().stage(f"freeze {stack.name}, {stack.line}") as stage:
-        made = freeze(store, request, dry_run=options.dry_run, say=stage.update)
-    run = plan.NightRun(store=store, plan=made, stack=stack)
-    stood = [standing.look(run, leg) for leg in made.legs]
+        night = freeze(store, wanted, dry_run=request.dry_run, say=stage.update)
+    run = plan.NightRun(store=store, plan=night, stack=stack)
+    stood = [standing.look(run, leg) for leg in night.legs]
     missing = [one.leg for one in stood if one.state == "missing"]
     screen = console.current()
-    image = "" if options.dry_run else plan.manifest_of(store, made).toolchain.get("image", "")
-    if options.image and not options.dry_run and image != options.image:
-        screen.warn(f"builds run in {image or 'no container'}, as the manifest says, not in {options.image}")
-    begun = {"night": made.night, "to": made.release, "image": image}
+    image = "" if request.dry_run else plan.manifest_of(store, night).toolchain.get("image", "")
+    if request.image and not request.dry_run and image != request.image:
+        screen.warn(f"builds run in {image or 'no container'}, as the manifest says, not in {request.image}")
+    begun = {"night": night.night, "to": night.release, "image": image}
     github.write_outputs({**begun, **common.outputs("build", missing)})
-    if options.json:
-        screen.json({**datafile.to_plain(made), "missing": [leg.id for leg in missing]})
+    if request.json:
+        screen.json({**datafile.to_plain(night), "missing": [leg.id for leg in missing]})
         return 0
-    screen.out(f"night {made.night}: {made.stack}, {made.line}, manifest {made.manifest_sha256[:12]}")
+    screen.out(f"night {night.night}: {night.stack}, {night.line}, manifest {night.manifest_sha256[:12]}")
     screen.table(("leg", "stands at"), [(one.leg.id, one.state) for one in stood])
     return 0
 
 
-def _legs(options: argparse.Namespace) -> tuple[Leg, ...]:
-    """The legs of the matrix. Where that has one line, it is the night's, unless the user names another.
+def _stack_and_legs(request: Freeze) -> tuple[Stack, tuple[Leg, ...]]:
+    """The stack on the line of the night, and the legs of that line.
+
+    Where the matrix has one line, it is the night's, unless the user names another.
 
     Raises:
-        UsageError: none of them is of the line of the night.
+        UsageError: none of the legs is of the line of the night.
     """
     from cairn import datafile
     from cairn import stack as stacks
     from cairn.matrix.legs import Matrix
 
-    legs = datafile.read(options.matrix, Matrix).legs
+    legs = datafile.read(request.matrix, Matrix).legs
     lines = sorted({leg.line for leg in legs})
-    if options.line is None and len(lines) == 1:
-        options.line = lines[0]
-    line = options.line or stacks.load(options.stack).for_line(None).line
+    named = lines[0] if request.line is None and len(lines) == 1 else request.line
+    stack = stacks.load(request.stack)
+    line = named or stack.for_line(None).line
     if legs and line not in lines:
-        given = f"{line} is asked for" if options.line else f"without --line it is {line}"
+        given = f"{line} is asked for" if named else f"without --line it is {line}"
         raise UsageError(
-            f"a night has one line: {given}, and {options.matrix} has no leg of it",
+            f"a night has one line: {given}, and {request.matrix} has no leg of it",
             tip=f"name one that it has: {' or '.join(f'--line {name}' for name in lines)}",
         )
-    return legs
+    return stack.for_line(line), tuple(leg for leg in legs if leg.line == line)
 
 
-def _build(options: argparse.Namespace) -> int:
+def _build(request: Build) -> int:
     from cairn import datafile
+    from cairn.build.cache import SharedCache
     from cairn.cli.build.run import show_wheels
     from cairn.pipeline.night.build import LegBuild, build_leg
     from cairn.pipeline.night.stage import NOTE_FILE, SET_FILE
     from cairn.release.index.generation import now
 
-    run, started = common.run_of(options), now()
-    leg = run.plan.leg(options.leg)
-    request = LegBuild(
+    run, started = request.load_run(), now()
+    leg = run.plan.leg(request.leg)
+    cache = SharedCache(url=request.cache_store, endpoint_url=request.endpoint_url, read_only=False)
+    job = LegBuild(
         plan=run.plan,
         leg=leg,
         stack=run.stack,
-        work_dir=options.work_dir.absolute(),
-        output_dir=options.output_dir.absolute(),
-        rocm_index_url=options.rocm_index_url or None,
-        jobs=options.jobs,
-        shared_cache=_shared_cache(options),
+        work_dir=request.work_dir.absolute(),
+        output_dir=request.output_dir.absolute(),
+        rocm_index_url=request.rocm_index_url or None,
+        jobs=request.jobs,
+        shared_cache=cache if request.cache_store else None,
     )
-    request.output_dir.mkdir(parents=True, exist_ok=True)
-    said = request.output_dir / NOTE_FILE
+    job.output_dir.mkdir(parents=True, exist_ok=True)
+    note = job.output_dir / NOTE_FILE
     for name in (NOTE_FILE, SET_FILE):  # of an earlier build in the same folder
-        (request.output_dir / name).unlink(missing_ok=True)
+        (job.output_dir / name).unlink(missing_ok=True)
     try:
-        wheels = build_leg(run.store, request)
+        wheels = build_leg(run.store, job)
     except (CairnError, OSError) as error:
-        datafile.write(said, common.note(run.plan, leg, "build", started, error))
+        datafile.write(note, common.note(run.plan, leg, "build", started, error))
         raise
-    datafile.write(said, common.note(run.plan, leg, "build", started))
+    datafile.write(note, common.note(run.plan, leg, "build", started))
     return show_wheels(wheels)
-
-
-def _shared_cache(options: argparse.Namespace) -> SharedCache | None:
-    from cairn.build.cache import SharedCache
-
-    if not options.cache_store:
-        return None
-    return SharedCache(url=options.cache_store, endpoint_url=options.endpoint_url, read_only=False)

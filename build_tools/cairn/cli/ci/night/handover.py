@@ -2,25 +2,43 @@
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
+from pathlib import Path
 
 from cairn import converters
-from cairn.cli import arguments, signing
+from cairn.cli import fields, signing
+from cairn.cli.binder import add_command
 from cairn.cli.ci.night import options as common
-from cairn.cli.parser import Subparsers, add_command
+from cairn.cli.parser import Subparsers
+from cairn.options import option
 from cairn.output import console
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fetch(common.NightOptions):
+    """What `cairn ci night fetch` is asked for."""
+
+    leg: str | None = option("which leg of it, to test", metavar="ID", convert=converters.nonempty)
+    test_config: str = common.test_config()
+    shard: int | None = common.shard()
+    output_dir: Path = fields.output_dir()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Keep(signing.SignOptions, common.LegOptions):
+    """What `cairn ci night keep` is asked for."""
+
+    test_config: str = common.test_config()
+    shard: int | None = common.shard()
+    work_dir: Path = fields.work_dir()
 
 
 def add_to(commands: Subparsers) -> None:
     """Add the commands."""
-    _add_fetch(commands)
-    _add_keep(commands)
-
-
-def _add_fetch(commands: Subparsers) -> None:
-    parser = add_command(
+    add_command(
         commands,
         "fetch",
+        Fetch,
         _fetch,
         about="bring what `build`, `test` or `suite` reads of a night into a folder, which is a store, too",
         more="So the step that builds or tests needs no credentials. With --leg, it is what its tests read: "
@@ -28,48 +46,37 @@ def _add_fetch(commands: Subparsers) -> None:
         example="cairn ci night fetch --night latest --stack external-builds/sample --store ./store "
         "--output-dir night",
     )
-    arguments.add_stack(parser)
-    common.add_night(parser)
-    parser.add_argument("--leg", type=converters.nonempty, metavar="ID", help="which leg of it, to test")
-    common.add_shard(parser, default=None, more=" (default: smoke tests)")
-    arguments.add_output_dir(parser)
-
-
-def _add_keep(commands: Subparsers) -> None:
-    parser = add_command(
+    add_command(
         commands,
         "keep",
+        Keep,
         _keep,
         about="put into the store what `test --later` or `suite --later` has left in the work folder",
         example="cairn ci night keep --night latest --leg nightly-gfx94X-dcgpu-py3.12-linux_x86_64 "
         "--stack external-builds/sample --store ./store",
     )
-    common.add_leg(parser)
-    common.add_shard(parser, default=None, more=" (default: smoke tests)")
-    common.add_work_dir(parser)
-    signing.add_sign_key(parser)
 
 
-def _fetch(options: argparse.Namespace) -> int:
+def _fetch(request: Fetch) -> int:
     from cairn.pipeline.night import handover
 
-    run = common.run_of(options)
-    leg = run.plan.leg(options.leg) if options.leg else None
-    shard = common.shard_of(options, run) if leg and options.shard else None
+    run, config = request.load_run(), request.test_config
+    leg = run.plan.leg(request.leg) if request.leg else None
+    shard = common.shard_of(run, leg, config, request.shard) if leg and request.shard else None
     with console.current().stage(f"fetch the night {run.plan.night}"):
-        handover.fetch(run, options.output_dir.absolute(), leg, shard)
+        handover.fetch(run, request.output_dir.absolute(), leg, shard)
     return 0
 
 
-def _keep(options: argparse.Namespace) -> int:
+def _keep(request: Keep) -> int:
     from cairn.pipeline.night import handover
 
-    run, work_dir = common.run_of(options), options.work_dir.absolute()
-    if options.shard:
-        shard = common.shard_of(options, run)
+    run, work_dir = request.load_run(), request.work_dir.absolute()
+    leg = run.plan.leg(request.leg)
+    if request.shard:
+        shard = common.shard_of(run, leg, request.test_config, request.shard)
         left = handover.keep_shard(run, shard, shard.results_in(work_dir))
     else:
-        leg = run.plan.leg(options.leg)
-        left = handover.keep_tests(run, leg, work_dir / "smoke", signing.signer(options))
+        left = handover.keep_tests(run, leg, work_dir / "smoke", request.signer())
     console.current().out("it is kept" if left else "the tests have left nothing: they were ended")
     return 0

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
+import dataclasses
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cairn import converters
-from cairn.cli import arguments, signing
+from cairn.cli import fields, signing
 from cairn.errors import UsageError
+from cairn.options import flag, option
 
 if TYPE_CHECKING:
     from cairn.matrix.legs import Leg
@@ -18,126 +20,116 @@ if TYPE_CHECKING:
     from cairn.pipeline.night.shards import Shard
 
 
-def add_night(parser: argparse.ArgumentParser) -> None:
-    """`--night` and `--store`."""
-    parser.add_argument(
-        "--night",
-        type=converters.nonempty,
-        required=True,
-        metavar="ID",
-        help="which night; `latest` is the one that was frozen last",
-    )
-    arguments.add_store(parser)
-
-
-def add_to_channel(parser: argparse.ArgumentParser) -> None:
+def to_channel() -> Any:
     """`--to` of commands that only look at nights."""
-    parser.add_argument(
-        "--to",
-        type=converters.nonempty,
+    return option(
+        "only nights whose sets go there; a release is none of the nights (default: any)",
         metavar="CHANNEL",
-        help="only nights whose sets go there; a release is none of the nights (default: any)",
+        convert=converters.nonempty,
     )
 
 
-def add_leg(parser: argparse.ArgumentParser) -> None:
-    """`--stack`, `--night`, `--store` and `--leg`."""
-    arguments.add_stack(parser)
-    add_night(parser)
-    parser.add_argument(
-        "--leg", type=converters.nonempty, required=True, metavar="ID", help="which leg of it"
-    )
-
-
-def add_work_dir(parser: argparse.ArgumentParser) -> None:
-    """`--work-dir`."""
-    parser.add_argument(
-        "--work-dir",
-        type=converters.new_folder,
-        default=Path(".cairn"),
-        metavar="DIR",
-        help="folder of checkouts, environments and logs (default: %(default)s)",
-    )
-
-
-def add_later(parser: argparse.ArgumentParser) -> None:
+def later() -> Any:
     """`--later`."""
-    parser.add_argument(
-        "--later",
-        action="store_true",
-        help="write nothing into the store: leave what it came to in the work folder, for `keep`",
-    )
+    return flag("write nothing into the store: leave what it came to in the work folder, for `keep`")
 
 
-def add_shard(parser: argparse.ArgumentParser, *, default: int | None, more: str = "") -> None:
-    """`--test-config` and `--shard`."""
-    parser.add_argument(
-        "--test-config",
-        type=converters.nonempty,
-        default="default",
+def test_config() -> Any:
+    """`--test-config`."""
+    return option(
+        "configuration in suite.toml: default, distributed, inductor, full (default: %(default)s)",
         metavar="NAME",
-        help="configuration in suite.toml: default, distributed, inductor, full (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--shard", type=converters.positive, default=default, help=f"which shard, from 1{more}"
+        convert=converters.nonempty,
+        default="default",
     )
 
 
-def run_of(options: argparse.Namespace) -> NightRun:
-    """The night that the options name, with its stack on the line that it was frozen for."""
-    from cairn import stack as stacks
-    from cairn.pipeline.night import plan
+def shard(default: int | None = None) -> Any:
+    """`--shard`."""
+    without = " (default: smoke tests)" if default is None else ""
+    return option(f"which shard, from 1{without}", convert=converters.positive, default=default)
 
-    store = arguments.open_existing_store(options)
-    stack = stacks.load(options.stack)
-    to = getattr(options, "to", None)
-    found = plan.read(store, options.night, stack=stack.name, line=options.line, release=to)
-    if to not in (None, found.release):
-        raise UsageError(f"the night {found.night} goes to {found.release}, and not to {to}")
-    if options.line is not None and options.line != found.line:
-        raise UsageError(f"the night {found.night} is of the line {found.line}", tip="leave --line out")
-    if stack.name != found.stack:
-        raise UsageError(
-            f"the night {found.night} is of the stack {found.stack}, and not of {stack.name}",
-            tip="name that one with --stack",
+
+@dataclass(frozen=True, kw_only=True)
+class NightOptions(fields.StackOptions, fields.StoreOptions):
+    """`--stack`, `--line`, `--store` and `--night`; the others are options of some of the commands."""
+
+    night: str = option(
+        "which night; `latest` is the one that was frozen last",
+        metavar="ID",
+        convert=converters.nonempty,
+        required=True,
+    )
+    to: str | None = None
+    trust: tuple[str, ...] = ()
+    dry_run: bool = False
+
+    def load_run(self) -> NightRun:
+        """The night, with its stack on the line that it was frozen for.
+
+        Raises:
+            UsageError: it is of a different stack, line or channel.
+        """
+        from cairn import stack as stacks
+        from cairn.pipeline.night import plan
+
+        store = self.open_existing_store()
+        stack = stacks.load(self.stack)
+        night = plan.read(store, self.night, stack=stack.name, line=self.line, release=self.to)
+        if self.to not in (None, night.release):
+            raise UsageError(f"the night {night.night} goes to {night.release}, and not to {self.to}")
+        if self.line not in (None, night.line):
+            raise UsageError(f"the night {night.night} is of the line {night.line}", tip="leave --line out")
+        if stack.name != night.stack:
+            raise UsageError(
+                f"the night {night.night} is of the stack {night.stack}, and not of {stack.name}",
+                tip="name that one with --stack",
+            )
+        return plan.NightRun(
+            store=store,
+            plan=night,
+            stack=stack.for_line(night.line),
+            trust=signing.read_trust(self.trust),
+            dry_run=self.dry_run,
         )
-    return plan.NightRun(
-        store=store,
-        plan=found,
-        stack=stack.for_line(found.line),
-        trust=signing.trust(options) if getattr(options, "trust", None) else None,
-        dry_run=getattr(options, "dry_run", False),
-    )
 
 
-def shard_of(options: argparse.Namespace, run: NightRun) -> Shard:
-    """The shard of the leg that the options name.
+@dataclass(frozen=True, kw_only=True)
+class AttestedNightOptions(signing.AttestOptions, NightOptions):
+    """A night, and what vouches for its wheels."""
+
+    @contextmanager
+    def attested_run(self) -> Iterator[NightRun]:
+        """The night, with whoever vouches for its wheels."""
+        with self.attester() as attester:
+            yield dataclasses.replace(self.load_run(), attester=attester)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LegOptions(NightOptions):
+    """A night, and `--leg`."""
+
+    leg: str = option("which leg of it", metavar="ID", convert=converters.nonempty, required=True)
+
+
+def shard_of(run: NightRun, leg: Leg, config: str, number: int) -> Shard:
+    """A shard of a leg's suites.
 
     Raises:
         UsageError: the leg has none like that.
     """
     from cairn.pipeline.night import shards
 
-    leg = run.plan.leg(options.leg)
-    there = shards.expected(run.stack, leg)
-    for shard in there:
-        if (shard.config, shard.number) == (options.test_config, options.shard):
+    expected = shards.expected(run.stack, leg)
+    for shard in expected:
+        if (shard.config, shard.number) == (config, number):
             return shard
     raise UsageError(
-        f"{leg.name} has no shard {options.shard} of {options.test_config}",
-        tip=f"its shards are: {', '.join(one.part for one in there)}"
-        if there
+        f"{leg.name} has no shard {number} of {config}",
+        tip=f"its shards are: {', '.join(one.part for one in expected)}"
+        if expected
         else "its matrix names no suites",
     )
-
-
-@contextmanager
-def attested_run(options: argparse.Namespace) -> Iterator[NightRun]:
-    """The night that the options name, with whoever vouches for its wheels."""
-    from dataclasses import replace
-
-    with signing.attester(options) as attester:
-        yield replace(run_of(options), attester=attester)
 
 
 def note(
@@ -168,17 +160,17 @@ def note(
     )
 
 
-def keep_note(run: NightRun, said: StepNote, folder: Path | None) -> None:
+def keep_note(run: NightRun, note: StepNote, folder: Path | None) -> None:
     """Keep how a job ended: in the store, or in a folder for `cairn ci night keep`."""
     from cairn import datafile
     from cairn.pipeline.night import plan
     from cairn.pipeline.night.stage import NOTE_FILE
 
     if folder is None:
-        plan.note(run.store, said)
+        plan.note(run.store, note)
         return
     folder.mkdir(parents=True, exist_ok=True)
-    datafile.write(folder / NOTE_FILE, said)
+    datafile.write(folder / NOTE_FILE, note)
 
 
 def outputs(name: str, legs: Sequence[Leg]) -> dict[str, str]:

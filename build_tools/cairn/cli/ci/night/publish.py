@@ -2,31 +2,65 @@
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn import converters
-from cairn.cli import arguments, signing
+from cairn.cli import fields, signing
+from cairn.cli.binder import add_command
 from cairn.cli.ci.night import options as common
-from cairn.cli.parser import Subparsers, add_command
+from cairn.cli.parser import Subparsers
 from cairn.errors import CairnError, GateError
+from cairn.options import flag, option
 from cairn.output import console
 
 if TYPE_CHECKING:
     from cairn.pipeline.night.promote import LegPromotion
 
 
+@dataclass(frozen=True, kw_only=True)
+class Stage(common.AttestedNightOptions):
+    """What `cairn ci night stage` is asked for."""
+
+    artifacts: Path = option(
+        "a folder `wheels-<leg>-<attempt>` for each; the last attempt of a leg counts",
+        metavar="DIR",
+        convert=converters.any_path,
+        required=True,
+    )
+    json: bool = fields.json()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SmokeLeg(signing.SignOptions, common.LegOptions):
+    """What `cairn ci night test` is asked for."""
+
+    work_dir: Path = fields.work_dir()
+    timeout: float = option(
+        "for each run of pytest", metavar="SECONDS", convert=converters.seconds, default=1800.0
+    )
+    later: bool = common.later()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Promote(common.AttestedNightOptions):
+    """What `cairn ci night promote` is asked for."""
+
+    to: str | None = common.to_channel()
+    whole: bool = flag(
+        "every leg or none: nothing is promoted while one that may come is not ready, or is refused"
+    )
+    trust: tuple[str, ...] = signing.trust("whose signature each test record must have to count")
+    json: bool = fields.json()
+
+
 def add_to(commands: Subparsers) -> None:
     """Add the commands."""
-    _add_stage(commands)
-    _add_test(commands)
-    _add_promote(commands)
-
-
-def _add_stage(commands: Subparsers) -> None:
-    parser = add_command(
+    add_command(
         commands,
         "stage",
+        Stage,
         _stage,
         about="publish what the legs of a night have built into staging",
         more="A set that is not what the night expects is refused; one leg does not hold up the others. "
@@ -36,24 +70,10 @@ def _add_stage(commands: Subparsers) -> None:
         example="cairn ci night stage --night latest --stack external-builds/sample --store ./store "
         "--artifacts artifacts",
     )
-    arguments.add_stack(parser)
-    common.add_night(parser)
-    parser.add_argument(
-        "--artifacts",
-        type=converters.any_path,
-        required=True,
-        metavar="DIR",
-        help="a folder `wheels-<leg>-<attempt>` for each; the last attempt of a leg counts",
-    )
-    signing.add_attesting(parser)
-    arguments.add_dry_run(parser)
-    arguments.add_json(parser)
-
-
-def _add_test(commands: Subparsers) -> None:
-    parser = add_command(
+    add_command(
         commands,
         "test",
+        SmokeLeg,
         _test,
         about="smoke-test the staged set of one leg on this machine, and keep the record in the store",
         more="A machine whose GPUs are not those of the leg is refused before anything is installed. Where "
@@ -61,49 +81,28 @@ def _add_test(commands: Subparsers) -> None:
         example="cairn ci night test --night latest --leg nightly-gfx94X-dcgpu-py3.12-linux_x86_64 "
         "--stack external-builds/sample --store ./store",
     )
-    common.add_leg(parser)
-    common.add_work_dir(parser)
-    parser.add_argument(
-        "--timeout", type=converters.seconds, default=1800.0, metavar="SECONDS", help="for each run of pytest"
-    )
-    signing.add_sign_key(parser)
-    common.add_later(parser)
-
-
-def _add_promote(commands: Subparsers) -> None:
-    parser = add_command(
+    add_command(
         commands,
         "promote",
+        Promote,
         _promote,
         about="bring each leg of a night that is ready through the gate",
         more="Ready is what the store has a staged set and passed records of; it can be run at any time, and "
         "again. Exit code 10 where the gate refused one.",
         example="cairn ci night promote --night latest --stack external-builds/sample --store ./store",
     )
-    arguments.add_stack(parser)
-    common.add_night(parser)
-    common.add_to_channel(parser)
-    parser.add_argument(
-        "--whole",
-        action="store_true",
-        help="every leg or none: nothing is promoted while one that may come is not ready, or is refused",
-    )
-    signing.add_trust(parser, what="whose signature each test record must have to count")
-    signing.add_attesting(parser)
-    arguments.add_dry_run(parser)
-    arguments.add_json(parser)
 
 
-def _stage(options: argparse.Namespace) -> int:
+def _stage(request: Stage) -> int:
     from cairn.output import github
     from cairn.pipeline.night import shards, standing
     from cairn.pipeline.night.stage import stage_night
 
     with (
-        common.attested_run(options) as run,
+        request.attested_run() as run,
         console.current().stage(f"stage the night {run.plan.night}") as stage,
     ):
-        done = stage_night(run, options.artifacts, say=stage.update)
+        done = stage_night(run, request.artifacts, say=stage.update)
     stood = [standing.look(run, leg) for leg in run.plan.legs]
     wanted = [one.leg for one in stood if one.state in ("untested", "failed") and one.leg.test_runs_on]
     to_run = [shard for leg in wanted for shard in shards.wanted(run, leg)]
@@ -118,7 +117,7 @@ def _stage(options: argparse.Namespace) -> int:
         }
     )
     screen = console.current()
-    if options.json:
+    if request.json:
         screen.json(
             [{"leg": one.leg.id, "set": one.set_id, "kept": one.kept, "reason": one.reason} for one in done]
         )
@@ -131,26 +130,26 @@ def _stage(options: argparse.Namespace) -> int:
     return 0
 
 
-def _test(options: argparse.Namespace) -> int:
+def _test(request: SmokeLeg) -> int:
     from cairn.pipeline.night import handover
     from cairn.pipeline.night.smoke import LegTest, smoke_leg
     from cairn.release.index.generation import now
 
-    run, started = common.run_of(options), now()
-    leg = run.plan.leg(options.leg)
-    request = LegTest(
+    run, started = request.load_run(), now()
+    leg = run.plan.leg(request.leg)
+    job = LegTest(
         run=run,
         leg=leg,
-        work_dir=options.work_dir.absolute() / "smoke",
-        timeout=options.timeout,
-        signer=signing.signer(options),
-        later=options.later,
+        work_dir=request.work_dir.absolute() / "smoke",
+        timeout=request.timeout,
+        signer=request.signer(),
+        later=request.later,
     )
-    folder = request.work_dir if options.later else None
+    folder = job.work_dir if request.later else None
     if folder is not None:
         handover.forget(folder)
     try:
-        record = smoke_leg(request)
+        record = smoke_leg(job)
     except (CairnError, OSError) as error:
         common.keep_note(run, common.note(run.plan, leg, "test", started, error), folder)
         raise
@@ -159,16 +158,16 @@ def _test(options: argparse.Namespace) -> int:
     return 0
 
 
-def _promote(options: argparse.Namespace) -> int:
+def _promote(request: Promote) -> int:
     from cairn.pipeline.night.promote import promote_night
 
     with (
-        common.attested_run(options) as run,
+        request.attested_run() as run,
         console.current().stage(f"promote the night {run.plan.night}") as stage,
     ):
-        done = promote_night(run, whole=options.whole, say=stage.update)
+        done = promote_night(run, whole=request.whole, say=stage.update)
     screen = console.current()
-    if options.json:
+    if request.json:
         legs = [{"leg": p.before.leg.id, "promoted": p.promoted, "reason": p.reason} for p in done.legs]
         screen.json({"night": run.plan.night, "legs": legs, "strangers": list(done.strangers)})
     else:

@@ -2,28 +2,51 @@
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
+from pathlib import Path
 
 from cairn import converters
-from cairn.cli import arguments, signing
+from cairn.cli import fields, signing
+from cairn.cli.binder import add_command
 from cairn.cli.ci.night import options as common
-from cairn.cli.parser import Subparsers, add_command
+from cairn.cli.parser import Subparsers
 from cairn.errors import CairnError, TestsFailedError
+from cairn.options import option
 from cairn.output import console
 
 _TIMEOUT = 18000.0  # seconds: a shard that ends by itself keeps what it has; one whose job is ended does not
 
 
+@dataclass(frozen=True, kw_only=True)
+class Suite(common.LegOptions):
+    """What `cairn ci night suite` is asked for."""
+
+    test_config: str = common.test_config()
+    shard: int = common.shard(default=1)
+    work_dir: Path = fields.work_dir()
+    timeout: float = option(
+        f"for all tests together (default: {_TIMEOUT:g})",
+        metavar="SECONDS",
+        convert=converters.seconds,
+        default=_TIMEOUT,
+    )
+    later: bool = common.later()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Merge(signing.SignOptions, common.NightOptions):
+    """What `cairn ci night merge` is asked for."""
+
+    work_dir: Path = fields.work_dir()
+    json: bool = fields.json()
+
+
 def add_to(commands: Subparsers) -> None:
     """Add the commands."""
-    _add_suite(commands)
-    _add_merge(commands)
-
-
-def _add_suite(commands: Subparsers) -> None:
-    parser = add_command(
+    add_command(
         commands,
         "suite",
+        Suite,
         _suite,
         about="run a shard of the project's own tests on the staged set of one leg, and keep its results",
         more="The tests are of the commit that the night froze, and the wheel must say that it was built "
@@ -32,73 +55,55 @@ def _add_suite(commands: Subparsers) -> None:
         example="cairn ci night suite --night latest --leg nightly-gfx94X-dcgpu-py3.12-linux_x86_64 "
         "--test-config default --shard 1 --stack external-builds/sample --store ./store",
     )
-    common.add_leg(parser)
-    common.add_shard(parser, default=1)
-    common.add_work_dir(parser)
-    parser.add_argument(
-        "--timeout",
-        type=converters.seconds,
-        default=_TIMEOUT,
-        metavar="SECONDS",
-        help="for all tests together (default: %(default)g)",
-    )
-    common.add_later(parser)
-
-
-def _add_merge(commands: Subparsers) -> None:
-    parser = add_command(
+    add_command(
         commands,
         "merge",
+        Merge,
         _merge,
         about="judge the shards of a night's suites together, and keep a record of each suite in the store",
         more="A shard that left no result is a failure. Exit code 8 where a suite did not pass, and its leg "
         "is not expected to fail.",
         example="cairn ci night merge --night latest --stack external-builds/sample --store ./store",
     )
-    arguments.add_stack(parser)
-    common.add_night(parser)
-    common.add_work_dir(parser)
-    signing.add_sign_key(parser)
-    arguments.add_json(parser)
 
 
-def _suite(options: argparse.Namespace) -> int:
+def _suite(request: Suite) -> int:
     from cairn.pipeline.night import handover
     from cairn.pipeline.night.suite import ShardTest, run_shard
     from cairn.release.index.generation import now
     from cairn.testing.suite.attempt import Limits
 
-    run, started = common.run_of(options), now()
-    shard = common.shard_of(options, run)
-    request = ShardTest(
+    run, started = request.load_run(), now()
+    shard = common.shard_of(run, run.plan.leg(request.leg), request.test_config, request.shard)
+    job = ShardTest(
         run=run,
         shard=shard,
-        work_dir=options.work_dir.absolute(),
-        limits=Limits(all=options.timeout),
-        later=options.later,
+        work_dir=request.work_dir.absolute(),
+        limits=Limits(all=request.timeout),
+        later=request.later,
     )
-    folder = request.results if options.later else None
+    folder = job.results if request.later else None
     if folder is not None:
         handover.forget(folder)
     try:
-        merged = run_shard(request)
+        merged = run_shard(job)
     except (CairnError, OSError) as error:
-        said = common.note(run.plan, shard.leg, "test", started, error, part=shard.part)
-        common.keep_note(run, said, folder)
+        note = common.note(run.plan, shard.leg, "test", started, error, part=shard.part)
+        common.keep_note(run, note, folder)
         raise
-    said = common.note(run.plan, shard.leg, "test", started, part=shard.part)
-    common.keep_note(run, said, folder)
+    note = common.note(run.plan, shard.leg, "test", started, part=shard.part)
+    common.keep_note(run, note, folder)
     console.current().out(f"{shard.name}: {merged.judgement.reason}")
     return 0
 
 
-def _merge(options: argparse.Namespace) -> int:
+def _merge(request: Merge) -> int:
     from cairn.pipeline.night.merge import merge_night
 
-    run, screen = common.run_of(options), console.current()
+    run, screen = request.load_run(), console.current()
     with screen.stage(f"judge the suites of the night {run.plan.night}") as stage:
-        done = merge_night(run, options.work_dir.absolute(), signer=signing.signer(options), say=stage.update)
-    if options.json:
+        done = merge_night(run, request.work_dir.absolute(), signer=request.signer(), say=stage.update)
+    if request.json:
         screen.json(
             [
                 {"leg": one.leg.id, "config": one.config, "good": one.good, "reason": one.reason}
