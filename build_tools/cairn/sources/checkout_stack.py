@@ -38,16 +38,16 @@ def checkout_stack(
     Returns:
         The checkouts, in the stack's order of building.
     """
-    there = (request.checkout_dir for request in requests if request.project.name == _PINNING)
-    torch_dir = torch_dir or next(there, None)
-    done: dict[str, Checkout] = {}
+    torch_dirs = (request.checkout_dir for request in requests if request.project.name == _PINNING)
+    torch_dir = torch_dir or next(torch_dirs, None)
+    checkouts: dict[str, Checkout] = {}
     for is_pinned in (False, True):
         rank = [request for request in requests if (request.project.pin is not None) == is_pinned]
-        made = side_by_side(
+        batch = side_by_side(
             lambda request: checkout_project(request, torch_dir=torch_dir, say=say), rank, jobs=len(rank)
         )
-        done |= {one.project.name: one for one in made}
-    return tuple(done[p.name] for p in stack.in_order() if p.name in done)
+        checkouts |= {one.project.name: one for one in batch}
+    return tuple(checkouts[p.name] for p in stack.in_order() if p.name in checkouts)
 
 
 def checkout_project(request: CheckoutRequest, *, torch_dir: Path | None, say: Progress = silent) -> Checkout:
@@ -72,8 +72,8 @@ def checkout_project(request: CheckoutRequest, *, torch_dir: Path | None, say: P
     )
     say(f"{project.name}: {what.hashtag}, {what.because}")
     request = replace(request, origin=what.origin, hashtag=what.hashtag)
-    done = checkout(request, say=lambda line: say(f"{project.name}: {line}"))
-    return replace(done, notes=(what.note, *done.notes)) if what.note else done
+    result = checkout(request, say=lambda line: say(f"{project.name}: {line}"))
+    return replace(result, notes=(what.note, *result.notes)) if what.note else result
 
 
 def origin_of(project: Project) -> str:

@@ -50,7 +50,7 @@ class Pin:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class PinnedSource:
     """What to check out.
 
     Attributes:
@@ -75,7 +75,7 @@ def wanted(  # noqa: PLR0913 - each is one independent source of the answer
     torch_dir: Path | None = None,
     require_related_commit: bool = False,
     release: bool = False,
-) -> Wanted:
+) -> PinnedSource:
     """What to check out for a project.
 
     Args:
@@ -95,22 +95,22 @@ def wanted(  # noqa: PLR0913 - each is one independent source of the answer
         raise UsageError("--release and --repo-hashtag exclude each other", tip="name one of them")
     if release:
         branch = triton_release(_torch(project, torch_dir))
-        return Wanted(origin=origin or default_origin, hashtag=branch, because=TRITON_VERSION)
+        return PinnedSource(origin=origin or default_origin, hashtag=branch, because=TRITON_VERSION)
     needs_pin = hashtag is None or origin is None or require_related_commit
     pin = _pin(project, torch_dir, hashtag=hashtag, required=require_related_commit) if needs_pin else None
     if hashtag is not None:
-        return Wanted(
+        return PinnedSource(
             origin=origin or _origin(pin, torch_dir) or default_origin, hashtag=hashtag, because="asked for"
         )
     if pin is None:
-        return Wanted(
+        return PinnedSource(
             origin=origin or default_origin,
             hashtag=project.hashtag,
             because="the line's default",
             note=_unpinned(project, torch_dir),
         )
-    found = origin or _origin(pin, torch_dir) or default_origin
-    return Wanted(origin=found, hashtag=pin.commit, because=f"pinned in {pin.where}")
+    url = origin or _origin(pin, torch_dir) or default_origin
+    return PinnedSource(origin=url, hashtag=pin.commit, because=f"pinned in {pin.where}")
 
 
 def _pin(project: Project, torch_dir: Path | None, *, hashtag: str | None, required: bool) -> Pin | None:
@@ -197,9 +197,9 @@ def related_commits(path: Path) -> tuple[RelatedCommit, ...]:
         SourceError: a line is malformed, or two of one system name different commits for one project.
     """
     records = tuple(_record(path, number, text) for number, text in _lines(path))
-    seen: dict[tuple[str, str], RelatedCommit] = {}
+    records_by_name: dict[tuple[str, str], RelatedCommit] = {}
     for record in records:
-        first = seen.setdefault((record.os, record.project), record)
+        first = records_by_name.setdefault((record.os, record.project), record)
         if (first.commit, first.origin) != (record.commit, record.origin):
             raise _malformed(
                 path,
@@ -226,13 +226,13 @@ def related_commit(torch_dir: Path, distribution: str, *, system: str | None = N
     path = torch_dir / RELATED_COMMITS
     if not path.is_file():
         return None
-    found = {r.os: r for r in reversed(related_commits(path)) if r.project == distribution}
+    by_os = {r.os: r for r in reversed(related_commits(path)) if r.project == distribution}
     system = system or platforms.here.name()
-    record = found.get(system) or found.get(_FALLBACK_OS)
+    record = by_os.get(system) or by_os.get(_FALLBACK_OS)
     if record is not None:
         return Pin(commit=record.commit, origin=record.origin, where=f"{path}:{record.line}")
-    if found:
-        others = "; ".join(f"{r.os}: {r.commit[:12]} of {r.origin} (line {r.line})" for r in found.values())
+    if by_os:
+        others = "; ".join(f"{r.os}: {r.commit[:12]} of {r.origin} (line {r.line})" for r in by_os.values())
         mine = " or ".join(dict.fromkeys((system, _FALLBACK_OS)))
         raise OtherSystemError(
             f"{path} does not name {distribution} for {mine}; it has {others}",

@@ -24,7 +24,7 @@ from cairn.sources.checkout.options import CheckoutOptions
 from cairn.sources.git import repository, url
 from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository
 from cairn.sources.mirror import history, mirror
-from cairn.sources.mirror.mirror import Found, Mirror
+from cairn.sources.mirror.mirror import Mirror, ResolvedCommit
 from cairn.sources.worktree import contents, state, submodules
 from cairn.sources.worktree.parts import of_commit
 from cairn.sources.worktree.state import State
@@ -72,21 +72,21 @@ def checkout(request: CheckoutRequest, *, say: Progress = silent) -> Checkout:
         note = _recovered(root, request, say=say)
         _refuse_foreign(root, note)
         source = mirror.of(request.origin, depth=request.depth, retry=request.retry)
-        found = source.find(_name(request, source, say), say=say)
-        wanted = _wanted(request, found)
+        resolved = source.find(_name(request, source, say), say=say)
+        wanted = _wanted(request, resolved)
         if not _is_current(root, note, wanted):
-            _move(root, request, found, source.path, note=note, wanted=wanted, say=say)
+            _move(root, request, resolved, source.path, note=note, wanted=wanted, say=say)
         elif note is not None and note != wanted:
             # Nothing moves, but it was asked for by different names this time.
             names = {"origin": wanted.origin, "hashtag": wanted.hashtag, "project": wanted.project}
             state.write(root.git_dir, msgspec.structs.replace(note, **names))
         notes = [*lfs_notes(root)]
-        if found.other is not None:
+        if resolved.other is not None:
             where = url.without_credentials(request.origin)
             notes.insert(
                 0,
-                f"{found.name} is a tag and a branch of {where}: the tag was taken, as git does; "
-                f"the branch is {found.other}",
+                f"{resolved.name} is a tag and a branch of {where}: the tag was taken, as git does; "
+                f"the branch is {resolved.other}",
             )
         return dataclasses.replace(describe(request.project, request.checkout_dir), notes=tuple(notes))
 
@@ -105,9 +105,9 @@ def hipify_checkout(
         if not root.exists():
             raise SourceError(f"{path} is not a git checkout", tip="run the `checkout` command first")
         kind = project.hipify
-        found = state.read(root.git_dir)
-        _sweep(root, found, say)
-        note = hipify_step.recovered(root, found, kind=kind, python=python, force=False, say=say)
+        before = state.read(root.git_dir)
+        _sweep(root, before, say)
+        note = hipify_step.recovered(root, before, kind=kind, python=python, force=False, say=say)
         note = note or hipify_step.adopt(root, project)
         if note.phase == "moving":
             raise SourceError(f"the checkout {path} is unfinished", tip="run the `checkout` command again")
@@ -149,8 +149,8 @@ def _refuse_foreign(root: Repository, note: State | None) -> None:
         raise SourceError(f"{path} is a file", tip="name a different --checkout-dir")
     if note is None and not root.exists() and path.is_dir():
         # A run that was killed before it wrote its note may have left one file that it was writing.
-        found = (entry for entry in path.rglob("*") if entry.is_symlink() or not entry.is_dir())
-        if not all(repository.is_part(entry.name) for entry in found):
+        entries = (entry for entry in path.rglob("*") if entry.is_symlink() or not entry.is_dir())
+        if not all(repository.is_part(entry.name) for entry in entries):
             raise SourceError(
                 f"{path} has files and is not a git checkout",
                 tip="name a different --checkout-dir, or move it away",
@@ -167,12 +167,12 @@ def _name(request: CheckoutRequest, source: Mirror, say: Progress) -> str:
     return history.as_of(whole, request.hashtag, request.as_of, say=say)
 
 
-def _wanted(request: CheckoutRequest, found: Found) -> State:
+def _wanted(request: CheckoutRequest, resolved: ResolvedCommit) -> State:
     return State(
         project=request.project.name,
         origin=url.without_credentials(request.origin),
         hashtag=request.hashtag,
-        commit=found.commit,
+        commit=resolved.commit,
         phase="ready",
         submodules=request.submodules,
         hipify=request.hipify,
@@ -200,7 +200,7 @@ def _choices(note: State) -> tuple[object, ...]:
 def _move(  # noqa: PLR0913 - where from, where to, and by what
     root: Repository,
     request: CheckoutRequest,
-    found: Found,
+    resolved: ResolvedCommit,
     mirror_path: Path,
     *,
     note: State | None,
@@ -211,21 +211,21 @@ def _move(  # noqa: PLR0913 - where from, where to, and by what
     how = submodules.Fetching(depth=request.depth, jobs=jobs, retry=request.retry, say=say)
     plan: submodules.Plan = ()
     if request.submodules:
-        plan = submodules.fetch_all(root, found.commit, mirror_path, origin=request.origin, how=how)
-    parts, gone = local_work.moving(root, found.commit, mirror_path, plan)
+        plan = submodules.fetch_all(root, resolved.commit, mirror_path, origin=request.origin, how=how)
+    parts, removed = local_work.moving(root, resolved.commit, mirror_path, plan)
     before = _refuse_to_lose_work(root, note, parts, force=request.force)
     repository.sweep_parts(root.git_dir)
     # From here on the checkout is unfinished until the note says `ready`.
     state.write(root.git_dir, msgspec.structs.replace(wanted, phase="moving"))
-    say(f"checking out {found.commit[:12]} in {request.checkout_dir}")
+    say(f"checking out {resolved.commit[:12]} in {request.checkout_dir}")
     repository.create(root)
     repository.name_origin(root, wanted.origin)
     repository.borrow_objects(root, mirror_path)
-    submodules.remove(gone, before=before)
-    with state.placing(root, before=before.get("") or root.head(), after=found.commit):
+    submodules.remove(removed, before=before)
+    with state.placing(root, before=before.get("") or root.head(), after=resolved.commit):
         hipify_step.remove_generated(root)
-        repository.place(root, found.commit)
-        repository.move_refs(root, _refs(root, found, note, say))
+        repository.place(root, resolved.commit)
+        repository.move_refs(root, _refs(root, resolved, note, say))
     submodules.place_all(root, plan, before=before, how=how)
     placed = msgspec.structs.replace(wanted, phase="placed")
     state.write(root.git_dir, placed)
@@ -244,28 +244,30 @@ def _refuse_to_lose_work(
     Returns:
         The trees of the parts that are not as their HEAD is, by path.
     """
-    found = local_work.survey(parts)
-    lost = local_work.together(root, found)
+    surveys = local_work.survey(parts)
+    lost = local_work.together(root, surveys)
     # Hipified without a commit, and not edited since: what git calls a change is hipify's then.
     if note is not None and note.files is not None and contents.tree_state(root.work_tree) == note.files:
-        lost = local_work.without_hipifys(lost, found)
+        lost = local_work.without_hipifys(lost, surveys)
     if lost and not force:
         local_work.refuse(root, lost)
-    return local_work.drop(found, lost) if lost else local_work.keep(found)
+    return local_work.drop(surveys, lost) if lost else local_work.keep(surveys)
 
 
-def _refs(root: Repository, found: Found, note: State | None, say: Progress) -> dict[str, str | None]:
+def _refs(
+    root: Repository, resolved: ResolvedCommit, note: State | None, say: Progress
+) -> dict[str, str | None]:
     refs: dict[str, str | None] = {
-        f"refs/tags/{UPSTREAM_TAG}": found.commit,
+        f"refs/tags/{UPSTREAM_TAG}": resolved.commit,
         f"refs/tags/{HIPIFY_TAG}": None,
     }
-    if found.kind == "branch":
-        refs[f"refs/remotes/origin/{found.name}"] = found.commit
-    if found.kind == "tag":
-        there = root.tag(found.name)
-        is_ours = note is not None and (note.hashtag, note.commit) == (found.name, there)
-        if there in (None, found.commit) or is_ours:
-            refs[f"refs/tags/{found.name}"] = found.target
+    if resolved.kind == "branch":
+        refs[f"refs/remotes/origin/{resolved.name}"] = resolved.commit
+    if resolved.kind == "tag":
+        current = root.tag(resolved.name)
+        is_ours = note is not None and (note.hashtag, note.commit) == (resolved.name, current)
+        if current in (None, resolved.commit) or is_ours:
+            refs[f"refs/tags/{resolved.name}"] = resolved.target
         else:
-            say(f"the tag {found.name} of {root.work_tree} is at a different commit and stays as it is")
+            say(f"the tag {resolved.name} of {root.work_tree} is at a different commit and stays as it is")
     return refs

@@ -165,11 +165,11 @@ def _submodule(module: Module) -> Submodule:
 
 def lfs_notes(root: Repository) -> Iterator[str]:
     """A line for the user where files are Git LFS pointers: neither git nor Cairn fetches their content."""
-    found = [name for names in side_by_side(_lfs_pointers, walk(root)) for name in names]
-    if found:
+    pointers = [name for names in side_by_side(_lfs_pointers, walk(root)) for name in names]
+    if pointers:
         yield (
-            f"{wording.count(found, 'file')} of Git LFS came as a pointer, without the content: "
-            f"{wording.some(found)} (in the checkout, `git lfs pull` fetches it)"
+            f"{wording.count(pointers, 'file')} of Git LFS came as a pointer, without the content: "
+            f"{wording.some(pointers)} (in the checkout, `git lfs pull` fetches it)"
         )
 
 

@@ -20,7 +20,7 @@ from cairn.concurrency import side_by_side
 from cairn.errors import SourceError
 from cairn.output import Progress
 from cairn.sources.checkout import local_work
-from cairn.sources.checkout.local_work import Found
+from cairn.sources.checkout.local_work import Survey
 from cairn.sources.git import command, repository
 from cairn.sources.git.repository import HIPIFY_SUBJECT, HIPIFY_TAG, UPSTREAM_TAG, Repository
 from cairn.sources.hipify import build_step, run
@@ -63,8 +63,8 @@ def hipify_tree(
     edited = None if note.committed else contents.tree_state(root.work_tree)
     if report is not None:
         if not note.committed:
-            made = build_step.ids(root, sorted({*report.changed, *report.generated}))
-            report = msgspec.structs.replace(report, contents=made)
+            content_ids = build_step.ids(root, sorted({*report.changed, *report.generated}))
+            report = msgspec.structs.replace(report, contents=content_ids)
         hipify_report.write(root.git_dir, report)
     write(root.git_dir, msgspec.structs.replace(note, phase="ready", heads={}, files=edited))
 
@@ -75,13 +75,13 @@ def _commit_and_tag(
     report: HipifyReport | None,
     heads: Mapping[str, str],
 ) -> None:
-    made = by_part(report.generated if report else (), heads)
+    generated = by_part(report.generated if report else (), heads)
     changed = by_part(report.changed if report else (), heads)
 
     def one(part: Part) -> None:
         path, own = part.path, part.repository
-        touched = made[path] or changed[path]
-        commit = commit_part(own, made[path], changed[path]) if touched else heads[path]
+        touched = generated[path] or changed[path]
+        commit = commit_part(own, generated[path], changed[path]) if touched else heads[path]
         repository.move_refs(own, {f"refs/tags/{HIPIFY_TAG}": commit})
 
     # The root first: it must not see that its submodules have moved.
@@ -100,30 +100,30 @@ def recovered(
     if note is None or note.phase != "hipifying":
         return note
     say(f"finding out what the unfinished hipify of {root.work_tree} wrote")
-    found, made = _survey(root, note, kind=kind, python=python, say=say)
-    if lost := local_work.together(root, found):
+    surveys, generated = _survey(root, note, kind=kind, python=python, say=say)
+    if lost := local_work.together(root, surveys):
         if not force:
             local_work.refuse(root, lost)
-        local_work.drop(found, lost)
-    return _undo(root, note, made=made)
+        local_work.drop(surveys, lost)
+    return _undo(root, note, made=generated)
 
 
 def _survey(
     root: Repository, note: State, *, kind: HipifyKind, python: Path | None, say: Progress
-) -> tuple[list[Found], set[str]]:
+) -> tuple[list[Survey], set[str]]:
     """What is in each part that hipify did not write, and the ignored files that it made.
 
     Hipify is run once more, on a copy of what it began with: what the copy has too, it wrote.
     """
     parts = [part for path in note.heads if (part := _part(root, path)).repository.is_begun()]
-    found = [*local_work.survey(parts)]
+    surveys = [*local_work.survey(parts)]
     ignored, remembered = run.ignored(root), root.git_dir / _IGNORED
     # Without the list, nothing that is ignored can be said to be hipify's.
     before = map(os.fsdecode, remembered.read_bytes().split(b"\0")) if remembered.exists() else ignored
     new = by_part(ignored.difference(before), note.heads)
-    if not any(new.values()) and not any(one.changes for one in found):
-        return found, set()
-    made: set[str] = set()
+    if not any(new.values()) and not any(one.changes for one in surveys):
+        return surveys, set()
+    generated: set[str] = set()
     copied = [CommittedPart(path=p.path, repository=p.repository, commit=note.heads[p.path]) for p in parts]
     with worktree_copy.copy(copied) as copies:
         # Where it failed the first time, it fails again, after it has written the same.
@@ -133,13 +133,15 @@ def _survey(
         for number, copy in enumerate(copies):
             own, here = parts[number].repository, new[copy.path]
             commit_part(copy.repository, ignored_there[copy.path])
-            names = [*found[number].changes, *here]
+            names = [*surveys[number].changes, *here]
             ours = state.written_by_hipify(own, names, head=copy.commit, hipified=copy.repository)
-            lost = found[number].lost
+            lost = surveys[number].lost
             edits = tuple(name for name in lost.edits if name not in ours)
-            found[number] = dataclasses.replace(found[number], lost=dataclasses.replace(lost, edits=edits))
-            made |= {parts[number].named(name) for name in here if name in ours}
-    return found, made
+            surveys[number] = dataclasses.replace(
+                surveys[number], lost=dataclasses.replace(lost, edits=edits)
+            )
+            generated |= {parts[number].named(name) for name in here if name in ours}
+    return surveys, generated
 
 
 def _part(root: Repository, path: str) -> local_work.MovingPart:
@@ -184,9 +186,9 @@ def remove_generated(root: Repository) -> None:
     report = hipify_report.read(root.git_dir) if root.git_dir.is_dir() else None
     if report is None:
         return
-    made = set(report.generated) & report.contents.keys()
-    edited = set(build_step.without_recorded(root, made))
-    for name in made - edited:
+    generated = set(report.generated) & report.contents.keys()
+    edited = set(build_step.without_recorded(root, generated))
+    for name in generated - edited:
         (root.work_tree / name).unlink(missing_ok=True)
     hipify_report.forget(root.git_dir)
 
@@ -230,22 +232,22 @@ def _is_by_hand(root: Repository, kind: HipifyKind) -> bool:
 
 
 def _complete_tags(part: Repository, *, hipified: bool) -> None:
-    done = part.tag(HIPIFY_TAG) or _recent_hipify_commit(part)
-    upstream = part.tag(UPSTREAM_TAG) or (f"{done}~1" if done else "HEAD")
+    tagged = part.tag(HIPIFY_TAG) or _recent_hipify_commit(part)
+    upstream = part.tag(UPSTREAM_TAG) or (f"{tagged}~1" if tagged else "HEAD")
     refs: dict[str, str | None] = {f"refs/tags/{UPSTREAM_TAG}": part.commit_of(upstream)}
     if hipified:
-        refs[f"refs/tags/{HIPIFY_TAG}"] = done or part.commit_of(upstream)
+        refs[f"refs/tags/{HIPIFY_TAG}"] = tagged or part.commit_of(upstream)
     repository.move_refs(part, refs)
 
 
 def by_part(names: Collection[str], parts: Collection[str]) -> dict[str, list[str]]:
     """Files by the root (empty) or submodule they are in, with paths from there."""
-    made: dict[str, list[str]] = {path: [] for path in parts}
+    by_part: dict[str, list[str]] = {path: [] for path in parts}
     deepest_first = sorted(parts, key=len, reverse=True)
     for name in names:
         owner = next(path for path in deepest_first if not path or name.startswith(f"{path}/"))
-        made[owner].append(name[len(owner) + 1 :] if owner else name)
-    return made
+        by_part[owner].append(name[len(owner) + 1 :] if owner else name)
+    return by_part
 
 
 def commit_part(
@@ -295,8 +297,8 @@ def hipified_commit(repository: Repository, commit: str, tree: str) -> str:
 
 def _is_head_hipifys(repository: Repository) -> bool:
     """Whether HEAD is a commit that `commit_part` made, as it made it."""
-    said = repository.run("log", "-1", "--format=%ae %ce %s", "HEAD").strip()
-    return said == f"{command.EMAIL} {command.EMAIL} {HIPIFY_SUBJECT}"
+    subject = repository.run("log", "-1", "--format=%ae %ce %s", "HEAD").strip()
+    return subject == f"{command.EMAIL} {command.EMAIL} {HIPIFY_SUBJECT}"
 
 
 def _recent_hipify_commit(repository: Repository) -> str | None:

@@ -91,8 +91,8 @@ def hipified_from(repository: Repository) -> str | None:
         return tagged
     if not repository.succeeds("merge-base", "--is-ancestor", upstream, tagged):
         return upstream
-    found = between(repository, upstream, tagged)
-    hipifys = [commit.id for commit in found if commit.subject == HIPIFY_SUBJECT]
+    commits = between(repository, upstream, tagged)
+    hipifys = [commit.id for commit in commits if commit.subject == HIPIFY_SUBJECT]
     if not hipifys:
         return tagged
     return repository.commit_of(f"{tagged}~1") if hipifys == [tagged] else upstream
@@ -116,9 +116,9 @@ def in_hipifys_tag_only(repository: Repository) -> tuple[LocalCommit, ...]:
     """
     if None in repository.tags(UPSTREAM_TAG, HIPIFY_TAG):
         return ()
-    found = between(repository, UPSTREAM_TAG, HIPIFY_TAG)
-    if all(commit.subject == HIPIFY_SUBJECT for commit in found):
+    commits = between(repository, UPSTREAM_TAG, HIPIFY_TAG)
+    if all(commit.subject == HIPIFY_SUBJECT for commit in commits):
         return ()
-    kept = ("--not", "--branches", "--remotes", f"--exclude={HIPIFY_TAG}", "--tags")
-    gone = set(repository.run("rev-list", f"refs/tags/{HIPIFY_TAG}", *kept).split())
-    return tuple(c for c in found if c.id in gone and c.subject != HIPIFY_SUBJECT)
+    elsewhere = ("--not", "--branches", "--remotes", f"--exclude={HIPIFY_TAG}", "--tags")
+    unreachable = set(repository.run("rev-list", f"refs/tags/{HIPIFY_TAG}", *elsewhere).split())
+    return tuple(c for c in commits if c.id in unreachable and c.subject != HIPIFY_SUBJECT)

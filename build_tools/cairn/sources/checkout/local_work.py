@@ -74,7 +74,7 @@ class MovingPart(Part):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class Survey:
     """What is in a part, with paths from there.
 
     Attributes:
@@ -109,13 +109,13 @@ def moving(root: Repository, commit: str, source: Path, plan: Plan) -> tuple[lis
         parts.append(
             MovingPart(path=module.path, repository=own, goes=True, commit=module.commit, source=from_mirror)
         )
-    kept = {part.repository for part in parts}
-    there = walk_submodules(root, begun=True) if root.exists() else ()
-    gone = [module for module in there if module.repository not in kept]
-    return [*parts, *(MovingPart(path=m.path, repository=m.repository, goes=True) for m in gone)], gone
+    repositories = {part.repository for part in parts}
+    modules = walk_submodules(root, begun=True) if root.exists() else ()
+    removed = [module for module in modules if module.repository not in repositories]
+    return [*parts, *(MovingPart(path=m.path, repository=m.repository, goes=True) for m in removed)], removed
 
 
-def survey(parts: Sequence[MovingPart]) -> tuple[Found, ...]:
+def survey(parts: Sequence[MovingPart]) -> tuple[Survey, ...]:
     """What is in each part that moving it would lose, except what an unfinished run wrote."""
     begun = [part for part in parts if part.repository.is_begun()]
     within = {part.repository.work_tree for part in begun}
@@ -137,7 +137,7 @@ def survey(parts: Sequence[MovingPart]) -> tuple[Found, ...]:
     return side_by_side(lambda part: _found(part, within, coming.get(part), foreign.get(part, ())), parts)
 
 
-def together(root: Repository, found: Sequence[Found]) -> Losses:
+def together(root: Repository, surveys: Sequence[Survey]) -> Losses:
     """The losses of all parts, by paths from the root."""
 
     def without_recorded(names: Sequence[str]) -> tuple[str, ...]:
@@ -145,11 +145,11 @@ def together(root: Repository, found: Sequence[Found]) -> Losses:
         return build_step.without_recorded(root, names) if root.is_begun() else tuple(names)
 
     return Losses(
-        edits=without_recorded([one.part.named(name) for one in found for name in one.lost.edits]),
-        ignored=without_recorded([one.part.named(name) for one in found for name in one.lost.ignored]),
+        edits=without_recorded([one.part.named(name) for one in surveys for name in one.lost.edits]),
+        ignored=without_recorded([one.part.named(name) for one in surveys for name in one.lost.ignored]),
         commits=tuple(
             f"{one.part.path}: {commit}" if one.part.path else commit
-            for one in found
+            for one in surveys
             for commit in one.lost.commits
         ),
     )
@@ -157,7 +157,7 @@ def together(root: Repository, found: Sequence[Found]) -> Losses:
 
 def _found(
     part: MovingPart, within: Collection[Path], coming: Collection[str] | None, foreign: Collection[str]
-) -> Found:
+) -> Survey:
     """What is in a part.
 
     Args:
@@ -172,7 +172,7 @@ def _found(
         _refuse_inner(part, foreign)
         # Its folder was removed, and its git directory is still there.
         commits = own.without_files().commits_only_here() if (own.git_dir / "HEAD").exists() else ()
-        return Found(part=part, changes=(), lost=Losses(edits=tuple(foreign), commits=commits))
+        return Survey(part=part, changes=(), lost=Losses(edits=tuple(foreign), commits=commits))
     if part.goes:
         _refuse_under_way(own)
     changes = own.changes()
@@ -198,7 +198,7 @@ def _found(
         ignored=tuple(sorted(ignored)),
         commits=(*own.commits_only_here(*known), *beneath),
     )
-    return Found(part=part, changes=changes, lost=lost)
+    return Survey(part=part, changes=changes, lost=lost)
 
 
 def _is_there(part: MovingPart, root: MovingPart) -> bool:
@@ -251,16 +251,16 @@ def _hidden_edits(part: MovingPart) -> list[str]:
     return [name for name in hidden if name in disk and disk[name] != index.get(name)]
 
 
-def without_hipifys(lost: Losses, found: Sequence[Found]) -> Losses:
+def without_hipifys(lost: Losses, surveys: Sequence[Survey]) -> Losses:
     """The losses where every file that git looks at is as an uncommitted hipify left it.
 
     What is staged, and what git was told not to look at, is still the user's.
     """
-    theirs = {one.part.named(name) for one in found for name in (*_hidden_edits(one.part), *_staged(one))}
+    theirs = {one.part.named(name) for one in surveys for name in (*_hidden_edits(one.part), *_staged(one))}
     return replace(lost, edits=tuple(name for name in lost.edits if name in theirs))
 
 
-def _staged(one: Found) -> list[str]:
+def _staged(one: Survey) -> list[str]:
     """Files of which the index has something that is neither in HEAD nor on the disk."""
     own = one.part.repository
     if not one.changes or not own.is_begun():
@@ -270,20 +270,20 @@ def _staged(one: Found) -> list[str]:
     return [n for n in one.changes if n in index and index[n] not in (head.get(n), disk.get(n))]
 
 
-def keep(found: Sequence[Found]) -> dict[str, str]:
+def keep(surveys: Sequence[Survey]) -> dict[str, str]:
     """Write the trees of the parts that differ from HEAD into their repositories; by the parts' paths.
 
     Should this run be killed, the next one tells by them what this one was allowed to drop.
     """
-    for one in found:
+    for one in surveys:
         if one.lost and not one.part.repository.is_begun():
             repository.create(one.part.repository)  # files were in its place, and need somewhere to be kept
-    dirty = [one for one in found if one.changes or one.lost]
+    dirty = [one for one in surveys if one.changes or one.lost]
     trees = side_by_side(lambda one: contents.snapshot(one.part.repository, one.lost.ignored), dirty)
     return {one.part.path: tree for one, tree in zip(dirty, trees, strict=True)}
 
 
-def drop(found: Sequence[Found], lost: Losses) -> dict[str, str]:
+def drop(surveys: Sequence[Survey], lost: Losses) -> dict[str, str]:
     """Give what is dropped a ref of its own in its repository, so that it can be restored, and report it.
 
     `git restore --source REF -- FILE` brings a file back, `git switch -c NAME REF` the commits. What was
@@ -292,16 +292,16 @@ def drop(found: Sequence[Found], lost: Losses) -> dict[str, str]:
     Returns:
         The trees, as `keep` gives them.
     """
-    trees = keep(found)
+    trees = keep(surveys)
     ref = _ref()
-    kept = []
-    for one in found:
+    refs = []
+    for one in surveys:
         if one.lost:
             own, tree = one.part.repository, trees[one.part.path]
             _name(own, ref, tree, f"Dropped by a checkout with --force: {one.lost}")
-            kept.append(f"{ref} of {own.git_dir}")
+            refs.append(f"{ref} of {own.git_dir}")
     # Now, since the run may still fail: the user must know where it is.
-    console.current().warn(f"dropping {lost}; kept as {', '.join(kept)}")
+    console.current().warn(f"dropping {lost}; kept as {', '.join(refs)}")
     return trees
 
 

@@ -24,11 +24,11 @@ def by_commit(
         within: working trees of the parts that are there, which look after themselves.
         coming: paths where submodules are to be that are not there yet.
     """
-    wanted = _new_in(own, commit, source)
+    entries = _new_in(own, commit, source)
     index = contents.of_index(own)
-    there = tuple(_InTheWay(own, index, within).among(wanted))
-    disk = contents.on_disk(own, there)
-    yield from (name for name in there if name not in wanted or disk.get(name) != wanted[name])
+    obstacles = tuple(_InTheWay(own, index, within).among(entries))
+    disk = contents.on_disk(own, obstacles)
+    yield from (name for name in obstacles if name not in entries or disk.get(name) != entries[name])
     # Git does not look into the folder of a submodule, and leaves it where the commit has the submodule too.
     links = [name for name in _empty_links(index, own, within) if name not in coming]
     stay = {name for name in _links_of(own, commit, source, links) if is_below(own.work_tree, name)}
@@ -169,8 +169,8 @@ class _InTheWay:
         if self._spellings is None:
             self._spellings = {known.casefold(): known for known in self._tracked}
         other = self._spellings.get(name.casefold())
-        there = self._own.work_tree / other if other else None
-        if there is None or not os.path.lexists(there) or not there.samefile(path):
+        target = self._own.work_tree / other if other else None
+        if target is None or not os.path.lexists(target) or not target.samefile(path):
             return False
         # Hard links are one file under two names; here it is to be two spellings of one name.
         return path not in path.parent.iterdir()

@@ -65,15 +65,18 @@ def hipified(
         # They may be at other commits than their parents name; that is not hipify's doing.
         side_by_side(lambda copied: submodules.skip_gitlinks(copied.repository), copies)
         say(f"hipifying {copies[0].commit[:12]} again in {root.work_tree}")
-        done = run.changes(root, kind, ignored_before=(), python=python, say=say)
+        changes = run.changes(root, kind, ignored_before=(), python=python, say=say)
         paths = [copied.path for copied in copies]
-        made, changed = hipify_step.by_part(done.generated, paths), hipify_step.by_part(done.changed, paths)
+        made, changed = (
+            hipify_step.by_part(changes.generated, paths),
+            hipify_step.by_part(changes.changed, paths),
+        )
 
         def one(copied: CommittedPart) -> str:
             new, edited = made[copied.path], changed[copied.path]
             return hipify_step.commit_part(copied.repository, new, edited) if new or edited else copied.commit
 
-        yield Hipified(copies=copies, commits=side_by_side(one, copies), changes=done)
+        yield Hipified(copies=copies, commits=side_by_side(one, copies), changes=changes)
 
 
 def _differing(where: Repository, expected: str, part: CommittedPart) -> tuple[str, ...]:

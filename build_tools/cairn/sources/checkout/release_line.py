@@ -47,12 +47,12 @@ def line_of(stack: Stack, checkouts: Mapping[str, Path], *, asked: str | None = 
     """
     if asked is not None:
         stack.for_line(asked)  # it must know the line
-    found = [
+    hints = [
         evidence
         for project in stack.projects
         if project.name in checkouts and (evidence := _evidence(stack, project, checkouts[project.name]))
     ]
-    strong = [evidence for evidence in found if evidence.by_name]
+    strong = [evidence for evidence in hints if evidence.by_name]
     if asked is not None:
         if against := [evidence for evidence in strong if asked not in evidence.lines]:
             raise UsageError(
@@ -66,19 +66,19 @@ def line_of(stack: Stack, checkouts: Mapping[str, Path], *, asked: str | None = 
             f"the checkouts are of different release lines: {_told(strong)}",
             tip="check out one line of all: `cairn checkout all --line LINE`",
         )
-    if stack.line in common and (strong or stack.line in _common(stack, found)):
+    if stack.line in common and (strong or stack.line in _common(stack, hints)):
         return stack.line
-    narrowed = (common & _common(stack, found)) or common
+    narrowed = (common & _common(stack, hints)) or common
     if len(narrowed) > 1:
         raise UsageError(
-            f"the checkouts may be of several release lines: {_told(found)}",
+            f"the checkouts may be of several release lines: {_told(hints)}",
             tip="name it with --line, such as release/2.9",
         )
     return next(iter(narrowed))
 
 
-def _common(stack: Stack, found: list[_Evidence]) -> frozenset[str]:
-    return frozenset(stack.line_names()).intersection(*(evidence.lines for evidence in found))
+def _common(stack: Stack, hints: list[_Evidence]) -> frozenset[str]:
+    return frozenset(stack.line_names()).intersection(*(evidence.lines for evidence in hints))
 
 
 def _evidence(stack: Stack, project: Project, folder: Path) -> _Evidence | None:
@@ -94,8 +94,8 @@ def _evidence(stack: Stack, project: Project, folder: Path) -> _Evidence | None:
         origin = root.origin_url() or ""
     on = {line: stack.for_line(line).project(project.name) for line in stack.line_names()}
     name = hashtag.removeprefix("refs/heads/").removeprefix("origin/")
-    by_name = frozenset(line for line, there in on.items() if there.hashtag == name)
-    by_origin = frozenset(line for line, there in on.items() if _is_from(there, origin))
+    by_name = frozenset(line for line, origins in on.items() if origins.hashtag == name)
+    by_origin = frozenset(line for line, origins in on.items() if _is_from(origins, origin))
     what = (
         f"{project.name} is {hashtag or 'no branch'} of {git_url.without_credentials(origin) or 'no origin'}"
     )
@@ -118,5 +118,5 @@ def _asked(root: Repository, *words: str) -> str:
         return ""  # no branch, or no remote
 
 
-def _told(found: list[_Evidence]) -> str:
-    return "; ".join(f"{e.what} (line {' or '.join(sorted(e.lines))})" for e in found)
+def _told(hints: list[_Evidence]) -> str:
+    return "; ".join(f"{e.what} (line {' or '.join(sorted(e.lines))})" for e in hints)

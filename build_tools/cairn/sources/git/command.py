@@ -118,10 +118,10 @@ def run(
         SystemFailureError: no space left or no permission.
         PrerequisiteError: git is not installed.
     """
-    done = _spawn(folder, args, env=env, config=config, stdin=stdin, online=online)
-    if done.returncode:
-        raise error_of(args, done.stderr or done.output, returncode=done.returncode)
-    return done.output
+    result = _spawn(folder, args, env=env, config=config, stdin=stdin, online=online)
+    if result.returncode:
+        raise error_of(args, result.stderr or result.output, returncode=result.returncode)
+    return result.output
 
 
 def succeeds(folder: Path, *args: str, env: Mapping[str, str] | None = None) -> bool:
@@ -143,7 +143,7 @@ def environment(
     *, env: Mapping[str, str] | None = None, config: Mapping[str, str] | None = None, online: bool = False
 ) -> dict[str, str]:
     """The whole environment of a run of git; the module's docstring says what it keeps out."""
-    kept = {
+    inherited = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(("GIT_", "LC_", "LANG")) or (online and _CONNECTION_VARIABLES.fullmatch(name))
@@ -151,7 +151,7 @@ def environment(
     fixed: dict[str, str] = {**_FIXED, **(config or {})}
     settings: list[Setting] = [*fixed.items(), *(connection_settings() if online else ())]
     return {
-        **kept,
+        **inherited,
         **_as_variables(settings),
         "GIT_ATTR_NOSYSTEM": "1",
         # Git clears GIT_CONFIG_COUNT for the upload-pack that serves a path origin (local_repo_env in its
@@ -170,15 +170,15 @@ def connection_settings() -> tuple[Setting, ...]:
     """How the user reaches private origins, from the configuration git would have used, in its order."""
     # With a GIT_DIR that is not a repository: that of the current folder, if any, has no say.
     env = {**os.environ, "GIT_DIR": os.devnull}
-    done = process.run(
+    result = process.run(
         ["git", "config", "--list", "-z", "--includes"], env=env, check=False, separate_stderr=True
     )
-    if done.returncode:
+    if result.returncode:
         return ()
-    pairs = (entry.partition("\n") for entry in done.output.split("\0") if entry)
+    pairs = (entry.partition("\n") for entry in result.output.split("\0") if entry)
     # A key without a value (`[http] foo`) means true.
-    found = ((key, value if sep else "true") for key, sep, value in pairs)
-    return tuple((key, value) for key, value in found if _CONNECTION_SETTINGS.fullmatch(key))
+    settings = ((key, value if sep else "true") for key, sep, value in pairs)
+    return tuple((key, value) for key, value in settings if _CONNECTION_SETTINGS.fullmatch(key))
 
 
 def _spawn(
@@ -335,9 +335,9 @@ def error_of(args: Sequence[str], stderr: str, *, returncode: int) -> CairnError
     reason = _reason(stderr) or f"exit code {returncode}"
     message = f"git {_verb(args)}: {reason}"
     # A server may have written some of it, in lines of any length.
-    said = "\n".join(line[:_LINE_LIMIT] for line in stderr.splitlines())
+    output = "\n".join(line[:_LINE_LIMIT] for line in stderr.splitlines())
     for kind, patterns, tip in _KINDS:
-        if re.search("|".join(patterns), said, re.IGNORECASE):
+        if re.search("|".join(patterns), output, re.IGNORECASE):
             return kind(message, tip=tip)
     return SourceError(message)
 
@@ -351,6 +351,6 @@ def _reason(stderr: str) -> str:
     # A server's message may end in a zero byte, and progress is separated by carriage returns.
     text = safe_text.mask(stderr).replace("\r", "\n").replace("\0", "")
     lines = [line.strip() for line in text.splitlines()]
-    said = [line for line in lines if re.match(r"(fatal|error|remote|ssh|warning: unable)", line)]
-    told = [re.sub(r"^(fatal|error): ", "", line) for line in said or lines if line]
-    return "; ".join(dict.fromkeys(told))[:_MESSAGE_LIMIT]
+    reasons = [line for line in lines if re.match(r"(fatal|error|remote|ssh|warning: unable)", line)]
+    messages = [re.sub(r"^(fatal|error): ", "", line) for line in reasons or lines if line]
+    return "; ".join(dict.fromkeys(messages))[:_MESSAGE_LIMIT]

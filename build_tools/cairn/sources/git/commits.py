@@ -98,8 +98,8 @@ def _commit(commit: str, raw: bytes) -> Commit:
 
     headers, _, message = raw.partition(b"\n\n")
     # `git.Commit` (3.2.1) takes every commit for UTF-8: it compares ten bytes of the header with `encoding `.
-    found = _ENCODING.search(headers)
-    encoding = found[1].decode("ascii", "replace") if found else "utf-8"
+    declared = _ENCODING.search(headers)
+    encoding = declared[1].decode("ascii", "replace") if declared else "utf-8"
     signed = {role: _text(line, encoding) for role, line in _SIGNED.findall(headers)}
     name = signed.get(b"author", "").partition("<")[0].strip()
     _, seconds, offset = parse_actor_and_date(f"committer {signed.get(b'committer', '')}")

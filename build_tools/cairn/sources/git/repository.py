@@ -92,8 +92,8 @@ class Repository:
         """Whether the working tree is its own: a different submodule may be at its path, or a link to one."""
         if not (self.work_tree / ".git").exists():
             return False
-        there = root_at(self.work_tree).git_dir
-        return there == self.git_dir or there.resolve() == self.git_dir.resolve()
+        git_dir = root_at(self.work_tree).git_dir
+        return git_dir == self.git_dir or git_dir.resolve() == self.git_dir.resolve()
 
     def commit_of(self, name: str) -> str | None:
         """The commit that a name means here; None when it means none."""
@@ -113,8 +113,8 @@ class Repository:
         refs = [f"refs/tags/{name}" for name in names]
         # An annotated tag is an object of its own: what it is of comes last.
         listed = self.run("for-each-ref", "--format=%(refname) %(objectname) %(*objectname)", *refs)
-        found = {words[0]: words[-1] for words in map(str.split, listed.splitlines())}
-        return tuple(found.get(ref) for ref in refs)
+        commits = {words[0]: words[-1] for words in map(str.split, listed.splitlines())}
+        return tuple(commits.get(ref) for ref in refs)
 
     def at_or_above(self, commit: str) -> bool:
         """Whether HEAD is a commit or descends from it."""
@@ -163,12 +163,12 @@ class Repository:
         """
         if self.commit_of("HEAD") is None:
             return ()
-        kept = ("--not", "--branches", "--tags", "--remotes", *known)
+        elsewhere = ("--not", "--branches", "--tags", "--remotes", *known)
         heads = ("HEAD", *self.merge_heads())
-        lines = self.run("log", "--format=%ce%x09%h %s", *heads, *kept).splitlines()
-        found = (line.partition("\t") for line in lines)
+        lines = self.run("log", "--format=%ce%x09%h %s", *heads, *elsewhere).splitlines()
+        fields = (line.partition("\t") for line in lines)
         return tuple(
-            text for email, _, text in found if email != command.EMAIL or not text.endswith(HIPIFY_SUBJECT)
+            text for email, _, text in fields if email != command.EMAIL or not text.endswith(HIPIFY_SUBJECT)
         )
 
     def commit_tree(self, commit: str | None) -> str | None:
@@ -336,14 +336,14 @@ def _end_history(repository: Repository, mirror: Path) -> None:
         if repository.succeeds("cat-file", "-e", end):
             head = repository.run("cat-file", "commit", end).partition("\n\n")[0].splitlines()
             parents[end] = [line.split()[1] for line in head if line.startswith("parent ")]
-    names = [name for found in parents.values() for name in found]
+    names = [name for parent_ids in parents.values() for name in parent_ids]
     checked = repository.run("cat-file", "--batch-check", stdin="".join(f"{n}\n" for n in names).encode())
     missing = {line.split()[0] for line in checked.splitlines() if line.endswith(" missing")}
-    kept = [end for end, found in parents.items() if missing.intersection(found)]
-    if not kept:
+    shallow = [end for end, parent_ids in parents.items() if missing.intersection(parent_ids)]
+    if not shallow:
         own.unlink(missing_ok=True)
-    elif not own.exists() or own.read_bytes().decode().split() != kept:
-        files.write_text(own, "".join(f"{end}\n" for end in kept))
+    elif not own.exists() or own.read_bytes().decode().split() != shallow:
+        files.write_text(own, "".join(f"{end}\n" for end in shallow))
 
 
 def place(repository: Repository, commit: str, *, alone: bool = True) -> None:
@@ -412,10 +412,10 @@ def sweep(git_dir: Path, *, folders: tuple[Path, ...], below: bool = False) -> N
     Raises:
         SystemFailureError: one of them does not end.
     """
-    wanted = {folder.resolve() for folder in folders}
+    resolved = {folder.resolve() for folder in folders}
     deadline = time.monotonic() + _WAIT_FOR_GIT
-    while found := _at_work(wanted, below=below):
-        name, process = found[0]
+    while running := _at_work(resolved, below=below):
+        name, process = running[0]
         if name == _HIPIFY:  # a guard has not seen to it (`cairn.platforms`): it would not end for long
             with contextlib.suppress(OSError):
                 os.kill(process, signal.SIGKILL)
@@ -449,8 +449,8 @@ def _at_work(folders: set[Path], *, below: bool) -> list[tuple[str, int]]:
     """The gits and hipifies that run in these folders; none on systems without /proc (proc(5))."""
     with contextlib.suppress(OSError):
         processes = [process for process in Path("/proc").iterdir() if process.name.isdecimal()]
-        named = ((_name_at_work(process, folders, below=below), process) for process in processes)
-        return [(name, int(process.name)) for name, process in named if name]
+        candidates = ((_name_at_work(process, folders, below=below), process) for process in processes)
+        return [(name, int(process.name)) for name, process in candidates if name]
     return []
 
 

@@ -62,26 +62,26 @@ def without_recorded(root: Repository, names: Collection[str]) -> tuple[str, ...
     if not names:
         return ()
     report = hipify_report.read(root.git_dir)
-    known = report.contents if report else {}
-    if not known:
+    contents = report.contents if report else {}
+    if not contents:
         return tuple(names)
-    made = ids(root, [name for name in names if name in known])
-    return tuple(name for name in names if name not in known or made.get(name) != known[name])
+    current = ids(root, [name for name in names if name in contents])
+    return tuple(name for name in names if name not in contents or current.get(name) != contents[name])
 
 
 def _report(root: Repository, before: Mapping[str, str]) -> HipifyReport:
     earlier = hipify_report.read(root.git_dir) or HipifyReport(kind="at-build", when="build")
     after = _state(root)
     tracked = run.tracked(root)
-    made = {name for name, content in after.items() if before.get(name) != content}
+    written = {name for name, content in after.items() if before.get(name) != content}
     # Nor is it the user's what an earlier build made, unedited since, or what hipify has signed.
-    made |= {name for name, content in earlier.contents.items() if after.get(name) == content}
-    made |= {name for name in after.keys() - tracked if run.is_signed(root.work_tree / name)}
+    written |= {name for name, content in earlier.contents.items() if after.get(name) == content}
+    written |= {name for name in after.keys() - tracked if run.is_signed(root.work_tree / name)}
     ignored = run.ignored(root) & after.keys()
-    changed = sorted(name for name in made & tracked if name.endswith(_CODE))
-    generated = sorted(name for name in (made | ignored) - tracked if _is_hipifys(root, name))
+    changed = sorted(name for name in written & tracked if name.endswith(_CODE))
+    generated = sorted(name for name in (written | ignored) - tracked if _is_hipifys(root, name))
     sources = {name for name in tracked if name.endswith(run.GPU_SUFFIXES)}
-    left = hipify_report.find_leftovers(
+    leftovers = hipify_report.find_leftovers(
         root.work_tree,
         written=[*changed, *generated],
         unread=(),
@@ -93,9 +93,9 @@ def _report(root: Repository, before: Mapping[str, str]) -> HipifyReport:
         changed=tuple(changed),
         generated=tuple(generated),
         unchanged=tuple(sorted(sources - set(changed))),
-        unsupported=left.unsupported,
-        cuda_includes=left.cuda_includes,
-        contents={name: after[name] for name in sorted(made)},
+        unsupported=leftovers.unsupported,
+        cuda_includes=leftovers.cuda_includes,
+        contents={name: after[name] for name in sorted(written)},
     )
 
 
@@ -119,7 +119,7 @@ def _is_hipifys(root: Repository, name: str) -> bool:
 
 def ids(root: Repository, names: Collection[str]) -> dict[str, str]:
     """Git's ids of the files that are there."""
-    there = [name for name in names if (root.work_tree / name).is_file()]
-    paths = b"".join(os.fsencode(name) + b"\n" for name in there if "\n" not in name)
+    present = [name for name in names if (root.work_tree / name).is_file()]
+    paths = b"".join(os.fsencode(name) + b"\n" for name in present if "\n" not in name)
     ids = root.run("hash-object", "--no-filters", "--stdin-paths", stdin=paths).split()
-    return dict(zip([name for name in there if "\n" not in name], ids, strict=True))
+    return dict(zip([name for name in present if "\n" not in name], ids, strict=True))

@@ -109,14 +109,14 @@ def summary(report: HipifyReport) -> Iterator[str]:
         f"hipify: {opened}{len(report.changed)} changed, {len(report.generated)} generated, "
         f"{wording.count(report.unchanged, 'GPU source')} unchanged"
     )
-    left = []
+    unchanged = []
     if report.unsupported:
         names = [call.name for call in report.unsupported]
-        left.append(f"{wording.count(names, 'unsupported call')} ({wording.some(names, shown=3)})")
+        unchanged.append(f"{wording.count(names, 'unsupported call')} ({wording.some(names, shown=3)})")
     if report.cuda_includes:
-        left.append(f"CUDA headers in {wording.count(report.cuda_includes, 'GPU source')}")
-    if left:
-        yield f"hipify left {' and '.join(left)}"
+        unchanged.append(f"CUDA headers in {wording.count(report.cuda_includes, 'GPU source')}")
+    if unchanged:
+        yield f"hipify left {' and '.join(unchanged)}"
 
 
 def in_full(report: HipifyReport) -> Iterator[str]:
@@ -172,8 +172,8 @@ def find_leftovers(
             includes.append(name)
         for call in _unsupported_calls(text, unsupported):
             calls.setdefault(call, []).append(name)
-    found = (UnsupportedCall(name=name, files=tuple(sorted(files))) for name, files in sorted(calls.items()))
-    return Leftovers(unsupported=tuple(found), cuda_includes=tuple(sorted(includes)))
+    listed = (UnsupportedCall(name=name, files=tuple(sorted(files))) for name, files in sorted(calls.items()))
+    return Leftovers(unsupported=tuple(listed), cuda_includes=tuple(sorted(includes)))
 
 
 def _text(path: Path) -> str:
@@ -200,7 +200,7 @@ def _unsupported_calls(text: str, unsupported: Mapping[str, str]) -> set[str]:
 
 
 def _names_calls(text: str, unsupported: Mapping[str, str]) -> set[str]:
-    left = {match[1] for match in _CUDA_CALL.finditer(text)}
+    names = {match[1] for match in _CUDA_CALL.finditer(text)}
     if unsupported:
-        left |= {unsupported[name] for name in set(_CALL.findall(text)) & unsupported.keys()}
-    return left
+        names |= {unsupported[name] for name in set(_CALL.findall(text)) & unsupported.keys()}
+    return names

@@ -202,7 +202,7 @@ def report(root: Repository, kind: HipifyKind, done: Changes) -> HipifyReport:
     unchanged = _gpu_sources(known) - done.changed
     opened = done.notes.read & everything  # a program may also try what is not there
     unread = unchanged - opened
-    left = find_leftovers(
+    leftovers = find_leftovers(
         root.work_tree,
         written=done.changed | done.generated,
         unread=unread,
@@ -216,8 +216,8 @@ def report(root: Repository, kind: HipifyKind, done: Changes) -> HipifyReport:
         generated=tuple(sorted(done.generated)),
         unchanged=tuple(sorted(unchanged)),
         unread=tuple(sorted(unread)),
-        unsupported=left.unsupported,
-        cuda_includes=left.cuda_includes,
+        unsupported=leftovers.unsupported,
+        cuda_includes=leftovers.cuda_includes,
     )
 
 

@@ -89,13 +89,13 @@ def _below(here: str, opened: set[tuple[str, str]]) -> set[str]:
     """Files of the tree, less the program's own modules."""
     own = {os.path.realpath(f) for m in list(sys.modules.values()) if (f := getattr(m, "__file__", None))}
     own |= {os.path.realpath(argument) for argument in sys.argv[:1]}
-    found = set()
+    names = set()
     for folder, name in opened:
         path = os.path.realpath(os.path.join(folder, name))  # noqa: PTH118
         inside = path.startswith(here + os.sep)
         if inside and path not in own and not path.endswith(".pyc"):
-            found.add(path[len(here) + 1 :].replace(os.sep, "/"))
-    return {name for name in found if not name.startswith(".git/")}
+            names.add(path[len(here) + 1 :].replace(os.sep, "/"))
+    return {name for name in names if not name.startswith(".git/")}
 
 
 def _unsupported() -> Iterator[tuple[str, str]]:

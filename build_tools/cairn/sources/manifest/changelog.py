@@ -237,8 +237,8 @@ def _project_lines(project: ProjectChange) -> Iterator[str]:
         yield f"{project.name}: unchanged at {_short(project.after)}"
         return
     numbers = [(len(project.commits), "new"), (len(project.dropped), "dropped")]
-    said = ", ".join(f"{number} {word}" for number, word in numbers if number)
-    counts = f" ({said})" if said else ""
+    summary = ", ".join(f"{number} {word}" for number, word in numbers if number)
+    counts = f" ({summary})" if summary else ""
     yield f"{project.name}: {_short(project.before)} → {_short(project.after)}{counts}"
     yield from (f"  {_change(change)}" for change in project.values)
     if project.note:

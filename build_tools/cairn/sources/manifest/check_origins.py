@@ -46,17 +46,17 @@ def missing(
     def has(claim: _Claim) -> bool:
         return claim.origin != "" and _has(claim, retry=retry or RetryPolicy(), say=say)
 
-    found = side_by_side(has, claims, jobs=_JOBS)
+    results = side_by_side(has, claims, jobs=_JOBS)
     return tuple(
         f"{claim.name}: {claim.origin or 'no origin'} does not have {claim.commit}"
-        for claim, there in zip(claims, found, strict=True)
-        if not there
+        for claim, exists in zip(claims, results, strict=True)
+        if not exists
     )
 
 
 def local_work(checkouts: Sequence[Checkout]) -> tuple[str, ...]:
     """Projects and submodules whose files are not those of their last tag; each as a sentence."""
-    found = []
+    problems = []
     for checkout in checkouts:
         name = checkout.project.name
         trees = {"": checkout.tree} | {module.path: module.tree for module in checkout.submodules}
@@ -65,8 +65,8 @@ def local_work(checkouts: Sequence[Checkout]) -> tuple[str, ...]:
             tag = HIPIFY_TAG if own.tag(HIPIFY_TAG) else UPSTREAM_TAG
             if trees[part.path] != own.commit_tree(own.tag(tag) or "HEAD") or local_commits.beneath(own):
                 where = f"{name}, submodule {part.path}" if part.path else name
-                found.append(f"{where} has edits or commits above {tag}")
-    return tuple(found)
+                problems.append(f"{where} has edits or commits above {tag}")
+    return tuple(problems)
 
 
 def _claims(checkout: Checkout) -> Iterator[_Claim]:

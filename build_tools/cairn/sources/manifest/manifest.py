@@ -176,8 +176,8 @@ def read(path: Path) -> Manifest:
             f"{path} is a manifest of TheRock's, which has commits only, neither trees nor submodules",
             tip="make its checkouts with `cairn manifest checkout`, and freeze them: `cairn manifest create`",
         )
-    found = datafile.read(path, Manifest)
-    for project in found.projects:
+    manifest = datafile.read(path, Manifest)
+    for project in manifest.projects:
         # A name becomes a folder. A commit must be a full id: a branch would be a different commit tomorrow.
         if not _NAME.fullmatch(project.name):
             raise UsageError(f"{path} has a project with the name {project.name!r}")
@@ -189,7 +189,7 @@ def read(path: Path) -> Manifest:
             raise UsageError(
                 f"{path}: {project.name} would be checked out to {project.checkout_dir!r}, outside"
             )
-    return found
+    return manifest
 
 
 def verify(manifest: Manifest, checkouts: Mapping[str, Path]) -> tuple[str, ...]:
@@ -214,8 +214,8 @@ def require(manifest: Manifest, name: str, folder: Path) -> None:
     Raises:
         SourceError: it is not; or the manifest does not have the project.
     """
-    wanted = next((project for project in manifest.projects if project.name == name), None)
-    problems = [f"it has no {name}"] if wanted is None else _differences(wanted, folder)
+    source = next((project for project in manifest.projects if project.name == name), None)
+    problems = [f"it has no {name}"] if source is None else _differences(source, folder)
     if problems:
         raise SourceError(
             f"{folder} is not what the manifest froze: {'; '.join(problems)}",
@@ -223,19 +223,19 @@ def require(manifest: Manifest, name: str, folder: Path) -> None:
         )
 
 
-def _differences(wanted: ProjectSource, folder: Path) -> list[str]:
+def _differences(source: ProjectSource, folder: Path) -> list[str]:
     try:
-        found = _source(describe(project_of(wanted), folder))
+        checkout = _source(describe(project_of(source), folder))
     except CairnError as error:
-        return [f"{wanted.name}: {error}"]
-    pairs = [("commit", wanted.commit, found.commit), ("tree", wanted.tree, found.tree)]
-    there = {module.path: module for module in found.submodules}  # what the manifest does not have stays
-    for module in wanted.submodules:
-        has = there.pop(module.path, None)
+        return [f"{source.name}: {error}"]
+    pairs = [("commit", source.commit, checkout.commit), ("tree", source.tree, checkout.tree)]
+    others = {module.path: module for module in checkout.submodules}  # what the manifest does not have stays
+    for module in source.submodules:
+        has = others.pop(module.path, None)
         pairs.append((f"commit of {module.path}", module.commit, has.commit if has else "nothing"))
         pairs.append((f"tree of {module.path}", module.tree, has.tree if has else "nothing"))
-    pairs += [(f"commit of {path}", "nothing", module.commit) for path, module in there.items()]
-    return [f"{wanted.name}: {what} is {has}, expected {want}" for what, want, has in pairs if want != has]
+    pairs += [(f"commit of {path}", "nothing", module.commit) for path, module in others.items()]
+    return [f"{source.name}: {what} is {has}, expected {want}" for what, want, has in pairs if want != has]
 
 
 def project_of(source: ProjectSource) -> Project:

@@ -84,43 +84,43 @@ def read(path: Path) -> tuple[UpstreamSource, ...]:
 
 
 def projects(
-    stack: Stack, found: Collection[UpstreamSource], names: Collection[str] = ()
+    stack: Stack, upstreams: Collection[UpstreamSource], names: Collection[str] = ()
 ) -> tuple[tuple[Project, UpstreamSource], ...]:
     """The stack's projects that a manifest has, in the order of checking out: torch first.
 
     Args:
         stack: the manifest names its projects by their checkout folders.
-        found: the manifest.
+        upstreams: the manifest.
         names: the manifest's names of the projects to take; all when empty.
 
     Raises:
         UsageError: the manifest has none of the stack's projects, or not all that were named.
     """
-    known = {project.checkout_dir: project for project in stack.projects}
-    there = {source.name: source for source in found if source.name in known}
-    if missing := sorted(set(names) - there.keys()):
+    by_folder = {project.checkout_dir: project for project in stack.projects}
+    sources = {source.name: source for source in upstreams if source.name in by_folder}
+    if missing := sorted(set(names) - sources.keys()):
         raise UsageError(
             f"the manifest does not have {', '.join(missing)}",
-            tip=f"it has {', '.join(there) or 'no project of the stack'}",
+            tip=f"it has {', '.join(sources) or 'no project of the stack'}",
         )
-    if not there:
+    if not sources:
         raise UsageError(
             f"the manifest has no project of the stack {stack.name}",
-            tip=f"a project goes by the folder of its checkout: {', '.join(known)}",
+            tip=f"a project goes by the folder of its checkout: {', '.join(by_folder)}",
         )
-    wanted = [(known[name], source) for name, source in there.items() if not names or name in names]
+    selected = [(by_folder[name], source) for name, source in sources.items() if not names or name in names]
     # The project without a pin is torch, which has the pins of the others.
-    return tuple(sorted(wanted, key=lambda pair: pair[0].pin is not None))
+    return tuple(sorted(selected, key=lambda pair: pair[0].pin is not None))
 
 
 def _problems(name: str, entry: object) -> list[str]:
     if not isinstance(entry, dict):
         return [f"{name} is not an object"]
-    found = [f"{name}: {f} is not text" for f in _FIELDS if not isinstance(entry.get(f, ""), str)]
-    found += [f"{name} has no {f}" for f in ("repo", "commit") if not entry.get(f)]
+    problems = [f"{name}: {f} is not text" for f in _FIELDS if not isinstance(entry.get(f, ""), str)]
+    problems += [f"{name} has no {f}" for f in ("repo", "commit") if not entry.get(f)]
     commit, repo = entry.get("commit"), entry.get("repo")
     if isinstance(commit, str) and commit and not COMMIT_ID.fullmatch(commit):
-        found.append(f"{name}: {commit[:60]!r} is not a full commit id")
+        problems.append(f"{name}: {commit[:60]!r} is not a full commit id")
     if isinstance(repo, str) and repo.startswith("-"):
-        found.append(f"{name}: {repo[:60]!r} is not a repository URL")
-    return found
+        problems.append(f"{name}: {repo[:60]!r} is not a repository URL")
+    return problems

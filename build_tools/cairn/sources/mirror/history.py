@@ -29,11 +29,11 @@ def as_of(source: Mirror, hashtag: str, when: datetime, *, say: Progress) -> str
         SourceError: the origin has no such hashtag, or the branch has no commit that old.
         NetworkError: it could not be reached.
     """
-    found = source.find(hashtag, say=say)
-    if found.kind == "tag" or (not found.kind and found.commit.startswith(hashtag)):
+    tip = source.find(hashtag, say=say)
+    if tip.kind == "tag" or (not tip.kind and tip.commit.startswith(hashtag)):
         return hashtag
     walk = ("--first-parent", f"--min-age={int(when.timestamp())}", "--max-count=1")
-    commit = command.line(source.path, "rev-list", *walk, found.commit)
+    commit = command.line(source.path, "rev-list", *walk, tip.commit)
     if not commit:
         raise SourceError(
             f"{hashtag} of {url.without_credentials(source.origin)} has no commit as old as {when}",

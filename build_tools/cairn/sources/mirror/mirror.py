@@ -46,7 +46,7 @@ _LOCK_WAIT = 4 * 3600.0  # seconds; the other holder may be at the first fetch o
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class ResolvedCommit:
     """What a hashtag is at its origin now.
 
     Attributes:
@@ -82,7 +82,7 @@ class Mirror:
     only: str | None = None
     retry: RetryPolicy = field(default_factory=RetryPolicy)
 
-    def find(self, hashtag: str, *, say: Progress) -> Found:
+    def find(self, hashtag: str, *, say: Progress) -> ResolvedCommit:
         """Bring what `hashtag` names into the mirror, from the origin unless it is a commit we have.
 
         Raises:
@@ -95,12 +95,12 @@ class Mirror:
                 f"{hashtag!r} is not a valid repo hashtag", tip="give a branch, a tag or a commit"
             )
         with self._held():
-            if command.COMMIT_ID.fullmatch(hashtag) and (known := self._known(hashtag)) is not None:
-                return known
+            if command.COMMIT_ID.fullmatch(hashtag) and (cached := self._known(hashtag)) is not None:
+                return cached
             say(f"fetching {hashtag} of {url.without_credentials(self.origin)}")
             return self._fetched(hashtag, say)
 
-    def _fetched(self, hashtag: str, say: Progress) -> Found:
+    def _fetched(self, hashtag: str, say: Progress) -> ResolvedCommit:
         try:
             fetch(self, hashtag, say=say)
         except command.UnknownRefError as error:
@@ -116,13 +116,13 @@ class Mirror:
                 f"{url.without_credentials(self.origin)} does not have the whole history of {hashtag}",
                 tip="pass --depth 1, or complete the origin with `git fetch --unshallow`",
             )
-        found = replace(self._kept(match[1]), kind=match[2] or "", name=match[3] or "")
+        commit = replace(self._kept(match[1]), kind=match[2] or "", name=match[3] or "")
         # Of a tag and a branch with the same name, git fetches the tag (gitrevisions(7) has the order).
-        if found.kind == "tag" and found.name == hashtag and self._has_branch(hashtag, say):
-            return replace(found, other=f"refs/heads/{hashtag}")
-        return found
+        if commit.kind == "tag" and commit.name == hashtag and self._has_branch(hashtag, say):
+            return replace(commit, other=f"refs/heads/{hashtag}")
+        return commit
 
-    def _found_in_everything(self, hashtag: str, say: Progress) -> Found:
+    def _found_in_everything(self, hashtag: str, say: Progress) -> ResolvedCommit:
         say(f"looking for {hashtag} in every branch")
         with contextlib.suppress(command.UnknownRefError):
             fetch(self, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*", say=say)
@@ -131,15 +131,15 @@ class Mirror:
             raise self._unknown(hashtag)
         return self._kept(commit)
 
-    def _kept(self, target: str) -> Found:
+    def _kept(self, target: str) -> ResolvedCommit:
         commit = self._commit_of(target)
         if commit is None:
             raise SourceError(f"{target} of {url.without_credentials(self.origin)} is not a commit")
         lines = [f"update {_KEPT}/{name} {name}\n" for name in dict.fromkeys((target, commit))]
         command.run(self.path, "update-ref", "--stdin", stdin="".join(lines).encode())
-        return Found(commit=commit, target=target)
+        return ResolvedCommit(commit=commit, target=target)
 
-    def _known(self, target: str) -> Found | None:
+    def _known(self, target: str) -> ResolvedCommit | None:
         """A commit or tag that is here with everything it needs; None where it must be fetched.
 
         An object may be here without what it names: a killed fetch leaves such, and so does a fetch of its
@@ -147,8 +147,8 @@ class Mirror:
         """
         if self.depth not in (None, 1):
             return None  # the history here may be shorter than the one asked for
-        if kept := self._commit_of(f"{_KEPT}/{target}"):
-            return Found(commit=kept, target=target)
+        if cached := self._commit_of(f"{_KEPT}/{target}"):
+            return ResolvedCommit(commit=cached, target=target)
         if self.depth is not None or self.only is not None or _is_shallow(self.path):
             return None
         everything = ("rev-list", "--objects", "--quiet", target, "--not", f"--glob={_KEPT}/*")
@@ -300,23 +300,23 @@ def _fetch_piece(source: Mirror, refs: tuple[str, ...], generations: int | None)
     if generations is None:
         _fetch_once(source, refs)
         return
-    named = tuple(ref if ":" in ref else f"+{ref}:{_PIECES}/{n}" for n, ref in enumerate(refs))
+    refspecs = tuple(ref if ":" in ref else f"+{ref}:{_PIECES}/{n}" for n, ref in enumerate(refs))
     if not _is_shallow(source.path):
         files.write_text(source.path / _PIECES_NOTE, "\n".join(refs))
-        _fetch_once(source, named, "--depth=1")
+        _fetch_once(source, refspecs, "--depth=1")
         return
     before = (source.path / "shallow").read_bytes()
-    _fetch_once(source, named, f"--deepen={generations}")
+    _fetch_once(source, refspecs, f"--deepen={generations}")
     # Deepening again what it did not change would never end: take all the rest at once.
     if _is_shallow(source.path) and (source.path / "shallow").read_bytes() == before:
-        _fetch_once(source, named, "--unshallow")
+        _fetch_once(source, refspecs, "--unshallow")
 
 
 def _drop_pieces_of_others(path: Path, refs: tuple[str, ...]) -> None:
     """Forget what an unfinished run fetched of other refs: deepening that would not lead to these."""
-    wanted = "\n".join(refs)
+    lines = "\n".join(refs)
     note = path / _PIECES_NOTE
-    if _is_shallow(path) and (not note.exists() or note.read_text(encoding="utf-8") != wanted):
+    if _is_shallow(path) and (not note.exists() or note.read_text(encoding="utf-8") != lines):
         (path / "shallow").unlink()
         _delete_refs(path)
 

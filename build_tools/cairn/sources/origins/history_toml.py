@@ -76,13 +76,13 @@ def load(folder: Path) -> History:
     path = folder / "history.toml"
     tip = "the origin's `tree` must name a folder with a history.toml and a tree/ folder"
     history = datafile.read(path, History, tip=tip)
-    known: set[str] = set()
+    names: set[str] = set()
     for step in history.commits:
-        _validate(step, known, f"{path}: the commit {step.name!r}")
-        known.add(step.name)
+        _validate(step, names, f"{path}: the commit {step.name!r}")
+        names.add(step.name)
     for kind, refs in (("branch", history.branches), ("tag", history.tags)):
         for name, commit in refs.items():
-            if commit not in known:
+            if commit not in names:
                 raise UsageError(f"{path}: the {kind} {name} names the unknown commit {commit!r}")
     if history.default_branch not in history.branches:
         raise UsageError(f"{path}: the default branch {history.default_branch!r} is not among the branches")
@@ -113,7 +113,7 @@ def read_tree(folder: Path, executable: tuple[str, ...]) -> dict[str, NewEntry]:
         UsageError: there is a link, or anything else that is not a plain file.
     """
     root = folder / "tree"
-    found = {}
+    trees = {}
     for path in sorted(root.rglob("*")):
         name = path.relative_to(root).as_posix()
         if path.is_dir() and not path.is_symlink():
@@ -122,8 +122,8 @@ def read_tree(folder: Path, executable: tuple[str, ...]) -> dict[str, NewEntry]:
             continue
         if path.is_symlink() or not path.is_file():
             raise UsageError(f"{path} is not a plain file")
-        found[name] = NewEntry(mode=EXECUTABLE if name in executable else FILE, data=path.read_bytes())
-    return found
+        trees[name] = NewEntry(mode=EXECUTABLE if name in executable else FILE, data=path.read_bytes())
+    return trees
 
 
 def to_repository(
@@ -163,19 +163,19 @@ def _apply(
     tree: Mapping[str, NewEntry],
     commit_of: Callable[[str, str], str],
 ) -> dict[str, NewEntry]:
-    gone = {path for pattern in step.remove for path in _matching(step, pattern, before)}
-    taken = {path: tree[path] for pattern in step.tree for path in _matching(step, pattern, tree)}
+    removed = {path for pattern in step.remove for path in _matching(step, pattern, before)}
+    selected = {path: tree[path] for pattern in step.tree for path in _matching(step, pattern, tree)}
     written = {
         path: NewEntry(mode=mode, data=_REFERENCE.sub(lambda m: commit_of(m[1], m[2]), text).encode())
         for mode, texts in ((FILE, step.write), (GITLINK, step.submodules))
         for path, text in texts.items()
     }
-    return {path: entry for path, entry in before.items() if path not in gone} | taken | written
+    return {path: entry for path, entry in before.items() if path not in removed} | selected | written
 
 
 def _matching(step: HistoryStep, pattern: str, files: Mapping[str, NewEntry]) -> list[str]:
     # A pattern without a match is a typing error, which would otherwise change what a commit has.
-    found = [path for path in files if fnmatch(path, pattern)]
-    if not found:
+    matches = [path for path in files if fnmatch(path, pattern)]
+    if not matches:
         raise UsageError(f"the commit {step.name!r}: no file matches {pattern!r}")
-    return found
+    return matches

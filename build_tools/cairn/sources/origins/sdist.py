@@ -47,11 +47,11 @@ def fetch(requirement: str, sha256: str, folder: Path) -> Path:
         NetworkError: pip could not find or fetch it.
         SourceError: its sha256 differs.
     """
-    wanted = folder / "requirements.txt"
-    files.write_text(wanted, f"{requirement} --hash=sha256:{sha256}\n")
+    requirements = folder / "requirements.txt"
+    files.write_text(requirements, f"{requirement} --hash=sha256:{sha256}\n")
     target = folder / "sdist"
     command = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-input"]
-    choice = ["--no-deps", "--no-binary=:all:", "--require-hashes", "--requirement", str(wanted)]
+    choice = ["--no-deps", "--no-binary=:all:", "--require-hashes", "--requirement", str(requirements)]
     # pip asks the build backend for the metadata of all it downloads, even with --no-deps (pypa/pip#1884):
     # setuptools would run setup.py. Without isolation it imports the backend that PYTHONPATH has: ours.
     backend = ["--use-pep517", "--no-build-isolation", "--dest", str(target)]
@@ -62,13 +62,13 @@ def fetch(requirement: str, sha256: str, folder: Path) -> Path:
             process.run([*command, *choice, *backend], cwd=folder, env=environment, timeout=_TIMEOUT)
         except ProcessError as error:
             raise _refused(requirement, error) from error
-    found = list(target.iterdir())
-    if len(found) != 1:
-        raise SourceError(f"pip fetched {len(found)} files for {requirement}, expected its sdist")
+    downloads = list(target.iterdir())
+    if len(downloads) != 1:
+        raise SourceError(f"pip fetched {len(downloads)} files for {requirement}, expected its sdist")
     # pip has compared it too; what is imported here must not depend on how pip does that.
-    if files.sha256_of(found[0]) != sha256:
+    if files.sha256_of(downloads[0]) != sha256:
         raise SourceError(f"the sdist of {requirement} is not the one expected: its sha256 differs")
-    return found[0]
+    return downloads[0]
 
 
 def to_repository(sdist: Path, requirement: str) -> NewRepository:

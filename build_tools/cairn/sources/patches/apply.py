@@ -96,7 +96,7 @@ def apply(request: ApplyRequest, *, say: Progress) -> tuple[Applied, ...]:
         is_hipified = root.tag(HIPIFY_TAG) is not None
         names = {root.work_tree.name, *filter(None, (note.project if note else None, request.project))}
         names |= {_UPSTREAMS_NAMES[name] for name in names & _UPSTREAMS_NAMES.keys()}
-        found = patch_files.find(request.folder, parts=parts, root_names=names, is_hipified=is_hipified)
+        patches = patch_files.find(request.folder, parts=parts, root_names=names, is_hipified=is_hipified)
         local_work.refuse_edits(root, why="patches are not put on top of them")
         work = [
             _PartPatches(
@@ -104,7 +104,7 @@ def apply(request: ApplyRequest, *, say: Progress) -> tuple[Applied, ...]:
                 base=tuple(patch_files.read(root, file) for file in series.base),
                 hipified=tuple(patch_files.read(root, file) for file in series.hipified),
             )
-            for path, series in found.items()
+            for path, series in patches.items()
         ]
         if is_hipified:
             return _on_hipified(root, tuple(parts.values()), work, request, say)
@@ -113,12 +113,12 @@ def apply(request: ApplyRequest, *, say: Progress) -> tuple[Applied, ...]:
 
 def _on_upstreams(work: Sequence[_PartPatches], request: ApplyRequest, say: Progress) -> tuple[Applied, ...]:
     """On a checkout that is not hipified yet: what is for hipified files has to wait."""
-    done: list[tuple[_PartPatches, str, tuple[Put, ...]]] = []
+    applied: list[tuple[_PartPatches, str, tuple[Put, ...]]] = []
     for one in work:
         head, puts = _put(one, one.base, base=base_of(one.part.repository), say=say)
         waiting = tuple(Put(patch=patch, outcome="waits for hipify") for patch in one.hipified)
-        done.append((one, head, puts + waiting))
-    return _moved(done, request)
+        applied.append((one, head, puts + waiting))
+    return _moved(applied, request)
 
 
 def _on_hipified(
@@ -137,11 +137,11 @@ def _on_hipified(
         beneath[one.part.path] = patches_put.put(ground, one.base) if one.base else (head, ())
     if any(put.outcome == "applied" for _, puts in beneath.values() for put in puts):
         return _with_new_hipify(root, parts, work, beneath, request, say)
-    done: list[tuple[_PartPatches, str, tuple[Put, ...]]] = []
+    applied: list[tuple[_PartPatches, str, tuple[Put, ...]]] = []
     for one in work:
         head, puts = _put(one, one.hipified, base=base_of(one.part.repository), say=say)
-        done.append((one, head, beneath[one.part.path][1] + puts))
-    return _moved(done, request)
+        applied.append((one, head, beneath[one.part.path][1] + puts))
+    return _moved(applied, request)
 
 
 def _hipified_from(part: CommittedPart) -> str:
@@ -164,13 +164,13 @@ def _put(
 
 
 def _moved(
-    done: Sequence[tuple[_PartPatches, str, tuple[Put, ...]]], request: ApplyRequest
+    applied: Sequence[tuple[_PartPatches, str, tuple[Put, ...]]], request: ApplyRequest
 ) -> tuple[Applied, ...]:
-    for one, head, _ in done if not request.dry_run else ():
+    for one, head, _ in applied if not request.dry_run else ():
         # Everything applies. Each of these steps is one of git's own, done or not; after a run that is killed
         # between two of them, the next run finds the patches of the first part there already, and goes on.
         one.part.repository.run("merge", "--quiet", "--ff-only", head)
-    return tuple(_applied(one, put, request.folder) for one, _, puts in done for put in puts)
+    return tuple(_applied(one, put, request.folder) for one, _, puts in applied for put in puts)
 
 
 def _applied(one: _PartPatches, put: Put, folder: Path) -> Applied:

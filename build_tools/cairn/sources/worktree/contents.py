@@ -31,24 +31,24 @@ def of_tree(own: Repository, tree: str | None) -> dict[str, Entry]:
     if tree is None:
         return {}
     # `mode type id<TAB>path` (git-ls-tree(1), OUTPUT FORMAT).
-    found = (entry.partition("\t") for entry in own.listed("ls-tree", "-r", "-z", "--full-tree", tree))
-    return {name: (head.split()[0], head.split()[2]) for head, _, name in found}
+    entries = (entry.partition("\t") for entry in own.listed("ls-tree", "-r", "-z", "--full-tree", tree))
+    return {name: (head.split()[0], head.split()[2]) for head, _, name in entries}
 
 
 def of_index(own: Repository) -> dict[str, Entry]:
     """Every file of the index; one that is in conflict is equal to nothing."""
-    found: dict[str, Entry] = {}
+    entries: dict[str, Entry] = {}
     for entry in own.listed("ls-files", "--stage", "-z"):
         head, _, name = entry.partition("\t")
         mode, id_, stage = head.split()
         # Stages 1 to 3 are the common ancestor, ours and theirs of a conflict (git-ls-files(1), --unmerged).
-        found[name] = (mode, id_) if stage == "0" else _UNMERGED
-    return found
+        entries[name] = (mode, id_) if stage == "0" else _UNMERGED
+    return entries
 
 
 def on_disk(own: Repository, names: Iterable[str]) -> dict[str, Entry]:
     """What `git add` would put into the index for these names, without those that are not there."""
-    found: dict[str, Entry] = {}
+    entries: dict[str, Entry] = {}
     plain: list[tuple[str, str]] = []
     for name in names:
         path = own.work_tree / name
@@ -59,13 +59,13 @@ def on_disk(own: Repository, names: Iterable[str]) -> dict[str, Entry]:
         if stat.S_ISLNK(mode):
             target = os.fsencode(path.readlink())
             # A link's content is its target. (`hash-object FILE` would follow the link.)
-            found[name] = ("120000", own.run("hash-object", "--stdin", stdin=target).strip())
+            entries[name] = ("120000", own.run("hash-object", "--stdin", stdin=target).strip())
         elif stat.S_ISREG(mode):
             plain.append((name, "100755" if mode & stat.S_IXUSR else "100644"))
         elif name.endswith("/"):
-            found[name] = _FOLDER  # a repository within, as `git status` names it
+            entries[name] = _FOLDER  # a repository within, as `git status` names it
     ids = _ids(own, [name for name, _ in plain])
-    return found | {name: (bits, ids[name]) for name, bits in plain}
+    return entries | {name: (bits, ids[name]) for name, bits in plain}
 
 
 def _ids(own: Repository, names: Sequence[str]) -> dict[str, str]:
@@ -140,12 +140,12 @@ def snapshot(own: Repository, ignored: Collection[str] = ()) -> str:
             for option in ("--no-skip-worktree", "--no-assume-unchanged"):
                 own.run("update-index", option, "-z", "--stdin", env=env, stdin=names)
         # Git adds nothing at the place of a submodule, or below it.
-        taken = {
+        existing = {
             path.as_posix()
             for name in ignored
             for path in (PurePosixPath(name), *PurePosixPath(name).parents)
         }
-        if links := taken.intersection(own.gitlinks()) if ignored else ():
+        if links := existing.intersection(own.gitlinks()) if ignored else ():
             own.run(
                 "update-index", "--force-remove", "-z", "--stdin", env=env, stdin=command.nul_separated(links)
             )

@@ -32,21 +32,21 @@ def copy(parts: Sequence[CommittedPart]) -> Iterator[tuple[CommittedPart, ...]]:
         places = {"": repository.root_at(folder / "tree")}
         originals = {part.path: part.repository for part in parts}
         copies: dict[str, CommittedPart] = {}
-        left = list(parts)
-        while left:
+        remaining = list(parts)
+        while remaining:
             # Those whose parents are in place: their folders are there, and each is faster on one core.
-            level = [replace(part, repository=places[part.path]) for part in left if part.path in places]
+            level = [replace(part, repository=places[part.path]) for part in remaining if part.path in places]
             if not level:
-                raise SourceError(f"{left[0].path} is in no commit that is to be copied", tip=_RECHECK)
+                raise SourceError(f"{remaining[0].path} is in no commit that is to be copied", tip=_RECHECK)
             alone = len(level) == 1
-            made = side_by_side(
+            copied = side_by_side(
                 functools.partial(_make, alone=alone),
                 [(p, originals[p.path]) for p in level],
                 jobs=os.cpu_count() or 1,
             )
-            places |= {module.path: module.repository for modules in made for module in modules}
+            places |= {module.path: module.repository for modules in copied for module in modules}
             copies |= {part.path: part for part in level}
-            left = [part for part in left if part.path not in copies]
+            remaining = [part for part in remaining if part.path not in copies]
         yield tuple(copies[part.path] for part in parts)
 
 

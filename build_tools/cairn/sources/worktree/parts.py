@@ -70,7 +70,7 @@ def walk(root: Repository) -> tuple[Part, ...]:
 def walk_commit(root: Repository, commit: str) -> tuple[CommittedPart, ...]:
     """The root at a commit, and every submodule that is checked out, at what that commit names."""
     top = CommittedPart(path="", repository=root, commit=commit)
-    found, level = [top], [top]
+    parts, level = [top], [top]
     while level:
         modules = [
             module
@@ -79,10 +79,10 @@ def walk_commit(root: Repository, commit: str) -> tuple[CommittedPart, ...]:
             )
             for module in inner
         ]
-        there = side_by_side(lambda module: module.repository.exists(), modules)
-        level = [module for module, exists in zip(modules, there, strict=True) if exists]
-        found += level
-    return tuple(found)
+        present = side_by_side(lambda module: module.repository.exists(), modules)
+        level = [module for module, exists in zip(modules, present, strict=True) if exists]
+        parts += level
+    return tuple(parts)
 
 
 def walk_submodules(root: Repository, *, origin: str = "", begun: bool = False) -> Iterator[Module]:
@@ -135,8 +135,8 @@ def of_commit(
         return ()
     try:
         # `id type size`, or `name missing` (git-cat-file(1), BATCH OUTPUT).
-        asked = f"{commit}:.gitmodules\n{commit}^{{tree}}\n".encode()
-        file, tree, *_ = source.run("cat-file", "--batch-check", stdin=asked).split("\n")
+        query = f"{commit}:.gitmodules\n{commit}^{{tree}}\n".encode()
+        file, tree, *_ = source.run("cat-file", "--batch-check", stdin=query).split("\n")
     except SourceError:  # no repository
         return ()
     if file.endswith(" missing"):

@@ -172,8 +172,8 @@ def _known(
         allowed = (old, new, head.get(name))
         # Git removes a file before it writes the new one (its entry.c, checkout_entry), and a folder may be
         # where a file was.
-        gone = disk.get(name) is None and old != new
-        return index.get(name) in allowed and (gone or disk.get(name) in allowed)
+        removed = disk.get(name) is None and old != new
+        return index.get(name) in allowed and (removed or disk.get(name) in allowed)
 
     return frozenset(name for name in names if is_ours(name))
 

@@ -161,11 +161,11 @@ def _place(coming: Coming, *, before: Mapping[str, str], how: Fetching, alone: b
     else:
         how.say(f"submodule {module.path}")
         # What was at its path may have been of a submodule with a different name, and be gone.
-        there = (before.get(module.path) or own.head()) if own.is_begun() else None
+        current = (before.get(module.path) or own.head()) if own.is_begun() else None
         repository.create(own)
         repository.name_origin(own, git_url.without_credentials(module.origin))
         repository.borrow_objects(own, coming.source)
-        with state.placing(own, before=there, after=module.commit):
+        with state.placing(own, before=current, after=module.commit):
             repository.place(own, module.commit, alone=alone)
             repository.move_refs(own, tags)
 
@@ -193,12 +193,12 @@ def restore_objects(root: Repository, note: State, *, origin: str, retry: RetryP
     say(f"the mirror of {root.work_tree} is gone: fetching what it needs again")
     _lend(root, origin, note.commit, retry=retry, say=say)
     # Not `walk`: it looks at what is checked out, and git cannot tell as long as objects are missing.
-    left = list(of_commit(root, "HEAD", origin=origin))
-    while left:
-        module = left.pop()
+    remaining = list(of_commit(root, "HEAD", origin=origin))
+    while remaining:
+        module = remaining.pop()
         if module.repository.git_dir.is_dir():
             _lend(module.repository, module.origin, module.commit, retry=retry, say=say)
-            left += of_commit(module.repository, "HEAD", origin=module.origin, within=module)
+            remaining += of_commit(module.repository, "HEAD", origin=module.origin, within=module)
 
 
 def _lend(borrower: Repository, origin: str, commit: str, *, retry: RetryPolicy, say: Progress) -> None:

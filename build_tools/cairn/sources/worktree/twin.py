@@ -54,32 +54,32 @@ def follow(checkout: Path, twin: Path, *, without: Collection[str] = ()) -> None
     root = root_at(checkout)
     parts = walk(root)
     texts = _texts(root, parts, twin)
-    wanted = {**_of_git(root), **_of_trees(parts)}
-    wanted = {name: path for name, path in wanted.items() if name not in texts and name not in without}
+    sources = {**_of_git(root), **_of_trees(parts)}
+    sources = {name: path for name, path in sources.items() if name not in texts and name not in without}
     note = twin / ".git" / _NOTE
     before = _read(note)
-    for name in before - wanted.keys() - texts.keys():
+    for name in before - sources.keys() - texts.keys():
         _remove(twin, name)
-    _write(note, before | wanted.keys() | texts.keys())
-    differing = [name for name, path in wanted.items() if not _is_same(path, twin / name)]
-    _require_room(checkout, twin, sum(map(_size, (wanted[name] for name in differing))))
+    _write(note, before | sources.keys() | texts.keys())
+    differing = [name for name, path in sources.items() if not _is_same(path, twin / name)]
+    _require_room(checkout, twin, sum(map(_size, (sources[name] for name in differing))))
     for name in differing:
         with contextlib.suppress(FileNotFoundError):  # the user has removed it meanwhile
-            _copy(wanted[name], _way_to(twin, name))
+            _copy(sources[name], _way_to(twin, name))
     for name, text in texts.items():
         path = twin / name
         if not path.is_file() or path.read_bytes() != text:
             files.write_bytes(_way_to(twin, name), text)
         if name.endswith("/config"):
             (path.parent / "refs").mkdir(exist_ok=True)  # without the folder, it is no repository to git
-    _write(note, wanted.keys() | texts.keys())
+    _write(note, sources.keys() | texts.keys())
 
 
 def size_of(checkout: Path) -> int:
     """Bytes that a new copy of a checkout takes."""
     root = root_at(checkout)
-    found = {**_of_git(root), **_of_trees(walk(root))}
-    return sum(map(_size, found.values()))
+    paths = {**_of_git(root), **_of_trees(walk(root))}
+    return sum(map(_size, paths.values()))
 
 
 def _size(path: Path) -> int:
@@ -91,7 +91,7 @@ def _size(path: Path) -> int:
 
 def _of_git(root: Repository) -> dict[str, Path]:
     """The files of the git directories, by their names in the copy: a linked worktree has two."""
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for git_dir in dict.fromkeys((root.common_dir, root.git_dir)):
         main_only = frozenset(("modules", "index", "HEAD") if git_dir != root.git_dir else ())
         for place, folders, names in os.walk(git_dir):
@@ -101,47 +101,47 @@ def _of_git(root: Repository) -> dict[str, Path]:
                 folders[:] = [name for name in folders if name not in skipped]
             for name in names:
                 if name not in skipped and not name.endswith(".lock"):
-                    found[f".git/{(inside / name).as_posix()}"] = Path(place, name)
-    return found
+                    paths[f".git/{(inside / name).as_posix()}"] = Path(place, name)
+    return paths
 
 
 def _of_trees(parts: Collection[Part]) -> dict[str, Path]:
     """Every file that git sees, those that it does not see and a build may; folders of submodules."""
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for part in parts:
         own = part.repository
         for name in own.listed("ls-files", "--cached", "--others", "--exclude-standard", "-z"):
             path = own.work_tree / name
             if name.endswith("/"):  # a repository inside that is no submodule: with all that it has
                 inner = {p.relative_to(own.work_tree).as_posix(): p for p in files.walk(path)}
-                found |= {part.named(inside): path for inside, path in inner.items()}
+                paths |= {part.named(inside): path for inside, path in inner.items()}
             elif os.path.lexists(path):
-                found[part.named(name)] = path
+                paths[part.named(name)] = path
             elif "\N{REPLACEMENT CHARACTER}" in name:  # `Repository.listed` has lost its bytes
                 raise SourceError(
                     f"{path} has a name that is not UTF-8, and cannot be copied to be built beside others",
                     tip="rename it, or build one variant in a run",
                 )
-    return found | unseen.ignored(parts) | unseen.hidden(parts)
+    return paths | unseen.ignored(parts) | unseen.hidden(parts)
 
 
 def _texts(root: Repository, parts: Collection[Part], twin: Path) -> dict[str, bytes]:
     """The files that tie the copy together, by name: settings, lenders of objects, where submodules are."""
-    found: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     for part in parts:
         own, is_root = part.repository, not part.path
         inside = "" if is_root else f"{own.git_dir.relative_to(root.git_dir).as_posix()}/"
         lender = (root.common_dir if is_root else own.git_dir) / "objects"
-        found[f".git/{inside}objects/info/alternates"] = os.fsencode(f"{lender}\n")
+        contents[f".git/{inside}objects/info/alternates"] = os.fsencode(f"{lender}\n")
         config = (root.common_dir if is_root else own.git_dir) / "config"
         settings = _CONFIG
         if not is_root:
             work_tree = os.path.relpath(twin / part.path, twin / ".git" / inside)
             settings += f"\tworktree = {json.dumps(work_tree, ensure_ascii=False)}\n"
             git_dir = os.path.relpath(twin / ".git" / inside, twin / part.path)
-            found[f"{part.path}/.git"] = os.fsencode(f"gitdir: {git_dir}\n")
-        found[f".git/{inside}config"] = config.read_bytes() + os.fsencode(settings)
-    return found
+            contents[f"{part.path}/.git"] = os.fsencode(f"gitdir: {git_dir}\n")
+        contents[f".git/{inside}config"] = config.read_bytes() + os.fsencode(settings)
+    return contents
 
 
 def _is_same(source: Path, copy: Path) -> bool:
@@ -206,8 +206,8 @@ def _above(folder: Path, root: Path) -> Iterator[Path]:
 
 
 def _require_room(checkout: Path, twin: Path, needed: int) -> None:
-    there = next(folder for folder in (twin, *twin.parents) if folder.is_dir())
-    if (free := shutil.disk_usage(there).free) < needed:
+    parent = next(folder for folder in (twin, *twin.parents) if folder.is_dir())
+    if (free := shutil.disk_usage(parent).free) < needed:
         raise SystemFailureError(
             f"a copy of {checkout} to build in takes {console.size(needed)}; {console.size(free)} are free",
             tip="free some space there, or build fewer variants in one run",

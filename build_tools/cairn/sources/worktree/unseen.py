@@ -28,38 +28,38 @@ _OF_TOOLS = frozenset(
 _VENV = "pyvenv.cfg"  # in the root of every virtual environment (PEP 405)
 
 
-def ignored(found: Iterable[Part]) -> dict[str, Path]:
+def ignored(parts: Iterable[Part]) -> dict[str, Path]:
     """Every file that git ignores, by its path from the root; not those of tools."""
-    return _of_all(_ignored, found)
+    return _of_all(_ignored, parts)
 
 
-def hidden(found: Iterable[Part]) -> dict[str, Path]:
+def hidden(parts: Iterable[Part]) -> dict[str, Path]:
     """The other files that git does not see: those it was told to skip, and whole repositories inside."""
-    return _of_all(_hidden, found)
+    return _of_all(_hidden, parts)
 
 
 def mark(path: Path) -> str | None:
     """What changes when a file is written, without reading it; None where there is none (any more)."""
     try:
-        found = path.lstat()
+        status = path.lstat()
     except OSError:
         return None
-    return f"{found.st_size}:{found.st_mtime_ns}:{stat.S_IFMT(found.st_mode):o}"
+    return f"{status.st_size}:{status.st_mtime_ns}:{stat.S_IFMT(status.st_mode):o}"
 
 
-def digest(found: Mapping[str, Path]) -> str | None:
+def digest(paths: Mapping[str, Path]) -> str | None:
     """A sha256 of the names and contents of files; None for no files."""
-    if not found:
+    if not paths:
         return None
     whole = hashlib.sha256()
-    for name in sorted(found):
-        whole.update(f"{name}\0{_content(found[name])}\0".encode("utf-8", "surrogateescape"))
+    for name in sorted(paths):
+        whole.update(f"{name}\0{_content(paths[name])}\0".encode("utf-8", "surrogateescape"))
     return whole.hexdigest()
 
 
-def _of_all(look: Callable[[Part], dict[str, Path]], found: Iterable[Part]) -> dict[str, Path]:
+def _of_all(look: Callable[[Part], dict[str, Path]], parts: Iterable[Part]) -> dict[str, Path]:
     together: dict[str, Path] = {}
-    for group in side_by_side(look, list(found)):
+    for group in side_by_side(look, list(parts)):
         together |= group
     return _without_tools(together)
 
@@ -71,22 +71,22 @@ def _ignored(part: Part) -> dict[str, Path]:
 def _hidden(part: Part) -> dict[str, Path]:
     own = part.repository
     # A folder stands for a repository inside; the files of one that is ignored come with `_ignored`.
-    found = _listed(part, only_folders=True)
-    return found | {part.named(name): own.work_tree / name for name in own.hidden()}
+    listed = _listed(part, only_folders=True)
+    return listed | {part.named(name): own.work_tree / name for name in own.hidden()}
 
 
 def _listed(part: Part, *options: str, only_folders: bool = False) -> dict[str, Path]:
     own = part.repository
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for name in own.listed("ls-files", "--others", *options, "--exclude-standard", "-z"):
         if name.endswith("/"):
-            found |= {
+            paths |= {
                 part.named(f"{name}{inner}"): own.work_tree / name / inner
                 for inner in _walk(own.work_tree / name)
             }
         elif not only_folders:
-            found[part.named(name)] = own.work_tree / name
-    return found
+            paths[part.named(name)] = own.work_tree / name
+    return paths
 
 
 def _walk(folder: Path) -> Iterable[str]:
@@ -96,11 +96,11 @@ def _walk(folder: Path) -> Iterable[str]:
         yield from ((inside / name).as_posix() for name in names if name != ".git")
 
 
-def _without_tools(found: Mapping[str, Path]) -> dict[str, Path]:
-    environments = tuple(name.removesuffix(_VENV) for name in found if PurePosixPath(name).name == _VENV)
+def _without_tools(paths: Mapping[str, Path]) -> dict[str, Path]:
+    environments = tuple(name.removesuffix(_VENV) for name in paths if PurePosixPath(name).name == _VENV)
     return {
         name: path
-        for name, path in found.items()
+        for name, path in paths.items()
         if not (environments and name.startswith(environments)) and _OF_TOOLS.isdisjoint(name.split("/"))
     }
 
