@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from cairn import interpreters
 from cairn.build import rocm_sdk
 from cairn.errors import PrerequisiteError, ProcessError
 from cairn.stack import Sdk, Stack
@@ -62,3 +63,11 @@ def test_half_a_prefix_is_not_built_upon(tmp_path: Path) -> None:
         with pytest.raises(ProcessError) as caught:
             rocm_sdk.make(stack, ("gfx942",), tmp_path / "work", log=tmp_path / "log", say=lambda _line: None)
         assert caught.value.returncode == 3
+
+
+def test_where_no_sdk_is_installed_the_option_that_installs_one_is_named(tmp_path: Path) -> None:
+    with pytest.raises(PrerequisiteError, match="no ROCm SDK is installed") as caught:
+        rocm_sdk.existing(tmp_path, interpreters.own())
+    # `cairn build` has no such command: only upstream's script has.
+    assert "install-rocm command" not in str(caught.value.tip)
+    assert "--install-rocm --index-url URL" in str(caught.value.tip)

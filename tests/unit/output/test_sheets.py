@@ -1,4 +1,4 @@
-"""The colours of our pages can be read: 4.5 to 1 (WCAG 2.2, 1.4.3), in light and in dark."""
+"""Our pages can be read: by their colours, 4.5 to 1 (WCAG 2.2, 1.4.3), and where they are 390 pixels wide."""
 
 from __future__ import annotations
 
@@ -53,6 +53,18 @@ def test_every_text_can_be_read_on_its_ground(sheet: Path) -> None:
             ratio = contrast(variables[ink], variables[ground])
             assert ratio >= 4.5, f"{ink} on {ground}: {ratio:.2f}"
     assert seen >= 10
+
+
+@pytest.mark.parametrize("sheet", SHEETS, ids=lambda path: path.name)
+def test_nothing_is_wider_than_a_telephone(sheet: Path) -> None:
+    text = sheet.read_text(encoding="utf-8")
+    # `1fr` alone is as wide as the longest word (CSS Grid Layout 1, 7.2.3), whatever room there is.
+    columns = "".join(re.findall(r"grid-template-columns: ?([^;}]*)", text))
+    assert not re.search(r"[0-9.]+fr", re.sub(r"minmax\(0, ?[0-9.]+fr\)", "", columns)), columns
+    # A name, a path or a sha256 has no place to break at.
+    breaking = re.findall(r"([^{}]*)\{[^{}]*overflow-wrap: ?anywhere", text)
+    names = {name.strip() for found in breaking for name in found.split(",")}
+    assert "body" in names or {"h1", "h2", "li", "p"} <= names
 
 
 def test_all_sheets_are_looked_at() -> None:
