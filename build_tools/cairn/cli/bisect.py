@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cairn.cli import arguments
+from cairn.cli import fields
+from cairn.cli.binder import bind
 from cairn.errors import UsageError
+from cairn.options import argument, option, switch
 from cairn.output import console, wording
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from cairn.pipeline.bisect import Found, Verdict
     from cairn.release.index.generation import IndexSet
@@ -20,6 +23,22 @@ if TYPE_CHECKING:
 _SHORT = 12
 _MARKS: Mapping[Verdict, console.Mark] = {"good": "done", "bad": "failed", "skip": "bypassed"}
 _FOLDER = Path("bisect")
+_WHICH = "{}: the first digits of its id, or a date, for the last set of that day or before"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bisect(fields.StoreOptions):
+    """What `cairn bisect` is asked for."""
+
+    index: str = fields.index("staging")
+    good: str = option(_WHICH.format("an earlier set that is good"), metavar="SET|DATE", required=True)
+    bad: str = option(_WHICH.format("a later one that is bad"), metavar="SET|DATE", required=True)
+    python: Path | None = fields.python("to make the environments from; it must be of the Python of the sets")
+    commits: bool = switch("name the commits between, which are fetched from their origins", default=True)
+    output_dir: Path = fields.output_dir(default=_FOLDER)
+    dry_run: bool = fields.dry_run()
+    json: bool = fields.json()
+    command: tuple[str, ...] = argument("-- COMMAND", "what tells good from bad", nargs="*")
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -34,99 +53,76 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "example: cairn bisect --store ./store --index nightly --good 2026-11-01 --bad 2026-11-20 -- "
         "python check_matmul.py"
     )
-    arguments.add_store(parser)
-    arguments.add_index(parser, default="staging")
-    for name, which in (("--good", "an earlier set that is good"), ("--bad", "a later one that is bad")):
-        parser.add_argument(
-            name,
-            required=True,
-            metavar="SET|DATE",
-            help=f"{which}: the first digits of its id, or a date, for the last set of that day or before",
-        )
-    arguments.add_python(parser, what="to make the environments from; it must be of the Python of the sets")
-    parser.add_argument(
-        "--commits",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="name the commits between, which are fetched from their origins",
-    )
-    arguments.add_output_dir(parser, default=_FOLDER)
-    arguments.add_dry_run(parser)
-    arguments.add_json(parser)
-    parser.add_argument("command", nargs="*", metavar="-- COMMAND", help="what tells good from bad")
-    parser.set_defaults(run=_bisect)
+    bind(parser, Bisect, _bisect)
 
 
-def _bisect(options: argparse.Namespace) -> int:
+def _bisect(request: Bisect) -> int:
+    from cairn import datafile
     from cairn.pipeline import bisect
 
-    if not options.command and not options.dry_run:
+    if not request.command and not request.dry_run:
         raise UsageError("nothing says which set is bad", tip="give a command after --: -- python check.py")
-    store = arguments.open_existing_store(options)
+    store = request.open_existing_store()
     search, sets = bisect.prepare(
         store,
-        options.index,
-        good=options.good,
-        bad=options.bad,
-        command=options.command,
-        python=options.python or Path(sys.executable),
+        request.index,
+        good=request.good,
+        bad=request.bad,
+        command=request.command,
+        python=request.python or Path(sys.executable),
     )
-    if options.dry_run:
-        return _list(sets, as_json=options.json)
-    search = bisect.resumed(search, options.output_dir)
     screen = console.current()
-    if search.tries:
-        screen.info(f"going on after {wording.count(search.tries, 'run')} of {options.output_dir}")
-    with screen.stage(f"search {wording.count(sets, 'set')}") as stage:
-        done = bisect.run(store, search, options.output_dir, on_try=screen.info, on_line=stage.update)
-        found = bisect.found(store, done, commits=options.commits, say=stage.update)
-    if options.json:
-        screen.json(_plain(found))
-    else:
-        _show(found)
-    return 0
-
-
-def _list(sets: Sequence[IndexSet], *, as_json: bool) -> int:
-    if as_json:
-        console.current().json([{"set": one.set_id, "added": one.added} for one in sets])
+    if request.dry_run:
+        if request.json:
+            screen.json([{"set": one.set_id, "added": one.added} for one in sets])
+        else:
+            screen.table(("set", "added", "versions"), [_row(one) for one in sets])
         return 0
-    rows = [(one.set_id[:_SHORT], one.added[:16].replace("T", " "), _versions(one)) for one in sets]
-    console.current().table(("set", "added", "versions"), rows)
+    search = bisect.resumed(search, request.output_dir)
+    if search.tries:
+        screen.info(f"going on after {wording.count(search.tries, 'run')} of {request.output_dir}")
+    with screen.stage(f"search {wording.count(sets, 'set')}") as stage:
+        ended = bisect.run(store, search, request.output_dir, on_try=screen.info, on_line=stage.update)
+        outcome = bisect.found(store, ended, commits=request.commits, say=stage.update)
+    if request.json:
+        screen.json(
+            datafile.to_plain(
+                {
+                    "first_bad": [one.set_id for one in outcome.suspects],
+                    "last_good": outcome.last_good.set_id,
+                    "search": outcome.search,
+                    "changes": outcome.changes,
+                }
+            )
+        )
+    else:
+        _show(outcome)
     return 0
 
 
-def _show(found: Found) -> None:
+def _show(outcome: Found) -> None:
     from cairn.sources.manifest import changelog
 
     screen = console.current()
-    for tried in found.search.tries:
+    for tried in outcome.search.tries:
         screen.item(_MARKS[tried.verdict], f"{tried.set_id[:_SHORT]} {tried.verdict} ({tried.log})")
-    if len(found.suspects) == 1:
-        screen.out(f"the first bad set is {_named(found.suspects[0])}")
+    if len(outcome.suspects) == 1:
+        screen.out(f"the first bad set is {_named(outcome.suspects[0])}")
     else:
         screen.out("the first bad set is one of these; the others could not be told:")
-        for one in found.suspects:
+        for one in outcome.suspects:
             screen.out(f"  {_named(one)}")
-    screen.out(f"the last good one is {_named(found.last_good)}")
-    for line in changelog.lines(found.changes):
+    screen.out(f"the last good one is {_named(outcome.last_good)}")
+    for line in changelog.lines(outcome.changes):
         screen.out(line)
 
 
-def _plain(found: Found) -> dict[str, object]:
-    from cairn import datafile
-
-    return {
-        "first_bad": [one.set_id for one in found.suspects],
-        "last_good": found.last_good.set_id,
-        "search": datafile.to_plain(found.search),
-        "changes": datafile.to_plain(found.changes),
-    }
-
-
 def _named(one: IndexSet) -> str:
-    return f"{one.set_id[:_SHORT]} of {one.added[:16].replace('T', ' ')}: {_versions(one)}"
+    set_id, added, versions = _row(one)
+    return f"{set_id} of {added}: {versions}"
 
 
-def _versions(one: IndexSet) -> str:
-    return ", ".join(f"{name} {version}" for name, version in sorted(one.projects.items()))
+def _row(one: IndexSet) -> tuple[str, str, str]:
+    """The beginning of a set's id, when it was added, and its versions."""
+    versions = ", ".join(f"{name} {version}" for name, version in sorted(one.projects.items()))
+    return one.set_id[:_SHORT], one.added[:16].replace("T", " "), versions

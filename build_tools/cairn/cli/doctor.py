@@ -3,22 +3,53 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn import converters
-from cairn.cli import arguments
+from cairn.cli import fields
+from cairn.cli.binder import bind
 from cairn.errors import PrerequisiteError
+from cairn.options import option, repeated
 from cairn.output import console
 
 if TYPE_CHECKING:
     from cairn.output.console import Mark
-    from cairn.pipeline.doctor.machine import DoctorReport, Level, Machine
+    from cairn.pipeline.doctor.machine import DoctorReport, Level, Purpose
     from cairn.pipeline.doctor.need import HostCompiler, Need
     from cairn.stack import Stack
 
+_MARKS: Mapping[Level, Mark] = {"ok": "done", "note": "kept", "warning": "bypassed", "missing": "failed"}
 _PURPOSES = {"build": "a build", "install": "an installation", "test": "tests"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Doctor(fields.OptionalStack):
+    """What `cairn doctor` is asked for."""
+
+    purpose: Purpose = option(
+        "what the machine is for (default: %(default)s)", "--for", choices=tuple(_PURPOSES), default="build"
+    )
+    targets: str | None = fields.targets("of the stack; for tests, whatever is there")
+    wheel: tuple[Path, ...] = repeated(
+        "a wheel that is to be installed", metavar="FILE", convert=converters.file
+    )
+    index_url: str | None = fields.index_url()
+    root_checkout_dir: Path = option(
+        "folder of the checkouts (default: the current one)",
+        metavar="DIR",
+        convert=converters.new_folder,
+        default=Path(),
+    )
+    python: Path | None = fields.python("to check")
+    machine: Path | None = option(
+        "judge the machine that the answer of `cairn doctor --json` in FILE describes",
+        metavar="FILE",
+        convert=converters.file,
+    )
+    json: bool = fields.json()
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -28,81 +59,50 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "Nothing is changed. The exit code is 3 where something that is needed is missing."
     )
     parser.epilog = "example: cairn doctor --for build --stack external-builds/pytorch"
-    parser.add_argument(
-        "--for",
-        dest="purpose",
-        choices=tuple(_PURPOSES),
-        default="build",
-        help="what the machine is for (default: %(default)s)",
-    )
-    arguments.add_stack(parser, required=False)
-    arguments.add_targets(parser, default="of the stack; for tests, whatever is there")
-    arguments.add_repeated(parser, "--wheel", "FILE", "a wheel that is to be installed", kind=converters.file)
-    parser.add_argument(
-        "--index-url", type=converters.nonempty, metavar="URL", help="the only package index to use"
-    )
-    parser.add_argument(
-        "--root-checkout-dir",
-        type=converters.new_folder,
-        default=Path(),
-        metavar="DIR",
-        help="folder of the checkouts (default: the current one)",
-    )
-    arguments.add_python(parser, what="to check")
-    parser.add_argument(
-        "--machine",
-        type=converters.file,
-        metavar="FILE",
-        help="judge the machine that the answer of `cairn doctor --json` in FILE describes",
-    )
-    arguments.add_json(parser)
-    parser.set_defaults(run=_doctor)
+    bind(parser, Doctor, _doctor)
 
 
-def _doctor(options: argparse.Namespace) -> int:
-    from cairn.pipeline.doctor import ask_index, diagnose
+def _doctor(request: Doctor) -> int:
+    from cairn import datafile, interpreters
+    from cairn.pipeline.doctor import ask_index, diagnose, look
     from cairn.pipeline.doctor.machine import DoctorReport
 
-    need = _need(options)
-    machine = _machine(options)
+    need = _need(request)
+    if request.machine:
+        machine = datafile.read(request.machine, DoctorReport).machine
+    else:
+        machine = look.here(request.root_checkout_dir, request.python or interpreters.own().path)
     findings = diagnose.diagnose(machine, need)
-    if options.index_url:
-        findings = (*findings, *ask_index.index(options.index_url, machine, line=options.line))
-    report = DoctorReport(purpose=options.purpose, machine=machine, findings=findings)
-    _show(report, as_json=options.json)
+    if request.index_url:
+        findings = (*findings, *ask_index.index(request.index_url, machine, line=request.line))
+    report = DoctorReport(purpose=request.purpose, machine=machine, findings=findings)
+    if request.json:
+        console.current().json(datafile.to_plain(report))
+    else:
+        _show(report)
     missing = tuple(dict.fromkeys(finding.check for finding in findings if finding.level == "missing"))
     if missing:
         raise PrerequisiteError(
-            f"{_PURPOSES[options.purpose]} needs what is missing here: {', '.join(missing)}",
+            f"{_PURPOSES[request.purpose]} needs what is missing here: {', '.join(missing)}",
             tip="do what is said below each, then run `cairn doctor` again",
         )
     return 0
 
 
-def _machine(options: argparse.Namespace) -> Machine:
-    from cairn import datafile, interpreters
-    from cairn.pipeline.doctor import look
-    from cairn.pipeline.doctor.machine import DoctorReport
-
-    if options.machine:
-        return datafile.read(options.machine, DoctorReport).machine
-    return look.here(options.root_checkout_dir, options.python or interpreters.own().path)
-
-
-def _need(options: argparse.Namespace) -> Need:
+def _need(request: Doctor) -> Need:
     from cairn import targets as gpu
     from cairn.pipeline.doctor import ask_index
     from cairn.pipeline.doctor.need import Need
 
-    stack = arguments.read_stack(options) if options.stack else None
-    asked = gpu.parse_targets(options.targets) if options.targets else ()
+    stack = request.load_stack()
+    targets = gpu.parse_targets(request.targets) if request.targets else ()
     return Need(
-        purpose=options.purpose,
-        targets=asked,
+        purpose=request.purpose,
+        targets=targets,
         pythons=stack.pythons if stack else (),
-        compiler=_compiler(stack, asked or (stack.targets if stack else ())),
+        compiler=_compiler(stack, targets or (stack.targets if stack else ())),
         disk=stack.disk if stack else None,
-        offers=tuple(map(ask_index.wheel, options.wheel)),
+        offers=tuple(map(ask_index.wheel, request.wheel)),
     )
 
 
@@ -114,21 +114,11 @@ def _compiler(stack: Stack | None, targets: Sequence[str]) -> HostCompiler:
     return "brought" if stack is not None and not stack.host_compiler else "needed"
 
 
-def _show(report: DoctorReport, *, as_json: bool) -> None:
-    from cairn import datafile
-
+def _show(report: DoctorReport) -> None:
     screen = console.current()
-    if as_json:
-        screen.json(datafile.to_plain(report))
-        return
     for finding in report.findings:
         if screen.quiet and finding.level in ("ok", "note"):
             continue
-        screen.item(_mark(finding.level), f"{finding.check}: {finding.text}")
+        screen.item(_MARKS[finding.level], f"{finding.check}: {finding.text}")
         if finding.fix:
             screen.out(f"      {finding.fix}")
-
-
-def _mark(level: Level) -> Mark:
-    marks: dict[Level, Mark] = {"ok": "done", "note": "kept", "warning": "bypassed", "missing": "failed"}
-    return marks[level]

@@ -58,6 +58,20 @@ class StackOptions:
         return stacks.load(self.stack).for_line(self.line)
 
 
+@dataclass(frozen=True, kw_only=True)
+class OptionalStack:
+    """`--stack` and `--line`, for a command that does without them."""
+
+    stack: Path | None = stack(required=False)
+    line: str | None = line()
+
+    def load_stack(self) -> Stack | None:
+        """The stack, on the line; None where none is named."""
+        from cairn import stack as stacks
+
+        return stacks.load(self.stack).for_line(self.line) if self.stack else None
+
+
 def store(*, required: bool = True, group: Exclusive | None = None) -> Any:
     """`--store`."""
     return option(
@@ -185,9 +199,9 @@ def provided() -> Any:
     return repeated("a library that a different wheel supplies", metavar="GLOB")
 
 
-def index_url() -> Any:
+def index_url(*, group: Exclusive | None = None) -> Any:
     """`--index-url`."""
-    return option("the only package index to use", metavar="URL", convert=converters.nonempty)
+    return option("the only package index to use", metavar="URL", convert=converters.nonempty, group=group)
 
 
 def find_links() -> Any:

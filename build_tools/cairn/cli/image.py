@@ -6,22 +6,106 @@ import argparse
 import os
 import shlex
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn import converters
-from cairn.cli import arguments
-from cairn.cli.parser import Parser, add_command, add_commands
+from cairn.cli import fields
+from cairn.cli.binder import add_command
+from cairn.cli.parser import Parser, add_commands
 from cairn.errors import CairnError, UsageError
+from cairn.images.engines import ENGINES
+from cairn.options import argument, flag, option, repeated, switch
 from cairn.output import console
 
 if TYPE_CHECKING:
     from cairn.images.building import ImageBuild
     from cairn.images.dockerfile import Dockerfile
+    from cairn.images.engines import Engine
     from cairn.images.running import ImageRun
 
 _BUILD = "build_manylinux_x86_64"
 _TEST = "no_rocm_image_ubuntu24_04"
+
+
+def _complete_names(**_: object) -> list[str]:
+    from cairn.images import dockerfile
+
+    files = dockerfile.folder(Path.cwd()).glob(f"*{dockerfile.SUFFIX}")
+    return sorted(path.name.removesuffix(dockerfile.SUFFIX) for path in files)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Image:
+    """Which image, and by which engine."""
+
+    name: str = argument(
+        "NAME",
+        "an image of dockerfiles/, or a Dockerfile",
+        convert=converters.nonempty,
+        completer=_complete_names,
+    )
+    engine: Engine | None = option("program to use (default: the first that answers)", choices=ENGINES)
+
+    def file(self) -> Dockerfile:
+        """The Dockerfile of the image."""
+        from cairn.images import dockerfile
+
+        return dockerfile.find(self.name, Path.cwd())
+
+    def choose_engine(self, *, dry_run: bool) -> Engine:
+        """The engine that is named, or one that this machine has: with `dry_run`, none needs to answer."""
+        from cairn.images import engines
+
+        return engines.likely(self.engine) if dry_run else engines.choose(self.engine)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Build(Image):
+    """What `cairn image build` is asked for."""
+
+    base: str | None = option(
+        "image to build on (default: the Dockerfile's)", metavar="IMAGE", convert=converters.nonempty
+    )
+    build_arg: tuple[str, ...] = repeated("a build argument of the Dockerfile", metavar="NAME=VALUE")
+    tag: tuple[str, ...] = repeated(
+        "name of the result (default: NAME:latest)", metavar="IMAGE", convert=converters.nonempty
+    )
+    pip_config: Path | None = option(
+        "configuration of pip for this build, such as an index behind a firewall; it is not kept",
+        metavar="FILE",
+        convert=converters.file,
+    )
+    push: bool = flag("push it to where its tags say; prints its digest")
+    dry_run: bool = fields.dry_run()
+    json: bool = fields.json()
+    rest: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run(Image):
+    """What `cairn image run` is asked for."""
+
+    image: str | None = option(
+        "image to run (default: NAME:latest, as `build` calls it)", convert=converters.nonempty
+    )
+    gpu: bool | None = switch("give it the machine's GPUs (default: where there is /dev/kfd)", default=None)
+    mount_dir: Path = option(
+        "folder that is /work in the container (default: the current one)",
+        metavar="DIR",
+        convert=converters.folder,
+        default=Path(),
+    )
+    dry_run: bool = fields.dry_run()
+    rest: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Print(Image):
+    """What `cairn image print` is asked for."""
+
+    json: bool = fields.json()
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -31,225 +115,92 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         description="The container images that wheels are built and tested in, by docker, podman or buildah.",
         example=f"cairn image build {_TEST}",
     )
-    _add_build(
-        add_command(
-            commands,
-            "build",
-            _build,
-            about="build an image of dockerfiles/",
-            more="What follows `--` goes to the engine as it is.",
-            example=f"cairn image build {_BUILD} --tag registry.example/{_BUILD}:latest --push",
-        )
+    build = add_command(
+        commands,
+        "build",
+        Build,
+        _build,
+        about="build an image of dockerfiles/",
+        more="What follows `--` goes to the engine as it is.",
+        example=f"cairn image build {_BUILD} --tag registry.example/{_BUILD}:latest --push",
     )
-    _add_run(
-        add_command(
-            commands,
-            "run",
-            _run,
-            about="run an image, or a command in one, with the GPUs and the current folder of this machine",
-            more="What follows `--` is the command; a shell without it.",
-            example=f"cairn image run {_TEST} -- python3 dev.py quickstart",
-        )
+    run = add_command(
+        commands,
+        "run",
+        Run,
+        _run,
+        about="run an image, or a command in one, with the GPUs and the current folder of this machine",
+        more="What follows `--` is the command; a shell without it.",
+        example=f"cairn image run {_TEST} -- python3 dev.py quickstart",
     )
-    shown = add_command(
+    for each in (build, run):
+        if isinstance(each, Parser):
+            each.takes_rest = True
+    add_command(
         commands,
         "print",
+        Print,
         _print,
         about="print the lines that build and run an image, and its Dockerfile",
         example=f"cairn image print {_TEST} --engine docker",
     )
-    _add_name(shown)
-    arguments.add_json(shown)
 
 
-def _add_name(parser: argparse.ArgumentParser) -> None:
-    from cairn.images.engines import ENGINES
-
-    name = parser.add_argument(
-        "name", type=converters.nonempty, metavar="NAME", help="an image of dockerfiles/, or a Dockerfile"
-    )
-    arguments.completes(name, _complete_names)
-    parser.add_argument("--engine", choices=ENGINES, help="program to use (default: the first that answers)")
-
-
-def _complete_names(**_: object) -> list[str]:
-    from cairn.images import dockerfile
-
-    found = dockerfile.folder(Path.cwd()).glob(f"*{dockerfile.SUFFIX}")
-    return sorted(path.name.removesuffix(dockerfile.SUFFIX) for path in found)
-
-
-def _add_build(parser: argparse.ArgumentParser) -> None:
-    _take_rest(parser)
-    _add_name(parser)
-    parser.add_argument(
-        "--base",
-        type=converters.nonempty,
-        metavar="IMAGE",
-        help="image to build on (default: the Dockerfile's)",
-    )
-    arguments.add_repeated(parser, "--build-arg", "NAME=VALUE", "a build argument of the Dockerfile")
-    arguments.add_repeated(
-        parser,
-        "--tag",
-        "IMAGE",
-        "name of the result (default: NAME:latest)",
-        kind=converters.nonempty,
-    )
-    parser.add_argument(
-        "--pip-config",
-        type=converters.file,
-        metavar="FILE",
-        help="configuration of pip for this build, such as an index behind a firewall; it is not kept",
-    )
-    parser.add_argument(
-        "--push", action="store_true", help="push it to where its tags say; prints its digest"
-    )
-    arguments.add_dry_run(parser)
-    arguments.add_json(parser)
-
-
-def _take_rest(parser: argparse.ArgumentParser) -> None:
-    if isinstance(parser, Parser):
-        parser.takes_rest = True
-
-
-def _add_run(parser: argparse.ArgumentParser) -> None:
-    _take_rest(parser)
-    _add_name(parser)
-    parser.add_argument(
-        "--image", type=converters.nonempty, help="image to run (default: NAME:latest, as `build` calls it)"
-    )
-    parser.add_argument(
-        "--gpu",
-        action=argparse.BooleanOptionalAction,
-        default=None,
-        help="give it the machine's GPUs (default: where there is /dev/kfd)",
-    )
-    parser.add_argument(
-        "--mount-dir",
-        type=converters.folder,
-        default=Path(),
-        metavar="DIR",
-        help="folder that is /work in the container (default: the current one)",
-    )
-    arguments.add_dry_run(parser)
-
-
-def _build(options: argparse.Namespace) -> int:
-    from cairn.images import building, engines
+def _build(request: Build) -> int:
+    from cairn.images import building
 
     screen = console.current()
-    # Nothing is started, so nothing needs to be there.
-    engine = engines.likely(options.engine) if options.dry_run else engines.choose(options.engine)
-    build = _image_build(options, engine)
+    build = _image_build(request)
     words = building.command(build)
-    if options.dry_run:
-        lines = [words, *(building.push_commands(build, Path("digest")) if options.push else ())]
-        for line in lines:
+    if request.dry_run:
+        for line in (words, *(building.push_commands(build, Path("digest")) if request.push else ())):
             screen.out(shlex.join(line))
         return 0
     screen.info(shlex.join(words))
-    with screen.stage(f"build {build.file.name} with {engine}") as stage:
+    with screen.stage(f"build {build.file.name} with {build.engine}") as stage:
         building.run(build, on_line=stage.update)
     digest = None
-    if options.push:
+    if request.push:
         with screen.stage(f"push {', '.join(build.tags)}") as stage:
             digest = building.push(build, on_line=stage.update)
-    if options.json:
-        answer = {"name": build.file.name, "engine": engine, "tags": list(build.tags)}
+    if request.json:
+        answer = {"name": build.file.name, "engine": build.engine, "tags": list(build.tags)}
         screen.json(answer | ({"digest": digest} if digest else {}))
     else:
         screen.out(digest or build.tags[0])
     return 0
 
 
-def _image_build(options: argparse.Namespace, engine: str) -> ImageBuild:
+def _image_build(request: Build) -> ImageBuild:
     from cairn.images.building import ImageBuild
 
-    file = _file(options)
-    given = dict(_named(text) for text in options.build_arg)
-    if options.base:
-        given["BASE"] = options.base
-    if options.push and not all("/" in tag for tag in options.tag or ("",)):
+    engine, file = request.choose_engine(dry_run=request.dry_run), request.file()
+    arguments = {}
+    for text in request.build_arg:
+        name, sign, arguments[name] = text.partition("=")
+        if not name or not sign:
+            raise UsageError(f"--build-arg {text} is not NAME=VALUE")
+    if request.base:
+        arguments["BASE"] = request.base
+    if request.push and not all("/" in tag for tag in request.tag or ("",)):
         raise UsageError(
             "--push needs a --tag that names a registry", tip=f"--tag registry.example/{file.name}:latest"
         )
     revision, committed = _origin(file)
     epoch = os.environ.get("SOURCE_DATE_EPOCH") or committed or ""
+    # Where GitHub Actions runs us, a registry shows the image beside that repository.
+    server, repository = os.environ.get("GITHUB_SERVER_URL"), os.environ.get("GITHUB_REPOSITORY")
     return ImageBuild(
         file=file,
-        engine=engine,  # type: ignore[arg-type]  # argparse has compared it
-        tags=tuple(options.tag) or (f"{file.name}:latest",),
-        arguments=given,
+        engine=engine,
+        tags=request.tag or (f"{file.name}:latest",),
+        arguments=arguments,
         epoch=int(epoch) if epoch.isdecimal() else None,
         revision=revision,
-        source=_repository(),
-        pip_config=options.pip_config and options.pip_config.absolute(),
-        extra=tuple(options.rest),
+        source=f"{server}/{repository}" if server and repository else None,
+        pip_config=request.pip_config and request.pip_config.absolute(),
+        extra=request.rest,
     )
-
-
-def _run(options: argparse.Namespace) -> int:
-    from cairn.images import engines, running
-
-    if ":" in str(options.mount_dir.resolve()):
-        raise UsageError(f"engines take no colon in the name of a folder: {options.mount_dir.resolve()}")
-    engine = engines.likely(options.engine) if options.dry_run else engines.choose(options.engine)
-    gpu = running.has_gpu() if options.gpu is None else options.gpu
-    wanted = _image_run(options, engine, gpu=gpu)
-    name = f"cairn-{os.getpid()}"
-    if options.dry_run:
-        for line in running.commands(wanted, name=name):
-            console.current().out(shlex.join(line))
-        return 0
-    return running.start(wanted, name=name)
-
-
-def _image_run(options: argparse.Namespace, engine: str, *, gpu: bool) -> ImageRun:
-    from cairn.images import running
-
-    file = _file(options)
-    return running.ImageRun(
-        image=getattr(options, "image", None) or f"{file.name}:latest",
-        engine=engine,  # type: ignore[arg-type]  # argparse has compared it
-        command=tuple(getattr(options, "rest", ())),
-        gpu=gpu,
-        gpu_groups=running.gpu_groups() if gpu else (),
-        folder=getattr(options, "mount_dir", Path()).resolve(),
-        user=running.this_user(),
-        open_files=running.open_files(engine),  # type: ignore[arg-type]  # see above
-        terminal=sys.stdin.isatty() or not hasattr(options, "rest"),
-    )
-
-
-def _print(options: argparse.Namespace) -> int:
-    from cairn.images import building, engines, running
-
-    engine = engines.likely(options.engine)
-    file = _file(options)
-    build = building.ImageBuild(file=file, engine=engine, tags=(f"{file.name}:latest",))
-    lines = running.commands(_image_run(options, engine, gpu=True), name=file.name)
-    screen = console.current()
-    if options.json:
-        screen.json(
-            {
-                "name": file.name,
-                "dockerfile": str(file.path),
-                "arguments": dict(file.arguments),
-                "build": list(building.command(build)),
-                "run": [list(line) for line in lines],
-                "text": file.text,
-            }
-        )
-        return 0
-    screen.out(shlex.join(building.command(build)))
-    for line in lines:
-        screen.out(shlex.join(line))
-    screen.info(f"{file.path}:")
-    for text in file.text.splitlines():
-        screen.out(text)
-    return 0
 
 
 def _origin(file: Dockerfile) -> tuple[str | None, str | None]:
@@ -260,26 +211,85 @@ def _origin(file: Dockerfile) -> tuple[str | None, str | None]:
     try:
         if command.line(place, "status", "--porcelain", "--", "."):
             return None, None
-        found = command.line(place, "log", "-1", "--format=%H %ct", "--", ".").split()
+        words = command.line(place, "log", "-1", "--format=%H %ct", "--", ".").split()
     except CairnError:  # no repository
         return None, None
-    return (found[0], found[1]) if found else (None, None)
+    return (words[0], words[1]) if words else (None, None)
 
 
-def _repository() -> str | None:
-    """Where GitHub Actions runs us; a registry shows the image beside that repository."""
-    server, name = os.environ.get("GITHUB_SERVER_URL"), os.environ.get("GITHUB_REPOSITORY")
-    return f"{server}/{name}" if server and name else None
+def _run(request: Run) -> int:
+    from cairn.images import running
+
+    folder = request.mount_dir.resolve()
+    if ":" in str(folder):
+        raise UsageError(f"engines take no colon in the name of a folder: {folder}")
+    engine, file = request.choose_engine(dry_run=request.dry_run), request.file()
+    run = _image_run(
+        request.image or f"{file.name}:latest",
+        engine,
+        gpu=running.has_gpu() if request.gpu is None else request.gpu,
+        folder=folder,
+        command=request.rest,
+        terminal=sys.stdin.isatty(),
+    )
+    name = f"cairn-{os.getpid()}"
+    if not request.dry_run:
+        return running.start(run, name=name)
+    for line in running.commands(run, name=name):
+        console.current().out(shlex.join(line))
+    return 0
 
 
-def _file(options: argparse.Namespace) -> Dockerfile:
-    from cairn.images import dockerfile
+def _image_run(
+    image: str,
+    engine: Engine,
+    *,
+    gpu: bool,
+    folder: Path,
+    command: tuple[str, ...] = (),
+    terminal: bool = True,
+) -> ImageRun:
+    from cairn.images import running
 
-    return dockerfile.find(options.name, Path.cwd())
+    return running.ImageRun(
+        image=image,
+        engine=engine,
+        command=command,
+        gpu=gpu,
+        gpu_groups=running.gpu_groups() if gpu else (),
+        folder=folder,
+        user=running.this_user(),
+        open_files=running.open_files(engine),
+        terminal=terminal,
+    )
 
 
-def _named(text: str) -> tuple[str, str]:
-    name, sign, value = text.partition("=")
-    if not name or not sign:
-        raise UsageError(f"--build-arg {text} is not NAME=VALUE")
-    return name, value
+def _print(request: Print) -> int:
+    from cairn import datafile
+    from cairn.images import building, running
+
+    engine, file = request.choose_engine(dry_run=True), request.file()
+    tag = f"{file.name}:latest"
+    build = building.command(building.ImageBuild(file=file, engine=engine, tags=(tag,)))
+    lines = running.commands(_image_run(tag, engine, gpu=True, folder=Path.cwd()), name=file.name)
+    screen = console.current()
+    if request.json:
+        screen.json(
+            datafile.to_plain(
+                {
+                    "name": file.name,
+                    "dockerfile": file.path,
+                    "arguments": file.arguments,
+                    "build": build,
+                    "run": lines,
+                    "text": file.text,
+                }
+            )
+        )
+        return 0
+    for line in (build, *lines):
+        screen.out(shlex.join(line))
+    screen.info(f"{file.path}:")
+    for text in file.text.splitlines():
+        screen.out(text)
+    return 0

@@ -3,15 +3,64 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cairn import converters
-from cairn.cli import arguments, completion
+from cairn.cli import completion, fields
+from cairn.cli.binder import bind
 from cairn.errors import UsageError
+from cairn.options import Exclusive, option
 from cairn.output import console
 
 if TYPE_CHECKING:
     from cairn.pipeline.install import Destination, Installation
+    from cairn.release.pages.lines import Installer
+
+_PLACE = Exclusive(required=True)
+_GPU = Exclusive()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Install:
+    """What `cairn install` is asked for."""
+
+    index_url: str | None = fields.index_url(group=_PLACE)
+    store: str | None = fields.store(required=False, group=_PLACE)
+    index: str = fields.index("release")
+    product: str | None = option(
+        'the GPU as it is sold, such as "RX 7900 XTX"',
+        metavar="NAME",
+        convert=converters.nonempty,
+        group=_GPU,
+    )
+    target: str | None = option(
+        "the GPU's target, such as gfx1100; or cpu, to use none",
+        convert=converters.nonempty,
+        completer=completion.complete_targets,
+        group=_GPU,
+    )
+    topology_dir: Path | None = option(
+        "a copy of a machine's /sys/class/kfd/kfd/topology/nodes, to choose for that machine",
+        metavar="DIR",
+        convert=converters.folder,
+        group=_GPU,
+    )
+    line: str | None = fields.line("the first that the index offers")
+    python: Path | None = option(
+        "interpreter to install for, or the folder of its environment (default: the active "
+        "environment's; to print lines, else the first on PATH)",
+        metavar="FILE",
+        convert=converters.file_or_folder,
+    )
+    installer: Installer | None = option(
+        "install with it, into the environment of that interpreter; never into Cairn's own unless "
+        "--python names that",
+        "--run",
+        choices=("pip", "uv"),
+    )
+    json: bool = fields.json()
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -23,104 +72,55 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         'example: cairn install --index-url https://wheels.example/release/simple/ --product "RX 7900 XTX"'
     )
-    place = parser.add_mutually_exclusive_group(required=True)
-    place.add_argument(
-        "--index-url", type=converters.nonempty, metavar="URL", help="the only package index to use"
-    )
-    arguments.add_store(place)
-    arguments.add_index(parser, default="release")
-    gpu = parser.add_mutually_exclusive_group()
-    gpu.add_argument(
-        "--product",
-        type=converters.nonempty,
-        metavar="NAME",
-        help='the GPU as it is sold, such as "RX 7900 XTX"',
-    )
-    arguments.completes(
-        gpu.add_argument(
-            "--target",
-            type=converters.nonempty,
-            help="the GPU's target, such as gfx1100; or cpu, to use none",
-        ),
-        completion.complete_targets,
-    )
-    gpu.add_argument(
-        "--topology-dir",
-        type=converters.folder,
-        metavar="DIR",
-        help="a copy of a machine's /sys/class/kfd/kfd/topology/nodes, to choose for that machine",
-    )
-    arguments.add_line(parser, default="the first that the index offers")
-    parser.add_argument(
-        "--python",
-        type=converters.file_or_folder,
-        metavar="FILE",
-        help="interpreter to install for, or the folder of its environment (default: the active "
-        "environment's; to print lines, else the first on PATH)",
-    )
-    parser.add_argument(
-        "--run",
-        dest="installer",
-        choices=("pip", "uv"),
-        help="install with it, into the environment of that interpreter; never into Cairn's own unless "
-        "--python names that",
-    )
-    arguments.add_json(parser)
-    parser.set_defaults(run=_install)
+    bind(parser, Install, _install)
 
 
-def _install(options: argparse.Namespace) -> int:
+def _install(request: Install) -> int:
     from cairn.pipeline import install
-
-    gpus = _named_gpus(options)
-    chosen = install.destination(options.python, to_change=bool(options.installer))
-    machine = install.this_machine(chosen.interpreter, gpus=gpus, topology=options.topology_dir)
-    prepared = install.prepare(_index_url(options), machine, python=chosen.to_name, line=options.line)
-    if options.json:
-        console.current().json(_plain(prepared, chosen))
-    else:
-        console.current().info(str(chosen))
-        _say(prepared)
-    if options.installer:
-        python = chosen.interpreter.path
-        with console.current().stage(
-            f"install with {options.installer} into {python.parent.parent}"
-        ) as stage:
-            install.run(prepared, options.installer, python, on_line=stage.update)
-    return 0
-
-
-def _named_gpus(options: argparse.Namespace) -> tuple[str, ...] | None:
-    """The targets that the user named, without features; None where the machine is to be asked."""
-    from cairn import products, targets
-
-    if options.product:
-        return (products.parse(options.product),)
-    if options.target is None:
-        return None
-    try:
-        named = targets.parse_targets(options.target, unbuilt=True)
-    except UsageError as error:
-        try:
-            meant = products.parse(options.target)
-        except UsageError:
-            raise error from None
-        raise UsageError(f"{options.target!r} is a product", tip=f"write --target {meant}") from None
-    if len(named) > 1:
-        raise UsageError(f"{options.target} is {len(named)} targets", tip=f"name one: {', '.join(named)}")
-    return (named[0].partition(":")[0],)
-
-
-def _index_url(options: argparse.Namespace) -> str:
     from cairn.release.index import keys
     from cairn.store.opening import open_folder
 
-    if options.index_url:
-        return str(options.index_url)
-    return keys.index_url(open_folder(options.store).url, keys.checked_index(options.index))
+    gpus = _named_gpus(request)
+    destination = install.destination(request.python, to_change=bool(request.installer))
+    machine = install.this_machine(destination.interpreter, gpus=gpus, topology=request.topology_dir)
+    if (url := request.index_url) is None:
+        url = keys.index_url(open_folder(str(request.store)).url, keys.checked_index(request.index))
+    prepared = install.prepare(url, machine, python=destination.to_name, line=request.line)
+    screen = console.current()
+    if request.json:
+        screen.json(_plain(prepared, destination))
+    else:
+        screen.info(str(destination))
+        _show(prepared)
+    if request.installer:
+        python = destination.interpreter.path
+        with screen.stage(f"install with {request.installer} into {python.parent.parent}") as stage:
+            install.run(prepared, request.installer, python, on_line=stage.update)
+    return 0
 
 
-def _say(prepared: Installation) -> None:
+def _named_gpus(request: Install) -> tuple[str, ...] | None:
+    """The targets that the user named, without features; None where the machine is to be asked."""
+    from cairn import products, targets
+
+    if request.product:
+        return (products.parse(request.product),)
+    if request.target is None:
+        return None
+    try:
+        named = targets.parse_targets(request.target, unbuilt=True)
+    except UsageError as error:
+        try:
+            meant = products.parse(request.target)
+        except UsageError:
+            raise error from None
+        raise UsageError(f"{request.target!r} is a product", tip=f"write --target {meant}") from None
+    if len(named) > 1:
+        raise UsageError(f"{request.target} is {len(named)} targets", tip=f"name one: {', '.join(named)}")
+    return (named[0].partition(":")[0],)
+
+
+def _show(prepared: Installation) -> None:
     from cairn.pipeline import install
 
     screen = console.current()
@@ -135,12 +135,12 @@ def _say(prepared: Installation) -> None:
         screen.out(prepared.line("uv", pick))
 
 
-def _plain(prepared: Installation, chosen: Destination) -> dict[str, Any]:
+def _plain(prepared: Installation, destination: Destination) -> dict[str, Any]:
     return {
         "gpus": list(prepared.machine.gpus),
         "python": prepared.machine.python,
         "platform": prepared.machine.platform,
-        "interpreter": str(chosen.interpreter.path),
+        "interpreter": str(destination.interpreter.path),
         "warnings": list(prepared.choice.warnings),
         "choices": [
             {

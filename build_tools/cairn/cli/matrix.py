@@ -4,19 +4,59 @@ from __future__ import annotations
 
 import argparse
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn import converters
-from cairn.cli import arguments, completion
+from cairn.cli import fields
+from cairn.cli.binder import bind
 from cairn.errors import UsageError
+from cairn.options import flag, option
 from cairn.output import console
 
 if TYPE_CHECKING:
     from cairn.matrix.legs import Matrix
+    from cairn.matrix.matrix_toml import TriggerName
 
-_TRIGGERS = ("presubmit", "postsubmit", "nightly")
-_ALL = "all"  # what a workflow's input has by default: an empty word would be a variable that is not set
+_SOME = "{}, joined by commas (default: all, which are those of the trigger)"
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """Names that are joined by commas; none for `all`, which a workflow's input has by default."""
+    names = tuple(filter(None, map(str.strip, converters.nonempty(text).split(","))))
+    return () if names == ("all",) else names
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatrixRequest:
+    """What `cairn matrix` is asked for."""
+
+    stack: Path = fields.stack()
+    matrix: Path | None = option(
+        "a matrix.toml (default: beside the stack.toml)", metavar="FILE", convert=converters.file
+    )
+    trigger: TriggerName = option(
+        "the event; a later one also runs the families of those before it (default: %(default)s)",
+        choices=("presubmit", "postsubmit", "nightly"),
+        default="nightly",
+    )
+    lines: tuple[str, ...] = option(
+        _SOME.format("release lines, any of the stack's"), convert=_names, default=()
+    )
+    families: tuple[str, ...] = option(
+        _SOME.format("families, any of the matrix.toml's"), convert=_names, default=()
+    )
+    pythons: tuple[str, ...] = option(_SOME.format("Pythons, any of the stack's"), convert=_names, default=())
+    platforms: tuple[str, ...] = option(
+        _SOME.format("platforms, any of the matrix.toml's"), convert=_names, default=()
+    )
+    github_output: bool = flag(
+        "write matrix, count, empty, test_matrix, test_count, test_empty, lines and without_runner to "
+        "the outputs of the step, and a table to its summary"
+    )
+    allow_empty: bool = flag("only warn of an empty matrix; its `empty` says so")
+    json: bool = fields.json()
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -27,89 +67,40 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "empty matrix is an error that says why."
     )
     parser.epilog = "example: cairn matrix --stack external-builds/pytorch --trigger nightly --pythons 3.12"
-    action = parser.add_argument(
-        "--stack", type=converters.any_path, required=True, help="a stack.toml, or the folder that has one"
-    )
-    arguments.completes(action, completion.complete_stack_folders)
-    parser.add_argument(
-        "--matrix",
-        type=converters.file,
-        metavar="FILE",
-        help="a matrix.toml (default: beside the stack.toml)",
-    )
-    parser.add_argument(
-        "--trigger",
-        choices=_TRIGGERS,
-        default="nightly",
-        help="the event; a later one also runs the families of those before it (default: %(default)s)",
-    )
-    for name, what in (
-        ("--lines", "release lines, any of the stack's"),
-        ("--families", "families, any of the matrix.toml's"),
-        ("--pythons", "Pythons, any of the stack's"),
-        ("--platforms", "platforms, any of the matrix.toml's"),
-    ):
-        parser.add_argument(
-            name,
-            type=converters.nonempty,
-            default=_ALL,
-            help=f"{what}, joined by commas (default: all, which are those of the trigger)",
-        )
-    parser.add_argument(
-        "--github-output",
-        action="store_true",
-        help="write matrix, count, empty, test_matrix, test_count, test_empty, lines and without_runner to "
-        "the outputs of the step, and a table to its summary",
-    )
-    parser.add_argument(
-        "--allow-empty", action="store_true", help="only warn of an empty matrix; its `empty` says so"
-    )
-    arguments.add_json(parser)
-    parser.set_defaults(run=_run)
+    bind(parser, MatrixRequest, _run)
 
 
-def _run(options: argparse.Namespace) -> int:
+def _run(request: MatrixRequest) -> int:
     from cairn import datafile
-    from cairn.matrix import github
+    from cairn import stack as stacks
+    from cairn.matrix import github, legs, matrix_toml
 
-    matrix = _matrix(options)
-    if options.github_output:
+    stack = stacks.load(request.stack)
+    choice = legs.Choice(
+        trigger=request.trigger,
+        lines=request.lines,
+        families=request.families,
+        pythons=request.pythons,
+        platforms=request.platforms,
+        owner=os.environ.get("GITHUB_REPOSITORY_OWNER"),
+    )
+    config = matrix_toml.load(request.matrix or Path(stack.folder, matrix_toml.FILE), stack)
+    matrix = legs.make(stack, config, choice, stack_path=request.stack)
+    if request.github_output:
         github.write_outputs(matrix)
-    if options.json:
+    if request.json:
         console.current().json(datafile.to_plain(matrix))
     elif matrix.legs:
         _show(matrix)
     if matrix.legs:
         return 0
-    said = f"the matrix is empty: {matrix.empty_because}"
-    if not options.allow_empty:
+    message = f"the matrix is empty: {matrix.empty_because}"
+    if not request.allow_empty:
         raise UsageError(
-            said, tip="name a different trigger or filter, or pass --allow-empty if that is right"
+            message, tip="name a different trigger or filter, or pass --allow-empty if that is right"
         )
-    console.current().warn(f"{said}; nothing is built, tested or promoted")
+    console.current().warn(f"{message}; nothing is built, tested or promoted")
     return 0
-
-
-def _matrix(options: argparse.Namespace) -> Matrix:
-    from cairn import stack as stacks
-    from cairn.matrix import legs, matrix_toml
-
-    stack = stacks.load(options.stack)
-    choice = legs.Choice(
-        trigger=options.trigger,
-        lines=_names(options.lines),
-        families=_names(options.families),
-        pythons=_names(options.pythons),
-        platforms=_names(options.platforms),
-        owner=os.environ.get("GITHUB_REPOSITORY_OWNER"),
-    )
-    config = matrix_toml.load(options.matrix or Path(stack.folder, matrix_toml.FILE), stack)
-    return legs.make(stack, config, choice, stack_path=options.stack)
-
-
-def _names(text: str) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in text.split(",") if name.strip())
-    return () if names == (_ALL,) else names
 
 
 def _show(matrix: Matrix) -> None:

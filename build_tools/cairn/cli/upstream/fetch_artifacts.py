@@ -57,11 +57,11 @@ def _parser(script: Path) -> Parser:
         description="Fetch the artifacts of a CI run of TheRock, and unpack them.",
         epilog=f"example: python {script.name} --run-id 17123441166 --target gfx110X-all --output-dir out",
     )
-    bind(parser, FetchArtifacts, _run)
     # As upstream has it: in a workflow, the run is one of the workflow's own repository.
-    parser.set_defaults(run_github_repo=os.environ.get("GITHUB_REPOSITORY") or "ROCm/TheRock")
-    if os.environ.get("RELEASE_TYPE") in command.RELEASE_TYPES:
-        parser.set_defaults(release_type=os.environ["RELEASE_TYPE"])
+    defaults = {"run_github_repo": os.environ.get("GITHUB_REPOSITORY") or "ROCm/TheRock"}
+    if (kind := os.environ.get("RELEASE_TYPE")) in command.RELEASE_TYPES:
+        defaults["release_type"] = kind
+    bind(parser, FetchArtifacts, _run, defaults=defaults)
     return parser
 
 

@@ -29,10 +29,11 @@ class Split:
     """What `cairn wheel split` is asked for."""
 
     wheel: Path = argument("WHEEL", "a linked wheel", convert=converters.file)
-    device_prefix: str | None = option(
+    device_prefix: str = option(
         "stands before the names of device wheels: with amd, amd-torch-device-gfx942 (default: none)",
         metavar="WORD",
         convert=_prefix,
+        default="",
     )
     sdk_version: str | None = option(
         "have each device wheel require that of the ROCm SDK, rocm-sdk-device-gfx942==VERSION "
@@ -76,7 +77,7 @@ def run(request: Split) -> int:
         raise UsageError(f"--sdk-version: {error}", tip="such as 7.14.0") from error
     if request.variants:  # before anything is written
         variant.require_processors(binaries.targets_of(request.wheel))
-    terms = Terms(prefix=request.device_prefix or "", sdk=sdk, runtime=RUNTIME)
+    terms = Terms(prefix=request.device_prefix, sdk=sdk, runtime=RUNTIME)
     host, *devices = split(request.wheel, request.output_dir, terms)
     chosen = devices if request.variants else []
     variants = [variant.write(host, device, request.output_dir) for device in chosen]
