@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 
 Completer = Callable[..., Iterable[str]]
 
-LINE_OF_CHECKOUTS = "that of the checkouts"
-"""What `add_stack` says of the line where checkouts are there already."""
-
 
 def add_stack(
     parser: argparse.ArgumentParser,
@@ -72,16 +69,6 @@ def read_stack(options: argparse.Namespace) -> Stack:
     from cairn import stack as stacks
 
     return stacks.load(options.stack).for_line(options.line)
-
-
-def add_root_checkout_dir(parser: argparse.ArgumentParser) -> None:
-    """`--root-checkout-dir`."""
-    parser.add_argument(
-        "--root-checkout-dir",
-        type=converters.new_folder,
-        metavar="DIR",
-        help="folder of the checkouts (default: beside the stack.toml)",
-    )
 
 
 def add_output_dir(
@@ -143,16 +130,6 @@ def add_find_links(parser: argparse.ArgumentParser) -> None:
     add_repeated(parser, "--find-links", "PLACE", "folder or page with packages")
 
 
-def add_wheels(parser: argparse.ArgumentParser) -> None:
-    """`WHEEL …`."""
-    parser.add_argument("wheels", nargs="+", type=converters.file, metavar="WHEEL", help="a wheel")
-
-
-def add_provided(parser: argparse.ArgumentParser) -> None:
-    """`--provided`."""
-    add_repeated(parser, "--provided", "GLOB", "a library that a different wheel supplies")
-
-
 def add_store(
     parser: argparse.ArgumentParser | argparse._ArgumentGroup, *, required: bool | None = None
 ) -> None:
@@ -176,14 +153,6 @@ def add_endpoint_url(parser: argparse.ArgumentParser) -> None:
         metavar="URL",
         help="server of an s3:// store that is not Amazon's (default: AWS_ENDPOINT_URL_S3)",
     )
-
-
-def open_store(options: argparse.Namespace) -> Store:
-    """The store that the options of `add_store` name; it need not be there yet."""
-    from cairn.output import console
-    from cairn.store import opening
-
-    return opening.open_store(options.store, endpoint_url=options.endpoint_url, say=console.current().info)
 
 
 def open_existing_store(options: argparse.Namespace) -> Store:

@@ -62,12 +62,10 @@ class Create(CheckoutPlaces):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OfManifest(CheckoutPlaces):
+class OfManifest(CheckoutPlaces, fields.OptionalStack):
     """A manifest, and its checkouts: what `cairn manifest verify` is asked for."""
 
     manifest: Path = argument("MANIFEST", "a manifest.json", convert=converters.file)
-    stack: Path | None = fields.stack(required=False)
-    line: str | None = fields.line()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -270,16 +268,15 @@ def _checkout(request: Again) -> int:
 
 
 def _checkout_upstreams(request: Again) -> int:
-    from cairn import stack as stacks
     from cairn.sources.checkout.checkout import CheckoutRequest
     from cairn.sources.manifest import restore, therock
 
-    if request.stack is None:
+    stack = request.load_stack()
+    if stack is None:
         raise UsageError(
             f"{request.manifest} is a manifest of TheRock's, and does not say how its projects are hipified",
             tip="name the stack that has them: --stack external-builds/pytorch",
         )
-    stack = stacks.load(request.stack).for_line(request.line)
     root = _root(stack, request)
     sources = [
         (CheckoutRequest.of(request.how, project=project, checkout_dir=root / source.name), source)
@@ -345,10 +342,8 @@ def _some(problems: Sequence[str]) -> str:
 
 def _stack_of(request: OfManifest) -> Stack | None:
     """The stack, which says where checkouts are; not needed where their folder is named."""
-    if request.stack is not None:
-        from cairn import stack as stacks
-
-        return stacks.load(request.stack).for_line(request.line)
+    if (stack := request.load_stack()) is not None:
+        return stack
     if request.root_checkout_dir is None:
         raise UsageError(
             "it is not clear where the checkouts are",

@@ -18,7 +18,9 @@ from cairn.output import console
 class Fetch(common.NightOptions):
     """What `cairn ci night fetch` is asked for."""
 
-    leg: str | None = option("which leg of it, to test", metavar="ID", convert=converters.nonempty)
+    leg: str | None = option(
+        "which leg of it (default: what builds read)", metavar="ID", convert=converters.nonempty
+    )
     test_config: str = common.test_config()
     shard: int | None = common.shard()
     output_dir: Path = fields.output_dir()
