@@ -44,12 +44,12 @@ def seconds(text: str) -> float:
     """A time to wait."""
     # Nothing is later than `nan`, and `inf` is more than a lock or a pipe can wait for.
     try:
-        found = float(text)
+        number = float(text)
     except ValueError:
-        found = math.nan
-    if not 0 < found < _MOST_SECONDS:
+        number = math.nan
+    if not 0 < number < _MOST_SECONDS:
         raise ArgumentTypeError(f"{text[:40]!r} is not a positive number of seconds below a billion")
-    return found
+    return number
 
 
 def moment(text: str) -> datetime:
@@ -131,12 +131,12 @@ def _existing(text: str, what: str) -> Path:
         path.stat()
     except (FileNotFoundError, NotADirectoryError) as error:
         if path.is_symlink():
-            said = f"{text} is a link to {path.readlink()}, which is not there"
+            problem = f"{text} is a link to {path.readlink()}, which is not there"
         elif any(sign in text for sign in "*?["):
-            said = f"no {what} matches {text}"
+            problem = f"no {what} matches {text}"
         else:
-            said = f"there is no {what} {text}"
-        raise ArgumentTypeError(said) from error
+            problem = f"there is no {what} {text}"
+        raise ArgumentTypeError(problem) from error
     except (OSError, ValueError) as error:  # a name with a NUL is a ValueError
         raise ArgumentTypeError(f"{text!r} cannot be read: {_reason(error)}") from error
     return path

@@ -152,7 +152,7 @@ def from_plain(data: object, cls: type[V], *, name: str) -> V:
 def _other_schema(schema: object, expected: str, name: str) -> UsageError:
     """What is wrong with a file of a different kind, or of a different version."""
     kind, _, version = str(schema).partition("/")
-    wanted = _TAKEN_BY.get(expected.partition("/")[0], (f"one of {expected}", ""))[0]
+    expected_name = _TAKEN_BY.get(expected.partition("/")[0], (f"one of {expected}", ""))[0]
     if version and kind == expected.partition("/")[0]:
         return UsageError(
             f"{name} has schema {str(schema)[:100]!r}, expected {expected!r}",
@@ -160,10 +160,10 @@ def _other_schema(schema: object, expected: str, name: str) -> UsageError:
         )
     if kind in _TAKEN_BY:
         what, commands = _TAKEN_BY[kind]
-        return UsageError(f"{name} is {what}, and not {wanted}", tip=f"{what} is for {commands}")
+        return UsageError(f"{name} is {what}, and not {expected_name}", tip=f"{what} is for {commands}")
     return UsageError(
         f"{name} has schema {repr(schema)[:100]}, expected {expected!r}",
-        tip=f"it is not {wanted}: name the file that is one",
+        tip=f"it is not {expected_name}: name the file that is one",
     )
 
 
@@ -245,13 +245,13 @@ def parse_json(text: bytes | str, *, name: str) -> Any:  # noqa: ANN401 - what j
     tip = _tip_for(name)
     try:
         text = text if isinstance(text, str) else text.decode("utf-8-sig")
-        found = json.loads(
+        value = json.loads(
             text, parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=_without_repeats
         )
         # Half a pair is valid in JSON's grammar and in Python's `str`, but not in UTF-8: encoding it fails
         # here, not when the value is written somewhere. A whole pair became one character and passes.
         if _SURROGATE.search(text):
-            json.dumps(found, ensure_ascii=False).encode()
+            json.dumps(value, ensure_ascii=False).encode()
     except RecursionError as error:
         raise UsageError(f"{name} is nested too deep", tip=tip) from error
     except ValueError as error:
@@ -262,7 +262,7 @@ def parse_json(text: bytes | str, *, name: str) -> Any:  # noqa: ANN401 - what j
             f"{name} is not JSON: it is a page of a website, such as a login or an error",
             tip=tip if tip == _ASK_SERVER else "fetch it again: its server may have asked for a login",
         ) from error
-    return found
+    return value
 
 
 def _tip_for(name: str) -> str:
@@ -288,12 +288,12 @@ def _finite(text: str) -> float:
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, value in pairs:
-        if name in found:
+        if name in values:
             raise ValueError(f"an object has the name {name[:100]!r} twice")
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
 def _mistake(data: Any, kind: Any, place: str) -> tuple[str, Any, str]:  # noqa: ANN401 - any value and type hint

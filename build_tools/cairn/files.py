@@ -173,11 +173,11 @@ def inventory(folder: Path, *below: Path) -> str:
     It tells at little cost whether something was changed there. Bytecode, which Python writes when it likes,
     does not count.
     """
-    found = []
+    entries = []
     for path, info in (each for place in below or (folder,) for each in statuses(place)):
         if "__pycache__" not in path.parts:
-            found.append((str(path.relative_to(folder)), info.st_size, info.st_mtime_ns))
-    return hashlib.sha256(json.dumps(sorted(found)).encode(errors="surrogateescape")).hexdigest()
+            entries.append((str(path.relative_to(folder)), info.st_size, info.st_mtime_ns))
+    return hashlib.sha256(json.dumps(sorted(entries)).encode(errors="surrogateescape")).hexdigest()
 
 
 @contextlib.contextmanager

@@ -89,9 +89,9 @@ def find(word: str) -> Interpreter:
         with contextlib.suppress(
             UsageError
         ):  # such as pyenv's stand-ins for versions that are not switched on
-            found = ask(candidate)
-            if found.version == word:
-                return found
+            interpreter = ask(candidate)
+            if interpreter.version == word:
+                return interpreter
     raise PrerequisiteError(
         f"this machine has no Python {word}",
         tip=f"install it, as with: uv python install {word}; or give the path of its program",
@@ -105,13 +105,13 @@ def find_all(words: Sequence[str]) -> tuple[Interpreter, ...]:
         UsageError: two of them are of one version, or as in `find`.
         PrerequisiteError: the machine lacks one.
     """
-    found = [find(word) for word in words]
-    for number, one in enumerate(found):
-        if one.version in {other.version for other in found[:number]}:
+    interpreters = [find(word) for word in words]
+    for number, one in enumerate(interpreters):
+        if one.version in {other.version for other in interpreters[:number]}:
             raise UsageError(
                 f"{', '.join(words)} name Python {one.version} twice", tip="name each version once"
             )
-    return tuple(found)
+    return tuple(interpreters)
 
 
 def ask(path: Path) -> Interpreter:
@@ -122,20 +122,20 @@ def ask(path: Path) -> Interpreter:
     """
     try:
         env = isolation.variables(isolation.Isolation.TOOL)
-        done = process.run([path, "-I", "-c", _ASK], env=env, timeout=_TIMEOUT, separate_stderr=True)
-        said = json.loads(done.output)
-        found = Interpreter(
+        result = process.run([path, "-I", "-c", _ASK], env=env, timeout=_TIMEOUT, separate_stderr=True)
+        answer = json.loads(result.output)
+        interpreter = Interpreter(
             path=path.absolute(),
-            version=said["version"],
-            release=said["release"],
-            platform=_tag(said["platform"]),
+            version=answer["version"],
+            release=answer["release"],
+            platform=_tag(answer["platform"]),
         )
     except (ProcessError, PrerequisiteError, OSError, ValueError, KeyError, TypeError) as error:
         raise UsageError(f"{path} is not a Python that runs", tip="name a version, such as 3.12") from error
-    if said["implementation"] != "CPython" or said["free"]:
-        kind = "free-threaded CPython" if said["free"] else said["implementation"]
+    if answer["implementation"] != "CPython" or answer["free"]:
+        kind = "free-threaded CPython" if answer["free"] else answer["implementation"]
         raise UsageError(f"{path} is {kind}, which wheels are not built for", tip="name a plain CPython")
-    return found
+    return interpreter
 
 
 def _at(word: str) -> Interpreter:
@@ -144,10 +144,10 @@ def _at(word: str) -> Interpreter:
         raise UsageError("no Python is named", tip=tip)
     if os.sep not in word and (os.altsep is None or os.altsep not in word):
         # A name such as python3.12: as a shell would find it.
-        found = shutil.which(word)
-        if found is None:
+        program = shutil.which(word)
+        if program is None:
             raise UsageError(f"{word!r} is neither a version of Python nor a program on PATH", tip=tip)
-        return ask(Path(found))
+        return ask(Path(program))
     path = files.expanded(word)
     if path.is_dir() or not path.exists():
         raise UsageError(f"there is no Python at {word}", tip=tip)
@@ -165,8 +165,8 @@ def _candidates(version: str) -> Iterator[Path]:
     with contextlib.suppress(ProcessError, PrerequisiteError):
         env = isolation.variables(isolation.Isolation.TOOL)
         command = [venv.uv_program(), "python", "find", version, *where]
-        done = process.run(command, env=env, timeout=_TIMEOUT, separate_stderr=True)
-        yield from (Path(line) for line in done.output.splitlines() if line.strip())
+        result = process.run(command, env=env, timeout=_TIMEOUT, separate_stderr=True)
+        yield from (Path(line) for line in result.output.splitlines() if line.strip())
 
 
 def _newest_first(path: Path) -> list[int]:

@@ -119,13 +119,13 @@ def variables(
         home: its home folder (`own_home`); None for a `TOOL`, which has the user's.
         base: what there is to choose from; the caller's own by default.
     """
-    given = os.environ if base is None else base
+    environ = os.environ if base is None else base
     allowed = _OF_KIND[isolation]
     passed = {
-        name: value for name, value in given.items() if _EVERY.fullmatch(name) or allowed.fullmatch(name)
+        name: value for name, value in environ.items() if _EVERY.fullmatch(name) or allowed.fullmatch(name)
     }
     if isolation is Isolation.BUILD:
-        passed |= compiler_variables(given)
+        passed |= compiler_variables(environ)
     passed = _direct(passed) | dict(_ADDED[isolation])
     if isolation is Isolation.TOOL:
         return passed
@@ -133,8 +133,8 @@ def variables(
         raise ValueError(f"a program of the kind {isolation.value} needs a home folder of its own")
     passed |= _SAME_EVERYWHERE | platforms.here.home_variables(home)
     if isolation is Isolation.INSTALLER:
-        passed.setdefault("PIP_CACHE_DIR", str(platforms.here.cache_of("pip", given)))
-        passed.setdefault("UV_CACHE_DIR", str(platforms.here.cache_of("uv", given)))
+        passed.setdefault("PIP_CACHE_DIR", str(platforms.here.cache_of("pip", environ)))
+        passed.setdefault("UV_CACHE_DIR", str(platforms.here.cache_of("uv", environ)))
         for name in ("PIP_CACHE_DIR", "UV_CACHE_DIR"):
             # One that foreign code made beside hidden folders would be hidden, too (`platforms.landlock`).
             with contextlib.suppress(OSError):
@@ -147,10 +147,10 @@ def compiler_variables(base: Mapping[str, str] | None = None) -> dict[str, str]:
 
     They change what is compiled, so they are in the cache's keys.
     """
-    given = os.environ if base is None else base
+    environ = os.environ if base is None else base
     if platforms.here.stack_section() != "windows":
         return {}
-    return {name: value for name, value in given.items() if _VISUAL_CPP.fullmatch(name)}
+    return {name: value for name, value in environ.items() if _VISUAL_CPP.fullmatch(name)}
 
 
 def credential_files() -> tuple[Path, ...]:
@@ -165,10 +165,10 @@ def credential_files() -> tuple[Path, ...]:
     if temporary := os.environ.get("RUNNER_TEMP"):
         usual += [Path(temporary).parent.parent / name for name in _OF_RUNNER]
     named = [Path(value) for name, value in os.environ.items() if _NAMES_A_SECRET.fullmatch(name)]
-    found = [path for path in usual if path.exists()]
+    present = [path for path in usual if path.exists()]
     with contextlib.suppress(OSError, ValueError):  # a value that is no path at all
-        found += [path for path in named if path.is_absolute() and path.is_file()]
-    return tuple(dict.fromkeys(found))
+        present += [path for path in named if path.is_absolute() and path.is_file()]
+    return tuple(dict.fromkeys(present))
 
 
 @functools.cache  # once a run

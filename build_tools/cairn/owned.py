@@ -90,7 +90,7 @@ def alone_in(folder: Path) -> Iterator[None]:
         yield
 
 
-def replace_files(folder: Path, made: Path) -> None:
+def replace_files(folder: Path, source: Path) -> None:
     """Move every file below `made` into a folder, in place of those that the last call moved there.
 
     Raises:
@@ -100,7 +100,7 @@ def replace_files(folder: Path, made: Path) -> None:
     mark = folder / MARK
     lines = mark.read_text(encoding="utf-8").splitlines() if mark.is_file() else []
     known = {tuple(line.split("  ", 1)) for line in lines if "  " in line}
-    new = {(files.sha256_of(p), p.relative_to(made).as_posix()) for p in made.rglob("*") if p.is_file()}
+    new = {(files.sha256_of(p), p.relative_to(source).as_posix()) for p in source.rglob("*") if p.is_file()}
     foreign = []
     for name in {name for _, name in known | new}:
         path = folder / name
@@ -114,12 +114,12 @@ def replace_files(folder: Path, made: Path) -> None:
     for name in {name for _, name in known} - names:
         (folder / name).unlink(missing_ok=True)
     for name in names:
-        files.copy(made / name, folder / name)
+        files.copy(source / name, folder / name)
     files.write_text(mark, _listed(new))
 
 
-def _listed(found: Collection[tuple[str, ...]]) -> str:
-    return "".join(f"{digest}  {name}\n" for digest, name in sorted(found))
+def _listed(paths: Collection[tuple[str, ...]]) -> str:
+    return "".join(f"{digest}  {name}\n" for digest, name in sorted(paths))
 
 
 def _is_marked(path: Path) -> bool:

@@ -108,24 +108,26 @@ def read() -> PipSettings:
 @functools.lru_cache(maxsize=1)  # a build asks for each of its steps, and pip takes half a second to start
 def _read(env: tuple[tuple[str, str], ...]) -> PipSettings:
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "config", "list"]
-    done = process.run(command, env=dict(env), separate_stderr=True, timeout=_TIMEOUT, check=False)
-    if done.returncode != 0:
-        said = " ".join(done.stderr.split())[-300:]
-        raise UsageError(f"pip cannot read its configuration: {said}", tip="see python3 -m pip config debug")
-    return parsed(done.output)
+    result = process.run(command, env=dict(env), separate_stderr=True, timeout=_TIMEOUT, check=False)
+    if result.returncode != 0:
+        reason = " ".join(result.stderr.split())[-300:]
+        raise UsageError(
+            f"pip cannot read its configuration: {reason}", tip="see python3 -m pip config debug"
+        )
+    return parsed(result.output)
 
 
 def parsed(listing: str) -> PipSettings:
     """The settings that `pip config list` names: a line such as `global.index-url='https://…'` for each."""
-    found: dict[str, dict[str, str]] = {section: {} for section in _SECTIONS}
+    settings: dict[str, dict[str, str]] = {section: {} for section in _SECTIONS}
     for line in listing.splitlines():
         key, equals, quoted = line.partition("=")
         section, _, name = key.rpartition(".")
-        if equals and section in found and name in _KEPT:
-            found[section][name] = str(ast.literal_eval(quoted))  # pip writes them with `repr`
+        if equals and section in settings and name in _KEPT:
+            settings[section][name] = str(ast.literal_eval(quoted))  # pip writes them with `repr`
     values: dict[str, str] = {}
     for section in _SECTIONS:
-        values |= found[section]
+        values |= settings[section]
     return PipSettings(values=values)
 
 

@@ -90,7 +90,7 @@ class _Name(_Written):
 
 @functools.cache
 def _known() -> tuple[_Name, ...]:
-    found = []
+    matches = []
     for target in (*targets.known_targets(), *targets.unbuilt_targets()):
         for name in names(target):
             written = _read(name)
@@ -98,8 +98,8 @@ def _known() -> tuple[_Name, ...]:
             ways = [words]
             if words[0] == "ryzen":  # also without it, and without the class: the 7840HS of Ryzen 7 7840HS
                 ways += [words[1:], *([words[2:]] if len(words[1]) == 1 and words[2:] else [])]
-            found += [_Name(name=name, target=target, words=way, kinds=written.kinds) for way in ways]
-    return tuple(found)
+            matches += [_Name(name=name, target=target, words=way, kinds=written.kinds) for way in ways]
+    return tuple(matches)
 
 
 def _read(text: str) -> _Written:

@@ -43,11 +43,11 @@ def specifiers(text: str) -> SpecifierSet:
         ValueError: it is not one by PEP 440.
     """
     try:
-        found = SpecifierSet(text)
-        _try(found)
+        specifiers = SpecifierSet(text)
+        _try(specifiers)
     except ValueError as error:
         raise ValueError(f"{shown(text)} is not a version specifier") from error
-    return found
+    return specifiers
 
 
 @functools.lru_cache(_REMEMBERED)
@@ -58,17 +58,17 @@ def requirement(text: str) -> Requirement:
         ValueError: it is not one by PEP 508.
     """
     try:
-        found = Requirement(text)
-        _try(found.specifier)
-        if found.marker is not None:
-            _try_marker(str(found.marker))
+        requirement = Requirement(text)
+        _try(requirement.specifier)
+        if requirement.marker is not None:
+            _try_marker(str(requirement.marker))
     except RecursionError as error:
         raise ValueError(f"{shown(text)} is not a requirement: it is nested too deep") from error
     except (ValueError, KeyError) as error:
         # What follows in packaging's message are two lines that draw where.
         reason = str(error).partition("\n")[0]
         raise ValueError(f"{shown(text)} is not a requirement: {reason[:_SHOWN]}") from error
-    return found
+    return requirement
 
 
 def is_project_name(text: str) -> bool:
@@ -81,8 +81,8 @@ def shown(text: str) -> str:
     return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
 
 
-def _try(found: SpecifierSet) -> None:
-    for specifier in found:
+def _try(specifiers: SpecifierSet) -> None:
+    for specifier in specifiers:
         if specifier.operator != "===":  # which compares any text
             Version(specifier.version.removesuffix(".*"))
 

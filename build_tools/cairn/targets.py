@@ -150,12 +150,12 @@ def parse_targets(text: str | Iterable[str], *, unbuilt: bool = False) -> tuple[
         UsageError: an unknown name, nothing at all, or `cpu` among others.
     """
     words = [w for part in ([text] if isinstance(text, str) else text) for w in _SEPARATORS.split(part) if w]
-    found = tuple(dict.fromkeys(name for word in words for name in _expand(word, unbuilt=unbuilt)))
-    if not found:
+    names = tuple(dict.fromkeys(name for word in words for name in _expand(word, unbuilt=unbuilt)))
+    if not names:
         raise UsageError("no GPU target was named", tip="name at least one, such as gfx942 or gfx110X-all")
-    if CPU in found and len(found) > 1:
+    if CPU in names and len(names) > 1:
         raise UsageError("the target cpu cannot be combined with GPU targets")
-    return found
+    return names
 
 
 def family_of(targets: Iterable[str]) -> str:

@@ -250,8 +250,8 @@ def own_pip(source: PackageSource) -> Iterator[dict[str, str]]:
 
 def installed_names(environment: VirtualEnvironment) -> tuple[str, ...]:
     """The names of the distributions that an environment has."""
-    found = importlib.metadata.distributions(path=[str(environment.site_packages)])
-    return tuple(sorted({canonicalize_name(distribution.metadata["Name"]) for distribution in found}))
+    distributions = importlib.metadata.distributions(path=[str(environment.site_packages)])
+    return tuple(sorted({canonicalize_name(distribution.metadata["Name"]) for distribution in distributions}))
 
 
 def missing_from(output: str) -> str | None:

@@ -84,22 +84,22 @@ class Unpacker:
 
     def read(self, size: int, /) -> bytes:
         """See `Reader.read`."""
-        found = [self._left[:size]]
+        pieces = [self._left[:size]]
         self._left = self._left[size:]
-        wanted = size - len(found[0])
-        while wanted > 0 and not self.ended:
-            part = self._next(wanted)
+        missing = size - len(pieces[0])
+        while missing > 0 and not self.ended:
+            part = self._next(missing)
             if part is None:
                 break
-            found.append(part[:wanted])
-            self._left = part[wanted:]
-            wanted -= len(found[-1])
-        return b"".join(found)
+            pieces.append(part[:missing])
+            self._left = part[missing:]
+            missing -= len(pieces[-1])
+        return b"".join(pieces)
 
-    def _next(self, wanted: int) -> bytes | None:
+    def _next(self, size: int) -> bytes | None:
         if self._zlib:
             data = self._zlib.unconsumed_tail or self._packed.read(_STEP)
-            part = self._zlib.decompress(data, wanted)
+            part = self._zlib.decompress(data, size)
             return part if part or data else None
         # Small steps, since nothing bounds what one gives: a few bytes of zstd can stand for 128 KiB.
         data = self._packed.read(_SMALL_STEP)
@@ -165,13 +165,13 @@ def exactly(reader: Reader, size: int) -> bytes:
     data = reader.read(size)
     if len(data) == size:
         return data
-    found = bytearray(data)
-    while len(found) < size:
-        part = reader.read(size - len(found))
+    decompressed = bytearray(data)
+    while len(decompressed) < size:
+        part = reader.read(size - len(decompressed))
         if not part:
             raise WheelError("an offload bundle ends inside its table")
-        found += part
-    return bytes(found)
+        decompressed += part
+    return bytes(decompressed)
 
 
 def compress(plain: bytes, method: int, level: int) -> bytes:

@@ -154,7 +154,7 @@ def read_view(
         WheelError: it is none, or its headers are broken.
     """
     image = _Image(view)
-    defined, wanted = image.python_symbols() if python else (frozenset(), frozenset())
+    defined, undefined = image.python_symbols() if python else (frozenset(), frozenset())
     return Elf(
         bits=image.bits,
         machine=_MACHINES.get(image.machine, str(image.machine)),
@@ -169,7 +169,7 @@ def read_view(
         pie=image.pie,
         executable_stack=image.executable_stack,
         python_defined=defined,
-        python_wanted=wanted,
+        python_wanted=undefined,
         sections=tuple(image.sections()) if sections else (),
     )
 
@@ -237,15 +237,15 @@ class _Image:
     def version_needs(self) -> dict[str, tuple[str, ...]]:
         """The symbol versions wanted of each library."""
         at = self._address(_VERNEED)
-        found: dict[str, tuple[str, ...]] = {}
+        versions: dict[str, tuple[str, ...]] = {}
         # A chain of Elf_Verneed: version, count, name of the library, distance to its first Elf_Vernaux and
         # to the next Elf_Verneed. To its end whatever the counts say, as in glibc (elf/dl-version.c).
         while at is not None:
             _, _, file, first, following = self._unpack("HHIII", at)
             name = self._string(file)
-            found[name] = (*found.get(name, ()), *self._version_names(at + first))
+            versions[name] = (*versions.get(name, ()), *self._version_names(at + first))
             at = at + following if following else None
-        return found
+        return versions
 
     def wanted(self, symbols: frozenset[str]) -> frozenset[str]:
         """Those of the symbols that are undefined here and not weak: without a weak one it loads too."""
@@ -274,7 +274,7 @@ class _Image:
 
     def python_symbols(self) -> tuple[frozenset[str], frozenset[str]]:
         """The symbols of Python's C API, by how their names begin: those defined here, and those wanted."""
-        found: dict[bool, set[str]] = {True: set(), False: set()}
+        symbols: dict[bool, set[str]] = {True: set(), False: set()}
         if self._value(_SYMTAB) is not None:
             count = max(self._listed_symbols(), self._symbol_count(_SYMBOL_SIZE[self.bits]))
             for at, bind, _, section in self._symbols(count):
@@ -282,8 +282,8 @@ class _Image:
                 counts = bind != _LOCAL and (defined or bind != _WEAK)
                 if counts and self._strings.startswith((b"Py", b"_Py"), at):
                     name = self._strings[at : at + _LONGEST_OF_PYTHON].partition(b"\0")[0]
-                    found[defined].add(self._decoded(name))
-        return frozenset(found[True]), frozenset(found[False])
+                    symbols[defined].add(self._decoded(name))
+        return frozenset(symbols[True]), frozenset(symbols[False])
 
     def _names_at(self, places: Iterable[int], among: Collection[bytes] | None = None) -> Iterator[bytes]:
         # Cut off at the longest one looked for: names may share their bytes, so that many can each be as long
@@ -454,14 +454,14 @@ class _Image:
         return self._decoded(self._strings[offset:end])
 
     def _c_string(self, at: int) -> str:
-        found = b""
+        text = b""
         step = _FIRST_STEP
-        while len(found) < _LONGEST_NAME:
+        while len(text) < _LONGEST_NAME:
             part = self._view.read(at, min(step, max(self._view.size - at, 1)))
             head, end, _ = part.partition(b"\0")
-            found += head
+            text += head
             if end:
-                return self._decoded(found)
+                return self._decoded(text)
             at += len(part)
             step *= 2
         raise WheelError("an ELF file with a name that does not end")

@@ -133,8 +133,8 @@ class Layout:
 
     def named(self, name: str) -> tuple[Section, ...]:
         """The sections of that name."""
-        wanted = name.encode() + b"\0"
-        return tuple(s for s in self.sections if self.names[s.name : s.name + len(wanted)] == wanted)
+        terminated = name.encode() + b"\0"
+        return tuple(s for s in self.sections if self.names[s.name : s.name + len(terminated)] == terminated)
 
     @functools.cached_property
     def loads(self) -> tuple[Segment, ...]:
@@ -175,9 +175,9 @@ class Layout:
                     yield Relocation("rela", address, info, addend, place + number * _RELA.size + 16)
         in_place = self._without_addend(dynamic.get(_DT_REL), dynamic.get(_DT_RELSZ, 0))
         packed = self._packed(dynamic.get(_DT_RELR), dynamic.get(_DT_RELRSZ, 0))
-        for found in itertools.chain(in_place, packed):
-            if found.address in changing or found.value in to:
-                yield found
+        for relocation in itertools.chain(in_place, packed):
+            if relocation.address in changing or relocation.value in to:
+                yield relocation
 
     def _without_addend(self, address: int | None, size: int) -> Iterator[Relocation]:
         """Those of DT_REL: the word that is changed has the value."""

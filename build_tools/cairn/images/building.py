@@ -66,8 +66,8 @@ def command(build: ImageBuild) -> tuple[str, ...]:
     words += [word for name, value in labels.items() if value for word in ("--label", f"{name}={value}")]
     if build.epoch is not None:
         # BuildKit takes the variable of reproducible-builds.org as a build argument; Buildah has an option.
-        given = ("--build-arg", f"SOURCE_DATE_EPOCH={build.epoch}")
-        words += given if build.engine == "docker" else ("--timestamp", str(build.epoch))
+        arguments = ("--build-arg", f"SOURCE_DATE_EPOCH={build.epoch}")
+        words += arguments if build.engine == "docker" else ("--timestamp", str(build.epoch))
     if build.pip_config is not None:
         words += ["--secret", f"id={SECRET},src={build.pip_config}"]
     return (*words, *build.extra, str(build.file.path.parent))
@@ -106,10 +106,10 @@ def push(build: ImageBuild, *, on_line: Progress | None = None) -> str:
 
 
 def _docker_digest(tag: str, repository: str) -> str:
-    done = process.run(["docker", "image", "inspect", "--format", "{{json .RepoDigests}}", tag])
+    result = process.run(["docker", "image", "inspect", "--format", "{{json .RepoDigests}}", tag])
     # Docker writes `docker.io/library/x` as `x`: then the digest is right under the one name there is.
-    found = [str(name) for name in json.loads(done.output) or ()]
-    named = [name for name in found if name.startswith(f"{repository}@")] or found
+    digests = [str(name) for name in json.loads(result.output) or ()]
+    named = [name for name in digests if name.startswith(f"{repository}@")] or digests
     if not named:
         raise StoreError(f"docker pushed {tag}, and does not know its digest", tip="read it in the registry")
     return named[0]

@@ -35,10 +35,10 @@ class Dockerfile:
     @property
     def arguments(self) -> Mapping[str, str]:
         """Its build arguments with their defaults; one that is declared again keeps its first."""
-        found: dict[str, str] = {}
+        arguments: dict[str, str] = {}
         for name, default in _ARGUMENT.findall(self.text):
-            found[name] = found.get(name) or default
-        return found
+            arguments[name] = arguments.get(name) or default
+        return arguments
 
 
 def folder(start: Path) -> Path:

@@ -51,13 +51,13 @@ def has_gpu() -> bool:
 
 def gpu_groups(devices: Iterable[Path] | None = None) -> tuple[int, ...]:
     """The groups that own the devices of GPUs: in the container they may have other names, or none."""
-    found = {}
+    arguments = {}
     for device in (KFD, *sorted(DRI.glob("render*"))) if devices is None else devices:
         try:
-            found[device.stat().st_gid] = device
+            arguments[device.stat().st_gid] = device
         except OSError:
             continue
-    return tuple(gid for gid in found if gid != 0)
+    return tuple(gid for gid in arguments if gid != 0)
 
 
 def commands(run: ImageRun, *, name: str) -> tuple[tuple[str, ...], ...]:

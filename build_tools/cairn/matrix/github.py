@@ -65,12 +65,12 @@ def summary_text(matrix: Matrix) -> str:
 
 def notes(leg: Leg) -> list[str]:
     """What is special about a leg."""
-    said = {
+    outputs = {
         "expected to fail": leg.expect_failure,
         "may be promoted untested": leg.bypass_tests,
         "stays in staging": not leg.push_on_success,
     }
-    return [text for text, holds in said.items() if holds]
+    return [text for text, holds in outputs.items() if holds]
 
 
 def _include(legs: Sequence[Leg]) -> str:

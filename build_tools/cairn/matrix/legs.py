@@ -178,25 +178,25 @@ def _leg(
     )
 
 
-def _chosen(asked: Sequence[str], known: Sequence[str], what: str) -> tuple[str, ...]:
+def _chosen(names: Sequence[str], known: Sequence[str], what: str) -> tuple[str, ...]:
     """What was asked for, in the order of what is known."""
-    for name in asked:
+    for name in names:
         if name not in known:
             raise UsageError(
                 f"there is no {what} {name!r}",
                 tip=wording.did_you_mean(name, known, what=f"the {what}s are"),
             )
-    return tuple(name for name in known if name in asked)
+    return tuple(name for name in known if name in names)
 
 
-def _chosen_families(asked: Sequence[str], config: MatrixToml) -> tuple[str, ...]:
-    for name in asked:
+def _chosen_families(names: Sequence[str], config: MatrixToml) -> tuple[str, ...]:
+    for name in names:
         holding = [f for f in config.families if name in gpu.parse_targets(f)]
         if name not in config.families and holding:
             raise UsageError(
                 f"there is no family {name!r}", tip=f"{name} is a target of {' and '.join(holding)}"
             )
-    return _chosen(asked, tuple(config.families), "family")
+    return _chosen(names, tuple(config.families), "family")
 
 
 def _all_pythons(config: MatrixToml) -> tuple[str, ...]:

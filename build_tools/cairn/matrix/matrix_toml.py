@@ -114,11 +114,15 @@ class MatrixToml(datafile.Value, tag_field="schema", tag="cairn.matrix-toml/1"):
         Raises:
             UsageError: the repository has none.
         """
-        found = self.platforms[platform]
-        labels = found.build if at_home else found.elsewhere or usable(found.build, at_home=False)
+        platform_entry = self.platforms[platform]
+        labels = (
+            platform_entry.build
+            if at_home
+            else platform_entry.elsewhere or usable(platform_entry.build, at_home=False)
+        )
         if not labels:
             raise UsageError(
-                f"{platform} is built on {' '.join(found.build)}, a runner of {self.owner}'s",
+                f"{platform} is built on {' '.join(platform_entry.build)}, a runner of {self.owner}'s",
                 tip=f"name one of GitHub's, or your own: platforms.{platform}.elsewhere",
             )
         return labels
@@ -136,31 +140,31 @@ def load(path: Path, stack: Stack) -> MatrixToml:
         UsageError: no such file, malformed, or it names a family, platform, line or Python that is not there.
     """
     tip = f"write one beside the {stack.name} stack's stack.toml, or name one with --matrix"
-    found = datafile.read(path, MatrixToml, tip=tip)
-    if mistake := next(_mistakes(found, stack), None):
+    matrix = datafile.read(path, MatrixToml, tip=tip)
+    if mistake := next(_mistakes(matrix, stack), None):
         what, tip = mistake
         raise UsageError(f"{path}: {what}", tip=tip)
-    return found
+    return matrix
 
 
-def _mistakes(found: MatrixToml, stack: Stack) -> Iterator[tuple[str, str]]:
+def _mistakes(matrix: MatrixToml, stack: Stack) -> Iterator[tuple[str, str]]:
     """What is wrong, with what to do about it."""
-    yield from _unknown_families(found.families)
-    for family, platforms in found.families.items():
-        yield from _unknown(platforms, found.platforms, f"the platform of {family}", "[platforms] has")
+    yield from _unknown_families(matrix.families)
+    for family, platforms in matrix.families.items():
+        yield from _unknown(platforms, matrix.platforms, f"the platform of {family}", "[platforms] has")
     if stack.platforms:
-        yield from _unknown(found.platforms, stack.platforms, "the platform", "the stack has")
-    for platform, runner in found.platforms.items():
+        yield from _unknown(matrix.platforms, stack.platforms, "the platform", "the stack has")
+    for platform, runner in matrix.platforms.items():
         if not any(runner.build):
             yield f"platforms.{platform}.build names no runner", 'name one: build = ["ubuntu-24.04"]'
-    for name, trigger in found.triggers.items():
-        yield from _mistakes_of_trigger(name, trigger, found, stack)
+    for name, trigger in matrix.triggers.items():
+        yield from _mistakes_of_trigger(name, trigger, matrix, stack)
 
 
 def _mistakes_of_trigger(
-    name: str, trigger: Trigger, found: MatrixToml, stack: Stack
+    name: str, trigger: Trigger, matrix: MatrixToml, stack: Stack
 ) -> Iterator[tuple[str, str]]:
-    yield from _unknown(trigger.families, found.families, f"the family of {name}", "[families] has")
+    yield from _unknown(trigger.families, matrix.families, f"the family of {name}", "[families] has")
     yield from _unknown(trigger.lines, stack.line_names(), f"the line of {name}", "the stack has")
     for python in trigger.pythons:
         if not _PYTHON.fullmatch(python):

@@ -24,7 +24,7 @@ _ANYWHERE = re.compile(r"##(?=\w*\[)")
 
 def visible(text: str) -> str:
     """A text as one line in which nothing is hidden: what would not be seen is escaped."""
-    return UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return UNSEEN.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def without_moves(line: str) -> str:

@@ -26,13 +26,13 @@ def nearest(word: str, known: Iterable[str]) -> tuple[str, ...]:
 
     if len(word) > _LONGEST:
         return ()
-    asked = word.lstrip("-").casefold()  # the dashes that all options have make no two of them alike
+    typed = word.lstrip("-").casefold()  # the dashes that all options have make no two of them alike
     likeness: dict[str, float] = {}
     for name in known:
         other = name.lstrip("-").casefold()
         # The beginning of a long name is not similar enough to it, but is often written for it.
-        begins = len(asked) > 1 and other.startswith(asked)
-        ratio = 1.0 if begins else difflib.SequenceMatcher(None, asked, other).ratio()
+        begins = len(typed) > 1 and other.startswith(typed)
+        ratio = 1.0 if begins else difflib.SequenceMatcher(None, typed, other).ratio()
         if ratio >= _ALIKE:
             likeness[name] = ratio
     best = max(likeness.values(), default=0.0)

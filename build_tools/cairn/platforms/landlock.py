@@ -138,13 +138,13 @@ def _is_passing(path: Path) -> bool:
 def _all_but(folder: Path, hidden: frozenset[Path]) -> list[Path]:
     if not hidden:
         return [folder]
-    found = []
+    rules = []
     for entry in folder.iterdir():
         if entry in hidden or entry.is_symlink():  # where a link leads is judged there
             continue
         below = frozenset(path for path in hidden if entry in path.parents)
-        found += _all_but(entry, below) if below else [entry]
-    return found
+        rules += _all_but(entry, below) if below else [entry]
+    return rules
 
 
 def _allow(libc: ctypes.CDLL, ruleset: int, path: Path, rights: int) -> None:

@@ -177,10 +177,10 @@ def cache_of(program: Literal["pip", "uv"], variables: Mapping[str, str]) -> Pat
 
 def memory(root: Path = Path("/")) -> tuple[int, int] | None:
     """See `System.memory`: of the machine, or of what our control group is given (proc(5), cgroups(7))."""
-    found = dict(re.findall(r"^(\w+): +(\d+) kB", _text(root / "proc/meminfo"), re.MULTILINE))
-    if "MemTotal" not in found or "MemAvailable" not in found:
+    fields = dict(re.findall(r"^(\w+): +(\d+) kB", _text(root / "proc/meminfo"), re.MULTILINE))
+    if "MemTotal" not in fields or "MemAvailable" not in fields:
         return None
-    total, free = int(found["MemTotal"]) * 1024, int(found["MemAvailable"]) * 1024
+    total, free = int(fields["MemTotal"]) * 1024, int(fields["MemAvailable"]) * 1024
     group = root / "sys/fs/cgroup"
     for folder, limit, used, cached in (
         (group, "max", "current", "inactive_file"),
@@ -189,8 +189,8 @@ def memory(root: Path = Path("/")) -> tuple[int, int] | None:
         most, now, parts = (_text(folder / f"memory.{name}").strip() for name in (limit, used, "stat"))
         if most.isdecimal() and int(most) < total:  # `max`, or a number beyond all memory, is none
             # What was read and written counts as used, and the kernel gives it up first (memory.stat).
-            kept = re.search(rf"^{cached} (\d+)$", parts, re.MULTILINE)
-            left = int(most) - (int(now) if now.isdecimal() else 0) + (int(kept[1]) if kept else 0)
+            cache = re.search(rf"^{cached} (\d+)$", parts, re.MULTILINE)
+            left = int(most) - (int(now) if now.isdecimal() else 0) + (int(cache[1]) if cache else 0)
             return int(most), max(0, min(free, int(most), left))
     return total, free
 
@@ -218,14 +218,14 @@ def packages_of(environment: Path) -> tuple[Path, ...]:
     # As the `venv` scheme of sysconfig has it, but for whichever Python the environment was made from: ours
     # first.
     ours = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    found = [
+    values = [
         folder
         for lib in dict.fromkeys(("lib", sys.platlibdir))
         for folder in sorted(
             environment.glob(f"{lib}/*py*/site-packages"), key=lambda f: f.parent.name != ours
         )
     ]
-    return tuple(found) or (environment / "lib" / ours / "site-packages",)
+    return tuple(values) or (environment / "lib" / ours / "site-packages",)
 
 
 def folder_in_the_way() -> Collection[int]:

@@ -104,8 +104,8 @@ class Dialogue:
     def _await_end(self) -> None:
         """Wait for the end of a program that has closed its pipes; it may go on for long."""
         try:
-            left = None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
-            self._child.wait(left)
+            remaining = None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
+            self._child.wait(remaining)
         except subprocess.TimeoutExpired:
             self._run_out()
 

@@ -91,12 +91,14 @@ def run(  # noqa: PLR0913 - each is one independent property of a run
     ):
         output, stderr = dialogue.hold()
     seconds = time.monotonic() - started
-    done = Completed(args=command, returncode=child.returncode, output=output, stderr=stderr, seconds=seconds)
+    completed = Completed(
+        args=command, returncode=child.returncode, output=output, stderr=stderr, seconds=seconds
+    )
     if dialogue.late:
-        raise _failure(done, f"{name_of(command)} did not end within {timeout:g} seconds")
-    if check and done.returncode:
-        raise _failure(done, f"{name_of(command)} failed with exit code {done.returncode}")
-    return done
+        raise _failure(completed, f"{name_of(command)} did not end within {timeout:g} seconds")
+    if check and completed.returncode:
+        raise _failure(completed, f"{name_of(command)} failed with exit code {completed.returncode}")
+    return completed
 
 
 @contextlib.contextmanager
@@ -187,6 +189,6 @@ def _listening(
         yield listen
 
 
-def _failure(done: Completed, message: str) -> ProcessError:
-    output = safe_text.mask("\n".join(tail(done.stderr or done.output)))
-    return ProcessError(message, returncode=done.returncode, output=output)
+def _failure(completed: Completed, message: str) -> ProcessError:
+    output = safe_text.mask("\n".join(tail(completed.stderr or completed.output)))
+    return ProcessError(message, returncode=completed.returncode, output=output)

@@ -168,7 +168,7 @@ class _Sharing:
         """
         # A wheel holds files only (PEP 427 knows no links), so of `libx.so -> libx.so.1 -> libx.so.1.2` one
         # file remains, and devel, which is unpacked by a program of its own, gets the other names as links.
-        found: dict[str, PackageMember] = {}
+        by_name: dict[str, PackageMember] = {}
         files = [e for e in entries if not e.source.is_symlink()]
         present = {e.source.resolve() for e in files} | {m.source for p in before for m in p.members}
         for entry in (*files, *(e for e in entries if e.source.is_symlink())):
@@ -176,10 +176,10 @@ class _Sharing:
             if source is None or not source.is_file() or (entry.source.is_symlink() and source in present):
                 continue
             member = self._member(entry, source)
-            other = found.setdefault(member.path, member)
+            other = by_name.setdefault(member.path, member)
             if other.source != source and other.source.read_bytes() != source.read_bytes():
                 raise UsageError(f"two files for {member.path}: {other.source} and {source}")
-        return tuple(found[path] for path in sorted(found))
+        return tuple(by_name[path] for path in sorted(by_name))
 
     def _member(self, entry: TreeEntry, source: Path) -> PackageMember:
         path, binary = self.description.relocated(entry.path), binaries.read(source)

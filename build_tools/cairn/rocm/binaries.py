@@ -25,10 +25,10 @@ def read(path: Path) -> Elf | None:
         if not elf.is_elf(file.read(len(elf.MAGIC))):
             return None
     try:
-        found = elf.read_file(path)
+        image = elf.read_file(path)
     except WheelError:  # no loader could use it either, so it is packaged as data
         return None
-    return found if found.machine in _LOADERS and found.section(".dynamic") is not None else None
+    return image if image.machine in _LOADERS and image.section(".dynamic") is not None else None
 
 
 def run_path(binary: Elf) -> str:
@@ -63,12 +63,14 @@ def platform_tag(binaries: Sequence[Elf]) -> str:
     if not binaries:
         return "any"
     machine = binaries[0].machine
-    wanted = {v for binary in binaries for versions in binary.version_needs.values() for v in versions}
+    versions_needed = {
+        v for binary in binaries for versions in binary.version_needs.values() for v in versions
+    }
     # The policy lists versions by their prefix (GLIBC, CXXABI, ...); other prefixes are the packages' own.
     policy = _policy(machine)
     allowed = {f"{name}_{version}" for name, vs in policy.symbol_versions.items() for version in vs}
     prefixes = tuple(f"{name}_" for name in policy.symbol_versions)
-    fits = all(v in allowed for v in wanted if v.startswith(prefixes))
+    fits = all(v in allowed for v in versions_needed if v.startswith(prefixes))
     return f"manylinux_2_28_{machine}" if fits else f"linux_{machine}"
 
 

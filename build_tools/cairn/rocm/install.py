@@ -94,9 +94,9 @@ def install_command(request: InstallRequest) -> tuple[str, ...]:
         cache = (cache or files.cache_dir() / "pip") / f"family-{request.family}"
     options = [("--index-url", request.index_url), ("--cache-dir", cache)]
     options += [("--find-links", place) for place in request.find_links]
-    given = [word for name, value in options if value is not None for word in (name, str(value))]
+    words = [word for name, value in options if value is not None for word in (name, str(value))]
     pre = ["--pre"] if request.pre else []
-    return (*venv.pip_command(request.python), *given, *pre, request.requirement)
+    return (*venv.pip_command(request.python), *words, *pre, request.requirement)
 
 
 def install(request: InstallRequest, *, log: Path | None = None) -> SdkInfo | None:
@@ -112,10 +112,10 @@ def install(request: InstallRequest, *, log: Path | None = None) -> SdkInfo | No
         if request.family is not None:
             env[FAMILY_VARIABLE] = request.family
         command, hidden = install_command(request), isolation.credential_files()
-        done = process.run(command, env=env, log=log, check=False, hidden=hidden)
-    if done.returncode:
-        raise _failure(request, done)
-    _refuse_unknown_extras(request, done)
+        result = process.run(command, env=env, log=log, check=False, hidden=hidden)
+    if result.returncode:
+        raise _failure(request, result)
+    _refuse_unknown_extras(request, result)
     if "devel" not in request.extras:
         return None
     # Like pip's `--python`, a request names an interpreter or the folder of its environment.
@@ -150,9 +150,9 @@ def device_packages(environment: Path) -> str | None:
         environment: the folder of a virtual environment with an SDK.
     """
     packages = venv.describe(environment).site_packages
-    for found in importlib.metadata.distributions(path=[str(packages)]):
-        if canonicalize_name(found.metadata["Name"]) == _HOST_LIBRARIES:
-            return found.version
+    for distribution in importlib.metadata.distributions(path=[str(packages)]):
+        if canonicalize_name(distribution.metadata["Name"]) == _HOST_LIBRARIES:
+            return distribution.version
     return None
 
 
@@ -161,22 +161,22 @@ def available_libraries(python: Path, shortnames: Sequence[str]) -> tuple[str, .
 
     SDKs differ by platform and by release; `rocm_sdk.find_libraries` is the name that all of them have.
     """
-    done = _run_in(python, "-c", _FIND, *shortnames)
-    if done.returncode:
+    result = _run_in(python, "-c", _FIND, *shortnames)
+    if result.returncode:
         raise ProcessError(
             f"the ROCm SDK of {python} cannot be asked for its libraries",
-            returncode=done.returncode,
-            output=done.stderr,
+            returncode=result.returncode,
+            output=result.stderr,
         )
-    return tuple(done.output.split())
+    return tuple(result.output.split())
 
 
 def _ask(python: Path, *words: str) -> str:
     # The module, not the program `rocm-sdk`: an environment need not be on PATH.
-    done = _run_in(python, "-m", "rocm_sdk", *words)
-    if done.returncode == 0:
-        return done.output.strip()
-    last = (process.tail(done.stderr, 1) or ("rocm-sdk failed without a message",))[0]
+    result = _run_in(python, "-m", "rocm_sdk", *words)
+    if result.returncode == 0:
+        return result.output.strip()
+    last = (process.tail(result.stderr, 1) or ("rocm-sdk failed without a message",))[0]
     if "No module named rocm_sdk" in last:
         last = f"there is no ROCm SDK in the environment of {python}"
     raise PrerequisiteError(
@@ -197,20 +197,20 @@ def _run_in(python: Path, *words: str) -> Completed:
         )
 
 
-def _failure(request: InstallRequest, done: Completed) -> Exception:
+def _failure(request: InstallRequest, result: Completed) -> Exception:
     where = request.index_url or " ".join(request.find_links) or "pip's index"
     if problem := _problem_of(request):
         return NetworkError(problem, tip=index_probe.TIP)
-    if match := _NO_ROCM.search(done.output):
-        wanted = match[1] if match[1].startswith("rocm-sdk") else request.requirement
+    if match := _NO_ROCM.search(result.output):
+        name = match[1] if match[1].startswith("rocm-sdk") else request.requirement
         return UsageError(
-            f"{where} has no {wanted}",
+            f"{where} has no {name}",
             tip="check the URL and the version; add --pre for nightlies",
         )
     return ProcessError(
         f"pip could not install {request.requirement}",
-        returncode=done.returncode,
-        output="\n".join(process.tail(done.output)),
+        returncode=result.returncode,
+        output="\n".join(process.tail(result.output)),
     )
 
 
@@ -222,9 +222,9 @@ def _problem_of(request: InstallRequest) -> str | None:
     return next(filter(None, problems), None)
 
 
-def _refuse_unknown_extras(request: InstallRequest, done: Completed) -> None:
+def _refuse_unknown_extras(request: InstallRequest, result: Completed) -> None:
     # pip only warns about an extra that a package does not have, and exits with 0.
-    unknown = tuple(dict.fromkeys(_UNKNOWN_EXTRA.findall(done.output)))
+    unknown = tuple(dict.fromkeys(_UNKNOWN_EXTRA.findall(result.output)))
     if any(name in request.extras for name in unknown):
         raise UsageError(
             f"rocm has no extra {', '.join(unknown)}", tip=f"the usual ones are {', '.join(DEFAULT_EXTRAS)}"

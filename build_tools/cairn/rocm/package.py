@@ -125,10 +125,10 @@ def _families(request: PackageRequest, tree: RocmTree) -> dict[str, tuple[str, .
 
 
 def _check_needs(plan: Layout, described: Description) -> None:
-    found = next((m.binary for m in plan.core.members if m.binary), None)
-    if found is None:
+    binary = next((m.binary for m in plan.core.members if m.binary), None)
+    if binary is None:
         return
-    system = binaries.system_libraries(found.machine) | frozenset(described.system)
+    system = binaries.system_libraries(binary.machine) | frozenset(described.system)
     missing = sorted(set(assign_files.unmet(plan, system)))
     if missing:
         shown = ", ".join(f"{name} (for {path})" for path, name in missing[:5])

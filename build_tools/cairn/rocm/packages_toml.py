@@ -94,13 +94,13 @@ def read(path: Path) -> Description:
     Raises:
         UsageError: it is missing, malformed or of an unknown version.
     """
-    found = datafile.from_plain(datafile.read_toml(path), Description, name=str(path))
-    for wrap in found.wrap:
+    description = datafile.from_plain(datafile.read_toml(path), Description, name=str(path))
+    for wrap in description.wrap:
         _validate(wrap, path)
     for name in COMPONENTS:
-        for text in found.component(name).requires:
+        for text in description.component(name).requires:
             _validate_requirement(text, path)
-    return found
+    return description
 
 
 def _validate_requirement(text: str, path: Path) -> None:

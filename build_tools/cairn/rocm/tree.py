@@ -108,8 +108,8 @@ def read_prefix(prefix: Path, description: Description) -> RocmTree:
             f"{prefix} is not a folder", tip="give --prefix the folder that holds bin, lib, include"
         )
     globs = [glob for name in COMPONENTS for glob in description.component(name).files]
-    found = {entry.path: entry for folder in _outermost(globs) for entry in _walk(prefix, folder)}
-    return RocmTree(entries=tuple(found[path] for path in sorted(found)))
+    entries = {entry.path: entry for folder in _outermost(globs) for entry in _walk(prefix, folder)}
+    return RocmTree(entries=tuple(entries[path] for path in sorted(entries)))
 
 
 def read_artifacts(folder: Path) -> RocmTree:

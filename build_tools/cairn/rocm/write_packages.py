@@ -42,10 +42,10 @@ class SdkRelease:
 
 def tag_of(package: Package, plan: Layout) -> str:
     """A package's platform tag; devel, whose links lead into core, is no more portable than core."""
-    found = [m.binary for m in package.members if m.binary]
+    with_binaries = [m.binary for m in package.members if m.binary]
     if package.component == "devel":
-        found += [m.binary for m in plan.core.members if m.binary]
-    return binaries.platform_tag(found)
+        with_binaries += [m.binary for m in plan.core.members if m.binary]
+    return binaries.platform_tag(with_binaries)
 
 
 def wheel_name(package: Package, release: SdkRelease, tag: str) -> str:
@@ -171,7 +171,7 @@ def _devices(plan: Layout, release: SdkRelease) -> dict[str, list[str]]:
 
 def _shortnames(plan: Layout, description: Description) -> dict[str, list[str]]:
     """Shortname to component and path of the library it stands for."""
-    found: dict[str, list[str]] = {}
+    owners: dict[str, list[str]] = {}
     missing: list[str] = []
     for shortname, glob in description.preload.items():
         candidates = [
@@ -181,7 +181,7 @@ def _shortnames(plan: Layout, description: Description) -> dict[str, list[str]]:
             if member.binary and matches(posixpath.basename(member.path), (glob,))
         ]
         if candidates:
-            found[shortname] = candidates[0]
+            owners[shortname] = candidates[0]
         else:
             missing.append(f"{shortname} ({glob})")
     # torch's `_rocm_init` asks for libraries by these names: one that is missing here fails on a user's
@@ -190,21 +190,21 @@ def _shortnames(plan: Layout, description: Description) -> dict[str, list[str]]:
         raise UsageError(
             f"no library for the preload names {', '.join(missing)}", tip="correct [preload] in packages.toml"
         )
-    return found
+    return owners
 
 
 def _staged(package: Package, member: PackageMember, plan: Layout, staging: Path) -> Path:
     if member.binary is None:
         return member.source
-    wanted = assign_files.run_path_of(package, member, plan.core)
-    if wanted == binaries.run_path(member.binary):
+    run_path = assign_files.run_path_of(package, member, plan.core)
+    if run_path == binaries.run_path(member.binary):
         return member.source
     # A copy: the tree is the user's, and a file may have different run paths in different packages.
     copy = staging / package.folder / member.path
     copy.parent.mkdir(parents=True, exist_ok=True)
     files.copy_into(member.source, copy)
     shutil.copymode(member.source, copy)
-    binaries.set_run_path(copy, wanted)
+    binaries.set_run_path(copy, run_path)
     return copy
 
 

@@ -44,7 +44,7 @@ def with_lines(stack: Stack, path: Path) -> Stack:
                     f"{path}: the line {line} names the project {name!r}, which the stack does not have",
                     tip=wording.did_you_mean(name, projects, what="its projects are"),
                 )
-    done = tuple(
+    changed = tuple(
         msgspec.structs.replace(
             project,
             hashtag=project.hashtag.replace(_LINE, stack.line),
@@ -52,7 +52,7 @@ def with_lines(stack: Stack, path: Path) -> Stack:
         )
         for project in stack.projects
     )
-    return msgspec.structs.replace(stack, projects=done)
+    return msgspec.structs.replace(stack, projects=changed)
 
 
 def _lines_of(project: Project, stack: Stack, path: Path) -> dict[str, Line]:

@@ -361,7 +361,7 @@ class Stack(datafile.Value, tag_field="schema", tag="cairn.stack/1"):
             )
         projects = []
         for project in self.projects:
-            there = project.lines.get(name, Line())
-            origin, hashtag = there.origin or project.origin, there.hashtag or project.hashtag
+            own = project.lines.get(name, Line())
+            origin, hashtag = own.origin or project.origin, own.hashtag or project.hashtag
             projects.append(msgspec.structs.replace(project, origin=origin, hashtag=hashtag))
         return msgspec.structs.replace(self, line=name, projects=tuple(projects))

@@ -23,13 +23,13 @@ def load(path: Path) -> Stack:
     Raises:
         UsageError: no such file, not TOML, a field missing, unknown or mistyped, or an edge to nowhere.
     """
-    given = path
+    named = path
     path = path / FILE if path.is_dir() else path
     try:
         data = datafile.parse_toml(path.read_bytes(), name=str(path))
     except FileNotFoundError as error:
-        said = f"the folder {given} has no {FILE}" if given.is_dir() else f"there is no stack {given}"
-        raise UsageError(said, tip=_meant(given)) from error
+        problem = f"the folder {named} has no {FILE}" if named.is_dir() else f"there is no stack {named}"
+        raise UsageError(problem, tip=_meant(named)) from error
     except OSError as error:
         raise UsageError(
             f"cannot read the stack {path}: {error.strerror}", tip="name a stack.toml with --stack"
@@ -47,9 +47,9 @@ def _meant(path: Path) -> str:
     # Users leave `external-builds/` out, or are one folder off.
     folders = (path.parent, path, Path("external-builds"), path.parent / "external-builds")
     near = list(dict.fromkeys(p.parent for folder in folders for p in sorted(folder.glob(f"*/{FILE}"))))
-    names = wording.nearest(path.name, [found.name for found in near])
-    if meant := [str(found) for found in near if found.name in names]:
-        return f"did you mean {' or '.join(meant)}?"
+    names = wording.nearest(path.name, [candidate.name for candidate in near])
+    if likely := [str(candidate) for candidate in near if candidate.name in names]:
+        return f"did you mean {' or '.join(likely)}?"
     return f"name one with --stack; near it are: {', '.join(map(str, near)) or 'none'}"
 
 

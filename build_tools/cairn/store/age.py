@@ -15,6 +15,6 @@ def keep_young(store: Store, key: str) -> None:
     What no generation names is collected once it is old. Whoever finds bytes that it would have written, and
     is about to name them, calls this first: else they may go between its look and its commit.
     """
-    found = store.stat(key)
-    if found is not None and found.modified < datetime.now(UTC) - _YOUNG:
+    info = store.stat(key)
+    if info is not None and info.modified < datetime.now(UTC) - _YOUNG:
         store.renew(key)

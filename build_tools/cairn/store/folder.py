@@ -60,14 +60,14 @@ class LocalStore:
     def stat(self, key: str) -> ObjectInfo | None:
         """See `Store.stat`."""
         path = self._path(key)
-        found = self._status(key)
-        if found is None:
+        status = self._status(key)
+        if status is None:
             return None
         digest = functools.partial(files.sha256_of, path)
         return ObjectInfo(
             key=key,
-            size=found.st_size,
-            modified=datetime.fromtimestamp(found.st_mtime, UTC),
+            size=status.st_size,
+            modified=datetime.fromtimestamp(status.st_mtime, UTC),
             find_etag=digest,
             find_sha256=digest,
         )
@@ -91,8 +91,8 @@ class LocalStore:
     def list(self, prefix: str) -> Iterator[ListedObject]:
         """See `Store.list`."""
         folder = prefix.rpartition("/")[0]
-        found = _visible_files(self.path / folder, f"{folder}/" if folder else "")
-        for key, entry in sorted((i for i in found if i[0].startswith(prefix)), key=lambda i: i[0]):
+        visible = _visible_files(self.path / folder, f"{folder}/" if folder else "")
+        for key, entry in sorted((i for i in visible if i[0].startswith(prefix)), key=lambda i: i[0]):
             with contextlib.suppress(FileNotFoundError):  # it was deleted meanwhile
                 status = entry.stat()
                 modified = datetime.fromtimestamp(status.st_mtime, UTC)
@@ -119,8 +119,8 @@ class LocalStore:
         # Keys share 256 locks: as many files as keys would be left there otherwise.
         lock = self.path / _LOCKS / hashlib.sha256(key.encode()).hexdigest()[:2]
         with files.locked(lock):
-            found = etag_of(path.read_bytes()) if self._status(key) is not None else None
-            if found != etag:
+            current_etag = etag_of(path.read_bytes()) if self._status(key) is not None else None
+            if current_etag != etag:
                 return False
             files.write_bytes(path, data)
         return True
@@ -129,10 +129,12 @@ class LocalStore:
         self, key: str, source: Path, *, sha256: str | None = None, on_bytes: OnBytes = ignored
     ) -> bool:
         """See `Store.put_file`; no hard link, through which an edit of `source` would edit the store."""
-        path, there = self._place_for(key), self.stat(key)
+        path, current = self._place_for(key), self.stat(key)
         size = source.stat().st_size
         same = (
-            there is not None and there.size == size and there.sha256 == (sha256 or files.sha256_of(source))
+            current is not None
+            and current.size == size
+            and current.sha256 == (sha256 or files.sha256_of(source))
         )
         if not same:
             with files.writing_beside(path) as part:
@@ -211,10 +213,10 @@ class LocalStore:
         for parent in path.parents:
             try:
                 # Asked once: a different writer may make the folder between one question and the next.
-                found = parent.stat()
+                status = parent.stat()
             except (FileNotFoundError, NotADirectoryError):
                 continue
-            if not stat.S_ISDIR(found.st_mode):
+            if not stat.S_ISDIR(status.st_mode):
                 raise StoreError(
                     f"{parent} is a file, in the way of a folder", tip="see what it is, and move it"
                 )
@@ -224,16 +226,16 @@ class LocalStore:
     def _status(self, key: str) -> os.stat_result | None:
         """Of the plain file under `key`; None where there is none, or a link on the way."""
         place = str(self.path)
-        found = None
+        status = None
         for part in checked(key).split("/"):
             place = os.path.join(place, part)  # noqa: PTH118 - five times as fast as a Path, for each file served
             try:
-                found = os.lstat(place)
+                status = os.lstat(place)
             except (FileNotFoundError, NotADirectoryError):
                 return None
-            if stat.S_ISLNK(found.st_mode):
+            if stat.S_ISLNK(status.st_mode):
                 return None
-        return found if found is not None and stat.S_ISREG(found.st_mode) else None
+        return status if status is not None and stat.S_ISREG(status.st_mode) else None
 
 
 class _Beginning(io.RawIOBase):

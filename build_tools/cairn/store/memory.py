@@ -77,9 +77,9 @@ class MemoryStore:
     def list(self, prefix: str) -> Iterator[ListedObject]:
         """See `Store.list`."""
         with self._lock:
-            found = [(key, len(data)) for key, data in self.objects.items() if key.startswith(prefix)]
+            listed = [(key, len(data)) for key, data in self.objects.items() if key.startswith(prefix)]
             times = dict(self.modified)
-        for key, size in sorted(found):
+        for key, size in sorted(listed):
             yield ListedObject(key=key, size=size, modified=times[key])
 
     def folders(self, prefix: str) -> Iterator[str]:
@@ -95,8 +95,8 @@ class MemoryStore:
     def write_if(self, key: str, data: bytes, *, etag: str | None) -> bool:
         """See `Store.write_if`."""
         with self._lock:
-            there = self.objects.get(checked(key))
-            if (None if there is None else etag_of(there)) != etag:
+            current = self.objects.get(checked(key))
+            if (None if current is None else etag_of(current)) != etag:
                 return False
             self._put(key, data)
         return True

@@ -65,8 +65,8 @@ def open_existing(url: str, *, endpoint_url: str | None = None, say: Progress = 
         StoreError: there is no such folder or bucket, or nothing in it.
     """
     store = open_store(url, endpoint_url=endpoint_url, say=say)
-    there = store.path.is_dir() if isinstance(store, LocalStore) else any(True for _ in store.list(""))
-    if not there:
+    exists = store.path.is_dir() if isinstance(store, LocalStore) else any(True for _ in store.list(""))
+    if not exists:
         raise _nothing_at(url)
     return store
 

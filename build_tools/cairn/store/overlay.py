@@ -47,8 +47,8 @@ class OverlayStore:
 
     def list(self, prefix: str) -> Iterator[ListedObject]:
         """See `Store.list`."""
-        below = (found for found in self.below.list(prefix) if not self._above.exists(found.key))
-        return heapq.merge(self._above.list(prefix), below, key=lambda found: found.key)
+        below = (info for info in self.below.list(prefix) if not self._above.exists(info.key))
+        return heapq.merge(self._above.list(prefix), below, key=lambda info: info.key)
 
     def folders(self, prefix: str) -> Iterator[str]:
         """See `Store.folders`."""

@@ -41,9 +41,9 @@ class Progress:
 
     def __str__(self) -> str:
         """In one line for users, such as `3 of 12 files, 1.2 GB of 3.4 GB, 85.0 MB/s`."""
-        said = f"{self.done} of {self.files} files, {console.size(self.size)} of {console.size(self.of_size)}"
+        line = f"{self.done} of {self.files} files, {console.size(self.size)} of {console.size(self.of_size)}"
         speed = int(self.size / self.seconds) if self.seconds else 0
-        return f"{said}, {console.size(speed)}/s"
+        return f"{line}, {console.size(speed)}/s"
 
 
 OnProgress: TypeAlias = Callable[[Progress], None]
@@ -116,9 +116,9 @@ def as_files(
     Raises:
         StoreError: the store lacks some, and nothing was fetched; or one has other bytes than were put there.
     """
-    found = dict(zip(keys, side_by_side(store.stat, keys, jobs=jobs), strict=True))
-    sizes = {key: info.size for key, info in found.items() if info is not None}
-    if lacking := sorted(found.keys() - sizes.keys()):
+    infos = dict(zip(keys, side_by_side(store.stat, keys, jobs=jobs), strict=True))
+    sizes = {key: info.size for key, info in infos.items() if info is not None}
+    if lacking := sorted(infos.keys() - sizes.keys()):
         raise StoreError(f"{store.url} lacks {len(lacking)} object(s), such as {lacking[0]}")
     paths: dict[str, Path] = {}
     with contextlib.ExitStack() as stack:
@@ -191,8 +191,8 @@ def _moved(
     )
 
 
-def _same(there: ObjectInfo | None, path: Path) -> bool:
+def _same(current: ObjectInfo | None, path: Path) -> bool:
     """Whether what a store has and a file are the same, by size first: a sha256 takes reading both."""
-    if there is None or not path.is_file() or there.size != path.stat().st_size:
+    if current is None or not path.is_file() or current.size != path.stat().st_size:
         return False
-    return there.sha256 == files.sha256_of(path)
+    return current.sha256 == files.sha256_of(path)

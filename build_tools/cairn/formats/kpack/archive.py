@@ -132,13 +132,13 @@ class Archive:
             places = tuple(_frames(view, table, table_at, name))
         else:
             raise WheelError(f"{name} is compressed in the unknown way {table.compression_scheme!r:.40}")
-        found = cls(name=name, table=table, places=places, view=view)
-        for (key, arch), entry in found.entries.items():
+        archive = cls(name=name, table=table, places=places, view=view)
+        for (key, arch), entry in archive.entries.items():
             try:
                 _check_entry(table, places, entry)
             except WheelError as error:
                 raise WheelError(f"{key} of {name} has a code object for {arch} {error}") from error
-        return found
+        return archive
 
     @property
     def entries(self) -> Mapping[tuple[str, str], Entry]:
@@ -157,20 +157,20 @@ class Archive:
             while piece := packed.read(_STEP):
                 yield piece
             return
-        stream, found = Unpacker(packed, zlib_stream=False), 0
+        stream, count = Unpacker(packed, zlib_stream=False), 0
         try:
-            while piece := stream.read(min(_STEP, entry.original_size + 1 - found)):
-                found += len(piece)
-                if found > entry.original_size:
+            while piece := stream.read(min(_STEP, entry.original_size + 1 - count)):
+                count += len(piece)
+                if count > entry.original_size:
                     break
                 yield piece
         except (zstandard.ZstdError, MemoryError) as error:
             raise WheelError(f"a code object of {self.name} cannot be unpacked: {error}") from error
-        if found == entry.original_size and not (stream.ended and stream.used == place.size):
+        if count == entry.original_size and not (stream.ended and stream.used == place.size):
             raise WheelError(f"a frame of {self.name} does not end with its bytes")
-        if found != entry.original_size:
+        if count != entry.original_size:
             raise WheelError(
-                f"a code object of {self.name} unpacks to {'more' if found > entry.original_size else found}"
+                f"a code object of {self.name} unpacks to {'more' if count > entry.original_size else count}"
                 f" bytes, and its table says {entry.original_size}"
             )
 
@@ -189,11 +189,13 @@ class Archive:
             WheelError: one cannot be unpacked, belongs to no entry, is in a frame that does not say its size,
                 or there is anything but zeros between.
         """
-        found = {entry.ordinal: (arch, entry) for (_, arch), entry in self.entries.items()}
-        if len(found) < len(self.places):
-            raise WheelError(f"{self.name} has {len(self.places)} code objects, and entries for {len(found)}")
-        for ordinal in sorted(found, key=lambda number: self.places[number].offset):
-            arch, entry = found[ordinal]
+        by_ordinal = {entry.ordinal: (arch, entry) for (_, arch), entry in self.entries.items()}
+        if len(by_ordinal) < len(self.places):
+            raise WheelError(
+                f"{self.name} has {len(self.places)} code objects, and entries for {len(by_ordinal)}"
+            )
+        for ordinal in sorted(by_ordinal, key=lambda number: self.places[number].offset):
+            arch, entry = by_ordinal[ordinal]
             self._check_frame(entry)
             pieces = self.pieces(entry)
             if look is not None:
@@ -214,9 +216,9 @@ class Archive:
         except zstandard.ZstdError as error:
             raise WheelError(f"a code object of {self.name} cannot be unpacked: {error}") from error
         if says != entry.original_size:
-            said = "does not say its size" if says == zstandard.CONTENTSIZE_UNKNOWN else f"says {says} bytes"
+            claim = "does not say its size" if says == zstandard.CONTENTSIZE_UNKNOWN else f"says {says} bytes"
             raise WheelError(
-                f"the frame of a code object of {entry.original_size} bytes in {self.name} {said}: "
+                f"the frame of a code object of {entry.original_size} bytes in {self.name} {claim}: "
                 "AMD's own tools cannot read it"
             )
 

@@ -77,23 +77,23 @@ class _Reader:
             data = self._bytes(length)
             return data.decode() if kind == _TEXT else data
         # Each element takes a byte at least, so that no list is begun which the rest cannot fill.
-        left = len(self._data) - self.at
-        if length * (2 if kind == _MAP else 1) > left:
-            raise WheelError(f"MessagePack with {length} elements where {left} bytes are left")
+        remaining = len(self._data) - self.at
+        if length * (2 if kind == _MAP else 1) > remaining:
+            raise WheelError(f"MessagePack with {length} elements where {remaining} bytes are left")
         return (
             self._map(length, depth - 1) if kind == _MAP else [self.value(depth - 1) for _ in range(length)]
         )
 
     def _map(self, length: int, depth: int) -> dict[str, Value]:
-        found: dict[str, Value] = {}
+        mapping: dict[str, Value] = {}
         for _ in range(length):
             key = self.value(0)
-            if not isinstance(key, str) or key in found:
+            if not isinstance(key, str) or key in mapping:
                 raise WheelError(
                     f"MessagePack with the key {key!r:.60}, which is not text, or is there twice"
                 )
-            found[key] = self.value(depth)
-        return found
+            mapping[key] = self.value(depth)
+        return mapping
 
     def _head(self, first: int) -> tuple[str, int]:
         if first in _LONG:
@@ -109,8 +109,8 @@ class _Reader:
         return number
 
     def _bytes(self, size: int) -> bytes:
-        found = self._data[self.at : self.at + size]
-        if len(found) < size:
+        data = self._data[self.at : self.at + size]
+        if len(data) < size:
             raise WheelError("MessagePack that is cut off")
         self.at += size
-        return found
+        return data

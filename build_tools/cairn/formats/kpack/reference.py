@@ -94,5 +94,5 @@ def without_build(text: str) -> str:
 
 def builds_in(texts: Iterable[str]) -> tuple[str, ...]:
     """The builds that kernel names or keys belong to; none of those that other programs have written."""
-    found = map(_BUILD.search, texts)
-    return tuple(sorted({match[0][1:] for match in found if match}))
+    matches = map(_BUILD.search, texts)
+    return tuple(sorted({match[0][1:] for match in matches if match}))

@@ -165,10 +165,10 @@ def pack(plain: bytes, packing: Packing, *, level: int, digest: bytes) -> bytes:
 def pack_into(plain: IO[bytes], packing: Packing, out: IO[bytes], *, room: int) -> bool:
     """Write a compressed bundle of the content of a file to `out`; whether it takes no more than `room`."""
     plain.seek(0)
-    told = hashlib.md5(usedforsecurity=False)
+    hasher = hashlib.md5(usedforsecurity=False)
     while piece := plain.read(_STEP):
-        told.update(piece)
-    digest = told.digest()[:8]
+        hasher.update(piece)
+    digest = hasher.digest()[:8]
     for level in _STRONGER[packing.method]:
         out.seek(0)
         out.truncate()
@@ -214,8 +214,8 @@ def _read_packed(view: View, at: int, end: int, checker: Checker | None) -> Bund
     begin, plain_size, open_end = at + packing.header_size, packing.plain_size, packing.version == 1
     packed = Unpacker(ViewReader(view, begin, stop), zlib_stream=packing.method == ZLIB)
     # As in the header: MD5::MD5Result::low() is the first 8 of its 16 bytes.
-    told = hashlib.md5(usedforsecurity=False)
-    content = Forward(packed, digest=told if checker else None)
+    hasher = hashlib.md5(usedforsecurity=False)
+    content = Forward(packed, digest=hasher if checker else None)
     sane_size = min(plain_size, most_plain(stop - at))
     problem = None
     try:
@@ -232,7 +232,7 @@ def _read_packed(view: View, at: int, end: int, checker: Checker | None) -> Bund
             raise WheelError(f"a compressed offload bundle {problem}")
         stop = begin + packed.used
     if checker:
-        same = told.digest()[: len(digest)] == digest
+        same = hasher.digest()[: len(digest)] == digest
         _complain(checker, problem, takes=begin - at + packed.used, size=stop - at, same=same)
     return Bundle(at=at, size=stop - at, entries=entries, table_size=table_size, packing=packing)
 

@@ -106,7 +106,7 @@ def of_view(view: View, parsed: Elf, checker: Checker | None = None) -> tuple[Co
     if parsed.machine == MACHINE:
         target = target_of(view)
         return (CodeObject(target=target, size=view.size, compressed=False, offset=0),)
-    return tuple(found for start, end in ranges(parsed) for found in read_range(view, start, end, checker))
+    return tuple(code for start, end in ranges(parsed) for code in read_range(view, start, end, checker))
 
 
 def ranges(parsed: Elf) -> Iterator[tuple[int, int]]:

@@ -117,19 +117,19 @@ def read(view: View) -> Library | None:
     if not code.flags & SHF_ALLOC or layout.offset_of(code.address, max(code.size, 1)) != code.offset:
         raise WheelError(f"its section {code_object.SECTION} is not loaded")
     bundles = tuple(offload_bundle.read_range(view, code.offset, code.offset + code.size))
-    found = wrappers.read(layout, range(code.address, code.address + code.size))
+    wrapper_list = wrappers.read(layout, range(code.address, code.address + code.size))
     places = {code.address + bundle.at - code.offset: number for number, bundle in enumerate(bundles)}
-    for number, wrapper in enumerate(found):
+    for number, wrapper in enumerate(wrapper_list):
         if wrapper.magic != IN_PLACE or wrapper.pointer not in places:
             raise WheelError(f"its wrapper {number} does not lead to the beginning of a bundle")
-    leads = tuple(places[wrapper.pointer] for wrapper in found)
+    leads = tuple(places[wrapper.pointer] for wrapper in wrapper_list)
     alone = set(range(len(bundles))) - set(leads)
     if alone:
         raise WheelError(
             f"{len(alone)} of its {len(bundles)} bundles have no wrapper, the first at byte"
             f" {bundles[min(alone)].at}"
         )
-    return Library(layout=layout, code=code, bundles=bundles, wrappers=found, leads=leads)
+    return Library(layout=layout, code=code, bundles=bundles, wrappers=wrapper_list, leads=leads)
 
 
 def read_host(view: View) -> tuple[Reference, int]:
@@ -140,17 +140,17 @@ def read_host(view: View) -> tuple[Reference, int]:
     """
     layout = elf_layout.read(view)
     sections = [layout.named(name) for name in (code_object.SECTION, kpack_reference.SECTION)]
-    if any(len(found) != 1 for found in sections):
+    if any(len(wrapper_list) != 1 for wrapper_list in sections):
         raise WheelError(f"it has no section {code_object.SECTION} or {kpack_reference.SECTION}, or several")
     (code,), (place,) = sections
-    found = wrappers.read(layout, range(code.address, code.address + code.size))
-    for number, wrapper in enumerate(found):
+    wrapper_list = wrappers.read(layout, range(code.address, code.address + code.size))
+    for number, wrapper in enumerate(wrapper_list):
         if (wrapper.magic, wrapper.pointer, wrapper.ordinal) != (IN_ARCHIVE, place.address, number):
             raise WheelError(f"its wrapper {number} does not lead to an archive")
     if place.kind == SHT_NOBITS or layout.offset_of(place.address, place.size) != place.offset:
         raise WheelError(f"its section {kpack_reference.SECTION} is not loaded")
     return kpack_reference.loads(view.read(place.offset, min(place.size, kpack_reference.LARGEST + 1))), len(
-        found
+        wrapper_list
     )
 
 
@@ -292,19 +292,19 @@ class _Cut:
             PT_LOAD, _READ, self.block_at, self._block_address, self._block_address, size, size, self._page
         )
         last = self._layout.loads[-1]
-        found: list[Segment] = []
+        segments: list[Segment] = []
         for segment in self._layout.segments:
             if segment.kind == PT_PHDR:
                 address, length = self._block_address, self._headers_size
                 table = segment._replace(offset=self.block_at, address=address, physical=address)
-                found.append(table._replace(file_size=length, memory_size=length))
+                segments.append(table._replace(file_size=length, memory_size=length))
             elif segment is self._segment and self.size:
-                found += self._halves()
+                segments += self._halves()
             else:
-                found.append(segment._replace(offset=self.moved(segment.offset)))
+                segments.append(segment._replace(offset=self.moved(segment.offset)))
             if segment is last and not self.inside:  # they stand in the order of their addresses
-                found.append(block)
-        return b"".join(PHDR.pack(*segment) for segment in found)
+                segments.append(block)
+        return b"".join(PHDR.pack(*segment) for segment in segments)
 
     def _halves(self) -> Iterator[Segment]:
         old = self._segment
@@ -323,7 +323,7 @@ class _Cut:
 
     def section_headers(self, names_at: int, names_size: int) -> bytes:
         """The new table: `.hip_fatbin` takes room in memory alone, and one more section is at the end."""
-        layout, found = self._layout, []
+        layout, edits = self._layout, []
         for number, section in enumerate(layout.sections):
             if number == layout.names_index:
                 new = section._replace(offset=names_at, size=names_size)
@@ -331,7 +331,7 @@ class _Cut:
                 new = section._replace(kind=SHT_NOBITS, **self._code_place())
             else:
                 new = section._replace(offset=self.moved(section.offset))
-            found.append(new)
+            edits.append(new)
         made = Section(
             name=len(layout.names) + 1,
             kind=SHT_PROGBITS,
@@ -344,7 +344,7 @@ class _Cut:
             alignment=WORD.size,
             entry_size=0,
         )
-        return b"".join(SHDR.pack(*section) for section in (*found, made))
+        return b"".join(SHDR.pack(*section) for section in (*edits, made))
 
     def _code_place(self) -> dict[str, int]:
         """What of `.hip_fatbin` changes besides: in a program it begins behind what is new there."""

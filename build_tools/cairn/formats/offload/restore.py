@@ -100,10 +100,10 @@ def _check_written(path: Path, record: Library, present: Collection[str]) -> Non
         library = detach.read(FileView(file))
         if library is None:
             raise WheelError(f"{path.name} as joined has no device code", tip=_OTHER)
-        wanted = sorted(record.parts, key=lambda part: part.at)
+        ordered = sorted(record.parts, key=lambda part: part.at)
         same = [(b.at, library.wrappers_of(number)) for number, b in enumerate(library.bundles)]
-        right = same == [(part.at, part.wrappers) for part in wanted]
-        for bundle, part in zip(library.bundles, wanted, strict=False):
+        right = same == [(part.at, part.wrappers) for part in ordered]
+        for bundle, part in zip(library.bundles, ordered, strict=False):
             inert = offload_bundle.INERT_PREFIX.decode()
             entries = {(entry.id, entry.offset, entry.size, entry.id_at) for entry in bundle.entries}
             for code in part.codes:
@@ -158,9 +158,9 @@ def _code(archive: Archive, code: Code, key: str) -> Iterator[bytes]:
     entry = archive.table.toc.get(key, {}).get(code.target)
     place = f"{code.target} of {without_build(key)}"
     if entry is None or entry.original_size != code.size:
-        there = without_build(key) in map(without_build, archive.table.toc)
-        found = "has different code" if there else "lacks the code"
-        raise WheelError(f"{archive.name} {found} for {place}", tip=_OTHER)
+        present = without_build(key) in map(without_build, archive.table.toc)
+        difference = "has different code" if present else "lacks the code"
+        raise WheelError(f"{archive.name} {difference} for {place}", tip=_OTHER)
     digest = hashlib.sha256()
     for piece in archive.pieces(entry):
         digest.update(piece)

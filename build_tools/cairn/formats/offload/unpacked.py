@@ -127,17 +127,17 @@ def _code(content: Unpacked, entry: Entry) -> Code:
 
 def _between(content: Unpacked) -> Iterator[tuple[int, str]]:
     """What is between the code objects: the table, and whatever else is not zero."""
-    at = found = 0
+    at = count = 0
     ends = [(e.offset, e.offset + e.size) for e in content.bundle.device_entries if e.size]
     for start, end in [*sorted(ends), (content.size, content.size)]:
         begin = at
         for piece in content.pieces(at, start):
-            kept = piece.rstrip(b"\0")
-            found += len(kept)
-            if found > _MOST_BETWEEN:
+            stripped = piece.rstrip(b"\0")
+            count += len(stripped)
+            if count > _MOST_BETWEEN:
                 raise WheelError("an offload bundle with more than tables between its code objects")
-            if kept:
-                yield begin, kept.hex()
+            if stripped:
+                yield begin, stripped.hex()
             begin += len(piece)
         at = end
 

@@ -56,10 +56,10 @@ def section_of(layout: Layout) -> Section | None:
     Raises:
         WheelError: there are several.
     """
-    found = layout.named(SECTION)
-    if len(found) > 1:
-        raise WheelError(f"it has {len(found)} sections {SECTION}")
-    return found[0] if found else None
+    section = layout.named(SECTION)
+    if len(section) > 1:
+        raise WheelError(f"it has {len(section)} sections {SECTION}")
+    return section[0] if section else None
 
 
 def read(layout: Layout, code: range) -> tuple[Wrapper, ...]:
@@ -111,7 +111,7 @@ def _wrappers(
 
 def _by_address(layout: Layout, section: Section, code: range) -> dict[int, Relocation]:
     """The relocations of the wrappers."""
-    found: dict[int, Relocation] = {}
+    relocations: dict[int, Relocation] = {}
     # A word that begins up to seven bytes before them changes their first.
     changing = range(section.address - 7, section.address + section.size)
     for relocation in layout.relocations(changing, code):
@@ -121,7 +121,7 @@ def _by_address(layout: Layout, section: Section, code: range) -> dict[int, Relo
             continue
         if relocation.info != RELATIVE:
             raise WheelError(f"its wrappers are relocated by type {relocation.info & 0xFFFFFFFF}")
-        if relocation.address in found:
+        if relocation.address in relocations:
             raise WheelError(f"two relocations change its wrapper at {relocation.address:#x}")
-        found[relocation.address] = relocation
-    return found
+        relocations[relocation.address] = relocation
+    return relocations

@@ -171,7 +171,7 @@ def _located(
     """The members with their places: every byte before the directory belongs to exactly one of them."""
     order = sorted(range(len(entries)), key=[member.offset for member in entries].__getitem__)
     bounds = [entries[index].offset for index in order[1:]] + [directory]
-    found = list(entries)
+    listed = list(entries)
     window, start, expected = b"", 0, 0
     for index, bound in zip(order, bounds, strict=False):
         member, raw_name = entries[index], entries[index].raw_name
@@ -198,13 +198,13 @@ def _located(
         data_offset = member.offset + head_size + extra_size
         if not usual or data_offset + member.compressed_size != bound:
             data_offset = _locate_unusual(file, member, window[at : at + head_size], bound)
-        found[index] = _new(Member, (*member[:-2], data_offset, bound))
+        listed[index] = _new(Member, (*member[:-2], data_offset, bound))
         expected = bound
     if expected != directory:
         raise InconsistentArchiveError(
             f"{file.path.name} has {directory} bytes before its directory and no members"
         )
-    return tuple(found)
+    return tuple(listed)
 
 
 def _locate_unusual(file: RawFile, member: Member, head: bytes, bound: int) -> int:
@@ -242,10 +242,10 @@ def _check_descriptor(file: RawFile, member: Member, start: int, end: int) -> No
     # and makes them 16 or 24, which alone are divisible by 8.
     numbers = raw.removeprefix(layout.DESCRIPTOR_MAGIC) if len(raw) % 8 == 0 else raw
     width = (len(numbers) - 4) // 2
-    told = (
+    reason = (
         int.from_bytes(numbers[:4], "little"),
         int.from_bytes(numbers[4 : 4 + width], "little"),
         int.from_bytes(numbers[4 + width :], "little"),
     )
-    if told != (member.crc, member.compressed_size, member.size):
+    if reason != (member.crc, member.compressed_size, member.size):
         raise InconsistentArchiveError(f"the data descriptor of {member.name} contradicts its header")

@@ -156,10 +156,10 @@ def check_together(members: Sequence[Member], limits: Limits) -> None:
 
 
 def _folders(names: Iterable[str]) -> set[str]:
-    found: set[str] = set()
+    folded: set[str] = set()
     for folder in {name.rstrip("/").rpartition("/")[0] for name in names}:
         above = folder
-        while above and above not in found:
-            found.add(above)
+        while above and above not in folded:
+            folded.add(above)
             above = above.rpartition("/")[0]
-    return found
+    return folded

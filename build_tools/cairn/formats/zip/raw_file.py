@@ -28,12 +28,12 @@ class RawFile:
             )
         except OSError as error:
             raise NotAnArchiveError(f"cannot read {path}: {error.strerror}") from error
-        found = os.fstat(self._file.fileno())
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(self._file.fileno())
+        if not stat.S_ISREG(status.st_mode):
             self._file.close()
             raise NotAnArchiveError(f"cannot read {path}: not a file")
         self.path = path
-        self.size = found.st_size
+        self.size = status.st_size
         self._lock = threading.Lock()
 
     def at(self, offset: int, size: int) -> bytes:

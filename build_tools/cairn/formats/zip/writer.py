@@ -114,7 +114,7 @@ class _Writer:
         shift = self._out.tell() - begin
         _copy_range(raw, self._out, begin, last.end - begin)
         self._members.append((first, here))
-        self._members += [(kept.member, kept.member.offset + shift) for kept in run[1:]]
+        self._members += [(entry.member, entry.member.offset + shift) for entry in run[1:]]
 
     def add(self, new: New) -> None:
         """Compress one member."""
@@ -246,10 +246,10 @@ def _copy_range(raw: RawFile, out: BinaryIO, offset: int, size: int) -> None:
         # Refused across file systems by old kernels (EXDEV), and by some network ones: what is left is read.
         with contextlib.suppress(OSError):
             while size:
-                done = os.copy_file_range(raw.fileno(), out.fileno(), min(size, _COPY_STEP), offset)
-                if not done:
+                copied = os.copy_file_range(raw.fileno(), out.fileno(), min(size, _COPY_STEP), offset)
+                if not copied:
                     break
-                offset += done
-                size -= done
+                offset += copied
+                size -= copied
         out.seek(0, os.SEEK_END)
     out.writelines(raw.chunks(offset, size))

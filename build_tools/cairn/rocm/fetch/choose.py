@@ -59,12 +59,12 @@ class Wanted:
 
 def listed(store: Store) -> tuple[Artifact, ...]:
     """Every artifact at the top of a store, by name; each once, in the better compression."""
-    found: dict[str, Artifact] = {}
+    newest: dict[str, Artifact] = {}
     objects = [each for each in store.list("") if "/" not in each.key]
     for ending in _ENDINGS:
         for artifact in filter(None, (_artifact(each, ending) for each in objects)):
-            found.setdefault(artifact.name, artifact)
-    return tuple(found[name] for name in sorted(found))
+            newest.setdefault(artifact.name, artifact)
+    return tuple(newest[name] for name in sorted(newest))
 
 
 def choose(artifacts: Collection[Artifact], wanted: Wanted, *, where: str) -> tuple[Artifact, ...]:
@@ -88,13 +88,14 @@ def choose(artifacts: Collection[Artifact], wanted: Wanted, *, where: str) -> tu
         **{name: _of_group(name) for name in wanted.groups},
         **{name: {name} for name in wanted.targets},
     }
-    there = {a.processor for a in artifacts} - {GENERIC}
-    found = {a.target for a in artifacts} | there
+    processors = {a.processor for a in artifacts} - {GENERIC}
+    available = {a.target for a in artifacts} | processors
     for name, meant in wishes.items():
-        if not meant & found:
+        if not meant & available:
             raise UsageError(
                 f"{where} has nothing for {name}",
-                tip=f"it has artifacts for {', '.join(sorted(there)) or 'every target, and for none alone'}",
+                tip="it has artifacts for "
+                f"{', '.join(sorted(processors)) or 'every target, and for none alone'}",
             )
     meant = set[str]().union(*wishes.values())
     chosen = [a for a in artifacts if not wishes or a.target == GENERIC or {a.target, a.processor} & meant]
@@ -107,15 +108,15 @@ def _matching(artifacts: list[Artifact], wanted: Wanted, *, where: str) -> tuple
         if not any(pattern.search(a.key) for a in artifacts):
             names = wording.some([a.name for a in artifacts])
             raise UsageError(f"no artifact at {where} matches {pattern.pattern!r}", tip=f"there are {names}")
-    kept = tuple(
+    matching = tuple(
         a
         for a in artifacts
         if (not include or any(pattern.search(a.key) for pattern in include))
         and not any(pattern.search(a.key) for pattern in exclude)
     )
-    if not kept:
+    if not matching:
         raise UsageError(f"every artifact at {where} is excluded", tip="take a pattern out of --exclude")
-    return kept
+    return matching
 
 
 def _patterns(texts: Iterable[str]) -> list[re.Pattern[str]]:
@@ -130,9 +131,9 @@ def _of_group(name: str) -> set[str]:
     return {name, *gpu.families().get(name, ())}
 
 
-def _artifact(found: ListedObject, ending: str) -> Artifact | None:
-    name = found.key.removesuffix(ending)
+def _artifact(listed: ListedObject, ending: str) -> Artifact | None:
+    name = listed.key.removesuffix(ending)
     match = ARTIFACT.fullmatch(name)
-    if match is None or name == found.key or name.startswith("."):
+    if match is None or name == listed.key or name.startswith("."):
         return None
-    return Artifact(name=name, target=match["target"], key=found.key, size=found.size)
+    return Artifact(name=name, target=match["target"], key=listed.key, size=listed.size)

@@ -107,16 +107,16 @@ def fetch(
         missing = [artifact.key for artifact, digest in digests.items() if digest is None]
         download.refuse_unverified(missing, where=store.url)
     fetcher = _Fetcher(store, request, on_progress)
-    there = {a: fetcher.is_in_place(a, digests[a]) for a in chosen}
+    in_place = {a: fetcher.is_in_place(a, digests[a]) for a in chosen}
     if not dry_run:
         with _alone(request.output_dir):
-            digests |= fetcher.fetch([a for a in chosen if not there[a]], digests)
+            digests |= fetcher.fetch([a for a in chosen if not in_place[a]], digests)
     return tuple(
         FetchedArtifact(
             artifact=artifact,
             sha256=digests[artifact],
             path=fetcher.path(artifact),
-            already=there[artifact],
+            already=in_place[artifact],
         )
         for artifact in chosen
     )
@@ -153,10 +153,10 @@ class _Fetcher:
         for artifact in artifacts:
             self._refuse_foreign(artifact)
         # What a run that was killed left, but for the archives, with which this one goes on.
-        for left in self._notes.glob("unpacking.*"):
-            shutil.rmtree(left)
-        for left in filter(files.is_part, self._notes.glob(".*")):
-            left.unlink()
+        for leftover in self._notes.glob("unpacking.*"):
+            shutil.rmtree(leftover)
+        for leftover in filter(files.is_part, self._notes.glob(".*")):
+            leftover.unlink()
         count = Count({artifact.key: artifact.size for artifact in artifacts}, self._on_progress)
 
         def one(artifact: Artifact) -> str:
@@ -174,10 +174,10 @@ class _Fetcher:
             count.file()
             return sha256
 
-        done = side_by_side(one, artifacts, jobs=self._request.jobs)
+        results = side_by_side(one, artifacts, jobs=self._request.jobs)
         with contextlib.suppress(OSError):  # archives stay there that this run did not ask for
             (self._notes / "archives").rmdir()
-        return dict(zip(artifacts, done, strict=True))
+        return dict(zip(artifacts, results, strict=True))
 
     def _put_in_place(self, artifact: Artifact, archive: Path) -> None:
         # What is there does not count from now on, but is ours: this may be killed at any moment.

@@ -117,12 +117,12 @@ def _record(package: Path, target: Path) -> None:
         return
     site = package.parent
     mine = f"{target.name}/"
-    kept = [line for line in record.read_text(encoding="utf-8").splitlines() if not line.startswith(mine)]
+    others = [line for line in record.read_text(encoding="utf-8").splitlines() if not line.startswith(mine)]
     added = [_row(path.relative_to(site).as_posix()) for path in _files(target)]
     lock = _row((package / _LOCK).relative_to(site).as_posix())
     # A new file, not a change in place: an installer may have linked this one to its cache.
     new = record.with_name("RECORD.new")
-    new.write_text("\n".join([*kept, *added, *([] if lock in kept else [lock]), ""]), encoding="utf-8")
+    new.write_text("\n".join([*others, *added, *([] if lock in others else [lock]), ""]), encoding="utf-8")
     new.replace(record)
 
 

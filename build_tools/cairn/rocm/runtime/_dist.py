@@ -28,7 +28,7 @@ def load() -> Mapping[str, Any]:
     return data
 
 
-def choose_family(environ: Mapping[str, str], found: Iterable[str]) -> str:
+def choose_family(environ: Mapping[str, str], installed: Iterable[str]) -> str:
     """The target family to install for: the one asked for, that of the GPU found, the default.
 
     Raises:
@@ -36,13 +36,13 @@ def choose_family(environ: Mapping[str, str], found: Iterable[str]) -> str:
     """
     # A family's own name counts, and each target of one: ROCM_SDK_TARGET_FAMILY=gfx942 is gfx94X-dcgpu.
     families: Mapping[str, list[str]] = load()["families"]
-    asked = environ.get(FAMILY_VARIABLE)
-    for name in [asked] if asked else found:
+    requested = environ.get(FAMILY_VARIABLE)
+    for name in [requested] if requested else installed:
         for family, targets in families.items():
             if name == family or name in targets:
                 return family
-    if asked:
-        raise RocmSdkError(f"{FAMILY_VARIABLE}={asked} is not in this SDK; it has {', '.join(families)}")
+    if requested:
+        raise RocmSdkError(f"{FAMILY_VARIABLE}={requested} is not in this SDK; it has {', '.join(families)}")
     return str(load()["default_family"])
 
 

@@ -43,10 +43,10 @@ class ComponentTest(unittest.TestCase):
         for path in libraries:
             with self.subTest(library=path.name):
                 code = "import ctypes, sys; ctypes.CDLL(sys.argv[1])"
-                done = subprocess.run(
+                result = subprocess.run(
                     [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False
                 )
-                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(result.returncode, 0, result.stderr)
 
     def check_shortnames(self) -> None:
         """Each name that can be preloaded is found."""

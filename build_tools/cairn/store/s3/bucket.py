@@ -85,9 +85,9 @@ class BucketStore:
 
     def list(self, prefix: str) -> Iterator[ListedObject]:
         """See `Store.list`; a request for each thousand."""
-        for found in self._contents(prefix):
-            if not _hidden(found.key):
-                yield found
+        for entry in self._contents(prefix):
+            if not _hidden(entry.key):
+                yield entry
 
     def folders(self, prefix: str) -> Iterator[str]:
         """See `Store.folders`; a request for each thousand."""
@@ -121,13 +121,13 @@ class BucketStore:
         """See `Store.put_file`."""
         checked(key)
         before = source.stat()
-        found = files.sha256_of(source)
-        if sha256 not in (None, found):
+        digest = files.sha256_of(source)
+        if sha256 not in (None, digest):
             raise changed(source)
-        sha256 = found
+        sha256 = digest
         for _ in range(self.bucket.policy.attempts):
-            there = self.stat(key)
-            if there is not None and (there.size, there.sha256) == (before.st_size, sha256):
+            current = self.stat(key)
+            if current is not None and (current.size, current.sha256) == (before.st_size, sha256):
                 on_bytes(before.st_size)
                 return False
             sending = upload.Upload(
@@ -136,7 +136,7 @@ class BucketStore:
                 source=source,
                 size=before.st_size,
                 sha256=sha256,
-                new=there is None,
+                new=current is None,
                 parts=self.parts,
                 on_bytes=on_bytes,
             )
@@ -144,8 +144,8 @@ class BucketStore:
                 sending.send()
             except ChangedError as error:
                 if self.exists(key) and not sending.arrived():
-                    said = f"{self.url}/{key} was written by someone else, with other bytes"
-                    raise StoreError(said) from error
+                    message = f"{self.url}/{key} was written by someone else, with other bytes"
+                    raise StoreError(message) from error
                 continue  # ours has arrived, or what stood in the way has gone again
             after = source.stat()
             if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
@@ -169,24 +169,24 @@ class BucketStore:
 
         It does so up to 5 GiB; a larger object stays as old as it is.
         """
-        there = self.stat(key)
-        if there is None or there.size > _MOST_COPIED:
+        current = self.stat(key)
+        if current is None or current.size > _MOST_COPIED:
             return
         with contextlib.suppress(ChangedError, MissingKeyError):  # then somebody has just written it
             self.bucket.ask(
                 "copy_object",
                 key,
                 CopySource={"Bucket": self.bucket.name, "Key": f"{self.bucket.prefix}{key}"},
-                CopySourceIfMatch=there.etag,
+                CopySourceIfMatch=current.etag,
                 MetadataDirective="REPLACE",
-                **upload.about(key, there.sha256),
+                **upload.about(key, current.sha256),
             )
 
     def strays(self) -> Iterator[Stray]:
         """See `Store.strays`."""
-        for found in self._contents(""):
-            if _hidden(found.key) and found.key != conditions.PASSED:
-                yield Stray(name=found.key, kind="foreign", size=found.size, modified=found.modified)
+        for entry in self._contents(""):
+            if _hidden(entry.key) and entry.key != conditions.PASSED:
+                yield Stray(name=entry.key, kind="foreign", size=entry.size, modified=entry.modified)
         for name, begun in upload.under_way(self.bucket, ""):
             yield Stray(name=_UPLOAD.join(name), kind="temporary", size=0, modified=begun)
 
@@ -205,12 +205,12 @@ class BucketStore:
                 modified: datetime = item["LastModified"]
                 yield ListedObject(key=item["Key"][ours:], size=item["Size"], modified=modified)
 
-    def _answers(self, prefix: str, **asked: str) -> Iterator[dict[str, Any]]:
+    def _answers(self, prefix: str, **parameters: str) -> Iterator[dict[str, Any]]:
         """The pages of a listing, each of a thousand at most."""
         more: dict[str, str] = {}
         while True:
             whole = f"{self.bucket.prefix}{prefix}"
-            answer = self.bucket.ask("list_objects_v2", None, Prefix=whole, **asked, **more)
+            answer = self.bucket.ask("list_objects_v2", None, Prefix=whole, **parameters, **more)
             yield answer
             if not answer.get("IsTruncated"):
                 return

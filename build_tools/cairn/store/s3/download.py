@@ -116,33 +116,33 @@ def downloaded(bucket: Bucket, key: str, *, parts: Parts, on_bytes: OnBytes) -> 
         MissingKeyError: there is none.
         DamagedObjectError: its bytes are not those that were put there.
     """
-    found = stat(bucket, key)
-    if found is None:
+    info = stat(bucket, key)
+    if info is None:
         raise MissingKeyError(f"there is no {bucket.url}/{key}")
     root = files.cache_dir() / "downloads"
     root.mkdir(parents=True, exist_ok=True)
     _forget_old(root)
     with tempfile.TemporaryDirectory(dir=root) as folder:
         path = Path(folder, key.rpartition("/")[2])
-        if found.size <= parts.size or found.sha256 is None:
-            _stream(bucket, found, path, on_bytes)
+        if info.size <= parts.size or info.sha256 is None:
+            _stream(bucket, info, path, on_bytes)
         else:
-            download = Download(bucket=bucket, found=found, parts=parts, folder=root / found.sha256)
+            download = Download(bucket=bucket, found=info, parts=parts, folder=root / info.sha256)
             # A different run that downloads the same bytes takes its time.
-            with files.locked(root / f"{found.sha256}.lock", timeout=_LOCK_WAIT):
+            with files.locked(root / f"{info.sha256}.lock", timeout=_LOCK_WAIT):
                 download.fetch(path, on_bytes)
         yield path
 
 
-def _stream(bucket: Bucket, found: ObjectInfo, path: Path, on_bytes: OnBytes) -> None:
+def _stream(bucket: Bucket, info: ObjectInfo, path: Path, on_bytes: OnBytes) -> None:
     digest = hashlib.sha256()
-    with Stream(bucket, found.key, start=0, count=None) as stream, path.open("wb") as file:
+    with Stream(bucket, info.key, start=0, count=None) as stream, path.open("wb") as file:
         while block := stream.read(_BLOCK):
             digest.update(block)
             file.write(block)
             on_bytes(len(block))
-    if found.sha256 not in (None, digest.hexdigest()):
-        raise DamagedObjectError.of(f"{bucket.url}/{found.key}")
+    if info.sha256 not in (None, digest.hexdigest()):
+        raise DamagedObjectError.of(f"{bucket.url}/{info.key}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,8 +181,8 @@ class Download:
 
     def _bring_parts(self, on_bytes: OnBytes) -> None:
         self.folder.mkdir(exist_ok=True)
-        size, done = self.parts.size, self.folder / "done"
-        whole = {int(line) for line in done.read_text().split()} if done.exists() else set()
+        size, marker = self.parts.size, self.folder / "done"
+        whole = {int(line) for line in marker.read_text().split()} if marker.exists() else set()
         with (self.folder / "data").open("ab") as file:
             file.truncate(self.found.size)
 
@@ -191,7 +191,7 @@ class Download:
             count = min(size, self.found.size - start)
             if number not in whole:
                 self.bucket.trying(lambda: self._bring(start, count))
-                with done.open("a") as file:
+                with marker.open("a") as file:
                     file.write(f"{number}\n")
             on_bytes(count)
 

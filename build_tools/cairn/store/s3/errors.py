@@ -152,9 +152,9 @@ def _of_answer(error: boto.ClientError, place: Place) -> CairnError:
     if code in _REFUSED:
         message, tip = _REFUSED[code]
         return StoreError(message.format(**words), tip=tip)
-    said = str(error.response.get("Error", {}).get("Message", ""))
+    text = str(error.response.get("Error", {}).get("Message", ""))
     return StoreError(
-        f"{place.url}: {status} {code} {safe_text.visible(said)[:_SHOWN]}".strip(), tip=_ENDPOINT
+        f"{place.url}: {status} {code} {safe_text.visible(text)[:_SHOWN]}".strip(), tip=_ENDPOINT
     )
 
 

@@ -93,8 +93,8 @@ class Upload:
 
     def arrived(self) -> bool:
         """Whether the file, by size and sha256, is what the key holds."""
-        found = stat(self.bucket, self.key)
-        return found is not None and (found.size, found.sha256) == (self.size, self.sha256)
+        info = stat(self.bucket, self.key)
+        return info is not None and (info.size, info.sha256) == (self.size, self.sha256)
 
     def _condition(self) -> Mapping[str, str]:
         return {"IfNoneMatch": "*"} if self.new else {}
@@ -107,11 +107,11 @@ class Upload:
     def _sent(self, upload_id: str, *, resumed: bool) -> bool:
         """Whether the file is there, by this upload or by someone else's who was faster."""
         try:
-            there = self._parts_there(upload_id) if resumed else {}
+            uploaded = self._parts_there(upload_id) if resumed else {}
             size = self.parts.size_for(self.size)
             numbers = range(1, -(-self.size // size) + 1)
             etags = side_by_side(
-                lambda number: self._send_part(upload_id, number, size, there.get(number)),
+                lambda number: self._send_part(upload_id, number, size, uploaded.get(number)),
                 numbers,
                 jobs=self.parts.jobs,
             )
@@ -141,25 +141,25 @@ class Upload:
 
     def _parts_there(self, upload_id: str) -> dict[int, tuple[int, str]]:
         """Size and ETag of each part that has arrived, by number."""
-        found: dict[int, tuple[int, str]] = {}
+        parts: dict[int, tuple[int, str]] = {}
         more: dict[str, object] = {}
         while True:
             answer = self.bucket.ask("list_parts", self.key, UploadId=upload_id, **more)
             for part in answer.get("Parts", ()):
-                found[part["PartNumber"]] = (part["Size"], bare(part["ETag"]))
+                parts[part["PartNumber"]] = (part["Size"], bare(part["ETag"]))
             if not answer.get("IsTruncated"):
-                return found
+                return parts
             more = {"PartNumberMarker": answer["NextPartNumberMarker"]}
 
-    def _send_part(self, upload_id: str, number: int, size: int, there: tuple[int, str] | None) -> str:
+    def _send_part(self, upload_id: str, number: int, size: int, uploaded: tuple[int, str] | None) -> str:
         start = (number - 1) * size
         count = min(size, self.size - start)
         md5 = self._md5(start, count)
-        if there != (count, md5.hex()):
+        if uploaded != (count, md5.hex()):
             etag = self.bucket.trying(lambda: self._send_once(upload_id, number, start, count, md5))
-            there = (count, etag)
+            uploaded = (count, etag)
         self.on_bytes(count)
-        return f'"{there[1]}"'
+        return f'"{uploaded[1]}"'
 
     def _send_once(self, upload_id: str, number: int, start: int, count: int, md5: bytes) -> str:
         # A stream of each try's own, not the bytes: of many files at once, they would fill the memory.
@@ -194,10 +194,10 @@ def put(key: str, data: bytes) -> Answer:
 
 def about(key: str, sha256: str | None) -> Answer:
     """What goes with an object, whether it comes in one piece or in parts; no digest where none is known."""
-    said = headers(key)
+    fields = headers(key)
     return {
-        "ContentType": said.content_type,
-        "CacheControl": said.cache_control,
+        "ContentType": fields.content_type,
+        "CacheControl": fields.cache_control,
         "Metadata": {SHA256: sha256} if sha256 else {},
     }
 
@@ -240,10 +240,10 @@ def under_way(
     more: dict[str, str] = {}
     while True:
         answer = bucket.ask("list_multipart_uploads", None, Prefix=f"{bucket.prefix}{prefix}", **more)
-        for found in answer.get("Uploads", ()):
-            key = found["Key"].removeprefix(bucket.prefix)
+        for entry in answer.get("Uploads", ()):
+            key = entry["Key"].removeprefix(bucket.prefix)
             if not exactly or key == prefix:
-                yield (key, found["UploadId"]), found["Initiated"]
+                yield (key, entry["UploadId"]), entry["Initiated"]
         if not answer.get("IsTruncated"):
             return
         more = {"KeyMarker": answer["NextKeyMarker"], "UploadIdMarker": answer["NextUploadIdMarker"]}
