@@ -26,7 +26,7 @@ import pytest
 from cairn.build import execution, plan
 from cairn.build.cache import SharedCache
 from cairn.build.inputs import overrides
-from cairn.cli.test import suite_options
+from cairn.cli.test.suite import RunSuite
 from cairn.errors import BuildError
 from cairn.output import silent
 from cairn.platforms import landlock
@@ -232,7 +232,7 @@ _TEST = "\ndef test_it():\n    pass\n"
 def _suite(folder: Path, code: str) -> None:
     tested = Tested(
         python=Path(sys.executable),
-        variables=suite_options.variables(argparse.Namespace(output_dir=folder / "results")),
+        variables=RunSuite(sources_dir=folder, output_dir=folder / "results").variables(),
     )
     request = suites.request_of(folder, {"test_it.py": code + _TEST}, tested=tested)
     assert suites.run_and_judge(request).judgement.verdict == "passed", suites.log_of(request)

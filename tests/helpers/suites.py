@@ -12,9 +12,9 @@ from typing import Any
 from cairn import datafile, files
 from cairn.sources.worktree import contents
 from cairn.testing.hardware.gpu import Gpu
+from cairn.testing.options import Limits
 from cairn.testing.record import TestedWheel
 from cairn.testing.suite import accounts, merge, outcomes, run, shard_result, worker
-from cairn.testing.suite.attempt import Limits
 from cairn.testing.suite.merge import Merged
 from cairn.testing.suite.outcomes import TestOutcome
 from cairn.testing.suite.run import SuiteRequest, Tested

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from cairn.cli import main
-from cairn.cli.test import suite_options
+from cairn.cli import binder, main
+from cairn.cli.test.suite import RunSuite
 from cairn.stack import load, policy
 
 SKIPS = """\
@@ -44,7 +44,7 @@ def stack(tmp_path: Path) -> Path:
 
 def values_of(stack: Path, *words: str) -> dict[str, Any]:
     command = ["test", "suite", "--sources-dir", str(stack), "--stack", str(stack / "stack.toml"), *words]
-    return suite_options.request_values(main.make_parser().parse_args(command), stack)
+    return binder.make(RunSuite, main.make_parser(("test",)).parse_args(command)).request_values(stack)
 
 
 def values(stack: Path, *words: str) -> tuple[int, tuple[str, ...]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cairn.cli import main
+from cairn.cli import binder, main
 from cairn.cli.upstream import run_pytorch_tests
 from helpers.wheels import build_wheel
 
@@ -139,11 +139,12 @@ def test_each_flag_of_theirs_is_taken_or_in_the_table(folder: str, command: str,
     ],
 )
 def test_gpus_are_queried_and_then_chosen_as_upstream_has_it(words: str, one: str, all_of_them: str) -> None:
-    options = run_pytorch_tests._parser(Path("run_pytorch_tests.py")).parse_args(
-        ["--pytorch-dir", str(ROOT), *words.split()]
+    parser = run_pytorch_tests._parser(Path("run_pytorch_tests.py"))
+    request = binder.make(
+        run_pytorch_tests.RunTests, parser.parse_args(["--pytorch-dir", str(ROOT), *words.split()])
     )
-    assert run_pytorch_tests.gpu_choice(options, "one") == one
-    assert run_pytorch_tests.gpu_choice(options, "all") == all_of_them
+    assert run_pytorch_tests.gpu_choice(request, "one") == one
+    assert run_pytorch_tests.gpu_choice(request, "all") == all_of_them
 
 
 def test_each_script_for_github_actions_has_a_row() -> None:

@@ -2,28 +2,52 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn import converters
-from cairn.cli import arguments
-from cairn.cli.parser import Subparsers, add_command
+from cairn.cli import fields
+from cairn.cli.binder import add_command
+from cairn.cli.parser import Subparsers
 from cairn.cli.test import suite_options
+from cairn.cli.test.suite_options import TimesOptions
 from cairn.errors import UsageError
+from cairn.options import flag, option
 from cairn.output import console
 
 if TYPE_CHECKING:
     from cairn.testing.suite.shards.plan import ShardPlan
 
 
+@dataclass(frozen=True, kw_only=True)
+class Shards(TimesOptions):
+    """What `cairn test shards` is asked for."""
+
+    sources_dir: Path = suite_options.sources_dir()
+    stack: Path | None = fields.stack(required=False)
+    line: str | None = fields.line()
+    num_shards: int | None = option(
+        "number of shards (default: the configuration's)", metavar="N", convert=converters.positive
+    )
+    runner: str | None = option(
+        "runs-on of machines with one GPU", metavar="LABEL", convert=converters.nonempty
+    )
+    multi_gpu_runner: str | None = option(
+        "runs-on of machines with several GPUs", metavar="LABEL", convert=converters.nonempty
+    )
+    github_output: bool = flag("write matrix and count to the outputs of the step of GitHub Actions")
+    json: bool = fields.json()
+
+
 def add_to(commands: Subparsers) -> None:
     """Add the command."""
-    parser = add_command(
+    add_command(
         commands,
         "shards",
+        Shards,
         run,
         about="cut a suite into shards that take equally long, and print the matrix for GitHub Actions",
         more="Longest modules first; a module is cut where it fits into no shard whole. Each shard makes "
@@ -31,50 +55,24 @@ def add_to(commands: Subparsers) -> None:
         example="cairn test shards --suite external-builds/pytorch --sources-dir pytorch "
         "--times outcomes.jsonl --num-shards 6",
     )
-    parser.add_argument(
-        "--sources-dir",
-        type=converters.folder,
-        required=True,
-        metavar="DIR",
-        help="the sources of the project",
-    )
-    arguments.add_stack(parser, required=False)
-    suite_options.add_config(parser)
-    suite_options.add_times(parser)
-    parser.add_argument(
-        "--num-shards",
-        type=converters.positive,
-        metavar="N",
-        help="number of shards (default: the configuration's)",
-    )
-    for name, what in (("--runner", "one GPU"), ("--multi-gpu-runner", "several GPUs")):
-        parser.add_argument(
-            name, type=converters.nonempty, metavar="LABEL", help=f"runs-on of machines with {what}"
-        )
-    parser.add_argument(
-        "--github-output",
-        action="store_true",
-        help="write matrix and count to the outputs of the step of GitHub Actions",
-    )
-    arguments.add_json(parser)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(request: Shards) -> int:
     """Run the command; returns the exit code."""
+    from cairn.testing.options import Choice
     from cairn.testing.suite import suite_toml
     from cairn.testing.suite.shards import plan
-    from cairn.testing.suite.suite_toml import Choice
 
-    suite = suite_toml.load(suite_options.suite_file(options))
-    config = suite.config(options.test_config)
-    modules = suite_toml.choose(config, options.sources_dir / suite.tests, Choice())
-    made = plan.make(modules, suite_options.read_times(options), options.num_shards or config.shards)
-    label = options.multi_gpu_runner if config.gpus == "all" else options.runner
-    include = _include(made, options.test_config, label)
+    suite = suite_toml.load(request.suite_file())
+    config = suite.config(request.test_config)
+    modules = suite_toml.choose(config, request.sources_dir / suite.tests, Choice())
+    made = plan.make(modules, request.read_times(), request.num_shards or config.shards)
+    label = request.multi_gpu_runner if config.gpus == "all" else request.runner
+    include = _include(made, request.test_config, label)
     show = console.current()
-    if options.github_output:
+    if request.github_output:
         _write_outputs(include)
-    if options.json:
+    if request.json:
         show.json({"include": include})
     else:
         show.table(

@@ -2,26 +2,58 @@
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn import converters
-from cairn.cli import arguments
-from cairn.cli.parser import Subparsers, add_command
+from cairn.cli import fields
+from cairn.cli.binder import add_command
+from cairn.cli.parser import Subparsers
 from cairn.errors import UsageError
+from cairn.options import argument, flag, option
 from cairn.output import console
 
 if TYPE_CHECKING:
-    from cairn.testing.smoke import SmokeRequest, SmokeResult
+    from cairn.testing.smoke import SmokeResult
     from cairn.wheels.wheelset import WheelSet
+
+
+@dataclass(frozen=True, kw_only=True)
+class Smoke:
+    """What `cairn test smoke` is asked for."""
+
+    set: Path = option("set.json of the wheels", metavar="FILE", convert=converters.file, required=True)
+    index_url: str | None = fields.index_url()
+    find_links: tuple[str, ...] = fields.find_links()
+    stack: Path | None = fields.stack(required=False)
+    line: str | None = fields.line()
+    targets: str | None = fields.targets("what the set is for; others are refused")
+    output_dir: Path = fields.output_dir(default=Path("smoke"))
+    python: Path | None = fields.python("to make the environment from")
+    timeout: float = option(
+        "for each run of pytest", default=1800.0, metavar="SECONDS", convert=converters.seconds
+    )
+    floor: int = option("fewest tests that must run", default=1, convert=int)
+    allow_untested: bool = flag(
+        "exit with 0 where nothing failed and no test used a GPU, though the set is for some: the "
+        "record is `untested` all the same, and the gate asks for a bypass"
+    )
+    translate: Path | None = fields.translate()
+    json: bool = fields.json()
+    pytest_args: tuple[str, ...] = argument(
+        "-- PYTEST ARGS",
+        "passed on to pytest; the gate does not count a record that was made with any",
+        nargs="*",
+    )
 
 
 def add_to(commands: Subparsers) -> None:
     """Add the command."""
-    parser = add_command(
+    add_command(
         commands,
         "smoke",
+        Smoke,
         run,
         about="install a set into a fresh environment and test it",
         more="Exactly the files of the set are installed, from one index alone; then the built-in checks and "
@@ -30,71 +62,38 @@ def add_to(commands: Subparsers) -> None:
         example="cairn test smoke --set out/set.json --stack external-builds/sample "
         "--index-url http://127.0.0.1:8383/staging/simple/ -- -k cpu",
     )
-    parser.add_argument(
-        "--set", type=converters.file, required=True, metavar="FILE", help="set.json of the wheels"
-    )
-    parser.add_argument(
-        "--index-url", type=converters.nonempty, metavar="URL", help="the only package index to use"
-    )
-    arguments.add_find_links(parser)
-    arguments.add_stack(parser, required=False)
-    arguments.add_targets(parser, default="what the set is for; others are refused")
-    arguments.add_output_dir(parser, default=Path("smoke"))
-    arguments.add_python(parser, what="to make the environment from")
-    parser.add_argument(
-        "--timeout", type=converters.seconds, default=1800.0, metavar="SECONDS", help="for each run of pytest"
-    )
-    parser.add_argument("--floor", type=int, default=1, help="fewest tests that must run")
-    parser.add_argument(
-        "--allow-untested",
-        action="store_true",
-        help="exit with 0 where nothing failed and no test used a GPU, though the set is for some: the "
-        "record is `untested` all the same, and the gate asks for a bypass",
-    )
-    arguments.add_translate(parser)
-    arguments.add_json(parser)
-    parser.add_argument(
-        "pytest_args",
-        nargs="*",
-        metavar="-- PYTEST ARGS",
-        help="passed on to pytest; the gate does not count a record that was made with any",
-    )
 
 
-def run(options: argparse.Namespace) -> int:
+def run(request: Smoke) -> int:
     """Run the command; returns the exit code."""
     from cairn import datafile
-    from cairn.testing.smoke import require_passed, run_smoke
+    from cairn import stack as stacks
+    from cairn.testing.smoke import SmokeRequest, require_passed, run_smoke
+    from cairn.wheels import wheelset
 
-    request = _request(options)
-    with console.current().stage(f"smoke tests of {len(request.wheel_set.wheels)} wheels") as stage:
-        result = run_smoke(request, on_line=stage.update)
-    if options.json:
+    wheel_set = wheelset.read(request.set)
+    _check_targets(wheel_set, request.targets)
+    wanted = SmokeRequest(
+        wheel_set=wheel_set,
+        work_dir=request.output_dir.absolute(),
+        index_url=request.index_url,
+        find_links=request.find_links,
+        python=request.python,
+        pytest_args=request.pytest_args,
+        timeout=request.timeout,
+        floor=request.floor,
+        translate=request.translate,
+    )
+    if request.stack:
+        wanted = wanted.of_stack(stacks.load(request.stack).for_line(request.line))
+    with console.current().stage(f"smoke tests of {len(wheel_set.wheels)} wheels") as stage:
+        result = run_smoke(wanted, on_line=stage.update)
+    if request.json:
         console.current().json(datafile.to_plain(result.record))
     else:
         _show(result)
-    require_passed(result, or_untested=options.allow_untested)
+    require_passed(result, or_untested=request.allow_untested)
     return 0
-
-
-def _request(options: argparse.Namespace) -> SmokeRequest:
-    from cairn.testing.smoke import SmokeRequest
-    from cairn.wheels import wheelset
-
-    wheel_set = wheelset.read(options.set)
-    _check_targets(wheel_set, options.targets)
-    request = SmokeRequest(
-        wheel_set=wheel_set,
-        work_dir=options.output_dir.absolute(),
-        index_url=options.index_url,
-        find_links=tuple(options.find_links),
-        python=options.python,
-        pytest_args=tuple(options.pytest_args),
-        timeout=options.timeout,
-        floor=options.floor,
-        translate=options.translate,
-    )
-    return request.of_stack(arguments.read_stack(options)) if options.stack else request
 
 
 def _check_targets(wheel_set: WheelSet, text: str | None) -> None:

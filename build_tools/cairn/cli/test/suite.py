@@ -2,27 +2,49 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn import converters
-from cairn.cli import arguments
-from cairn.cli.parser import Subparsers, add_command
+from cairn.cli import fields
+from cairn.cli.binder import add_command
+from cairn.cli.parser import Subparsers
 from cairn.cli.test import suite_options
+from cairn.cli.test.suite_options import SuiteOptions
 from cairn.errors import UsageError
+from cairn.options import option
 from cairn.output import console
 
 if TYPE_CHECKING:
     from cairn.testing.suite.run import Tested
 
 
+@dataclass(frozen=True, kw_only=True)
+class RunSuite(SuiteOptions):
+    """What `cairn test suite` is asked for."""
+
+    sources_dir: Path = suite_options.sources_dir()
+    set: Path | None = option("set.json of the wheels to install", metavar="FILE", convert=converters.file)
+    index_url: str | None = fields.index_url()
+    find_links: tuple[str, ...] = fields.find_links()
+    tools_index_url: str | None = option(
+        "package index for what the tests need besides (default: pip's)",
+        metavar="URL",
+        convert=converters.nonempty,
+    )
+    stack: Path | None = fields.stack(required=False)
+    line: str | None = fields.line()
+    python: Path | None = fields.python("that has the wheels, or that an environment is made from")
+
+
 def add_to(commands: Subparsers) -> None:
     """Add the command."""
-    parser = add_command(
+    add_command(
         commands,
         "suite",
+        RunSuite,
         run,
         about="run a project's own tests on a set, or on what is installed, and judge them",
         more="The tests are those of the wheel's commit, which must be checked out, and run module "
@@ -32,67 +54,42 @@ def add_to(commands: Subparsers) -> None:
         example="cairn test suite --set out/set.json --index-url http://127.0.0.1:8383/staging/simple/ "
         "--stack external-builds/pytorch --sources-dir external-builds/pytorch/pytorch",
     )
-    suite_options.add_sources_dir(parser)
-    parser.add_argument(
-        "--set", type=converters.file, metavar="FILE", help="set.json of the wheels to install"
-    )
-    parser.add_argument(
-        "--index-url", type=converters.nonempty, metavar="URL", help="the only package index to use"
-    )
-    arguments.add_find_links(parser)
-    parser.add_argument(
-        "--tools-index-url",
-        type=converters.nonempty,
-        metavar="URL",
-        help="package index for what the tests need besides (default: pip's)",
-    )
-    arguments.add_stack(parser, required=False)
-    suite_options.add_config(parser)
-    suite_options.add_selection(parser)
-    suite_options.add_times(parser)
-    arguments.add_output_dir(parser, default=Path("suite"))
-    arguments.add_python(parser, what="that has the wheels, or that an environment is made from")
-    arguments.add_json(parser)
-    suite_options.add_running(parser)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(request: RunSuite) -> int:
     """Run the command; returns the exit code."""
     from cairn.testing.suite import suite_toml
     from cairn.testing.suite.run import SuiteRequest, Tested
 
-    suite = suite_toml.load(suite_options.suite_file(options))
-    values = suite_options.request_values(options, options.sources_dir.absolute())
-    if options.set is not None:
-        tested = _install(options, suite.requires)
-    elif options.index_url or options.find_links:
+    suite = suite_toml.load(request.suite_file())
+    values = request.request_values(request.sources_dir.absolute())
+    if request.set is not None:
+        tested = _install(request, request.set, suite.requires)
+    elif request.index_url or request.find_links:
         raise UsageError("an index was named, but no set to install", tip="name it with --set")
     else:
-        tested = Tested(
-            python=options.python or Path(sys.executable), variables=suite_options.variables(options)
-        )
-    return suite_options.run(SuiteRequest(suite=suite, tested=tested, **values), options)
+        tested = Tested(python=request.python or Path(sys.executable), variables=request.variables())
+    return suite_options.run(SuiteRequest(suite=suite, tested=tested, **values), request)
 
 
-def _install(options: argparse.Namespace, requires: tuple[str, ...]) -> Tested:
+def _install(request: RunSuite, set_file: Path, requires: tuple[str, ...]) -> Tested:
     from cairn.testing.suite import on_set
     from cairn.venv import PackageSource
     from cairn.wheels import wheelset
 
-    if options.index_url is None and not options.find_links:
+    index_url, links = request.index_url, request.find_links
+    if index_url is None and not links:
         raise UsageError("no index to install from", tip="name one with --index-url")
-    links = tuple(options.find_links)
-    request = on_set.SetRequest(
-        wheel_set=wheelset.read(options.set),
-        work_dir=options.output_dir.absolute(),
-        source=PackageSource(
-            index_url=options.index_url, find_links=links, no_index=options.index_url is None
-        ),
-        extra_wheels=arguments.read_stack(options).extra_wheels if options.stack else (),
+    own = request.own_stack()
+    wanted = on_set.SetRequest(
+        wheel_set=wheelset.read(set_file),
+        work_dir=request.output_dir.absolute(),
+        source=PackageSource(index_url=index_url, find_links=links, no_index=index_url is None),
+        extra_wheels=own.extra_wheels if own else (),
         requires=requires,
-        requires_source=PackageSource(index_url=options.tools_index_url, find_links=links),
-        python=options.python,
-        environment=suite_options.named_variables(options),
+        requires_source=PackageSource(index_url=request.tools_index_url, find_links=links),
+        python=request.python,
+        environment=request.named_variables(),
     )
     with console.current().stage("installing the set and what its tests need") as stage:
-        return on_set.install(request, on_line=stage.update)
+        return on_set.install(wanted, on_line=stage.update)

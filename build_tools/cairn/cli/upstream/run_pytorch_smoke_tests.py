@@ -2,14 +2,41 @@
 
 from __future__ import annotations
 
-import argparse
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
+from cairn.cli import binder
 from cairn.cli.guard import guarded
 from cairn.cli.parser import Parser
 from cairn.errors import TestsFailedError
+from cairn.options import argument, option
 from cairn.output import console
+
+
+@dataclass(frozen=True, kw_only=True)
+class HardwareOptions:
+    """`--amdgpu-family`, which upstream's two scripts that test have."""
+
+    amdgpu_family: str = option(
+        "family or target that the tests run on, such as gfx94X-dcgpu (default: AMDGPU_FAMILY, or any)",
+        default="",
+        metavar="NAME",
+    )
+
+    def targets(self) -> tuple[str, ...]:
+        """What the family stands for; nothing where any will do."""
+        from cairn.targets import parse_targets
+
+        return parse_targets(self.amdgpu_family) if self.amdgpu_family else ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Smoke(HardwareOptions):
+    """What the script is asked for."""
+
+    pytest_args: tuple[str, ...] = argument("-- PYTEST ARGS", "passed on to pytest", nargs="*")
+    tests: Path
 
 
 def main(*, script: str) -> int:
@@ -17,32 +44,25 @@ def main(*, script: str) -> int:
     return guarded(_parser(Path(script)).parse_args())
 
 
-def _parser(script: Path) -> argparse.ArgumentParser:
+def _parser(script: Path) -> Parser:
     parser = Parser(
         prog=script.name,
         description="Run sample computations on the PyTorch that is installed in this environment. "
         "Without a GPU, the tests that need one are skipped.",
         epilog=f"example: python {script.name} -- --log-cli-level=INFO -v",
     )
-    parser.add_argument(
-        "--amdgpu-family",
-        default=os.environ.get("AMDGPU_FAMILY", ""),
-        metavar="NAME",
-        help="family or target that the tests run on, such as gfx94X-dcgpu (default: AMDGPU_FAMILY, or any)",
-    )
-    parser.add_argument("pytest_args", nargs="*", metavar="-- PYTEST ARGS", help="passed on to pytest")
-    parser.set_defaults(run=_run, tests=script.resolve().parent / "smoke-tests")
+    binder.bind(parser, Smoke, run, defaults={"amdgpu_family": os.environ.get("AMDGPU_FAMILY", "")})
+    parser.set_defaults(tests=script.resolve().parent / "smoke-tests")
     return parser
 
 
-def _run(options: argparse.Namespace) -> int:
-    from cairn.targets import parse_targets
+def run(request: Smoke) -> int:
+    """Run the script; returns its exit code."""
     from cairn.testing.installed import run_installed
 
-    targets = parse_targets(options.amdgpu_family) if options.amdgpu_family else ()
-    given = tuple(options.pytest_args)
-    result = run_installed(options.tests, given, targets=targets, on_line=console.current().out)
-    judgement = result.judgement
+    judgement = run_installed(
+        request.tests, request.pytest_args, targets=request.targets(), on_line=console.current().out
+    ).judgement
     if judgement.verdict != "passed":
         raise TestsFailedError(
             f"the smoke tests did not pass: {judgement.reason}",

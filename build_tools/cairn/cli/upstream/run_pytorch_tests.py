@@ -2,22 +2,51 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn import converters
-from cairn.cli import arguments
+from cairn.cli import binder, fields
 from cairn.cli.guard import guarded
 from cairn.cli.parser import Parser
 from cairn.cli.test import suite_options
+from cairn.cli.test.suite_options import SuiteOptions
+from cairn.cli.upstream.run_pytorch_smoke_tests import HardwareOptions
 from cairn.errors import PrerequisiteError
+from cairn.options import option, switch
 
 if TYPE_CHECKING:
     from cairn.testing.suite.suite_toml import Gpus
     from cairn.testing.suite.visible_gpus import GpuChoice
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunTests(SuiteOptions, HardwareOptions):
+    """What the script is asked for."""
+
+    pytorch_dir: Path = option(
+        "checkout of torch (default: pytorch, beside the script)",
+        metavar="DIR",
+        convert=converters.folder,
+        required=True,
+    )
+    pytorch_version: str = option(
+        "version that skip-tests go by, or all (default: PYTORCH_VERSION, else the wheel's)",
+        default="",
+        metavar="VERSION",
+    )
+    only_skipped: bool = switch("run only the tests that skip-tests name", "--debug")
+    cache: bool = switch("let pytest keep its cache, in the copy of the tests", default=True)
+    device_query: str | None = option(
+        "of the GPUs that fit, which --gpu-policy chooses from: one of each kind, or every one "
+        "(default: every one where the configuration's tests see all, else one of each kind)",
+        choices=("unique", "all"),
+    )
+    output_dir: Path = fields.output_dir(default=Path("pytorch-tests"))
+    python: Path | None = fields.python("that has PyTorch")
 
 
 def main(*, script: str) -> int:
@@ -25,7 +54,7 @@ def main(*, script: str) -> int:
     return guarded(_parser(Path(script)).parse_args())
 
 
-def _parser(script: Path) -> argparse.ArgumentParser:
+def _parser(script: Path) -> Parser:
     folder = script.resolve().parent
     parser = Parser(
         prog=script.name,
@@ -38,87 +67,51 @@ def _parser(script: Path) -> argparse.ArgumentParser:
         epilog=f"example: python {script.name} --pytorch-dir pytorch --amdgpu-family gfx94X-dcgpu "
         "--include test_nn test_torch -- -x",
     )
-    parser.add_argument(
-        "--pytorch-dir",
-        type=converters.folder,
-        default=folder / "pytorch",
-        metavar="DIR",
-        help="checkout of torch (default: pytorch, beside the script)",
-    )
-    parser.add_argument(
-        "--amdgpu-family",
-        default=os.environ.get("AMDGPU_FAMILY", ""),
-        metavar="NAME",
-        help="family or target that the tests run on, such as gfx94X-dcgpu (default: AMDGPU_FAMILY, or any)",
-    )
-    parser.add_argument(
-        "--pytorch-version",
-        default=os.environ.get("PYTORCH_VERSION", ""),
-        metavar="VERSION",
-        help="version that skip-tests go by, or all (default: PYTORCH_VERSION, else the wheel's)",
-    )
-    parser.add_argument(
-        "--debug",
-        dest="only_skipped",
-        action=argparse.BooleanOptionalAction,
-        default=False,
-        help="run only the tests that skip-tests name",
-    )
-    parser.add_argument(
-        "--cache",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="let pytest keep its cache, in the copy of the tests",
-    )
-    parser.add_argument(
-        "--device-query",
-        choices=("unique", "all"),
-        help="of the GPUs that fit, which --gpu-policy chooses from: one of each kind, or every one "
-        "(default: every one where the configuration's tests see all, else one of each kind)",
-    )
-    suite_options.add_config(parser)
-    suite_options.add_selection(parser)
-    suite_options.add_times(parser)
-    arguments.add_output_dir(parser, default=Path("pytorch-tests"))
-    arguments.add_python(parser, what="that has PyTorch")
-    arguments.add_json(parser)
-    suite_options.add_running(parser)
-    parser.set_defaults(run=_run, folder=folder)
+    own = {
+        "pytorch_dir": folder / "pytorch",
+        "amdgpu_family": os.environ.get("AMDGPU_FAMILY", ""),
+        "pytorch_version": os.environ.get("PYTORCH_VERSION", ""),
+    }
+    binder.bind(parser, RunTests, run, defaults=own)
+    parser.set_defaults(folder=folder)
     return parser
 
 
-def _run(options: argparse.Namespace) -> int:
-    from cairn.targets import parse_targets
+def run(request: RunTests) -> int:
+    """Run the script; returns its exit code."""
     from cairn.testing import gpus
     from cairn.testing.suite import suite_toml
     from cairn.testing.suite.run import SuiteRequest, Tested
 
-    targets = parse_targets(options.amdgpu_family) if options.amdgpu_family else ()
+    targets = request.targets()
     if targets and targets != ("cpu",) and not gpus.seen():
         raise PrerequisiteError(
-            f"this machine has no GPU, and the tests are to run on {options.amdgpu_family}",
+            f"this machine has no GPU, and the tests are to run on {request.amdgpu_family}",
             tip="leave --amdgpu-family out to run what needs none",
         )
-    if not options.cache:
-        options.pytest_args = ["-p", "no:cacheprovider", *options.pytest_args]
-    version = {"": None, "all": ""}.get(options.pytorch_version, options.pytorch_version)
     tested = Tested(
-        python=options.python or Path(sys.executable),
-        variables=suite_options.variables(options),
-        family=options.amdgpu_family,
+        python=request.python or Path(sys.executable),
+        variables=request.variables(),
+        family=request.amdgpu_family,
         targets=targets,
     )
-    suite = suite_toml.load(suite_options.suite_file(options))
-    values = suite_options.request_values(options, options.pytorch_dir.absolute())
-    values["gpu_choice"] = gpu_choice(options, suite.config(options.test_config).gpus)
-    request = SuiteRequest(
-        suite=suite, tested=tested, only_skipped=options.only_skipped, torch_version=version, **values
+    suite = suite_toml.load(request.suite_file())
+    values = request.request_values(request.pytorch_dir.absolute())
+    if not request.cache:
+        values["pytest_args"] = ("-p", "no:cacheprovider", *values["pytest_args"])
+    values["gpu_choice"] = gpu_choice(request, suite.config(request.test_config).gpus)
+    wanted = SuiteRequest(
+        suite=suite,
+        tested=tested,
+        only_skipped=request.only_skipped,
+        torch_version={"": None, "all": ""}.get(request.pytorch_version, request.pytorch_version),
+        **values,
     )
-    return suite_options.run(request, options)
+    return suite_options.run(wanted, request)
 
 
-def gpu_choice(options: argparse.Namespace, configured: Gpus) -> GpuChoice:
+def gpu_choice(request: RunTests, configured: Gpus) -> GpuChoice:
     """The GPUs that `--gpu-policy` chooses among those of `--device-query`, by the defaults of upstream."""
-    every = (configured if options.device_query is None else options.device_query) == "all"
-    chosen = suite_options.UPSTREAM_GPUS.get(options.gpu_policy, configured)
+    every = (configured if request.device_query is None else request.device_query) == "all"
+    chosen = suite_options.UPSTREAM_GPUS.get(request.gpu_policy, configured)
     return chosen if chosen == "one" or every else "one-of-each"

@@ -24,11 +24,11 @@ from cairn.sources.manifest.manifest import ProjectSource
 from cairn.sources.worktree import contents
 from cairn.stack import policy
 from cairn.testing import gpus
+from cairn.testing.options import Limits
 from cairn.testing.record import TestPolicy
 from cairn.testing.skips import skip_files
 from cairn.testing.suite import merge as merging
 from cairn.testing.suite import on_set
-from cairn.testing.suite.attempt import Limits
 from cairn.testing.suite.merge import Merged
 from cairn.testing.suite.run import SuiteRequest, Tested, run_suite
 from cairn.venv import PackageSource

@@ -14,6 +14,7 @@ from cairn.testing import record as records
 from cairn.testing.compat import report as compat_reports
 from cairn.testing.compat.report import CompatReport
 from cairn.testing.junit import JUnit
+from cairn.testing.options import Floors
 from cairn.testing.record import Counts, TestRecord, Verdict
 from cairn.testing.suite import outcomes, shard_result, suite_result
 from cairn.testing.suite.merge import judge_shards
@@ -22,19 +23,6 @@ from cairn.testing.suite.shard_result import ExcludedTest
 from cairn.testing.verdict import Judgement, judge
 
 _SHOWN = 3  # problems, in a reason
-
-
-@dataclass(frozen=True, kw_only=True)
-class Floors:
-    """What is asked of a run that has no record.
-
-    Attributes:
-        tests: fewest tests that must have run.
-        device_tests: fewest tests that must have passed on a GPU.
-    """
-
-    tests: int = 1
-    device_tests: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,6 +23,7 @@ from typing import Any
 from cairn import files, isolation, process
 from cairn.errors import CairnError
 from cairn.output import Progress, silent
+from cairn.testing.options import Limits
 from cairn.testing.suite import worker
 from cairn.testing.suite.journal import Journal
 
@@ -41,21 +42,6 @@ _UNKILLABLE = 30.0  # seconds that a killed process may take to be gone
 _DUMP = 0.9  # of a test's time, after which Python says where it is
 _TAIL = 60  # lines of output that are kept of a process that died
 _SIGNALS = 128  # shells and our supervisor add it to the number of a signal
-
-
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """How long something may take, in seconds.
-
-    Attributes:
-        test: a test with its fixtures, and whatever pytest does between two tests.
-        collection: starting pytest and collecting a module.
-        all: the whole run; None for as long as it takes.
-    """
-
-    test: float = 900.0
-    collection: float = 900.0
-    all: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,6 +25,7 @@ from cairn.targets import CPU
 from cairn.testing import gpus, pytest_runs
 from cairn.testing import record as records
 from cairn.testing.hardware.attest import Attestation, attest
+from cairn.testing.options import Choice, Limits
 from cairn.testing.record import TestedWheel, TestPolicy
 from cairn.testing.skips import after_run, select
 from cairn.testing.skips.after_run import Excluded
@@ -41,14 +42,14 @@ from cairn.testing.suite import (
     suite_toml,
     visible_gpus,
 )
-from cairn.testing.suite.attempt import Limits, Setup
+from cairn.testing.suite.attempt import Setup
 from cairn.testing.suite.outcomes import TestOutcome
 from cairn.testing.suite.shard_result import ExcludedTest, ModuleCount, ShardResult
 from cairn.testing.suite.shards import plan
 from cairn.testing.suite.shards.plan import ShardPlan
 from cairn.testing.suite.shards.times import Times
 from cairn.testing.suite.sources import WheelVersion
-from cairn.testing.suite.suite_toml import Choice, Suite
+from cairn.testing.suite.suite_toml import Suite
 from cairn.testing.suite.visible_gpus import GpuChoice, VisibleGpus
 
 WriteCommitted: TypeAlias = Callable[[Sequence[str], Sequence[str], Path], object]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from cairn import datafile
 from cairn.errors import UsageError
 from cairn.output import wording
+from cairn.testing.options import Choice
 
 FILE = "suite.toml"
 
@@ -89,19 +89,6 @@ class Suite(datafile.Value, tag_field="schema", tag="cairn.suite/1"):
             return self.configs[name]
         tip = wording.did_you_mean(name, list(self.configs), what="the configurations are")
         raise UsageError(f"the suite has no configuration {name!r}", tip=tip)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Choice:
-    """Which modules a user wants of a configuration.
-
-    Attributes:
-        include: only these, which need not be in it.
-        exclude: not these.
-    """
-
-    include: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
 
 
 def load(path: Path) -> Suite:

@@ -71,7 +71,7 @@ def _suite(request: Suite) -> int:
     from cairn.pipeline.night import handover
     from cairn.pipeline.night.suite import ShardTest, run_shard
     from cairn.release.index.generation import now
-    from cairn.testing.suite.attempt import Limits
+    from cairn.testing.options import Limits
 
     run, started = request.load_run(), now()
     shard = common.shard_of(run, run.plan.leg(request.leg), request.test_config, request.shard)

@@ -2,27 +2,56 @@
 
 from __future__ import annotations
 
-import argparse
+from argparse import ArgumentTypeError
+from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn import converters
-from cairn.cli import arguments
-from cairn.cli.parser import Subparsers, add_command
-from cairn.cli.test.skips import options as shared
+from cairn.cli import fields
+from cairn.cli.binder import add_command
+from cairn.cli.parser import Subparsers
 from cairn.errors import UsageError
+from cairn.options import argument, option
 from cairn.output import console, wording
 
 if TYPE_CHECKING:
     from cairn.testing.skips.importing.model import Imported
 
 
+def _day(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError as error:
+        raise ArgumentTypeError(f"{text[:40]!r} is not a day, such as 2027-06-30") from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportSkips:
+    """What `cairn test skips import` is asked for."""
+
+    lists: tuple[Path, ...] = argument("LIST", "a list of upstream's", nargs="+", convert=converters.file)
+    collection: Path = option(
+        "what `pytest --collect-only -q` printed about all tests",
+        metavar="FILE",
+        convert=converters.file,
+        required=True,
+    )
+    owner: str = option("who is asked about them", convert=converters.nonempty, required=True)
+    expires: date = option("the last day they hold unseen", metavar="DAY", convert=_day, required=True)
+    output_dir: Path = fields.output_dir()
+    dry_run: bool = fields.dry_run()
+    json: bool = fields.json()
+
+
 def add_to(commands: Subparsers) -> None:
     """Add the command."""
-    parser = add_command(
+    add_command(
         commands,
         "import",
-        _import,
+        ImportSkips,
+        run,
         about="make files of skips, with exact ids, out of upstream's lists",
         more="A list is TheRock's skip_tests/*.py, which is read and not run, or PyTorch's "
         "disabled-tests.json. What its substrings name is looked up among the tests of a collection; what "
@@ -30,79 +59,65 @@ def add_to(commands: Subparsers) -> None:
         example="cairn test skips import skip_tests/generic.py skip_tests/pytorch_2.13.py "
         "--collection collection.txt --owner rocm-pytorch --expires 2027-06-30 --output-dir skip-tests",
     )
-    parser.add_argument("lists", nargs="+", type=converters.file, metavar="LIST", help="a list of upstream's")
-    parser.add_argument(
-        "--collection",
-        type=converters.file,
-        required=True,
-        metavar="FILE",
-        help="what `pytest --collect-only -q` printed about all tests",
-    )
-    parser.add_argument("--owner", type=converters.nonempty, required=True, help="who is asked about them")
-    parser.add_argument(
-        "--expires", type=shared.day, required=True, metavar="DAY", help="the last day they hold unseen"
-    )
-    arguments.add_output_dir(parser)
-    arguments.add_dry_run(parser)
-    arguments.add_json(parser)
 
 
-def _import(options: argparse.Namespace) -> int:
+def run(request: ImportSkips) -> int:
+    """Run the command; returns the exit code."""
     from cairn.testing.skips import collection, importing, skip_files
 
-    targets = _targets(options)
+    targets = _targets(request)
     imported = importing.read(
-        options.lists, collection.read(options.collection), owner=options.owner, expires=options.expires
+        request.lists, collection.read(request.collection), owner=request.owner, expires=request.expires
     )
-    if not options.dry_run:
-        for found in imported:
-            importing.write(found, targets[found.source])
+    if not request.dry_run:
+        for each in imported:
+            importing.write(each, targets[each.source])
         skip_files.read(targets.values())  # what was written must be what a run accepts
     show = console.current()
-    if options.json:
-        show.json({"lists": [_plain(found, targets[found.source]) for found in imported]})
+    if request.json:
+        show.json({"lists": [_plain(each, targets[each.source]) for each in imported]})
         return 0
-    for found in imported:
-        _show(found)
-        if not options.dry_run:
-            show.out(f"written: {targets[found.source]}")
+    for each in imported:
+        _show(each)
+        if not request.dry_run:
+            show.out(f"written: {targets[each.source]}")
     return 0
 
 
-def _targets(options: argparse.Namespace) -> dict[Path, Path]:
+def _targets(request: ImportSkips) -> dict[Path, Path]:
     """The file that each list becomes; none of them may hold what somebody has written."""
-    names = {path: path.stem.replace("_", "-").lstrip(".") for path in options.lists}
+    names = {path: path.stem.replace("_", "-").lstrip(".") for path in request.lists}
     if len(set(names.values())) < len(names):
         raise UsageError("two lists have one name", tip="import them one after the other, into two folders")
-    targets = {path: options.output_dir / f"{name}.toml" for path, name in names.items()}
-    there = next((target for target in targets.values() if target.exists()), None)
-    if there and not options.dry_run:
-        raise UsageError(f"{there} is there already", tip="remove it, or give a different --output-dir")
+    targets = {path: request.output_dir / f"{name}.toml" for path, name in names.items()}
+    existing = next((target for target in targets.values() if target.exists()), None)
+    if existing and not request.dry_run:
+        raise UsageError(f"{existing} is there already", tip="remove it, or give a different --output-dir")
     return targets
 
 
-def _show(found: Imported) -> None:
+def _show(imported: Imported) -> None:
     show = console.current()
-    tests = sum(len(meaning.tests) for meaning in found.meanings)
-    show.out(f"{found.source.name}: {wording.count(found.meanings, 'name')}, {tests} tests")
+    tests = sum(len(meaning.tests) for meaning in imported.meanings)
+    show.out(f"{imported.source.name}: {wording.count(imported.meanings, 'name')}, {tests} tests")
     by_rule: dict[str, list[str]] = {}
-    for meaning in found.meanings:
+    for meaning in imported.meanings:
         if meaning.how != "exact":
             by_rule.setdefault(meaning.explained, []).append(
                 f"{meaning.wanted.text} ({meaning.wanted.place})"
             )
     for rule, names in by_rule.items():
         show.out(f"  {rule}: {wording.some(names)}")
-    for meaning in found.meanings:
+    for meaning in imported.meanings:
         if meaning.accidents:
             hit = wording.some(meaning.accidents, shown=3)
             name = f"{meaning.wanted.text} ({meaning.wanted.place})"
             show.out(f"  {name} hits {wording.count(meaning.accidents, 'test')} by accident: {hit}")
-    for remark in found.remarks:
+    for remark in imported.remarks:
         show.warn(remark)
 
 
-def _plain(found: Imported, target: Path) -> dict[str, object]:
+def _plain(imported: Imported, target: Path) -> dict[str, object]:
     names = [
         {
             "name": meaning.wanted.text,
@@ -111,6 +126,11 @@ def _plain(found: Imported, target: Path) -> dict[str, object]:
             "tests": list(meaning.tests),
             "accidents": list(meaning.accidents),
         }
-        for meaning in found.meanings
+        for meaning in imported.meanings
     ]
-    return {"list": str(found.source), "file": str(target), "names": names, "remarks": list(found.remarks)}
+    return {
+        "list": str(imported.source),
+        "file": str(target),
+        "names": names,
+        "remarks": list(imported.remarks),
+    }

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from pathlib import Path
 
 from cairn import converters
-from cairn.cli import arguments
-from cairn.cli.parser import Subparsers, add_command
-from cairn.cli.test.skips import options as shared
+from cairn.cli.binder import add_command
+from cairn.cli.parser import Subparsers
+from cairn.cli.test.skips.options import SkipsOfRun, today
+from cairn.options import option
 from cairn.output import console
 
-if TYPE_CHECKING:
-    from cairn.testing.skips.lint import Finding
+
+@dataclass(frozen=True, kw_only=True)
+class Lint(SkipsOfRun):
+    """What `cairn test skips lint` is asked for."""
+
+    collection: Path | None = option(
+        "what `pytest --collect-only -q` printed about all tests", metavar="FILE", convert=converters.file
+    )
 
 
 def add_to(commands: Subparsers) -> None:
     """Add the command."""
-    parser = add_command(
+    add_command(
         commands,
         "lint",
-        _lint,
+        Lint,
+        run,
         about="say what is wrong, out of date or without effect in files of skips",
         more="Without --collection: keys, ids, conditions, duplicates, and what expired. With it, also "
         "what names no test; give the conditions of the run that it is from. Exits with 1 where it has "
@@ -28,38 +36,28 @@ def add_to(commands: Subparsers) -> None:
         example="cairn test skips lint external-builds/pytorch/skip-tests --collection collection.txt "
         "--targets gfx942 --pytorch-version 2.13",
     )
-    shared.add_files(parser)
-    parser.add_argument(
-        "--collection",
-        type=converters.file,
-        metavar="FILE",
-        help="what `pytest --collect-only -q` printed about all tests",
-    )
-    shared.add_facts(parser)
-    arguments.add_json(parser)
 
 
-def _lint(options: argparse.Namespace) -> int:
+def run(request: Lint) -> int:
+    """Run the command; returns the exit code."""
     from cairn.testing.skips import collection, lint
-    from cairn.testing.skips.select import select
 
-    day = shared.today()
-    chosen = select(shared.read(options.files), shared.facts(options), today=day)
-    found = [*lint.expired(chosen.entries, today=day), *lint.contradictory(chosen.entries)]
-    if options.collection:
-        found += lint.against(chosen.entries, collection.read(options.collection))
+    day = today()
+    selection = request.select(today=day)
+    findings = [*lint.expired(selection.entries, today=day), *lint.contradictory(selection.entries)]
+    if request.collection:
+        findings += lint.against(selection.entries, collection.read(request.collection))
     show = console.current()
-    if options.json:
-        show.json({"entries": len(chosen.entries), "findings": [_plain(finding) for finding in found]})
+    if request.json:
+        rows = [
+            {"kind": each.kind, "file": str(each.where.file), "number": each.where.number, "text": each.text}
+            for each in findings
+        ]
+        show.json({"entries": len(selection.entries), "findings": rows})
     else:
-        for finding in found:
-            show.out(f"{finding.kind}: {finding.where}: {finding.text}")
-        for remark in chosen.remarks:
+        for each in findings:
+            show.out(f"{each.kind}: {each.where}: {each.text}")
+        for remark in selection.remarks:
             show.warn(remark)
-        show.info(f"entries looked at: {len(chosen.entries)}; findings: {len(found)}")
-    return 1 if found else 0
-
-
-def _plain(finding: Finding) -> dict[str, object]:
-    where = finding.where
-    return {"kind": finding.kind, "file": str(where.file), "number": where.number, "text": finding.text}
+        show.info(f"entries looked at: {len(selection.entries)}; findings: {len(findings)}")
+    return 1 if findings else 0

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 from typing import TYPE_CHECKING
 
-from cairn.cli import arguments
-from cairn.cli.parser import Subparsers, add_command
-from cairn.cli.test.skips import options as shared
+from cairn.cli.binder import add_command
+from cairn.cli.parser import Subparsers
+from cairn.cli.test.skips.options import SkipsOfRun, today
 from cairn.output import console
 
 if TYPE_CHECKING:
@@ -16,42 +15,40 @@ if TYPE_CHECKING:
 
 def add_to(commands: Subparsers) -> None:
     """Add the command."""
-    parser = add_command(
+    add_command(
         commands,
         "list",
-        _list,
+        SkipsOfRun,
+        run,
         about="say which tests are skipped in a run, why, and until when",
         more="Without a condition, all that may be.",
         example="cairn test skips list external-builds/pytorch/skip-tests --targets gfx942 "
         "--pytorch-version 2.13",
     )
-    shared.add_files(parser)
-    shared.add_facts(parser)
-    arguments.add_json(parser)
 
 
-def _list(options: argparse.Namespace) -> int:
+def run(request: SkipsOfRun) -> int:
+    """Run the command; returns the exit code."""
     from cairn import datafile
-    from cairn.testing.skips.select import select
 
-    found = select(shared.read(options.files), shared.facts(options), today=shared.today())
+    selection = request.select(today=today())
     show = console.current()
-    if options.json:
+    if request.json:
         rows = [
             {"file": str(item.file), "number": item.number, **datafile.to_plain(item.entry)}
-            for item in found.entries
+            for item in selection.entries
         ]
-        show.json({"entries": rows, "remarks": list(found.remarks)})
+        show.json({"entries": rows, "remarks": list(selection.remarks)})
         return 0
     table = []
-    for item in found.entries:
+    for item in selection.entries:
         entry = item.entry
-        expires = f"{entry.expires}{' (expired)' if item in found.expired else ''}"
+        expires = f"{entry.expires}{' (expired)' if item in selection.expired else ''}"
         why = f"{entry.reason} {entry.issue}".strip()
         table += [(name, conditions_of(entry.when), entry.owner, expires, why) for name in entry.names]
     if table:
         show.table(("test", "when", "owner", "expires", "reason"), table)
-    for remark in found.remarks:
+    for remark in selection.remarks:
         show.warn(remark)
     return 0
 

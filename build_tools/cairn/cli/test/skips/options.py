@@ -2,70 +2,57 @@
 
 from __future__ import annotations
 
-import argparse
-from datetime import date
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cairn import converters
-from cairn.cli import arguments
+from cairn.cli import fields
+from cairn.options import argument, option
 
 if TYPE_CHECKING:
-    from cairn.testing.skips.conditions import RunFacts
-    from cairn.testing.skips.skip_files import Listed
+    from cairn.testing.skips.select import Selection
 
 
-def add_files(parser: argparse.ArgumentParser) -> None:
+def skip_files() -> tuple[Path, ...]:
     """`FILE|DIR …`."""
-    parser.add_argument(
-        "files",
-        nargs="+",
-        type=converters.file_or_folder,
-        metavar="FILE|DIR",
-        help="a file of skips, or a folder of them",
+    paths: tuple[Path, ...] = argument(
+        "FILE|DIR", "a file of skips, or a folder of them", nargs="+", convert=converters.file_or_folder
     )
+    return paths
 
 
-def add_facts(parser: argparse.ArgumentParser) -> None:
-    """What is known of the run; an entry whose conditions do not fit it is left aside."""
-    arguments.add_targets(parser, default="any")
-    parser.add_argument("--platform", choices=("linux", "windows"), help="operating system (default: any)")
-    for name, what in (("--pytorch-version", "torch, such as 2.13"), ("--python-version", "Python")):
-        parser.add_argument(
-            name, type=converters.nonempty, metavar="VERSION", help=f"version of {what} (default: any)"
+def _version(of: str) -> Any:
+    return option(f"version of {of} (default: any)", metavar="VERSION", convert=converters.nonempty)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SkipsOfRun:
+    """Files of skips, and what is known of the run; an entry whose conditions do not fit it is left aside."""
+
+    files: tuple[Path, ...] = skip_files()
+    targets: str | None = fields.targets("any")
+    platform: str | None = option("operating system (default: any)", choices=("linux", "windows"))
+    pytorch_version: str | None = _version("torch, such as 2.13")
+    python_version: str | None = _version("Python")
+    json: bool = fields.json()
+
+    def select(self, *, today: date) -> Selection:
+        """The entries that apply."""
+        from cairn.targets import parse_targets
+        from cairn.testing.skips import select, skip_files
+        from cairn.testing.skips.conditions import RunFacts, release_of
+
+        facts = RunFacts(
+            targets=parse_targets(self.targets, unbuilt=True) if self.targets else None,
+            platform=self.platform,
+            torch=release_of(self.pytorch_version) if self.pytorch_version else None,
+            python=release_of(self.python_version) if self.python_version else None,
         )
-
-
-def facts(options: argparse.Namespace) -> RunFacts:
-    """What the options of `add_facts` say."""
-    from cairn.targets import parse_targets
-    from cairn.testing.skips.conditions import RunFacts, release_of
-
-    versions = {"torch": options.pytorch_version, "python": options.python_version}
-    return RunFacts(
-        targets=parse_targets(options.targets, unbuilt=True) if options.targets else None,
-        platform=options.platform,
-        **{name: release_of(version) if version else None for name, version in versions.items()},
-    )
-
-
-def read(files: list[Path]) -> tuple[Listed, ...]:
-    """The entries of the files."""
-    from cairn.testing.skips import skip_files
-
-    return skip_files.read(files)
-
-
-def day(text: str) -> date:
-    """A day, as a `type` of argparse."""
-    try:
-        return date.fromisoformat(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a day, such as 2027-06-30") from error
+        return select.select(skip_files.read(self.files), facts, today=today)
 
 
 def today() -> date:
     """The day that entries expire by."""
-    from datetime import UTC, datetime
-
     return datetime.now(tz=UTC).date()

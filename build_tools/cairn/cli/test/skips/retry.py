@@ -2,35 +2,50 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn import converters, files
-from cairn.cli import arguments
-from cairn.cli.parser import Subparsers, add_command
+from cairn.cli import fields
+from cairn.cli.binder import add_command
+from cairn.cli.parser import Subparsers
 from cairn.cli.test import suite_options
-from cairn.cli.test.skips import options as shared
 from cairn.cli.test.skips.listing import conditions_of
+from cairn.cli.test.skips.options import skip_files
+from cairn.cli.test.suite_options import LimitOptions
 from cairn.errors import TestsFailedError, UsageError
+from cairn.options import option
 from cairn.output import console, wording
 
 if TYPE_CHECKING:
-    from cairn.testing.skips.retry import Solved
     from cairn.testing.skips.skip_files import Listed
     from cairn.testing.suite.run import SuiteRequest
 
 _PATCH = "solved.patch"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Retry(LimitOptions):
+    """What `cairn test skips retry` is asked for."""
+
+    files: tuple[Path, ...] = skip_files()
+    sources_dir: Path = suite_options.sources_dir()
+    tries: int = option(
+        "how often each test runs (default: %(default)s)", default=3, convert=converters.positive
+    )
+    output_dir: Path = fields.output_dir(default=Path("skips-retried"))
+
+
 def add_to(commands: Subparsers) -> None:
     """Add the command."""
-    parser = add_command(
+    add_command(
         commands,
         "retry",
-        _retry,
+        Retry,
+        run,
         about="run the tests that are left out, and nothing else, and propose those that pass for removal",
         more="Tests run as `cairn test suite` runs them, several times over; one that crashes or hangs costs "
         f"itself alone. Those that passed each time are taken out of the files by the patch {_PATCH} in the "
@@ -39,80 +54,73 @@ def add_to(commands: Subparsers) -> None:
         example="cairn test skips retry external-builds/pytorch/skip-tests --suite external-builds/pytorch "
         "--sources-dir external-builds/pytorch/pytorch",
     )
-    shared.add_files(parser)
-    suite_options.add_sources_dir(parser)
-    suite_options.add_config(parser)
-    parser.add_argument(
-        "--tries", type=converters.positive, default=3, help="how often each test runs (default: %(default)s)"
-    )
-    suite_options.add_limits(parser)
-    arguments.add_output_dir(parser, default=Path("skips-retried"))
-    arguments.add_python(parser, what="that has the wheels")
-    arguments.add_json(parser)
 
 
-def _retry(options: argparse.Namespace) -> int:
-    from cairn.testing.skips import retry
+def run(request: Retry) -> int:
+    """Run the command; returns the exit code."""
+    from cairn.testing.skips import retry, skip_files
 
-    entries = shared.read(options.files)
+    entries = skip_files.read(request.files)
     if not entries:
         raise UsageError("there is no entry to retry", tip="give a file with skips")
-    request = _request(options, entries)
+    wanted = _suite_request(request, entries)
     runs = []
-    for number in range(options.tries):
-        runs.append(_run(request, request.work_dir / str(number + 1)))
+    for number in range(request.tries):
+        runs.append(_try(wanted, wanted.work_dir / str(number + 1)))
         if not runs[0]:
             raise TestsFailedError(
                 "none of the tests that the entries name ran here",
                 tip="their conditions are not those of this machine, or the tests are gone: "
                 "`cairn test skips lint --collection` tells which",
             )
-    found = retry.solved(entries, runs)
-    patch = options.output_dir / _PATCH
+    solved = retry.solved(entries, runs)
+    patch = request.output_dir / _PATCH
     show = console.current()
     # Said first: there may be no patch of a file, and the runs may have taken hours.
-    if options.json:
-        show.json({"retried": len(set().union(*runs)), "solved": [_plain(one) for one in found]})
-        files.write_text(patch, retry.patch(found, top=Path.cwd()))
+    if request.json:
+        rows = [
+            {"file": str(one.listed.file), "number": one.listed.number, "names": list(one.names)}
+            for one in solved
+        ]
+        show.json({"retried": len(set().union(*runs)), "solved": rows})
+        files.write_text(patch, retry.patch(solved, top=Path.cwd()))
         return 0
-    for one in found:
+    for one in solved:
         names, when = wording.some(one.names, shown=3), conditions_of(one.listed.entry.when)
         show.out(f"passes by now: {names} ({one.listed.file.name}, entry {one.listed.number}; when: {when})")
-    files.write_text(patch, retry.patch(found, top=Path.cwd()))
-    count = sum(len(one.names) for one in found)
+    files.write_text(patch, retry.patch(solved, top=Path.cwd()))
+    count = sum(len(one.names) for one in solved)
     show.out(f"{count} of {sum(len(listed.entry.names) for listed in entries)} may go: {patch}")
     return 0
 
 
-def _request(options: argparse.Namespace, entries: tuple[Listed, ...]) -> SuiteRequest:
+def _suite_request(request: Retry, entries: tuple[Listed, ...]) -> SuiteRequest:
+    from cairn.testing.options import Choice
     from cairn.testing.skips import ids
     from cairn.testing.suite import suite_toml
     from cairn.testing.suite.run import SuiteRequest, Tested
-    from cairn.testing.suite.suite_toml import Choice
 
-    suite = suite_toml.load(suite_options.suite_file(options))
-    checkout = options.sources_dir.absolute()
+    suite = suite_toml.load(request.suite_file())
+    checkout = request.sources_dir.absolute()
     modules = dict.fromkeys(ids.take_apart(name).module for item in entries for name in item.entry.names)
-    there = tuple(module for module in modules if (checkout / suite.tests / module).is_file())
-    if not there:
+    present = tuple(module for module in modules if (checkout / suite.tests / module).is_file())
+    if not present:
         raise UsageError(
             f"{checkout / suite.tests} has none of the files that the entries name",
             tip="give the sources that they are for",
         )
     return SuiteRequest(
         suite=suite,
-        tested=Tested(
-            python=options.python or Path(sys.executable), variables=suite_options.variables(options)
-        ),
-        choice=Choice(include=there),
+        tested=Tested(python=request.python or Path(sys.executable), variables=request.variables()),
+        choice=Choice(include=present),
         skips=entries,
         only_skipped=True,
         retries=0,
-        **suite_options.common_values(options, checkout),
+        **request.request_values(checkout),
     )
 
 
-def _run(request: SuiteRequest, work_dir: Path) -> Mapping[str, bool]:
+def _try(request: SuiteRequest, work_dir: Path) -> Mapping[str, bool]:
     import dataclasses
 
     from cairn.testing.suite import outcomes
@@ -123,13 +131,9 @@ def _run(request: SuiteRequest, work_dir: Path) -> Mapping[str, bool]:
         folder = run_suite(
             dataclasses.replace(request, work_dir=work_dir), say=show.warn, on_line=stage.update
         )
-    found = outcomes.read(folder / outcomes.FILE)
+    tests = outcomes.read(folder / outcomes.FILE)
     # A module by itself: its process crashed behind the tests, and any of them may be why.
-    crashed = {one.test for one in found if one.failed and one.test == one.module}
+    crashed = {one.test for one in tests if one.failed and one.test == one.module}
     return {
-        one.test: one.outcome == "passed" and not one.flaky and one.module not in crashed for one in found
+        one.test: one.outcome == "passed" and not one.flaky and one.module not in crashed for one in tests
     }
-
-
-def _plain(one: Solved) -> dict[str, object]:
-    return {"file": str(one.listed.file), "number": one.listed.number, "names": list(one.names)}
