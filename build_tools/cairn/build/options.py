@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal, TypeVar
 
+from cairn import converters
 from cairn.errors import UsageError
-from cairn.options import flag, option, switch
+from cairn.options import flag, option, repeated, switch
 
 T = TypeVar("T")
 
@@ -99,3 +100,27 @@ class CompilerCacheOptions:
         if self.use_ccache and self.use_sccache:
             raise UsageError("--use-ccache and --use-sccache exclude each other")
         return "ccache" if self.use_ccache else "sccache" if self.use_sccache else None
+
+
+def build_env() -> tuple[str, ...]:
+    """`--build-env`, as the user wrote it (`cairn.build.inputs.overrides`)."""
+    texts: tuple[str, ...] = repeated(
+        "variable for the builds, or for that of one project, such as USE_FBGEMM=0",
+        metavar="[PROJECT:]NAME=VALUE",
+    )
+    return texts
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompileOptions(CompilerCacheOptions):
+    """How projects are compiled, and into what.
+
+    Attributes:
+        jobs: compile jobs at once; 0 is one per processor.
+        build_env: variables for the builds.
+        split: make host and device wheels of what has device code.
+    """
+
+    jobs: int = option("compile jobs at once (default: what suits)", convert=converters.positive, default=0)
+    build_env: tuple[str, ...] = build_env()
+    split: bool = flag("put device code into wheels of its own, one for each target")

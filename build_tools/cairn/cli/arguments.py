@@ -43,16 +43,6 @@ def add_stack(
     add_line(parser, default=default_line, value=default if default == argparse.SUPPRESS else None)
 
 
-def add_build_env(parser: argparse.ArgumentParser) -> None:
-    """`--build-env`."""
-    add_repeated(
-        parser,
-        "--build-env",
-        "[PROJECT:]NAME=VALUE",
-        "variable for the builds, or for that of one project, such as USE_FBGEMM=0",
-    )
-
-
 def add_line(parser: argparse.ArgumentParser, *, default: str, value: object = None) -> None:
     """`--line`; `default` says in words what applies without it, `value` is what the option is then."""
     action = parser.add_argument(
@@ -99,15 +89,6 @@ def add_jobs(parser: argparse.ArgumentParser, *, what: str) -> None:
     """`--jobs`: how many of `what` at once; 0 without it, for as many as suits."""
     parser.add_argument(
         "--jobs", type=converters.positive, default=0, help=f"{what} at once (default: what suits)"
-    )
-
-
-def add_force(parser: argparse.ArgumentParser) -> None:
-    """`--force`."""
-    parser.add_argument(
-        "--force",
-        action="store_true",
-        help="drop local work that stands in the way; refs/cairn/dropped keeps it",
     )
 
 

@@ -163,19 +163,6 @@ def jobs(what: str) -> Any:
     return option(f"{what} at once (default: what suits)", convert=converters.positive, default=0)
 
 
-def build_env() -> Any:
-    """`--build-env`."""
-    return repeated(
-        "variable for the builds, or for that of one project, such as USE_FBGEMM=0",
-        metavar="[PROJECT:]NAME=VALUE",
-    )
-
-
-def split() -> Any:
-    """`--split`."""
-    return flag("put device code into wheels of its own, one for each target")
-
-
 def offline() -> Any:
     """`--offline`."""
     return flag(
@@ -288,11 +275,6 @@ def translate() -> Any:
         metavar="WHEEL",
         convert=converters.file,
     )
-
-
-def force() -> Any:
-    """`--force`."""
-    return flag("drop local work that stands in the way; refs/cairn/dropped keeps it")
 
 
 def json() -> Any:

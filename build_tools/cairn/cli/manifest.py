@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn import converters, files
+from cairn.build.options import build_env
 from cairn.cli import binder, fields
 from cairn.cli import checkout as checkout_command
 from cairn.cli.parser import Subparsers, add_commands
@@ -48,7 +49,7 @@ class Create(CheckoutPlaces):
 
     stack: Path = fields.stack()
     line: str | None = fields.line(fields.LINE_OF_CHECKOUTS)
-    build_env: tuple[str, ...] = fields.build_env()
+    build_env: tuple[str, ...] = build_env()
     targets: str | None = fields.targets("the stack's")
     rocm_sdk_version: str | None = option(
         "exact version of the ROCm SDK, 7.10.0 or ==7.10.0 (default: the stack's)",

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from cairn import targets as gpu
 from cairn.build.model import BuiltWheel
-from cairn.build.options import CompilerCache
+from cairn.pipeline.options import TrailOptions
 from cairn.pipeline.timeline import StageSpan
 from cairn.release.promote import Promotion
 from cairn.release.provenance.signing_key import Signer
@@ -19,30 +18,18 @@ from cairn.wheels.wheelset import WheelSet
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrailRequest:
+class TrailRequest(TrailOptions):
     """A run of the trail.
 
     Attributes:
         stack: the stack, on its line.
         targets: GPU targets, or `cpu` alone.
-        work_dir: holds checkouts, environments, wheels, the index and the report.
-        jobs: compile jobs at once.
-        build_env: variables for the builds, as the user wrote them (`cairn.build.inputs.overrides`).
-        force: drop local edits in the checkouts.
-        compiler_cache: program put in front of the compilers; None for no such.
         signer: the key that vouches for the wheels and the test record; None for nobody.
-        split: make host and device wheels of what has device code.
     """
 
     stack: Stack
     targets: tuple[str, ...]
-    work_dir: Path
-    jobs: int = field(default_factory=lambda: os.cpu_count() or 1)
-    force: bool = False
-    build_env: tuple[str, ...] = ()
-    compiler_cache: CompilerCache | None = None
     signer: Signer | None = None
-    split: bool = False
 
     @property
     def with_rocm(self) -> bool:

@@ -70,6 +70,7 @@ def run(request: TrailRequest) -> TrailResult:
         UsageError: the stack does not bring the SDK that it needs, or a variable for the builds is refused.
         SystemFailureError: another run is under way in the same work folder, or its disk is too full for one.
     """
+    request = dataclasses.replace(request, work_dir=request.work_dir.absolute())
     require_disk(request.work_dir, request.stack.disk)
     # What is wrong with the request is said here, rather than after the checkout.
     overrides.parse(request.build_env, request.stack)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn import converters
-from cairn.build.options import CompilerCacheOptions, RunOptions
+from cairn.build.options import CompileOptions, RunOptions
 from cairn.cli import completion, fields
 from cairn.cli.build.cache import CacheOptions
 from cairn.errors import UsageError
@@ -66,7 +66,7 @@ def develop(request: DevelopOptions, jobs: Sequence[Job]) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BuildOptions(fields.StackOptions, fields.SdkOptions, CompilerCacheOptions, CacheOptions):
+class BuildOptions(fields.StackOptions, fields.SdkOptions, CompileOptions, CacheOptions):
     """What to build, from what, and how."""
 
     line: str | None = fields.line(fields.LINE_OF_CHECKOUTS)
@@ -75,10 +75,7 @@ class BuildOptions(fields.StackOptions, fields.SdkOptions, CompilerCacheOptions,
     output_dir: Path | None = fields.output_dir(required=False)
     targets: str | None = fields.targets("what the SDK serves")
     version_suffix: str | None = fields.version_suffix()
-    jobs: int = fields.jobs("compile jobs")
     clean: bool = flag("build everything again")
-    split: bool = fields.split()
-    build_env: tuple[str, ...] = fields.build_env()
     env_dir: Path | None = option("where environments are kept", metavar="DIR", convert=converters.new_folder)
     run: RunOptions = part(RunOptions)
     json: bool = fields.json()

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cairn import converters
-from cairn.build.options import CompilerCacheOptions
-from cairn.cli import arguments, binder, fields, signing
-from cairn.cli.parser import Subparsers, add_command
+from cairn.cli import fields, signing
+from cairn.cli.binder import add_command
+from cairn.cli.parser import Subparsers
 from cairn.cli.release.promote import plain_demands, show_demands
+from cairn.options import part
 from cairn.output import console
+from cairn.pipeline.options import TrailOptions
 
 if TYPE_CHECKING:
     from cairn.pipeline.request import TrailRequest, TrailResult
@@ -21,15 +20,20 @@ EXAMPLE = "cairn ci run --stack external-builds/sample --line release/2.9 --targ
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Building(CompilerCacheOptions):
-    split: bool = fields.split()
+class Run(signing.SignOptions, fields.StackOptions):
+    """What `cairn ci run` is asked for."""
+
+    targets: str | None = fields.targets("the stack's")
+    how: TrailOptions = part(TrailOptions)
+    json: bool = fields.json()
 
 
 def add_to(commands: Subparsers) -> None:
     """Add `run`."""
-    run = add_command(
+    add_command(
         commands,
         "run",
+        Run,
         _run,
         about="run the whole trail of a stack on this machine: checkout, build, stage, smoke-test, gate, "
         "promote, install",
@@ -39,52 +43,27 @@ def add_to(commands: Subparsers) -> None:
         "stack.toml, and is checked first.",
         example=EXAMPLE,
     )
-    arguments.add_stack(run)
-    run.add_argument(
-        "--work-dir",
-        type=converters.new_folder,
-        default=Path(".cairn"),
-        metavar="DIR",
-        help="folder of checkouts, environments, wheels, index and report (default: %(default)s)",
-    )
-    arguments.add_targets(run, default="the stack's")
-    arguments.add_jobs(run, what="compile jobs")
-    arguments.add_build_env(run)
-    binder.add_options(run, _Building)
-    binder.add_options(run, signing.SignOptions)
-    arguments.add_force(run)
-    arguments.add_json(run)
 
 
-def _run(options: argparse.Namespace) -> int:
+def _run(request: Run) -> int:
     from cairn.pipeline import run as trail
 
-    request = _request(options)
-    result = trail.run(request)
-    if options.json:
+    result = trail.run(trail_request(request))
+    if request.json:
         console.current().json(_plain(result))
     else:
         _show(result)
     return 0
 
 
-def _request(options: argparse.Namespace) -> TrailRequest:
+def trail_request(request: Run) -> TrailRequest:
+    """What the library is asked for."""
     from cairn import targets as gpu
     from cairn.pipeline.request import TrailRequest
 
-    stack, building = arguments.read_stack(options), binder.make(_Building, options)
-    given = {"jobs": options.jobs} if options.jobs else {}
-    return TrailRequest(
-        stack=stack,
-        targets=gpu.parse_targets(options.targets or stack.targets),
-        work_dir=options.work_dir.absolute(),
-        split=building.split,
-        force=options.force,
-        build_env=tuple(options.build_env),
-        compiler_cache=building.compiler_cache,
-        signer=binder.make(signing.SignOptions, options).signer(),
-        **given,
-    )
+    stack = request.load_stack()
+    targets = gpu.parse_targets(request.targets or stack.targets)
+    return TrailRequest(stack=stack, targets=targets, signer=request.signer(), **vars(request.how))
 
 
 def _show(result: TrailResult) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cairn import converters
-from cairn.build.options import CompilerCacheOptions
+from cairn.build.options import CompilerCacheOptions, build_env
 from cairn.cli import binder, completion, fields
 from cairn.cli.build import options
 from cairn.cli.build.cache import CacheOptions
@@ -92,7 +92,7 @@ class Build(Common, CompilerCacheOptions, CacheOptions, DevelopOptions):
     install_rocm: bool = switch("install the ROCm SDK first")
     output_dir: Path = fields.output_dir()
     root_checkout_dir: Path = fields.root_checkout_dir()
-    build_env: tuple[str, ...] = fields.build_env()
+    build_env: tuple[str, ...] = build_env()
     pytorch_rocm_arch: str | None = option(
         "GPU targets (default: PYTORCH_ROCM_ARCH, else what the SDK serves)",
         convert=converters.nonempty,

@@ -19,6 +19,7 @@ from cairn.cli.parser import Parser
 from cairn.errors import NetworkError, UsageError
 from cairn.options import Exclusive, flag, option
 from cairn.output import console
+from cairn.sources.checkout.options import force
 
 if TYPE_CHECKING:
     from cairn.sources.manifest.therock import UpstreamSource
@@ -53,7 +54,7 @@ class _Command(fields.StackOptions):
         "refuse a manifest whose pytorch is of a different branch", metavar="REF", default=""
     )
     no_hipify: bool = flag("check out as upstream has it")
-    force: bool = fields.force()
+    force: bool = force()
 
 
 def _parser(script: Path) -> argparse.ArgumentParser:

@@ -20,6 +20,12 @@ def as_of() -> datetime | None:
     return moment
 
 
+def force() -> bool:
+    """`--force`."""
+    chosen: bool = flag("drop local work that stands in the way; refs/cairn/dropped keeps it")
+    return chosen
+
+
 @dataclass(frozen=True, kw_only=True)
 class HipifyOptions:
     """How a tree is hipified.
@@ -77,4 +83,4 @@ class CheckoutOptions(HipifyOptions):
     as_of: datetime | None = as_of()
     submodules: bool = switch("check submodules out too", default=True)
     hipify: bool = switch("hipify, where it is done at checkout", default=True)
-    force: bool = flag("drop local work that stands in the way; refs/cairn/dropped keeps it")
+    force: bool = force()

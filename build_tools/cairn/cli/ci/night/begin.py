@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cairn import converters
+from cairn.build.options import build_env
 from cairn.cli import fields
 from cairn.cli.binder import add_command
 from cairn.cli.ci.night import options as common
@@ -57,7 +58,7 @@ class Freeze(common.NightOptions):
     rocm_index_url: str = _rocm_index_url()
     image: str = option("the container that builds run in, by digest, or empty", metavar="REF", default="")
     work_dir: Path = fields.work_dir()
-    build_env: tuple[str, ...] = fields.build_env()
+    build_env: tuple[str, ...] = build_env()
     as_of: datetime | None = as_of()
     dry_run: bool = fields.dry_run()
     json: bool = fields.json()
