@@ -96,8 +96,11 @@ def argument(metavar: str, help: str, *, nargs: str | None = None, default: Any 
 
 
 def part(request: type[object]) -> Any:
-    """A field that holds a request of its own, whose options are given beside the others."""
-    return dataclasses.field(metadata={KEY: request})
+    """A field that holds a request of its own, whose options are given beside the others.
+
+    Without them, it is what the request is by its own defaults.
+    """
+    return dataclasses.field(default_factory=request, metadata={KEY: request})
 
 
 def _field(chosen: Option, default: Any) -> Any:

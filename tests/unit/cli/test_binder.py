@@ -50,7 +50,7 @@ LEAST = ("x", "--stack", "s", "--output-dir", "o", "--low", "1")
 
 def test_what_is_not_given_has_its_default() -> None:
     assert made(*LEAST) == Request(
-        names=("x",), stack=Path("s"), output_dir=Path("o"), low="1", how=How(), folder="known before"
+        names=("x",), stack=Path("s"), output_dir=Path("o"), low="1", folder="known before"
     )
 
 
