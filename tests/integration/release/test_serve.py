@@ -15,11 +15,12 @@ import pytest
 
 from cairn.cli import main as program
 from cairn.errors import SystemFailureError, UsageError
+from cairn.release.serve import site
 from cairn.release.serve.server import Server, serving
 from cairn.store.folder import LocalStore
 from cairn.store.memory import MemoryStore
 from cairn.store.opening import open_store
-from cairn.store.protocol import Store
+from cairn.store.protocol import Store, StoredObject
 from helpers import buckets as buckets_of
 from helpers.release import contents, keys_of, make_wheel, put
 
@@ -130,6 +131,62 @@ def test_a_changed_page_is_compressed_again(client: Client, store: LocalStore, t
     assert (b"2.9.1" in gzip.decompress(before), b"2.9.1" in gzip.decompress(after)) == (False, True)
 
 
+@pytest.fixture
+def compressed(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """What was compressed, each time."""
+    pages: list[bytes] = []
+    really = gzip.compress
+
+    def compress(data: bytes, level: int, *, mtime: float) -> bytes:
+        pages.append(data)
+        return really(data, level, mtime=mtime)
+
+    monkeypatch.setattr(gzip, "compress", compress)
+    return pages
+
+
+class Counting(MemoryStore):
+    """Three pages, and how often each object was read."""
+
+    def __init__(self) -> None:
+        names = ("one", "two", "ten")
+        super().__init__({f"release/simple/{name}/index.html": f"{name} ".encode() * 1_000 for name in names})
+        self.read_keys: list[str] = []
+
+    def read(self, key: str) -> StoredObject:
+        self.read_keys.append(key)
+        return super().read(key)
+
+
+def test_the_pages_asked_for_last_are_kept_compressed_up_to_a_size(
+    compressed: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Counting()
+    size = len(gzip.compress(store.read("release/simple/one/index.html").data, 6, mtime=0))
+    monkeypatch.setattr(site, "_CACHE", size * 5 // 2)  # of two pages
+    compressed.clear()
+    with serving(store) as server:
+        client = Client(server)
+        for name in ("one", "two", "one", "ten", "one"):
+            client.ask(f"/release/simple/{name}/", Accept_Encoding="gzip")
+        assert len(compressed) == 3
+        client.ask("/release/simple/two/", Accept_Encoding="gzip")
+        assert len(compressed) == 4
+        monkeypatch.setattr(site, "_CACHE", 0)
+        body = client.ask("/release/simple/ten/", Accept_Encoding="gzip")[2]
+    assert gzip.decompress(body) == b"ten " * 1_000
+
+
+def test_a_page_costs_one_read_of_the_store(compressed: list[bytes]) -> None:
+    store = Counting()
+    with serving(store) as server:
+        ask = {"Accept_Encoding": "gzip"}
+        etag = Client(server).ask("/release/simple/one/", **ask)[1]["ETag"]
+        assert Client(server).ask("/release/simple/one/", If_None_Match=etag, **ask)[0] == 304
+    assert store.read_keys == ["release/simple/one/index.html"] * 2
+    assert len(compressed) == 1
+
+
 def test_head_tells_all_but_the_bytes(anywhere: Client, store: LocalStore, wheel: Path) -> None:
     status, headers, body = anywhere.ask(file_path(store), method="HEAD", Range="bytes=0-3")
     assert (status, body) == (200, b"")
@@ -172,6 +229,31 @@ def test_parts_of_a_file(anywhere: Client, store: LocalStore, wheel: Path) -> No
     assert client.ask(path, Range="bytes=5-7")[2] == data[5:8]
     assert client.ask(path, Range="bytes=5-")[2] == data[5:]
     assert client.ask(path, Range="bytes=0-1,4-5")[2] == data
+
+
+@pytest.mark.parametrize(
+    ("header", "part"),
+    [
+        ("bytes=0-4", slice(0, 5)),
+        ("bytes=-300000", slice(None)),
+        ("bytes=8-999999", slice(8, None)),
+        ("bytes=-", None),
+        ("bytes=4-2", None),
+        ("pages=1-2", None),
+        ("bytes=0-" + "9" * 5_000, None),
+    ],
+)
+def test_a_part_that_is_none_is_the_whole(
+    client: Client, store: LocalStore, wheel: Path, header: str, part: slice | None
+) -> None:
+    status, _, body = client.ask(file_path(store), Range=header)
+    assert (status, body) == (200 if part is None else 206, wheel.read_bytes()[part or slice(None)])
+
+
+def test_an_empty_object_has_no_part(client: Client, store: LocalStore) -> None:
+    store.write("release/status.html", b"")
+    assert client.ask("/release/status.html")[::2] == (200, b"")
+    assert client.ask("/release/status.html", Range="bytes=0-")[0] == 416
 
 
 def test_what_has_not_changed_is_not_sent_again(client: Client, store: LocalStore, tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
-"""A store over HTTP, for one's own machine and for tests.
+"""A store over HTTP, for one's own machine, for the gate and for tests.
 
-It takes any `Store`; `server.serving` gives its address while a block runs. `clients` has the connections; a
-request goes through `request` (what was asked), `address` (which object that is) and `answers` (what is said
-to it, by `negotiation`).
+`server.serving` gives the address of a `Store` while a block runs. aiohttp reads the requests and keeps the
+connections, `clients` limits them, and `site` finds the object and the form in which it is sent.
 """

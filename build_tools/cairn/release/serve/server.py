@@ -15,8 +15,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cairn.errors import SystemFailureError, UsageError
-from cairn.release.serve.answers import Site
-from cairn.release.serve.clients import Clients
 from cairn.store.protocol import Store
 
 _BACKLOG = 1024  # clients that the system keeps waiting until we take them, unless its own limit is lower
@@ -48,18 +46,21 @@ def serving(store: Store, *, host: str = "127.0.0.1", port: int = 0) -> Iterator
         UsageError: there is no such port.
         SystemFailureError: the port is taken, or the address is not ours.
     """
+    # aiohttp takes 0.2 s of CPU time, and `cairn ci run` rarely comes to serve something.
+    from cairn.release.serve import clients  # noqa: PLC0415
+
     listener = _listen(host, port)  # from here on the system takes clients, and keeps them until we do
     bound = listener.getsockname()[1]
     shown = f"[{host}]" if ":" in host else host
     with contextlib.closing(asyncio.new_event_loop()) as loop:
-        clients = Clients(Site(store))
-        work = clients.serve(listener)
+        stop = asyncio.Event()
+        work = clients.serve(store, listener, stop, backlog=_BACKLOG)
         thread = threading.Thread(target=loop.run_until_complete, args=(work,), daemon=True)
         thread.start()
         try:
             yield Server(url=f"http://{shown}:{bound}", port=bound)
         finally:
-            loop.call_soon_threadsafe(clients.stop)
+            loop.call_soon_threadsafe(stop.set)
             thread.join()
 
 
