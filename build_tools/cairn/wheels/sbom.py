@@ -38,13 +38,13 @@ def add(wheel: Path, output_dir: Path, *, sources: Sequence[Source], rocm_versio
     info = wheel_info.read(wheel)
     path = f"{info.dist_info}/{wheel_info.SBOM}"
     with Archive.open(wheel) as archive:
-        there = path in archive
+        present = path in archive
         bundled = list(_bundled(archive))
     document = cyclonedx.document(
         info.distribution, info.version, sources=sources, rocm_version=rocm_version, bundled=bundled
     )
     content = {path: document}
-    change = Edit(replace_files=content) if there else Edit(add_files=content)
+    change = Edit(replace_files=content) if present else Edit(add_files=content)
     return rewrite_wheel.apply(wheel, change, output_dir)
 
 

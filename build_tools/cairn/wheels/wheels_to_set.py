@@ -30,7 +30,7 @@ def make(  # noqa: PLR0913 - each is one property of a set
         WheelError: no wheels, a wheel that cannot be read, or two of one distribution.
     """
     members = tuple(sorted(map(describe, wheels), key=lambda wheel: (wheel.distribution, wheel.file_name)))
-    made = WheelSet(
+    wheel_set = WheelSet(
         manifest_sha256=manifest_sha256,
         stack=stack,
         line=line,
@@ -41,8 +41,8 @@ def make(  # noqa: PLR0913 - each is one property of a set
         wheels=members,
         requirements=tuple(requirements),
     )
-    wheelset.check(made, "the set")
-    return made
+    wheelset.check(wheel_set, "the set")
+    return wheel_set
 
 
 def describe(wheel: Path) -> SetWheel:

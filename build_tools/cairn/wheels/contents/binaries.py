@@ -153,8 +153,8 @@ def read_archive(
         WheelError: one of them is malformed; the message names it.
     """
 
-    def one(found: tuple[Member, Format]) -> Binary:
-        member, kind = found
+    def one(pair: tuple[Member, Format]) -> Binary:
+        member, kind = pair
         try:
             view = MemberView(archive, member)
             return read_view(view, member.name, kind, device_code=device_code, look_for=look_for)
@@ -162,8 +162,8 @@ def read_archive(
             raise WheelError(f"{member.name}: {error}", tip=error.tip) from error
 
     # The largest first, so that no core waits for it at the end.
-    members = [found for found in binary_members(archive) if only in (None, found[1])]
-    members.sort(key=lambda found: -found[0].size)
+    members = [pair for pair in binary_members(archive) if only in (None, pair[1])]
+    members.sort(key=lambda pair: -pair[0].size)
     with collector_paused(), ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         return tuple(sorted(pool.map(one, members), key=lambda binary: (binary.format, binary.path)))
 
@@ -348,5 +348,5 @@ def all_targets(archive: Archive, binaries: Iterable[Binary]) -> tuple[str, ...]
     """
     from cairn.wheels.contents import code_archives  # noqa: PLC0415
 
-    found = {target for binary in binaries for target in binary.targets}
-    return in_order(found.union(*(one.targets for one in code_archives.read_archives(archive))))
+    targets = {target for binary in binaries for target in binary.targets}
+    return in_order(targets.union(*(one.targets for one in code_archives.read_archives(archive))))

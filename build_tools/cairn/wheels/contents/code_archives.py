@@ -54,20 +54,20 @@ def digests(wheel: Archive, path: str) -> dict[tuple[str, str], str]:
         WheelError: it is malformed, or cannot be unpacked.
     """
     opened = kpack.Archive.open(MemberView(wheel, wheel.member(path)), path)
-    found: dict[int, str] = {}
+    digests_by_ordinal: dict[int, str] = {}
     # In the order in which they lie there: the member is unpacked once, from front to back.
     for entry in sorted(opened.entries.values(), key=lambda entry: opened.places[entry.ordinal].offset):
-        if entry.ordinal not in found:
+        if entry.ordinal not in digests_by_ordinal:
             digest = hashlib.sha256()
             for piece in opened.pieces(entry):
                 digest.update(piece)
-            found[entry.ordinal] = digest.hexdigest()
-    return {place: found[entry.ordinal] for place, entry in opened.entries.items()}
+            digests_by_ordinal[entry.ordinal] = digest.hexdigest()
+    return {place: digests_by_ordinal[entry.ordinal] for place, entry in opened.entries.items()}
 
 
 def _members(wheel: Archive) -> list[Member]:
-    found = (member for member in wheel.members if member.name.endswith(kpack.SUFFIX) and not member.is_dir)
-    return sorted(found, key=lambda member: member.name)
+    members = (member for member in wheel.members if member.name.endswith(kpack.SUFFIX) and not member.is_dir)
+    return sorted(members, key=lambda member: member.name)
 
 
 def _read(wheel: Archive, member: Member) -> CodeArchive:

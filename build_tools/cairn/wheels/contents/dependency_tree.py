@@ -38,16 +38,18 @@ def _lines(root: Binary, own: Mapping[tuple[Format, str], Binary], shown: set[st
             continue
         name = names.pop()
         last = not names
-        found = own.get((owner.format, name))
+        library = own.get((owner.format, name))
         mark = ""
-        if found is None:
+        if library is None:
             mark = " (system)" if _on_system(name, owner) else " (elsewhere)"
-        elif found.needed and found.path in shown:
+        elif library.needed and library.path in shown:
             mark = " (above)"
         yield f"{indent}{'└── ' if last else '├── '}{name}{mark}"
-        if found is not None and found.path not in shown:
-            shown.add(found.path)
-            open_branches.append((found, [*reversed(found.needed)], indent + ("    " if last else "│   ")))
+        if library is not None and library.path not in shown:
+            shown.add(library.path)
+            open_branches.append(
+                (library, [*reversed(library.needed)], indent + ("    " if last else "│   "))
+            )
 
 
 def _on_system(name: str, owner: Binary) -> bool:

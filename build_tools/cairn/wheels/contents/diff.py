@@ -135,13 +135,13 @@ class _Side:
             # A host wheel requires each of its device wheels in its own version, thrice (PEP 508 pins: `==`).
             own = re.compile(rf"=={re.escape(self.info.version)}(?![\w.+!*-])")
             self.requirements = {own.sub("==*", text): text for text in self.info.requires_dist}
-            self.binaries = {self._neutral(found.path): found for found in binaries.read_archive(archive)}
+            self.binaries = {self._neutral(binary.path): binary for binary in binaries.read_archive(archive)}
 
     def code_of(self, path: str) -> dict[tuple[str, str], str]:
         """What the kpack archive of that path has, by names that do not change with each build."""
         with Archive.open(self.path) as archive:
-            found = code_archives.digests(archive, self.members[path].name)
-        return {(without_build(key), arch): sha256 for (key, arch), sha256 in found.items()}
+            digests = code_archives.digests(archive, self.members[path].name)
+        return {(without_build(key), arch): sha256 for (key, arch), sha256 in digests.items()}
 
     def _neutral(self, path: str) -> str:
         """The path, with `demo-*.dist-info` for `demo-1.0.dist-info`, and so for `.data`."""

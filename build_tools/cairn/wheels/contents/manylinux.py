@@ -111,8 +111,8 @@ def promise_of(platform: str) -> Policy | None:
 
 
 def _named(platform: str, known: Iterable[Policy]) -> Policy | None:
-    found = (p for p in known if platform.startswith(tuple(f"{name}_" for name in (p.name, *p.aliases))))
-    return next(found, None)
+    policies = (p for p in known if platform.startswith(tuple(f"{name}_" for name in (p.name, *p.aliases))))
+    return next(policies, None)
 
 
 @functools.cache

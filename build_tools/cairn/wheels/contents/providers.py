@@ -78,15 +78,15 @@ def supplies(wheels: Sequence[Path], *, folders: Iterable[Path] = ()) -> dict[Pa
     versions: dict[str, tuple[str, ...]] = {}
     for name, version in dict.fromkeys(pairs):
         versions[name] = (*versions.get(name, ()), version)
-    found: dict[Path, Supply] = {}
+    supplies: dict[Path, Supply] = {}
     for path, one in read.items():
         requires = one.requires if one else ()
         libraries = _from_folders(requires, everywhere) | (_of_requirements(one, known) if one else set())
         unread = {canonicalize_name(required.name) for required in requires} - versions.keys()
-        found[path] = Supply(
+        supplies[path] = Supply(
             libraries=tuple(sorted(libraries)), versions=versions, unread=tuple(sorted(unread))
         )
-    return found
+    return supplies
 
 
 def library_names(archive: Archive) -> frozenset[str]:
@@ -131,34 +131,34 @@ def _read_if_whole(wheel: Path) -> _Supplier | None:
 def _from_folders(
     requires: Iterable[Requirement], everywhere: Iterable[tuple[FileName, frozenset[str]]]
 ) -> set[str]:
-    wanted: dict[str, list[Requirement]] = {}
+    requirements: dict[str, list[Requirement]] = {}
     for requirement in requires:
-        wanted.setdefault(canonicalize_name(requirement.name), []).append(requirement)
-    found: set[str] = set()
+        requirements.setdefault(canonicalize_name(requirement.name), []).append(requirement)
+    names: set[str] = set()
     for name, libraries in everywhere:
-        asked = wanted.get(name.distribution)
-        if asked is None or any(meets(name.version, requirement) for requirement in asked):
-            found |= libraries
-    return found
+        required = requirements.get(name.distribution)
+        if required is None or any(meets(name.version, requirement) for requirement in required):
+            names |= libraries
+    return names
 
 
 def _of_requirements(wheel: _Supplier, known: Mapping[str, Sequence[_Supplier]]) -> set[str]:
     # torchaudio requires torch, and torch triton: the libraries of all of them are there when it is loaded.
-    found: set[str] = set()
+    names: set[str] = set()
     queue, seen = [*wheel.requires], {(wheel.name, wheel.version)}
     while queue:
-        wanted = queue.pop()
-        for one in known.get(canonicalize_name(wanted.name), ()):
-            if (one.name, one.version) not in seen and meets(one.version, wanted):
+        requirement = queue.pop()
+        for one in known.get(canonicalize_name(requirement.name), ()):
+            if (one.name, one.version) not in seen and meets(one.version, requirement):
                 seen.add((one.name, one.version))
-                found |= one.libraries
+                names |= one.libraries
                 queue += one.requires
-    return found
+    return names
 
 
-def meets(version: str, wanted: Requirement) -> bool:
+def meets(version: str, requirement: Requirement) -> bool:
     """Whether a version satisfies a requirement; a pre-release may."""
     try:
-        return wanted.specifier.contains(version, prereleases=True)
+        return requirement.specifier.contains(version, prereleases=True)
     except InvalidVersion:
         return False

@@ -101,7 +101,7 @@ def summarise(wheel: Path) -> Summary:
     name = wheel_info.parse_file_name(wheel.name, variants_too=True)
     with Archive.open(wheel, limits=Limits(links=True)) as archive:
         info = wheel_info.read_archive(archive, name)
-        found = binaries.read_archive(archive)
+        read = binaries.read_archive(archive)
         archives = code_archives.read_archives(archive)
         has_record = f"{info.dist_info}/{record.NAME}" in archive
         links = tuple(_link(archive, member) for member in archive.members if member.is_link)
@@ -122,27 +122,27 @@ def summarise(wheel: Path) -> Summary:
         members=len(sizes),
         metadata_sha256=info.metadata_sha256,
         targets=targets.in_order(
-            [name for binary in found for name in binary.targets]
+            [name for binary in read for name in binary.targets]
             + [name for one in archives for name in one.targets]
         ),
-        binaries=found,
-        kind=_kind(found, archives, has_record=has_record),
+        binaries=read,
+        kind=_kind(read, archives, has_record=has_record),
         archives=archives,
-        builds=_builds(found, archives),
+        builds=_builds(read, archives),
         links=links,
     )
 
 
-def _kind(found: Sequence[Binary], archives: Sequence[CodeArchive], *, has_record: bool) -> Kind | None:
-    if has_record or any(binary.reference for binary in found):
+def _kind(libraries: Sequence[Binary], archives: Sequence[CodeArchive], *, has_record: bool) -> Kind | None:
+    if has_record or any(binary.reference for binary in libraries):
         return "variant" if archives else "host"
     # Code objects that are files of their own move into a device wheel as they are.
-    only_code = all(binary.is_device_code for binary in found)
-    return "device" if only_code and (found or archives) else None
+    only_code = all(binary.is_device_code for binary in libraries)
+    return "device" if only_code and (libraries or archives) else None
 
 
-def _builds(found: Sequence[Binary], archives: Sequence[CodeArchive]) -> tuple[str, ...]:
-    looked_for = reference.builds_in(binary.reference.kernel_name for binary in found if binary.reference)
+def _builds(libraries: Sequence[Binary], archives: Sequence[CodeArchive]) -> tuple[str, ...]:
+    looked_for = reference.builds_in(binary.reference.kernel_name for binary in libraries if binary.reference)
     return tuple(sorted({*looked_for, *(name for one in archives for name in one.builds)}))
 
 

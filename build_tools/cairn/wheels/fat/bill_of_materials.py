@@ -38,12 +38,12 @@ def fat_document(
 def _extended(data: bytes, bundled: list[dict[str, Any]]) -> bytes:
     refs = [part["bom-ref"] for part in bundled]
     try:
-        found = json.loads(data)
-        found["components"] += bundled
-        own = found["dependencies"][0]
+        document = json.loads(data)
+        document["components"] += bundled
+        own = document["dependencies"][0]
         own["dependsOn"] = sorted({*own["dependsOn"], *refs})
-        found["dependencies"] += [{"ref": ref} for ref in refs]
-        return (json.dumps(found, indent=2, ensure_ascii=False) + "\n").encode()
+        document["dependencies"] += [{"ref": ref} for ref in refs]
+        return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
         raise WheelError(
             f"{wheel_info.SBOM} is not a bill of materials", tip="build the wheel again"

@@ -38,8 +38,8 @@ def make(request: FatRequest) -> FatReport:
         request.output_dir.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".fat.", dir=request.output_dir) as folder:
             change = _edit(plan, request, archive, Path(folder))
-            made = wheel.apply_to(archive, plan.info, change, request.output_dir)
-    return report(plan, change, made)
+            path = wheel.apply_to(archive, plan.info, change, request.output_dir)
+    return report(plan, change, path)
 
 
 def _edit(plan: FatPlan, request: FatRequest, archive: Archive, folder: Path) -> Edit:
@@ -98,6 +98,6 @@ def _preloads(plan: FatPlan) -> list[str]:
     """What is loaded at import, in order of need: what the linked wheel loaded, and all opened by name."""
     # What is opened by name is found by the loader where it is loaded already, wherever it lies.
     opened = {entry.opened.lower() for entry in plan.recipe.opened}
-    wanted = {plain(plan.recipe.shortnames.get(name, name)) for name in plan.preloads}
-    wanted = wanted or {plain(entry.stem) for entry in plan.recipe.libraries}
-    return [b.name for b in plan.bundle.libraries if key_of(b.name) in wanted | opened]
+    stems = {plain(plan.recipe.shortnames.get(name, name)) for name in plan.preloads}
+    stems = stems or {plain(entry.stem) for entry in plan.recipe.libraries}
+    return [b.name for b in plan.bundle.libraries if key_of(b.name) in stems | opened]

@@ -37,7 +37,7 @@ class DataFolder:
 
 
 def collect(
-    bundle: LibraryBundle, tree: RocmTree, recipe: Recipe, wanted: Sequence[TargetId]
+    bundle: LibraryBundle, tree: RocmTree, recipe: Recipe, targets: Sequence[TargetId]
 ) -> tuple[tuple[DataFolder, ...], tuple[LeftOut, ...]]:
     """The data of every library that is bundled, and what of it the tree lacks.
 
@@ -54,7 +54,7 @@ def collect(
         places = (base / source for source in entry.sources for base in bases)
         source = next((place for place in places if place.exists()), None)
         if source is not None:
-            folders.append(_folder(entry, source, wanted))
+            folders.append(_folder(entry, source, targets))
         elif entry.required:
             raise WheelError(
                 f"{tree.root} has no {entry.sources[0]} for {library.name}",
@@ -65,7 +65,7 @@ def collect(
     return tuple(folders), tuple(missing)
 
 
-def _folder(entry: Data, source: Path, wanted: Sequence[TargetId]) -> DataFolder:
+def _folder(entry: Data, source: Path, targets: Sequence[TargetId]) -> DataFolder:
     files: dict[str, Path] = {}
     sizes: dict[str, int] = {}
     served: set[TargetId] = set()
@@ -75,15 +75,15 @@ def _folder(entry: Data, source: Path, wanted: Sequence[TargetId]) -> DataFolder
         named = target_names.named(relative, entry.names)
         names_targets = names_targets or bool(named)
         size = path.stat().st_size
-        if not target_names.serves(named, wanted):
+        if not target_names.serves(named, targets):
             left_out.append(size)
             continue
         files[str(PurePosixPath(entry.target) / relative)] = path
         # A file may name several targets, and counts for each: the sizes say what a target needs.
         for name in map(str, named) if named else ("any",):
             sizes[name] = sizes.get(name, 0) + size
-        served |= {target for target in wanted if named and target_names.serves(named, (target,))}
-    lacking = tuple(str(target) for target in wanted if target not in served)
+        served |= {target for target in targets if named and target_names.serves(named, (target,))}
+    lacking = tuple(str(target) for target in targets if target not in served)
     return DataFolder(
         target=entry.target,
         files=files,

@@ -66,8 +66,8 @@ class LibraryBundle:
 
     def find(self, stem: str) -> BundledLibrary | None:
         """The library of a stem, with or without `lib`."""
-        wanted = plain(stem)
-        return next((b for b in self.libraries if key_of(b.name) == wanted), None)
+        name = plain(stem)
+        return next((b for b in self.libraries if key_of(b.name) == name), None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,9 +140,9 @@ class _Collector:
 
     def open(self, stem: str, by: str, *, required: bool) -> bool:
         """A library that is opened by name; whether it is there."""
-        there = self._take_stem(stem, by, required=required)
+        library = self._take_stem(stem, by, required=required)
         self._follow()
-        return there
+        return library
 
     def leave_out(self, name: str, reason: str) -> None:
         """Note that the wheel does not get a library; the first reason counts."""
@@ -171,7 +171,7 @@ class _Collector:
                 )
         return LibraryBundle(
             libraries=tuple(by_name[name] for name in _loading_order(self._loaded_before(by_name))),
-            names={given: name for given, name in self._names.items() if given != name},
+            names={old: name for old, name in self._names.items() if old != name},
             left_out=tuple(self._left_out.values()),
         )
 
@@ -197,8 +197,8 @@ class _Collector:
 
     def _take_stem(self, stem: str, by: str, *, required: bool) -> bool:
         # One of that stem is enough: two versions of a runtime in one process are one too many.
-        there = {*self._own, *(library.name for library in self._libraries.values())}
-        if plain(stem) in set(map(key_of, there)):
+        names = {*self._own, *(library.name for library in self._libraries.values())}
+        if plain(stem) in set(map(key_of, names)):
             return True
         path = self._tree.find_stem(stem)
         if path is not None:
@@ -227,7 +227,7 @@ class _Collector:
         for name, library in sorted(by_name.items()):
             stems = {entry.opened.lower() for entry in self._recipe.opened_by(stem_of(name)[0])}
             opened = [other for other in by_name if key_of(other) in stems]
-            needed = (self._names.get(wanted, wanted) for wanted in library.binary.needed)
+            needed = (self._names.get(soname, soname) for soname in library.binary.needed)
             before[name] = [other for other in (*needed, *opened) if other in by_name and other != name]
         return before
 
@@ -246,7 +246,7 @@ def _loading_order(before: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
 
 def sizes(codes: Iterable[CodeObject]) -> dict[str, int]:
     """Target to bytes of its code."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for code in codes:
-        found[str(code.target)] = found.get(str(code.target), 0) + code.size
-    return found
+        counts[str(code.target)] = counts.get(str(code.target), 0) + code.size
+    return counts

@@ -47,12 +47,12 @@ def own_edits(own: Iterable[Binary], bundle: LibraryBundle, package: str) -> Ite
         if binary.format == "pe" or not (uses or to_sdk):
             continue
         # Run paths to the SDK's packages would be searched first, and find any ROCm that is installed there.
-        kept = [path for path in binary.run_paths if _stays_inside(binary.path, path)]
+        run_paths = [path for path in binary.run_paths if _stays_inside(binary.path, path)]
         if uses:
             lib = posixpath.relpath(f"{package}/lib", posixpath.dirname(binary.path) or ".")
-            kept.append("$ORIGIN" if lib == "." else f"$ORIGIN/{lib}")
+            run_paths.append("$ORIGIN" if lib == "." else f"$ORIGIN/{lib}")
         change = BinaryEdit(
-            run_path=tuple(dict.fromkeys(kept)),
+            run_path=tuple(dict.fromkeys(run_paths)),
             replace_needed={old: new for old, new in names.items() if old != new},
         )
         if change.changes(binary):
@@ -102,33 +102,33 @@ def _edit_of(binary: Binary, names: Mapping[str, str]) -> BinaryEdit | None:
     return change if binary.format == "elf" and change.changes(binary) else None
 
 
-def trimmed(library: BundledLibrary, wanted: Sequence[TargetId]) -> BundledLibrary:
+def trimmed(library: BundledLibrary, targets: Sequence[TargetId]) -> BundledLibrary:
     """The library, with the code for other targets marked as to be taken out.
 
     Where next to nothing of the library would be left, it stays as it is: a file of zeros unpacks to so many
     times its size that readers of wheels take it for a bomb.
     """
     codes = library.binary.code_objects
-    gone = tuple(c for c in codes if not (c.compressed or target_names.serves((c.target,), wanted)))
-    left = library.binary.size - sum(code.size for code in gone)
-    return library if left * _MOST_ZEROS < library.binary.size else replace(library, trimmed=gone)
+    removed = tuple(c for c in codes if not (c.compressed or target_names.serves((c.target,), targets)))
+    size = library.binary.size - sum(code.size for code in removed)
+    return library if size * _MOST_ZEROS < library.binary.size else replace(library, trimmed=removed)
 
 
-def _trim(path: Path, wanted: Sequence[TargetId]) -> None:
+def _trim(path: Path, targets: Sequence[TargetId]) -> None:
     """Take the code for other targets out of a file of our own."""
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        found = list(code_object.bundles_of(BytesView(data)))
+        bundles = list(code_object.bundles_of(BytesView(data)))
     patches: list[Patch] = []
-    for bundle in found:
+    for bundle in bundles:
         if bundle.packing is not None:  # CCOB: its sizes and its hash would have to be made anew
             continue
         ids = {e.id for e in bundle.device_entries}
-        others = {i for i in ids if not target_names.serves((code_object.target_of_entry(i),), wanted)}
-        kept = [(e.offset, e.offset + e.size) for e in bundle.entries if e.id not in others]
+        others = {i for i in ids if not target_names.serves((code_object.target_of_entry(i),), targets)}
+        ranges = [(e.offset, e.offset + e.size) for e in bundle.entries if e.id not in others]
         for entry in (e for e in bundle.entries if e.id in others):
             patches.append(Patch(at=bundle.at + entry.id_at, data=offload_bundle.INERT_PREFIX))
             # Entries may share their bytes, and a lying table may point at itself.
-            shared = any(entry.offset < end and begin < entry.offset + entry.size for begin, end in kept)
+            shared = any(entry.offset < end and begin < entry.offset + entry.size for begin, end in ranges)
             if entry.offset >= bundle.table_size and not shared:
                 patches.append(Patch(at=bundle.at + entry.offset, zeros=entry.size))
     patch.apply(path, patches)

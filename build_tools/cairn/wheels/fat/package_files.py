@@ -60,9 +60,9 @@ def package_of(archive: Archive, info: WheelInfo) -> str:
     packages = sorted({name.split("/")[0] for name in names if name.endswith("/__init__.py")})
     hooked = [package for package in packages if f"{package}/{MODULE}" in archive]
     same = [package for package in packages if package.lower() == info.distribution.replace("-", "_")]
-    for found in (hooked, same, packages):
-        if len(found) == 1:
-            return found[0]
+    for members in (hooked, same, packages):
+        if len(members) == 1:
+            return members[0]
     raise WheelError(
         f"{info.file_name} has no package {info.distribution.replace('-', '_')} to put libraries into",
         tip="a fat wheel is made from a wheel with one package that has an __init__.py",
@@ -102,15 +102,15 @@ def preloads(archive: Archive, package: str) -> tuple[str, ...]:
         return ()
     try:
         # Parsed, not run: it is the code of a wheel that is not trusted yet.
-        found = list(_shortnames(ast.parse(archive.read(member))))
+        names = list(_shortnames(ast.parse(archive.read(member))))
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
         raise WheelError(f"{member} is not valid Python: {error}") from error
-    if not found:
+    if not names:
         raise WheelError(
             f"{member} does not say preload_shortnames=[…], so the libraries to load are unknown",
             tip="start from a wheel that `cairn build` wrote",
         )
-    return tuple(found[0])
+    return tuple(names[0])
 
 
 def _shortnames(tree: ast.AST) -> Iterator[list[str]]:
@@ -156,15 +156,15 @@ def version_file(archive: Archive, package: str, old: str, new: str) -> dict[str
         return {}
     source = archive.read(member)
     try:
-        found = [node for node in ast.parse(source).body if _says(node, old)]
+        nodes = [node for node in ast.parse(source).body if _says(node, old)]
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return {}
     # Edited as text, so that comments and everything else stay as they are.
     lines = source.splitlines(keepends=True)
-    for node in found:
+    for node in nodes:
         line = lines[node.lineno - 1]
         lines[node.lineno - 1] = line.replace(old.encode(), new.encode(), 1)
-    return {member: b"".join(lines)} if found else {}
+    return {member: b"".join(lines)} if nodes else {}
 
 
 def _says(node: ast.stmt, version: str) -> bool:

@@ -42,8 +42,8 @@ class WheelPlatform:
     def read_wheel(self, archive: Archive) -> tuple[Binary, ...]:
         """The binaries in a wheel, without their device code."""
         watched = frozenset[str]() if self.judged else manylinux.watched_symbols()
-        found = binaries.read_archive(archive, only=self.format, device_code=False, look_for=watched)
-        return tuple(binary for binary in found if not binary.is_device_code)
+        read = binaries.read_archive(archive, only=self.format, device_code=False, look_for=watched)
+        return tuple(binary for binary in read if not binary.is_device_code)
 
     def read_library(self, path: Path) -> Binary:
         """A library of the ROCm tree.
@@ -52,10 +52,10 @@ class WheelPlatform:
             WheelError: it is malformed, or for a different machine.
             ValueError: it is empty.
         """
-        found = binaries.read_file(path, self.format, look_for=manylinux.watched_symbols())
-        if found.machine != self.machine:
-            raise WheelError(f"it is for {found.machine}, the wheel for {self.machine}")
-        return found
+        binary = binaries.read_file(path, self.format, look_for=manylinux.watched_symbols())
+        if binary.machine != self.machine:
+            raise WheelError(f"it is for {binary.machine}, the wheel for {self.machine}")
+        return binary
 
     def on_system(self, name: str) -> bool:
         """Whether every system that the wheel is for has that library."""

@@ -122,12 +122,12 @@ def recipe(platform: Literal["linux", "windows"]) -> Recipe:
     """The recipe of a platform."""
     name = "recipe.toml"
     text = importlib.resources.files("cairn.wheels.fat").joinpath(name).read_bytes()
-    found = datafile.from_plain(datafile.parse_toml(text, name=name), _File, name=name)
-    own = found.linux if platform == "linux" else found.windows
+    recipe = datafile.from_plain(datafile.parse_toml(text, name=name), _File, name=name)
+    own = recipe.linux if platform == "linux" else recipe.windows
     return Recipe(
         libraries=own.libraries,
         aliases=own.aliases,
-        opened=found.opens,
-        shortnames=found.shortnames,
-        data=found.data,
+        opened=recipe.opens,
+        shortnames=recipe.shortnames,
+        data=recipe.data,
     )

@@ -58,7 +58,7 @@ class FatReport:
     size: int
 
 
-def report(plan: FatPlan, change: Edit, made: Path) -> FatReport:
+def report(plan: FatPlan, change: Edit, path: Path) -> FatReport:
     """What was made by a plan and its change of the wheel."""
     parts = tuple(_parts(plan.bundle, plan.folders))
     totals: dict[str, int] = {}
@@ -66,7 +66,7 @@ def report(plan: FatPlan, change: Edit, made: Path) -> FatReport:
         for target, size in part.sizes.items():
             totals[target] = totals.get(target, 0) + size
     return FatReport(
-        wheel=str(made),
+        wheel=str(path),
         version=str(change.version),
         targets=tuple(map(str, plan.targets)),
         parts=parts,
@@ -74,7 +74,7 @@ def report(plan: FatPlan, change: Edit, made: Path) -> FatReport:
         changed=tuple(change.binaries),
         dropped=change.remove_requirements,
         left_out=(*plan.left_out, *_shortfalls(plan.bundle, plan.folders, plan.targets)),
-        size=made.stat().st_size,
+        size=path.stat().st_size,
     )
 
 
@@ -88,18 +88,20 @@ def _parts(bundle: LibraryBundle, folders: Sequence[DataFolder]) -> Iterator[Car
 
 
 def _shortfalls(
-    bundle: LibraryBundle, folders: Sequence[DataFolder], wanted: Sequence[TargetId]
+    bundle: LibraryBundle, folders: Sequence[DataFolder], targets: Sequence[TargetId]
 ) -> Iterator[LeftOut]:
     """Which parts have nothing for some of the wanted targets, and what was left out of them."""
     for library in bundle.libraries:
         # All of its code counts, since what is trimmed is for none of the wanted targets.
-        there = [code.target for code in library.binary.code_objects]
-        lacking = [str(t) for t in wanted if there and not target_names.serves(there, (t,))]
+        code_targets = [code.target for code in library.binary.code_objects]
+        lacking = [str(t) for t in targets if code_targets and not target_names.serves(code_targets, (t,))]
         if lacking:
             yield LeftOut(name=f"lib/{library.name}", reason=f"it has no code for {', '.join(lacking)}")
         if library.trimmed:
-            gone = sizes(library.trimmed)
-            reason = f"its code for {', '.join(sorted(gone))} ({sum(gone.values())} bytes) was taken out"
+            removed = sizes(library.trimmed)
+            reason = (
+                f"its code for {', '.join(sorted(removed))} ({sum(removed.values())} bytes) was taken out"
+            )
             yield LeftOut(name=f"lib/{library.name}", reason=reason)
     for folder in folders:
         if folder.left_out:

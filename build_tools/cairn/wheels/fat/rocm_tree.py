@@ -59,9 +59,9 @@ class RocmTree:
         """A library by its exact name: in lib, lib64 and bin, then anywhere, then on the system."""
         key = _key(name.rpartition("/")[2])
         # Most libraries are in the first folders: the walk through the whole tree is only made for the rest.
-        found = self._near.names.get(key) or self._all.names.get(key)
-        if found is not None:
-            return found
+        known_path = self._near.names.get(key) or self._all.names.get(key)
+        if known_path is not None:
+            return known_path
         return next((path for folder in self.system if (path := folder / key).is_file()), None)
 
     def find_stem(self, stem: str) -> Path | None:

@@ -43,24 +43,24 @@ def named(path: PurePosixPath, naming: Naming) -> tuple[TargetId, ...]:
         return ()
     read = _whole if naming == "whole" else _prefix
     for part in reversed(path.parts):
-        found = read(part)
-        if found:
-            return found
+        target = read(part)
+        if target:
+            return target
     return ()
 
 
-def serves(targets: Sequence[TargetId], wanted: Iterable[TargetId]) -> bool:
+def serves(targets: Sequence[TargetId], chosen: Iterable[TargetId]) -> bool:
     """Whether a file for these targets is of use to one of the wanted ones."""
-    return not targets or any(_runs(one, target) for one in targets for target in wanted)
+    return not targets or any(_runs(one, target) for one in targets for target in chosen)
 
 
-def _runs(code: TargetId, wanted: TargetId) -> bool:
+def _runs(code: TargetId, chosen: TargetId) -> bool:
     """Whether code for one target may be run by GPUs of the other; a feature that is not named is any."""
     # gfx1100 runs the code of gfx11-generic, and gfx11-generic stands for every GPU that it covers.
     generic = generic_targets()
-    processors = {wanted.processor, *generic.get(wanted.processor, ())}
+    processors = {chosen.processor, *generic.get(chosen.processor, ())}
     served = {code.processor, *generic.get(code.processor, ())}
-    opposite = {feature[:-1] + ("-" if feature[-1] == "+" else "+") for feature in wanted.features}
+    opposite = {feature[:-1] + ("-" if feature[-1] == "+" else "+") for feature in chosen.features}
     return bool(processors & served) and opposite.isdisjoint(code.features)
 
 

@@ -58,7 +58,7 @@ def document(
         parts.append(_package("rocm", rocm_version) | {"type": "framework"})
     parts += bundled
     pedigree = {"pedigree": {"commits": [_commit(sources[0])]}} if sources else {}
-    found = {
+    component = {
         "$schema": _SCHEMA,
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
@@ -73,7 +73,7 @@ def document(
             *({"ref": ref} for ref in sorted({part["bom-ref"] for part in parts})),
         ],
     }
-    return _dumps(found)
+    return _dumps(component)
 
 
 def with_version(data: bytes, version: str) -> bytes:
@@ -83,13 +83,13 @@ def with_version(data: bytes, version: str) -> bytes:
         WheelError: it is malformed.
     """
     try:
-        found = json.loads(data)
-        old = found["metadata"]["component"]
+        document = json.loads(data)
+        old = document["metadata"]["component"]
         new = old | _package(old["name"], version)
-        found["metadata"]["component"] = new
-        for entry in found["dependencies"]:
+        document["metadata"]["component"] = new
+        for entry in document["dependencies"]:
             entry["ref"] = new["bom-ref"] if entry["ref"] == old["bom-ref"] else entry["ref"]
-        return _dumps(found)
+        return _dumps(document)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise WheelError(f"{SBOM} is not a bill of materials", tip="build the wheel again") from error
 
@@ -101,13 +101,13 @@ def commits(data: bytes) -> dict[str, str]:
         WheelError: it is malformed, or says two things of one repository.
     """
     try:
-        found = json.loads(data)
+        document = json.loads(data)
         listed = [
             (part["name"], part["version"])
-            for part in found["components"]
+            for part in document["components"]
             if part["bom-ref"] == f"source:{part['name']}@{part['version']}"
         ]
-        (own,) = (commit["uid"] for commit in found["metadata"]["component"]["pedigree"]["commits"])
+        (own,) = (commit["uid"] for commit in document["metadata"]["component"]["pedigree"]["commits"])
         sources = {str(name): str(commit) for name, commit in listed}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise WheelError(f"{SBOM} names no commits", tip="build the wheel again") from error
@@ -116,8 +116,8 @@ def commits(data: bytes) -> dict[str, str]:
     return sources
 
 
-def _dumps(found: dict[str, Any]) -> bytes:
-    return (json.dumps(found, indent=2, ensure_ascii=False) + "\n").encode()
+def _dumps(document: dict[str, Any]) -> bytes:
+    return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()
 
 
 def _package(name: str, version: str) -> dict[str, Any]:
@@ -127,15 +127,15 @@ def _package(name: str, version: str) -> dict[str, Any]:
 
 
 def _source(source: Source) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    document: dict[str, Any] = {
         "type": "library",
         "bom-ref": f"source:{source.name}@{source.commit}",
         "name": source.name,
         "version": source.commit,
     }
     if source.origin:
-        found["externalReferences"] = [{"type": "vcs", "url": source.origin}]
-    return found
+        document["externalReferences"] = [{"type": "vcs", "url": source.origin}]
+    return document
 
 
 def _commit(source: Source) -> dict[str, str]:

@@ -16,8 +16,8 @@ def processor_of(project: str, host: str) -> str | None:
     A name may have a prefix, as in amd-torch-device-gfx942.
     """
     name, _, processor = canonicalize_name(project).rpartition("-device-gfx")
-    wanted = canonicalize_name(host)
-    return f"gfx{processor}" if name == wanted or name.endswith(f"-{wanted}") else None
+    host_name = canonicalize_name(host)
+    return f"gfx{processor}" if name == host_name or name.endswith(f"-{host_name}") else None
 
 
 def extra_of(name: str) -> str:
@@ -37,9 +37,9 @@ def extras_of(processors: Iterable[str]) -> dict[str, tuple[str, ...]]:
     from cairn import targets  # noqa: PLC0415 - a new version of a wheel needs no table of GPUs
 
     every = targets.in_order(processors)
-    found: dict[str, tuple[str, ...]] = {extra_of(name): (name,) for name in every}
+    extras: dict[str, tuple[str, ...]] = {extra_of(name): (name,) for name in every}
     families = targets.families()
     for family in targets.index_families():
         if set(families[family]) <= set(every):
-            found.setdefault(extra_of(family), targets.in_order(families[family]))
-    return {**found, EVERY: every}
+            extras.setdefault(extra_of(family), targets.in_order(families[family]))
+    return {**extras, EVERY: every}

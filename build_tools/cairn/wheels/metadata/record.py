@@ -84,13 +84,13 @@ def is_strong(algorithm: str) -> bool:
 
 def _plain_rows(text: str) -> list[RecordRow]:
     """The rows of a RECORD without quotes and oddities, as nearly all are; else nothing."""
-    found = _PLAIN.findall(text)
+    rows = _PLAIN.findall(text)
     # Every match is a whole line, so as many as there are line ends are all there is.
-    if len(found) != text.count("\n") or not text.endswith("\n"):
+    if len(rows) != text.count("\n") or not text.endswith("\n"):
         return []
     return [
         _new(RecordRow, (path, algorithm or None, digest or None, int(size) if size else None))
-        for path, algorithm, digest, size in found
+        for path, algorithm, digest, size in rows
     ]
 
 

@@ -106,17 +106,17 @@ def with_rocm(version: str, rocm_version: str) -> str:
             is that of a different kind of build; a fat wheel, whose libraries are of a different release.
     """
     parsed = parsed_version(version)
-    found = _split(parsed)
-    before = found[0] if found else tuple((parsed.local or "").split(".")) if parsed.local else ()
+    split = _split(parsed)
+    before = split[0] if split else tuple((parsed.local or "").split(".")) if parsed.local else ()
     strange = next((part for part in before if part != _FAT and not part.startswith("git")), None)
     if strange is not None:
         raise WheelError(
             f"{version} is the version of a different kind of build ({strange})",
             tip="give the whole version: --version",
         )
-    if found and _FAT in before and Version(found[1]).release != parsed_version(rocm_version).release:
+    if split and _FAT in before and Version(split[1]).release != parsed_version(rocm_version).release:
         raise WheelError(
-            f"a wheel of {version} carries ROCm {found[1]} itself", tip="make it again: `cairn wheel fat`"
+            f"a wheel of {version} carries ROCm {split[1]} itself", tip="make it again: `cairn wheel fat`"
         )
     local = ".".join((*before, suffix(rocm_version).removeprefix("+")))
     return str(Version(f"{parsed.public}+{local}"))
@@ -128,8 +128,8 @@ def rocm_version_of(version: str) -> str | None:
     Raises:
         WheelError: not a version.
     """
-    found = _split(parsed_version(version))
-    return None if found is None else found[1]
+    split = _split(parsed_version(version))
+    return None if split is None else split[1]
 
 
 def channel_of(rocm_version: str) -> Channel:
@@ -154,10 +154,10 @@ def promote(version: str, stage: str) -> str:
         WheelError: not a version, an unknown stage, a dev build, or a step back.
     """
     parsed = parsed_version(version)
-    found = _split(parsed)
-    if found is None:
+    split = _split(parsed)
+    if split is None:
         return _staged(parsed, stage)
-    before, rocm = found
+    before, rocm = split
     local = ".".join((*before, suffix(_staged(Version(rocm), stage)).removeprefix("+")))
     return f"{parsed.public}+{local}"
 
@@ -294,10 +294,10 @@ def _reason(low: Version, high: Version) -> str:
 
 
 def _advice(version: Version) -> str:
-    found = _split(version)
-    if found is None or Version(found[1]).release[0] < _FIRST_SEGMENTED:
+    split = _split(version)
+    if split is None or Version(split[1]).release[0] < _FIRST_SEGMENTED:
         return ""
-    return f"; write it {version.public}{suffix(found[1])}"
+    return f"; write it {version.public}{suffix(split[1])}"
 
 
 def is_before(version: str, release: str) -> bool:

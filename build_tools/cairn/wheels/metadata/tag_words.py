@@ -74,11 +74,11 @@ def _platform(tag: str) -> tuple[tuple[int, ...], str]:
     ):
         if match := pattern.fullmatch(tag):
             version = match["version"].replace("_", ".")
-            asked = tuple(map(int, version.split(".")))
+            requested = tuple(map(int, version.split(".")))
             machine = _MACHINES.get(match["machine"], match["machine"])
             if library:
-                return asked, f"{system} {machine}, {library} {version} or newer"
-            return asked, f"{system} {version} or newer, {machine}"
+                return requested, f"{system} {machine}, {library} {version} or newer"
+            return requested, f"{system} {version} or newer, {machine}"
     if (match := _OLD.fullmatch(tag)) and match["name"] in _OLD_MANYLINUX:
         version = _OLD_MANYLINUX[match["name"]]
         machine = _MACHINES.get(match["machine"], match["machine"])

@@ -116,12 +116,12 @@ def loads(data: bytes, *, name: str) -> Variants:
         WheelError: it is not one by PEP 825 and 850, or of a different version of these.
     """
     try:
-        found = datafile.loads(data, Variants, name=name)
+        variants = datafile.loads(data, Variants, name=name)
     except UsageError as error:
         raise WheelError(str(error), tip="make the variants again") from error
-    if problem := next(_problems(found), None):
+    if problem := next(_problems(variants), None):
         raise WheelError(f"{name}: {problem}", tip="make the variants again")
-    return found
+    return variants
 
 
 def of_wheel(data: bytes, file_name: str) -> Variants:
@@ -130,15 +130,15 @@ def of_wheel(data: bytes, file_name: str) -> Variants:
     Raises:
         WheelError: it cannot be read, or is of a different label.
     """
-    found, label = loads(data, name=IN_WHEEL), split_label(file_name)[1]
-    if tuple(found.variants) != (label,):
-        labels = " and ".join(found.variants) or "no variant"
+    variants, label = loads(data, name=IN_WHEEL), split_label(file_name)[1]
+    if tuple(variants.variants) != (label,):
+        labels = " and ".join(variants.variants) or "no variant"
         named = f"has the label {label}" if label else "has no label"
         raise WheelError(
             f"the {IN_WHEEL} of {file_name} is of {labels}, and its name {named}",
             tip="a variant cannot be renamed: make it again",
         )
-    return found
+    return variants
 
 
 def merged(one: Variants, other: Variants) -> Variants:
@@ -167,23 +167,23 @@ def merged(one: Variants, other: Variants) -> Variants:
     )
 
 
-def _problems(found: Variants) -> Iterator[str]:
+def _problems(variants: Variants) -> Iterator[str]:
     """What is wrong beyond the types of the fields."""
-    if found.schema != SCHEMA:
-        yield f"its $schema is {found.schema[:200]!r}, and only {SCHEMA} is known"
-    namespaces = found.default_priorities.namespace
-    if set(found.providers) != set(namespaces) or len(set(namespaces)) < len(namespaces):
+    if variants.schema != SCHEMA:
+        yield f"its $schema is {variants.schema[:200]!r}, and only {SCHEMA} is known"
+    namespaces = variants.default_priorities.namespace
+    if set(variants.providers) != set(namespaces) or len(set(namespaces)) < len(namespaces):
         yield "its default-priorities do not name the namespace of each provider once"
-    for name, provider in found.providers.items():
+    for name, provider in variants.providers.items():
         ways = (provider.requires, provider.static_properties, provider.builtin)
         if sum(map(bool, ways)) != 1:
             yield f"its provider {name} must have one of requires, static-properties and builtin"
-    yield from _label_problems(found)
+    yield from _label_problems(variants)
 
 
-def _label_problems(found: Variants) -> Iterator[str]:
-    for label, properties in found.variants.items():
-        if unknown := sorted(properties.keys() - found.providers.keys()):
+def _label_problems(variants: Variants) -> Iterator[str]:
+    for label, properties in variants.variants.items():
+        if unknown := sorted(properties.keys() - variants.providers.keys()):
             yield f"its variant {label} has properties of {unknown[0]}, for which it has no provider"
         if (label == NULL) == any(properties.values()):
             yield f"its variant {label} {'has' if label == NULL else 'has no'} properties"

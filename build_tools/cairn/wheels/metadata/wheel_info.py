@@ -248,19 +248,19 @@ def find_dist_info(archive: Archive, distribution: str) -> str:
         WheelError: none, several, or that of a different project.
     """
     tops = {m.name.partition("/")[0] for m in archive.members}
-    found = sorted(top for top in tops if top.endswith(_DIST_INFO))
-    if len(found) != 1:
+    folders = sorted(top for top in tops if top.endswith(_DIST_INFO))
+    if len(folders) != 1:
         raise WheelError(
-            f"{archive.path.name} has {len(found)} dist-info folders, not one", tip="build the wheel again"
+            f"{archive.path.name} has {len(folders)} dist-info folders, not one", tip="build the wheel again"
         )
     # The folder spells the name as the build tool did: names are compared in canonical form (PEP 503).
-    owner = found[0].removesuffix(_DIST_INFO).rpartition("-")[0]
+    owner = folders[0].removesuffix(_DIST_INFO).rpartition("-")[0]
     if canonicalize_name(owner) != distribution:
         raise WheelError(
-            f"{archive.path.name}: the folder {found[0]} is not that of {distribution}",
+            f"{archive.path.name}: the folder {folders[0]} is not that of {distribution}",
             tip="a wheel cannot be renamed: build it under the name that it is to have",
         )
-    return found[0]
+    return folders[0]
 
 
 def requirement(text: str) -> Requirement:
@@ -300,12 +300,12 @@ def decoded(data: bytes, name: str) -> str:
 
 
 def _tags(texts: Iterable[str]) -> tuple[str, ...]:
-    found: list[str] = []
+    expanded: list[str] = []
     for text in texts:
-        found += expand_tags(text)
-        if len(found) > _MOST_TAGS:
+        expanded += expand_tags(text)
+        if len(expanded) > _MOST_TAGS:
             raise WheelError(f"WHEEL has more than {_MOST_TAGS} tags")
-    return tuple(sorted(found))
+    return tuple(sorted(expanded))
 
 
 def _required(value: _T | None, name: str, archive: Archive) -> _T:

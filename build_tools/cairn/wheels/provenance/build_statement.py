@@ -75,7 +75,7 @@ def of_set(
         WheelError: a wheel is not of the manifest's commits.
     """
     expected = manifest_sources.bills_in(manifest, sha256=wheel_set.manifest_sha256, name=_MANIFEST)
-    if problems := [said for path in wheels for said in bill_problems(path, expected)]:
+    if problems := [problem for path in wheels for problem in bill_problems(path, expected)]:
         raise WheelError(
             f"what was built is not what the manifest has: {'; '.join(problems)}",
             tip="the checkouts were moved during the build: run it again",
@@ -105,28 +105,30 @@ def problems(
         statement: the builder's.
     """
     try:
-        said = decode(statement, name=BUILDER_FILE)
+        claim = decode(statement, name=BUILDER_FILE)
         sources = manifest_sources.sources_in(manifest, sha256=wheel_set.manifest_sha256, name=_MANIFEST)
         expected = manifest_sources.bills_in(manifest, sha256=wheel_set.manifest_sha256, name=_MANIFEST)
     except CairnError as error:
         yield str(error)
         return
     for what, is_, claimed in (
-        ("manifest", wheel_set.manifest_sha256, said.manifest_sha256),
-        ("commits", sources, said.sources),
-        ("stack, line, Python, platform or targets", dict(wheel_set.parameters), dict(said.parameters)),
-        ("earlier set", wheel_set.derived_from, said.derived_from),
+        ("manifest", wheel_set.manifest_sha256, claim.manifest_sha256),
+        ("commits", sources, claim.sources),
+        ("stack, line, Python, platform or targets", dict(wheel_set.parameters), dict(claim.parameters)),
+        ("earlier set", wheel_set.derived_from, claim.derived_from),
     ):
         if is_ != claimed:
             yield f"the builder's statement is of another {what}"
     own = {wheel.file_name: wheel.sha256 for wheel in wheel_set.wheels}
-    for name in sorted(own.keys() | said.wheels.keys()):
-        if own.get(name) != said.wheels.get(name):
-            made = f"made it with sha256 {said.wheels[name]}" if name in said.wheels else "did not make it"
-            there = f"has sha256 {own[name]}" if name in own else "is not in the set"
-            yield f"{name} {there}, and the builder says that it {made}"
+    for name in sorted(own.keys() | claim.wheels.keys()):
+        if own.get(name) != claim.wheels.get(name):
+            of_build = (
+                f"made it with sha256 {claim.wheels[name]}" if name in claim.wheels else "did not make it"
+            )
+            of_set = f"has sha256 {own[name]}" if name in own else "is not in the set"
+            yield f"{name} {of_set}, and the builder says that it {of_build}"
     for path in wheels:
-        yield from bill_problems(path, expected, sha256=said.bills.get(path.name))
+        yield from bill_problems(path, expected, sha256=claim.bills.get(path.name))
 
 
 def bill_problems(
@@ -160,8 +162,8 @@ def bill_problems(
         yield f"the bill of materials in {wheel.name} is not the builder's"
     for name in sorted(expected[project].keys() | commits.keys()):
         if commits.get(name) != expected[project].get(name):
-            is_, wanted = commits.get(name, "nothing"), expected[project].get(name, "nothing")
-            yield f"{wheel.name} is of {is_} of {name}, and the manifest has {wanted}"
+            is_, commit = commits.get(name, "nothing"), expected[project].get(name, "nothing")
+            yield f"{wheel.name} is of {is_} of {name}, and the manifest has {commit}"
 
 
 def _bill(wheel: Path) -> bytes | None:
@@ -186,26 +188,35 @@ def beside(set_file: Path) -> bytes:
         ) from error
 
 
-def encode(said: BuildStatement) -> bytes:
+def encode(statement: BuildStatement) -> bytes:
     """The statement: JSON in UTF-8, always the same bytes for the same words."""
-    derived = (Resource(name=_DERIVED, digest={"sha256": said.derived_from}),) if said.derived_from else ()
+    derived = (
+        (Resource(name=_DERIVED, digest={"sha256": statement.derived_from}),)
+        if statement.derived_from
+        else ()
+    )
     return msgspec.json.encode(
         in_toto.Statement(
             type=STATEMENT_TYPE,
-            subject=tuple(Resource(name=n, digest={"sha256": s}) for n, s in sorted(said.wheels.items())),
+            subject=tuple(
+                Resource(name=n, digest={"sha256": s}) for n, s in sorted(statement.wheels.items())
+            ),
             predicate_type=PREDICATE_TYPE,
             predicate=in_toto.Predicate(
                 definition=in_toto.Definition(
                     build_type=BUILD_TYPE,
-                    external_parameters=said.parameters,
-                    internal_parameters=said.inputs,
-                    resolved_dependencies=(*dependencies(said.manifest_sha256, said.sources), *derived),
+                    external_parameters=statement.parameters,
+                    internal_parameters=statement.inputs,
+                    resolved_dependencies=(
+                        *dependencies(statement.manifest_sha256, statement.sources),
+                        *derived,
+                    ),
                 ),
                 details=details(
-                    said.builder,
+                    statement.builder,
                     byproducts=tuple(
                         Resource(name=f"{name}/{wheel_info.SBOM}", digest={"sha256": sha256})
-                        for name, sha256 in sorted(said.bills.items())
+                        for name, sha256 in sorted(statement.bills.items())
                     ),
                 ),
             ),

@@ -33,12 +33,12 @@ def here(environ: Mapping[str, str] | None = None) -> Builder:
     The id is the one that GitHub's own attestations have and that Fulcio puts into the certificate of a
     workflow (`<server>/<owner>/<repository>/.github/workflows/<file>@<ref>`).
     """
-    given = os.environ if environ is None else environ
+    variables = os.environ if environ is None else environ
     needed = ("GITHUB_SERVER_URL", "GITHUB_WORKFLOW_REF", "GITHUB_REPOSITORY", "GITHUB_RUN_ID")
-    if given.get("GITHUB_ACTIONS") != "true" or not all(given.get(name) for name in needed):
+    if variables.get("GITHUB_ACTIONS") != "true" or not all(variables.get(name) for name in needed):
         return Builder(id=LOCAL)
-    server, workflow, repository, run = (given[name] for name in needed)
-    attempt = given.get("GITHUB_RUN_ATTEMPT") or "1"
+    server, workflow, repository, run = (variables[name] for name in needed)
+    attempt = variables.get("GITHUB_RUN_ATTEMPT") or "1"
     return Builder(
         id=f"{server}/{workflow}", invocation=f"{server}/{repository}/actions/runs/{run}/attempts/{attempt}"
     )

@@ -67,8 +67,8 @@ def sources_in(data: bytes, *, sha256: str, name: str) -> tuple[Source, ...]:
     Raises:
         StoreError: it is a different manifest, was changed, or is of another version.
     """
-    found = _read(data, sha256, name).projects
-    return tuple(Source(name=p.name, origin=p.origin, hashtag=p.hashtag, commit=p.commit) for p in found)
+    projects = _read(data, sha256, name).projects
+    return tuple(Source(name=p.name, origin=p.origin, hashtag=p.hashtag, commit=p.commit) for p in projects)
 
 
 def bills_in(data: bytes, *, sha256: str, name: str) -> Mapping[str, Mapping[str, str]]:

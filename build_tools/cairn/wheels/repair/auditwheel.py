@@ -85,8 +85,8 @@ def repair_linked(
         machine = _machine(info)
         if machine is None and libraries is None:
             return _taken_over(job)
-        found = binaries.read_archive(archive, only="elf", look_for=manylinux.watched_symbols())
-    host = [binary for binary in found if not binary.is_device_code]
+        read = binaries.read_archive(archive, only="elf", look_for=manylinux.watched_symbols())
+    host = [binary for binary in read if not binary.is_device_code]
     keeps = machine is None or (platform is None and _keeps_promise(info, host, patterns))
     changes = _run_paths(host, libraries) if libraries or not keeps else {}
     if keeps or machine is None:
@@ -106,20 +106,20 @@ def repair_linked(
         return rewrite_wheel.apply(made, Edit(binaries=changes), output_dir) if changes else _moved(made, job)
 
 
-def _run_paths(found: Sequence[Binary], sdk: SdkLibraries | None) -> dict[str, BinaryEdit]:
+def _run_paths(elves: Sequence[Binary], sdk: SdkLibraries | None) -> dict[str, BinaryEdit]:
     """The run paths that binaries lack: to libraries of their own wheel, and to those of the SDK."""
-    own = own_libraries.edits(found)
+    own = own_libraries.edits(elves)
     if sdk is None:
         return own
     linked = (
         replace(one, rpath=own[one.path].run_path or (), runpath=()) if one.path in own else one
-        for one in found
+        for one in elves
     )
     return {**own, **rocm_rpath.edits(linked, sdk)}
 
 
-def _repaired_for_windows(job: _Job, found: Iterable[Binary]) -> Path:
-    if not delvewheel.missing_libraries(found, job.exclude):
+def _repaired_for_windows(job: _Job, dlls: Iterable[Binary]) -> Path:
+    if not delvewheel.missing_libraries(dlls, job.exclude):
         return _taken_over(job)
     target = job.output_dir / job.wheel.name
     if target.exists() and target.samefile(job.wheel):
@@ -142,10 +142,10 @@ def _machine(info: WheelInfo) -> str | None:
             f"{info.file_name} is for macOS, whose wheels are not repaired here",
             tip="run delocate-wheel, of the project delocate, on macOS",
         )
-    found = {match[1] for name in platforms if (match := _LINUX.fullmatch(name))}
-    if len(found) > 1:
+    machines = {match[1] for name in platforms if (match := _LINUX.fullmatch(name))}
+    if len(machines) > 1:
         raise WheelError(f"{info.file_name} is for several architectures", tip="build one wheel for each")
-    return next(iter(found), None)
+    return next(iter(machines), None)
 
 
 def _keeps_promise(info: WheelInfo, host: Sequence[Binary], patterns: Sequence[str]) -> bool:
@@ -167,16 +167,16 @@ def _keeps_promise(info: WheelInfo, host: Sequence[Binary], patterns: Sequence[s
 
 def _policy_for(platform: str, machine: str) -> Policy:
     """The policy of the tag that was asked for, which must be one for the machine of the wheel."""
-    found = manylinux.policy_of(platform)
-    if found is None:
+    policy = manylinux.policy_of(platform)
+    if policy is None:
         raise WheelError(
             f"{platform!r} is not a valid manylinux platform", tip="write it like manylinux_2_28_x86_64"
         )
-    if platform not in {f"{name}_{machine}" for name in (found.name, *found.aliases)}:
+    if platform not in {f"{name}_{machine}" for name in (policy.name, *policy.aliases)}:
         raise WheelError(
-            f"{platform!r} is not the platform of a wheel for {machine}", tip=f"write {found.name}_{machine}"
+            f"{platform!r} is not the platform of a wheel for {machine}", tip=f"write {policy.name}_{machine}"
         )
-    return found
+    return policy
 
 
 def _taken_over(job: _Job) -> Path:
@@ -196,15 +196,15 @@ def _folder_beside(output_dir: Path) -> Iterator[Path]:
 
 
 def _only_wheel(folder: Path, job: _Job) -> Path:
-    made = sorted(folder.glob("*.whl"))
-    if len(made) != 1:
-        raise WheelError(f"{len(made)} wheels were made of {job.wheel.name}, not one")
-    return made[0]
+    wheels = sorted(folder.glob("*.whl"))
+    if len(wheels) != 1:
+        raise WheelError(f"{len(wheels)} wheels were made of {job.wheel.name}, not one")
+    return wheels[0]
 
 
-def _moved(made: Path, job: _Job) -> Path:
-    wheel_info.read(made)
-    return made.replace(job.output_dir / made.name)
+def _moved(wheel: Path, job: _Job) -> Path:
+    wheel_info.read(wheel)
+    return wheel.replace(job.output_dir / wheel.name)
 
 
 def _run_auditwheel(job: _Job, folder: Path, *, platform: str) -> None:

@@ -25,16 +25,16 @@ def edits(binaries: Collection[Binary]) -> dict[str, BinaryEdit]:
     folders: dict[str, set[str]] = defaultdict(set)
     for binary in binaries:
         folders[posixpath.basename(binary.path)].add(posixpath.dirname(binary.path))
-    found: dict[str, BinaryEdit] = {}
+    edits: dict[str, BinaryEdit] = {}
     for binary in binaries:
         here = posixpath.dirname(binary.path)
         reached = {_folder(path, here) for path in binary.run_paths}
-        wanted = [folders[name] for name in binary.needed if name in folders]
-        missing = dict.fromkeys(min(each) for each in wanted if len(each) == 1 and each.isdisjoint(reached))
+        targets = [folders[name] for name in binary.needed if name in folders]
+        missing = dict.fromkeys(min(each) for each in targets if len(each) == 1 and each.isdisjoint(reached))
         if missing:
             paths = (_from(here, folder) for folder in missing)
-            found[binary.path] = BinaryEdit(run_path=(*binary.run_paths, *paths))
-    return found
+            edits[binary.path] = BinaryEdit(run_path=(*binary.run_paths, *paths))
+    return edits
 
 
 def _folder(run_path: str, here: str) -> str | None:

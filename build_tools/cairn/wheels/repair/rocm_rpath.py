@@ -44,24 +44,24 @@ def read(site_packages: Path) -> SdkLibraries:
         UsageError: there are none.
     """
     packages = [folder for pattern in _PACKAGES for folder in sorted(site_packages.glob(pattern))]
-    found: dict[str, set[str]] = {}
+    folders: dict[str, set[str]] = {}
     for folder in (package / name for package in packages for name in _FOLDERS):
         names = {path.name for path in folder.glob("*.so*")}
         if names:
-            found[folder.relative_to(site_packages).as_posix()] = names
-    if not found:
+            folders[folder.relative_to(site_packages).as_posix()] = names
+    if not folders:
         raise UsageError(
             f"no ROCm SDK is installed in {site_packages}",
             tip="name the site-packages folder into which rocm[libraries] was installed",
         )
     return SdkLibraries(
-        folders=tuple(found), names=frozenset(name for names in found.values() for name in names)
+        folders=tuple(folders), names=frozenset(name for names in folders.values() for name in names)
     )
 
 
 def edits(binaries: Iterable[Binary], sdk: SdkLibraries) -> dict[str, BinaryEdit]:
     """For each binary that needs the SDK, by its path: the run paths to the SDK, before those that it has."""
-    found: dict[str, BinaryEdit] = {}
+    edits: dict[str, BinaryEdit] = {}
     for binary in binaries:
         if binary.is_device_code or sdk.names.isdisjoint(binary.needed):
             continue
@@ -69,5 +69,5 @@ def edits(binaries: Iterable[Binary], sdk: SdkLibraries) -> dict[str, BinaryEdit
         paths = [f"$ORIGIN/{posixpath.relpath(folder, here or '.')}" for folder in sdk.folders]
         change = BinaryEdit(run_path=tuple(dict.fromkeys((*paths, *binary.run_paths))))
         if change.changes(binary):
-            found[binary.path] = change
-    return found
+            edits[binary.path] = change
+    return edits

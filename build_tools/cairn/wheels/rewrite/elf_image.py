@@ -91,9 +91,9 @@ class Image:
         """The place of a string, which is added when the table has none like it."""
         raw = text.encode() + b"\0"
         # The tail of a longer string will do as well: linkers merge strings so.
-        found = (self._strings + self._added).find(raw)
-        if found >= 0:
-            return found
+        offset = (self._strings + self._added).find(raw)
+        if offset >= 0:
+            return offset
         self._added += raw
         return len(self._strings) + len(self._added) - len(raw)
 
@@ -167,15 +167,15 @@ class Image:
         shift = new.address - new.offset
         # PT_LOAD entries stand in the order of their addresses, so the new one goes behind the last of them.
         last = max(i for i, segment in enumerate(self._segments) if segment.kind == PT_LOAD)
-        found = []
+        segments = []
         for index, old in enumerate(self._segments):
             segment = old
             if old.kind in moved:
                 offset, size = moved[old.kind]
                 address = offset + shift
                 segment = Segment(old.kind, old.flags, offset, address, address, size, size, old.alignment)
-            found += [segment, new] if index == last else [segment]
-        return b"".join(PHDR.pack(*segment) for segment in found)
+            segments += [segment, new] if index == last else [segment]
+        return b"".join(PHDR.pack(*segment) for segment in segments)
 
     def _section_patches(self, places: Mapping[int, tuple[int, int, int]], shift: int) -> Iterator[Patch]:
         """The section table, for tools, since no loader reads it: kind to old address, new place and size."""

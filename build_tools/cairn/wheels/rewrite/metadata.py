@@ -59,8 +59,8 @@ def edited_metadata(data: bytes, edit: MetadataEdit) -> bytes:
     headers = _without(headers, edit.remove_requirements)
     for name, text in edit.replace_requirements.items():
         headers = _with_replaced(headers, name, text)
-    gone = {canonicalize_name(extra) for extra in edit.remove_extras}
-    headers = headers.mapped("Provides-Extra", lambda e: None if canonicalize_name(e) in gone else e)
+    removed = {canonicalize_name(extra) for extra in edit.remove_extras}
+    headers = headers.mapped("Provides-Extra", lambda e: None if canonicalize_name(e) in removed else e)
     headers = _with_added(headers, edit)
     result = headers.to_bytes()
     _check(result, headers)
@@ -114,9 +114,9 @@ def _names(requirements: Iterable[str]) -> set[str]:
 
 
 def _without(headers: Headers, names: Iterable[str]) -> Headers:
-    gone: set[str] = {canonicalize_name(name) for name in names}
-    _must_have(headers, gone)
-    return headers.mapped(_REQUIRES, lambda text: None if _names([text]) & gone else text)
+    removed: set[str] = {canonicalize_name(name) for name in names}
+    _must_have(headers, removed)
+    return headers.mapped(_REQUIRES, lambda text: None if _names([text]) & removed else text)
 
 
 def _with_rewritten(headers: Headers, texts: Mapping[str, str]) -> Headers:
@@ -127,15 +127,15 @@ def _with_rewritten(headers: Headers, texts: Mapping[str, str]) -> Headers:
 
 
 def _with_replaced(headers: Headers, name: str, text: str) -> Headers:
-    wanted = canonicalize_name(name)
-    if _names([text]) != {wanted}:
+    canonical = canonicalize_name(name)
+    if _names([text]) != {canonical}:
         raise WheelError(f"{text!r} cannot replace the requirement of {name}")
-    _must_have(headers, {wanted})
+    _must_have(headers, {canonical})
     placed = False
 
     def change(old: str) -> str | None:
         nonlocal placed
-        if _names([old]) != {wanted}:
+        if _names([old]) != {canonical}:
             return old
         first, placed = not placed, True
         return text if first else None
@@ -151,8 +151,8 @@ def _with_added(headers: Headers, edit: MetadataEdit) -> Headers:
     headers = headers.added(
         "Provides-Extra", (e for e in edit.add_extras if canonicalize_name(e) not in extras)
     )
-    there = {str(wheel_info.requirement(text)) for text in headers.all(_REQUIRES)}
-    new = [text for text in edit.add_requirements if str(wheel_info.requirement(text)) not in there]
+    present = {str(wheel_info.requirement(text)) for text in headers.all(_REQUIRES)}
+    new = [text for text in edit.add_requirements if str(wheel_info.requirement(text)) not in present]
     return headers.added(_REQUIRES, new)
 
 

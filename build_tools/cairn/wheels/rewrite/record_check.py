@@ -42,9 +42,9 @@ def differences(
     """The members that are not what RECORD says, sorted, and in what; see `require_right`."""
     own = {f"{info.dist_info}/{name}" for name in UNLISTED}
     listed = {row.path for row in info.record} - own
-    there = {member.name for member in archive.members if not member.is_dir} - own
-    wrong = [(path, "is not listed" if path in there else "is not there") for path in listed ^ there]
-    rows = [row for row in info.record if row.path in there and (only is None or row.path in only)]
+    names = {member.name for member in archive.members if not member.is_dir} - own
+    wrong = [(path, "is not listed" if path in names else "is not there") for path in listed ^ names]
+    rows = [row for row in info.record if row.path in names and (only is None or row.path in only)]
     if sum(archive.member(row.path).size for row in rows) < _WORTH_THREADS:
         reasons = [_wrong(archive, row) for row in rows]
     else:

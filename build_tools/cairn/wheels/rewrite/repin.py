@@ -66,13 +66,13 @@ def repinned(requirements: Collection[str], wheel: Renamed) -> dict[str, str]:
         WheelError: a requirement is malformed, excludes the new version without pinning the old one, or pins
             something that does not belong to the wheel as it was.
     """
-    found = {}
+    changed = {}
     for text in requirements:
         parsed = wheel_info.requirement(text)
-        wanted = None if canonicalize_name(parsed.name) in wheel.given else _wanted(parsed, text, wheel)
-        if wanted is not None:
-            found[text] = _replaced(parsed, text, wanted, wheel)
-    return found
+        pinned = None if canonicalize_name(parsed.name) in wheel.given else _wanted(parsed, text, wheel)
+        if pinned is not None:
+            changed[text] = _replaced(parsed, text, pinned, wheel)
+    return changed
 
 
 def _wanted(parsed: Requirement, text: str, wheel: Renamed) -> str | None:
@@ -137,12 +137,12 @@ def _goes_with(name: str, distribution: str) -> bool:
     return any(device_names.processor_of(device, host) is not None for device, host in pairs)
 
 
-def _replaced(parsed: Requirement, text: str, wanted: str, wheel: Renamed) -> str:
+def _replaced(parsed: Requirement, text: str, specifier: str, wheel: Renamed) -> str:
     head, mark, tail = text.partition(";")
-    new = _PIN.sub(lambda match: match["operator"] + wanted, head) + mark + tail
-    if new == text or not wheel_info.requirement(new).specifier.contains(wanted, prereleases=True):
+    new = _PIN.sub(lambda match: match["operator"] + specifier, head) + mark + tail
+    if new == text or not wheel_info.requirement(new).specifier.contains(specifier, prereleases=True):
         raise WheelError(
-            f"{wheel.file_name} requires {text}, which excludes {parsed.name} {wanted}",
-            tip=f"give the requirement you want: --require '{parsed.name}=={wanted}'",
+            f"{wheel.file_name} requires {text}, which excludes {parsed.name} {specifier}",
+            tip=f"give the requirement you want: --require '{parsed.name}=={specifier}'",
         )
     return new

@@ -91,12 +91,12 @@ def set_versions(
         if not dry_run:
             output_dir.mkdir(parents=True, exist_ok=True)
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=".edit.", dir=output_dir)))
-            made = [
+            changes = [
                 wheel.apply_to(archive, info, e, folder)
                 for archive, info, e in zip(archives, infos, edits, strict=True)
             ]
             # All are made before one is moved into place.
-            for path, target in zip(made, targets, strict=True):
+            for path, target in zip(changes, targets, strict=True):
                 path.replace(target)
         return tuple(
             Change(
@@ -146,17 +146,17 @@ def _edit(archive: Archive, renamed: Renamed, info: WheelInfo, wanted: Wanted) -
     requires = parse_headers(info.metadata, name="METADATA").all("Requires-Dist")
     own = set(map(_project, requires))
     # Requirements are given for all wheels at once; the wheel that one names does not require itself.
-    given: dict[str, list[str]] = {}
+    requirements: dict[str, list[str]] = {}
     for text in wanted.requires:
         if (name := _project(text)) != info.distribution:
-            given.setdefault(name, []).append(text)
-    replaced = {name: texts.pop(0) for name, texts in given.items() if name in own}
+            requirements.setdefault(name, []).append(text)
+    replaced = {name: texts.pop(0) for name, texts in requirements.items() if name in own}
     return Edit(
         version=renamed.new,
         build=wanted.build,
         rewrite_requirements=repin.repinned(requires, renamed),
         replace_requirements=replaced,
-        add_requirements=tuple(text for texts in given.values() for text in texts),
+        add_requirements=tuple(text for texts in requirements.values() for text in texts),
         replace_files=version_files.rewritten(
             archive, info.distribution, renamed.old, renamed.new, renamed.rocm
         ),

@@ -112,9 +112,9 @@ def _check_left(text: str, name: str, old: str, new: str) -> None:
         return
     # The local part alone: versions are put together from parts, and PEP 440 takes `.`, `-` and `_` for one.
     spelt = r"[._-]".join(map(re.escape, local.split(".")))
-    left = re.compile(rf"(?<![0-9A-Za-z]){spelt}(?![0-9A-Za-z])(?![._-][0-9A-Za-z])", re.IGNORECASE)
+    leftover = re.compile(rf"(?<![0-9A-Za-z]){spelt}(?![0-9A-Za-z])(?![._-][0-9A-Za-z])", re.IGNORECASE)
     for line in text.splitlines():
-        if left.search(line) and not line.lstrip().startswith("#"):
+        if leftover.search(line) and not line.lstrip().startswith("#"):
             raise WheelError(
                 f"{name} names {old} in the line {line.strip()[:100]!r}, which cannot be changed safely",
                 tip="build the wheel under its new version",

@@ -160,8 +160,8 @@ def _entries(archive: Archive, info: WheelInfo, edit: Edit) -> list[Kept | New]:
     entries = first + last
     record = moved.get(f"{about}RECORD", f"{about}RECORD")
     # RECORD row by row: old ones in their order, those of added files after them, its own last.
-    made = (entry for entry in entries if isinstance(entry, New))
-    new = {entry.name: row_for(entry, edit.digests.get(entry.name)) for entry in made}
+    written = (entry for entry in entries if isinstance(entry, New))
+    new = {entry.name: row_for(entry, edit.digests.get(entry.name)) for entry in written}
     rows = []
     for row in info.record:
         if row.path not in removed:

@@ -128,8 +128,8 @@ class Archives:
         self._there: dict[tuple[TargetId, str], int] = {}
         for number, target in enumerate(complete(offered)):
             path = folder / f"{number}{SUFFIX}"
-            made = writer.writing(path, group=group, family=target.processor, targets=[str(target)])
-            self._writers.append((target, stack.enter_context(made)))
+            archive = writer.writing(path, group=group, family=target.processor, targets=[str(target)])
+            self._writers.append((target, stack.enter_context(archive)))
             self.paths[str(target)] = path
 
     def add(self, kernel_name: str, content: Unpacked, part: Part) -> None:

@@ -91,9 +91,9 @@ def problems(
         yield from _parts(host, beside)
     unknown = sorted(name for name in beside.keys() - recorded if _MARK in name)
     requires = [text for path in wheels for text in wheel_info.read(path).requires_dist]
-    asked = {canonicalize_name(wheel_info.requirement(text).name) for text in requires}
+    required = {canonicalize_name(wheel_info.requirement(text).name) for text in requires}
     for name in unknown:
-        if name not in asked:
+        if name not in required:
             yield f"{name} is a device wheel, and no wheel beside it has an extra for it"
         elif all_recorded:
             yield f"no host wheel says that {name} was split from it, and what its code was before"
@@ -145,9 +145,9 @@ def variant_problems(path: Path) -> Iterator[str]:
             return
         record = read_record(info, archive)
         processor = name.variant or ""
-        wanted = {library.path: library.host_sha256 for library in record.libraries}
-        wanted |= {file.path: file.sha256 for file in record.files if file.processor == processor}
-        for common, sha256 in sorted(wanted.items()):
+        hashes = {library.path: library.host_sha256 for library in record.libraries}
+        hashes |= {file.path: file.sha256 for file in record.files if file.processor == processor}
+        for common, sha256 in sorted(hashes.items()):
             member = device_wheel.data_path(info, common)
             if member not in archive or _sha256(archive, member) != sha256:
                 yield f"{path.name} has no {member} as it was split"
@@ -196,15 +196,15 @@ def _leads_there(host: Host, library: Library, file: Path) -> bool:
     digests = {one.path: one.sha256 for one in host.record.libraries}
     digests |= {moved.path: moved.sha256 for moved in host.record.files}
     place = archives.Place(host.info, library.path)
-    wanted = place.reference(reference.build_of(digests))
+    expected = place.reference(reference.build_of(digests))
     ordinals = sorted(ordinal for part in library.parts for ordinal in part.wrappers)
     try:
         with file.open("rb") as opened:
-            found, count = detach.read_host(FileView(opened))
+            read, count = detach.read_host(FileView(opened))
     except WheelError:
         return False
-    named = (library.kernel_name, library.archives) == (wanted.kernel_name, place.archives)
-    return named and found == wanted and ordinals == list(range(count))
+    named = (library.kernel_name, library.archives) == (expected.kernel_name, place.archives)
+    return named and read == expected and ordinals == list(range(count))
 
 
 def _too_old(host: Host, rocm: str | None, floor: str | None) -> Iterator[str]:
@@ -226,24 +226,26 @@ def _extras(host: Host) -> Iterator[str]:
     if not known or {**extras, **needed} != extras:
         yield f"{info.file_name}: its {records.NAME} has extras that are not those of its device wheels"
         return
-    given = {canonicalize_name(extra) for extra in info.extras}
-    given = {extra for extra in given if extra == device_names.EVERY or extra.startswith("device-gfx")}
-    for extra in sorted(extras.keys() - given):
+    own_extras = {canonicalize_name(extra) for extra in info.extras}
+    own_extras = {
+        extra for extra in own_extras if extra == device_names.EVERY or extra.startswith("device-gfx")
+    }
+    for extra in sorted(extras.keys() - own_extras):
         yield f"{info.file_name} lacks the extra {extra}"
-    for extra in sorted(given - extras.keys()):
+    for extra in sorted(own_extras - extras.keys()):
         yield f"{info.file_name} has the extra {extra}, for which nothing was split from it"
     names = {canonicalize_name(name) for name in devices.values()}
-    wanted = {
+    expected = {
         str(wheel_info.requirement(text)) for text in device_wheel.requirements_of(info, devices, extras)
     }
-    asked = {
+    required = {
         str(one)
         for one in map(wheel_info.requirement, info.requires_dist)
         if canonicalize_name(one.name) in names or device_names.processor_of(one.name, info.name)
     }
-    for text in sorted(wanted - asked):
+    for text in sorted(expected - required):
         yield f"{info.file_name} does not require {text}"
-    for text in sorted(asked - wanted):
+    for text in sorted(required - expected):
         yield f"{info.file_name} requires {text}, which was not split from it"
 
 
@@ -289,14 +291,14 @@ class _Packed:
 
     def wanted(self) -> dict[tuple[str, str], str]:
         """The sha256 of the code that the GPU must find, by key and target."""
-        found: dict[tuple[str, str], str] = {}
+        digests: dict[tuple[str, str], str] = {}
         for library in self.libraries:
             for part in library.parts:
                 chosen = archives.best(self.target, [parse_target_id(code.target) for code in part.codes])
                 places = ((key_of(library.kernel_name, n), str(self.target)) for n in part.wrappers)
                 if chosen is not None:
-                    found |= dict.fromkeys(places, part.codes[chosen].sha256)
-        return found
+                    digests |= dict.fromkeys(places, part.codes[chosen].sha256)
+        return digests
 
 
 def _archives_of(record: Record, processor: str) -> dict[str, _Packed]:
@@ -304,26 +306,26 @@ def _archives_of(record: Record, processor: str) -> dict[str, _Packed]:
     groups: dict[str, list[Library]] = {}
     for library in record.libraries:
         groups.setdefault(library.archives, []).append(library)
-    found = {}
+    stored = {}
     for name, libraries in groups.items():
         codes = (code for library in libraries for part in library.parts for code in part.codes)
         for target in archives.complete(parse_target_id(code.target) for code in codes):
             if target.processor == processor:
                 path = name.replace(PLACEHOLDER, str(target))
-                found[path] = _Packed(target=target, libraries=libraries)
-    return found
+                stored[path] = _Packed(target=target, libraries=libraries)
+    return stored
 
 
 def _archive(archive: Archive, name: str, packed: _Packed, *, of: str) -> Iterator[str]:
     """What is wrong with a kpack archive: an entry is missing, or is too many, or has different code."""
-    wanted = packed.wanted()
+    expected = packed.wanted()
     try:
         sums = code_archives.digests(archive, name)
     except WheelError as error:
         yield f"{of}: {error}"
         return
-    lacking, strange = _plain(wanted.keys() - sums.keys()), _plain(sums.keys() - wanted.keys())
-    changed = _plain(place for place in wanted.keys() & sums.keys() if wanted[place] != sums[place])
+    lacking, strange = _plain(expected.keys() - sums.keys()), _plain(sums.keys() - expected.keys())
+    changed = _plain(place for place in expected.keys() & sums.keys() if expected[place] != sums[place])
     for key, arch in sorted(lacking - strange):
         yield f"{of} lacks the code for {arch} of {key}"
     for key, arch in sorted(strange - lacking):

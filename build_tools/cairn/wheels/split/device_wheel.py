@@ -93,8 +93,8 @@ def licences_of(host: WheelInfo, archive: Archive) -> dict[str, bytes]:
     # Before PEP 639 they stood right in the dist-info folder.
     named = parse_headers(host.metadata, name="METADATA").all("License-File")
     older = [name for name in named if f"{host.dist_info}/{name}" in archive]
-    found = {f"licenses/{name}": archive.read(f"{host.dist_info}/{name}") for name in older}
-    return found | {name.removeprefix(f"{host.dist_info}/"): archive.read(name) for name in names}
+    licenses = {f"licenses/{name}": archive.read(f"{host.dist_info}/{name}") for name in older}
+    return licenses | {name.removeprefix(f"{host.dist_info}/"): archive.read(name) for name in names}
 
 
 def write(

@@ -44,14 +44,14 @@ def added(archive: Archive, info: WheelInfo, archives: Iterable[str], build: str
         build: what these archives call the build that their code is of.
     """
     # What is not in site-packages is found by no path that counts from there.
-    found = tuple(sorted({path for path in archives if not path.startswith(".data/")}))
+    names = tuple(sorted({path for path in archives if not path.startswith(".data/")}))
     generic = dict(targets.generic_targets())  # all, since it speaks for other host wheels too
     own = info.dist_info.partition("-")[0]
-    call = _MARK + _CALL.format(own=own, build=build, archives=found, generic=generic).encode()
+    call = _MARK + _CALL.format(own=own, build=build, archives=names, generic=generic).encode()
     loaders = {
         name: source
         for name, source in _loaders(archive).items()
-        if found and _MARK not in source and _can_be_wrapped(source)
+        if names and _MARK not in source and _can_be_wrapped(source)
     }
     check = resources.files(__package__).joinpath("device_check.py").read_bytes()
     return Edit(
@@ -71,8 +71,8 @@ def removed(archive: Archive) -> Edit:
 
 def _loaders(archive: Archive) -> dict[str, bytes]:
     """The modules of that name right below a package, and their source."""
-    found = (m.name for m in archive.members if m.name.count("/") == 1 and m.name.endswith(f"/{_LOADER}"))
-    return {name: archive.read(name) for name in found}
+    loaders = (m.name for m in archive.members if m.name.count("/") == 1 and m.name.endswith(f"/{_LOADER}"))
+    return {name: archive.read(name) for name in loaders}
 
 
 def _beside(loader: str) -> str:

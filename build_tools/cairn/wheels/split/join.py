@@ -95,10 +95,10 @@ class _Work:
                 # Code of libraries comes in archives; a code object of its own (`.hsaco`) comes as it was.
                 if path.endswith(SUFFIX):
                     self._check_archive(path, file, processor)
-                    found = self._archives.setdefault(path, file) is file
+                    unique = self._archives.setdefault(path, file) is file
                 else:
-                    found = self._files.setdefault(path, file) is file
-                if not found:
+                    unique = self._files.setdefault(path, file) is file
+                if not unique:
                     raise WheelError(f"two device wheels have {path}")
 
     def join(self) -> tuple[Joined, ...]:
@@ -146,13 +146,13 @@ class _Work:
 
     def _check_files(self) -> None:
         """What came as it was is what went, all of it."""
-        wanted = {
+        expected = {
             device_wheel.data_path(self._host, moved.path): moved.sha256
             for moved in self._record.files
             if moved.processor in self._processors
         }
-        found = {path: sha256_of(file) for path, file in self._files.items()}
-        if wrong := sorted(path for path, _ in wanted.items() ^ found.items()):
+        digests = {path: sha256_of(file) for path, file in self._files.items()}
+        if wrong := sorted(path for path, _ in expected.items() ^ digests.items()):
             raise WheelError(
                 f"{wrong[0]} is not what was split from {self._host.file_name}",
                 tip="the device wheels and the host wheel must come from one split",

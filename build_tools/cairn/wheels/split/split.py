@@ -65,16 +65,16 @@ def split(wheel: Path, output_dir: Path, terms: Terms | None = None) -> tuple[Pa
         output_dir.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".split.", dir=output_dir) as folder:
             work = _Work(info, archive, Path(folder), terms or Terms(runtime=RUNTIME))
-            found = work.unpack()
-            _check_binaries(info, found)
+            unpacked = work.unpack()
+            _check_binaries(info, unpacked)
             groups: dict[str, list[tuple[Binary, Place]]] = {}
-            for binary in found:
+            for binary in unpacked:
                 if not binary.is_device_code:
                     place = Place(info, device_wheel.common_path(info, binary.path))
                     groups.setdefault(place.archives, []).append((binary, place))
-            processors = {code.target.processor for binary in found for code in binary.code_objects}
-            alone = {b.path: b.code_objects[0].target.processor for b in found if b.is_device_code}
-            libraries = {binary.path for binary in found} - alone.keys()
+            processors = {code.target.processor for binary in unpacked for code in binary.code_objects}
+            alone = {b.path: b.code_objects[0].target.processor for b in unpacked if b.is_device_code}
+            libraries = {binary.path for binary in unpacked} - alone.keys()
             for name in (member.name for member in archive.members if member.name not in libraries):
                 processor = alone.get(name) or databases.processor_of(name, processors)
                 if processor is not None:
@@ -83,16 +83,16 @@ def split(wheel: Path, output_dir: Path, terms: Terms | None = None) -> tuple[Pa
             for group in groups.values():
                 work.take(group)
             # All are made before one is moved into place: a failure leaves no half of a split behind.
-            made = Path(folder, "made")
+            output = Path(folder, "made")
             change = work.host_edit()
-            wheels = [rewrite_wheel.apply(info.path, change, made)]
+            wheels = [rewrite_wheel.apply(info.path, change, output)]
             if not set(change.add_extras) <= set(wheel_info.read(wheels[0]).extras):
                 raise WheelError(
                     f"METADATA of {info.file_name} cannot be edited: it is malformed", tip="build it again"
                 )
             licences = device_wheel.licences_of(info, archive)
             wheels += [
-                device_wheel.write(info, name, work.code[name], licences, made, work.terms)
+                device_wheel.write(info, name, work.code[name], licences, output, work.terms)
                 for name in in_order(work.code)
             ]
             return tuple(path.replace(output_dir / path.name) for path in wheels)
@@ -130,8 +130,8 @@ class _Work:
         To look for it takes each of them whole, and inflating is what costs most: so that is done once.
         """
 
-        def one(found: tuple[Member, binaries.Format]) -> tuple[Binary, Path]:
-            member, kind = found
+        def one(pair: tuple[Member, binaries.Format]) -> tuple[Binary, Path]:
+            member, kind = pair
             path = extract(self._archive, member.name, self._new_folder())
             try:
                 with path.open("rb") as file:
@@ -145,9 +145,9 @@ class _Work:
             return binary, path
 
         # The largest first, so that no core waits for it at the end.
-        found = sorted(binaries.binary_members(self._archive), key=lambda found: -found[0].size)
+        pair = sorted(binaries.binary_members(self._archive), key=lambda pair: -pair[0].size)
         with collector_paused(), ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-            read = list(pool.map(one, found))
+            read = list(pool.map(one, pair))
         with_code = sorted((each for each in read if each[0].code_objects), key=lambda each: each[0].path)
         self._whole = {binary.path: path for binary, path in with_code}
         return [binary for binary, _ in with_code]
@@ -207,7 +207,7 @@ class _Work:
                     archives.add(leads_to.kernel_name, content, parts[-1])
             undo = detach.detach(library, reference.dumps(leads_to), host)
         self.hosts[path] = host
-        made = Library(
+        linked = Library(
             path=device_wheel.common_path(self._info, path),
             kernel_name=leads_to.kernel_name,
             archives=place.archives,
@@ -217,20 +217,20 @@ class _Work:
             parts=tuple(parts),
         )
         whole.unlink()
-        return made
+        return linked
 
     def host_edit(self) -> Edit:
         """What makes the host wheel of the whole one."""
         extras = device_names.extras_of(self.code)
         devices = {name: self.terms.name_of(self._info.name, name) for name in in_order(self.code)}
-        made = Record(
+        written = Record(
             libraries=tuple(self.records),
             files=tuple(self.moved),
             devices=devices,
             extras=extras,
             runtime=self.terms.runtime,
         )
-        text = datafile.dumps(made).encode()
+        text = datafile.dumps(written).encode()
         archives = (library.archives for library in self.records)
         hook = import_hook.added(self._archive, self._info, archives, self.build)
         return Edit(
@@ -264,10 +264,10 @@ def _check(info: WheelInfo, archive: Archive) -> None:
         )
     own = (device_names.extra_of("gfx"), device_names.EVERY)
     # As installers compare them (PEP 685): Device_All is device-all.
-    taken = any(canonicalize_name(extra).startswith(own) for extra in info.extras)
-    asked = (wheel_info.requirement(text).name for text in info.requires_dist)
-    taken = taken or any(device_names.processor_of(name, info.name) for name in asked)
-    if taken or any(member.name.endswith((SUFFIX, f"/{record.NAME}")) for member in archive.members):
+    clashing = any(canonicalize_name(extra).startswith(own) for extra in info.extras)
+    names = (wheel_info.requirement(text).name for text in info.requires_dist)
+    clashing = clashing or any(device_names.processor_of(name, info.name) for name in names)
+    if clashing or any(member.name.endswith((SUFFIX, f"/{record.NAME}")) for member in archive.members):
         raise WheelError(f"{info.file_name} has been split already", tip="split the whole wheel")
 
 

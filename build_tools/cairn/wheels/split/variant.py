@@ -83,8 +83,8 @@ def write(host: Path, device: Path, output_dir: Path) -> Path:
         ]:
             raise WheelError(f"{device.name} is not a device wheel of {host.name}")
         processor = names[other.distribution]
-        made = datafile.dumps(of_processor(processor)).encode()
-        added: dict[str, Path | bytes] = {f"{info.dist_info}/{variants.IN_WHEEL}": made}
+        content = datafile.dumps(of_processor(processor)).encode()
+        added: dict[str, Path | bytes] = {f"{info.dist_info}/{variants.IN_WHEEL}": content}
         for number, member in enumerate(code.members):
             if not member.is_dir and not member.name.startswith(f"{other.dist_info}/"):
                 where = device_wheel.data_path(info, device_wheel.common_path(other, member.name))

@@ -64,35 +64,35 @@ def judge(wheel: Path, expected: Expectation) -> Verdict:
 def _judge_archive(
     archive: Archive, name: FileName, expected: Expectation
 ) -> tuple[list[Finding], tuple[str, ...]]:
-    found: list[Finding] = []
+    findings: list[Finding] = []
     elsewhere: tuple[str, ...] = ()
     # What the wheel says about itself. Where that cannot be read, its files are looked at all the same.
     info = None
     try:
         info = wheel_info.read_archive(archive, name)
-        found += metadata.check(info, name, expected)
-        found += metadata.check_requirements(info, name, expected)
-        found += installability.check(archive, info, name)
+        findings += metadata.check(info, name, expected)
+        findings += metadata.check_requirements(info, name, expected)
+        findings += installability.check(archive, info, name)
         points, elsewhere = entry_points.check(archive, info)
-        found += points
-        found += contents.check_listing(archive, info)
+        findings += points
+        findings += contents.check_listing(archive, info)
     except WheelError as error:
-        found.append(_unreadable(FindingCode.METADATA, error))
+        findings.append(_unreadable(FindingCode.METADATA, error))
     # What is in it: every member is unpacked once, from front to back, and all binaries are read on the way.
     read = contents.read(archive, info, expected)
-    found += read.findings
+    findings += read.findings
     # What the loader and the interpreter will make of the binaries, once they are installed.
-    found += extension_modules.check([member.name for member in archive.members], read.binaries, name)
+    findings += extension_modules.check([member.name for member in archive.members], read.binaries, name)
     of_modules, unknown = module_code.check(archive, read.binaries, name)
-    found += of_modules
-    found += machines.check(read.binaries, info, name, expected)
-    found += linking.check(archive, read.binaries, name, expected)
+    findings += of_modules
+    findings += machines.check(read.binaries, info, name, expected)
+    findings += linking.check(archive, read.binaries, name, expected)
     extras = info.extras if info else ()
-    found += device_code.check_targets(read.binaries, read.archived, extras, expected)
+    findings += device_code.check_targets(read.binaries, read.archived, extras, expected)
     if info is not None:
-        found += variant.check(archive, info, name, read.archived)
-        found += device_code.check_split(archive, info, read.binaries, expected)
-    return found, (*elsewhere, *unknown, *_not_checked(read, name))
+        findings += variant.check(archive, info, name, read.archived)
+        findings += device_code.check_split(archive, info, read.binaries, expected)
+    return findings, (*elsewhere, *unknown, *_not_checked(read, name))
 
 
 def _not_checked(read: contents.Contents, name: FileName) -> Iterator[str]:

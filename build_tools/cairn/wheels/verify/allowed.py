@@ -98,13 +98,13 @@ def read(path: Path) -> tuple[AllowedFinding, ...]:
 
 
 def judge(
-    found: Mapping[Path, Sequence[Finding]], entries: Sequence[AllowedFinding], *, today: dt.date
+    by_path: Mapping[Path, Sequence[Finding]], entries: Sequence[AllowedFinding], *, today: dt.date
 ) -> Judged:
     """Sort the findings by whether an entry lets them through."""
     current = [entry for entry in entries if entry.expires is None or today < entry.expires]
     standing: dict[Path, tuple[Finding, ...]] = {}
     allowed: dict[Path, tuple[tuple[Finding, AllowedFinding], ...]] = {}
-    for path, findings in found.items():
+    for path, findings in by_path.items():
         by = {f: next((entry for entry in current if entry.covers(path.name, f)), None) for f in findings}
         standing[path] = tuple(finding for finding, entry in by.items() if entry is None)
         allowed[path] = tuple((finding, entry) for finding, entry in by.items() if entry is not None)

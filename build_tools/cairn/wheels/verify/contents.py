@@ -75,11 +75,11 @@ def check_listing(archive: Archive, info: WheelInfo) -> Iterator[Finding]:
     """RECORD must list every member, and nothing else."""
     own = {f"{info.dist_info}/{name}" for name in UNLISTED}
     listed = {row.path for row in info.record}
-    there = {member.name for member in archive.members if not member.is_dir}
-    for path in sorted(((there - own) | {f"{info.dist_info}/RECORD"}) - listed):
+    names = {member.name for member in archive.members if not member.is_dir}
+    for path in sorted(((names - own) | {f"{info.dist_info}/RECORD"}) - listed):
         reason = "RECORD does not list it"
         yield Finding(code=FindingCode.RECORD_MISSING, member=path, reason=reason, fix=_REWRITE)
-    for path in sorted(listed - there):
+    for path in sorted(listed - names):
         reason = "RECORD lists it, but it is not in the wheel"
         yield Finding(code=FindingCode.RECORD_ABSENT, member=path, reason=reason, fix=_REWRITE)
 
@@ -89,7 +89,7 @@ def read(archive: Archive, info: WheelInfo | None, expected: Expectation) -> Con
     rows = {row.path: row for row in info.record} if info else {}
     own = {f"{info.dist_info}/{name}" for name in UNLISTED} if info else set()
     for_windows = info is not None and all(name.startswith("win") for name in platforms_of(info.tags))
-    found: list[Binary] = []
+    read: list[Binary] = []
     archived: dict[str, tuple[str, ...]] = {}
     unread: dict[str, list[str]] = {}
     findings: list[Finding] = []
@@ -99,7 +99,7 @@ def read(archive: Archive, info: WheelInfo | None, expected: Expectation) -> Con
             row = None if member.name in own else rows.get(member.name)
             reader = _MemberReader(member, row, expected.forbidden_strings)
             parts = reader.read(archive, python=limited or _may_be_module(member.name))
-            found += parts
+            read += parts
             if reader.unread:
                 unread.setdefault(reader.unread, []).append(member.name)
             findings += reader.findings
@@ -108,7 +108,7 @@ def read(archive: Archive, info: WheelInfo | None, expected: Expectation) -> Con
             if member.name.endswith(kpack.SUFFIX):
                 archived[member.name], problems = device_code.check_archive(archive, member)
                 findings += problems
-    return Contents(binaries=tuple(found), archived=archived, unread=unread, findings=tuple(findings))
+    return Contents(binaries=tuple(read), archived=archived, unread=unread, findings=tuple(findings))
 
 
 def _may_be_module(path: str) -> bool:

@@ -127,16 +127,16 @@ def check_archive(archive: Archive, member: Member) -> tuple[tuple[str, ...], li
     except WheelError as error:
         code = FindingCode.KPACK_MALFORMED
         return (), [Finding(code=code, member=member.name, reason=str(error), fix=again)]
-    found = checker.findings
+    findings = checker.findings
     targets = opened.table.gfx_arches
     if len(targets) == 1 and not member.name.endswith(f"_{targets[0]}{kpack.SUFFIX}"):
         reason = f"it has code for {targets[0]}, and no runtime looks for that under this name"
-        found.append(Finding(code=FindingCode.KPACK_NAME, member=member.name, reason=reason, fix=again))
+        findings.append(Finding(code=FindingCode.KPACK_NAME, member=member.name, reason=reason, fix=again))
     if empty:
         reason = f"its code for {', '.join(in_order(empty))} is empty"
         code = FindingCode.CODE_OBJECT_EMPTY
-        found.append(Finding(code=code, member=member.name, reason=reason, fix=again))
-    return targets, found
+        findings.append(Finding(code=code, member=member.name, reason=reason, fix=again))
+    return targets, findings
 
 
 class _Pieces:
@@ -170,25 +170,25 @@ def check_targets(
     """
     if expected.targets is None:
         return
-    wanted = set(expected.targets) - {CPU}
+    targets = set(expected.targets) - {CPU}
     with_code = [binary for binary in binaries if binary.code_objects]
     is_host = any(binary.reference for binary in binaries)
-    if expected.require_device_code and wanted and not (with_code or archived or is_host):
+    if expected.require_device_code and targets and not (with_code or archived or is_host):
         yield Finding(
             code=FindingCode.NO_DEVICE_CODE,
             reason="it has no device code at all",
             fix="pass the targets to the build: PYTORCH_ROCM_ARCH",
         )
-    yield from _check_archived(archived, wanted)
+    yield from _check_archived(archived, targets)
     if is_host and not archived:  # a wheel variant has its archives itself
-        yield from _check_extras(extras, wanted)
+        yield from _check_extras(extras, targets)
     for binary in with_code:
-        there = set(binary.targets)
+        own = set(binary.targets)
         # A code object in a file of its own is for one target; its siblings may be for the others.
-        missing = set() if binary.is_device_code else wanted - there
+        missing = set() if binary.is_device_code else targets - own
         for code, names, reason in (
             (FindingCode.TARGETS_MISSING, missing, "it has no code for"),
-            (FindingCode.TARGETS_UNEXPECTED, there - wanted, "it has code that was not asked for:"),
+            (FindingCode.TARGETS_UNEXPECTED, own - targets, "it has code that was not asked for:"),
         ):
             if names:
                 yield Finding(
@@ -207,29 +207,29 @@ def check_targets(
             )
 
 
-def _check_archived(archived: Mapping[str, Sequence[str]], wanted: Iterable[str]) -> Iterator[Finding]:
+def _check_archived(archived: Mapping[str, Sequence[str]], expected: Iterable[str]) -> Iterator[Finding]:
     """A device wheel has the code for one processor, all of it; its siblings have that for the others."""
-    wanted = set(wanted)
-    there = {name for targets in archived.values() for name in targets}
-    processors = {parse_target_id(name).processor for name in there}
-    missing = [name for name in wanted - there if parse_target_id(name).processor in processors]
+    expected = set(expected)
+    archived_targets = {name for targets in archived.values() for name in targets}
+    processors = {parse_target_id(name).processor for name in archived_targets}
+    missing = [name for name in expected - archived_targets if parse_target_id(name).processor in processors]
     if missing:
         yield Finding(
             code=FindingCode.TARGETS_MISSING,
             reason=f"none of its archives has code for {', '.join(in_order(missing))}",
             fix="split a wheel with exactly these targets",
         )
-    asked: dict[str, set[str]] = {}
-    for name in wanted:
+    by_extra: dict[str, set[str]] = {}
+    for name in expected:
         target = parse_target_id(name)
-        asked.setdefault(target.processor, set()).update(target.features)
+        by_extra.setdefault(target.processor, set()).update(target.features)
     for path, targets in archived.items():
         # Also for several features at once: one GPU could ask for two archives, and gets one for both.
         others = [
             name
             for name in targets
-            if (target := parse_target_id(name)).processor not in asked
-            or not asked[target.processor].issuperset(target.features)
+            if (target := parse_target_id(name)).processor not in by_extra
+            or not by_extra[target.processor].issuperset(target.features)
         ]
         if others:
             yield Finding(
@@ -240,10 +240,10 @@ def _check_archived(archived: Mapping[str, Sequence[str]], wanted: Iterable[str]
             )
 
 
-def _check_extras(extras: Iterable[str], wanted: Iterable[str]) -> Iterator[Finding]:
+def _check_extras(extras: Iterable[str], expected: Iterable[str]) -> Iterator[Finding]:
     """The extras of a host wheel bring the code of every target, or a generic one that its GPUs run."""
     brought = {processor for extra in extras for processor in that_run(extra.removeprefix("device-"))}
-    missing = [name for name in wanted if parse_target_id(name).processor not in brought]
+    missing = [name for name in expected if parse_target_id(name).processor not in brought]
     if missing:
         yield Finding(
             code=FindingCode.TARGETS_MISSING,
@@ -275,11 +275,11 @@ def check_split(
         if path not in split:
             reason = f"{record.NAME} does not say what was split from it"
             yield Finding(code=FindingCode.SPLIT_DIFFERS, member=path, reason=reason, fix=_SPLIT_AGAIN)
-    wanted = {name.partition(":")[0] for name in expected.split_targets or expected.targets or ()}
+    processors = {name.partition(":")[0] for name in expected.split_targets or expected.targets or ()}
     for path, library in split.items():
         codes = [code for part in library.parts for code in part.codes]
-        there = {processor for code in codes for processor in that_run(code.target.partition(":")[0])}
-        if missing := in_order(wanted - {CPU} - there):
+        runnable = {processor for code in codes for processor in that_run(code.target.partition(":")[0])}
+        if missing := in_order(processors - {CPU} - runnable):
             yield Finding(
                 code=FindingCode.TARGETS_MISSING,
                 member=path,
@@ -302,10 +302,10 @@ def problem_of(
     if machine != _AMDGPU:
         return f"is not for an AMD GPU, but for machine {machine}"
     with contextlib.suppress(WheelError):  # of a processor that is newer than our list
-        found = code_object.target_of(BytesView(head)).processor
-        serves = that_run(found) if or_generic else (found,)
+        processor = code_object.target_of(BytesView(head)).processor
+        serves = that_run(processor) if or_generic else (processor,)
         if target is not None and target.processor not in serves:
-            return f"is for {found}"
+            return f"is for {processor}"
     try:
         ranges = list(_required_ranges(code, size, places))
     except WheelError:

@@ -65,21 +65,21 @@ class ExtensionModule:
 
 def parse(member: str) -> ExtensionModule | None:
     """What the name of a module says; None for one that every interpreter imports, and for any other file."""
-    found = (_UNIX if member.endswith(".so") else _WINDOWS).fullmatch(member)
-    if found is None:
+    match = (_UNIX if member.endswith(".so") else _WINDOWS).fullmatch(member)
+    if match is None:
         return None
-    said = found.groupdict()
-    if said.get("abi3"):
-        return ExtensionModule(member=member, stem=said["stem"], python=None, abi=ABI3, platform=None)
-    if said["cp"]:
-        python = f"cp{said['cp']}"
+    parts = match.groupdict()
+    if parts.get("abi3"):
+        return ExtensionModule(member=member, stem=parts["stem"], python=None, abi=ABI3, platform=None)
+    if parts["cp"]:
+        python = f"cp{parts['cp']}"
         # `t` is free-threaded, `d` a debug build; `m` was in every name before 3.8 and means nothing.
-        abi, platform = f"{python}{said['flags'].replace('m', '')}", said["cp_on"]
+        abi, platform = f"{python}{parts['flags'].replace('m', '')}", parts["cp_on"]
     else:
-        python = f"pp{said['pp']}"
-        abi, platform = f"pypy{said['pp']}_{said['pp_abi']}", said["pp_on"]
+        python = f"pp{parts['pp']}"
+        abi, platform = f"pypy{parts['pp']}_{parts['pp_abi']}", parts["pp_on"]
     return ExtensionModule(
-        member=member, stem=said["stem"], python=python, abi=abi.lower(), platform=platform
+        member=member, stem=parts["stem"], python=python, abi=abi.lower(), platform=platform
     )
 
 
@@ -113,12 +113,12 @@ def _check_python_dll(binaries: Iterable[Binary], tags: Sequence[_Tag]) -> Itera
     for binary in binaries:
         plain = binary.path.lower().endswith(".pyd") and parse(binary.path) is None
         for dll in binary.needed if plain else ():
-            found = _PYTHON_DLL.fullmatch(dll)
-            fits = found and any(
-                tag.python == f"cp{found[1]}" and (tag.abi[-1] == "t") == bool(found[2]) for tag in tags
+            match = _PYTHON_DLL.fullmatch(dll)
+            fits = match and any(
+                tag.python == f"cp{match[1]}" and (tag.abi[-1] == "t") == bool(match[2]) for tag in tags
             )
             # A wheel for several versions may be linked with python3.dll alone, which they all have.
-            if found and (not fits or any(tag.is_open for tag in tags)):
+            if match and (not fits or any(tag.is_open for tag in tags)):
                 reason = f"it is linked with {dll}, the wheel is for {_pythons(tags)}"
                 yield Finding(code=FindingCode.MODULE_ABI, member=binary.path, reason=reason, fix=_FIX)
 

@@ -46,7 +46,7 @@ def check(archive: Archive, info: WheelInfo, name: FileName) -> Iterator[Finding
 def _check_wheel_file(archive: Archive, info: WheelInfo) -> Iterator[Finding]:
     path = f"{info.dist_info}/WHEEL"
     data = archive.read(path)
-    found = parse_headers(data, name="WHEEL")
+    headers = parse_headers(data, name="WHEEL")
     try:
         wheel_info.decoded(data, "WHEEL")
     except WheelError as error:
@@ -56,11 +56,11 @@ def _check_wheel_file(archive: Archive, info: WheelInfo) -> Iterator[Finding]:
         ("Root-Is-Purelib", [("true",), ("false",)]),
         ("Build", [(), (info.build,)]),
     ):
-        values = found.all(field)
+        values = headers.all(field)
         if values not in allowed:
-            said = " and ".join(map(repr, values)) or "nothing"
-            meant = " or ".join(repr(value[0]) for value in allowed if value and value[0]) or "nothing"
-            reason = f"{field} says {said} where it must say {meant}"
+            given = " and ".join(map(repr, values)) or "nothing"
+            expected = " or ".join(repr(value[0]) for value in allowed if value and value[0]) or "nothing"
+            reason = f"{field} says {given} where it must say {expected}"
             yield Finding(code=FindingCode.WHEEL_HEADER, member=path, reason=reason, fix=_AGAIN)
 
 

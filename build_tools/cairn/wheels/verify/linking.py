@@ -38,8 +38,8 @@ def check(
     elves = [binary for binary in binaries if binary.format == "elf" and not binary.is_device_code]
     # Names of one policy, such as manylinux2014 and manylinux_2_17, are one promise. The oldest comes first.
     promises = map(manylinux.promise_of, wheel_info.platforms_of(name.tags))
-    found = {rule.name: rule for rule in promises if rule}
-    rules = sorted(found.values(), key=lambda rule: tuple(map(int, rule.name.split("_")[1:])))
+    by_name = {rule.name: rule for rule in promises if rule}
+    rules = sorted(by_name.values(), key=lambda rule: tuple(map(int, rule.name.split("_")[1:])))
     own = shipped(elves)
     optional = _optional(elves)
     for binary in elves:
@@ -72,7 +72,7 @@ def _optional(binaries: Sequence[Binary]) -> frozenset[str]:
         for name in binary.needed:
             users.setdefault(name.rpartition("/")[2], set()).add(binary.path)
     using = {b.path: set().union(*(users.get(name, ()) for name in b.names)) - {b.path} for b in binaries}
-    found = {
+    reachable = {
         binary.path
         for binary in binaries
         if not (using[binary.path] or binary.is_program or binary.is_module)
@@ -81,9 +81,9 @@ def _optional(binaries: Sequence[Binary]) -> frozenset[str]:
         )
     }
     rest = [b.path for b in binaries if using[b.path] and not (b.is_program or b.is_module)]
-    while new := {path for path in rest if using[path] <= found} - found:
-        found |= new
-    return frozenset(found)
+    while new := {path for path in rest if using[path] <= reachable} - reachable:
+        reachable |= new
+    return frozenset(reachable)
 
 
 def _as_note(findings: Iterable[Finding], optional: frozenset[str]) -> Iterator[Finding]:
@@ -112,9 +112,9 @@ def _check_needed(
     binary: Binary, own: frozenset[str], rules: Sequence[Policy], expected: Expectation
 ) -> Iterator[Finding]:
     elsewhere = (*expected.provided_libraries, *manylinux.LOADERS)
-    wanted = [name for name in binary.needed if name not in own and not manylinux.matches(name, elsewhere)]
+    foreign = [name for name in binary.needed if name not in own and not manylinux.matches(name, elsewhere)]
     for rule in rules or (manylinux.newest(),):
-        missing = [name for name in wanted if not rule.has(name)]
+        missing = [name for name in foreign if not rule.has(name)]
         if missing:
             yield _missing(binary, missing, f"on every system of {rule.name}", expected)
             return

@@ -126,11 +126,11 @@ def _check_machine(binaries: Sequence[Binary], platforms: Sequence[str]) -> Iter
             and _says_its_machine(parts[0])
         )
         if not on_purpose:
-            there = ", ".join(sorted(part.machine for part in parts))
+            machines = ", ".join(sorted(part.machine for part in parts))
             yield Finding(
                 code=FindingCode.MACHINE,
                 member=path,
-                reason=f"it is for {there}, the wheel for {', '.join(platforms)}",
+                reason=f"it is for {machines}, the wheel for {', '.join(platforms)}",
                 fix="build it for the machine that the tag names",
             )
 
@@ -138,9 +138,9 @@ def _check_machine(binaries: Sequence[Binary], platforms: Sequence[str]) -> Iter
 def _is_wrong(parts: Sequence[Binary], platforms: Sequence[str]) -> bool:
     """Whether a file is for none of the machines of the tags, or a library of macOS not for all of them."""
     if parts[0].format == "macho" and not parts[0].is_program:
-        there = {part.machine for part in parts}
+        machines = {part.machine for part in parts}
         both = [platform for platform in platforms if platform.endswith("_universal2")]
-        if both and not there.issuperset(_UNIVERSAL["universal2"]):
+        if both and not machines.issuperset(_UNIVERSAL["universal2"]):
             return True
     return not any(_fits(part, platform) for part in parts for platform in platforms)
 

@@ -127,38 +127,38 @@ def check_requirements(info: WheelInfo, name: FileName, expected: Expectation) -
     siblings = {str(canonicalize_name(sibling)): version for sibling, version in expected.siblings.items()}
     for text in info.requires_dist:
         try:
-            wanted = wheel_info.requirement(text)
+            requirement = wheel_info.requirement(text)
         except WheelError as error:
             fix = "correct the project's requirements"
             yield _of_metadata(info, FindingCode.REQUIREMENT_INVALID, str(error), fix)
             continue
-        required = canonicalize_name(wanted.name)
-        if wanted.url:
-            reason = f"{wanted} names a place instead of a version"
+        required = canonicalize_name(requirement.name)
+        if requirement.url:
+            reason = f"{requirement} names a place instead of a version"
             fix = "require a version that the index has"
             yield _of_metadata(info, FindingCode.REQUIREMENT_URL, reason, fix)
         # An extra that names its own project without extras of it asks for nothing.
-        of_extra = wanted.marker is not None and "extra" in str(wanted.marker)
-        if required == info.distribution and not wanted.extras and not of_extra:
-            reason = f"it requires itself: {wanted}"
+        of_extra = requirement.marker is not None and "extra" in str(requirement.marker)
+        if required == info.distribution and not requirement.extras and not of_extra:
+            reason = f"it requires itself: {requirement}"
             yield _of_metadata(info, FindingCode.REQUIRES_ITSELF, reason, "remove the requirement")
-        elif required in siblings and not _pins(wanted, siblings[required]):
-            reason = f"it requires {wanted}, but was built against {required} {siblings[required]}"
+        elif required in siblings and not _pins(requirement, siblings[required]):
+            reason = f"it requires {requirement}, but was built against {required} {siblings[required]}"
             fix = f"require {required}=={siblings[required]}"
             yield _of_metadata(info, FindingCode.SIBLING_NOT_EXACT, reason, fix)
         # What is installed with it must be what it requires.
-        there = expected.beside.get(required, ())
-        met = not there or any(providers.meets(version, wanted) for version in there)
-        if not met and _applies(wanted, name, expected.python):
-            reason = f"it requires {wanted}, but is installed with {', '.join(there)}"
+        versions = expected.beside.get(required, ())
+        met = not versions or any(providers.meets(version, requirement) for version in versions)
+        if not met and _applies(requirement, name, expected.python):
+            reason = f"it requires {requirement}, but is installed with {', '.join(versions)}"
             fix = "build both in one run, or name the wheel that it requires"
             yield _of_metadata(info, FindingCode.REQUIREMENT_UNMET, reason, fix)
 
 
-def _applies(wanted: Requirement, name: FileName, python: str | None) -> bool:
+def _applies(requirement: Requirement, name: FileName, python: str | None) -> bool:
     """Whether the marker of a requirement holds where the wheel is installed."""
     try:
-        return wanted.marker is None or wanted.marker.evaluate(_environment(name, python))
+        return requirement.marker is None or requirement.marker.evaluate(_environment(name, python))
     except UndefinedEnvironmentName:
         return False
 
@@ -166,23 +166,23 @@ def _applies(wanted: Requirement, name: FileName, python: str | None) -> bool:
 def _environment(name: FileName, python: str | None) -> dict[str, str]:
     """The values of markers where the wheel is installed; what its tag leaves open is as on this machine."""
     interpreter, _, platform = name.tags[0].split("-")
-    found = {"extra": ""}
+    environment = {"extra": ""}
     for prefix, values in _SYSTEMS.items():
         if platform.startswith(prefix):
-            found |= values
+            environment |= values
     for tag, machine in _MACHINES.items():
         if platform.endswith(tag):
-            found["platform_machine"] = machine or tag
+            environment["platform_machine"] = machine or tag
     known = _ONE_PYTHON.fullmatch(interpreter)
     version = (python or (f"{known[1]}.{known[2]}" if known else "")).removesuffix("t")
     if version:
-        found |= {"python_version": version, "python_full_version": f"{version}.0"}
-    return found
+        environment |= {"python_version": version, "python_full_version": f"{version}.0"}
+    return environment
 
 
-def _pins(wanted: Requirement, version: str) -> bool:
+def _pins(requirement: Requirement, version: str) -> bool:
     """Whether exactly `version` is wanted, its local part included."""
-    specifiers = list(wanted.specifier)
+    specifiers = list(requirement.specifier)
     exact = len(specifiers) == 1 and specifiers[0].operator in ("==", "===")
     return exact and _same_version(specifiers[0].version, version)
 

@@ -38,7 +38,7 @@ def check(
     if not any(_PYTHON_3.match(tag) for tag in name.tags):
         return (), ()
     without, opened = _without_init(archive, binaries)
-    found = [
+    problems = [
         Finding(
             code=FindingCode.MODULE_INIT,
             member=path,
@@ -48,7 +48,7 @@ def check(
         for path in without
     ]
     unknown = [f"whether {path}, which has no {_INIT[0]}, is opened as a library" for path in opened]
-    return (*found, *_beyond_abi3(binaries, name)), tuple(unknown)
+    return (*problems, *_beyond_abi3(binaries, name)), tuple(unknown)
 
 
 def _without_init(archive: Archive, binaries: Sequence[Binary]) -> tuple[list[str], list[str]]:
@@ -103,15 +103,15 @@ def _beyond_abi3(binaries: Sequence[Binary], name: FileName) -> Iterator[Finding
     own = {symbol for binary in binaries for symbol in binary.python_defined}
     names = shipped(binaries)
     for binary in binaries:
-        wanted = sorted(
+        symbols = sorted(
             symbol
             for symbol in binary.python_wanted - own
             if _OF_PYTHON.fullmatch(symbol) and not symbol.startswith(_INIT)
         )
         # A library of a different wheel may have what only begins like Python's own.
         known = all(_is_known(library, binary, names) for library in binary.needed)
-        outside = [symbol for symbol in wanted if symbol not in limited] if known else []
-        later = [f"{s} (3.{limited[s]})" for s in wanted if limited.get(s, 0) > min(since)]
+        outside = [symbol for symbol in symbols if symbol not in limited] if known else []
+        later = [f"{s} (3.{limited[s]})" for s in symbols if limited.get(s, 0) > min(since)]
         reason = ""
         if outside:
             reason = f"it uses {wording.some(outside)}, which the limited API does not have"

@@ -31,15 +31,17 @@ def check(
         reason, member = f"it has no {variants.IN_WHEEL}, and its name ends in the label {name.variant}", ""
     else:
         try:
-            said = variants.of_wheel(archive.read(member), info.file_name)
+            declared = variants.of_wheel(archive.read(member), info.file_name)
         except WheelError as error:
             reason = str(error)
         else:
-            wanted = said.variants[name.variant or ""].get(variants.AMD, {}).get(variants.GFX_ARCH, ())
-            found = {parse_target_id(t).processor for targets in archived.values() for t in targets}
-            if wanted and found != set(wanted):
-                there = ", ".join(in_order(found)) or "no target"
-                reason = f"it is for {', '.join(wanted)}, and its kpack archives have code for {there}"
+            processors = (
+                declared.variants[name.variant or ""].get(variants.AMD, {}).get(variants.GFX_ARCH, ())
+            )
+            actual = {parse_target_id(t).processor for targets in archived.values() for t in targets}
+            if processors and actual != set(processors):
+                there = ", ".join(in_order(actual)) or "no target"
+                reason = f"it is for {', '.join(processors)}, and its kpack archives have code for {there}"
     if reason:
         yield Finding(
             code=FindingCode.VARIANT, member=member or None, reason=reason, fix="make the variants again"
