@@ -314,6 +314,7 @@ def set_of(index: Index, plan: NightPlan, leg: Leg) -> IndexSet | None:
     if len(valid) > 1:
         raise StoreError(
             f"{index.name} has {len(valid)} sets for {leg.name}: {', '.join(s.set_id[:12] for s in valid)}",
-            tip="yank the one that is not meant: cairn release yank",
+            tip="take off the one that is not meant: cairn release rollback "
+            f"--index {index.name}; a yank would ban the wheels that they share",
         )
     return next(iter(valid or found), None)
