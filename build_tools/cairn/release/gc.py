@@ -19,7 +19,7 @@ from datetime import UTC, datetime, timedelta
 
 from cairn import datafile
 from cairn.concurrency import side_by_side
-from cairn.errors import StoreError
+from cairn.errors import StoreError, UsageError
 from cairn.output import Progress, silent, wording
 from cairn.release.index import keys, marks, write
 from cairn.release.index.commit import recover
@@ -28,7 +28,7 @@ from cairn.release.index.snapshot import SET_FILE, Index, Snapshot, existing, ob
 from cairn.store.protocol import ListedObject, Store, Stray
 
 _AT_ONCE = 16  # requests side by side
-_TEMPORARY = timedelta(days=1)  # no upload takes as long
+_TEMPORARY = timedelta(days=1)  # no upload, and no change of an index, takes as long
 
 
 class Collected(datafile.Value):
@@ -60,7 +60,13 @@ def collect(
 
     Raises:
         StoreError: an index cannot be read to its beginning, so nobody knows what it needs.
+        UsageError: the time is under a day, and so may be what a writer has put and is about to name.
     """
+    if older_than < _TEMPORARY:
+        raise UsageError(
+            f"what is younger than a day cannot be collected: {older_than} is less",
+            tip="a writer may be about to name it; give a day or more",
+        )
     since = datetime.now(UTC) - older_than
     if not dry_run:
         on_step("writing the pages that dead writers have left")

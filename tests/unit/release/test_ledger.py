@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -28,6 +28,7 @@ from cairn.store.protocol import StoredObject
 from cairn.testing.record import Counts, TestRecord
 from cairn.wheels.wheelset import WheelSet
 from helpers.gate import AWAY, data_of, given, record_of, stack_of
+from helpers.nights import age, backdate
 from helpers.release import Breaking, Broken, contents, make_set, make_wheel, put, stage_set
 
 Sets = dict[str, WheelSet]
@@ -51,11 +52,6 @@ def failed(made: WheelSet) -> TestRecord:
 def offered(store: MemoryStore, index: str = "release") -> dict[str, str | None]:
     """The mark of every file of an index."""
     return {f.filename: f.yanked for p in Index(store, index).load().projects() for f in p.files}
-
-
-def age(store: MemoryStore) -> None:
-    """Have everything have been written long ago, as the store says; what counts still does."""
-    store.modified = dict.fromkeys(store.objects, datetime.now(UTC) - timedelta(days=365))
 
 
 def test_a_yanked_set_does_not_come_back_after_a_rollback(store: MemoryStore, tmp_path: Path) -> None:
@@ -113,8 +109,9 @@ def test_a_failed_record_does_not_go_with_its_set(store: MemoryStore, tmp_path: 
     made, _ = stage(store, tmp_path, "2.9.0"), stage(store, tmp_path, "2.9.1")
     bad = records.add(store, data_of(failed(made)))
     retain(store, "staging", Rule(last=1))
-    age(store)
-    gone = collect(store, older_than=timedelta(seconds=-5)).keys
+    backdate(store, "staging", 365)
+    age(store, 365)
+    gone = collect(store, older_than=timedelta(days=1)).keys
     assert keys.set_key(made.id, "set.json") in gone
     stage(store, tmp_path, "2.9.0")
     with pytest.raises(RefusedError) as caught:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cairn.errors import CairnError, StoreError
+from cairn.errors import CairnError, StoreError, UsageError
 from cairn.release.audit.audit import audit
 from cairn.release.gc import collect
 from cairn.release.history.retain import Rule, retain
@@ -287,9 +287,18 @@ def test_a_set_that_lost_its_last_index_goes_whole(nights: MemoryStore, sets: Se
     assert keys_of(nights, f"sets/{'ab' * 32}/") == []
 
 
+def test_nothing_is_collected_that_a_writer_may_be_about_to_name(released: MemoryStore) -> None:
+    before = contents(released)
+    with pytest.raises(UsageError, match="what is younger than a day cannot be collected: 23:59:59 is less"):
+        collect(released, older_than=timedelta(days=1) - timedelta(seconds=1))
+    assert contents(released) == before
+
+
 def test_what_a_shorter_time_has_taken_holds_up_no_longer_one(released: MemoryStore) -> None:
     retain(released, "release", Rule(last=1))
-    age(released, 1)
-    assert collect(released, older_than=timedelta(seconds=-5)).keys
+    for index in ("staging", "release"):
+        backdate(released, index, 2)
+    age(released, 2)
+    assert collect(released, older_than=timedelta(days=1)).keys
     collect(released, older_than=MONTH)
     assert audit(released, hashes=True).good
