@@ -42,7 +42,7 @@ def stage_set(  # noqa: PLR0913 - each is one independent part of the request
     dry_run: bool = False,
     on_step: Progress = silent,
 ) -> WheelSet:
-    """Seal a set with everything it needs, and publish it.
+    """Seal a set with everything it needs, publish it, and return it as it is now.
 
     Args:
         store: where the index lives.
@@ -56,9 +56,6 @@ def stage_set(  # noqa: PLR0913 - each is one independent part of the request
         dry_run: refuse what would be refused, and write nothing.
         on_step: called with what is being done.
 
-    Returns:
-        The sealed set.
-
     Raises:
         GateError: sets come into the index through the gate alone, or it is of a different family.
         StoreError: the files are not those of the set, not those that the builder says it made, not of the
@@ -68,26 +65,15 @@ def stage_set(  # noqa: PLR0913 - each is one independent part of the request
     rules.refuse_gated(index)
     rules.refuse_other_family(index, wheel_set)
     Ledger(store).refuse_banned([wheel_set])
-    if hashlib.sha256(manifest).hexdigest() != wheel_set.manifest_sha256:
-        raise StoreError(
-            "the set was built from a different manifest",
-            tip="give the manifest.json that is beside set.json",
-        )
-    dists = _files_of(wheel_set, wheels)
-    if wrong := tuple(build_statement.problems(wheel_set, wheels, manifest=manifest, statement=statement)):
-        raise StoreError(
-            f"the set is not what its builder says: {'; '.join(wrong)}",
-            tip="publish what the build has left, unchanged, or build it again",
-        )
-    target = Index(store, index)
-    sealed = _sealed(wheel_set, requirements, dists, target.load())
+    dists = _as_built(wheel_set, wheels, manifest, statement)
+    sealed = _sealed(wheel_set, requirements, dists, (target := Index(store, index)).load())
     on_step("comparing the device wheels with what was split")
     split_rules.refuse_incomplete(sealed, wheels)
     entry = index_set(sealed)
 
     def write_set() -> Mapping[str, Attested]:
-        of_set = locks.of_set(sealed, locks.metadata_of(store, sealed))
-        write.write_set(store, sealed, manifest, statement, of_set)
+        metadata = locks.metadata_of(store, sealed)
+        write.write_set(store, sealed, manifest, statement, locks.of_set(sealed, metadata))
         return attest(store, sealed, entry, attester, there=target.load()) if attester else {}
 
     publish_dists(
@@ -100,8 +86,7 @@ def stage_set(  # noqa: PLR0913 - each is one independent part of the request
         dry_run=dry_run,
         on_step=on_step,
     )
-    if not dry_run:
-        # Staged again, it is what it was found to be.
+    if not dry_run:  # staged again, it is what is known of it
         marks.settle(store, sealed.id, "record", indexes=[index])
     return sealed
 
@@ -143,10 +128,10 @@ def promotion(
     fresh: dict[str, list[FileEntry]] = collections.defaultdict(list)
     for ref in refs_of(wheel_set):
         name = project_of(ref.filename)
-        there = target.project(name).file(ref.filename)
-        wanted = there
-        if there is None:
-            wanted = msgspec.structs.replace(
+        listed = target.project(name).file(ref.filename)
+        new = listed
+        if listed is None:
+            new = msgspec.structs.replace(
                 source.entry(ref),
                 upload_time=entry.added,
                 sets=(),  # but its mark: what is yanked in the source stays so
@@ -155,18 +140,18 @@ def promotion(
                 provenance=None,
                 provenance_kind=None,
             )
-        elif ref.filename in own and there.untested is not None and entry.untested is None:
+        elif ref.filename in own and listed.untested is not None and entry.untested is None:
             # What came untested with a different set has been tested with this one.
-            wanted = msgspec.structs.replace(there, untested=None)
-        if wanted is not None and ref.filename in own and entry.set_id not in wanted.sets:
+            new = msgspec.structs.replace(listed, untested=None)
+        if new is not None and ref.filename in own and entry.set_id not in new.sets:
             # With a set that is not yanked, a file that it shares with a yanked one is not yanked either.
-            wanted = msgspec.structs.replace(
-                wanted, sets=(*wanted.sets, entry.set_id), yanked=entry.yanked, failed=entry.failed
+            new = msgspec.structs.replace(
+                new, sets=(*new.sets, entry.set_id), yanked=entry.yanked, failed=entry.failed
             )
-        if wanted is not None and attested and ref.filename in attested:
-            wanted = attested[ref.filename].on(wanted)
-        if wanted is not None and wanted != there:
-            fresh[name].append(wanted)
+        if new is not None and attested and ref.filename in attested:
+            new = attested[ref.filename].on(new)
+        if new is not None and new != listed:
+            fresh[name].append(new)
     return Change(
         projects={name: target.project(name).with_files(tuple(files)) for name, files in fresh.items()},
         sets={entry.set_id: entry},
@@ -179,13 +164,13 @@ def _sealed(
     """The set with its closure, which an index must have; one that was sealed before must get the same."""
     platform = Platform(python=wheel_set.python, tag=wheel_set.platform)
     open_set = wheelset.with_requirements(wheel_set, requirements)
-    found = closure(snapshot, roots=dists, requirements=open_set.requirements, platform=platform)
-    if found.missing:
+    resolved = closure(snapshot, roots=dists, requirements=open_set.requirements, platform=platform)
+    if resolved.missing:
         raise StoreError(
-            f"{snapshot.index.name} lacks what the set needs: {'; '.join(map(str, found.missing))}",
+            f"{snapshot.index.name} lacks what the set needs: {'; '.join(map(str, resolved.missing))}",
             tip="publish it, or fetch it with cairn index mirror",
         )
-    sealed = wheelset.seal(open_set, tuple(_closure_file(snapshot, ref) for ref in found.files))
+    sealed = wheelset.seal(open_set, tuple(_closure_file(snapshot, ref) for ref in resolved.files))
     if wheel_set.set_id not in (None, sealed.set_id):
         raise StoreError(
             f"{snapshot.index.name} would give the set {wheel_set.id[:12]} a different closure than it was "
@@ -208,14 +193,26 @@ def _closure_file(snapshot: Snapshot, ref: FileRef) -> ClosureFile:
     )
 
 
-def _files_of(wheel_set: WheelSet, wheels: Sequence[Path]) -> tuple[Dist, ...]:
+def _as_built(
+    wheel_set: WheelSet, wheels: Sequence[Path], manifest: bytes, statement: bytes
+) -> tuple[Dist, ...]:
+    """The files of the set, which must be of the manifest, and all that its builder says it made."""
+    if hashlib.sha256(manifest).hexdigest() != wheel_set.manifest_sha256:
+        raise StoreError(
+            "the set was built from a different manifest",
+            tip="give the manifest.json that is beside set.json",
+        )
     dists = tuple(distribution.read(path) for path in wheels)
     given = {(item.path.name, item.sha256) for item in dists}  # by both: a name may be given twice
-    wanted = {(wheel.file_name, wheel.sha256) for wheel in wheel_set.wheels}
-    wrong = sorted({name for name, _ in given ^ wanted})
-    if wrong:
+    listed = {(wheel.file_name, wheel.sha256) for wheel in wheel_set.wheels}
+    if wrong := sorted({name for name, _ in given ^ listed}):
         raise StoreError(
             f"these files are not those of the set: {', '.join(wrong)}",
             tip="give the very files set.json was made of",
+        )
+    if problems := tuple(build_statement.problems(wheel_set, wheels, manifest=manifest, statement=statement)):
+        raise StoreError(
+            f"the set is not what its builder says: {'; '.join(problems)}",
+            tip="publish what the build has left, unchanged, or build it again",
         )
     return dists
