@@ -172,6 +172,32 @@ def test_what_is_banned_twice_is_lifted_twice(store: MemoryStore, torch: Path, t
     of_other_manifest(store, torch)
 
 
+def test_lifting_a_ban_does_not_leave_an_untested_set_above_the_tested_one(
+    store: MemoryStore, tmp_path: Path
+) -> None:
+    tested = stage(store, make_wheel(tmp_path, "torch", "2.9.0"))
+    promote(store, tested.id, stack=stack_of(tested), records=[given(record_of(tested))])
+    yank(store, tested.id, reason="wrong results")
+    newer = stage(store, make_wheel(tmp_path, "torch", "2.9.1"))
+    promote(store, newer.id, stack=stack_of(newer), bypass=HURRY)
+    before = contents(store)
+    refusal = f"release would offer the set {newer.id[:12]}, not tested on cpu, above {tested.id[:12]}"
+    for dry_run in (True, False):
+        with pytest.raises(GateError, match=refusal):
+            lift(store, tested.id, by="ann", reason="it was the driver", dry_run=dry_run)
+    assert contents(store) == before
+    # Either way that the message names.
+    rolled = MemoryStore(store.objects)
+    rollback(rolled, "release", "2")
+    lift(rolled, tested.id, by="ann", reason="it was the driver")
+    with pytest.raises(GateError, match=refusal):
+        rollback(rolled, "release", "3")
+    yank(store, newer.id, reason="nobody tested it")
+    lift(store, tested.id, by="ann", reason="it was the driver")
+    with pytest.raises(GateError, match=refusal):
+        lift(store, newer.id, by="bob", reason="it works here")
+
+
 def test_a_store_that_is_older_than_its_ledger_knows_the_wheels_too(
     store: MemoryStore, torch: Path, tmp_path: Path
 ) -> None:

@@ -18,6 +18,7 @@ from cairn.release.history.rollback import rollback
 from cairn.release.history.yank import yank
 from cairn.release.index.restore import restore
 from cairn.release.index.snapshot import Index
+from cairn.release.ledger.chain import Ledger, withdrawn_from
 from cairn.release.promote import Readmission, RefusedError, promote
 from cairn.store.folder import LocalStore
 from cairn.store.memory import MemoryStore
@@ -259,3 +260,23 @@ def test_a_rollback_brings_back_what_one_took_off(store: MemoryStore, made: Whee
     rollback(store, "release", "1")
     rollback(store, "staging", "1")
     assert promote(store, made.id, stack=stack_of(made)).kept
+
+
+def test_a_rollback_that_dies_anywhere_lets_nothing_in_again_before_it_is_there(
+    store: MemoryStore, made: WheelSet
+) -> None:
+    rollback(store, "release", "0", reason="too slow")
+    left = 0
+    while True:
+        dying = Breaking(store, left=left)
+        with contextlib.suppress(Broken):
+            rollback(dying, "release", "1")
+        after = MemoryStore(dying.objects)
+        if made.id not in Index(after, "release").load().set_ids:
+            with pytest.raises(GateError, match="was taken off release by a rollback"):
+                promote(after, made.id, stack=stack_of(made))
+        rollback(after, "release", "1")
+        assert withdrawn_from(Ledger(after).history(made.id), "release") is None
+        if len(dying.written) < left:
+            break
+        left += 1

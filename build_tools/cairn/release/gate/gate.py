@@ -31,9 +31,10 @@ from cairn.release.provenance import built
 from cairn.release.provenance.evidence import TESTED
 from cairn.release.publish import distribution, rules
 from cairn.release.publish.compatibility import Platform
+from cairn.release.publish.wheel_set import index_set
 from cairn.stack import RecordKind, Stack, policy
 from cairn.store.protocol import MissingKeyError
-from cairn.targets import CPU, in_order
+from cairn.targets import in_order
 from cairn.testing.record import TestPolicy
 
 _Judge = Callable[[Case, Files], Iterable[str]]
@@ -229,20 +230,16 @@ def _replaced(case: Case, found: Evidence) -> dict[str, str]:
     channel, _, family = index.partition("/")
     if not found.untested or channel == keys.UNTESTED:
         return {}
-    own = {wheel.distribution for wheel in case.wheel_set.wheels}
+    listed = msgspec.structs.replace(index_set(case.wheel_set), untested_targets=found.untested)
     elsewhere = "/".join(filter(None, (keys.UNTESTED, family)))
-    replaced: dict[str, str] = {}
-    for entry in case.target.sets():
-        same = (entry.python, entry.platform) == (case.wheel_set.python, case.wheel_set.platform)
-        if entry.yanked is None and entry.records and same and own & entry.projects.keys():
-            tested = set(entry.targets or (CPU,)) - set(entry.untested_targets)
-            for target in sorted(tested & set(found.untested)):
-                replaced[target] = (
-                    f"{index} has the set {entry.set_id[:12]}, tested on {target}, which an untested one "
-                    f"does not replace: cairn release promote {case.wheel_set.id[:12]} --to {elsewhere} "
-                    f"--bypass WHO --reason WHY"
-                )
-    return replaced
+    return {
+        target: f"{index} has the set {entry.set_id[:12]}, tested on {target}, which an untested one "
+        f"does not replace: cairn release promote {listed.set_id[:12]} --to {elsewhere} "
+        f"--bypass WHO --reason WHY"
+        for entry in case.target.sets()
+        if entry.yanked is None
+        for target in listed.replaces_tested(entry)
+    }
 
 
 def _all(case: Case, files: Files, judges: Sequence[_Judge]) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 
 from cairn import datafile
@@ -50,9 +50,9 @@ class Rollback(datafile.Value):
 class _Past:
     """A generation that an index is to go back to, and all that came after it."""
 
-    def __init__(self, index: Index, digest: str, found: Generation) -> None:
-        self.state = index.at(found, digest)
-        self.number = found.number
+    def __init__(self, index: Index, digest: str, generation: Generation) -> None:
+        self.state = index.at(generation, digest)
+        self.number = generation.number
 
 
 def rollback(
@@ -76,6 +76,7 @@ def rollback(
         on_step: called with what is being done.
 
     Raises:
+        GateError: an untested set would stand above a tested one that was yanked then.
         StoreError: there is no such generation, or something that it offered is no longer in the store as it
             was; every such file is named.
         UsageError: `to` names no generation.
@@ -99,15 +100,13 @@ def rollback(
     number = present.generation.number + (not change.empty)
     if not dry_run:
         _keep_young(past, whole)
-        _note(store, index, whole, why)  # first, so that no promotion comes between
+        _note(store, index, "withdraw", whole.gone_sets, why)  # first, so that no promotion comes between
         if whole.gone and whole.back:
             on_step("bringing back what comes beside what goes")
             commit(present.index, "rollback", lambda now: difference.without_losses(now, plan(now)), why=why)
         number = commit(present.index, "rollback", plan, why=why).generation.number
-        _note(store, index, whole, why)
-        # What became known of the sets while they came: a yank or a record looks where they are already.
-        for set_id in whole.back_sets:
-            marks.settle(store, set_id, "record", indexes=[index])
+        _note(store, index, "withdraw", whole.gone_sets, why)
+        _let_in(store, index, past, whole.back_sets, why)
     return Rollback(
         to=past.number,
         to_when=past.state.generation.when,
@@ -118,21 +117,24 @@ def rollback(
     )
 
 
-def _note(store: Store, index: str, done: Difference, why: str) -> None:
-    """Note which sets users are to get no more, and which again, until somebody says otherwise."""
+def _note(store: Store, index: str, kind: EventKind, set_ids: Iterable[str], why: str) -> None:
+    """Note which sets users are to get no more, or again, until somebody says otherwise."""
     if not keys.is_gated(index):  # no gate asks there: whatever is staged again is there again
         return
-    kinds: tuple[tuple[EventKind, tuple[str, ...]], ...] = (
-        ("withdraw", done.gone_sets),
-        ("readmit", done.back_sets),
-    )
     Ledger(store).add(
         events=[
-            Event(kind=kind, set_id=set_id, who=who(), when=now(), why=why, index=index)
-            for kind, ids in kinds
-            for set_id in ids
+            Event(kind=kind, set_id=set_id, who=who(), when=now(), why=why, index=index) for set_id in set_ids
         ]
     )
+
+
+def _let_in(store: Store, index: str, past: _Past, back: Iterable[str], why: str) -> None:
+    """Note that users get the sets of a state again, and mark those that came by what is known by now."""
+    # All of them, since a run that died may have brought them, and said nothing of it.
+    _note(store, index, "readmit", past.state.set_ids, why)
+    # A yank or a record that came meanwhile looks where they are already.
+    for set_id in back:
+        marks.settle(store, set_id, "record", indexes=[index])
 
 
 def _keep_young(past: _Past, difference: Difference) -> None:
@@ -156,35 +158,35 @@ def _find(now: Snapshot, to: str) -> _Past:
                 tip=f"see them: cairn release log --index {now.index.name}",
             )
         return next(
-            (_Past(now.index, digest, found) for digest, found in chain if found.number == int(to)),
+            (_Past(now.index, digest, one) for digest, one in chain if one.number == int(to)),
             _Past(now.index, "", now.index.generation(0, "")),
         )
     if _SET.fullmatch(to):
         return _bringing(now, chain, to.lower())
     before = _moment(to)
-    for digest, found in chain:
-        if datetime.fromisoformat(found.when) < before:
-            return _Past(now.index, digest, found)
+    for digest, one in chain:
+        if datetime.fromisoformat(one.when) < before:
+            return _Past(now.index, digest, one)
     raise StoreError(f"{now.index.name} had nothing yet before {before.isoformat()}", tip=_named())
 
 
 def _bringing(now: Snapshot, chain: Iterator[tuple[str, Generation]], beginning: str) -> _Past:
-    found: dict[str, _Past] = {}
+    brought: dict[str, _Past] = {}
     newer: tuple[str, Generation] | None = None
     for digest, one in (*chain, ("", now.index.generation(0, ""))):
         if newer is not None:
             for set_id in newer[1].sets.keys() - one.sets.keys():
                 if set_id.startswith(beginning):
-                    found.setdefault(set_id, _Past(now.index, *newer))
+                    brought.setdefault(set_id, _Past(now.index, *newer))
         newer = digest, one
-    if not found:
+    if not brought:
         raise StoreError(f"{now.index.name} never had a set {beginning}", tip=_named())
-    if len(found) > 1:
+    if len(brought) > 1:
         raise UsageError(
-            f"{beginning} is the beginning of {len(found)} set ids",
-            tip=f"give more of it: {', '.join(sorted(found))}",
+            f"{beginning} is the beginning of {len(brought)} set ids",
+            tip=f"give more of it: {', '.join(sorted(brought))}",
         )
-    return next(iter(found.values()))
+    return next(iter(brought.values()))
 
 
 def _moment(to: str) -> datetime:
@@ -207,6 +209,8 @@ def _change(now: Snapshot, past: _Past) -> Change:
     """What makes `now` what it was, but for what is known of its sets since then."""
     state, mark = past.state, marks.known(now.index.store)
     sets = {set_id: mark(state.set(set_id)) for set_id in state.set_ids}
+    lifted = {i for i, one in sets.items() if one.yanked is None and state.set(i).yanked is not None}
+    marks.refuse_stepping_back(now.index.name, sets.values(), lifted)
     new_sets: dict[str, IndexSet | None] = {
         set_id: sets.get(set_id)
         for set_id in sets.keys() | set(now.set_ids)
@@ -249,9 +253,9 @@ def _refuse_damaged(past: _Past, coming: Difference, *, known: Difference, on_st
     refs = [ref for ref in coming.back if ref not in known.back]
     if refs:
         on_step(f"reading {wording.count(refs, 'file')} that would come back")
-    wanted = [pair for ref in refs for pair in objects_of(state.entry(ref)).items()]
-    found = side_by_side(lambda pair: problem(*pair), wanted, jobs=_AT_ONCE)
-    problems = [text for text in found if text]
+    objects = [pair for ref in refs for pair in objects_of(state.entry(ref)).items()]
+    texts = side_by_side(lambda pair: problem(*pair), objects, jobs=_AT_ONCE)
+    problems = [text for text in texts if text]
     for set_id in coming.back_sets:
         try:
             read_set(store, set_id)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from cairn import datafile
 from cairn.errors import CairnError, StoreError, UsageError
@@ -72,7 +72,8 @@ def lift(store: Store, subject: str, *, by: str, reason: str, dry_run: bool = Fa
         dry_run: say what would change, and write nothing.
 
     Raises:
-        StoreError, UsageError: as for `yank`; or nobody is named, or the set was yanked with its night.
+        GateError: an untested set was let in since then on one of its targets, and would stand above it.
+        StoreError, UsageError: as for `yank`; or nobody is named, or the set was yanked with another one.
     """
     if not by.strip() or not by.isprintable():
         raise UsageError("a yank is taken back by name and reason", tip="--undo --who WHO --reason WHY")
@@ -87,6 +88,8 @@ def _note(store: Store, subject: str, by: str, why: str, *, banned: bool, dry_ru
     kind: EventKind = "ban" if banned else "lift"
     event = Event(kind=kind, set_id=subject, who=by, when=now(), why=why)
     events = with_wheels(event, [one for one in sets if banned or not _also_banned(ledger, one, subject)])
+    if not banned:
+        _refuse_stepping_back(store, subject, sets, events)
     if not dry_run:
         # The ledger first: whoever is about to offer the set looks there once more after its commit.
         ledger.add(events=events)
@@ -139,6 +142,22 @@ def _refuse_banned_with_others(ledger: Ledger, subject: str, sets: Iterable[Whee
             f"the set {subject[:12]} was yanked with {what}: {ban.why}",
             tip=f"take that back: cairn release yank {which} --undo --who … --reason …",
         )
+
+
+def _refuse_stepping_back(
+    store: Store, subject: str, sets: Sequence[WheelSet], events: Sequence[Event]
+) -> None:
+    """Refuse to lift a ban where an untested set would then stand above a tested one.
+
+    Raises:
+        GateError: it would.
+    """
+    mark = marks.known(store, pending=events)
+    places = marks.settle(store, subject, "unyank", alike=sets, pending=events, dry_run=True)
+    for name in dict.fromkeys(place.index for place in places):
+        lifted = {place.set_id for place in places if place.index == name and place.changed}
+        after = (mark(one) if one.set_id in lifted else one for one in Index(store, name).load().sets())
+        marks.refuse_stepping_back(name, after, lifted)
 
 
 def _also_banned(ledger: Ledger, one: WheelSet, subject: str) -> bool:

@@ -21,6 +21,7 @@ from packaging.version import Version
 
 from cairn import datafile, requirements
 from cairn.errors import StoreError, UsageError
+from cairn.targets import CPU, in_order
 from cairn.wheels.metadata.variants import split_label
 
 ProjectStatus = Literal["active", "archived", "quarantined", "deprecated"]
@@ -259,6 +260,15 @@ class IndexSet(datafile.Value, tag_field="schema", tag="cairn.index-set/1"):
     yanked: str | None = None
     failed: str | None = None
     weakened: tuple[str, ...] = ()
+
+    def replaces_tested(self, other: IndexSet) -> tuple[str, ...]:
+        """The targets that this set was not tested on and `other`, for the same installers, was; in order."""
+        same = (self.python, self.platform) == (other.python, other.platform)
+        if not (same and other.records and self.projects.keys() & other.projects.keys()):
+            return ()
+        return in_order(
+            (set(other.targets or (CPU,)) - set(other.untested_targets)) & set(self.untested_targets)
+        )
 
     @property
     def caveat(self) -> str | None:

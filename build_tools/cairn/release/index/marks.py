@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import msgspec
 
 from cairn import datafile
 from cairn.concurrency import side_by_side
-from cairn.errors import CairnError, StoreError
+from cairn.errors import CairnError, GateError, StoreError
 from cairn.release.index import keys
 from cairn.release.index.commit import commit
 from cairn.release.index.generation import Action, FileEntry, IndexSet, ProjectState, project_of
@@ -117,6 +117,31 @@ def settle(  # noqa: PLR0913 - what is marked, where, and for the log
             tip="see cairn index audit, and run the same command again: it does what is left",
         )
     return tuple(marks)
+
+
+def refuse_stepping_back(index: str, after: Iterable[IndexSet], lifted: Collection[str]) -> None:
+    """What was let in while a tested set was yanked does not come to stand above it when that one is back.
+
+    Args:
+        index: its name.
+        after: its sets, as they would be.
+        lifted: the ids of those that are yanked now, or were, and would not be.
+
+    Raises:
+        GateError: an untested set would take the place of a tested one.
+    """
+    if not keys.is_gated(index) or index.partition("/")[0] == keys.UNTESTED:
+        return
+    offered = sorted((one for one in after if one.yanked is None), key=lambda one: (one.added, one.set_id))
+    for old, new in itertools.combinations(offered, 2):
+        targets = new.replaces_tested(old)
+        if targets and not {old.set_id, new.set_id}.isdisjoint(lifted):
+            raise GateError(
+                f"{index} would offer the set {new.set_id[:12]}, not tested on {', '.join(targets)}, above "
+                f"{old.set_id[:12]}, which was",
+                tip=f"take {new.set_id[:12]} off first: yank it, or roll {index} back to before it came "
+                f"(cairn release log --index {index})",
+            )
 
 
 def finish(store: Store) -> None:
