@@ -39,13 +39,14 @@ from cairn.store.memory import MemoryStore
 from cairn.testing.record import Counts
 from cairn.wheels.wheelset import WheelSet
 from helpers.gate import AWAY, at, data_of, record_of, stack_of
+from helpers.nights import backdate
 from helpers.release import Breaking, Broken, make_set, make_wheel, stage_set
 
 IN_CI = 10
 EXAMPLES = int(os.environ.get("CAIRN_MODEL_EXAMPLES", IN_CI))
 STEPS = 20
 VERSIONS = ("2.9.0", "2.9.1", "2.10.0")
-TARGETS = ("release", "prerelease", "nightly")
+TARGETS = ("release", "prerelease", "nightly", "untested")
 WHICH = st.integers(0, len(VERSIONS) - 1)
 BAD = ("failed", "invalid", "untested")
 
@@ -62,6 +63,7 @@ class Releases(RuleBasedStateMachine):
         self.sets: dict[int, WheelSet] = {}
         self.banned: set[str] = set()
         self.failing: dict[str, set[str]] = {}  # by set, the records that nothing has answered
+        self.tested: set[str] = set()  # those with a record that has passed
         self.bytes_of: dict[str, str] = {}
         self.released: dict[str, set[str]] = {}
         for number in range(len(VERSIONS)):
@@ -99,6 +101,7 @@ class Releases(RuleBasedStateMachine):
             if made.id not in before:
                 assert made.id not in self.banned
                 assert not self.failing.get(made.id)
+                assert made.id in self.tested or how != "plain"
         if made.id not in before and (made.id in self.banned or self.failing.get(made.id)):
             assert made.id not in Index(self.store, channel).load().set_ids
 
@@ -109,8 +112,12 @@ class Releases(RuleBasedStateMachine):
 
     @rule(number=WHICH)
     def lift(self, number: int) -> None:
-        lift(self.store, self.sets[number].id, by="ann", reason="it was the driver")
-        self.banned.discard(self.sets[number].id)
+        try:
+            lift(self.store, self.sets[number].id, by="ann", reason="it was the driver")
+        except GateError:
+            assert self._steps_back(set(self.banned) - {self.sets[number].id})
+        else:
+            self.banned.discard(self.sets[number].id)
 
     @rule(index=st.sampled_from((*TARGETS, "staging")), back=st.integers(0, 3))
     def rollback(self, index: str, back: int) -> None:
@@ -126,16 +133,20 @@ class Releases(RuleBasedStateMachine):
     @rule(days=st.sampled_from((0, 400)))
     def collect(self, days: int) -> None:
         """With 400 days: nobody has written anything for so long, and nothing else is remembered either."""
+        for name in existing(self.store) if days else ():
+            recover(Index(self.store, name))
+            backdate(self.store, name, days)
         if days:
             old = datetime.now(UTC) - timedelta(days=days)
             self.store.modified = dict.fromkeys(self.store.objects, old)
-        collect(self.store, older_than=timedelta(seconds=-5) if days else timedelta(days=30))
+        collect(self.store, older_than=timedelta(days=1 if days else 30))
 
-    @rule(number=WHICH, verdict=st.sampled_from(BAD))
-    def fail(self, number: int, verdict: str) -> None:
+    @rule(number=WHICH, verdict=st.sampled_from(BAD), slow=st.booleans())
+    def fail(self, number: int, verdict: str, *, slow: bool) -> None:
+        """Perhaps on a machine whose clock is an hour slow: what has passed before does not answer it."""
         made = self.sets[number]
-        counts = Counts(passed=1, failed=1)
-        changes = {"verdict": verdict, "reason": "boom", "counts": counts, "started": self._time()}
+        counts, started = Counts(passed=1, failed=1), self._time(-60 if slow else 0)
+        changes = {"verdict": verdict, "reason": "boom", "counts": counts, "started": started}
         if self._there(made):
             given = records.add(self.store, data_of(record_of(made, **changes)))
             self.failing.setdefault(made.id, set()).add(given.digest)
@@ -146,6 +157,7 @@ class Releases(RuleBasedStateMachine):
         if self._there(made):
             records.add(self.store, data_of(record_of(made, started=self._time())))
             self.failing.pop(made.id, None)
+            self.tested.add(made.id)
 
     @rule(number=WHICH)
     def answer(self, number: int) -> None:
@@ -174,8 +186,24 @@ class Releases(RuleBasedStateMachine):
         for name in existing(self.store):
             recover(Index(self.store, name))
 
-    def _time(self) -> str:
-        return at(-1 + next(self.clock) / 1000)
+    @rule(which=st.sampled_from(("names", "sets", "head")))
+    def lose(self, which: str) -> None:
+        """Somebody deletes what of the ledger can be made again."""
+        for key in [key for key in self.store.objects if key.startswith(f"ledger/{which}")]:
+            self.store.delete(key)
+
+    def _time(self, minutes: float = 0) -> str:
+        return at(-1 + minutes + next(self.clock) / 1000)
+
+    def _steps_back(self, banned: set[str]) -> bool:
+        """Whether, with these bans, a channel has an untested set that came after a tested one."""
+        return any(
+            old.added < new.added and not old.untested_targets and new.untested_targets
+            for name in existing(self.store)
+            if name not in ("staging", "untested")
+            for old, new in itertools.permutations(Index(self.store, name).load().sets(), 2)
+            if not {old.set_id, new.set_id} & banned
+        )
 
     def _there(self, made: WheelSet) -> bool:
         """Nothing is given to a set that was collected, before it is staged again."""
@@ -183,6 +211,7 @@ class Releases(RuleBasedStateMachine):
 
     @invariant()
     def what_was_decided_holds(self) -> None:
+        assert not self._steps_back(self.banned)
         for name in existing(self.store):
             now = Index(self.store, name).load()
             for one in now.sets():
@@ -199,8 +228,14 @@ class Releases(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """No order of commands leads to where none goes on."""
+        if self.store.exists(keys.LEDGER_HEAD):  # as the audit says where something beside it was lost
+            self.store.delete(keys.LEDGER_HEAD)
         for number in range(len(VERSIONS)):
             self.lift(number)
+            if self.sets[number].id in self.banned:  # an untested set stands above it: that goes first
+                for name in set(existing(self.store)) - {"staging"}:
+                    rollback(self.store, name, "0")
+                self.lift(number)
             self.stage(number, kind="good")
             self.passes(number)
         self.recover()
