@@ -52,6 +52,7 @@ def backdate(store: MemoryStore, index: str, days: float) -> None:
     now = there.load()
     parent, pointer = None, now.pointer
     assert pointer is not None
+    digests = {0: ""}
     for _, found in reversed(list(there.chain(now))):
         when = datetime.fromisoformat(found.when) - timedelta(days=days)
         text = when.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -60,7 +61,10 @@ def backdate(store: MemoryStore, index: str, days: float) -> None:
         parent = digest_of(data)
         store.delete(old)
         store.write(keys.generation_key(index, found.number, parent), data)
-    pointer = msgspec.structs.replace(pointer, digest=parent, rendered_digest=parent)
+        digests[found.number] = parent
+    # A writer may have died before it wrote the pages of the last.
+    shown = digests[pointer.rendered]
+    pointer = msgspec.structs.replace(pointer, digest=parent, rendered_digest=shown)
     store.write(keys.state_key(index), generation.encode(pointer))
 
 

@@ -261,6 +261,8 @@ def run(copied: Path, *tests: str) -> subprocess.CompletedProcess[str]:
 def require_finding(copied: Path, found_by: str) -> None:
     file, _, test = found_by.partition("::")
     done = run(copied, f"{TESTS}/test_{file}.py::{test}")
+    if done.returncode == 0 and " passed" not in done.stdout and " skipped" in done.stdout:
+        pytest.skip(f"{test} has nothing to do with this torch")
     # 1: it failed; 2: its module could not be imported. A torch that cannot be imported is found by any test.
     no_torch = done.returncode == 4 and "ImportError while loading conftest" in done.stdout + done.stderr
     assert done.returncode in (1, 2) or no_torch, done.stdout[-3000:] + done.stderr[-3000:]
