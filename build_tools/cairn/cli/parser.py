@@ -6,7 +6,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn, TypeAlias
 
 from cairn.errors import UsageError
@@ -16,9 +16,6 @@ _NUMBER = re.compile(r"-\d+|-\d*\.\d+")  # what argparse takes for a value, not 
 
 # argparse has no public name for what `add_subparsers` gives.
 Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001
-
-Run: TypeAlias = Callable[[argparse.Namespace], int]
-"""What a command does; gives the exit code."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -196,22 +193,3 @@ def add_commands(
     if isinstance(parser, Parser):
         parser.default_command = default
     return parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-
-
-def add_command(
-    commands: Subparsers, name: str, run: Run, *, about: str, more: str = "", example: str
-) -> argparse.ArgumentParser:
-    """Add a command to its group.
-
-    Args:
-        commands: the group.
-        name: of the command.
-        run: what it does. What it needs is imported when it runs: a parser is also made for `--help`.
-        about: what it does, in words that begin with a small letter and end without a full stop.
-        more: sentences that its own help says besides.
-        example: a command line.
-    """
-    description = f"{about[0].upper()}{about[1:]}. {more}".strip()
-    parser = commands.add_parser(name, help=about, description=description, epilog=f"example: {example}")
-    parser.set_defaults(run=run)
-    return parser
