@@ -21,20 +21,16 @@ if TYPE_CHECKING:
 _ONE = Exclusive()
 
 
-def _sign_key(*, group: Exclusive | None = None) -> Any:
-    return option(
-        "sign with this private key (default: that of CAIRN_SIGN_KEY, if it names one)",
-        convert=converters.file,
-        metavar="FILE",
-        group=group,
-    )
-
-
 @dataclass(frozen=True, kw_only=True)
 class SignOptions:
     """`--sign-key`."""
 
-    sign_key: Path | None = _sign_key()
+    sign_key: Path | None = option(
+        "sign with this private key (default: that of CAIRN_SIGN_KEY, if it names one)",
+        metavar="FILE",
+        convert=converters.file,
+        group=_ONE,
+    )
 
     def signer(self) -> Signer | None:
         """The key that the option or the environment names."""
@@ -47,7 +43,6 @@ class SignOptions:
 class AttestOptions(SignOptions):
     """What vouches for wheels: `--sign-key`, `--sign-as-workflow`; with `--dry-run` no workflow does."""
 
-    sign_key: Path | None = _sign_key(group=_ONE)
     sign_as_workflow: bool = flag(
         "sign as the GitHub workflow that runs this (PEP 740); needs `id-token: write`, extra sign",
         group=_ONE,

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from cairn.cli import fields, signing
 from cairn.cli.binder import add_command
 from cairn.cli.parser import Subparsers
-from cairn.cli.release.promote import plain_demands, show_demands
 from cairn.options import part
 from cairn.output import console
 from cairn.pipeline.options import TrailOptions
@@ -67,6 +66,8 @@ def trail_request(request: Run) -> TrailRequest:
 
 
 def _show(result: TrailResult) -> None:
+    from cairn.cli.release.promote import show_demands  # with the commands of releases: not for --help
+
     show = console.current()
     show.table(
         ("wheel", "version", "size", "targets", "sha256", "time"),
@@ -100,6 +101,7 @@ def _show(result: TrailResult) -> None:
 
 def _plain(result: TrailResult) -> dict[str, object]:
     from cairn import datafile
+    from cairn.cli.release.promote import plain_demands
 
     return {
         "schema": "cairn.trail/1",

@@ -215,16 +215,13 @@ def _offer(name: str, why: str, candidates: tuple[Candidate, ...], *, as_json: b
         plain = [restore.plain(one) for one in candidates]
         screen.json({"index": name, "problem": why, "candidates": plain})
         return
-    rows = [(one.name, one.when, one.action or "", one.who, _standing(one)) for one in candidates]
+    rows = []
+    for one in candidates:
+        stands = (
+            "its writer made a later one" if one.lost_race else f"{one.pages} of {one.changed} pages show it"
+        )
+        rows.append((one.name, one.when, one.action or "", one.who, one.problem or stands))
     screen.table(("generation", "when", "action", "who", "how it stands"), rows)
-
-
-def _standing(candidate: Candidate) -> str:
-    if candidate.problem is not None:
-        return candidate.problem
-    if candidate.lost_race:
-        return "its writer made a later one"
-    return f"{candidate.pages} of {candidate.changed} pages show it"
 
 
 def _tip(name: str, candidates: tuple[Candidate, ...]) -> str:

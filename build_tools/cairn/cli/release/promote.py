@@ -117,7 +117,17 @@ def _promote(request: Promote) -> int:
         _notify(error.report, request, stack)
         raise
     if request.json:
-        screen.json(_plain(done))
+        screen.json(
+            {
+                "set": done.set_id,
+                "added": list(done.added),
+                "already": list(done.already),
+                "dry_run": done.dry_run,
+                **plain_demands(done.report),
+                "untested_note": done.untested,
+                "standing": list(done.standing),
+            }
+        )
     else:
         _show(done, request.target)
     if done.report is not None and not done.kept:
@@ -153,18 +163,6 @@ def _show(done: Promotion, target: str) -> None:
         screen.out(f"{'would add' if done.dry_run else '+'} {name}")
     for name in done.already:
         screen.out(f"= {name}")
-
-
-def _plain(done: Promotion) -> dict[str, object]:
-    return {
-        "set": done.set_id,
-        "added": list(done.added),
-        "already": list(done.already),
-        "dry_run": done.dry_run,
-        **plain_demands(done.report),
-        "untested_note": done.untested,
-        "standing": list(done.standing),
-    }
 
 
 def show_demands(report: GateReport, *, kept: bool = False) -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cairn import converters
 from cairn.cli import fields
@@ -16,10 +15,6 @@ from cairn.cli.parser import Subparsers
 from cairn.errors import CairnError, GateError, StoreError
 from cairn.options import option
 from cairn.output import console
-
-if TYPE_CHECKING:
-    from cairn.pipeline.night.plan import NightPlan
-    from cairn.release.pages.view import Night
 
 
 def _hours(text: str, default: int) -> Any:
@@ -97,6 +92,7 @@ def add_to(commands: Subparsers) -> None:
 
 
 def _report(request: Report) -> int:
+    from cairn import datafile
     from cairn.output import github
     from cairn.pipeline.night import report
 
@@ -104,7 +100,14 @@ def _report(request: Report) -> int:
     ended = report.of_night(run, cancelled="cancelled" in request.results.split())
     unwritten = () if run.dry_run else report.record(run.store, run.plan, ended)
     github.add_summary(report.markdown(run.plan, ended))
-    screen, plain = console.current(), _plain(run.plan, ended)
+    screen = console.current()
+    plain: dict[str, object] = {
+        "schema": "cairn.night-report/1",
+        "night": run.plan.night,
+        "line": run.plan.line,
+        "log": run.plan.log,
+        "legs": [datafile.to_plain(one) for one in ended],
+    }
     if request.json:
         screen.json(plain)
     else:
@@ -127,18 +130,6 @@ def _report(request: Report) -> int:
         reasons=tuple(f"{leg.name}: {one.outcome} in {one.stage}: {one.reason}" for leg, one in bad),
         tip="run the failed jobs again: what is done stays done",
     )
-
-
-def _plain(night: NightPlan, ended: Sequence[Night]) -> dict[str, object]:
-    from cairn import datafile
-
-    return {
-        "schema": "cairn.night-report/1",
-        "night": night.night,
-        "line": night.line,
-        "log": night.log,
-        "legs": [datafile.to_plain(one) for one in ended],
-    }
 
 
 def _notify(command: str, plain: dict[str, object]) -> None:

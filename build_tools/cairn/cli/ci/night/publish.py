@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import fields, signing
@@ -14,9 +13,6 @@ from cairn.cli.parser import Subparsers
 from cairn.errors import CairnError, GateError
 from cairn.options import flag, option
 from cairn.output import console
-
-if TYPE_CHECKING:
-    from cairn.pipeline.night.promote import LegPromotion
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,7 +168,12 @@ def _promote(request: Promote) -> int:
         screen.json({"night": run.plan.night, "legs": legs, "strangers": list(done.strangers)})
     else:
         for one in done.legs:
-            _show_promotion(one)
+            mark: console.Mark = "done" if one.promoted else "failed"
+            if one.before.state == "promoted":
+                mark = "kept"
+            elif one.promoted and one.before.bypass is not None:
+                mark = "bypassed"
+            screen.item(mark, f"{one.before.leg.name}: {one.reason or 'in the index'}")
     for set_id in done.strangers:
         screen.warn(f"the staged set {set_id[:12]} is of the night's manifest, and is not expected")
     if refused := [one for one in done.legs if one.refused]:
@@ -182,13 +183,3 @@ def _promote(request: Promote) -> int:
             tip="the others are where they should be; fix what is named and run it again",
         )
     return 0
-
-
-def _show_promotion(one: LegPromotion) -> None:
-    before = one.before
-    mark: console.Mark = "done" if one.promoted else "failed"
-    if before.state == "promoted":
-        mark = "kept"
-    elif one.promoted and before.bypass is not None:
-        mark = "bypassed"
-    console.current().item(mark, f"{before.leg.name}: {one.reason or 'in the index'}")
