@@ -17,7 +17,7 @@ from cairn.output import console, wording
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cairn.pipeline.bisect import Found, Verdict
+    from cairn.pipeline.bisect import BisectResult, Verdict
     from cairn.release.index.generation import IndexSet
 
 _SHORT = 12
@@ -83,7 +83,7 @@ def _bisect(request: Bisect) -> int:
         screen.info(f"going on after {wording.count(search.tries, 'run')} of {request.output_dir}")
     with screen.stage(f"search {wording.count(sets, 'set')}") as stage:
         ended = bisect.run(store, search, request.output_dir, on_try=screen.info, on_line=stage.update)
-        outcome = bisect.found(store, ended, commits=request.commits, say=stage.update)
+        outcome = bisect.result(store, ended, commits=request.commits, say=stage.update)
     if request.json:
         screen.json(
             datafile.to_plain(
@@ -100,7 +100,7 @@ def _bisect(request: Bisect) -> int:
     return 0
 
 
-def _show(outcome: Found) -> None:
+def _show(outcome: BisectResult) -> None:
     from cairn.sources.manifest import changelog
 
     screen = console.current()

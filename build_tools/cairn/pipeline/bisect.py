@@ -82,17 +82,17 @@ class Search(datafile.Value, tag_field="schema", tag="cairn.bisect/1"):
     def good(self) -> int:
         """The place of the last set that is known to be good, before which none counts."""
         first_bad = self.bad
-        return max(p for p, verdict in self._known().items() if verdict == "good" and p < first_bad)
+        return max(p for p, verdict in self._verdicts().items() if verdict == "good" and p < first_bad)
 
     @property
     def bad(self) -> int:
         """The place of the first set that is known to be bad."""
-        return min(place for place, verdict in self._known().items() if verdict == "bad")
+        return min(place for place, verdict in self._verdicts().items() if verdict == "bad")
 
     @property
     def open(self) -> tuple[int, ...]:
         """The places between them of which nothing is known yet."""
-        return tuple(place for place in range(self.good + 1, self.bad) if place not in self._known())
+        return tuple(place for place in range(self.good + 1, self.bad) if place not in self._verdicts())
 
     @property
     def suspects(self) -> tuple[str, ...]:
@@ -105,13 +105,13 @@ class Search(datafile.Value, tag_field="schema", tag="cairn.bisect/1"):
         middle = (self.good + self.bad) / 2
         return self.sets[min(self.open, key=lambda place: abs(place - middle))] if self.open else None
 
-    def _known(self) -> dict[int, Verdict]:
-        known: dict[int, Verdict] = {0: "good", len(self.sets) - 1: "bad"}
-        return known | {self.sets.index(one.set_id): one.verdict for one in self.tries}
+    def _verdicts(self) -> dict[int, Verdict]:
+        verdicts: dict[int, Verdict] = {0: "good", len(self.sets) - 1: "bad"}
+        return verdicts | {self.sets.index(one.set_id): one.verdict for one in self.tries}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class BisectResult:
     """What a search came to.
 
     Attributes:
@@ -144,12 +144,12 @@ def prepare(
         StoreError: the index has no such sets.
         UsageError: they are of different kinds, or not in this order.
     """
-    now_there = Index(store, index).load()
-    if not now_there.exists:
+    snapshot = Index(store, index).load()
+    if not snapshot.exists:
         raise missing(store, index)
-    every = sorted(now_there.sets(), key=lambda one: (one.added, one.set_id))
-    named = [_by_id(now_there, text) for text in (good, bad)]
-    kinds = {_kind(one) for one in named if one} or {_kind(one) for one in every}
+    every = sorted(snapshot.sets(), key=lambda one: (one.added, one.set_id))
+    ends = [_by_id(snapshot, text) for text in (good, bad)]
+    kinds = {_kind(one) for one in ends if one} or {_kind(one) for one in every}
     if len(kinds) > 1:
         raise UsageError(
             f"{index} has sets of different lines, families, Pythons or platforms",
@@ -157,7 +157,7 @@ def prepare(
         )
     alike = [one for one in every if {_kind(one)} == kinds]
     first, last = (
-        alike.index(one or _by_date(alike, text, index)) for one, text in zip(named, (good, bad), strict=True)
+        alike.index(one or _by_date(alike, text, index)) for one, text in zip(ends, (good, bad), strict=True)
     )
     if first >= last:
         raise UsageError("the good set must have come before the bad one", tip="see cairn release log")
@@ -181,17 +181,17 @@ def resumed(search: Search, output_dir: Path) -> Search:
     path = output_dir / LOG
     if not path.is_file():
         return search
-    there = datafile.read(path, Search)
-    if (there.store, there.index, there.command, there.python) != (
+    earlier = datafile.read(path, Search)
+    if (earlier.store, earlier.index, earlier.command, earlier.python) != (
         search.store,
         search.index,
         search.command,
         search.python,
-    ) or (there.sets[0], there.sets[-1]) != (search.sets[0], search.sets[-1]):
+    ) or (earlier.sets[0], earlier.sets[-1]) != (search.sets[0], search.sets[-1]):
         raise UsageError(
             f"{path} is the log of a different search", tip="give a different --output-dir, or remove it"
         )
-    return there
+    return earlier
 
 
 def run(
@@ -209,17 +209,17 @@ def run(
     output_dir.mkdir(parents=True, exist_ok=True)
     with serving(store) as server:
         while (set_id := search.next) is not None:
-            left = wording.count(search.open, "set")
-            on_try(f"{set_id[:12]}: trying; of {left} nothing is known yet")
+            count = wording.count(search.open, "set")
+            on_try(f"{set_id[:12]}: trying; of {count} nothing is known yet")
             index_url = keys.set_url(server.url, set_id)
-            done = _try(store, search, set_id, index_url, output_dir, on_line)
-            on_try(f"{set_id[:12]}: {done.verdict}")
-            search = _with(search, done)
+            attempt = _try(store, search, set_id, index_url, output_dir, on_line)
+            on_try(f"{set_id[:12]}: {attempt.verdict}")
+            search = _with(search, attempt)
             datafile.write(output_dir / LOG, search)
     return search
 
 
-def found(store: Store, search: Search, *, commits: bool, say: Progress) -> Found:
+def result(store: Store, search: Search, *, commits: bool, say: Progress) -> BisectResult:
     """What a search that has come to its end says.
 
     Args:
@@ -228,30 +228,30 @@ def found(store: Store, search: Search, *, commits: bool, say: Progress) -> Foun
         commits: name the commits too, which needs their origins.
         say: progress callback.
     """
-    now_there = Index(store, search.index).load()
+    snapshot = Index(store, search.index).load()
     last_good = search.sets[search.good]
     manifests = [_manifest_of(store, set_id) for set_id in (last_good, search.suspects[-1])]
-    return Found(
+    return BisectResult(
         search=search,
-        last_good=now_there.set(last_good),
-        suspects=tuple(now_there.set(set_id) for set_id in search.suspects),
+        last_good=snapshot.set(last_good),
+        suspects=tuple(snapshot.set(set_id) for set_id in search.suspects),
         changes=changelog.between(*manifests, commits=commits, say=say),
     )
 
 
-def _by_id(now_there: Snapshot, text: str) -> IndexSet | None:
+def _by_id(snapshot: Snapshot, text: str) -> IndexSet | None:
     """The set that a user names by its id; None for a date."""
     if _moment(text) is not None:
         return None
-    return now_there.set(whole_id(text, now_there))
+    return snapshot.set(whole_id(text, snapshot))
 
 
 def _by_date(sets: Sequence[IndexSet], text: str, index: str) -> IndexSet:
     moment = _moment(text)
-    there = [one for one in sets if moment is not None and datetime.fromisoformat(one.added) < moment]
-    if not there:
+    candidates = [one for one in sets if moment is not None and datetime.fromisoformat(one.added) < moment]
+    if not candidates:
         raise StoreError(f"{index} has no set of {text} or before", tip="see cairn release log")
-    return there[-1]
+    return candidates[-1]
 
 
 def _moment(text: str) -> datetime | None:
@@ -287,14 +287,14 @@ def _try(
     ):
         env = isolation.variables(isolation.Isolation.INSTALLER, home)
         try:
-            made = venv.create(Path(folder, "venv"), python=Path(search.python), environ=env)
+            environment = venv.create(Path(folder, "venv"), python=Path(search.python), environ=env)
             installing: list[str | Path] = [
                 venv.uv_program(),
                 "pip",
                 "install",
                 "--no-config",
                 "--python",
-                made.python,
+                environment.python,
             ]
             pins = [f"{wheel.distribution}=={wheel.version}" for wheel in wheels]
             process.run(
@@ -305,11 +305,11 @@ def _try(
             files.write_text(log, f"{log.read_text() if log.is_file() else ''}not installed: {error}\n")
         else:
             inside = isolation.variables(isolation.Isolation.TEST, home) | {
-                "PATH": os.pathsep.join((str(made.bin), env.get("PATH", os.defpath))),
-                "VIRTUAL_ENV": str(made.path),
+                "PATH": os.pathsep.join((str(environment.bin), env.get("PATH", os.defpath))),
+                "VIRTUAL_ENV": str(environment.path),
                 "CAIRN_SET": set_id,
             }
-            done = process.run(
+            result = process.run(
                 search.command,
                 env=inside,
                 log=log,
@@ -317,7 +317,7 @@ def _try(
                 check=False,
                 hidden=isolation.credential_files(),
             )
-            exit_code = done.returncode
+            exit_code = result.returncode
     return Try(
         set_id=set_id,
         verdict="skip" if exit_code in (None, SKIP) else "bad" if exit_code else "good",
@@ -328,8 +328,8 @@ def _try(
     )
 
 
-def _with(search: Search, done: Try) -> Search:
-    return msgspec.structs.replace(search, tries=(*search.tries, done))
+def _with(search: Search, attempt: Try) -> Search:
+    return msgspec.structs.replace(search, tries=(*search.tries, attempt))
 
 
 def _manifest_of(store: Store, set_id: str) -> manifest.Manifest:

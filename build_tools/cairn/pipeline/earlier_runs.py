@@ -34,19 +34,19 @@ def of_record(
     if record.set_id is None:
         return ()
     own = index_set(read_set(store, record.set_id))
-    there = Index(store, index).load()
+    snapshot = Index(store, index).load()
     # When an index took a set, not when somebody tested it: a set of last week is tested again today.
-    added = {entry.set_id: entry.added for entry in there.sets() if lock_name(entry) == lock_name(own)}
+    added = {entry.set_id: entry.added for entry in snapshot.sets() if lock_name(entry) == lock_name(own)}
     until = added.pop(own.set_id, None)
     before = [set_id for set_id, when in added.items() if until is None or when < until]
-    found: list[EarlierRun] = []
+    runs: list[EarlierRun] = []
     for set_id in sorted(before, key=lambda one: added[one], reverse=True):
-        if len(found) == most:
+        if len(runs) == most:
             break
-        if kept := [one for one in records.read(store, set_id).records if _is_like(one.record, record)]:
-            last = max(kept, key=lambda one: one.record.began)
-            found.append(_with_results(store, set_id, last, say))
-    return tuple(found)
+        if matches := [one for one in records.read(store, set_id).records if _is_like(one.record, record)]:
+            last = max(matches, key=lambda one: one.record.began)
+            runs.append(_with_results(store, set_id, last, say))
+    return tuple(runs)
 
 
 def _is_like(record: TestRecord, other: TestRecord) -> bool:
@@ -55,11 +55,11 @@ def _is_like(record: TestRecord, other: TestRecord) -> bool:
     return same and record.verdict != "invalid" and not record.pytest_args
 
 
-def _with_results(store: Store, set_id: str, kept: KeptRecord, say: Progress) -> EarlierRun:
+def _with_results(store: Store, set_id: str, item: KeptRecord, say: Progress) -> EarlierRun:
     try:
-        data = records.junit_of(store, kept)
+        data = records.junit_of(store, item)
         outcomes = None if data is None else junit.outcomes_in(data, name=test_record.JUNIT)
     except CairnError as error:
         say(f"no results of the set {set_id[:12]}: {error}")
         outcomes = None
-    return EarlierRun(set_id=set_id, record=kept.record, outcomes=outcomes)
+    return EarlierRun(set_id=set_id, record=item.record, outcomes=outcomes)

@@ -132,22 +132,22 @@ def this_machine(python: Interpreter, *, gpus: Sequence[str] | None, topology: P
     return Machine(gpus=tuple(gpus), python=python.version, platform=python.platform)
 
 
-def destination(named: Path | None, *, to_change: bool) -> Destination:
+def destination(place: Path | None, *, to_change: bool) -> Destination:
     """The Python to install for: the one named, else that of the environment that the user works in.
 
     It is never the one that Cairn itself is installed in, unless that is named: nobody works in the
     environment of a tool (`uv tool install`, pipx), and torch has no business there.
 
     Args:
-        named: an interpreter, or the folder of an environment.
+        place: an interpreter, or the folder of an environment.
         to_change: something will be installed; else the first Python on PATH serves, to choose by.
 
     Raises:
         UsageError: there is none, or it does not run.
     """
     active = _active_environment()
-    if named is not None:
-        path = platforms.here.python_of(named) if named.is_dir() else named
+    if place is not None:
+        path = platforms.here.python_of(place) if place.is_dir() else place
         same = active is not None and path.absolute().parent == active.absolute().parent
         return Destination(
             interpreter=interpreters.ask(path), origin="the active environment" if same else "--python"
@@ -258,10 +258,10 @@ def _check(offer: Offer, address: str) -> None:
     """Refuse what would make a line do something else than install from this very store."""
     parts = urllib.parse.urlsplit(offer.index_url)
     try:
-        named = bool(offer.packages) and all(Requirement(word).url is None for word in offer.packages)
+        valid = bool(offer.packages) and all(Requirement(word).url is None for word in offer.packages)
     except InvalidRequirement:
-        named = False
-    if parts.scheme or parts.netloc or not named:
+        valid = False
+    if parts.scheme or parts.netloc or not valid:
         raise StoreError(
             f"{address} names something that is not of its own index: {offer.index_url} {offer.packages}",
             tip="it was changed from outside: tell who runs the index",

@@ -1,7 +1,8 @@
 """Runs the trail of a stack, each stage with the values of the stage before.
 
 Nothing is done twice: checkouts, SDK packages and wheels are found by what went into them, the verdict of the
-smoke tests and of the installation by all that they rest on (`kept`), and a promoted set stays promoted.
+smoke tests and of the installation by all that they rest on (`verdict_cache`), and a promoted set stays
+promoted.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from cairn.build.inputs import overrides
 from cairn.build.model import BuiltWheel, InstalledSdk, Job, WantedSdk
 from cairn.errors import StoreError, SystemFailureError
 from cairn.output import console
-from cairn.pipeline import kept
+from cairn.pipeline import verdict_cache
 from cairn.pipeline.report import page
 from cairn.pipeline.request import TrailRequest, TrailResult
 from cairn.pipeline.timeline import Timeline
@@ -95,8 +96,8 @@ def require_disk(work_dir: Path, needed: int | None) -> None:
     """
     if needed is None:
         return
-    there = next(folder for folder in (work_dir, *work_dir.parents) if folder.is_dir())
-    free = shutil.disk_usage(there).free
+    existing = next(folder for folder in (work_dir, *work_dir.parents) if folder.is_dir())
+    free = shutil.disk_usage(existing).free
     if free >= needed:
         return
     # Measured only now: counting what is there takes longer than all the rest of a run with nothing to do.
@@ -133,7 +134,7 @@ def _run(request: TrailRequest, timeline: Timeline) -> TrailResult:
         ]
         checkouts = checkout_stack.checkout_stack(stack, requests, say=stage.update)
     # What would stop the build is reported before minutes go into the SDK.
-    asked = job.check(build_job(request, {c.project.name: c.path for c in checkouts}))
+    build = job.check(build_job(request, {c.project.name: c.path for c in checkouts}))
     sdk_dists: tuple[Path, ...] = ()
     if request.with_rocm:
         with timeline.stage("make the ROCm SDK") as stage:
@@ -142,23 +143,23 @@ def _run(request: TrailRequest, timeline: Timeline) -> TrailResult:
     opened = store_folder.LocalStore(request.store_dir)
     with timeline.stage("publish the ROCm SDK to staging") if sdk_dists else contextlib.nullcontext():
         publish_sdk = functools.partial(_publish_sdk, opened, sdk_dists)
-        _in_fresh_store_where_taken(opened, publish_sdk)
+        _retry_in_new_store(opened, publish_sdk)
     # pip and uv read the staging channel over HTTP, as users do.
     with serve_server.serving(opened) as server:
         staging_url = keys.index_url(server.url, STAGING)
-        installed = _install_sdk(request, asked, sdk_dists, staging_url, timeline) if sdk_dists else None
-        wheels = job.build(asked, installed, trees=checkouts)
+        installed = _install_sdk(request, build, sdk_dists, staging_url, timeline) if sdk_dists else None
+        wheels = job.build(build, installed, trees=checkouts)
         for wheel in wheels:  # they were shown by the engine, side by side
             mark: console.Mark = "kept" if wheel.cached else "done"
             detail = "from the cache" if wheel.cached else ""
             timeline.add(f"build {wheel.project}", wheel.started, wheel.ended, mark=mark, detail=detail)
         with timeline.stage("stage the set"):
             stage_set = functools.partial(_stage, opened, request, wheels)
-            wheel_set = _in_fresh_store_where_taken(opened, stage_set, before=publish_sdk)
+            wheel_set = _retry_in_new_store(opened, stage_set, before=publish_sdk)
         record = _smoke(request, opened, wheel_set, server.url, timeline)
     promotion = _promote(request, opened, wheel_set, record, timeline)
     _install(request, opened, wheel_set, timeline)
-    names = _asked_of_pip(stack, wheels)
+    names = _pip_requirements(stack, wheels)
     release_url = keys.index_url(request.store_dir.as_uri(), RELEASE)
     result = TrailResult(
         checkouts=checkouts,
@@ -178,7 +179,7 @@ def _run(request: TrailRequest, timeline: Timeline) -> TrailResult:
     return result
 
 
-def _asked_of_pip(stack: Stack, wheels: Sequence[BuiltWheel]) -> tuple[str, ...]:
+def _pip_requirements(stack: Stack, wheels: Sequence[BuiltWheel]) -> tuple[str, ...]:
     """What installs the wheels, with all device wheels of those that were split."""
     names = stack.install or tuple(stack.project(wheel.project).distribution for wheel in wheels)
     split = {stack.project(wheel.project).distribution for wheel in wheels if wheel.devices}
@@ -213,9 +214,9 @@ def _hipify_python(request: TrailRequest, timeline: Timeline) -> Path:
     name = f"install {', '.join(request.stack.extra_wheels)} for hipify"
     folder = request.work_dir / "tools"
     marker = folder / "cairn-tools"
-    wanted = "\n".join(request.stack.extra_wheels)
+    requirements = "\n".join(request.stack.extra_wheels)
     env = venv.describe(folder)
-    if marker.is_file() and marker.read_text(encoding="utf-8") == wanted:
+    if marker.is_file() and marker.read_text(encoding="utf-8") == requirements:
         timeline.kept(name, "installed already")
     else:
         with timeline.stage(name) as stage:
@@ -227,7 +228,7 @@ def _hipify_python(request: TrailRequest, timeline: Timeline) -> Path:
                 log=request.logs_dir / "tools.log",
                 on_line=stage.update,
             )
-            marker.write_text(wanted, encoding="utf-8")
+            marker.write_text(requirements, encoding="utf-8")
     return env.python
 
 
@@ -237,7 +238,7 @@ def _publish_sdk(opened: store_folder.LocalStore, dists: Sequence[Path]) -> None
         mirror.mirror(opened, STAGING, dists=dists)
 
 
-def _in_fresh_store_where_taken(
+def _retry_in_new_store(
     opened: store_folder.LocalStore, act: Callable[[], _T], *, before: Callable[[], None] = lambda: None
 ) -> _T:
     """Act on the store; where other sources or targets gave different bytes under a name, begin a new store.
@@ -257,12 +258,12 @@ def _in_fresh_store_where_taken(
 
 
 def _install_sdk(
-    request: TrailRequest, asked: Job, dists: Sequence[Path], index_url: str, timeline: Timeline
+    request: TrailRequest, build: Job, dists: Sequence[Path], index_url: str, timeline: Timeline
 ) -> InstalledSdk:
     digest = cache.key_of({path.name: files.sha256_of(path) for path in dists})
-    wanted = dataclasses.replace(asked.sdk, source=PackageSource(index_url=index_url), digest=digest)
+    sdk = dataclasses.replace(build.sdk, source=PackageSource(index_url=index_url), digest=digest)
     begun, log = time.time(), request.logs_dir / "install-sdk.log"
-    installed = job.install_rocm(dataclasses.replace(asked, sdk=wanted), log=log)
+    installed = job.install_rocm(dataclasses.replace(build, sdk=sdk), log=log)
     timeline.add("install the ROCm SDK", begun, time.time())
     return installed
 
@@ -296,7 +297,7 @@ def _smoke(
     timeline: Timeline,
 ) -> records.TestRecord:
     name, work_dir = "smoke-test the installed wheels", request.work_dir / "smoke"
-    asked = smoke.SmokeRequest(
+    tests = smoke.SmokeRequest(
         wheel_set=wheel_set,
         index_url=keys.set_url(server_url, wheel_set.id),
         work_dir=work_dir,
@@ -304,15 +305,17 @@ def _smoke(
     # The verdict of an earlier run is taken where nothing that it rests on has changed. Its note is removed
     # before the tests run again, so that a run that fails, or is killed, leaves none behind.
     marker = request.work_dir / "kept" / "smoke.json"
-    key = kept.key_of_smoke(opened, asked, staged=Index(opened, STAGING).load().set(wheel_set.id).added)
-    if (found := kept.find(marker, key)) is not None:
-        timeline.kept(name, f"record of {found.when}")
+    key = verdict_cache.key_of_smoke(
+        opened, tests, staged=Index(opened, STAGING).load().set(wheel_set.id).added
+    )
+    if (verdict := verdict_cache.find(marker, key)) is not None:
+        timeline.kept(name, f"record of {verdict.when}")
         return records.read(work_dir / records.FILE)
     marker.unlink(missing_ok=True)
     with timeline.stage(name) as stage:
-        result = smoke.run_smoke(asked, on_line=stage.update)
+        result = smoke.run_smoke(tests, on_line=stage.update)
         smoke.require_passed(result, or_untested=True)
-    kept.write(marker, key, evidence=(result.record_path, result.junit_path))
+    verdict_cache.write(marker, key, evidence=(result.record_path, result.junit_path))
     return result.record
 
 
@@ -331,7 +334,7 @@ def _promote(
     with timeline.stage("pass the gate and promote") as stage:
         path = request.work_dir / "smoke" / records.FILE
         kept_records.add_file(opened, path, name="the record of the smoke tests", signer=request.signer)
-        done = promote.promote(
+        promotion = promote.promote(
             opened,
             wheel_set.id,
             stack=request.stack,
@@ -342,25 +345,25 @@ def _promote(
             lock=mirror_lock.of(request.stack),
             on_step=stage.update,
         )
-        if (note := _untested_note(done)) is not None:
+        if (note := _untested_note(promotion)) is not None:
             stage.end_as("bypassed", note)
-        elif done.kept:
+        elif promotion.kept:
             stage.end_as("kept", f"in {RELEASE} already")
-    return done
+    return promotion
 
 
 def _install(
     request: TrailRequest, opened: store_folder.LocalStore, wheel_set: WheelSet, timeline: Timeline
 ) -> None:
     name, marker = "install from the release index", request.work_dir / "kept" / "install.json"
-    key = kept.key_of_install(opened, RELEASE, wheel_set)
-    if (found := kept.find(marker, key)) is not None:
-        timeline.kept(name, f"unchanged since {found.when}")
+    key = verdict_cache.key_of_install(opened, RELEASE, wheel_set)
+    if (verdict := verdict_cache.find(marker, key)) is not None:
+        timeline.kept(name, f"unchanged since {verdict.when}")
         return
     marker.unlink(missing_ok=True)
     with timeline.stage(name):
         install_from_release(request, wheel_set)
-    kept.write(marker, key)
+    verdict_cache.write(marker, key)
 
 
 def install_from_release(request: TrailRequest, wheel_set: WheelSet) -> None:
@@ -372,10 +375,10 @@ def install_from_release(request: TrailRequest, wheel_set: WheelSet) -> None:
     url = keys.index_url(request.store_dir.absolute().as_uri(), RELEASE)
     names = [f"{wheel.distribution}=={wheel.version}" for wheel in wheel_set.wheels]
     for program in _INSTALLERS:
-        done = install_check.install(program, names, index_url=url)
-        if done.problem:
+        result = install_check.install(program, names, index_url=url)
+        if result.problem:
             raise StoreError(
-                f"{program} cannot install the set from {url}: {done.problem}",
+                f"{program} cannot install the set from {url}: {result.problem}",
                 tip="`cairn index audit` shows what is wrong with the index",
             )
 

@@ -33,13 +33,13 @@ def index(url: str, machine: Described, *, line: str | None = None) -> Iterator[
         StoreError: it does not say what it has.
     """
     kind = {"windows": "win"}.get(machine.system, machine.system)
-    wanted = Machine(
+    own_machine = Machine(
         gpus=machine.gpu.visible,
         python=".".join(machine.python.version.split(".")[:2]),
         platform=f"{kind}_{machine.architecture}",
     )
     try:
-        prepared = install.prepare(url, wanted, line=line)
+        prepared = install.prepare(url, own_machine, line=line)
     except PrerequisiteError as error:
         yield Finding(check="index", level="missing", text=str(error), fix=error.tip)
         return
@@ -59,8 +59,8 @@ def wheel(path: Path) -> Offer:
     Raises:
         WheelError: it is not a wheel.
     """
-    found = summary.summarise(path)
-    tags = parse_wheel_filename(split_label(found.file_name)[0])[3]
+    contents = summary.summarise(path)
+    tags = parse_wheel_filename(split_label(contents.file_name)[0])[3]
     # A wheel for the stable ABI, or without extension modules, is for later Pythons too (PEP 384, PEP 425).
     exact = {tag.interpreter for tag in tags if tag.abi.startswith(tag.interpreter)}
     glibcs = [
@@ -71,7 +71,7 @@ def wheel(path: Path) -> Offer:
     systems = {_SYSTEMS.get(tag.platform.partition("_")[0].rstrip("0123456789")) for tag in tags}
     return Offer(
         name=path.name,
-        targets=found.targets,
+        targets=contents.targets,
         pythons=tuple(sorted(f"{name[2]}.{name[3:]}" for name in exact)),
         glibc=min(glibcs, default=None),
         system=next(iter(systems)) if len(systems) == 1 else None,

@@ -23,7 +23,7 @@ _CHECKS: tuple[Check, ...] = (
     resource_checks.open_files,
     system_checks.proxy,
     gpu_checks.gpu,
-    gpu_checks.wanted,
+    gpu_checks.requested_targets,
     offer_checks.offers,
 )
 

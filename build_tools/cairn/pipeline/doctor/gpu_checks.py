@@ -15,12 +15,12 @@ _IN_CONTAINER = "--device=/dev/kfd --device=/dev/dri --group-add=video --group-a
 
 def shown(names: tuple[str, ...]) -> str:
     """GPUs with their numbers and products: `2x gfx942 (MI300A, MI300X, MI325X)`."""
-    said = []
+    parts = []
     for name in dict.fromkeys(names):
         number = f"{names.count(name)}x " if names.count(name) > 1 else ""
         product = targets.product_of(name) if name in targets.known_targets() else "not one of ours"
-        said.append(f"{number}{name} ({product})")
-    return ", ".join(said)
+        parts.append(f"{number}{name} ({product})")
+    return ", ".join(parts)
 
 
 def gpu(machine: Machine, need: Need) -> Iterator[Finding]:
@@ -71,18 +71,18 @@ def _blocked(machine: Machine) -> Finding | None:
     if not facts.targets:
         return _without_driver(machine)
     if facts.kfd is None or not facts.render:
-        gone = "/dev/kfd" if facts.kfd is None else "/dev/dri/renderD*"
+        device = "/dev/kfd" if facts.kfd is None else "/dev/dri/renderD*"
         if machine.container:
             return Finding(
                 check="GPU",
                 level="missing",
-                text=f"{shown(facts.targets)} in the machine, and this container has no {gone}",
+                text=f"{shown(facts.targets)} in the machine, and this container has no {device}",
                 fix=f"start the container with {_IN_CONTAINER}",
             )
         return Finding(
             check="GPU",
             level="missing",
-            text=f"{shown(facts.targets)}, and there is no {gone}",
+            text=f"{shown(facts.targets)}, and there is no {device}",
             fix=fixes.as_root(machine, "modprobe -r amdgpu && ") + fixes.as_root(machine, "modprobe amdgpu"),
         )
     # A container may be given some of the GPUs: ROCm's runtime passes over those that it cannot open.
@@ -144,7 +144,7 @@ def _without_driver(machine: Machine) -> Finding:
     )
 
 
-def wanted(machine: Machine, need: Need) -> Iterator[Finding]:
+def requested_targets(machine: Machine, need: Need) -> Iterator[Finding]:
     """Whether the GPUs are those that were asked for."""
     if not need.targets or need.builds:
         return

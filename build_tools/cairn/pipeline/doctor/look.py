@@ -80,8 +80,8 @@ def _system() -> System:
 def _os_release(root: Path) -> dict[str, str]:
     """os-release(5)."""
     text = _text(root / "etc/os-release") or _text(root / "usr/lib/os-release")
-    found = re.findall(r"^([A-Z_]+)=[\"']?(.*?)[\"']?$", text, re.MULTILINE)
-    return dict(found)
+    pairs = re.findall(r"^([A-Z_]+)=[\"']?(.*?)[\"']?$", text, re.MULTILINE)
+    return dict(pairs)
 
 
 def _packages(kind: System, release: Mapping[str, str]) -> str:
@@ -105,11 +105,11 @@ def _container(root: Path, variables: Mapping[str, str]) -> str | None:
             return engine
     if "KUBERNETES_SERVICE_HOST" in variables:
         return "kubernetes"
-    named = variables.get("container") or _text(root / "run/systemd/container").strip()
-    if named:
-        return named
-    found = _IN_CGROUP.search(_text(root / "proc/1/cgroup"))
-    return found[1] if found else None
+    runtime = variables.get("container") or _text(root / "run/systemd/container").strip()
+    if runtime:
+        return runtime
+    match = _IN_CGROUP.search(_text(root / "proc/1/cgroup"))
+    return match[1] if match else None
 
 
 def _cores(root: Path) -> int:
@@ -135,9 +135,9 @@ def _open_files() -> tuple[int, int] | None:
 
 def _spares_local(variables: Mapping[str, str]) -> bool:
     """Whether 127.0.0.1 is reached without a proxy, as Python and so pip decide it."""
-    given = next((variables[name] for name in ("no_proxy", "NO_PROXY") if variables.get(name)), "")
+    hosts = next((variables[name] for name in ("no_proxy", "NO_PROXY") if variables.get(name)), "")
     # `proxy_bypass_environment` is what requests asks too (urllib, "no_proxy").
-    return bool(urllib.request.proxy_bypass_environment("127.0.0.1", {"no": given}))  # type: ignore[attr-defined]
+    return bool(urllib.request.proxy_bypass_environment("127.0.0.1", {"no": hosts}))  # type: ignore[attr-defined]
 
 
 def _windows(variables: Mapping[str, str]) -> WindowsFacts:

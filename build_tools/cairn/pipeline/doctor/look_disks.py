@@ -16,11 +16,11 @@ from cairn.pipeline.doctor.machine import Disk
 def disks(work: Path, root: Path = Path("/")) -> tuple[Disk, ...]:
     """The work folder, that of temporary files, and Cairn's cache."""
     mounts = _mounts(root)
-    found = (_disk("work folder", work.absolute(), mounts), _disk("temporary files", _temporary(), mounts))
+    facts = (_disk("work folder", work.absolute(), mounts), _disk("temporary files", _temporary(), mounts))
     try:
-        return (*found, _disk("cache", files.cache_dir(), mounts))
+        return (*facts, _disk("cache", files.cache_dir(), mounts))
     except UsageError:  # a number without a name, which has no home
-        return (*found, Disk(role="cache", path="~/.cache/cairn", free=0, writable=False))
+        return (*facts, Disk(role="cache", path="~/.cache/cairn", free=0, writable=False))
 
 
 def _temporary() -> Path:
@@ -31,13 +31,13 @@ def _temporary() -> Path:
 
 
 def _disk(role: str, path: Path, mounts: dict[str, tuple[str, frozenset[str]]]) -> Disk:
-    there = next((folder for folder in (path, *path.parents) if _is_folder(folder)), path)
+    existing = next((folder for folder in (path, *path.parents) if _is_folder(folder)), path)
     try:
-        free = shutil.disk_usage(there).free
+        free = shutil.disk_usage(existing).free
     except OSError:
         free = 0
-    writable, ignores_case = _try(there)
-    above = [str(folder) for folder in (there, *there.parents)]
+    writable, ignores_case = _try(existing)
+    above = [str(folder) for folder in (existing, *existing.parents)]
     kind, options = next((mounts[name] for name in above if name in mounts), ("", frozenset[str]()))
     return Disk(
         role=role,
@@ -74,11 +74,11 @@ def _mounts(root: Path) -> dict[str, tuple[str, frozenset[str]]]:
         lines = (root / "proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return {}
-    found = {}
+    options = {}
     for line in lines:
         before, _, after = line.partition(" - ")
         fields, kind = before.split(" "), after.partition(" ")[0]
         if len(fields) > 5:  # noqa: PLR2004 - id, parent, device, root, mount point, options
             point = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), fields[4])
-            found[os.path.normpath(point)] = (kind, frozenset(fields[5].split(",")))
-    return found
+            options[os.path.normpath(point)] = (kind, frozenset(fields[5].split(",")))
+    return options

@@ -53,9 +53,9 @@ def groups() -> tuple[str, ...]:
 
 def _render(root: Path) -> list[Path]:
     """The devices that AMD's GPUs compute through; where nothing says whose one is, it may be AMD's."""
-    found = sorted(root.glob("dev/dri/renderD*"))
-    vendors = (_line(root / "sys/class/drm" / path.name / "device/vendor") for path in found)
-    return [path for path, vendor in zip(found, vendors, strict=True) if vendor in ("", _AMD)]
+    nodes = sorted(root.glob("dev/dri/renderD*"))
+    vendors = (_line(root / "sys/class/drm" / path.name / "device/vendor") for path in nodes)
+    return [path for path, vendor in zip(nodes, vendors, strict=True) if vendor in ("", _AMD)]
 
 
 def _is_card(device: Path) -> bool:

@@ -60,8 +60,8 @@ def python(path: Path) -> PythonFacts:
     """
     env = isolation.variables(isolation.Isolation.TOOL)
     try:
-        said = json.loads(process.run([path, "-I", "-c", _ASK], env=env, timeout=_TIMEOUT).output)
-        return PythonFacts(path=str(path), **said)
+        facts = json.loads(process.run([path, "-I", "-c", _ASK], env=env, timeout=_TIMEOUT).output)
+        return PythonFacts(path=str(path), **facts)
     except (ProcessError, ValueError, TypeError) as error:
         raise PrerequisiteError(
             f"{path} does not run as a Python",
@@ -76,25 +76,25 @@ def programs() -> dict[str, str]:
 
 def git_settings(variables: Mapping[str, str]) -> dict[str, str]:
     """The user's settings of git that change files, and git's variables, which a hook that calls us sets."""
-    found = {name: variables[name] for name in _GIT_VARIABLES if name in variables}
+    settings = {name: variables[name] for name in _GIT_VARIABLES if name in variables}
     if shutil.which("git") is None:
-        return found
+        return settings
     words = ["git", "config", "--global", "--list"]
     try:
-        done = process.run(words, check=False, timeout=_TIMEOUT, separate_stderr=True)
+        result = process.run(words, check=False, timeout=_TIMEOUT, separate_stderr=True)
     except (PrerequisiteError, ProcessError):  # one that does not start, which is a finding of its own
-        return found
-    for line in done.output.splitlines() if done.returncode == 0 else ():
+        return settings
+    for line in result.output.splitlines() if result.returncode == 0 else ():
         name, _, value = line.partition("=")
         if _CHANGING.fullmatch(name) and value.lower() not in _HARMLESS.get(name, ()):
-            found[name] = value
-    return found
+            settings[name] = value
+    return settings
 
 
 def _version(name: str) -> str:
     try:
-        done = process.run([name, "--version"], timeout=_TIMEOUT, check=False)
+        result = process.run([name, "--version"], timeout=_TIMEOUT, check=False)
     except (PrerequisiteError, ProcessError):
         return ""
-    found = _VERSION.search(done.output.partition("\n")[0]) if done.returncode == 0 else None
-    return found[0] if found else ""
+    match = _VERSION.search(result.output.partition("\n")[0]) if result.returncode == 0 else None
+    return match[0] if match else ""

@@ -62,6 +62,6 @@ class Need:
         return self.purpose == "build"
 
     @property
-    def disk_wanted(self) -> int:
+    def required_disk(self) -> int:
         """Bytes that the work folder should have free."""
         return self.disk or _DISK[self.purpose]

@@ -15,8 +15,8 @@ from cairn.testing import gpus
 def offers(machine: Machine, need: Need) -> Iterator[Finding]:
     """Each wheel: its Python, its system, its device code."""
     for offer in need.offers:
-        found = list(_offer(machine, offer))
-        yield from found or [Finding(check="wheel", level="ok", text=f"{offer.name} is for this machine")]
+        findings = list(_offer(machine, offer))
+        yield from findings or [Finding(check="wheel", level="ok", text=f"{offer.name} is for this machine")]
 
 
 def _offer(machine: Machine, offer: Offer) -> Iterator[Finding]:
@@ -44,18 +44,18 @@ def _offer(machine: Machine, offer: Offer) -> Iterator[Finding]:
 
 def _device_code(machine: Machine, offer: Offer) -> Iterator[Finding]:
     served = {name for target in offer.targets for name in targets.that_run(target)}
-    left = tuple(name for name in machine.gpu.visible if not gpus.covers(served, name))
-    if not left:
+    uncovered = tuple(name for name in machine.gpu.visible if not gpus.covers(served, name))
+    if not uncovered:
         return
-    whole = len(left) == len(machine.gpu.visible)
-    usable = [str(index) for index, name in enumerate(machine.gpu.visible) if name not in left]
+    whole = len(uncovered) == len(machine.gpu.visible)
+    usable = [str(index) for index, name in enumerate(machine.gpu.visible) if name not in uncovered]
     yield Finding(
         check="wheel",
         level="missing" if whole else "warning",
-        text=f"{offer.name} has no code for {shown(left)}: it has {', '.join(offer.targets)}",
+        text=f"{offer.name} has no code for {shown(uncovered)}: it has {', '.join(offer.targets)}",
         fix=f"export ROCR_VISIBLE_DEVICES={','.join(usable)}"
         if usable
-        else f"cairn install --target {left[0]} --index-url URL",
+        else f"cairn install --target {uncovered[0]} --index-url URL",
     )
 
 

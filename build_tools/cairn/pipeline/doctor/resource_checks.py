@@ -23,8 +23,8 @@ _OVER_NETWORK = ("9p", "drvfs", "nfs", "nfs4", "cifs", "smb3")
 def disks(machine: Machine, need: Need) -> Iterator[Finding]:
     """Each folder that is written to."""
     for disk in machine.disks:
-        found = list(_disk(machine, need, disk))
-        yield from found or [
+        findings = list(_disk(machine, need, disk))
+        yield from findings or [
             Finding(check=disk.role, level="ok", text=f"{console.size(disk.free)} free at {disk.path}")
         ]
 
@@ -63,15 +63,15 @@ def _disk(machine: Machine, need: Need, disk: Disk) -> Iterator[Finding]:
 
 
 def _room(need: Need, disk: Disk) -> Finding | None:
-    wanted = need.disk_wanted if disk.role == "work folder" else _TEMPORARY
-    if disk.free >= wanted:
+    needed = need.required_disk if disk.role == "work folder" else _TEMPORARY
+    if disk.free >= needed:
         return None
     exact = disk.role == "work folder" and need.disk is not None
     about = "" if exact else "about "
     return Finding(
         check=disk.role,
         level="missing" if exact else "warning",
-        text=f"{console.size(disk.free)} free at {disk.path}, where {about}{console.size(wanted)} are needed",
+        text=f"{console.size(disk.free)} free at {disk.path}, where {about}{console.size(needed)} are needed",
         fix=f"free some space: du -xhd1 {shlex.quote(disk.path)} | sort -h",
     )
 

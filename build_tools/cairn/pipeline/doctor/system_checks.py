@@ -24,7 +24,7 @@ def glibc(machine: Machine) -> tuple[int, int] | None:
 
 def system(machine: Machine, need: Need) -> Iterator[Finding]:
     """Its kind, and whether wheels for Linux load on it."""
-    said = ", ".join(
+    description = ", ".join(
         word
         for word in (
             f"{machine.name} on {machine.architecture}",
@@ -34,28 +34,28 @@ def system(machine: Machine, need: Need) -> Iterator[Finding]:
         )
         if word
     )
-    known = machine.system == "linux" and machine.architecture in ("x86_64", "amd64")
+    is_tested = machine.system == "linux" and machine.architecture in ("x86_64", "amd64")
     if machine.system == "linux" and glibc(machine) is None:
         yield Finding(
             check="system",
             level="missing",
-            text=f"{said}: the wheels are for glibc",
+            text=f"{description}: the wheels are for glibc",
             fix="use a system with glibc, or an image: cairn image run no_rocm_image_ubuntu24_04",
         )
     elif machine.system == "linux" and (glibc(machine) or _OLDEST_GLIBC) < _OLDEST_GLIBC:
         yield Finding(
             check="system",
             level="missing",
-            text=f"{said}: the wheels need glibc 2.28 or newer",
+            text=f"{description}: the wheels need glibc 2.28 or newer",
             fix="update the system, or use an image: cairn image run no_rocm_image_ubuntu24_04",
         )
-    elif known or (machine.system == "windows" and not need.builds):
-        yield Finding(check="system", level="ok", text=said)
+    elif is_tested or (machine.system == "windows" and not need.builds):
+        yield Finding(check="system", level="ok", text=description)
     else:
         yield Finding(
             check="system",
             level="warning",
-            text=f"{said}: Cairn has only run on Linux on x86-64",
+            text=f"{description}: Cairn has only run on Linux on x86-64",
             fix="see docs/reference/platforms.md for what was proved where",
         )
 
@@ -116,13 +116,13 @@ def proxy(machine: Machine, need: Need) -> Iterator[Finding]:
     """Whether downloads go through a proxy, and servers of this machine do not."""
     if not machine.proxies:
         return
-    said = f"{', '.join(machine.proxies)} set"
+    text = f"{', '.join(machine.proxies)} set"
     if need.purpose != "install" and not machine.proxy_spares_local:
         yield Finding(
             check="proxy",
             level="warning",
-            text=f"{said}: an index that is served on this machine is asked for through it",
+            text=f"{text}: an index that is served on this machine is asked for through it",
             fix="export no_proxy=127.0.0.1,localhost NO_PROXY=127.0.0.1,localhost",
         )
         return
-    yield Finding(check="proxy", level="note", text=said)
+    yield Finding(check="proxy", level="note", text=text)

@@ -21,23 +21,26 @@ _CACHES = ("ccache", "sccache")
 
 def numbers(version: str) -> tuple[int, ...]:
     """The numbers of a version, to be compared: `12.2.0-14+deb12u1` is (12, 2, 0)."""
-    found = re.match(r"\d+(?:\.\d+)*", version)
-    return tuple(map(int, found[0].split("."))) if found else ()
+    match = re.match(r"\d+(?:\.\d+)*", version)
+    return tuple(map(int, match[0].split("."))) if match else ()
 
 
 def python(machine: Machine, need: Need) -> Iterator[Finding]:
     """The interpreter: its age and kind, and whether it can make environments and compile extensions."""
     facts = machine.python
     short = ".".join(facts.version.split(".")[:2])
-    said = f"{facts.implementation} {facts.version} at {facts.path}"
+    description = f"{facts.implementation} {facts.version} at {facts.path}"
     wrong = _wrong_python(machine, need)
     if wrong:
-        wanted = need.pythons[-1] if need.pythons else "3.12"
+        version = need.pythons[-1] if need.pythons else "3.12"
         yield Finding(
-            check="Python", level="missing", text=f"{said}: {wrong}", fix=f"uv python install {wanted}"
+            check="Python",
+            level="missing",
+            text=f"{description}: {wrong}",
+            fix=f"uv python install {version}",
         )
     else:
-        yield Finding(check="Python", level="ok", text=said)
+        yield Finding(check="Python", level="ok", text=description)
     if machine.system == "windows" and need.builds and " " in facts.path:
         yield Finding(
             check="Python",
@@ -116,8 +119,8 @@ def compiler(machine: Machine, need: Need) -> Iterator[Finding]:
     """The C++ compiler of the machine; that for device code comes with the ROCm SDK."""
     if not _compiles(need) or machine.system == "windows":
         return
-    found = next((name for name in ("c++", "g++", "clang++") if name in machine.programs), None)
-    if found is None:
+    program = next((name for name in ("c++", "g++", "clang++") if name in machine.programs), None)
+    if program is None:
         alone = (
             "the stack is built with it alone"
             if need.compiler == "alone"
@@ -141,7 +144,7 @@ def compiler(machine: Machine, need: Need) -> Iterator[Finding]:
             fix="cairn image run build_manylinux_x86_64",
         )
         return
-    yield Finding(check="C++ compiler", level="ok", text=f"{found} {machine.programs[found]}".strip())
+    yield Finding(check="C++ compiler", level="ok", text=f"{program} {machine.programs[program]}".strip())
     if need.builds and "hipcc" in machine.programs:
         yield Finding(
             check="hipcc",

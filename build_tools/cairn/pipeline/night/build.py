@@ -102,22 +102,22 @@ def build_leg(store: Store, request: LegBuild) -> tuple[BuiltWheel, ...]:
 def _build_alone(store: Store, request: LegBuild, python: Interpreter) -> tuple[BuiltWheel, ...]:
     frozen = plan.manifest_of(store, request.plan)
     trees = _checkouts(request, frozen)
-    asked = _job(request, frozen, python)
-    preflight.targets(asked)
-    asked = job.check(asked)
-    installed = None if request.for_cpu else _install_sdk(request, asked, frozen)
-    return job.build(asked, installed, trees=trees)
+    build_job = _job(request, frozen, python)
+    preflight.targets(build_job)
+    build_job = job.check(build_job)
+    installed = None if request.for_cpu else _install_sdk(request, build_job, frozen)
+    return job.build(build_job, installed, trees=trees)
 
 
 def _python(leg: Leg) -> Interpreter:
     """The Python of a leg, on the leg's platform."""
-    found = interpreters.find(leg.python)
-    if found.platform != leg.platform:
+    interpreter = interpreters.find(leg.python)
+    if interpreter.platform != leg.platform:
         raise PrerequisiteError(
-            f"{leg.name} is for {leg.platform}, and this machine builds for {found.platform}",
+            f"{leg.name} is for {leg.platform}, and this machine builds for {interpreter.platform}",
             tip=f"give the runner labels {', '.join(leg.build_runs_on)} to machines of that kind",
         )
-    return found
+    return interpreter
 
 
 def _checkouts(request: LegBuild, frozen: Manifest) -> tuple[Checkout, ...]:
@@ -132,21 +132,21 @@ def _checkouts(request: LegBuild, frozen: Manifest) -> tuple[Checkout, ...]:
         for source in frozen.projects
     }
     with console.current().stage(f"check out what the night {request.plan.night} froze") as stage:
-        made = restore.reproduce(frozen, requests, say=stage.update)
+        checkouts = restore.reproduce(frozen, requests, say=stage.update)
         stage.update("comparing the trees")
         if problems := manifest.verify(frozen, folders):
             raise SourceError(f"the checkouts are not what was frozen: {'; '.join(problems)}")
     order = {project.name: place for place, project in enumerate(stack.in_order())}
-    return tuple(sorted(made, key=lambda checkout: order[checkout.project.name]))
+    return tuple(sorted(checkouts, key=lambda checkout: order[checkout.project.name]))
 
 
 def origin_of(stack: Stack, source: ProjectSource) -> str:
     """Where this machine checks out what was frozen, if not at the origin that the manifest names."""
     # An origin that the stack describes by a tree is made in the cache of each machine.
-    made = (
+    local_origin = (
         checkout_stack.materialized(stack.project(source.name)) if git_url.is_local(source.origin) else None
     )
-    return made or ""
+    return local_origin or ""
 
 
 def _job(request: LegBuild, frozen: Manifest, python: Interpreter) -> Job:
@@ -168,40 +168,40 @@ def _job(request: LegBuild, frozen: Manifest, python: Interpreter) -> Job:
     )
 
 
-def _install_sdk(request: LegBuild, asked: Job, frozen: Manifest) -> InstalledSdk:
+def _install_sdk(request: LegBuild, build_job: Job, frozen: Manifest) -> InstalledSdk:
     logs = request.own_dir / "logs"
     if request.makes_sdk:
-        return _install_own_sdk(request, asked, logs)
+        return _install_own_sdk(request, build_job, logs)
     if request.rocm_index_url is None:
         raise UsageError(
             f"nothing says where the ROCm SDK {frozen.sdk_version} comes from", tip="--rocm-index-url URL"
         )
     source = PackageSource(index_url=family_url(request.rocm_index_url, request.leg), pre=True)
-    return job.install_rocm(_with_source(asked, source), log=logs / "install-sdk.log")
+    return job.install_rocm(_with_source(build_job, source), log=logs / "install-sdk.log")
 
 
-def _install_own_sdk(request: LegBuild, asked: Job, logs: Path) -> InstalledSdk:
+def _install_own_sdk(request: LegBuild, build_job: Job, logs: Path) -> InstalledSdk:
     """Make the SDK of a stack that brings its own, and install it from an index that has nothing else."""
     with console.current().stage("make the ROCm SDK") as stage:
         targets, folder, log = plan.targets_of(request.leg), request.work_dir / "sdk", logs / "sdk.log"
-        made = rocm_sdk.make(request.stack, targets, folder, log=log, say=stage.update)
-    _keep(made, request.output_dir / SDK_FOLDER)
+        dists = rocm_sdk.make(request.stack, targets, folder, log=log, say=stage.update)
+    _keep(dists, request.output_dir / SDK_FOLDER)
     local = LocalStore(
-        request.work_dir / "sdk-index" / cache.key_of({p.name: files.sha256_of(p) for p in made})
+        request.work_dir / "sdk-index" / cache.key_of({p.name: files.sha256_of(p) for p in dists})
     )
-    publish_files.publish(local, request.plan.staging, made)
-    mirror.mirror(local, request.plan.staging, dists=made)
+    publish_files.publish(local, request.plan.staging, dists)
+    mirror.mirror(local, request.plan.staging, dists=dists)
     with serve_server.serving(local) as server:
         source = PackageSource(index_url=keys.index_url(server.url, request.plan.staging))
-        digest = cache.key_of({path.name: files.sha256_of(path) for path in made})
-        return job.install_rocm(_with_source(asked, source, digest), log=logs / "install-sdk.log")
+        digest = cache.key_of({path.name: files.sha256_of(path) for path in dists})
+        return job.install_rocm(_with_source(build_job, source, digest), log=logs / "install-sdk.log")
 
 
-def _keep(made: Sequence[Path], folder: Path) -> None:
+def _keep(dists: Sequence[Path], folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    for path in made:
+    for path in dists:
         files.copy(path, folder / path.name)
 
 
-def _with_source(asked: Job, source: PackageSource, digest: str | None = None) -> Job:
-    return replace(asked, sdk=replace(asked.sdk, source=source, digest=digest))
+def _with_source(build_job: Job, source: PackageSource, digest: str | None = None) -> Job:
+    return replace(build_job, sdk=replace(build_job.sdk, source=source, digest=digest))

@@ -42,20 +42,20 @@ def measure_leg(run: NightRun, leg: Leg, installed: SmokeResult, work_dir: Path)
             work_dir=work_dir,
             set_id=installed.record.set_id,
         )
-        found = measure.measure(request, on_line=stage.update)
+        report = measure.measure(request, on_line=stage.update)
     attested = Attestation()
     if run.stack.reaches_gpus:
         with isolation.own_home() as home:
-            seen = isolation.variables(isolation.Isolation.TEST, home)
-            attested = attest(seen, python=request.python, log=request.log)
-    write_report.write(work_dir, found, baseline=baseline(run, leg))
-    return evidence.write_record(work_dir, found, installed.record, attested)
+            variables = isolation.variables(isolation.Isolation.TEST, home)
+            attested = attest(variables, python=request.python, log=request.log)
+    write_report.write(work_dir, report, baseline=baseline(run, leg))
+    return evidence.write_record(work_dir, report, installed.record, attested)
 
 
 def keep(run: NightRun, leg: Leg, work_dir: Path, signer: Signer | None) -> None:
     """Put the record into the store, and show what was measured."""
-    said = f"the compatibility record of {leg.name}"
-    records.add_file(run.store, work_dir / test_record.FILE, name=said, signer=signer)
+    name = f"the compatibility record of {leg.name}"
+    records.add_file(run.store, work_dir / test_record.FILE, name=name, signer=signer)
     results.show(run, leg, f"What the pages claim of {leg.name}", work_dir)
 
 
@@ -79,8 +79,8 @@ def baseline(run: NightRun, leg: Leg) -> CompatReport | None:
         promoted = plan.set_of(index, night, leg)
         if promoted is None or promoted.yanked is not None:
             continue
-        kept = records.read(run.store, promoted.set_id).records
-        for item in sorted(kept, key=lambda item: item.record.began, reverse=True):
+        set_records = records.read(run.store, promoted.set_id).records
+        for item in sorted(set_records, key=lambda item: item.record.began, reverse=True):
             if (data := records.compat_of(run.store, item)) is not None:
                 return datafile.loads(data, CompatReport, name=f"the report of the night {night.night}")
     return None

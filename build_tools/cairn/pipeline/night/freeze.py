@@ -77,9 +77,9 @@ def freeze(
             the gate asks for.
         SourceError: a checkout has what its origin does not.
     """
-    if (there := plan.find(store, request.night)) is not None:
-        _refuse_other(there, request)
-        return there
+    if (night := plan.find(store, request.night)) is not None:
+        _refuse_other(night, request)
+        return night
     _refuse_legs(request)
     _refuse_tests(request)
     for channel in (request.staging, request.release):
@@ -89,7 +89,7 @@ def freeze(
             f"the image {request.image} may be another one tomorrow", tip="name it by its digest: …@sha256:…"
         )
     frozen = _manifest(store, request, say)
-    made = NightPlan(
+    new_plan = NightPlan(
         night=plan.checked_id(request.night),
         stack=request.stack.name,
         line=request.stack.line,
@@ -101,23 +101,23 @@ def freeze(
         log=github.run_url(),
     )
     if dry_run:
-        return made
+        return new_plan
     try:
-        plan.create(store, made, frozen)
+        plan.create(store, new_plan, frozen)
     except StoreError:  # somebody else has begun it meanwhile
-        if (there := plan.find(store, request.night)) is None:
+        if (night := plan.find(store, request.night)) is None:
             raise
-        _refuse_other(there, request)
-        return there
-    return made
+        _refuse_other(night, request)
+        return night
+    return new_plan
 
 
-def _refuse_other(there: NightPlan, request: FreezeRequest) -> None:
-    asked = (request.stack.name, request.stack.line, request.staging, request.release)
-    if (there.stack, there.line, there.staging, there.release) != asked:
+def _refuse_other(night: NightPlan, request: FreezeRequest) -> None:
+    expected = (request.stack.name, request.stack.line, request.staging, request.release)
+    if (night.stack, night.line, night.staging, night.release) != expected:
         raise UsageError(
-            f"the night {there.night} is of {there.stack}, line {there.line}, from {there.staging} to"
-            f" {there.release}, and not of {', '.join(asked)}",
+            f"the night {night.night} is of {night.stack}, line {night.line}, from {night.staging} to"
+            f" {night.release}, and not of {', '.join(expected)}",
             tip="give it what it was begun with, or begin one under a different id",
         )
 
@@ -146,8 +146,8 @@ def _refuse_tests(request: FreezeRequest) -> None:
             tip="run it in parts, with --families or --pythons of cairn matrix, or with fewer shards",
         )
     for leg in request.legs:
-        made = {"smoke", *(["suite"] if leg.suites else []), *(["compat"] if leg.compat else [])}
-        if lacking := [kind for kind in request.stack.gate.records if kind not in made]:
+        kinds = {"smoke", *(["suite"] if leg.suites else []), *(["compat"] if leg.compat else [])}
+        if lacking := [kind for kind in request.stack.gate.records if kind not in kinds]:
             raise UsageError(
                 f"the gate asks for {lacking[0]} records, and no job makes one of {leg.name}",
                 tip=f"name suites, or compat, at the trigger {leg.trigger} in the matrix.toml",
@@ -155,9 +155,9 @@ def _refuse_tests(request: FreezeRequest) -> None:
 
 
 def _manifest(store: Store, request: FreezeRequest, say: Progress) -> Manifest:
-    there = plan.begun(store, request.night)
-    if there is not None and _is_for(there, request):
-        return there  # an attempt was ended between its two writes
+    begun = plan.begun(store, request.night)
+    if begun is not None and _is_for(begun, request):
+        return begun  # an attempt was ended between its two writes
     return _frozen_again(store, request) if request.like is not None else _or_earlier(store, request, say)
 
 
@@ -168,18 +168,18 @@ def _is_for(frozen: Manifest, request: FreezeRequest) -> bool:
 
 def _frozen_again(store: Store, request: FreezeRequest) -> Manifest:
     """The manifest of an earlier night, if it is one for these legs."""
-    found = plan.manifest_of(store, plan.read(store, request.like or ""))
-    if not _is_for(found, request):
-        lacking = _lacking(found, request.legs)
-        said = f", and not for {', '.join(lacking)}" if lacking else ""
+    frozen = plan.manifest_of(store, plan.read(store, request.like or ""))
+    if not _is_for(frozen, request):
+        lacking = _lacking(frozen, request.legs)
+        gap = f", and not for {', '.join(lacking)}" if lacking else ""
         raise UsageError(
-            f"the manifest of the night {request.like} is of {found.stack}, line {found.line}{said}",
+            f"the manifest of the night {request.like} is of {frozen.stack}, line {frozen.line}{gap}",
             tip="take fewer families and Pythons, or freeze anew",
         )
     if request.rocm_sdk_version is not None and request.stack.sdk is not None:
         # A release of what a night was of: under a different SDK it is a different manifest, and built again.
-        return msgspec.structs.replace(found, sdk_version=request.rocm_sdk_version)
-    return found
+        return msgspec.structs.replace(frozen, sdk_version=request.rocm_sdk_version)
+    return frozen
 
 
 def _or_earlier(store: Store, request: FreezeRequest, say: Progress) -> Manifest:
@@ -192,17 +192,17 @@ def _or_earlier(store: Store, request: FreezeRequest, say: Progress) -> Manifest
     own = (request.stack.name, request.stack.line, request.release)
     earlier = [night for night in plan.every(store) if (night.stack, night.line, night.release) == own]
     for night in sorted(earlier, key=lambda night: night.frozen, reverse=True)[:1]:
-        there = plan.manifest_of(store, night)
+        previous = plan.manifest_of(store, night)
         same = msgspec.structs.replace(
             frozen,
-            targets=there.targets,
-            pythons=there.pythons,
-            platform=there.platform,
-            platforms=there.platforms,
+            targets=previous.targets,
+            pythons=previous.pythons,
+            platform=previous.platform,
+            platforms=previous.platforms,
         )
-        if same.digest() == there.digest() and not _lacking(there, legs):
+        if same.digest() == previous.digest() and not _lacking(previous, legs):
             say(f"nothing has changed since the night {night.night}: its manifest is taken again")
-            return there
+            return previous
     return frozen
 
 
@@ -258,8 +258,8 @@ def _sdk_version(request: FreezeRequest) -> str | None:
     sdk = request.stack.sdk
     if sdk is None:
         return None
-    if (named := request.rocm_sdk_version or sdk.version) is not None:
-        return named
+    if (version := request.rocm_sdk_version or sdk.version) is not None:
+        return version
     if request.rocm_index_url is None:
         raise UsageError(
             f"nothing says which ROCm SDK the stack {request.stack.name} is built with",

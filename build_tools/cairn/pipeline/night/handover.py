@@ -35,9 +35,9 @@ class _Copying(OverlayStore):
 
     def read(self, key: str) -> StoredObject:
         """See `Store.read`."""
-        found = super().read(key)
-        self._copy.write(key, found.data)
-        return found
+        item = super().read(key)
+        self._copy.write(key, item.data)
+        return item
 
 
 def fetch(run: NightRun, folder: Path, leg: Leg | None = None, shard: Shard | None = None) -> None:
@@ -68,12 +68,12 @@ def fetch(run: NightRun, folder: Path, leg: Leg | None = None, shard: Shard | No
         shards.times(run, shard)
     elif leg.compat:
         compat.baseline(run, leg)
-    for listed in store.list(keys.set_simple_prefix(wheel_set.id)):
-        store.read(listed.key)
+    for item in store.list(keys.set_simple_prefix(wheel_set.id)):
+        store.read(item.key)
     for file in wheel_set.files:
-        for listed in store.list(keys.file_key(file.sha256, file.file_name)):
-            with store.as_file(listed.key) as path:
-                copy.put_file(listed.key, path)
+        for item in store.list(keys.file_key(file.sha256, file.file_name)):
+            with store.as_file(item.key) as path:
+                copy.put_file(item.key, path)
 
 
 def forget(folder: Path) -> None:
@@ -88,7 +88,7 @@ def keep_tests(run: NightRun, leg: Leg, work_dir: Path, signer: Signer | None) -
     Raises:
         UsageError: a record is of a different set than the leg's staged one.
     """
-    set_id, left = smoke.staged_set(run, leg), False
+    set_id, has_results = smoke.staged_set(run, leg), False
     for folder, keep in ((work_dir, smoke.keep), (work_dir / "compat", compat.keep)):
         path = folder / record.FILE
         if path.is_file():
@@ -97,21 +97,21 @@ def keep_tests(run: NightRun, leg: Leg, work_dir: Path, signer: Signer | None) -
                     f"{path} is of the set {other}, and the staged one of {leg.name} is {set_id}"
                 )
             keep(run, leg, folder, signer)
-            left = True
-    return _keep_note(run, leg, work_dir) or left
+            has_results = True
+    return _keep_note(run, leg, work_dir) or has_results
 
 
 def keep_shard(run: NightRun, shard: Shard, results: Path) -> bool:
     """Keep what a shard has left; false where it has left nothing."""
-    if left := (results / shard_result.FILE).is_file():
+    if has_results := (results / shard_result.FILE).is_file():
         shards.keep(run.store, run.plan, shard, results)
-    return _keep_note(run, shard.leg, results, shard.part) or left
+    return _keep_note(run, shard.leg, results, shard.part) or has_results
 
 
 def _keep_note(run: NightRun, leg: Leg, folder: Path, part: str = "") -> bool:
     if not (folder / NOTE_FILE).is_file():
         return False
-    said = datafile.read(folder / NOTE_FILE, StepNote)
-    if (said.night, said.leg, said.stage, said.part) == (run.plan.night, leg.id, "test", part):
-        plan.note(run.store, said)
+    note = datafile.read(folder / NOTE_FILE, StepNote)
+    if (note.night, note.leg, note.stage, note.part) == (run.plan.night, leg.id, "test", part):
+        plan.note(run.store, note)
     return True

@@ -56,7 +56,7 @@ def merge_night(
         signer: signs the records.
         say: progress callback.
     """
-    done = []
+    merges = []
     for leg in run.plan.legs:
         stands = standing.look(run, leg)
         if stands.set_id is None or stands.state == "promoted":
@@ -64,21 +64,21 @@ def merge_night(
         by_config: dict[str, list[Shard]] = {}
         for shard in shards.expected(run.stack, leg):
             by_config.setdefault(shard.config, []).append(shard)
-        for config, wanted in by_config.items():
+        for config, suite_shards in by_config.items():
             say(f"{leg.name}, {config}")
             started = now()
-            result = _guarded(run, wanted, stands.set_id, work_dir, signer)
+            result = _guarded(run, suite_shards, stands.set_id, work_dir, signer)
             plan.note(run.store, _note(run, result, started))
-            done.append(result)
-    return tuple(done)
+            merges.append(result)
+    return tuple(merges)
 
 
 def _guarded(
-    run: NightRun, wanted: Sequence[Shard], set_id: str, work_dir: Path, signer: Signer | None
+    run: NightRun, suite_shards: Sequence[Shard], set_id: str, work_dir: Path, signer: Signer | None
 ) -> SuiteMerge:
-    first = wanted[0]
+    first = suite_shards[0]
     try:
-        merged = _merge(run, wanted, set_id, work_dir / "suites" / f"{first.leg.id}.{first.config}")
+        merged = _merge(run, suite_shards, set_id, work_dir / "suites" / f"{first.leg.id}.{first.config}")
         record = merged.record
         if record is None:
             return SuiteMerge(
@@ -91,7 +91,7 @@ def _guarded(
     except (CairnError, OSError) as error:  # one leg holds up no other
         return SuiteMerge(leg=first.leg, config=first.config, good=False, reason=str(error))
     let_through = record.verdict == "untested" and first.leg.bypass_tests
-    why = "; ".join((f"{record.verdict}: {record.reason}", *_said_by_missing(run, wanted, merged)))
+    why = "; ".join((f"{record.verdict}: {record.reason}", *_notes_of_missing(run, suite_shards, merged)))
     return SuiteMerge(
         leg=first.leg,
         config=first.config,
@@ -100,26 +100,27 @@ def _guarded(
     )
 
 
-def _merge(run: NightRun, wanted: Sequence[Shard], set_id: str, folder: Path) -> Merged:
-    first = wanted[0]
-    found = shards.kept(run.store, run.plan, first, set_id=set_id)
-    if not found:
+def _merge(run: NightRun, suite_shards: Sequence[Shard], set_id: str, folder: Path) -> Merged:
+    first = suite_shards[0]
+    results = shards.results_of(run.store, run.plan, first, set_id=set_id)
+    if not results:
         raise TestsFailedError(f"none of its {first.count} shards left a result", tip="read their logs")
     folders = [
-        shards.fetch(run.store, one, folder / "shards" / str(number)) for number, one in sorted(found.items())
+        shards.fetch(run.store, one, folder / "shards" / str(number))
+        for number, one in sorted(results.items())
     ]
     config = shards.config_of(run.stack, first.config)
-    on_gpus = any(one.result.hardware for one in found.values())
+    on_gpus = any(one.result.hardware for one in results.values())
     return merging.merge(
         folders, folder, floor=config.floor, device_floor=config.device_floor if on_gpus else 0
     )
 
 
-def _said_by_missing(run: NightRun, wanted: Sequence[Shard], merged: Merged) -> list[str]:
+def _notes_of_missing(run: NightRun, suite_shards: Sequence[Shard], merged: Merged) -> list[str]:
     """Why shards that left no result have left none, as far as they could say so."""
-    there = {result.shard for result in merged.results}
-    said = plan.notes_of_parts(run.store, run.plan)
-    notes = [said.get((one.leg.id, "test", one.part)) for one in wanted if one.number not in there]
+    numbers = {result.shard for result in merged.results}
+    by_part = plan.notes_of_parts(run.store, run.plan)
+    notes = [by_part.get((one.leg.id, "test", one.part)) for one in suite_shards if one.number not in numbers]
     return [f"{note.part}: {note.reason}" for note in notes if note is not None]
 
 

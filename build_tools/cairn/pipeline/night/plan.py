@@ -65,10 +65,10 @@ class NightPlan(datafile.Value, tag_field="schema", tag="cairn.night-plan/1"):
 
     def __post_init__(self) -> None:
         try:
-            known = datetime.fromisoformat(self.frozen).tzinfo is not None
+            has_zone = datetime.fromisoformat(self.frozen).tzinfo is not None
         except ValueError:
-            known = False
-        if not known:
+            has_zone = False
+        if not has_zone:
             raise UsageError(f"the night {self.night} began at {self.frozen!r}, which is not a moment")
 
     def leg(self, name: str) -> Leg:
@@ -142,8 +142,8 @@ def targets_of(leg: Leg) -> tuple[str, ...]:
 
 def index_of(leg: Leg, channel: str) -> str:
     """The index of a channel that the sets of a leg go to: its family's, where indexes have that name."""
-    known = (*targets.families(), *targets.known_targets())
-    return f"{channel}/{leg.family}" if leg.family in known else channel
+    names = (*targets.families(), *targets.known_targets())
+    return f"{channel}/{leg.family}" if leg.family in names else channel
 
 
 def checked_id(night: str) -> str:
@@ -183,10 +183,10 @@ def find(store: Store, night: str) -> NightPlan | None:
         data = store.read(key).data
     except MissingKeyError:
         return None
-    found = datafile.loads(data, NightPlan, name=f"{store.url}/{key}")
-    if found.night != night:
-        raise StoreError(f"{store.url}/{key} is of the night {found.night}", tip="restore it from a copy")
-    return found
+    plan = datafile.loads(data, NightPlan, name=f"{store.url}/{key}")
+    if plan.night != night:
+        raise StoreError(f"{store.url}/{key} is of the night {plan.night}", tip="restore it from a copy")
+    return plan
 
 
 def read(
@@ -210,34 +210,34 @@ def read(
         StoreError: there is none.
     """
     if night == "latest":
-        wanted = (
+        candidates = (
             plan
             for plan in every(store)
             if stack in (None, plan.stack) and line in (None, plan.line) and release in (None, plan.release)
         )
-        newest = max(wanted, key=lambda plan: plan.frozen, default=None)
+        newest = max(candidates, key=lambda plan: plan.frozen, default=None)
         if newest is None:
-            said = "".join((f" of {line}" if line else "", f" to {release}" if release else ""))
-            raise StoreError(f"{store.url} has no night{said}", tip="cairn ci night freeze begins one")
+            which = "".join((f" of {line}" if line else "", f" to {release}" if release else ""))
+            raise StoreError(f"{store.url} has no night{which}", tip="cairn ci night freeze begins one")
         return newest
-    found = find(store, night)
-    if found is None:
+    existing = find(store, night)
+    if existing is None:
         raise StoreError(
             f"{store.url} has no night {night}", tip="`cairn ci night list` shows which nights there are"
         )
-    return found
+    return existing
 
 
 def every(store: Store) -> Iterator[NightPlan]:
     """Every night that a store knows, by id; one that cannot be read is named, and holds up no other."""
     for night in store.folders(keys.NIGHTS):
         try:
-            found = find(store, night)
+            plan = find(store, night)
         except (StoreError, UsageError) as error:
             console.current().warn(f"skipping the night {night}: {error}")
             continue
-        if found is not None:
-            yield found
+        if plan is not None:
+            yield plan
 
 
 def before(run: NightRun) -> list[NightPlan]:
@@ -259,40 +259,40 @@ def manifest_of(store: Store, plan: NightPlan) -> Manifest:
         StoreError: it is not the one that the plan names.
     """
     key = keys.night_key(plan.night, "manifest.json")
-    found = datafile.loads(store.read(key).data, Manifest, name=f"{store.url}/{key}")
-    if found.digest() != plan.manifest_sha256:
+    manifest = datafile.loads(store.read(key).data, Manifest, name=f"{store.url}/{key}")
+    if manifest.digest() != plan.manifest_sha256:
         raise StoreError(f"{store.url}/{key} was changed", tip="freeze the night again, under another id")
-    return found
+    return manifest
 
 
-def note(store: Store, said: StepNote) -> None:
+def note(store: Store, step: StepNote) -> None:
     """Keep how a job ended; of one attempt of a run the first word counts."""
     # A night that goes on does so in a different run, whose attempts begin at 1 again.
-    part = f".{said.part}" if said.part else ""
-    name = f"{said.leg}.{said.stage}{part}.{github.run_id()}.{said.attempt}"
-    store.write_if(keys.night_key(said.night, f"steps/{name}.json"), datafile.dumps(said).encode(), etag=None)
+    part = f".{step.part}" if step.part else ""
+    name = f"{step.leg}.{step.stage}{part}.{github.run_id()}.{step.attempt}"
+    store.write_if(keys.night_key(step.night, f"steps/{name}.json"), datafile.dumps(step).encode(), etag=None)
 
 
 def notes_of_parts(store: Store, plan: NightPlan) -> dict[tuple[str, Stage, str], StepNote]:
     """The last word on each part of each stage of each leg."""
     last: dict[tuple[str, Stage, str], StepNote] = {}
-    for listed in store.list(keys.night_key(plan.night, "steps/")):
+    for item in store.list(keys.night_key(plan.night, "steps/")):
         with contextlib.suppress(UsageError, MissingKeyError):
-            said = datafile.loads(store.read(listed.key).data, StepNote, name=listed.key)
-            there = last.get((said.leg, said.stage, said.part))
-            if there is None or (said.finished, said.attempt) >= (there.finished, there.attempt):
-                last[said.leg, said.stage, said.part] = said
+            step = datafile.loads(store.read(item.key).data, StepNote, name=item.key)
+            newest = last.get((step.leg, step.stage, step.part))
+            if newest is None or (step.finished, step.attempt) >= (newest.finished, newest.attempt):
+                last[step.leg, step.stage, step.part] = step
     return last
 
 
 def notes(store: Store, plan: NightPlan) -> dict[tuple[str, Stage], StepNote]:
     """The last word on each stage of each leg; of parts that ended in several ways, that of a bad one."""
     last = notes_of_parts(store, plan)
-    found: dict[tuple[str, Stage], StepNote] = {}
+    by_stage: dict[tuple[str, Stage], StepNote] = {}
     # The good ones first, by time, so that the last bad one stays.
-    for said in sorted(last.values(), key=lambda one: (not one.good, one.finished, one.attempt)):
-        found[said.leg, said.stage] = said
-    return found
+    for step in sorted(last.values(), key=lambda one: (not one.good, one.finished, one.attempt)):
+        by_stage[step.leg, step.stage] = step
+    return by_stage
 
 
 def set_of(index: Index, plan: NightPlan, leg: Leg) -> IndexSet | None:
@@ -303,18 +303,18 @@ def set_of(index: Index, plan: NightPlan, leg: Leg) -> IndexSet | None:
     Raises:
         StoreError: it has several, of which nobody knows which is meant.
     """
-    found = [
+    sets = [
         one
         for one in index.load().sets()
         if (one.manifest_sha256, one.stack, one.line) == (plan.manifest_sha256, plan.stack, plan.line)
         and (one.python, one.platform) == (leg.python, leg.platform)
         and set(one.targets) == set(targets_of(leg))
     ]
-    valid = [one for one in found if one.yanked is None]
+    valid = [one for one in sets if one.yanked is None]
     if len(valid) > 1:
         raise StoreError(
             f"{index.name} has {len(valid)} sets for {leg.name}: {', '.join(s.set_id[:12] for s in valid)}",
             tip="take off the one that is not meant: cairn release rollback "
             f"--index {index.name}; a yank would ban the wheels that they share",
         )
-    return next(iter(valid or found), None)
+    return next(iter(valid or sets), None)

@@ -114,28 +114,30 @@ def _is_behind(one: Standing) -> bool:
 
 def _one(run: NightRun, before: Standing) -> LegPromotion:
     if before.state != "ready" or before.set_id is None:
-        there = before.state == "promoted"
-        return LegPromotion(before=before, promoted=there, reason=before.untested or before.reason)
+        promoted = before.state == "promoted"
+        return LegPromotion(before=before, promoted=promoted, reason=before.untested or before.reason)
     channel = run.plan.release
     try:
         try:
-            done = _promoted(run, before, before.set_id, channel)
+            promotion = _promoted(run, before, before.set_id, channel)
         except promote.RefusedError as error:
             if not (error.report.replaced and before.bypass):
                 raise
             channel = keys.UNTESTED
-            done = _promoted(run, before, before.set_id, channel)
+            promotion = _promoted(run, before, before.set_id, channel)
     except promote.RefusedError as error:
         reason = "; ".join(error.reasons)
         return LegPromotion(before=before, promoted=False, reason=reason, report=error.report)
     except (CairnError, OSError) as error:  # one leg does not hold up the others
         return LegPromotion(before=before, promoted=False, reason=str(error))
-    weak = [f"weak policy: {text}" for text in done.report.weakened] if done.report is not None else []
-    said = "; ".join((done.untested or "every demand holds", *weak))
+    weak = (
+        [f"weak policy: {text}" for text in promotion.report.weakened] if promotion.report is not None else []
+    )
+    summary = "; ".join((promotion.untested or "every demand holds", *weak))
     if channel != run.plan.release:
         usual, instead = (plan.index_of(before.leg, name) for name in (run.plan.release, channel))
-        said = f"in {instead}, since {usual} has a set that was tested; {said}"
-    return LegPromotion(before=before, promoted=True, reason=said, report=done.report)
+        summary = f"in {instead}, since {usual} has a set that was tested; {summary}"
+    return LegPromotion(before=before, promoted=True, reason=summary, report=promotion.report)
 
 
 def _promoted(run: NightRun, before: Standing, set_id: str, channel: str) -> promote.Promotion:
@@ -158,13 +160,13 @@ def _strangers(run: NightRun, stood: Sequence[Standing]) -> tuple[str, ...]:
     # Of a leg that is not clear, nobody knows which of its sets is meant.
     clear = [one for one in stood if one.state != "unclear"]
     expected = {one.set_id for one in stood}
-    found = {
+    staged = {
         entry.set_id
         for name in dict.fromkeys(plan.index_of(one.leg, run.plan.staging) for one in clear)
         for entry in Index(run.store, name).load().sets()
         if entry.manifest_sha256 == run.plan.manifest_sha256 and entry.yanked is None
     }
-    return tuple(sorted(found - expected))
+    return tuple(sorted(staged - expected))
 
 
 def _note(night: NightPlan, result: LegPromotion, started: str) -> StepNote:

@@ -37,22 +37,23 @@ def of_night(run: NightRun, *, cancelled: bool = False) -> tuple[Night, ...]:
         run: the night.
         cancelled: somebody has ended the run before its jobs were done.
     """
-    said, moment = plan.notes(run.store, run.plan), now()
+    notes, moment = plan.notes(run.store, run.plan), now()
     return tuple(
-        _of_leg(run.plan, standing.look(run, leg), said, moment, cancelled=cancelled) for leg in run.plan.legs
+        _of_leg(run.plan, standing.look(run, leg), notes, moment, cancelled=cancelled)
+        for leg in run.plan.legs
     )
 
 
 def _of_leg(
     night: NightPlan,
     stands: Standing,
-    said: Mapping[tuple[str, Stage], StepNote],
+    notes: Mapping[tuple[str, Stage], StepNote],
     moment: str,
     *,
     cancelled: bool,
 ) -> Night:
     leg = stands.leg
-    last = [said[leg.id, stage] for stage in STAGES if (leg.id, stage) in said]
+    last = [notes[leg.id, stage] for stage in STAGES if (leg.id, stage) in notes]
     log = last[-1].log if last else night.log
     shown = Night(
         line=leg.line,
@@ -67,27 +68,27 @@ def _of_leg(
     )
     if stands.state == "promoted":
         return shown
-    stage, reason, known = _why(stands, said)
+    stage, reason, reported = _why(stands, notes)
     return msgspec.structs.replace(
         shown,
-        outcome="cancelled" if cancelled and not known else "failed",
+        outcome="cancelled" if cancelled and not reported else "failed",
         stage=stage,
         reason=reason,
         set_id=None,
     )
 
 
-def _why(stands: Standing, said: Mapping[tuple[str, Stage], StepNote]) -> tuple[Stage, str, bool]:
+def _why(stands: Standing, notes: Mapping[tuple[str, Stage], StepNote]) -> tuple[Stage, str, bool]:
     """Where a leg ended, why, and whether a job has said so itself."""
     leg, stage = stands.leg, _ENDED[stands.state]
-    failed = [n for s in STAGES if (n := said.get((leg.id, s))) is not None and not n.good]
+    failed = [n for s in STAGES if (n := notes.get((leg.id, s))) is not None and not n.good]
     # Records and sets of earlier nights may have brought the leg beyond what failed then.
     relevant = [n for n in failed if STAGES.index(n.stage) >= STAGES.index(stage)]
     if relevant:
         return relevant[0].stage, relevant[0].reason, True
     if stands.state == "missing":
         return stage, "its build left nothing: it failed before it began, or was ended", False
-    if stands.state == "untested" and leg.test_runs_on and (leg.id, "test") not in said:
+    if stands.state == "untested" and leg.test_runs_on and (leg.id, "test") not in notes:
         return stage, "its tests left no record: the job was ended, or waits for a runner", False
     return stage, stands.reason, stands.state in ("failed", "untested", "unclear")
 
@@ -114,16 +115,16 @@ def record(store: Store, night: NightPlan, ended: Sequence[Night]) -> tuple[str,
 
 def _settle(store: Store, key: str, shown: Night) -> None:
     def make() -> bytes:
-        there = _there(store, key)
-        if there is not None and there.started > shown.started:
+        previous = _previous(store, key)
+        if previous is not None and previous.started > shown.started:
             return store.read(key).data
-        good = shown.finished if shown.outcome == "good" else there.last_good if there else None
+        good = shown.finished if shown.outcome == "good" else previous.last_good if previous else None
         return datafile.dumps(msgspec.structs.replace(shown, last_good=good)).encode()
 
     write.settle(store, key, make)
 
 
-def _there(store: Store, key: str) -> Night | None:
+def _previous(store: Store, key: str) -> Night | None:
     try:
         return datafile.loads(store.read(key).data, Night, name=key)
     except (MissingKeyError, UsageError):
@@ -151,6 +152,6 @@ def markdown(night: NightPlan, ended: Sequence[Night]) -> str:
         outcome = one.outcome if one.outcome == "good" else f"**{one.outcome}** in {one.stage}"
         # What a build says of itself may hold any text: here it is a text, and no link, picture or tag.
         why = md.text(one.reason or "")
-        found = f"`{one.set_id[:12]}`" if one.set_id else ""
-        lines.append(f"| {one.family} | {one.python} | {one.platform} | {outcome} | {why} | {found} |")
+        short_id = f"`{one.set_id[:12]}`" if one.set_id else ""
+        lines.append(f"| {one.family} | {one.python} | {one.platform} | {outcome} | {why} | {short_id} |")
     return "\n".join(lines)

@@ -22,16 +22,16 @@ def show(run: NightRun, leg: Leg, title: str, folder: Path) -> None:
     """Show the results in a folder; that they cannot be shown changes nothing of what they came to."""
     say = console.current().warn
     try:
-        found = results.read(folder)
+        run_results = results.read(folder)
         earlier = (
             earlier_runs.of_record(
-                run.store, plan.index_of(leg, run.plan.staging), found.record, most=_EARLIER, say=say
+                run.store, plan.index_of(leg, run.plan.staging), run_results.record, most=_EARLIER, say=say
             )
-            if found.record is not None
+            if run_results.record is not None
             else ()
         )
-        said = summary.of_run(found, earlier)
-        github.add_summary(step_summary.markdown_of(title, [said]))
-        files.write_text(folder / PAGE, page.render(title, [(found, said)], generated=now()))
+        run_summary = summary.of_run(run_results, earlier)
+        github.add_summary(step_summary.markdown_of(title, [run_summary]))
+        files.write_text(folder / PAGE, page.render(title, [(run_results, run_summary)], generated=now()))
     except (CairnError, OSError) as error:
         say(f"the results of {title} are not shown: {error}")

@@ -89,8 +89,8 @@ class KeptShard:
     @property
     def run(self) -> tuple[object, ...]:
         """What the shards of one run agree in (`cairn.testing.suite.merge`)."""
-        said = self.result
-        return said.plan, said.family, said.targets, said.wheels, said.sources, said.pytest_args
+        result = self.result
+        return result.plan, result.family, result.targets, result.wheels, result.sources, result.pytest_args
 
 
 def suite_of(stack: Stack) -> Suite:
@@ -121,16 +121,16 @@ def expected(stack: Stack, leg: Leg) -> tuple[Shard, ...]:
     Raises:
         UsageError: the stack has no such suite.
     """
-    found = []
+    every = []
     for name in leg.suites:
         config = config_of(stack, name)
         labels = leg.multi_gpu_runs_on if config.gpus == "all" else leg.test_runs_on
-        found += [
+        every += [
             Shard(leg=leg, config=name, number=number, count=config.shards, runs_on=labels)
             for number in range(1, config.shards + 1)
             if labels
         ]
-    return tuple(found)
+    return tuple(every)
 
 
 def demanding(stack: Stack, leg: Leg) -> Stack:
@@ -159,7 +159,7 @@ def keep(store: Store, night: NightPlan, shard: Shard, folder: Path) -> None:
         write.create(store, prefix + name, (folder / name).read_bytes())
 
 
-def kept(store: Store, night: NightPlan, shard: Shard, *, set_id: str) -> dict[int, KeptShard]:
+def results_of(store: Store, night: NightPlan, shard: Shard, *, set_id: str) -> dict[int, KeptShard]:
     """The last results of each shard of one configuration, by number.
 
     Only what is of this set counts and, where the plan, the wheels or the sources have changed between two
@@ -172,24 +172,26 @@ def kept(store: Store, night: NightPlan, shard: Shard, *, set_id: str) -> dict[i
         set_id: the set.
     """
     of_this = (set_id, shard.count)
-    found = [one for one in _all(store, night, shard) if (one.result.set_id, one.result.shards) == of_this]
-    return {one.result.shard: one for one in found if one.run == found[-1].run}
+    candidates = [
+        one for one in _all(store, night, shard) if (one.result.set_id, one.result.shards) == of_this
+    ]
+    return {one.result.shard: one for one in candidates if one.run == candidates[-1].run}
 
 
 def _all(store: Store, night: NightPlan, shard: Shard) -> list[KeptShard]:
     """Everything that the shards of a configuration have left, the last to end last."""
-    found = []
-    for listed in store.list(_prefix(night, shard.leg, shard.config)):
-        if not listed.key.endswith(f"/{shard_result.FILE}"):
+    items = []
+    for item in store.list(_prefix(night, shard.leg, shard.config)):
+        if not item.key.endswith(f"/{shard_result.FILE}"):
             continue
         try:
-            said = shard_result.loads(store.read(listed.key).data, name=f"{store.url}/{listed.key}")
+            result = shard_result.loads(store.read(item.key).data, name=f"{store.url}/{item.key}")
         except CairnError as error:  # as if the shard had left nothing: it runs again
             console.current().warn(f"skipping the results of a shard: {error}")
             continue
-        if said.config == shard.config:
-            found.append(KeptShard(prefix=listed.key.removesuffix(shard_result.FILE), result=said))
-    return sorted(found, key=lambda one: one.ended)
+        if result.config == shard.config:
+            items.append(KeptShard(prefix=item.key.removesuffix(shard_result.FILE), result=result))
+    return sorted(items, key=lambda one: one.ended)
 
 
 def fetch(store: Store, one: KeptShard, folder: Path) -> Path:
@@ -211,7 +213,11 @@ def times(run: NightRun, shard: Shard) -> Times:
         by_set: dict[str | None, dict[int, KeptShard]] = {}
         for one in _all(store, night, shard):
             by_set.setdefault(one.result.set_id, {})[one.result.shard] = one
-        whole = [found for found in by_set.values() if len(found) == next(iter(found.values())).result.shards]
+        whole = [
+            by_number
+            for by_number in by_set.values()
+            if len(by_number) == next(iter(by_number.values())).result.shards
+        ]
         if not whole:
             continue
         with contextlib.suppress(CairnError), tempfile.TemporaryDirectory(prefix="cairn-shard-") as folder:
@@ -222,7 +228,7 @@ def times(run: NightRun, shard: Shard) -> Times:
     return Times()
 
 
-def wanted(run: NightRun, leg: Leg) -> tuple[Shard, ...]:
+def due(run: NightRun, leg: Leg) -> tuple[Shard, ...]:
     """The shards of a leg's staged set that have not run yet, or in which something went wrong."""
     staged = plan.set_of(run.index(leg, run.plan.staging), run.plan, leg)
     if staged is None:
@@ -230,7 +236,9 @@ def wanted(run: NightRun, leg: Leg) -> tuple[Shard, ...]:
     return tuple(
         shard
         for shard in expected(run.stack, leg)
-        if not _is_good(run.store, kept(run.store, run.plan, shard, set_id=staged.set_id).get(shard.number))
+        if not _is_good(
+            run.store, results_of(run.store, run.plan, shard, set_id=staged.set_id).get(shard.number)
+        )
     )
 
 

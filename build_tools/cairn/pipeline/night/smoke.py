@@ -119,15 +119,15 @@ def refuse_other_hardware(run: NightRun, leg: Leg, nodes: Path) -> None:
     """
     if plan.targets_of(leg) == (CPU,) or not run.stack.reaches_gpus:
         return
-    there = gpus.seen(nodes)
-    hardware = gpus.visible(there, os.environ.get("ROCR_VISIBLE_DEVICES"))
+    gpu_names = gpus.seen(nodes)
+    hardware = gpus.visible(gpu_names, os.environ.get("ROCR_VISIBLE_DEVICES"))
     if not hardware:
         raise PrerequisiteError(
             f"this machine has no GPU that programs may use, and {leg.name} is for {leg.targets}",
             tip=f"give the runner labels {', '.join(leg.test_runs_on)} to machines that have one",
         )
     if not gpus.matches(hardware, plan.targets_of(leg)):
-        right = [str(at) for at, name in enumerate(there) if gpus.matches([name], plan.targets_of(leg))]
+        right = [str(at) for at, name in enumerate(gpu_names) if gpus.matches([name], plan.targets_of(leg))]
         tip = f"the labels {', '.join(leg.test_runs_on)} are on the wrong machine"
         if right:  # beside others, such as the one of the processor
             tip = f"hide the others from the runner: ROCR_VISIBLE_DEVICES={','.join(right)}"

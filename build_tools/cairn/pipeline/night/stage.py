@@ -65,10 +65,10 @@ def stage_night(run: NightRun, artifacts: Path, *, say: Progress = silent) -> tu
             may be missing.
         say: progress callback.
     """
-    found = _artifacts(artifacts)
-    done = []
+    artifacts_by_leg = _artifacts(artifacts)
+    results = []
     for leg in run.plan.legs:
-        folders = found.get(leg.id, {})
+        folders = artifacts_by_leg.get(leg.id, {})
         say(leg.name)
         started = now()
         result = _guarded(run, leg, [folders[attempt] for attempt in sorted(folders)])
@@ -77,15 +77,15 @@ def stage_night(run: NightRun, artifacts: Path, *, say: Progress = silent) -> tu
             # Where nothing was built, the build alone has something to say.
             if not result.kept and any((folder / SET_FILE).is_file() for folder in folders.values()):
                 plan.note(run.store, _note(run.plan, result, started))
-        done.append(result)
-    return tuple(done)
+        results.append(result)
+    return tuple(results)
 
 
 def _guarded(run: NightRun, leg: Leg, folders: Sequence[Path]) -> Staged:
     try:
-        there = plan.set_of(run.index(leg, run.plan.staging), run.plan, leg)
-        if there is not None:
-            return Staged(leg=leg, set_id=there.set_id, kept=True)
+        staged = plan.set_of(run.index(leg, run.plan.staging), run.plan, leg)
+        if staged is not None:
+            return Staged(leg=leg, set_id=staged.set_id, kept=True)
         whole = [folder for folder in folders if (folder / SET_FILE).is_file()]
         if not whole:
             return Staged(leg=leg, reason="no wheels were built")
@@ -97,9 +97,9 @@ def _guarded(run: NightRun, leg: Leg, folders: Sequence[Path]) -> Staged:
 def _stage(run: NightRun, leg: Leg, folder: Path) -> WheelSet:
     """Publish the set of a leg with what it needs."""
     store, stack, index = run.store, run.stack, plan.index_of(leg, run.plan.staging)
-    made = wheelset.read(folder / SET_FILE)
-    _refuse_other_set(made, run.plan, leg)
-    wheels = [_inside(folder, wheel.file_name) for wheel in made.wheels]
+    wheel_set = wheelset.read(folder / SET_FILE)
+    _refuse_other_set(wheel_set, run.plan, leg)
+    wheels = [_inside(folder, wheel.file_name) for wheel in wheel_set.wheels]
     if not run.dry_run:
         if stack.sdk is not None and stack.sdk.build:
             sdk = sorted((folder / SDK_FOLDER).glob("*"))
@@ -111,7 +111,7 @@ def _stage(run: NightRun, leg: Leg, folder: Path) -> WheelSet:
     return staging.stage_set(
         store,
         index,
-        made,
+        wheel_set,
         wheels,
         manifest=plan.manifest_of(store, run.plan).canonical(),
         statement=build_statement.beside(folder / SET_FILE),
@@ -120,21 +120,21 @@ def _stage(run: NightRun, leg: Leg, folder: Path) -> WheelSet:
     )
 
 
-def _refuse_other_set(made: WheelSet, night: NightPlan, leg: Leg) -> None:
+def _refuse_other_set(wheel_set: WheelSet, night: NightPlan, leg: Leg) -> None:
     """Refuse a set that is not the one expected: any job may upload anything under any name."""
     differences = [
-        f"{what} {is_}, and not {wanted}"
-        for what, is_, wanted in (
-            ("manifest", made.manifest_sha256[:12], night.manifest_sha256[:12]),
-            ("stack", made.stack, night.stack),
-            ("line", made.line, night.line),
-            ("Python", made.python, leg.python),
-            ("platform", made.platform, leg.platform),
-            ("targets", ", ".join(sorted(made.targets)), ", ".join(sorted(plan.targets_of(leg)))),
+        f"{what} {is_}, and not {expected}"
+        for what, is_, expected in (
+            ("manifest", wheel_set.manifest_sha256[:12], night.manifest_sha256[:12]),
+            ("stack", wheel_set.stack, night.stack),
+            ("line", wheel_set.line, night.line),
+            ("Python", wheel_set.python, leg.python),
+            ("platform", wheel_set.platform, leg.platform),
+            ("targets", ", ".join(sorted(wheel_set.targets)), ", ".join(sorted(plan.targets_of(leg)))),
         )
-        if is_ != wanted
+        if is_ != expected
     ]
-    if made.set_id is not None:
+    if wheel_set.set_id is not None:
         differences.append("sealed already, by somebody else")
     if differences:
         raise StoreError(
@@ -156,28 +156,28 @@ def _artifacts(folder: Path) -> dict[str, dict[int, Path]]:
         # (`artifacts.length === 1` in its download-artifact.ts). Whose it is, it says itself; what it may
         # stage depends on its set.json in any case.
         try:
-            said = datafile.read(folder / NOTE_FILE, StepNote)
+            note = datafile.read(folder / NOTE_FILE, StepNote)
         except UsageError:
             return {}
-        return {} if github.is_to_come(said.attempt) else {said.leg: {said.attempt: folder}}
-    found: dict[str, dict[int, Path]] = {}
+        return {} if github.is_to_come(note.attempt) else {note.leg: {note.attempt: folder}}
+    folders: dict[str, dict[int, Path]] = {}
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         match = _ARTIFACT.fullmatch(path.name)
         # Any job can upload anything under any name; but no build has left what is of an attempt to come.
         if match is not None and path.is_dir() and not github.is_to_come(int(match["attempt"])):
-            found.setdefault(match["leg"], {})[int(match["attempt"])] = path
-    return found
+            folders.setdefault(match["leg"], {})[int(match["attempt"])] = path
+    return folders
 
 
 def _keep_notes(run: NightRun, leg: Leg, folders: dict[int, Path]) -> None:
     """Keep what the builds said of themselves, as far as it is of this leg."""
     for attempt, folder in folders.items():
         try:
-            said = datafile.read(folder / NOTE_FILE, StepNote)
+            note = datafile.read(folder / NOTE_FILE, StepNote)
         except UsageError:
             continue
-        if (said.night, said.leg, said.stage, said.attempt) == (run.plan.night, leg.id, "build", attempt):
-            plan.note(run.store, said)
+        if (note.night, note.leg, note.stage, note.attempt) == (run.plan.night, leg.id, "build", attempt):
+            plan.note(run.store, note)
 
 
 def _note(night: NightPlan, result: Staged, started: str) -> StepNote:

@@ -58,10 +58,10 @@ def look(run: NightRun, leg: Leg) -> Standing:
 
 def _look(run: NightRun, leg: Leg) -> Standing:
     night = run.plan
-    if (there := plan.set_of(run.index(leg, night.release), night, leg)) is not None:
-        if there.yanked is not None:
-            return _yanked(leg, there)
-        return Standing(leg=leg, state="promoted", set_id=there.set_id, untested=there.caveat)
+    if (promoted := plan.set_of(run.index(leg, night.release), night, leg)) is not None:
+        if promoted.yanked is not None:
+            return _yanked(leg, promoted)
+        return Standing(leg=leg, state="promoted", set_id=promoted.set_id, untested=promoted.caveat)
     staged = plan.set_of(run.index(leg, night.staging), night, leg)
     if staged is None:
         return Standing(leg=leg, state="missing", reason="no set of it was staged")
@@ -73,13 +73,13 @@ def _look(run: NightRun, leg: Leg) -> Standing:
         # It may not replace what was tested in the night's channel, and is where such sets go.
         elsewhere = plan.set_of(run.index(leg, keys.UNTESTED), night, leg)
         if elsewhere is not None and elsewhere.yanked is None:
-            said = f"in {plan.index_of(leg, keys.UNTESTED)}: {elsewhere.caveat}"
-            return Standing(leg=leg, state="promoted", set_id=staged.set_id, untested=said)
+            caveat = f"in {plan.index_of(leg, keys.UNTESTED)}: {elsewhere.caveat}"
+            return Standing(leg=leg, state="promoted", set_id=staged.set_id, untested=caveat)
     return Standing(leg=leg, state=state, reason=reason, set_id=staged.set_id, bypass=bypass)
 
 
-def _yanked(leg: Leg, there: IndexSet) -> Standing:
-    return Standing(leg=leg, state="yanked", reason=f"yanked: {there.yanked}", set_id=there.set_id)
+def _yanked(leg: Leg, entry: IndexSet) -> Standing:
+    return Standing(leg=leg, state="yanked", reason=f"yanked: {entry.yanked}", set_id=entry.set_id)
 
 
 def _case(run: NightRun, leg: Leg, staged: IndexSet) -> Case:
@@ -92,15 +92,15 @@ def _case(run: NightRun, leg: Leg, staged: IndexSet) -> Case:
     )
 
 
-def _weighed(leg: Leg, found: Evidence) -> tuple[State, str, Bypass | None]:
-    if found.standing:
-        return "failed", "; ".join(found.standing), None
+def _weighed(leg: Leg, evidence: Evidence) -> tuple[State, str, Bypass | None]:
+    if evidence.standing:
+        return "failed", "; ".join(evidence.standing), None
     bypass = None
-    if found.missing:
+    if evidence.missing:
         # The matrix vouches for hardware that nobody has. Where there is a runner, its tests must have passed
         # all the same: a job that was killed is not a runner without a GPU.
-        if not leg.bypass_tests or (leg.test_runs_on and not found.ran):
-            return "untested", _why_untested(leg, found), None
+        if not leg.bypass_tests or (leg.test_runs_on and not evidence.ran):
+            return "untested", _why_untested(leg, evidence), None
         reason = "no GPU was used for its tests" if leg.test_runs_on else "no runner has its hardware"
         bypass = Bypass(who="matrix.toml", reason=reason)
     if not leg.push_on_success:
@@ -108,6 +108,6 @@ def _weighed(leg: Leg, found: Evidence) -> tuple[State, str, Bypass | None]:
     return "ready", "tested, and waiting for the gate", bypass
 
 
-def _why_untested(leg: Leg, found: Evidence) -> str:
-    said = "; ".join(found.missing)
-    return said if leg.test_runs_on else f"there is no runner for {leg.family}: {said}"
+def _why_untested(leg: Leg, evidence: Evidence) -> str:
+    reason = "; ".join(evidence.missing)
+    return reason if leg.test_runs_on else f"there is no runner for {leg.family}: {reason}"

@@ -35,23 +35,23 @@ def problems(
     """
     nights = [one for one in plan.every(store) if release in (None, one.release)]
     # A night of tomorrow, by a clock that was wrong, would hide for as long that none happens.
-    found = [f"{n.line}: the night {n.night} began at {n.frozen}" for n in nights if _age(n.frozen) < -_SKEW]
+    texts = [f"{n.line}: the night {n.night} began at {n.frozen}" for n in nights if _age(n.frozen) < -_SKEW]
     newest: dict[str, NightPlan] = {}
     for one in sorted(nights, key=lambda one: one.frozen):
         if _age(one.frozen) >= -_SKEW:
             newest[one.line] = one
     for line in lines or tuple(newest):
         if (night := newest.get(line)) is None:
-            found.append(f"{line}: there was no night yet")
+            texts.append(f"{line}: there was no night yet")
             continue
         if (age := _age(night.frozen)) > begun_within:
-            found.append(f"{line}: the last night, {night.night}, began {_said(age)} ago")
-        found += _stale(store, night, good_within)
-    return tuple(found) or (("no night was ever frozen",) if not nights else ())
+            texts.append(f"{line}: the last night, {night.night}, began {_duration(age)} ago")
+        texts += _stale(store, night, good_within)
+    return tuple(texts) or (("no night was ever frozen",) if not nights else ())
 
 
 def _stale(store: Store, night: NightPlan, good_within: timedelta) -> list[str]:
-    found = []
+    texts = []
     for leg in night.legs:
         if leg.expect_failure:
             continue
@@ -60,13 +60,15 @@ def _stale(store: Store, night: NightPlan, good_within: timedelta) -> list[str]:
             shown = datafile.loads(store.read(key).data, Night, name=key)
         except (MissingKeyError, UsageError):
             if _age(night.frozen) > good_within:
-                found.append(f"{leg.name}: no night of it came to an end yet")
+                texts.append(f"{leg.name}: no night of it came to an end yet")
             continue
         if shown.last_good is None:
-            found.append(f"{leg.name}: no night of it was good yet; the last {_ended(shown)}")
+            texts.append(f"{leg.name}: no night of it was good yet; the last {_ended(shown)}")
         elif (age := _age(shown.last_good)) > good_within:
-            found.append(f"{leg.name}: its last good night was {_said(age)} ago; the last {_ended(shown)}")
-    return found
+            texts.append(
+                f"{leg.name}: its last good night was {_duration(age)} ago; the last {_ended(shown)}"
+            )
+    return texts
 
 
 def _ended(shown: Night) -> str:
@@ -81,6 +83,6 @@ def _age(moment: str) -> timedelta:
         raise UsageError(f"{moment!r} is not a moment: RFC 3339 in UTC") from error
 
 
-def _said(age: timedelta) -> str:
+def _duration(age: timedelta) -> str:
     hours = int(age.total_seconds() // 3600)
     return f"{hours // 24} days" if hours >= _MANY else f"{hours} hours"

@@ -69,7 +69,7 @@ def render(
 def _links(request: TrailRequest, result: TrailResult) -> Iterator[Link]:
     """The files and folders beside the report that exist: a browser shows folders of `file:` too."""
     judgement = keys.set_key(result.wheel_set.id, f"judgements/{result.promotion.judgement}.json")
-    found = {
+    pages = {
         "release index": request.store_dir / keys.simple_prefix("release") / "index.html",
         "set": request.wheels_dir / "set.json",
         "manifest": request.wheels_dir / "manifest.json",
@@ -80,7 +80,7 @@ def _links(request: TrailRequest, result: TrailResult) -> Iterator[Link]:
         "logs of the builds": request.wheels_dir / "logs",
         "log of the smoke tests": request.work_dir / "smoke" / "smoke.log",
     }
-    for name, path in found.items():
+    for name, path in pages.items():
         if path.exists():
             relative = urllib.parse.quote(path.relative_to(result.report.parent).as_posix())
             yield Link(name=name, target=relative + ("/" if path.is_dir() else ""))

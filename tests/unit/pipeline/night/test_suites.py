@@ -105,7 +105,7 @@ class Scene:
         return standing.look(self.run, self.leg).state
 
     def wanted(self) -> list[str]:
-        return [shard.part for shard in shards.wanted(self.run, self.leg)]
+        return [shard.part for shard in shards.due(self.run, self.leg)]
 
 
 def scene_of(leg: Leg, build: Build, tmp_path: Path, **smoke: Any) -> Scene:

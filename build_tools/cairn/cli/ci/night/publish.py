@@ -101,7 +101,7 @@ def _stage(request: Stage) -> int:
         done = stage_night(run, request.artifacts, say=stage.update)
     stood = [standing.look(run, leg) for leg in run.plan.legs]
     wanted = [one.leg for one in stood if one.state in ("untested", "failed") and one.leg.test_runs_on]
-    to_run = [shard for leg in wanted for shard in shards.wanted(run, leg)]
+    to_run = [shard for leg in wanted for shard in shards.due(run, leg)]
     suites = {(shard.leg.id, shard.config) for leg in wanted for shard in shards.expected(run.stack, leg)}
     staged = sum(one.set_id is not None for one in stood)
     github.write_outputs(

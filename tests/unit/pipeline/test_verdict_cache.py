@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cairn import isolation
-from cairn.pipeline import kept
+from cairn.pipeline import verdict_cache
 from cairn.release.index import keys
 from cairn.store.folder import LocalStore
 from cairn.testing import gpus
@@ -53,20 +53,20 @@ def asked(tmp_path: Path) -> SmokeRequest:
 def test_what_did_not_change_is_found_and_what_it_left_must_be_whole(tmp_path: Path) -> None:
     path, record = tmp_path / "kept" / "smoke.json", tmp_path / "record.json"
     record.write_text("passed")
-    kept.write(path, "key", evidence=[record])
-    found = kept.find(path, "key")
+    verdict_cache.write(path, "key", evidence=[record])
+    found = verdict_cache.find(path, "key")
     assert found is not None
     assert found.when.endswith("UTC")
-    assert kept.find(path, "another key") is None
+    assert verdict_cache.find(path, "another key") is None
     record.write_text("passed!")
-    assert kept.find(path, "key") is None
+    assert verdict_cache.find(path, "key") is None
     record.unlink()
-    assert kept.find(path, "key") is None
+    assert verdict_cache.find(path, "key") is None
     path.write_text("{")
-    assert kept.find(path, "key") is None
+    assert verdict_cache.find(path, "key") is None
     path.write_text('{"schema": "cairn.kept/1", "key": "key", "when": "", "evidence": {"\\u0000": ""}}')
-    assert kept.find(path, "key") is None
-    assert kept.find(tmp_path / "nothing", "key") is None
+    assert verdict_cache.find(path, "key") is None
+    assert verdict_cache.find(tmp_path / "nothing", "key") is None
 
 
 CHANGES: dict[str, Callable[[LocalStore, Path, pytest.MonkeyPatch], object]] = {
@@ -87,23 +87,23 @@ CHANGES: dict[str, Callable[[LocalStore, Path, pytest.MonkeyPatch], object]] = {
 def test_a_smoke_test_runs_again_after_a_change_of(
     change: str, store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = kept.key_of_smoke(store, asked(tmp_path), staged=WHEN)
-    assert kept.key_of_smoke(store, asked(tmp_path), staged=WHEN) == before
+    before = verdict_cache.key_of_smoke(store, asked(tmp_path), staged=WHEN)
+    assert verdict_cache.key_of_smoke(store, asked(tmp_path), staged=WHEN) == before
     CHANGES[change](store, tmp_path, monkeypatch)
-    assert kept.key_of_smoke(store, asked(tmp_path), staged=WHEN) != before
+    assert verdict_cache.key_of_smoke(store, asked(tmp_path), staged=WHEN) != before
 
 
 @pytest.mark.parametrize("change", ["a byte of a wheel", "a wheel that is gone", "Python", "a page"])
 def test_the_release_is_installed_again_after_a_change_of(
     change: str, store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = kept.key_of_install(store, "staging", wheel_set())
-    assert kept.key_of_install(store, "staging", wheel_set()) == before
+    before = verdict_cache.key_of_install(store, "staging", wheel_set())
+    assert verdict_cache.key_of_install(store, "staging", wheel_set()) == before
     if change == "a page":
         store.write("staging/simple/torch/index.html", b"pagE")
     else:
         CHANGES[change](store, tmp_path, monkeypatch)
-    assert kept.key_of_install(store, "staging", wheel_set()) != before
+    assert verdict_cache.key_of_install(store, "staging", wheel_set()) != before
 
 
 @pytest.mark.parametrize(
@@ -114,12 +114,12 @@ def test_the_release_is_installed_again_where_a_variable_that_reaches_the_instal
     name: str, store: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(name, raising=False)
-    before = kept.key_of_install(store, "staging", wheel_set())
+    before = verdict_cache.key_of_install(store, "staging", wheel_set())
     for other in ("SSH_TTY", "LC_ALL", "NO_COLOR", "TERM", "ROCM_PATH", "LD_LIBRARY_PATH", "PYTHONPATH"):
         monkeypatch.setenv(other, "/dev/pts/7")
-    assert kept.key_of_install(store, "staging", wheel_set()) == before
+    assert verdict_cache.key_of_install(store, "staging", wheel_set()) == before
     monkeypatch.setenv(name, "gfx1100")
-    assert kept.key_of_install(store, "staging", wheel_set()) != before
+    assert verdict_cache.key_of_install(store, "staging", wheel_set()) != before
 
 
 @pytest.mark.parametrize(
@@ -139,8 +139,8 @@ def test_nothing_is_done_again_for_a_different_terminal_or_language(
     name: str, value: str, store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def machine_and_keys() -> tuple[object, ...]:
-        smoke = kept.key_of_smoke(store, asked(tmp_path), staged=WHEN)
-        return kept.machine(), smoke, kept.key_of_install(store, "staging", wheel_set())
+        smoke = verdict_cache.key_of_smoke(store, asked(tmp_path), staged=WHEN)
+        return verdict_cache.machine(), smoke, verdict_cache.key_of_install(store, "staging", wheel_set())
 
     monkeypatch.delenv(name, raising=False)
     before = machine_and_keys()
@@ -157,17 +157,17 @@ def test_a_change_of_cairn_itself_has_everything_done_again(
     package = tmp_path / "cairn"
     package.mkdir()
     (package / "gate.py").write_text("holds = False")
-    monkeypatch.setattr(kept, "_PACKAGE", package)
-    before = kept.key_of_install(store, "staging", wheel_set())
+    monkeypatch.setattr(verdict_cache, "_PACKAGE", package)
+    before = verdict_cache.key_of_install(store, "staging", wheel_set())
     (package / "__pycache__").mkdir()
     (package / "__pycache__" / "gate.pyc").touch()
-    assert kept.key_of_install(store, "staging", wheel_set()) == before
+    assert verdict_cache.key_of_install(store, "staging", wheel_set()) == before
     os.utime(package / "gate.py", (0, 0))
-    assert kept.key_of_install(store, "staging", wheel_set()) == before
+    assert verdict_cache.key_of_install(store, "staging", wheel_set()) == before
     (package / "gate.py").write_text("holds = True")
-    assert kept.key_of_install(store, "staging", wheel_set()) != before
+    assert verdict_cache.key_of_install(store, "staging", wheel_set()) != before
 
 
 def test_a_smoke_test_runs_again_after_the_set_was_staged_again(store: LocalStore, tmp_path: Path) -> None:
-    before = kept.key_of_smoke(store, asked(tmp_path), staged=WHEN)
-    assert kept.key_of_smoke(store, asked(tmp_path), staged="2026-01-03T03:04:05Z") != before
+    before = verdict_cache.key_of_smoke(store, asked(tmp_path), staged=WHEN)
+    assert verdict_cache.key_of_smoke(store, asked(tmp_path), staged="2026-01-03T03:04:05Z") != before

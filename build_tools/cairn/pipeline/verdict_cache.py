@@ -57,11 +57,13 @@ def key(**inputs: object) -> str:
 def find(path: Path, key: str) -> KeptVerdict | None:
     """The verdict that `write` left at `path`, if it rests on the same and its evidence is as it was."""
     try:
-        found = datafile.read(path, KeptVerdict)
-        whole = all(files.sha256_of(path.parent / file) == digest for file, digest in found.evidence.items())
+        verdict = datafile.read(path, KeptVerdict)
+        whole = all(
+            files.sha256_of(path.parent / file) == digest for file, digest in verdict.evidence.items()
+        )
     except (UsageError, OSError, ValueError):  # ValueError: not a file name, such as one with a zero byte
         return None
-    return found if whole and found.key == key else None
+    return verdict if whole and verdict.key == key else None
 
 
 def write(path: Path, key: str, evidence: Iterable[Path] = ()) -> None:
@@ -71,15 +73,15 @@ def write(path: Path, key: str, evidence: Iterable[Path] = ()) -> None:
     datafile.write(path, KeptVerdict(key=key, when=when, evidence=digests))
 
 
-def key_of_smoke(store: Store, asked: SmokeRequest, *, staged: str) -> str:
+def key_of_smoke(store: Store, request: SmokeRequest, *, staged: str) -> str:
     """The digest of what the verdict of a smoke test rests on, the set's own index included.
 
     Args:
         store: what has the set.
-        asked: the tests.
+        request: the tests.
         staged: when the set was published.
     """
-    wheel_set = asked.wheel_set
+    wheel_set = request.wheel_set
     return key(
         program=digest_of_trees([_PACKAGE]),
         set=wheel_set.id,
@@ -87,10 +89,10 @@ def key_of_smoke(store: Store, asked: SmokeRequest, *, staged: str) -> str:
         staged=staged,
         bytes=bytes_of(store, wheel_set),
         pages=digest_of_objects(store, keys.set_simple_prefix(wheel_set.id)),
-        tests=digest_of_trees(asked.smoke_tests),
+        tests=digest_of_trees(request.smoke_tests),
         # The record says by which policy it was made.
-        policy=datafile.to_plain(asked.policy),
-        asked=[list(asked.extra_wheels), asked.devices, {k: list(v) for k, v in asked.imports.items()}],
+        policy=datafile.to_plain(request.policy),
+        asked=[list(request.extra_wheels), request.devices, {k: list(v) for k, v in request.imports.items()}],
     )
 
 
@@ -106,23 +108,23 @@ def key_of_install(store: Store, index: str, wheel_set: WheelSet) -> str:
 
 def bytes_of(store: Store, wheel_set: WheelSet) -> dict[str, str]:
     """The sha256 of each file that a set installs, as the bytes are now."""
-    found = {}
+    digests = {}
     for name, digest in wheel_set.sha256s.items():
         key = keys.file_key(digest, name)
         if not store.exists(key):
-            found[name] = "missing"
+            digests[name] = "missing"
             continue
         with store.open(key) as stream:
-            found[name] = sha256_of(stream)
-    return found
+            digests[name] = sha256_of(stream)
+    return digests
 
 
 def digest_of_objects(store: Store, prefix: str) -> str:
     """One digest of all objects below a prefix: their keys and bytes."""
     whole = hashlib.sha256()
-    for found in store.list(prefix):
-        with store.open(found.key) as stream:
-            whole.update(f"{found.key} {sha256_of(stream)}\n".encode())
+    for item in store.list(prefix):
+        with store.open(item.key) as stream:
+            whole.update(f"{item.key} {sha256_of(stream)}\n".encode())
     return whole.hexdigest()
 
 
