@@ -80,7 +80,7 @@ def add_options(
         defaults: values of fields that need not be given here, or have a different default.
     """
     groups: dict[Exclusive, argparse._ActionsContainer] = {}
-    given = defaults or {}
+    values = defaults or {}
     for field, option in _options(request):
         if field.name in omit:
             continue
@@ -89,11 +89,11 @@ def add_options(
             if option.group not in groups:
                 groups[option.group] = parser.add_mutually_exclusive_group(required=option.group.required)
             into = groups[option.group]
-        if field.name in (*inherited, *given):
+        if field.name in (*inherited, *values):
             option = dataclasses.replace(option, required=False)  # noqa: PLW2901
         below = _BELOW if option.kind == "repeated" and field.name in inherited else ""
-        _add(into, field.name, option, given.get(field.name, field.default), below=below)
-    parser.set_defaults(**given)
+        _add(into, field.name, option, values.get(field.name, field.default), below=below)
+    parser.set_defaults(**values)
 
 
 def make(request: type[Request], options: argparse.Namespace) -> Request:

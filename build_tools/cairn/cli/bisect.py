@@ -107,17 +107,17 @@ def _show(outcome: BisectResult) -> None:
     for tried in outcome.search.tries:
         screen.item(_MARKS[tried.verdict], f"{tried.set_id[:_SHORT]} {tried.verdict} ({tried.log})")
     if len(outcome.suspects) == 1:
-        screen.out(f"the first bad set is {_named(outcome.suspects[0])}")
+        screen.out(f"the first bad set is {_description(outcome.suspects[0])}")
     else:
         screen.out("the first bad set is one of these; the others could not be told:")
         for one in outcome.suspects:
-            screen.out(f"  {_named(one)}")
-    screen.out(f"the last good one is {_named(outcome.last_good)}")
+            screen.out(f"  {_description(one)}")
+    screen.out(f"the last good one is {_description(outcome.last_good)}")
     for line in changelog.lines(outcome.changes):
         screen.out(line)
 
 
-def _named(one: IndexSet) -> str:
+def _description(one: IndexSet) -> str:
     set_id, added, versions = _row(one)
     return f"{set_id} of {added}: {versions}"
 

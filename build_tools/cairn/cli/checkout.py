@@ -145,18 +145,18 @@ def _refuse_for_all(command: CheckoutCommand) -> None:
         "--require-related-commit": how.require_related_commit,
         "--release": how.release,
     }
-    if given := [name for name, value in of_one.items() if value]:
+    if flags := [name for name, value in of_one.items() if value]:
         raise UsageError(
-            f"{', '.join(given)} cannot be used for all projects at once",
+            f"{', '.join(flags)} cannot be used for all projects at once",
             tip="check them out one by one, or use --line",
         )
 
 
 def _line(checkout: Checkout) -> str:
     """One line that does not break, whatever the width of the screen: paths are copied from it."""
-    named = "" if checkout.hashtag == checkout.commit else f" ({checkout.hashtag})"
+    hashtag = "" if checkout.hashtag == checkout.commit else f" ({checkout.hashtag})"
     version = f" {checkout.version}" if checkout.version else ""
-    return f"{checkout.project.name}{version} at {checkout.commit[:12]}{named}: {checkout.path}"
+    return f"{checkout.project.name}{version} at {checkout.commit[:12]}{hashtag}: {checkout.path}"
 
 
 def _plain(checkout: Checkout) -> dict[str, object]:

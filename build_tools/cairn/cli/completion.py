@@ -31,9 +31,9 @@ def words() -> list[str]:
 def complete_stack_folders(prefix: str, **_: object) -> list[str]:
     """Folders with a stack, and folders on the way to one."""
     folder = Path(prefix) if prefix.endswith("/") else Path(prefix).parent
-    found = [path for path in sorted(folder.glob("*/")) if not path.name.startswith(".")]
+    folders = [path for path in sorted(folder.glob("*/")) if not path.name.startswith(".")]
     near = [] if prefix else sorted(Path("external-builds").glob("*/stack.toml"))
-    return [*(f"{path}/" for path in found), *(str(path.parent) for path in near)]
+    return [*(f"{path}/" for path in folders), *(str(path.parent) for path in near)]
 
 
 def complete_projects(parsed_args: argparse.Namespace, **_: object) -> list[str]:

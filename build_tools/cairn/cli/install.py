@@ -80,7 +80,7 @@ def _install(request: Install) -> int:
     from cairn.release.index import keys
     from cairn.store.opening import open_folder
 
-    gpus = _named_gpus(request)
+    gpus = _gpus_by_name(request)
     destination = install.destination(request.python, to_change=bool(request.installer))
     machine = install.this_machine(destination.interpreter, gpus=gpus, topology=request.topology_dir)
     if (url := request.index_url) is None:
@@ -99,7 +99,7 @@ def _install(request: Install) -> int:
     return 0
 
 
-def _named_gpus(request: Install) -> tuple[str, ...] | None:
+def _gpus_by_name(request: Install) -> tuple[str, ...] | None:
     """The targets that the user named, without features; None where the machine is to be asked."""
     from cairn import products, targets
 
@@ -108,16 +108,16 @@ def _named_gpus(request: Install) -> tuple[str, ...] | None:
     if request.target is None:
         return None
     try:
-        named = targets.parse_targets(request.target, unbuilt=True)
+        names = targets.parse_targets(request.target, unbuilt=True)
     except UsageError as error:
         try:
-            meant = products.parse(request.target)
+            product = products.parse(request.target)
         except UsageError:
             raise error from None
-        raise UsageError(f"{request.target!r} is a product", tip=f"write --target {meant}") from None
-    if len(named) > 1:
-        raise UsageError(f"{request.target} is {len(named)} targets", tip=f"name one: {', '.join(named)}")
-    return (named[0].partition(":")[0],)
+        raise UsageError(f"{request.target!r} is a product", tip=f"write --target {product}") from None
+    if len(names) > 1:
+        raise UsageError(f"{request.target} is {len(names)} targets", tip=f"name one: {', '.join(names)}")
+    return (names[0].partition(":")[0],)
 
 
 def _show(prepared: Installation) -> None:

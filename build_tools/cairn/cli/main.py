@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from cairn import __version__
 from cairn.cli import completion
 from cairn.cli.guard import guarded
-from cairn.cli.parser import Parser, completion_asked
+from cairn.cli.parser import Parser, is_completion
 
 # Command groups, which are the modules and rooms beside this one, in the order --help shows them.
 _GROUPS: Mapping[str, str] = {
@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Only the group that is named gets its commands: all of them together take longer than many commands run.
     # No general option takes a value, so the first word without a dash is the group. While a shell completes,
     # the line is in argcomplete's variables, not in our arguments.
-    line = completion.words() if completion_asked() else words
+    line = completion.words() if is_completion() else words
     first = next((word for word in line if not word.startswith("-")), "")
     return guarded(make_parser((first,)).parse_args(words))
 

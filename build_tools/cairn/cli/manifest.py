@@ -162,7 +162,7 @@ def _create(request: Create) -> int:
     sdk_version = request.rocm_sdk_version or (stack.sdk.version if stack.sdk else None)
     targets = gpu.parse_targets(request.targets) if request.targets else stack.targets
     build_env = overrides.parse(request.build_env, stack)
-    made = manifest.create(
+    frozen = manifest.create(
         checkouts,
         stack=stack.name,
         line=line,
@@ -175,23 +175,23 @@ def _create(request: Create) -> int:
             interpreters.own(), host_compiler=targets == (gpu.CPU,), named=build_env
         ),
     )
-    manifest.write(request.output, made)
+    manifest.write(request.output, frozen)
     if request.json:
-        console.current().json({"digest": made.digest(), **datafile.to_plain(made)})
+        console.current().json({"digest": frozen.digest(), **datafile.to_plain(frozen)})
     else:
-        console.current().out(f"{request.output} sha256:{made.digest()}")
+        console.current().out(f"{request.output} sha256:{frozen.digest()}")
     return 0
 
 
 def _pythons(text: str | None) -> tuple[str, ...]:
     from cairn import interpreters
 
-    found = (
+    versions = (
         tuple(word.strip() for word in text.split(",")) if text is not None else (interpreters.own().version,)
     )
-    if wrong := [word for word in found if not _PYTHON.fullmatch(word)]:
+    if wrong := [word for word in versions if not _PYTHON.fullmatch(word)]:
         raise UsageError(f"{wrong[0]!r} is not a valid version of Python", tip="write --python 3.11,3.12")
-    return found
+    return versions
 
 
 def _checkouts(stack: Stack, request: Create) -> list[Checkout]:
@@ -215,10 +215,10 @@ def _checkouts(stack: Stack, request: Create) -> list[Checkout]:
                 for p in stack.projects
             ]
             checkout_stack.checkout_stack(stack, requests, say=stage.update)
-    found = [describe.describe(p, folders[p.name]) for p in stack.in_order() if folders[p.name].is_dir()]
-    if not found:
+    checkouts = [describe.describe(p, folders[p.name]) for p in stack.in_order() if folders[p.name].is_dir()]
+    if not checkouts:
         raise SourceError("no project of the stack is checked out", tip="run `cairn checkout all` first")
-    return found
+    return checkouts
 
 
 def _refuse_missing(request: CheckoutPlaces) -> None:
@@ -249,23 +249,23 @@ def _checkout(request: Again) -> int:
 
     if therock.recognise(request.manifest):
         return _checkout_upstreams(request)
-    wanted = manifest.read(request.manifest)
+    frozen = manifest.read(request.manifest)
     stack = _stack_of(request)
-    folders = _folders(stack, request, _own_folders(wanted, stack))
+    folders = _folders(stack, request, _own_folders(frozen, stack))
     with console.current().stage(f"check out what {request.manifest.name} froze") as stage:
-        origins = _local_origins(stack, wanted)
+        origins = _local_origins(stack, frozen)
         requests = {
             p.name: CheckoutRequest.of(
                 replace(request.how, origin=origins.get(p.name, "")),
                 project=manifest.project_of(p),
                 checkout_dir=folders[p.name],
             )
-            for p in wanted.projects
+            for p in frozen.projects
         }
-        restore.reproduce(wanted, requests, say=stage.update)
+        restore.reproduce(frozen, requests, say=stage.update)
         stage.update("comparing the trees")
-        problems = manifest.verify(wanted, folders)
-    return _answer(request, wanted, problems, folders=folders)
+        problems = manifest.verify(frozen, folders)
+    return _answer(request, frozen, problems, folders=folders)
 
 
 def _checkout_upstreams(request: Again) -> int:
@@ -284,29 +284,29 @@ def _checkout_upstreams(request: Again) -> int:
         for project, source in therock.projects(stack, therock.read(request.manifest))
     ]
     with console.current().stage(f"check out what {request.manifest.name} names") as stage:
-        done = restore.reproduce_upstreams(sources, say=stage.update)
-    checkout_command.show(done, as_json=request.json)
+        checkouts = restore.reproduce_upstreams(sources, say=stage.update)
+    checkout_command.show(checkouts, as_json=request.json)
     return 0
 
 
 def _verify(request: OfManifest) -> int:
     from cairn.sources.manifest import manifest
 
-    wanted = manifest.read(request.manifest)
+    frozen = manifest.read(request.manifest)
     stack = _stack_of(request)
-    folders = _folders(stack, request, _own_folders(wanted, stack))
-    return _answer(request, wanted, manifest.verify(wanted, folders), folders=folders)
+    folders = _folders(stack, request, _own_folders(frozen, stack))
+    return _answer(request, frozen, manifest.verify(frozen, folders), folders=folders)
 
 
 def _answer(
-    request: OfManifest, wanted: Manifest, problems: Sequence[str], *, folders: Mapping[str, Path]
+    request: OfManifest, frozen: Manifest, problems: Sequence[str], *, folders: Mapping[str, Path]
 ) -> int:
     if request.json:
-        trees = {p.name: {"path": str(folders[p.name]), "tree": p.tree} for p in wanted.projects}
-        answer = {"digest": wanted.digest(), "problems": list(problems), "projects": trees}
+        trees = {p.name: {"path": str(folders[p.name]), "tree": p.tree} for p in frozen.projects}
+        answer = {"digest": frozen.digest(), "problems": list(problems), "projects": trees}
         console.current().json(answer)
     elif not problems:
-        for project in wanted.projects:
+        for project in frozen.projects:
             modules = f" and {len(project.submodules)} submodules" if project.submodules else ""
             console.current().out(
                 f"{project.name}: tree {project.tree}{modules}, as frozen: {folders[project.name]}"
@@ -325,13 +325,13 @@ def _diff(request: Diff) -> int:
 
     before, after = manifest.read(request.before), manifest.read(request.after)
     with console.current().stage("compare") as stage:
-        found = changelog.between(before, after, commits=request.commits, say=stage.update)
+        changes = changelog.between(before, after, commits=request.commits, say=stage.update)
     if request.html:
-        changelog.write_page(request.html, found)
+        changelog.write_page(request.html, changes)
     if request.json:
-        console.current().json(datafile.to_plain(found))
+        console.current().json(datafile.to_plain(changes))
         return 0
-    for line in changelog.lines(found):
+    for line in changelog.lines(changes):
         console.current().out(line)
     return 0
 
@@ -353,25 +353,25 @@ def _stack_of(request: OfManifest) -> Stack | None:
     return None
 
 
-def _local_origins(stack: Stack | None, wanted: Manifest) -> dict[str, str]:
+def _local_origins(stack: Stack | None, frozen: Manifest) -> dict[str, str]:
     """Origins that the stack describes by a tree or an sdist: each machine has them in its own cache."""
     from cairn.sources import checkout_stack
     from cairn.sources.git import url
 
     if stack is None:
         return {}
-    gone = [p.name for p in wanted.projects if url.is_local(p.origin) and not Path(p.origin).exists()]
-    made = {name: checkout_stack.materialized(stack.project(name)) for name in gone}
-    return {name: origin for name, origin in made.items() if origin is not None}
+    missing = [p.name for p in frozen.projects if url.is_local(p.origin) and not Path(p.origin).exists()]
+    folders = {name: checkout_stack.materialized(stack.project(name)) for name in missing}
+    return {name: origin for name, origin in folders.items() if origin is not None}
 
 
 def _root(stack: Stack | None, request: CheckoutPlaces) -> Path:
     return (request.root_checkout_dir or Path(stack.folder if stack else ".")).absolute()
 
 
-def _own_folders(wanted: Manifest, stack: Stack | None) -> dict[str, str]:
+def _own_folders(frozen: Manifest, stack: Stack | None) -> dict[str, str]:
     """Where `cairn checkout` puts each project of a manifest: its stack says, else the manifest itself."""
-    return {p.name: stack.project(p.name).checkout_dir if stack else p.folder for p in wanted.projects}
+    return {p.name: stack.project(p.name).checkout_dir if stack else p.folder for p in frozen.projects}
 
 
 def _folders(stack: Stack | None, request: CheckoutPlaces, own: Mapping[str, str]) -> dict[str, Path]:

@@ -46,7 +46,7 @@ class Parser(argparse.ArgumentParser):
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse the command line of a program, or answer a shell that asks what may follow on it."""
-        if completion_asked():
+        if is_completion():
             import argcomplete
 
             argcomplete.autocomplete(self, always_complete_options="long")  # ends the program
@@ -56,7 +56,7 @@ class Parser(argparse.ArgumentParser):
         """Refuse unknown options by name before argparse misses the arguments they were to be."""
         # argparse calls this for the program and then, with the words that are left, for each command below.
         words = list(sys.argv[1:] if args is None else args)
-        if completion_asked():  # a line that is not finished may still be wrong
+        if is_completion():  # a line that is not finished may still be wrong
             return super().parse_known_args(words, namespace)
         words = self._with_command(words)
         self._refuse_unknown(words)
@@ -64,17 +64,17 @@ class Parser(argparse.ArgumentParser):
         if self.takes_rest and "--" in words:
             at = words.index("--")
             words, rest = words[:at], words[at + 1 :]
-        namespace, left = super().parse_known_args(words, namespace)
+        namespace, unread = super().parse_known_args(words, namespace)
         if self.takes_rest:
             namespace.rest = rest
         # argparse reports what is left over from the top, under the name of the whole program: too far away.
-        if left and self._commands() is None:
-            unexpected = next((word for word in left if word != "--"), left[0])
+        if unread and self._commands() is None:
+            unexpected = next((word for word in unread if word != "--"), unread[0])
             self._fail(
                 f"unexpected argument {unexpected!r}",
                 tip=f"`{self.prog} --help` shows what it takes, and where",
             )
-        return namespace, left
+        return namespace, unread
 
     def error(self, message: str) -> NoReturn:
         """Say in one line what is wrong with the command line, and exit."""
@@ -97,16 +97,16 @@ class Parser(argparse.ArgumentParser):
         # Replaced because its own message quotes every choice and guesses none.
         if action.choices is None or value in action.choices:
             return
-        known = [str(choice) for choice in action.choices]
+        choices = [str(choice) for choice in action.choices]
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - see `Subparsers`
             self._fail(
                 f"there is no command {value!r}",
-                tip=wording.did_you_mean(str(value), known, what="the commands are"),
+                tip=wording.did_you_mean(str(value), choices, what="the commands are"),
             )
         name = "/".join(action.option_strings) or str(action.metavar or action.dest)
         self._fail(
             f"{name} cannot be {value!r}",
-            tip=wording.did_you_mean(str(value), known, what="the choices are"),
+            tip=wording.did_you_mean(str(value), choices, what="the choices are"),
         )
 
     def _fail(self, message: str, *, tip: str) -> NoReturn:
@@ -121,24 +121,24 @@ class Parser(argparse.ArgumentParser):
         # Options of the program, which have no values, may stand before a command.
         first = next((word for word in words if word not in self._option_string_actions), None)
         # One that is mistyped is not the first argument of the default.
-        meant = first is None or wording.nearest(first, list(commands.choices))
-        return words if meant else [self.default_command, *words]
+        names_command = first is None or wording.nearest(first, list(commands.choices))
+        return words if names_command else [self.default_command, *words]
 
     def _commands(self) -> Subparsers | None:
-        found = (a for a in self._actions if isinstance(a, argparse._SubParsersAction))  # noqa: SLF001
-        return next(found, None)
+        actions = (a for a in self._actions if isinstance(a, argparse._SubParsersAction))  # noqa: SLF001
+        return next(actions, None)
 
     def _refuse_unknown(self, words: Sequence[str]) -> None:
         names = list(self._option_names(words))
-        known = self._option_string_actions
-        if unknown := [name for name in names if name not in known and name[:2] not in known]:
-            self._fail(f"unknown option {', '.join(unknown)}", tip=self._meant(unknown[0]))
+        options = self._option_string_actions
+        if unknown := [name for name in names if name not in options and name[:2] not in options]:
+            self._fail(f"unknown option {', '.join(unknown)}", tip=self._suggestion(unknown[0]))
         if self._commands() is not None and not self._names_command(words) and not _asks_only(names):
             # The exit code is not 0: a script whose variable for the command is empty did not succeed.
             self.print_help(sys.stderr)
             sys.exit(UsageError.exit_code)
 
-    def _meant(self, name: str) -> str:
+    def _suggestion(self, name: str) -> str:
         shown = [n for n, action in self._option_string_actions.items() if action.help != argparse.SUPPRESS]
         if close := wording.nearest(name, shown):
             return f"did you mean {' or '.join(close)}?"
@@ -180,7 +180,7 @@ def _asks_only(names: Sequence[str]) -> bool:
     return not {"-h", "--help", "--version"}.isdisjoint(names)
 
 
-def completion_asked() -> bool:
+def is_completion() -> bool:
     """Whether a shell asks what may follow: then argcomplete has set this variable."""
     return "_ARGCOMPLETE" in os.environ
 

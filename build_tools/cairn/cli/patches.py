@@ -138,7 +138,7 @@ def _audit(request: AuditCheckout) -> int:
     if project is None:
         raise UsageError(f"{request.checkout} does not say what it is", tip="name the project with --project")
     path = request.allowlist or allowlist.find(Path())
-    wanted = audit.AuditRequest(
+    audit_request = audit.AuditRequest(
         checkout=request.checkout,
         project=project,
         kind=request.hipify_kind(root, project),
@@ -147,7 +147,7 @@ def _audit(request: AuditCheckout) -> int:
         python=request.python,
     )
     with console.current().stage(f"audit {request.checkout}") as stage:
-        verdict = audit.audit(wanted, say=stage.update)
+        verdict = audit.audit(audit_request, say=stage.update)
     screen = console.current()
     if request.json:
         screen.json(audit.plain(verdict))
@@ -219,7 +219,7 @@ def _apply(request: Apply) -> int:
 
     root = export.root_of(request.checkout, finished=False)
     project = request.name(root)
-    wanted = apply.ApplyRequest(
+    apply_request = apply.ApplyRequest(
         checkout=request.checkout,
         folder=request.patches,
         kind=request.hipify_kind(root, project),
@@ -229,7 +229,7 @@ def _apply(request: Apply) -> int:
     )
     screen = console.current()
     with screen.stage(f"apply {request.patches}") as stage:
-        patches = apply.apply(wanted, say=stage.update)
+        patches = apply.apply(apply_request, say=stage.update)
     if request.json:
         screen.json(datafile.to_plain(patches))
         return 0

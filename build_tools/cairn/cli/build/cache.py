@@ -48,9 +48,9 @@ class CacheOptions:
 
         if self.cache_store is None:
             if self.cache_read_only or self.endpoint_url:
-                given = "--cache-read-only" if self.cache_read_only else "--endpoint-url"
+                flag = "--cache-read-only" if self.cache_read_only else "--endpoint-url"
                 raise UsageError(
-                    f"{given} is of a shared cache, and none is named", tip="name it: --cache-store URL"
+                    f"{flag} is of a shared cache, and none is named", tip="name it: --cache-store URL"
                 )
             return None
         return SharedCache(
@@ -205,6 +205,6 @@ def _ago(when: datetime) -> str:
 def _plain(each: KeptEntry) -> dict[str, object]:
     from cairn import datafile
 
-    known = {} if each.entry is None else datafile.to_plain(each.entry)
-    known.pop("schema", None)
-    return {"key": each.key, **known, "used": each.used.isoformat(), "in_use": each.in_use}
+    values = {} if each.entry is None else datafile.to_plain(each.entry)
+    values.pop("schema", None)
+    return {"key": each.key, **values, "used": each.used.isoformat(), "in_use": each.in_use}

@@ -71,15 +71,15 @@ def _log_of(folder: Path, project: str) -> Path:
     from cairn.build.engine import events
     from cairn.output import wording
 
-    known = {path.stem: path for path in sorted((folder / "logs").glob("*.log"))}
+    logs = {path.stem: path for path in sorted((folder / "logs").glob("*.log"))}
     for event in events.last_run(folder / events.FILE_NAME):
         if isinstance(event, events.StepStarted) and event.log and Path(event.log).is_file():
-            known[event.step.removeprefix("build ")] = Path(event.log)
-    if project in known:
-        return known[project]
+            logs[event.step.removeprefix("build ")] = Path(event.log)
+    if project in logs:
+        return logs[project]
     raise UsageError(
         f"{folder} has no log of {project[:100]}",
-        tip=wording.did_you_mean(project, known, what="logs there"),
+        tip=wording.did_you_mean(project, logs, what="logs there"),
     )
 
 

@@ -114,12 +114,12 @@ def jobs_of(request: BuildOptions) -> tuple[Job, ...]:
     pythons = _words(request.pythons, "--pythons")
     if pythons == (OF_STACK,):
         pythons = _pythons_of(job.stack)
-    wanted = variants.Wanted(
+    axes = variants.Wanted(
         lines=lines,
         families=_words(request.families, "--families"),
         pythons=interpreters.find_all(pythons),
     )
-    return variants.expand(job, wanted, root=request.root_checkout_dir or Path(job.stack.folder))
+    return variants.expand(job, axes, root=request.root_checkout_dir or Path(job.stack.folder))
 
 
 def job_of(request: BuildOptions) -> Job:

@@ -85,7 +85,7 @@ def _show(result: TrailResult) -> None:
     )
     show.out("")
     if result.promotion.report is not None:
-        show_demands(result.promotion.report, kept=result.promotion.kept)
+        show_demands(result.promotion.report, unchanged=result.promotion.kept)
         show.out("")
     show.out(
         f"the set {result.wheel_set.id[:12]} is in the release index;"

@@ -71,8 +71,8 @@ def _publish(request: Publish) -> int:
         if value:
             raise UsageError(f"{flag} is about a set", tip="give --set set.json as well")
     with console.current().stage(f"publish into {request.index}") as stage:
-        done = publish(store, request.index, request.files, dry_run=request.dry_run, on_step=stage.update)
-    return show_added([entry.filename for entry in done.added], done.already, as_json=request.json)
+        result = publish(store, request.index, request.files, dry_run=request.dry_run, on_step=stage.update)
+    return show_added([entry.filename for entry in result.added], result.already, as_json=request.json)
 
 
 def _publish_set(store: Store, request: Publish, set_file: Path) -> int:

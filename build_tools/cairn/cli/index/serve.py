@@ -55,8 +55,8 @@ def _serve(request: Serve) -> int:
 
     store = request.open_existing_store()
     indexes = existing(store)
-    named = {path.name for path in store.path.iterdir()} if isinstance(store, LocalStore) else set()
-    if not indexes and named - keys.FOLDERS:
+    names = {path.name for path in store.path.iterdir()} if isinstance(store, LocalStore) else set()
+    if not indexes and names - keys.FOLDERS:
         raise StoreError(
             f"{store.url} is not a store: nothing was published into it, and it has other files",
             tip="name the folder that `cairn index publish --store` wrote",

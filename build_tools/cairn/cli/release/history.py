@@ -139,7 +139,7 @@ def _rollback(request: Rollback) -> int:
 
     screen = console.current()
     with screen.stage(f"roll {request.index} back to {request.to}") as stage:
-        done = rollback(
+        result = rollback(
             request.open_existing_store(),
             request.index,
             request.to,
@@ -148,18 +148,18 @@ def _rollback(request: Rollback) -> int:
             on_step=stage.update,
         )
     if request.json:
-        screen.json(datafile.to_plain(done) | {"index": request.index, "dry_run": request.dry_run})
+        screen.json(datafile.to_plain(result) | {"index": request.index, "dry_run": request.dry_run})
         return 0
-    if not done.changed:
-        screen.out(f"{request.index} is as it was in generation {done.to} already")
+    if not result.changed:
+        screen.out(f"{request.index} is as it was in generation {result.to} already")
         return 0
-    _show(done.difference, dry_run=request.dry_run)
-    for set_id in done.still_yanked:
+    _show(result.difference, dry_run=request.dry_run)
+    for set_id in result.still_yanked:
         screen.item("bypassed", f"set {set_id[:_SHORT]} was yanked since, and stays so")
-    made = "would be" if request.dry_run else "is"
-    was = f"what {done.to} was, of {done.to_when}" if done.to else "empty, as it began"
-    screen.out(f"generation {done.generation} of {request.index} {made} {was}")
-    if done.difference.gone_sets:
+    verb = "would be" if request.dry_run else "is"
+    was = f"what {result.to} was, of {result.to_when}" if result.to else "empty, as it began"
+    screen.out(f"generation {result.generation} of {request.index} {verb} {was}")
+    if result.difference.gone_sets:
         screen.out(_what_comes_next(request.index))
     return 0
 
@@ -185,28 +185,28 @@ def _yank(request: YankSet) -> int:
     store, dry_run = request.open_existing_store(), request.dry_run
     subject = request.set_id if request.night is None else yank.manifest_of(store, request.night)
     if request.who is not None:
-        done = yank.lift(store, subject, by=request.who, reason=request.reason, dry_run=dry_run)
+        result = yank.lift(store, subject, by=request.who, reason=request.reason, dry_run=dry_run)
     else:
-        done = yank.yank(store, subject, reason=request.reason, dry_run=dry_run)
+        result = yank.yank(store, subject, reason=request.reason, dry_run=dry_run)
     if request.json:
-        console.current().json(datafile.to_plain(done) | {"dry_run": dry_run})
+        console.current().json(datafile.to_plain(result) | {"dry_run": dry_run})
     else:
-        what = f"{'set' if request.night is None else 'the night of the manifest'} {done.subject[:_SHORT]}"
-        _show_yank(done, what, undo=request.undo, dry_run=dry_run)
+        what = f"{'set' if request.night is None else 'the night of the manifest'} {result.subject[:_SHORT]}"
+        _show_yank(result, what, undo=request.undo, dry_run=dry_run)
     return 0
 
 
-def _show_yank(done: Yank, what: str, *, undo: bool, dry_run: bool) -> None:
+def _show_yank(result: Yank, what: str, *, undo: bool, dry_run: bool) -> None:
     screen, word = console.current(), "not yanked" if undo else "yanked"
-    if not done.changed:
+    if not result.changed:
         screen.out(f"{what} is {word} already")
         return
-    for place in done.indexes:
+    for place in result.indexes:
         for name in place.files:
             screen.out(f"{'would be ' if dry_run else ''}{word} in {place.index}: {name}")
         for name in place.shared:
             screen.out(f"= {name} in {place.index}: a set that is not yanked has it too")
-    places = dict.fromkeys(f"{place.index} (generation {place.generation})" for place in done.indexes)
+    places = dict.fromkeys(f"{place.index} (generation {place.generation})" for place in result.indexes)
     is_so = "would be" if dry_run else "is"
     screen.out(f"{what} {is_so} {word} in {', '.join(places) or 'no index: none has it'}")
     if not undo:
@@ -218,7 +218,7 @@ def _retain(request: Retain) -> int:
     from cairn.release.history.retain import Rule, retain
 
     rule = Rule(last=request.keep_last, days=request.days, keep=request.keep)
-    done = retain(
+    retention = retain(
         request.open_existing_store(),
         request.index,
         rule,
@@ -227,17 +227,16 @@ def _retain(request: Retain) -> int:
     )
     screen = console.current()
     if request.json:
-        screen.json(datafile.to_plain(done) | {"index": request.index, "dry_run": request.dry_run})
+        screen.json(datafile.to_plain(retention) | {"index": request.index, "dry_run": request.dry_run})
         return 0
-    for set_id, by in done.held:
+    for set_id, by in retention.held:
         screen.out(f"= set {set_id[:_SHORT]}: {by} names it")
-    _show(done.difference, dry_run=request.dry_run)
-    if not done.changed:
+    _show(retention.difference, dry_run=request.dry_run)
+    if not retention.changed:
         screen.out(f"{request.index} has nothing that is to go")
     else:
-        screen.out(
-            f"{'it would be' if request.dry_run else 'it is'} generation {done.generation} of {request.index}"
-        )
+        verb = "it would be" if request.dry_run else "it is"
+        screen.out(f"{verb} generation {retention.generation} of {request.index}")
     return 0
 
 

@@ -95,7 +95,7 @@ def _promote(request: Promote) -> int:
     screen = console.current()
     try:
         with screen.stage(f"promote to {request.target}") as stage, request.attester() as attester:
-            done = promote(
+            promotion = promote(
                 request.open_existing_store(),
                 set_id_of(request.set_id),
                 stack=stack,
@@ -119,19 +119,19 @@ def _promote(request: Promote) -> int:
     if request.json:
         screen.json(
             {
-                "set": done.set_id,
-                "added": list(done.added),
-                "already": list(done.already),
-                "dry_run": done.dry_run,
-                **plain_demands(done.report),
-                "untested_note": done.untested,
-                "standing": list(done.standing),
+                "set": promotion.set_id,
+                "added": list(promotion.added),
+                "already": list(promotion.already),
+                "dry_run": promotion.dry_run,
+                **plain_demands(promotion.report),
+                "untested_note": promotion.untested,
+                "standing": list(promotion.standing),
             }
         )
     else:
-        _show(done, request.target)
-    if done.report is not None and not done.kept:
-        _notify(done.report, request, stack)
+        _show(promotion, request.target)
+    if promotion.report is not None and not promotion.kept:
+        _notify(promotion.report, request, stack)
     return 0
 
 
@@ -147,34 +147,36 @@ def _notify(report: GateReport, request: Promote, stack: Stack) -> None:
         console.current().warn(problem)
 
 
-def _show(done: Promotion, target: str) -> None:
+def _show(promotion: Promotion, target: str) -> None:
     screen = console.current()
-    if done.kept:
+    if promotion.kept:
         screen.out(f"{target} has the set already")
-    if done.report is not None:
-        show_demands(done.report, kept=done.kept)
-    elif done.untested is not None:
-        screen.item("bypassed", done.untested)
-    for line in done.standing:
+    if promotion.report is not None:
+        show_demands(promotion.report, unchanged=promotion.kept)
+    elif promotion.untested is not None:
+        screen.item("bypassed", promotion.untested)
+    for line in promotion.standing:
         screen.item("failed", f"since then: {line}")
-    if done.kept:
+    if promotion.kept:
         return
-    for name in done.added:
-        screen.out(f"{'would add' if done.dry_run else '+'} {name}")
-    for name in done.already:
+    for name in promotion.added:
+        screen.out(f"{'would add' if promotion.dry_run else '+'} {name}")
+    for name in promotion.already:
         screen.out(f"= {name}")
 
 
-def show_demands(report: GateReport, *, kept: bool = False) -> None:
+def show_demands(report: GateReport, *, unchanged: bool = False) -> None:
     """Every demand with how it stands and why, then what the set was not tested on.
 
     Args:
         report: what the gate found.
-        kept: it was asked when the set was promoted, and not again.
+        unchanged: it was asked when the set was promoted, and not again.
     """
     screen = console.current()
     when = f"{report.judged[:10]} {report.judged[11:16]} UTC"
-    screen.out(f"the gate on the set {report.set_id[:12]}, asked {when}{' and not again' if kept else ''}:")
+    screen.out(
+        f"the gate on the set {report.set_id[:12]}, asked {when}{' and not again' if unchanged else ''}:"
+    )
     for demand in report.demands:
         text = f"{demand.outcome:8} {demand.number}. {demand.name}: {demand.why}"
         screen.item(_MARKS[demand.outcome], text)

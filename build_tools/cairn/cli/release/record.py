@@ -118,25 +118,25 @@ def _add(request: AddRecords) -> int:
     from cairn.release import records
 
     store, signer = request.open_existing_store(), request.signer()
-    given = [records.read_given(path) for path in request.files]
+    inputs = [records.read_given(path) for path in request.files]
     # All are looked at before the first is kept.
     for dry_run in (True, request.dry_run):
         added = [
             records.add(store, one.data, name=one.name, results=one.results, signer=signer, dry_run=dry_run)
-            for one in given
+            for one in inputs
         ]
-    late = [] if request.dry_run else _late(store, {str(kept.record.set_id) for kept in added})
+    late = [] if request.dry_run else _late(store, {str(item.record.set_id) for item in added})
     if request.json:
         plain = [
-            {"set": kept.record.set_id, "record": kept.digest, "verdict": kept.record.verdict}
-            for kept in added
+            {"set": item.record.set_id, "record": item.digest, "verdict": item.record.verdict}
+            for item in added
         ]
         failed = [{"index": index, "set": set_id, "failed": why} for index, set_id, why in late]
         console.current().json({"added": plain, "late": failed, "dry_run": request.dry_run})
         return 0
-    for kept in added:
+    for item in added:
         verb = "would add" if request.dry_run else "+"
-        console.current().out(f"{verb} {kept.digest} {kept.record.kind}, {kept.record.verdict}")
+        console.current().out(f"{verb} {item.digest} {item.record.kind}, {item.record.verdict}")
     for index, set_id, why in late:
         console.current().warn(
             f"{index} offers the set {set_id[:_SHOWN]}, and its pages say by now: {why}. To take it back: "
@@ -154,8 +154,8 @@ def _late(store: Store, set_ids: Collection[str]) -> list[tuple[str, str, str]]:
     offers = []
     for name in filter(keys.is_gated, existing(store)):
         now = Index(store, name).load()
-        listed = [now.set(set_id) for set_id in sorted({*set_ids} & {*now.set_ids})]
-        offers += [(name, one.set_id, one.failed) for one in listed if one.failed and one.yanked is None]
+        entries = [now.set(set_id) for set_id in sorted({*set_ids} & {*now.set_ids})]
+        offers += [(name, one.set_id, one.failed) for one in entries if one.failed and one.yanked is None]
     return offers
 
 
@@ -185,20 +185,24 @@ def _list(request: ListRecords) -> int:
     store = request.open_existing_store()
     index = Index(store, request.index).load()
     set_id = whole_id(set_id_of(request.set_id), index)
-    kept = records.read(store, set_id, trust=signing.read_trust(request.trust))
+    set_records = records.read(store, set_id, trust=signing.read_trust(request.trust))
     evidence = None
     if request.stack:
         stack = stacks.load(request.stack).for_line(request.line)
         wheel_set = read_set(store, set_id)
-        evidence = gate.weigh(Case(source=index, target=index, wheel_set=wheel_set, stack=stack, kept=kept))
+        evidence = gate.weigh(
+            Case(source=index, target=index, wheel_set=wheel_set, stack=stack, kept=set_records)
+        )
     if not request.json:
-        _show(kept, evidence)
+        _show(set_records, evidence)
         return 0
     plain: dict[str, object] = {
         "set": set_id,
-        "records": [{"digest": item.digest, **datafile.to_plain(item.record)} for item in kept.records],
-        "answers": [datafile.to_plain(answer) for _, answer in kept.answers],
-        "unusable": [{"digest": digest, "problem": problem} for digest, problem in kept.unusable],
+        "records": [
+            {"digest": item.digest, **datafile.to_plain(item.record)} for item in set_records.records
+        ],
+        "answers": [datafile.to_plain(answer) for _, answer in set_records.answers],
+        "unusable": [{"digest": digest, "problem": problem} for digest, problem in set_records.unusable],
     }
     if evidence is not None:
         plain["weighed"] = datafile.to_plain(evidence)
@@ -206,11 +210,11 @@ def _list(request: ListRecords) -> int:
     return 0
 
 
-def _show(kept: Kept, evidence: Evidence | None) -> None:
+def _show(set_records: Kept, evidence: Evidence | None) -> None:
     screen = console.current()
-    answers = {answer.record: answer for _, answer in kept.answers}
+    answers = {answer.record: answer for _, answer in set_records.answers}
     rows = []
-    for item in kept.records:
+    for item in set_records.records:
         record, answer = item.record, answers.get(item.digest)
         note = f"answered by {answer.who}: {answer.reason}" if answer else record.reason
         if evidence is not None and item.digest in evidence.ineffective:
@@ -226,7 +230,7 @@ def _show(kept: Kept, evidence: Evidence | None) -> None:
         screen.table(("record", "kind", "verdict", "hardware", "passed", "started", "remark"), rows)
     else:
         screen.out("there is no test record")
-    for _, problem in kept.unusable:
+    for _, problem in set_records.unusable:
         screen.item("failed", problem)
     for line in (*evidence.standing, *evidence.missing) if evidence else ():
         screen.item("failed", line)

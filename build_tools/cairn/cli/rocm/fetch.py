@@ -131,7 +131,7 @@ def run(request: Fetch) -> int:
     from cairn.rocm.fetch.fetch import FetchRequest
 
     names = targets.parse_targets(request.targets, unbuilt=True) if request.targets else ()
-    wanted = FetchRequest(
+    fetch_request = FetchRequest(
         wanted=request.wanted(groups=request.family, targets=names),
         output_dir=request.output_dir,
         layout=request.layout,
@@ -139,10 +139,10 @@ def run(request: Fetch) -> int:
         verified_only=not request.allow_unverified,
         **({"jobs": request.jobs} if request.jobs else {}),
     )
-    return fetch(request, wanted, dry_run=request.dry_run)
+    return fetch(request, fetch_request, dry_run=request.dry_run)
 
 
-def fetch(request: Artifacts, wanted: FetchRequest, *, dry_run: bool) -> int:
+def fetch(request: Artifacts, fetch_request: FetchRequest, *, dry_run: bool) -> int:
     """Fetch from the place that the request names, and print what came."""
     from cairn.rocm.fetch import fetch as fetching
 
@@ -151,7 +151,7 @@ def fetch(request: Artifacts, wanted: FetchRequest, *, dry_run: bool) -> int:
         store = request.place()
         stage.update(f"looking at {store.url}")
         fetched = fetching.fetch(
-            store, wanted, dry_run=dry_run, on_progress=lambda progress: stage.update(str(progress))
+            store, fetch_request, dry_run=dry_run, on_progress=lambda progress: stage.update(str(progress))
         )
     if request.json:
         screen.json(

@@ -47,7 +47,7 @@ def run(request: Install) -> int:
     """Run the command; returns the exit code."""
     from cairn.rocm import install
 
-    wanted = install.InstallRequest(
+    install_request = install.InstallRequest(
         python=request.python,
         index_url=request.index_url,
         find_links=request.find_links,
@@ -58,10 +58,10 @@ def run(request: Install) -> int:
         family=request.family,
     )
     if request.dry_run:
-        console.current().out(shlex.join(install.install_command(wanted)))
+        console.current().out(shlex.join(install.install_command(install_request)))
         return 0
-    with console.current().stage(f"install {wanted.requirement}"):
-        info = install.install(wanted)
+    with console.current().stage(f"install {install_request.requirement}"):
+        info = install.install(install_request)
     if info is None:
         return 0
     values = {k: str(v) for k, v in (("version", info.version), ("targets", ";".join(info.targets)),

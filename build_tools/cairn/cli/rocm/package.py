@@ -60,7 +60,7 @@ def add_to(commands: Subparsers) -> None:
 def _package(request: Package) -> int:
     from cairn.rocm.package import PackageRequest
 
-    wanted = PackageRequest(
+    package_request = PackageRequest(
         prefix=request.prefix,
         artifacts=request.artifacts,
         description=request.description,
@@ -70,7 +70,7 @@ def _package(request: Package) -> int:
         libraries_for_all=request.split,
         output_dir=request.output_dir,
     )
-    return write(wanted, dry_run=request.dry_run, json=request.json)
+    return write(package_request, dry_run=request.dry_run, json=request.json)
 
 
 def write(request: PackageRequest, *, dry_run: bool, json: bool) -> int:

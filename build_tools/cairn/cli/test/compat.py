@@ -165,8 +165,8 @@ def _run(request: Run) -> int:
         # Whose report that is nobody has judged: it may be this set's own.
         chosen += (f"--baseline={request.baseline}",) if request.baseline else ()
         with isolation.own_home() as home:
-            seen = isolation.variables(isolation.Isolation.TEST, home)
-            attested = attest(seen, python=measurement.python, log=measurement.log)
+            variables = isolation.variables(isolation.Isolation.TEST, home)
+            attested = attest(variables, python=measurement.python, log=measurement.log)
         record = evidence.write_record(measurement.work_dir, measured, installed, attested, chosen=chosen)
     if request.json:
         screen.json(datafile.to_plain(measured))
@@ -235,7 +235,7 @@ def _line(change: Change) -> str:
     from cairn.testing.compat import tables
 
     sides = [
-        f"{measured.support} ({seen})" if (seen := tables.seen(measured)) else measured.support
+        f"{measured.support} ({hardware})" if (hardware := tables.seen(measured)) else measured.support
         for measured in (change.before, change.after)
         if measured is not None
     ]
@@ -250,11 +250,11 @@ def _rows(request: Rows) -> int:
     screen = console.current()
     problems: list[str] = []
     for path in request.against:
-        listed = [table for table in tables if table.page == path.name]
-        if not listed:
-            known = ", ".join(dict.fromkeys(table.page for table in tables))
-            raise UsageError(f"no table is of a page {path.name}", tip=f"the pages are {known}")
-        problems += [f"{path.name}: {text}" for text in pages.differences(pages.read(path), listed)]
+        of_page = [table for table in tables if table.page == path.name]
+        if not of_page:
+            names = ", ".join(dict.fromkeys(table.page for table in tables))
+            raise UsageError(f"no table is of a page {path.name}", tip=f"the pages are {names}")
+        problems += [f"{path.name}: {text}" for text in pages.differences(pages.read(path), of_page)]
     if request.json:
         screen.json({"tables": [datafile.to_plain(table) for table in tables], "differences": problems})
     else:

@@ -128,8 +128,8 @@ def _show(summaries: Sequence[Summary]) -> None:
     screen.table(("run", "passed", "failed", "errors", "skipped", "on a GPU", "verdict", "reason"), rows)
     for each in summaries:
         for failure in each.failures[:_SHOWN]:
-            known = f" ({failure.known})" if failure.known else ""
-            screen.out(f"FAILED {failure.test.test}: {failure.test.reason}{known}")
+            note = f" ({failure.known})" if failure.known else ""
+            screen.out(f"FAILED {failure.test.test}: {failure.test.reason}{note}")
         if len(each.failures) > _SHOWN:
             screen.out(f"and {len(each.failures) - _SHOWN} more: --html FILE shows them")
         for test in each.flaky[:_SHOWN]:

@@ -66,9 +66,9 @@ def run(request: Shards) -> int:
     suite = suite_toml.load(request.suite_file())
     config = suite.config(request.test_config)
     modules = suite_toml.choose(config, request.sources_dir / suite.tests, Choice())
-    made = plan.make(modules, request.read_times(), request.num_shards or config.shards)
+    shard_plan = plan.make(modules, request.read_times(), request.num_shards or config.shards)
     label = request.multi_gpu_runner if config.gpus == "all" else request.runner
-    include = _include(made, request.test_config, label)
+    include = _include(shard_plan, request.test_config, label)
     show = console.current()
     if request.github_output:
         _write_outputs(include)
@@ -79,26 +79,28 @@ def run(request: Shards) -> int:
             ("shard", "minutes", "modules", "longest"),
             [
                 (str(number), f"{seconds / 60:.1f}", str(len(shard)), shard[0].module if shard else "")
-                for number, (shard, seconds) in enumerate(zip(made.shards, made.seconds, strict=True), 1)
+                for number, (shard, seconds) in enumerate(
+                    zip(shard_plan.shards, shard_plan.seconds, strict=True), 1
+                )
             ],
         )
-    if made.unknown:
-        show.warn(f"no time is known of {len(made.unknown)} modules, such as {made.unknown[0]}")
+    if shard_plan.unknown:
+        show.warn(f"no time is known of {len(shard_plan.unknown)} modules, such as {shard_plan.unknown[0]}")
     return 0
 
 
-def _include(made: ShardPlan, config: str, label: str | None) -> list[dict[str, object]]:
+def _include(shard_plan: ShardPlan, config: str, label: str | None) -> list[dict[str, object]]:
     """The legs, with upstream's names for what its workflows read."""
     more = {"runs_on": label} if label else {}
     return [
         {
             "test_config": config,
             "shard": number,
-            "num_shards": len(made.shards),
+            "num_shards": len(shard_plan.shards),
             "minutes": round(seconds / 60, 1),
             **more,
         }
-        for number, seconds in enumerate(made.seconds, 1)
+        for number, seconds in enumerate(shard_plan.seconds, 1)
     ]
 
 

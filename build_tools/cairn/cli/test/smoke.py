@@ -73,7 +73,7 @@ def run(request: Smoke) -> int:
 
     wheel_set = wheelset.read(request.set)
     _check_targets(wheel_set, request.targets)
-    wanted = SmokeRequest(
+    smoke_request = SmokeRequest(
         wheel_set=wheel_set,
         work_dir=request.output_dir.absolute(),
         index_url=request.index_url,
@@ -85,9 +85,9 @@ def run(request: Smoke) -> int:
         translate=request.translate,
     )
     if request.stack:
-        wanted = wanted.of_stack(stacks.load(request.stack).for_line(request.line))
+        smoke_request = smoke_request.of_stack(stacks.load(request.stack).for_line(request.line))
     with console.current().stage(f"smoke tests of {len(wheel_set.wheels)} wheels") as stage:
-        result = run_smoke(wanted, on_line=stage.update)
+        result = run_smoke(smoke_request, on_line=stage.update)
     if request.json:
         console.current().json(datafile.to_plain(result.record))
     else:

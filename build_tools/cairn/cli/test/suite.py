@@ -81,7 +81,7 @@ def _install(request: RunSuite, set_file: Path, requires: tuple[str, ...]) -> Te
     if index_url is None and not links:
         raise UsageError("no index to install from", tip="name one with --index-url")
     own = request.own_stack()
-    wanted = on_set.SetRequest(
+    set_request = on_set.SetRequest(
         wheel_set=wheelset.read(set_file),
         work_dir=request.output_dir.absolute(),
         source=PackageSource(index_url=index_url, find_links=links, no_index=index_url is None),
@@ -89,7 +89,7 @@ def _install(request: RunSuite, set_file: Path, requires: tuple[str, ...]) -> Te
         requires=requires,
         requires_source=PackageSource(index_url=request.tools_index_url, find_links=links),
         python=request.python,
-        environment=request.named_variables(),
+        environment=request.variables_by_name(),
     )
     with console.current().stage("installing the set and what its tests need") as stage:
-        return on_set.install(wanted, on_line=stage.update)
+        return on_set.install(set_request, on_line=stage.update)

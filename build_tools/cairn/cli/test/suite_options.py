@@ -130,7 +130,7 @@ class LimitOptions(ConfigOptions):
     python: Path | None = fields.python("that has the wheels")
     json: bool = fields.json()
 
-    def named_variables(self) -> dict[str, str]:
+    def variables_by_name(self) -> dict[str, str]:
         """What `--test-env` names.
 
         Raises:
@@ -146,7 +146,7 @@ class LimitOptions(ConfigOptions):
         from cairn import isolation
 
         home = self.output_dir.absolute() / "scratch" / "home"
-        return isolation.variables(isolation.Isolation.TEST, home) | self.named_variables()
+        return isolation.variables(isolation.Isolation.TEST, home) | self.variables_by_name()
 
     def request_values(self, checkout: Path) -> dict[str, Any]:
         """What these say of a `SuiteRequest`, and where its results go."""
@@ -219,10 +219,10 @@ class SuiteOptions(LimitOptions, TimesOptions):
         }
 
 
-def _is_elsewhere(named: Path | None, own: Path | None) -> bool:
+def _is_elsewhere(other: Path | None, own: Path | None) -> bool:
     """Whether a file or folder that was named is another than one's own, or that of the file in it."""
-    return named is not None and (
-        own is None or own.resolve() not in (named.resolve(), named.resolve().parent)
+    return other is not None and (
+        own is None or own.resolve() not in (other.resolve(), other.resolve().parent)
     )
 
 

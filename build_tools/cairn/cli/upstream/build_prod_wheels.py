@@ -25,7 +25,7 @@ from cairn.cli.build.cache import CacheOptions
 from cairn.cli.build.options import DevelopOptions
 from cairn.cli.build.run import show_wheels
 from cairn.cli.guard import guarded
-from cairn.cli.parser import Parser, completion_asked
+from cairn.cli.parser import Parser, is_completion
 from cairn.errors import CairnError
 from cairn.options import flag, option, switch
 from cairn.output import console
@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None, *, script: str) -> int:
     """
     words = sys.argv[1:] if argv is None else argv
     path = Path(script)
-    line = completion.words() if completion_asked() else words
+    line = completion.words() if is_completion() else words
     return guarded(_parser(path, _projects(line, path)).parse_args(words))
 
 
@@ -64,9 +64,9 @@ def _projects(words: Sequence[str], script: Path) -> tuple[Project, ...]:
         return ()
     from cairn import stack as stacks
 
-    named = [after for word, after in itertools.pairwise(words) if word == "--stack"]
-    named += [word.partition("=")[2] for word in words if word.startswith("--stack=")]
-    for place in (*map(Path, named[-1:]), script.parent):
+    folders = [after for word, after in itertools.pairwise(words) if word == "--stack"]
+    folders += [word.partition("=")[2] for word in words if word.startswith("--stack=")]
+    for place in (*map(Path, folders[-1:]), script.parent):
         with contextlib.suppress(CairnError):
             return stacks.load(place).projects
     return ()
@@ -169,10 +169,10 @@ def _add_projects(parser: argparse.ArgumentParser, projects: Sequence[Project]) 
 
 def _request(parsed: argparse.Namespace) -> Build:
     def of_projects(prefix: str) -> dict[str, Any]:
-        given = vars(parsed).items()
+        values = vars(parsed).items()
         return {
             name.removeprefix(prefix): value
-            for name, value in given
+            for name, value in values
             if name.startswith(prefix) and value is not None
         }
 
@@ -194,10 +194,10 @@ def _install_rocm(request: Common) -> int:
 def _build(request: Build) -> int:
     from cairn.build import job
 
-    wanted = _job(request)
+    build_job = _job(request)
     if request.develop:
-        return options.develop(request, [wanted])
-    return show_wheels(job.run(wanted))
+        return options.develop(request, [build_job])
+    return show_wheels(job.run(build_job))
 
 
 def _features(request: Build) -> dict[str, bool]:

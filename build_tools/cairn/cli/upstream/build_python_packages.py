@@ -80,9 +80,9 @@ def _run(request: BuildPythonPackages) -> int:
             f"there are no artifacts for {', '.join(lacking)}",
             tip="fetch those of every family that is named",
         )
-    wanted = PackageRequest(
+    package_request = PackageRequest(
         artifacts=request.artifact_dir,
         version=request.version or f"{version}.dev0",
         output_dir=request.dest_dir / _DISTS,
     )
-    return package.write(wanted, dry_run=False, json=request.json)
+    return package.write(package_request, dry_run=False, json=request.json)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _SECONDS = 60.0  # for a server's answer
 _LIMIT = 1 << 20  # bytes; a manifest has one kilobyte
 _DOWNLOADED = "pytorch_manifest.json"  # upstream's name for it
-_GIVEN = Exclusive(required=True)
+_SOURCE = Exclusive(required=True)
 
 
 def main(argv: Sequence[str] | None = None, *, script: str) -> int:
@@ -37,11 +37,11 @@ def main(argv: Sequence[str] | None = None, *, script: str) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class _Command(fields.StackOptions):
-    manifest: Path | None = option("a manifest file of TheRock's", group=_GIVEN, convert=converters.file)
+    manifest: Path | None = option("a manifest file of TheRock's", group=_SOURCE, convert=converters.file)
     manifest_url: str | None = option(
         f"where to download one from, into {_DOWNLOADED} of the root",
         metavar="URL",
-        group=_GIVEN,
+        group=_SOURCE,
         convert=converters.nonempty,
     )
     checkout_root: Path = option(
@@ -87,10 +87,10 @@ def _run(command: _Command) -> int:
     return 0
 
 
-def _refuse_other_branch(found: Collection[UpstreamSource], expected: str) -> None:
+def _refuse_other_branch(sources: Collection[UpstreamSource], expected: str) -> None:
     if not expected:
         return
-    branch = next((source.branch for source in found if source.name == "pytorch"), None)
+    branch = next((source.branch for source in sources if source.name == "pytorch"), None)
     if branch != expected:
         raise UsageError(
             f"the manifest's pytorch is of {branch or 'no branch'}, and {expected} was expected",

@@ -70,7 +70,7 @@ def _run(request: FetchArtifacts) -> int:
 
     if request.run_id is None and request.store is None:
         raise UsageError("--run-id is missing", tip="it is the number in the address of the run")
-    wanted = FetchRequest(
+    fetch_request = FetchRequest(
         wanted=request.wanted(
             groups=(request.artifact_group,) if request.artifact_group else (),
             targets=tuple(filter(None, map(str.strip, request.amdgpu_targets.split(",")))),
@@ -82,4 +82,4 @@ def _run(request: FetchArtifacts) -> int:
         jobs=request.download_concurrency,
         unpack_jobs=request.extract_concurrency,
     )
-    return command.fetch(request, wanted, dry_run=request.dry_run)
+    return command.fetch(request, fetch_request, dry_run=request.dry_run)

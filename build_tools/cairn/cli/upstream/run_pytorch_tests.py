@@ -100,14 +100,14 @@ def run(request: RunTests) -> int:
     if not request.cache:
         values["pytest_args"] = ("-p", "no:cacheprovider", *values["pytest_args"])
     values["gpu_choice"] = gpu_choice(request, suite.config(request.test_config).gpus)
-    wanted = SuiteRequest(
+    suite_request = SuiteRequest(
         suite=suite,
         tested=tested,
         only_skipped=request.only_skipped,
         torch_version={"": None, "all": ""}.get(request.pytorch_version, request.pytorch_version),
         **values,
     )
-    return suite_options.run(wanted, request)
+    return suite_options.run(suite_request, request)
 
 
 def gpu_choice(request: RunTests, configured: Gpus) -> GpuChoice:

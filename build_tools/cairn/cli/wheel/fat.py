@@ -89,8 +89,8 @@ def _show(report: FatReport) -> None:
         screen.out(f"requires no longer: {name}")
     for member in report.changed:
         screen.out(f"run path changed: {member}")
-    for reason in dict.fromkeys(left.reason for left in report.left_out):
-        names = ", ".join(left.name for left in report.left_out if left.reason == reason)
+    for reason in dict.fromkeys(item.reason for item in report.left_out):
+        names = ", ".join(item.name for item in report.left_out if item.reason == reason)
         screen.out(f"skipped {names}: {reason}")
     screen.out(f"{report.wheel} ({console.size(report.size)})")
 

@@ -52,14 +52,14 @@ def run(request: SetVersion) -> int:
     """Run the command; returns the exit code."""
     from cairn.wheels.rewrite.set_version import Wanted, set_versions
 
-    wanted = Wanted(
+    new_version = Wanted(
         version=request.version,
         rocm_version=request.rocm_version,
         stage=request.promote,
         build=request.build_number,
         requires=request.require,
     )
-    changes = set_versions(request.wheels, wanted, request.output_dir, dry_run=request.dry_run)
+    changes = set_versions(request.wheels, new_version, request.output_dir, dry_run=request.dry_run)
     screen = console.current()
     if request.json:
         screen.json({"dry_run": request.dry_run, "wheels": list(map(_plain, changes))})

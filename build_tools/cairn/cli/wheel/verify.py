@@ -135,15 +135,15 @@ def run(request: Verify) -> int:
 def _show(
     wheel: Path,
     findings: Sequence[Finding],
-    known: Sequence[tuple[Finding, AllowedFinding]],
+    allowed: Sequence[tuple[Finding, AllowedFinding]],
     verdict: Verdict,
 ) -> None:
     """Print the verdict on a wheel and every breach; of those that are allowed how many, and the reasons."""
     screen = console.current()
     count = len(findings)
-    let = f", {len(known)} allowed" if known else ""
+    let = f", {len(allowed)} allowed" if allowed else ""
     screen.out(f"{wheel.name}: {'good' if not count else f'{count} finding' + 's' * (count > 1)}{let}")
-    for entry in dict.fromkeys(entry for _, entry in known):
+    for entry in dict.fromkeys(entry for _, entry in allowed):
         screen.out(f"  [{entry.code}] {entry.member or 'the wheel as a whole'}: allowed, {entry.reason}")
     for finding in findings:
         where = f" {finding.member}:" if finding.member else ""

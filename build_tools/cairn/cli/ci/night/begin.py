@@ -112,7 +112,7 @@ def _freeze(request: Freeze) -> int:
     from cairn.pipeline.night.freeze import FreezeRequest, freeze
 
     (stack, legs), store = _stack_and_legs(request), request.open_store()
-    wanted = FreezeRequest(
+    freeze_request = FreezeRequest(
         night=request.night,
         stack=stack,
         legs=legs,
@@ -127,7 +127,7 @@ def _freeze(request: Freeze) -> int:
         build_env=request.build_env,
     )
     with console.current().stage(f"freeze {stack.name}, {stack.line}") as stage:
-        night = freeze(store, wanted, dry_run=request.dry_run, say=stage.update)
+        night = freeze(store, freeze_request, dry_run=request.dry_run, say=stage.update)
     run = plan.NightRun(store=store, plan=night, stack=stack)
     stood = [standing.look(run, leg) for leg in night.legs]
     missing = [one.leg for one in stood if one.state == "missing"]
@@ -159,13 +159,13 @@ def _stack_and_legs(request: Freeze) -> tuple[Stack, tuple[Leg, ...]]:
 
     legs = datafile.read(request.matrix, Matrix).legs
     lines = sorted({leg.line for leg in legs})
-    named = lines[0] if request.line is None and len(lines) == 1 else request.line
+    own_line = lines[0] if request.line is None and len(lines) == 1 else request.line
     stack = stacks.load(request.stack)
-    line = named or stack.for_line(None).line
+    line = own_line or stack.for_line(None).line
     if legs and line not in lines:
-        given = f"{line} is asked for" if named else f"without --line it is {line}"
+        reason = f"{line} is asked for" if own_line else f"without --line it is {line}"
         raise UsageError(
-            f"a night has one line: {given}, and {request.matrix} has no leg of it",
+            f"a night has one line: {reason}, and {request.matrix} has no leg of it",
             tip=f"name one that it has: {' or '.join(f'--line {name}' for name in lines)}",
         )
     return stack.for_line(line), tuple(leg for leg in legs if leg.line == line)

@@ -77,8 +77,8 @@ def _keep(request: Keep) -> int:
     leg = run.plan.leg(request.leg)
     if request.shard:
         shard = common.shard_of(run, leg, request.test_config, request.shard)
-        left = handover.keep_shard(run, shard, shard.results_in(work_dir))
+        has_results = handover.keep_shard(run, shard, shard.results_in(work_dir))
     else:
-        left = handover.keep_tests(run, leg, work_dir / "smoke", request.signer())
-    console.current().out("it is kept" if left else "the tests have left nothing: they were ended")
+        has_results = handover.keep_tests(run, leg, work_dir / "smoke", request.signer())
+    console.current().out("it is kept" if has_results else "the tests have left nothing: they were ended")
     return 0

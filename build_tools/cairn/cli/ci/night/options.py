@@ -182,7 +182,7 @@ def outputs(name: str, legs: Sequence[Leg]) -> dict[str, str]:
     return {name: github.matrix(include), f"{name}_count": str(len(legs))}
 
 
-def shard_outputs(wanted: Sequence[Shard]) -> dict[str, str]:
+def shard_outputs(due: Sequence[Shard]) -> dict[str, str]:
     """The outputs of a step that hand shards to a matrix: `suite` and `suite_count`."""
     from cairn.output import github
 
@@ -196,6 +196,6 @@ def shard_outputs(wanted: Sequence[Shard]) -> dict[str, str]:
             "num_shards": shard.count,
             "runs_on": shard.runs_on,
         }
-        for shard in wanted
+        for shard in due
     ]
     return {"suite": github.matrix(include), "suite_count": str(len(include))}

@@ -98,15 +98,15 @@ def _stage(request: Stage) -> int:
         request.attested_run() as run,
         console.current().stage(f"stage the night {run.plan.night}") as stage,
     ):
-        done = stage_night(run, request.artifacts, say=stage.update)
+        results = stage_night(run, request.artifacts, say=stage.update)
     stood = [standing.look(run, leg) for leg in run.plan.legs]
-    wanted = [one.leg for one in stood if one.state in ("untested", "failed") and one.leg.test_runs_on]
-    to_run = [shard for leg in wanted for shard in shards.due(run, leg)]
-    suites = {(shard.leg.id, shard.config) for leg in wanted for shard in shards.expected(run.stack, leg)}
+    testable = [one.leg for one in stood if one.state in ("untested", "failed") and one.leg.test_runs_on]
+    to_run = [shard for leg in testable for shard in shards.due(run, leg)]
+    suites = {(shard.leg.id, shard.config) for leg in testable for shard in shards.expected(run.stack, leg)}
     staged = sum(one.set_id is not None for one in stood)
     github.write_outputs(
         {
-            **common.outputs("test", wanted),
+            **common.outputs("test", testable),
             **common.shard_outputs(to_run),
             "merge_count": str(len(suites)),
             "staged_count": str(staged),
@@ -115,10 +115,13 @@ def _stage(request: Stage) -> int:
     screen = console.current()
     if request.json:
         screen.json(
-            [{"leg": one.leg.id, "set": one.set_id, "kept": one.kept, "reason": one.reason} for one in done]
+            [
+                {"leg": one.leg.id, "set": one.set_id, "kept": one.kept, "reason": one.reason}
+                for one in results
+            ]
         )
         return 0
-    for one in done:
+    for one in results:
         if one.set_id is None:
             screen.item("failed", f"{one.leg.name}: {one.reason}")
         else:
@@ -161,24 +164,24 @@ def _promote(request: Promote) -> int:
         request.attested_run() as run,
         console.current().stage(f"promote the night {run.plan.night}") as stage,
     ):
-        done = promote_night(run, whole=request.whole, say=stage.update)
+        promotion = promote_night(run, whole=request.whole, say=stage.update)
     screen = console.current()
     if request.json:
-        legs = [{"leg": p.before.leg.id, "promoted": p.promoted, "reason": p.reason} for p in done.legs]
-        screen.json({"night": run.plan.night, "legs": legs, "strangers": list(done.strangers)})
+        legs = [{"leg": p.before.leg.id, "promoted": p.promoted, "reason": p.reason} for p in promotion.legs]
+        screen.json({"night": run.plan.night, "legs": legs, "strangers": list(promotion.strangers)})
     else:
-        for one in done.legs:
+        for one in promotion.legs:
             mark: console.Mark = "done" if one.promoted else "failed"
             if one.before.state == "promoted":
                 mark = "kept"
             elif one.promoted and one.before.bypass is not None:
                 mark = "bypassed"
             screen.item(mark, f"{one.before.leg.name}: {one.reason or 'in the index'}")
-    for set_id in done.strangers:
+    for set_id in promotion.strangers:
         screen.warn(f"the staged set {set_id[:12]} is of the night's manifest, and is not expected")
-    if refused := [one for one in done.legs if one.refused]:
+    if refused := [one for one in promotion.legs if one.refused]:
         raise GateError(
-            f"the gate refused {len(refused)} of {len(done.legs)} legs of the night {run.plan.night}",
+            f"the gate refused {len(refused)} of {len(promotion.legs)} legs of the night {run.plan.night}",
             reasons=tuple(f"{one.before.leg.name}: {one.reason}" for one in refused),
             tip="the others are where they should be; fix what is named and run it again",
         )

@@ -102,20 +102,20 @@ def _merge(request: Merge) -> int:
 
     run, screen = request.load_run(), console.current()
     with screen.stage(f"judge the suites of the night {run.plan.night}") as stage:
-        done = merge_night(run, request.work_dir.absolute(), signer=request.signer(), say=stage.update)
+        merges = merge_night(run, request.work_dir.absolute(), signer=request.signer(), say=stage.update)
     if request.json:
         screen.json(
             [
                 {"leg": one.leg.id, "config": one.config, "good": one.good, "reason": one.reason}
-                for one in done
+                for one in merges
             ]
         )
     else:
-        for one in done:
+        for one in merges:
             screen.item("done" if one.good else "failed", f"{one.name}: {one.reason}")
-    if bad := [one for one in done if not one.good and not one.leg.expect_failure]:
+    if bad := [one for one in merges if not one.good and not one.leg.expect_failure]:
         raise TestsFailedError(
-            f"{len(bad)} of {len(done)} suites did not pass: {'; '.join(one.name for one in bad)}",
+            f"{len(bad)} of {len(merges)} suites did not pass: {'; '.join(one.name for one in bad)}",
             tip="run the failed shards again: those that are done stay done",
         )
     return 0

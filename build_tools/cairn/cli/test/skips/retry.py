@@ -63,10 +63,10 @@ def run(request: Retry) -> int:
     entries = skip_files.read(request.files)
     if not entries:
         raise UsageError("there is no entry to retry", tip="give a file with skips")
-    wanted = _suite_request(request, entries)
+    suite_request = _suite_request(request, entries)
     runs = []
     for number in range(request.tries):
-        runs.append(_try(wanted, wanted.work_dir / str(number + 1)))
+        runs.append(_try(suite_request, suite_request.work_dir / str(number + 1)))
         if not runs[0]:
             raise TestsFailedError(
                 "none of the tests that the entries name ran here",
@@ -90,7 +90,7 @@ def run(request: Retry) -> int:
         show.out(f"passes by now: {names} ({one.listed.file.name}, entry {one.listed.number}; when: {when})")
     files.write_text(patch, retry.patch(solved, top=Path.cwd()))
     count = sum(len(one.names) for one in solved)
-    show.out(f"{count} of {sum(len(listed.entry.names) for listed in entries)} may go: {patch}")
+    show.out(f"{count} of {sum(len(item.entry.names) for item in entries)} may go: {patch}")
     return 0
 
 
