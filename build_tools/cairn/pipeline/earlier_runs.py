@@ -50,7 +50,7 @@ def of_record(
 
 
 def _is_like(record: TestRecord, other: TestRecord) -> bool:
-    """Whether failures of one say something of the other: the same tests, and on a machine that counts."""
+    """Whether a record is valid, and of the same tests as another, all of them."""
     same = (record.kind, record.config) == (other.kind, other.config)
     return same and record.verdict != "invalid" and not record.pytest_args
 

@@ -172,7 +172,7 @@ def test_clients_install_whole_sets_while_writers_are_killed(
 
 
 def check_store(store: Store, published: list[str]) -> None:
-    """Nothing is lost, every generation is true, and all pages say what counts."""
+    """Nothing is lost, every generation is true, and all pages show the current generation."""
     for name in existing(store):
         recover(Index(store, name))
     assert audit(store, hashes=True).problems == ()

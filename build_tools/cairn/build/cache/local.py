@@ -74,7 +74,7 @@ class LocalTier:
             replace: drop what is there.
 
         Returns:
-            What counts from now on.
+            The entry that the cache has now, and its wheel.
         """
         with self.alone():
             in_use.note(self.store.path, entry.key)

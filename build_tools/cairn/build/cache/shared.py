@@ -116,7 +116,7 @@ class SharedTier:
         """Put a wheel there for others, unless one of the same key is there.
 
         Returns:
-            The entry that counts there, which may be of a different wheel; None where nothing could be put.
+            The entry that is there now, which may be of a different wheel; None where nothing could be put.
         """
 
         def put() -> CacheEntry | None:

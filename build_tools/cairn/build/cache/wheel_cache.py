@@ -158,12 +158,12 @@ class WheelCache:
             project: the name of what was built.
             inputs: what the key is a digest of.
             log: that of the build; without one where it is gone.
-            replace: what this folder has under the key does not count any more.
+            replace: overwrite what this folder has under the key.
             private: the key means nothing on other machines.
             check: see `get`.
 
         Returns:
-            The wheel that counts, which is that of a different build where one was first.
+            The wheel that the cache has now: that of another build if one was first.
         """
         with self.local.staging() as folder:
             said = None

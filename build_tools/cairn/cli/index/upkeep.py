@@ -79,7 +79,7 @@ def add_to(commands: Subparsers) -> None:
         "render",
         Render,
         _render,
-        about="make every page of an index anew from the generation that counts",
+        about="make every page of an index anew from the current generation",
         more="Pages that are right are not written.",
         example="cairn index render --store ./store --index release",
     )
@@ -88,9 +88,9 @@ def add_to(commands: Subparsers) -> None:
         "recover",
         Recover,
         _recover,
-        about="finish what a writer that died has left, or choose the generation that counts",
+        about="finish what a writer that died has left, or choose the current generation",
         more="Where the pointer, state.json, was lost or damaged, it lists the generations that may have "
-        "counted last; --generation has one of them count, once all of it was found to be whole.",
+        "been current last; --generation makes one of them current, if it is whole.",
         example="cairn index recover --store ./store",
     )
     add_command(
@@ -207,7 +207,7 @@ def _report(request: Recover, text: str) -> None:
 
 
 def _offer(name: str, why: str, candidates: tuple[Candidate, ...], *, as_json: bool) -> None:
-    """Show the generations that may have counted last."""
+    """Show the generations that may have been current last."""
     from cairn.release.index import restore
 
     screen = console.current()

@@ -71,7 +71,7 @@ def of_set(sets: Sets, name: str, version: str = "2.9.0") -> str:
 
 
 def now(store: MemoryStore) -> Generation:
-    """The generation of the release that counts."""
+    """The current generation of the release."""
     return Index(store, "release").load().generation
 
 
@@ -301,7 +301,7 @@ TAMPERING: list[tuple[str, Tamper, str]] = [
     ),
     # generations and parts
     (
-        "the generation that counts is removed",
+        "the current generation is removed",
         lambda s, _: s.delete(one(s, "release/generations/00000003")),
         "00000003-[0-9a-f]+.json is lost",
     ),
