@@ -62,7 +62,7 @@ def _lookups(entries: Sequence[Entry], inventory: Inventory) -> Iterator[Problem
     if head.number != len(entries) - 1:  # a writer is at work or has died: readers go by the entries after it
         return
     lookups = replayed(entries)
-    named = tuple(sorted(map(short, lookups))) if head.lookups is not None else None
+    named = " ".join(sorted(set(map(short, lookups)))) if head.lookups is not None else None
     whole_head = msgspec.structs.replace(head, lookups=named)
     for key, value in (*lookups.items(), (keys.LEDGER_HEAD, whole_head)):
         try:

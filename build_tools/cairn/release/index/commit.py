@@ -23,7 +23,7 @@ import contextlib
 import random
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -32,6 +32,7 @@ from cairn.release.index import generation, keys, write
 from cairn.release.index.generation import (
     RECENT,
     Action,
+    FileEntry,
     Generation,
     LogEntry,
     Pointer,
@@ -186,12 +187,8 @@ def _remember(before: Snapshot, change: Change, action: Action) -> None:
     ledger.refuse_banned(s for s in change.sets.values() if s is not None and s.yanked is None)
     if action != "rollback":  # which brings a state back, and marks what of it was yanked
         _refuse_banned_files(before, change)
-    names: dict[str, str] = {}
-    for name, project in change.projects.items():
-        if project is not None:
-            old = {file.filename for file in before.project(name).files}
-            names |= {file.filename: file.sha256 for file in project.files if file.filename not in old}
-    ledger.add(names={scope_of(before.index.name): names} if names else None)
+    new = {file.filename: file.sha256 for file in _new_files(before, change)}
+    ledger.add(names={scope_of(before.index.name): new} if new else None)
 
 
 def _refuse_banned_files(before: Snapshot, change: Change) -> None:
@@ -202,15 +199,17 @@ def _refuse_banned_files(before: Snapshot, change: Change) -> None:
         for set_id, listed in change.sets.items()
         if listed is not None and listed.yanked is None and set_id not in before.set_ids
     }
-    fresh = {
-        file.sha256
-        for name, project in change.projects.items()
-        if project is not None
-        for file in project.files
-        if file.yanked is None and before.project(name).file(file.filename) is None
-    }
+    fresh = {file.sha256 for file in _new_files(before, change) if file.yanked is None}
     if own or fresh:
         Ledger(before.index.store).refuse_banned_files(own, fresh.difference(*own.values()))
+
+
+def _new_files(before: Snapshot, change: Change) -> Iterator[FileEntry]:
+    """The files of names that an index does not have and that a change brings."""
+    for name, project in change.projects.items():
+        if project is not None:
+            old = {file.filename for file in before.project(name).files}
+            yield from (file for file in project.files if file.filename not in old)
 
 
 def _begin(index: Index) -> None:

@@ -69,7 +69,7 @@ class _Tail:
     entries: tuple[Entry, ...]
     number: int | None
     digest: str | None
-    lookups: frozenset[str] = frozenset()
+    lookups: str = ""
 
 
 class Ledger:
@@ -241,7 +241,7 @@ class Ledger:
         if self.pending:
             last = entries[-1].number if entries else number or 0
             entries.append(Entry(number=last + 1, parent=None, who="", when="", events=self.pending))
-        lookups = frozenset((head and head.lookups) or ())
+        lookups = (head and head.lookups) or ""
         return _Tail(entries=tuple(entries), number=number, digest=digest, lookups=lookups)
 
     def _entries_after(self, head: Head | None) -> Iterator[tuple[str, Entry]]:
@@ -341,7 +341,7 @@ class Ledger:
         side_by_side(lambda item: self._add_events(*item, tail), by_set.items(), jobs=_AT_ONCE)
         last, new = tail.entries[-1], [keys.ledger_names_key(*place) for place in by_project]
         new += [keys.ledger_set_key(set_id) for set_id in by_set]
-        lookups = tuple(sorted(tail.lookups.union(map(short, new))))
+        lookups = " ".join(sorted({*tail.lookups.split(), *map(short, new)}))
         # A writer that stalled may set it back: what follows is then read once more, and nothing is lost.
         head = Head(number=last.number, digest=digest_of(encode(last)), lookups=lookups)
         self.store.write(keys.LEDGER_HEAD, encode(head))
