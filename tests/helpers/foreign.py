@@ -12,6 +12,7 @@ import dataclasses
 import json
 import os
 import shlex
+import stat
 import subprocess
 import sys
 import tarfile
@@ -124,11 +125,22 @@ def start(kind: str, folder: Path, *, secret: str, variables: Mapping[str, str],
 
 @contextlib.contextmanager
 def home_folder() -> Iterator[Path]:
-    """A folder in which files can be hidden: not below /tmp, where nothing can be."""
-    kept = Path(__file__).resolve().parents[2] / ".cairn"
-    kept.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=kept, prefix="home-") as home:
+    """A folder in which files can be hidden: not below /tmp, where nothing can be and Cairn may be."""
+    places = (Path(__file__).resolve().parents[2] / ".cairn", Path.home() / ".cache" / "cairn-tests")
+    shared = [
+        any(above.stat().st_mode & stat.S_ISVTX for above in place.parents if above.exists())
+        for place in places
+    ]
+    if all(shared):
+        pytest.skip(
+            "the repository and the home folder are both below a folder of everybody's temporary files"
+        )
+    place = places[shared.index(False)]
+    place.mkdir(exist_ok=True, parents=True)
+    with tempfile.TemporaryDirectory(dir=place, prefix="home-") as home:
         yield Path(home)
+    with contextlib.suppress(OSError):  # others may have one there, too
+        place.rmdir()
 
 
 def _start(

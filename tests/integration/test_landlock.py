@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from cairn.platforms import landlock
+from helpers import foreign
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Landlock is Linux's")
 needs_landlock = pytest.mark.skipif(landlock.version() < 2, reason="this kernel has no Landlock")
@@ -20,11 +20,9 @@ LOOK = "open(f'/proc/{__import__(\"os\").getppid()}/environ', 'rb').read()"
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A folder that is not below /tmp."""
-    kept = Path(__file__).resolve().parents[2] / ".cairn"
-    kept.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=kept) as name:
-        yield Path(name)
+    """A folder in which files can be hidden."""
+    with foreign.home_folder() as place:
+        yield place
 
 
 def run(code: str, *hidden: Path) -> subprocess.CompletedProcess[str]:

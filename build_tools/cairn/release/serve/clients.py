@@ -52,6 +52,9 @@ async def serve(store: Store, listener: socket.socket, stop: asyncio.Event, *, b
         task.cancel()  # it reads what a client that hung up might still send
     await asyncio.gather(*others, return_exceptions=True)
     server.close()
+    # A client that was just being taken is closed by its task, and its socket in the loop's next round.
+    for _ in range(2):
+        await asyncio.sleep(0)
     clients.readers.shutdown()
 
 
