@@ -144,11 +144,11 @@ def test_flash_attention(
     on_windows: bool | None,  # noqa: FBT001 - as above
 ) -> None:
     parser = build_prod_wheels._parser(PYTORCH / "build_prod_wheels.py", pytorch.projects)
-    options = parser.parse_args(["build", "--output-dir", "o", *words])
-    assert build_prod_wheels._job(options, pytorch).features == (
+    request = build_prod_wheels._request(parser.parse_args(["build", "--output-dir", "o", *words]))
+    assert build_prod_wheels._job(request).features == (
         {} if on_linux is None else {"flash_attention": on_linux}
     )
     monkeypatch.setattr(platforms, "here", windows)
-    assert build_prod_wheels._job(options, pytorch).features == (
+    assert build_prod_wheels._job(request).features == (
         {} if on_windows is None else {"flash_attention": on_windows}
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import fnmatch
 import importlib.util
 import math
 import os
@@ -109,6 +110,14 @@ def test_workers_keep_groups_together(request: pytest.FixtureRequest) -> None:
     if not getattr(request.config.option, "loadgroup", False):
         pytest.skip("for workers of `--dist loadgroup`")
     assert request.node.nodeid.endswith("@together")
+
+
+def test_no_folder_of_tests_is_passed_over(pytestconfig: pytest.Config) -> None:
+    # pytest passes over folders called `build` or `dist` unless it is told which to pass over.
+    tests = Path(__file__).parents[2]
+    names = {part for path in tests.rglob("test_*.py") for part in path.relative_to(tests).parts[:-1]}
+    patterns = pytestconfig.getini("norecursedirs")
+    assert not [name for name in names for pattern in patterns if fnmatch.fnmatch(name, pattern)]
 
 
 @pytest.mark.parametrize("locale", ["C", "POSIX"])
