@@ -52,9 +52,15 @@ async def serve(store: Store, listener: socket.socket, stop: asyncio.Event, *, b
         task.cancel()  # it reads what a client that hung up might still send
     await asyncio.gather(*others, return_exceptions=True)
     server.close()
-    # A client that was just being taken is closed by its task, and its socket in the loop's next round.
-    for _ in range(2):
-        await asyncio.sleep(0)
+    for transport in [*clients.open.values()]:
+        transport.abort()  # a client that does not read its answer would keep its socket open
+    # Sockets are closed in the loop's next rounds, also that of a client which was just being taken.
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_LINGER):
+            for _ in range(2):
+                await asyncio.sleep(_END / 10)
+            while clients.open:
+                await asyncio.sleep(_END / 10)
     clients.readers.shutdown()
 
 
@@ -72,6 +78,7 @@ class _Clients(web.Server):
             lingering_time=_LINGER,
         )
         self.readers = ThreadPoolExecutor(_READERS, thread_name_prefix="serve")
+        self.open: dict[web.RequestHandler, asyncio.Transport] = {}
         self._site = site
         self._idle: dict[web.RequestHandler, None] = {}  # without a request; whoever waits longest is first
         self._busy: set[web.RequestHandler] = set()
@@ -79,6 +86,7 @@ class _Clients(web.Server):
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
         """Take a client, beyond the limit instead of the one that is idle longest."""
         super().connection_made(handler, transport)
+        self.open[handler] = transport
         if self._idle and len(self._idle) + len(self._busy) >= _CONNECTIONS:
             longest = next(iter(self._idle))
             del self._idle[longest]
@@ -89,6 +97,7 @@ class _Clients(web.Server):
         """Forget a client."""
         super().connection_lost(handler, exc)
         self._idle.pop(handler, None)
+        self.open.pop(handler, None)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         handler = request.protocol
