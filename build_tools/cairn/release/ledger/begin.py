@@ -32,14 +32,14 @@ def entry_of(store: Store) -> Entry:
     # Where two indexes disagree, what users install from is what a name means.
     for name in sorted(traces(store), key=lambda name: not keys.is_gated(name)):
         index, marked = Index(store, name), set[str]()
-        for found in _generations(index):
+        for generation in _generations(index):
             known = names.setdefault(scope_of(name), {})
-            for filename, sha256 in _files(index, found):
+            for filename, sha256 in _files(index, generation):
                 known.setdefault(filename, sha256)
-            for entry in _sets(index, found):
+            for entry in _sets(index, generation):
                 # The newest generation that has a set says whether it is yanked there.
                 if entry.set_id not in marked and entry.yanked is not None:
-                    events.setdefault(entry.set_id, _ban(entry, found, name))
+                    events.setdefault(entry.set_id, _ban(entry, generation, name))
                 marked.add(entry.set_id)
     bans = [one for event in events.values() for one in with_wheels(event, _whole(store, event.set_id))]
     # Nobody knows any more in which order they came.
@@ -49,7 +49,7 @@ def entry_of(store: Store) -> Entry:
         parent=None,
         who=who(),
         when=now(),
-        names={scope: found for scope, found in names.items() if found},
+        names={scope: files for scope, files in names.items() if files},
         events=(*bans, *records),
     )
 
@@ -68,20 +68,20 @@ def _generations(index: Index) -> Iterator[Generation]:
         yield from chain
 
 
-def _files(index: Index, found: Generation) -> Iterator[tuple[str, str]]:
-    for digest in found.projects.values():
+def _files(index: Index, generation: Generation) -> Iterator[tuple[str, str]]:
+    for digest in generation.projects.values():
         with contextlib.suppress(CairnError):  # `gc` has collected the parts of what was long ago
             yield from ((file.filename, file.sha256) for file in index.part(digest, ProjectState).files)
 
 
-def _sets(index: Index, found: Generation) -> Iterator[IndexSet]:
-    for digest in found.sets.values():
+def _sets(index: Index, generation: Generation) -> Iterator[IndexSet]:
+    for digest in generation.sets.values():
         with contextlib.suppress(CairnError):
             yield index.part(digest, IndexSet)
 
 
-def _ban(entry: IndexSet, found: Generation, index: str) -> Event:
-    by = next((e for e in found.recent if e.action == "yank" and entry.set_id in e.sets), found)
+def _ban(entry: IndexSet, generation: Generation, index: str) -> Event:
+    by = next((e for e in generation.recent if e.action == "yank" and entry.set_id in e.sets), generation)
     return Event(
         kind="ban", set_id=entry.set_id, who=by.who, when=by.when, why=entry.yanked or f"yanked in {index}"
     )
@@ -100,14 +100,14 @@ def _records(store: Store) -> Iterator[Event]:
                 continue
             event = Event(kind="record", set_id=set_id, who="", when=now(), record=digest)
             with contextlib.suppress(CairnError):
-                found = test_record.loads(store.read(listed.key).data, name=listed.key)
+                test_result = test_record.loads(store.read(listed.key).data, name=listed.key)
                 event = Event(
                     kind="record",
                     set_id=set_id,
                     who="",
-                    when=found.started,
+                    when=test_result.started,
                     record=digest,
-                    verdict=found.verdict,
-                    failures=found.failures,
+                    verdict=test_result.verdict,
+                    failures=test_result.failures,
                 )
             yield event

@@ -146,9 +146,9 @@ class Ledger:
             NameTakenError: a name has other bytes.
         """
         tail, others = self._tail(), frozenset(others)
-        wanted = sorted(others.union(*own.values()))
-        histories = side_by_side(lambda sha256: self._history(sha256, tail), wanted, jobs=_AT_ONCE)
-        bans = {sha256: _bans_of_wheel(found) for sha256, found in zip(wanted, histories, strict=True)}
+        subjects = sorted(others.union(*own.values()))
+        histories = side_by_side(lambda sha256: self._history(sha256, tail), subjects, jobs=_AT_ONCE)
+        bans = {sha256: _bans_of_wheel(found) for sha256, found in zip(subjects, histories, strict=True)}
         for sha256 in sorted(others):
             for event in bans[sha256]:
                 _refuse_wheels(f"the file with sha256 {sha256[:_SHOWN]} is", event)
@@ -163,12 +163,12 @@ class Ledger:
 
         The same in the sense of `refuse_banned_files`, or with the same wheels under other versions.
         """
-        tail, found = self._tail(), []
+        tail, marks = self._tail(), []
         for wheel in wheel_set.wheels:
             history = self._history(wheel.sha256, tail)
             latest = {event.of: event for event in history if event.kind == "stand"}
-            found.append(tuple(event for event in latest.values() if event.why))
-        alike = {str(event.of): event.why for event in _of_the_same(wheel_set.id, found)}
+            marks.append(tuple(event for event in latest.values() if event.why))
+        alike = {str(event.of): event.why for event in _of_the_same(wheel_set.id, marks)}
         if (old := wheel_set.derived_from) and (why := standing_of(self._history(old, tail))):
             alike[old] = why
         return tuple(
@@ -202,11 +202,11 @@ class Ledger:
             if tail.number is None:
                 self._begin()
                 continue
-            made = Entry(
+            new_entry = Entry(
                 number=tail.number + 1, parent=tail.digest, who=who(), when=now(), names=fresh, events=left
             )
-            if self._create(made):
-                self._write_lookups(replace(tail, entries=(*tail.entries, made)))
+            if self._create(new_entry):
+                self._write_lookups(replace(tail, entries=(*tail.entries, new_entry)))
                 return
             time.sleep(random.uniform(0, _PAUSE))  # noqa: S311 - spreads two writers, keeps no secret
         raise StoreError(
@@ -278,10 +278,10 @@ class Ledger:
         return self.store.write_if(key, data, etag=None) or self.store.read(key).data == data
 
     def _clashes(
-        self, wanted: Mapping[str, Mapping[str, str]], tail: _Tail
+        self, offered: Mapping[str, Mapping[str, str]], tail: _Tail
     ) -> tuple[dict[str, dict[str, str]], tuple[str, ...]]:
         """Of the names those that are new, by scope, and a sentence for each that has other bytes."""
-        grouped = _by_project(wanted)
+        grouped = _by_project(offered)
         stored = side_by_side(lambda place: self._names(place, tail), grouped, jobs=_AT_ONCE)
         known = dict(zip(grouped, stored, strict=True))
         for entry in tail.entries:
@@ -292,11 +292,11 @@ class Ledger:
         clashes = []
         for place, names in grouped.items():
             for name, sha256 in names.items():
-                there = known[place].get(name)
-                if there is None:
+                published = known[place].get(name)
+                if published is None:
                     fresh.setdefault(place[0], {})[name] = sha256
-                elif there != sha256:
-                    clashes.append(f"{name} was published with other bytes before: sha256 {there}")
+                elif published != sha256:
+                    clashes.append(f"{name} was published with other bytes before: sha256 {published}")
         return fresh, tuple(clashes)
 
     def _names(self, place: tuple[str, str], tail: _Tail) -> Mapping[str, str]:
@@ -319,8 +319,8 @@ class Ledger:
 
     def _lost(self, key: str, what: type[_L]) -> _L | None:
         """What a lookup that is missing would say, from the whole chain."""
-        made = replayed(entry for _, entry in self.entries()).get(key)
-        return made if isinstance(made, what) else None
+        rebuilt = replayed(entry for _, entry in self.entries()).get(key)
+        return rebuilt if isinstance(rebuilt, what) else None
 
     def _unknown(self, events: Iterable[Event], tail: _Tail) -> tuple[Event, ...]:
         """The events that change what is known of their sets."""
@@ -370,8 +370,8 @@ class Ledger:
                 old, data, etag = self._lost(key, what) if short(key) in tail.lookups else None, None, None
             else:
                 old, data, etag = datafile.loads(stored.data, what, name=key), stored.data, stored.etag
-            made = encode(change(old))
-            if made == data or self.store.write_if(key, made, etag=etag):
+            encoded = encode(change(old))
+            if encoded == data or self.store.write_if(key, encoded, etag=etag):
                 return
             time.sleep(random.uniform(0, _PAUSE))  # noqa: S311 - as above
         raise StoreError(
@@ -382,13 +382,13 @@ class Ledger:
 def replayed(entries: Iterable[Entry]) -> dict[str, Names | History]:
     """What is looked up, by key, as these entries of a whole chain have it."""
     by_project, by_set = _grouped(entries)
-    found: dict[str, Names | History] = {
+    lookups: dict[str, Names | History] = {
         keys.ledger_names_key(*place): Names(names=names) for place, names in by_project.items()
     }
     for set_id, events in by_set.items():
         through, every = events[-1][0], tuple(event for _, event in events)
-        found[keys.ledger_set_key(set_id)] = History(through=through, events=every)
-    return found
+        lookups[keys.ledger_set_key(set_id)] = History(through=through, events=every)
+    return lookups
 
 
 def _grouped(
@@ -421,11 +421,11 @@ def scope_of(index: str) -> str:
 
 def ban_of(history: Iterable[Event], of: str | None = None) -> Event | None:
     """The ban of a set with this history, or of a wheel of the set `of`; None for none, or one lifted."""
-    found = None
+    ban = None
     for event in history:
         if event.kind in ("ban", "lift") and event.of == of:
-            found = event if event.kind == "ban" else None
-    return found
+            ban = event if event.kind == "ban" else None
+    return ban
 
 
 def _bans_of_wheel(history: tuple[Event, ...]) -> tuple[Event, ...]:
@@ -457,11 +457,8 @@ def _refuse_ban(what: str, which: str, ban: Event) -> NoReturn:
 
 def withdrawn_from(history: Iterable[Event], index: str) -> Event | None:
     """The rollback that took a set with this history off an index; None where it was let in again."""
-    found = None
-    for event in history:
-        if event.kind in ("withdraw", "readmit") and event.index == index:
-            found = event if event.kind == "withdraw" else None
-    return found
+    moves = [e for e in history if e.kind in ("withdraw", "readmit") and e.index == index]
+    return moves[-1] if moves and moves[-1].kind == "withdraw" else None
 
 
 def standing_of(history: Iterable[Event], of: str | None = None) -> str:
@@ -483,8 +480,8 @@ def _is_news(event: Event, history: tuple[Event, ...]) -> bool:
         ban = ban_of(history, event.of)
         return ban is not None if event.kind == "lift" else ban is None or ban.why != event.why
     if event.kind in ("withdraw", "readmit"):
-        there = withdrawn_from(history, event.index or "")
-        return (there is None) == (event.kind == "withdraw")
+        withdrawal = withdrawn_from(history, event.index or "")
+        return (withdrawal is None) == (event.kind == "withdraw")
     if event.kind == "stand":
         return event.why != standing_of(history, event.of)
     what = (event.kind, event.record, event.why)
@@ -493,8 +490,8 @@ def _is_news(event: Event, history: tuple[Event, ...]) -> bool:
 
 def _by_project(names: Mapping[str, Mapping[str, str]]) -> dict[tuple[str, str], dict[str, str]]:
     """Names by scope and project."""
-    found: dict[tuple[str, str], dict[str, str]] = {}
+    by_project: dict[tuple[str, str], dict[str, str]] = {}
     for scope, files in names.items():
         for name, sha256 in files.items():
-            found.setdefault((scope, project_of(name)), {})[name] = sha256
-    return found
+            by_project.setdefault((scope, project_of(name)), {})[name] = sha256
+    return by_project
