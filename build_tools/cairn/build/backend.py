@@ -46,11 +46,11 @@ def content_of(
 
 def requirements_of(step: BuildStep, request: BuildRequest) -> tuple[str, ...]:
     """What has to be installed to build a project, apart from the wheels of others."""
-    wanted = [*step.project.build_requires, *request.stack.extra_wheels]
+    requirements = [*step.project.build_requires, *request.stack.extra_wheels]
     listed = step.project.build_requires_file
     if listed and (step.checkout / listed).exists():
-        wanted.append(f"-r {step.checkout / listed}")
-    return tuple(wanted)
+        requirements.append(f"-r {step.checkout / listed}")
+    return tuple(requirements)
 
 
 def require_resolvable(plans: Sequence[Plan]) -> None:
@@ -67,11 +67,13 @@ def require_resolvable(plans: Sequence[Plan]) -> None:
     looked: set[tuple[tuple[str, ...], Path]] = set()
     problems: list[CairnError] = []
     for step, request in steps:
-        asked = (requirements_of(step, request), request.python.path)
+        requirements = (requirements_of(step, request), request.python.path)
         try:
-            if asked not in looked:
-                looked.add(asked)
-                resolve.lock(asked[0], request.packages(), python=asked[1], what=step.project.name)
+            if requirements not in looked:
+                looked.add(requirements)
+                resolve.lock(
+                    requirements[0], request.packages(), python=requirements[1], what=step.project.name
+                )
             _fetch(step, request)
         except CairnError as error:
             problems.append(error)
@@ -127,7 +129,7 @@ def context_in(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Called:
+class BackendResult:
     """What came of calling a backend: the wheel, and what a compiler cache counted."""
 
     wheel: Path
@@ -135,7 +137,7 @@ class Called:
 
 
 @dataclass(kw_only=True)
-class Prepared:
+class BuildRunner:
     """A build that may begin.
 
     Attributes:
@@ -147,7 +149,7 @@ class Prepared:
     compiler_cache: session.Session | None
 
 
-def call(context: Context, output_dir: Path) -> Called:
+def call(context: Context, output_dir: Path) -> BackendResult:
     """Call `build_wheel` of the project's backend (PEP 517) in its environment.
 
     Raises:
@@ -175,11 +177,11 @@ def call(context: Context, output_dir: Path) -> Called:
         except (pypa_build.BuildException, pypa_build.BuildBackendException) as error:
             raise failure(context, error) from error
     cache = ready.compiler_cache
-    return Called(wheel=wheel, compiler_cache=cache.statistics if cache else None)
+    return BackendResult(wheel=wheel, compiler_cache=cache.statistics if cache else None)
 
 
 @contextlib.contextmanager
-def prepared(context: Context, *, tree: Path | None = None) -> Iterator[Prepared]:
+def prepared(context: Context, *, tree: Path | None = None) -> Iterator[BuildRunner]:
     """Have everything that programs of a build see: variables, temporary files, the compiler cache.
 
     Args:
@@ -199,7 +201,7 @@ def prepared(context: Context, *, tree: Path | None = None) -> Iterator[Prepared
         process.run(
             command,
             cwd=cwd,
-            env=given | dict(more),
+            env=env | dict(more),
             log=context.log,
             on_line=advance,
             hidden=isolation.credential_files(),
@@ -208,7 +210,7 @@ def prepared(context: Context, *, tree: Path | None = None) -> Iterator[Prepared
     source_dir = step.source_dir()
     watch = cmake_check.Watch(
         project=step.project.name,
-        wanted=variables.cmake_settings(step.project, context.values, request=context.request),
+        settings=variables.cmake_settings(step.project, context.values, request=context.request),
         homes=(step.checkout, source_dir),
         folders=(source_dir / "build",),
         log=context.log,
@@ -216,7 +218,7 @@ def prepared(context: Context, *, tree: Path | None = None) -> Iterator[Prepared
     watch.look(now=True)
     # Clang for HIP leaves an empty folder for every source it compiles: thousands, for torch.
     with isolation.temporary_files() as temporary, isolation.own_home() as home:
-        given = temporary | variables.build_variables(
+        env = temporary | variables.build_variables(
             step.project,
             context.env,
             context.values,
@@ -224,12 +226,12 @@ def prepared(context: Context, *, tree: Path | None = None) -> Iterator[Prepared
             epoch=source_tree.commit_time(step.checkout),
             home=home,
         )
-        given |= temporary
+        env |= temporary
         watch.folders = (*watch.folders, Path(temporary["TMPDIR"]))
-        with _compiler_cache(context, given, tree) as cache:
-            given |= cache.variables if cache else {}
+        with _compiler_cache(context, env, tree) as cache:
+            env |= cache.variables if cache else {}
             try:
-                yield Prepared(run=run, compiler_cache=cache)
+                yield BuildRunner(run=run, compiler_cache=cache)
                 watch.look(now=True)
             finally:
                 environments.give_back(context.env, step.project.name)
@@ -241,22 +243,22 @@ def prepared(context: Context, *, tree: Path | None = None) -> Iterator[Prepared
 
 
 def _compiler_cache(
-    context: Context, given: Mapping[str, str], tree: Path | None
+    context: Context, env: Mapping[str, str], tree: Path | None
 ) -> contextlib.AbstractContextManager[session.Session | None]:
     request = context.request
     if request.compiler_cache is None:
         return contextlib.nullcontext()
-    wanted = session.Wanted(
+    cache_request = session.CacheRequest(
         program=request.compiler_cache,
         folder=request.launchers_of(context.step.project),
         environment=context.env,
-        variables=given,
+        variables=env,
         sdk_root=request.sdk.info.root if request.sdk else None,
         source=request.pip,
         log=context.log,
         tree=tree,
     )
-    return session.opened(wanted, say=context.stage.update)
+    return session.opened(cache_request, say=context.stage.update)
 
 
 def _compiled(folders: Sequence[Path], since: float) -> bool:

@@ -35,7 +35,7 @@ from cairn.wheels.sbom import Source
 _SCRATCH = "wheel-"  # what the names of folders begin with in which a wheel is made
 
 
-class Made(NamedTuple):
+class BuildResult(NamedTuple):
     """A wheel that was built: where the cache has it, what the compiler cache counted, and `edited`."""
 
     hit: cache.Hit
@@ -43,16 +43,16 @@ class Made(NamedTuple):
     edited: bool
 
 
-class _Raw(NamedTuple):
+class _BackendOutput(NamedTuple):
     """What a backend made.
 
     Attributes:
-        called: the wheel, with what the compiler cache counted.
+        result: the wheel, with what the compiler cache counted.
         sources: the commits that the tree stood on.
         edited: the tree was edited since the build was planned.
     """
 
-    called: backend.Called
+    result: backend.BackendResult
     sources: tuple[Source, ...]
     edited: bool
 
@@ -64,7 +64,7 @@ def build(
     stage: console.Stage,
     *,
     running: Running,
-) -> Made:
+) -> BuildResult:
     """Build one wheel and put it into the cache.
 
     Args:
@@ -104,9 +104,9 @@ def build(
             context = dataclasses.replace(context, values=values)
         raw = _build_in_tree(context, folder / "raw")
         stage.update("repairing and verifying the wheel")
-        wheel = postprocess.finish(raw.called.wheel, context, folder / "finished", sources=raw.sources)
+        wheel = postprocess.finish(raw.result.wheel, context, folder / "finished", sources=raw.sources)
         hit = _keep(wheel, context, seconds=time.monotonic() - started, changed=raw.edited)
-    return Made(hit, raw.called.compiler_cache, raw.edited)
+    return BuildResult(hit, raw.result.compiler_cache, raw.edited)
 
 
 def _keep(wheel: Path, context: Context, *, seconds: float, changed: bool) -> cache.Hit:
@@ -164,7 +164,7 @@ def _scratch(work: Path) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _build_in_tree(context: Context, output_dir: Path) -> _Raw:
+def _build_in_tree(context: Context, output_dir: Path) -> _BackendOutput:
     """What the backend makes of the tree, which is to be the same from before to after.
 
     Raises:
@@ -173,27 +173,27 @@ def _build_in_tree(context: Context, output_dir: Path) -> _Raw:
     step, request = context.step, context.request
     root, sources = root_at(step.checkout), step.project.source_dirs
     source_tree.tidy(step.checkout, step.project.rocm_init)
-    found = keys_of(request, step.project, checkout=step.checkout, needs=step.needs)
+    keys = keys_of(request, step.project, checkout=step.checkout, needs=step.needs)
     if request.clean:
         leftovers.clear(root, sources)
-    elif found.cmake is not None:
+    elif keys.cmake is not None:
         console.current().warn(
-            f"{step.checkout / found.cmake} was not made by Cairn, and the build will use its settings: "
+            f"{step.checkout / keys.cmake} was not made by Cairn, and the build will use its settings: "
             "pass --clean to start over"
         )
     if request.frozen is not None:
         manifest.require(request.frozen, step.project.name, step.checkout)
     heads, edits = source_tree.heads(step.checkout), source_tree.edits(step.checkout)
     commits = source_tree.sources_of(step.project, step.checkout)
-    with leftovers.kept(root, step.flavour, sources) as kept, lent_module(context):
+    with leftovers.exchange(root, step.flavour, sources) as leftover, lent_module(context):
         for folder in {step.checkout, step.source_dir()}:
-            _remove_stale(root, folder / "build", kept.ours)
+            _remove_stale(root, folder / "build", leftover.ours)
         recorded = build_step.recorded(step.checkout, step.project.hipify, gpu=request.sdk is not None)
         with source_tree.egg_info_restored(step.checkout), recorded:
-            called = backend.call(context, output_dir)
-        raw = called.wheel
-        kept.wheel, kept.source_dir = raw, step.source_dir().relative_to(step.checkout).as_posix()
-        kept.hipified = build_step.generated(step.checkout, step.project.hipify)
+            result = backend.call(context, output_dir)
+        raw = result.wheel
+        leftover.wheel, leftover.source_dir = raw, step.source_dir().relative_to(step.checkout).as_posix()
+        leftover.hipified = build_step.generated(step.checkout, step.project.hipify)
     with zipfile.ZipFile(raw) as archive:  # no key covers these (cairn.sources.worktree.unseen)
         bytecode = next((name for name in archive.namelist() if "__pycache__" in name.split("/")), None)
     if bytecode is not None:
@@ -209,7 +209,7 @@ def _build_in_tree(context: Context, output_dir: Path) -> _Raw:
             f"{step.checkout} was edited while it was built: it is not what the manifest froze any more",
             tip="run it again, in a work folder of its own",
         )
-    return _Raw(called, commits, edited or step.key not in found.all())
+    return _BackendOutput(result, commits, edited or step.key not in keys.all())
 
 
 @contextlib.contextmanager
@@ -228,8 +228,8 @@ def module_of(context: Context) -> tuple[str, str] | None:
     project, request = context.step.project, context.request
     if project.rocm_init is None or request.sdk is None:
         return None
-    wanted = request.stack.sdk.preloads(platforms.here.stack_section()) if request.stack.sdk else ()
-    preloads = available_libraries(venv.describe(request.sdk.environment).python, wanted)
+    libraries = request.stack.sdk.preloads(platforms.here.stack_section()) if request.stack.sdk else ()
+    preloads = available_libraries(venv.describe(request.sdk.environment).python, libraries)
     return project.rocm_init, source_tree.rocm_init_module(
         preloads=preloads, rocm_version=request.sdk.info.version
     )
@@ -248,8 +248,8 @@ def _remove_stale(root: Repository, folder: Path, ours: Collection[str]) -> None
         stale += folder.glob("lib")
     stale = [p for p in stale if p.is_dir() and not p.is_symlink()]
     untracked = [p for p in stale if not root.run("--literal-pathspecs", "ls-files", "--", str(p))]
-    found = (file.relative_to(root.work_tree) for path in untracked for file in files.walk(path))
-    foreign = sorted(f.as_posix() for f in found if f.as_posix() not in ours and "__pycache__" not in f.parts)
+    names = (file.relative_to(root.work_tree) for path in untracked for file in files.walk(path))
+    foreign = sorted(f.as_posix() for f in names if f.as_posix() not in ours and "__pycache__" not in f.parts)
     if foreign:
         raise SourceError(
             f"{root.work_tree} has {wording.some(foreign)}, which setuptools would pack",

@@ -32,14 +32,14 @@ class Watch:
 
     Attributes:
         project: its name, for messages.
-        wanted: name of a cache entry to its value.
+        settings: name of a cache entry to its value.
         homes: the folders whose CMakeLists.txt is the project's own; others are of what it contains.
         folders: where build folders appear.
         log: of the build.
     """
 
     project: str
-    wanted: Mapping[str, str]
+    settings: Mapping[str, str]
     homes: Sequence[Path]
     folders: Sequence[Path]
     log: Path
@@ -54,7 +54,7 @@ class Watch:
             BuildError: CMake has other settings than the stack asks for.
         """
         began = time.monotonic()
-        if not self.wanted or (not now and began < self._next):
+        if not self.settings or (not now and began < self._next):
             return
         for path in self._caches():
             with contextlib.suppress(OSError):  # it was removed meanwhile, as builds do
@@ -66,18 +66,18 @@ class Watch:
         self._next = began + _SHARE * (time.monotonic() - began)
 
     def _compare(self, path: Path) -> None:
-        found = read(path)
+        entries = read(path)
         # A program in a folder that a link leads to knows the folder by its own path.
-        if os.path.realpath(found.get("CMAKE_HOME_DIRECTORY", "")) not in map(os.path.realpath, self.homes):
+        if os.path.realpath(entries.get("CMAKE_HOME_DIRECTORY", "")) not in map(os.path.realpath, self.homes):
             return
-        unknown = sorted(self.wanted.keys() - found.keys() - self._unknown)
+        unknown = sorted(self.settings.keys() - entries.keys() - self._unknown)
         if unknown:
             self._unknown |= set(unknown)
             console.current().warn(f"{self.project}: its CMake knows no {', '.join(unknown)}")
         other = [
-            f"{name} is {found[name] or 'empty'}, and {value} was asked"
-            for name, value in sorted(self.wanted.items())
-            if name in found and not same(found[name], value)
+            f"{name} is {entries[name] or 'empty'}, and {value} was asked"
+            for name, value in sorted(self.settings.items())
+            if name in entries and not same(entries[name], value)
         ]
         if other:
             raise BuildError(
@@ -93,13 +93,13 @@ class Watch:
 
 def read(path: Path) -> dict[str, str]:
     """The entries of a CMakeCache.txt: lines of `NAME:TYPE=VALUE`."""
-    found = {}
+    entries = {}
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         left, sign, value = line.partition("=")
         name, colon, _ = left.rpartition(":")
         if sign and colon and not line.startswith(("//", "#")):
-            found[name.strip('"')] = value
-    return found
+            entries[name.strip('"')] = value
+    return entries
 
 
 def same(one: str, other: str) -> bool:

@@ -28,7 +28,7 @@ from cairn.stack import Project
 
 
 @dataclass(frozen=True, kw_only=True)
-class Developed:
+class EditableInstall:
     """A project that is imported from its checkout.
 
     Attributes:
@@ -44,31 +44,31 @@ class Developed:
     compiler_cache: CacheStatistics | None
 
 
-def run(asked: Job, wanted: str, *, folder: Path | None = None) -> Developed:
+def run(build: Job, name: str, *, folder: Path | None = None) -> EditableInstall:
     """Build a project in its checkout, against wheels of those it needs, which are built where they are new.
 
     Args:
-        asked: the build that a wheel would come from.
-        wanted: the name of the project, or the folder of its checkout.
+        build: the build that a wheel would come from.
+        name: the name of the project, or the folder of its checkout.
         folder: of the environment it is installed into, made where it is missing; None for one of ours.
 
     Raises:
         UsageError: the stack has no such project.
         BuildError: it does not build.
     """
-    project, checkouts = _chosen(asked, wanted)
-    asked = job.check(dataclasses.replace(asked, checkouts=checkouts, required=frozenset({project.name})))
-    request = job.resolve(asked, job.sdk_of(asked))
-    made = plan.make(request)
-    step = next(step for step in made.steps if step.project.name == project.name)
-    needed = Plan(request=request, steps=tuple(each for each in made.steps if each is not step))
+    project, checkouts = _chosen(build, name)
+    build = job.check(dataclasses.replace(build, checkouts=checkouts, required=frozenset({project.name})))
+    request = job.resolve(build, job.sdk_of(build))
+    whole = plan.make(request)
+    step = next(step for step in whole.steps if step.project.name == project.name)
+    needed = Plan(request=request, steps=tuple(each for each in whole.steps if each is not step))
     built = {wheel.project: wheel for wheel in (execution.run(needed) if needed.steps else ())}
     place = folder or request.work_dir / project.name / "develop"
     with console.current().stage(f"build {project.name} in {step.checkout}") as stage:
         counted = _build(step, request, built, place, stage)
     if counted is not None:
         console.current().info(f"  {project.name}: {counted}")
-    return Developed(
+    return EditableInstall(
         project=project.name,
         checkout=step.checkout,
         python=venv.describe(place).python,
@@ -76,11 +76,11 @@ def run(asked: Job, wanted: str, *, folder: Path | None = None) -> Developed:
     )
 
 
-def _chosen(asked: Job, wanted: str) -> tuple[Project, dict[str, Path]]:
-    """The project that is meant, and the checkouts of it and of all that it needs."""
-    stack, folder = asked.stack, Path(wanted)
-    names = [p.name for p in stack.projects if wanted in (p.name, p.distribution)]
-    checkouts = dict(asked.checkouts)
+def _chosen(build: Job, text: str) -> tuple[Project, dict[str, Path]]:
+    """The project that a name or folder stands for, and the checkouts of it and of all that it needs."""
+    stack, folder = build.stack, Path(text)
+    names = [p.name for p in stack.projects if text in (p.name, p.distribution)]
+    checkouts = dict(build.checkouts)
     if not names and folder.is_dir():
         names = [n for n, path in checkouts.items() if path.exists() and path.samefile(folder)]
         if not names and (note := state.read(root_at(folder).git_dir)) is not None:
@@ -89,8 +89,8 @@ def _chosen(asked: Job, wanted: str) -> tuple[Project, dict[str, Path]]:
             checkouts[name] = folder
     if not names or names[0] not in checkouts:
         raise UsageError(
-            f"{wanted} is neither a project of the stack {stack.name} nor a checkout of one",
-            tip=wording.did_you_mean(wanted, [p.name for p in stack.projects], what="its projects are"),
+            f"{text} is neither a project of the stack {stack.name} nor a checkout of one",
+            tip=wording.did_you_mean(text, [p.name for p in stack.projects], what="its projects are"),
         )
     project, needed = stack.project(names[0]), {names[0]}
     while more := {n for p in stack.projects if p.name in needed for n in p.needs} - needed:
@@ -141,7 +141,7 @@ def _in_tree(context: Context) -> Iterator[None]:
             leftovers.clear(root, step.project.source_dirs)
         recorded = build_step.recorded(step.checkout, step.project.hipify, gpu=request.sdk is not None)
         with (
-            leftovers.kept(root, flavour, step.project.source_dirs),
+            leftovers.exchange(root, flavour, step.project.source_dirs),
             build_project.lent_module(context),
             source_tree.egg_info_restored(step.checkout),
             recorded,

@@ -44,21 +44,21 @@ _NOT_AN_ARCHIVE = (
 _NAME = re.compile(r"\{download:([A-Za-z0-9_-]+)\}")
 
 
-class _Fetched(datafile.Value, tag_field="schema", tag="cairn.download/1"):
+class _FetchRecord(datafile.Value, tag_field="schema", tag="cairn.download/1"):
     """What an address gave when it was first fetched; from then on it has to be the same."""
 
     url: str
     sha256: str
 
 
-class _Unpacked(datafile.Value, tag_field="schema", tag="cairn.download-unpacked/1"):
+class _UnpackRecord(datafile.Value, tag_field="schema", tag="cairn.download-unpacked/1"):
     """What lay in a folder when it had been unpacked (`files.inventory`)."""
 
     inventory: str
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pinned:
+class PinnedFile:
     """A file that a build needs.
 
     Attributes:
@@ -76,18 +76,18 @@ class Pinned:
     unpack: bool
 
 
-def needed(request: BuildRequest, project: Project) -> Iterator[Pinned]:
+def needed(request: BuildRequest, project: Project) -> Iterator[PinnedFile]:
     """The files that a build needs, as far as its tree says which they are."""
-    given, checkout = request.env_of(project), request.checkouts[project.name]
+    env, checkout = request.env_of(project), request.checkouts[project.name]
     templates = variables.template_of(request.stack, project, for_cpu=request.for_cpu)
-    used = {n for name, text in templates.items() if name not in given for n in _NAME.findall(text)}
+    used = {n for name, text in templates.items() if name not in env for n in _NAME.findall(text)}
     for download in project.downloads:
         on = download.feature is None or download.feature in request.features
         if on and download.name in used and (pinned := _pinned(project, download, checkout)) is not None:
             yield pinned
 
 
-def ready(pinned: Pinned, *, say: Progress, offline: bool = False) -> Path:
+def ready(pinned: PinnedFile, *, say: Progress, offline: bool = False) -> Path:
     """The file, or the folder of what is in it; fetched now where it is not in the cache.
 
     Raises:
@@ -95,8 +95,8 @@ def ready(pinned: Pinned, *, say: Progress, offline: bool = False) -> Path:
         SourceError: it is not what it must be.
     """
     with files.locked(_root() / f"{_key(pinned.url)}.lock", timeout=_WAIT):
-        known = pinned.sha256 or _noted(pinned.url)
-        file = _kept(known, pinned) if known else None
+        known = pinned.sha256 or _recorded_sha256(pinned.url)
+        file = _in_cache(known, pinned) if known else None
         if file is None:
             if offline:
                 raise NetworkError(
@@ -112,43 +112,45 @@ def ready(pinned: Pinned, *, say: Progress, offline: bool = False) -> Path:
             place = _inside(file, pinned, say=say) if pinned.unpack else file
         # Not before it was unpacked: the page of a portal that asks to log in must not count from now on.
         if known is None:
-            datafile.write(_root() / f"{_key(pinned.url)}.json", _Fetched(url=pinned.url, sha256=sha256))
+            datafile.write(_root() / f"{_key(pinned.url)}.json", _FetchRecord(url=pinned.url, sha256=sha256))
         return place
 
 
 def sources(requests_of_run: Sequence[BuildRequest]) -> tuple[DownloadSource, ...]:
     """What the manifest of a run says of these files, as far as this machine has had them."""
-    found = {}
+    by_name = {}
     for request in requests_of_run:
         for project in request.projects():
             for pinned in needed(request, project):
-                if (sha256 := pinned.sha256 or _noted(pinned.url)) is not None:
-                    found[pinned.project, pinned.name] = DownloadSource(
+                if (sha256 := pinned.sha256 or _recorded_sha256(pinned.url)) is not None:
+                    by_name[pinned.project, pinned.name] = DownloadSource(
                         project=pinned.project, name=pinned.name, url=pinned.url, sha256=sha256
                     )
-    return tuple(found.values())
+    return tuple(by_name.values())
 
 
-def _pinned(project: Project, download: Download, checkout: Path) -> Pinned | None:
-    found: Mapping[str, str] = {}
+def _pinned(project: Project, download: Download, checkout: Path) -> PinnedFile | None:
+    groups: Mapping[str, str] = {}
     if download.file is not None:
         path = checkout / download.file
         text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
         match = re.search(download.pattern, text, re.DOTALL)
         if match is None:  # of a version that does without it, or that pins it elsewhere
             return None
-        found = {name: value for name, value in match.groupdict().items() if value is not None}
-    url = variables.expand(download.url, found, where=f"downloads of {project.name}")
-    sha256 = download.sha256 or found.get("sha256")
-    return Pinned(project=project.name, name=download.name, url=url, sha256=sha256, unpack=download.unpack)
+        groups = {name: value for name, value in match.groupdict().items() if value is not None}
+    url = variables.expand(download.url, groups, where=f"downloads of {project.name}")
+    sha256 = download.sha256 or groups.get("sha256")
+    return PinnedFile(
+        project=project.name, name=download.name, url=url, sha256=sha256, unpack=download.unpack
+    )
 
 
-def _kept(sha256: str, pinned: Pinned) -> Path | None:
+def _in_cache(sha256: str, pinned: PinnedFile) -> Path | None:
     file = _root() / sha256 / _file_name(pinned.url)
     return file if file.is_file() and files.sha256_of(file) == sha256 else None
 
 
-def _fetch(pinned: Pinned, known: str | None, *, say: Progress) -> Path:
+def _fetch(pinned: PinnedFile, known: str | None, *, say: Progress) -> Path:
     part = _root() / f"{_key(pinned.url)}.part"  # its lock is held: what is there, a killed run has left
     try:
         retrying(functools.partial(_save, pinned, part), retry=RetryPolicy(), say=say)
@@ -166,7 +168,7 @@ def _fetch(pinned: Pinned, known: str | None, *, say: Progress) -> Path:
     return file
 
 
-def _save(pinned: Pinned, target: Path) -> None:
+def _save(pinned: PinnedFile, target: Path) -> None:
     """Write what is at an address into a file.
 
     Raises:
@@ -195,14 +197,14 @@ def _save(pinned: Pinned, target: Path) -> None:
         ) from error
 
 
-def _inside(file: Path, pinned: Pinned, *, say: Progress) -> Path:
+def _inside(file: Path, pinned: PinnedFile, *, say: Progress) -> Path:
     """What is in a file; where that is one folder, that folder, as CMake's ExternalProject has it.
 
     Unpacked anew where it is not as it was unpacked: the manifest says that builds have what is in the file.
     """
     inside, note = file.parent / "inside", file.parent / "inside.json"
     try:
-        known: str | None = datafile.read(note, _Unpacked).inventory
+        known: str | None = datafile.read(note, _UnpackRecord).inventory
     except (UsageError, OSError):
         known = None
     if known is None or not inside.is_dir() or files.inventory(inside) != known:
@@ -213,7 +215,7 @@ def _inside(file: Path, pinned: Pinned, *, say: Progress) -> Path:
             shutil.rmtree(left, ignore_errors=True)
         with files.folder_beside(inside) as part:
             _unpack(file, part)
-        datafile.write(note, _Unpacked(inventory=files.inventory(inside)))
+        datafile.write(note, _UnpackRecord(inventory=files.inventory(inside)))
     entries = list(inside.iterdir())
     return entries[0] if len(entries) == 1 and entries[0].is_dir() else inside
 
@@ -234,9 +236,9 @@ def _unpack(file: Path, folder: Path) -> None:
         ) from error
 
 
-def _noted(url: str) -> str | None:
+def _recorded_sha256(url: str) -> str | None:
     try:
-        return datafile.read(_root() / f"{_key(url)}.json", _Fetched).sha256
+        return datafile.read(_root() / f"{_key(url)}.json", _FetchRecord).sha256
     except (UsageError, OSError):
         return None
 

@@ -35,9 +35,9 @@ from cairn.wheels.metadata import wheel_info
 _SPARE = 1.25  # of the memory that was measured for a compile job: the next file may be larger
 
 
-def run(made: Plan) -> tuple[BuiltWheel, ...]:
+def run(plan: Plan) -> tuple[BuiltWheel, ...]:
     """Carry one plan out; see `run_all`."""
-    return run_all((made,))[0]
+    return run_all((plan,))[0]
 
 
 def run_all(
@@ -80,13 +80,13 @@ def run_all(
         time_limit=first.run.time_limit,
         events=folder / events.FILE_NAME,
         durations=record,
-        logs={task.name: log_of(task.made.request.output_dir, task.step.project.name) for task in tasks},
+        logs={task.name: log_of(task.plan.request.output_dir, task.step.project.name) for task in tasks},
         place=first.cache_dir.parent,
     )
     run = _Run(trees=set(), built={}, resumed=resumed, digests=graph.digests)
     work = {task.name: functools.partial(_one, task, run) for task in tasks}
     outcome = engine.run(graph, work, options)
-    names = [[task.name for task in tasks if task.made is each] for each in plans]
+    names = [[task.name for task in tasks if task.plan is each] for each in plans]
     for number, own in enumerate(names):
         if all(name in outcome.results for name in own):
             on_whole(number, tuple(outcome.results[name] for name in own))
@@ -105,14 +105,14 @@ class Task:
 
     Attributes:
         name: such as `build torch`, or `build torch [gfx942 3.12]` where there are several variants.
-        made: the plan that it is of.
+        plan: the plan that it is of.
         step: what is built.
         needs: by project, the names of the tasks that come first.
         after: names of tasks whose compilations it finds in the compiler cache.
     """
 
     name: str
-    made: Plan
+    plan: Plan
     step: BuildStep
     needs: Mapping[str, str]
     after: tuple[str, ...] = ()
@@ -120,19 +120,19 @@ class Task:
 
 def tasks_of(plans: Sequence[Plan], labels: Sequence[str] = ()) -> tuple[Task, ...]:
     """The steps of all plans, each with a name of its own."""
-    found = []
-    for made, label in zip(plans, labels or [""] * len(plans), strict=True):
+    tasks = []
+    for each, label in zip(plans, labels or [""] * len(plans), strict=True):
         end = f" [{label}]" if label else ""
-        found += [
+        tasks += [
             Task(
                 name=f"build {step.project.name}{end}",
-                made=made,
+                plan=each,
                 step=step,
                 needs={name: f"build {name}{end}" for name in step.needs},
             )
-            for step in made.steps
+            for step in each.steps
         ]
-    return tuple(dataclasses.replace(task, after=_compiled_by(task, found)) for task in found)
+    return tuple(dataclasses.replace(task, after=_compiled_by(task, tasks)) for task in tasks)
 
 
 def _compiled_by(task: Task, tasks: Sequence[Task]) -> tuple[str, ...]:
@@ -142,7 +142,7 @@ def _compiled_by(task: Task, tasks: Sequence[Task]) -> tuple[str, ...]:
     are still at. So each waits for the first of its Python, which compiles what knows no target, and for the
     first of its targets, which compiles what knows no Python. The others of a family run side by side.
     """
-    request = task.made.request
+    request = task.plan.request
     if request.compiler_cache is None or task.step.hit is not None:
         return ()
     same = [
@@ -152,8 +152,8 @@ def _compiled_by(task: Task, tasks: Sequence[Task]) -> tuple[str, ...]:
         and other.step.hit is None
     ]
     firsts = (
-        next(other for other in same if other.made.request.python == request.python),
-        next(other for other in same if other.made.request.targets == request.targets),
+        next(other for other in same if other.plan.request.python == request.python),
+        next(other for other in same if other.plan.request.targets == request.targets),
     )
     return tuple(dict.fromkeys(first.name for first in firsts if first is not task))
 
@@ -170,7 +170,7 @@ def graph_of(tasks: Sequence[Task], known: durations.Durations) -> Graph:
 
 
 def _step_of(task: Task, known: durations.Durations, size_of: Callable[[Path], int]) -> Step:
-    request, name = task.made.request, task.step.project.name
+    request, name = task.plan.request, task.step.project.name
     tree = request.tree_of(task.step.project)
     copied = 0 if task.step.hit is not None or tree.exists() else size_of(task.step.checkout)
     measured = known.memory("build", name)
@@ -211,7 +211,7 @@ class _Run:
 
 def _one(task: Task, run: _Run, running: Running) -> BuiltWheel:
     """The wheel of one step, in the output folder: from the cache, else built now."""
-    started, request = time.time(), task.made.request
+    started, request = time.time(), task.plan.request
     step = _as_it_is_now(task, run)
     built = {project: run.built[name] for project, name in task.needs.items()}
     hit, counted, edited = step.hit, None, False
@@ -239,7 +239,7 @@ def _one(task: Task, run: _Run, running: Running) -> BuiltWheel:
     elif not (parts[0].exists() and parts[0].samefile(hit.wheel)):
         files.link_or_copy(hit.wheel, parts[0])
     _remove_others(parts, step, request)
-    made = BuiltWheel(
+    built_wheel = BuiltWheel(
         project=step.project.name,
         wheel=parts[0],
         devices=parts[1:],
@@ -257,13 +257,13 @@ def _one(task: Task, run: _Run, running: Running) -> BuiltWheel:
         compiler_cache=counted,
         edited=edited,
     )
-    run.built[task.name] = made
-    return made
+    run.built[task.name] = built_wheel
+    return built_wheel
 
 
 def _as_it_is_now(task: Task, run: _Run) -> BuildStep:
     """The step as it was planned, or anew where the run itself has changed what it starts from."""
-    step, request = task.step, task.made.request
+    step, request = task.step, task.plan.request
     needs = {project: run.built[name].identity for project, name in task.needs.items()}
     if needs != step.needs or step.checkout in run.trees:
         step = plan.step_of(request, step.project, needs=needs)

@@ -248,9 +248,9 @@ def _for_cpu(job: Job) -> Job:
     own = [p.name for p in job.stack.projects if p.rocm_only and p.name in job.checkouts]
     if not own or not job.for_cpu():
         return job
-    if asked := [name for name in own if name in job.required]:
+    if required := [name for name in own if name in job.required]:
         raise UsageError(
-            f"{' and '.join(asked)} cannot be built for the CPU", tip="leave it out, or name GPU targets"
+            f"{' and '.join(required)} cannot be built for the CPU", tip="leave it out, or name GPU targets"
         )
     for name in own:
         if job.checkouts[name].is_dir():

@@ -28,7 +28,7 @@ _BUILD_NUMBER = re.compile(r"[0-9]{1,9}")  # torch's setup.py computes with it
 
 
 @dataclass(frozen=True, kw_only=True)
-class WantedSdk:
+class SdkRequest:
     """Which ROCm SDK to install.
 
     Attributes:
@@ -123,7 +123,7 @@ class Job:
     checkouts: Mapping[str, Path]
     required: frozenset[str] = frozenset()
     output_dir: Path
-    sdk: WantedSdk = field(default_factory=WantedSdk)
+    sdk: SdkRequest = field(default_factory=SdkRequest)
     install_rocm: bool = False
     targets: str | None = None
     version_suffix: str | None = None
@@ -282,11 +282,11 @@ class CacheStatistics:
         return self.hits + self.misses + self.uncached + self.errors
 
     def __str__(self) -> str:
-        found = self.hits + self.misses
-        rate = f" ({100 * self.hits // found}%)" if found else ""
+        cacheable = self.hits + self.misses
+        rate = f" ({100 * self.hits // cacheable}%)" if cacheable else ""
         beside = f", {self.uncached} not cacheable" if self.uncached else ""
         failed = f", {self.errors} errors" if self.errors else ""
-        return f"{self.program} {self.hits} of {found} compilations from the cache{rate}{beside}{failed}"
+        return f"{self.program} {self.hits} of {cacheable} compilations from the cache{rate}{beside}{failed}"
 
     def judged(self, *, compiled: bool) -> CacheStatistics:
         """The same, with its `problem`; `compiled` says that the build has left object files."""

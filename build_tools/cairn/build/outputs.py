@@ -43,7 +43,7 @@ def write(request: BuildRequest, wheels: Sequence[BuiltWheel], frozen: Manifest)
         if request.sdk
         else (),
     )
-    said = build_statement.of_set(
+    statement = build_statement.of_set(
         wheel_set,
         [file for wheel in wheels for file in wheel.files],
         manifest=frozen.canonical(),
@@ -56,7 +56,7 @@ def write(request: BuildRequest, wheels: Sequence[BuiltWheel], frozen: Manifest)
             "cannot be published; build it again"
         )
         return
-    files.write_bytes(request.output_dir / BUILDER_FILE, build_statement.encode(said))
+    files.write_bytes(request.output_dir / BUILDER_FILE, build_statement.encode(statement))
 
 
 def manifests(
@@ -74,8 +74,8 @@ def manifests(
     groups: dict[tuple[str, str | None], list[BuildRequest]] = {}
     for request in requests:
         groups.setdefault(_shares(request), []).append(request)
-    made = {key: _manifest_of(group, trees) for key, group in groups.items()}
-    return tuple(made[_shares(request)] for request in requests)
+    by_group = {key: _manifest_of(group, trees) for key, group in groups.items()}
+    return tuple(by_group[_shares(request)] for request in requests)
 
 
 def _shares(request: BuildRequest) -> tuple[str, str | None]:
@@ -90,7 +90,7 @@ def _manifest_of(group: Sequence[BuildRequest], trees: Sequence[Checkout] | None
     tools = [
         toolchain.of_manifest(one.python, host_compiler=one.sdk is None, named=one.build_env) for one in group
     ]
-    pythons = dict.fromkeys(found["python"] for found in tools)
+    pythons = dict.fromkeys(tool["python"] for tool in tools)
     return manifest.create(
         [tree for tree in trees if tree.project.name in first.checkouts],
         stack=first.stack.name,
@@ -117,14 +117,14 @@ def refuse_other_manifest(request: BuildRequest) -> None:
         return
     has_sdk = request.sdk.info.version if request.sdk else None
     wrong = [
-        f"{what} {frozen_as}, not {asked}"
-        for what, frozen_as, asked in (
+        f"{what} {frozen_as}, not {own}"
+        for what, frozen_as, own in (
             ("stack", frozen.stack, request.stack.name),
             ("line", frozen.line, request.stack.line),
             ("ROCm SDK", frozen.sdk_version, has_sdk if request.sdk else frozen.sdk_version),
             ("variables", dict(frozen.build_env), dict(request.build_env)),
         )
-        if frozen_as != asked
+        if frozen_as != own
     ]
     for what, known, asked_for in (
         ("Python", frozen.pythons, (request.python.version,)),

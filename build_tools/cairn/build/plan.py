@@ -191,7 +191,7 @@ class Keys:
         clean: of a build that begins with the files the key covers and nothing else; any tree may have it.
         own: of a build that goes on with what earlier ones left in this very tree; `clean` where there is
             nothing of that kind.
-        cmake: see `cairn.build.inputs.leftovers.Seen`.
+        cmake: see `cairn.build.inputs.leftovers.TreeLeftovers`.
         inputs: what `own` is a digest of.
         of_machine: nobody knows all that the build may read on this machine: no other may have the wheel.
     """

@@ -97,31 +97,31 @@ def provided_libraries(context: Context) -> tuple[str, ...]:
     needed = [stack.project(name).distribution for name in context.step.needs]
     needed += [Requirement(text).name for text in stack.extra_wheels]
     # They are on the loader's path, or loaded, before the wheel's own are; repair must not copy them into it.
-    found = set(installed_libraries(context.env, needed))
+    libraries = set(installed_libraries(context.env, needed))
     if context.request.sdk is not None:
         packages = venv.describe(context.request.sdk.environment).site_packages
-        found |= {path.name for path in packages.glob("_rocm_sdk_*/**/*.so*")}
-    return tuple(sorted(found))
+        libraries |= {path.name for path in packages.glob("_rocm_sdk_*/**/*.so*")}
+    return tuple(sorted(libraries))
 
 
 def installed_libraries(env: VirtualEnvironment, distributions: Sequence[str]) -> tuple[str, ...]:
     """File names of the shared libraries that installed distributions brought, from their RECORDs."""
-    wanted = {canonicalize_name(name) for name in distributions}
-    found = set()
+    names = {canonicalize_name(name) for name in distributions}
+    libraries = set()
     for distribution in importlib.metadata.distributions(path=[str(env.site_packages)]):
-        if canonicalize_name(distribution.metadata["Name"]) in wanted:
-            found |= {path.name for path in distribution.files or () if ".so" in path.suffixes}
-    return tuple(sorted(found))
+        if canonicalize_name(distribution.metadata["Name"]) in names:
+            libraries |= {path.name for path in distribution.files or () if ".so" in path.suffixes}
+    return tuple(sorted(libraries))
 
 
 def _require_version(wheel: Path, context: Context) -> None:
     """Refuse a wheel whose backend took no notice of the version that it was given, and that others pin."""
-    project, asked = context.step.project, context.values.get("version")
-    made = wheel_info.read(wheel).version
-    if asked is None or project.version_edit or Version(made) == Version(asked):
+    project, expected = context.step.project, context.values.get("version")
+    version = wheel_info.read(wheel).version
+    if expected is None or project.version_edit or Version(version) == Version(expected):
         return
     raise WheelError(
-        f"{project.name} was built as version {made}, and was to be {asked}",
+        f"{project.name} was built as version {version}, and was to be {expected}",
         tip="its build reads no version from what stack.toml sets: say `version_edit = true` there, or give "
         "the variable that it reads",
     )
@@ -137,11 +137,13 @@ def _edited(wheel: Path, context: Context, output_dir: Path) -> Path:
         version = info.version + suffix
     values = {**context.values, "version": version or info.version}
     pins = variables.exact_requirements(context.step.project, values, request=context.request)
-    given = [wheel_info.requirement(text) for text in info.requires_dist]
-    missing = {canonicalize_name(Requirement(pin).name): pin for pin in pins if Requirement(pin) not in given}
+    requirements = [wheel_info.requirement(text) for text in info.requires_dist]
+    missing = {
+        canonicalize_name(Requirement(pin).name): pin for pin in pins if Requirement(pin) not in requirements
+    }
     if version is None and not missing:
         return wheel
-    present = {canonicalize_name(requirement.name) for requirement in given}
+    present = {canonicalize_name(requirement.name) for requirement in requirements}
     change = rewrite_wheel.Edit(
         version=version,
         replace_requirements={name: pin for name, pin in missing.items() if name in present},
@@ -153,11 +155,11 @@ def _edited(wheel: Path, context: Context, output_dir: Path) -> Path:
 
 def texts_of(folders: Iterable[Path]) -> tuple[str, ...]:
     """How folders of this machine would stand in the files of a wheel; those behind links by both paths."""
-    found = dict.fromkeys(str(path) for folder in folders for path in (folder, folder.resolve()))
+    paths = dict.fromkeys(str(path) for folder in folders for path in (folder, folder.resolve()))
     # One of a single name, as in a container, is in addresses as well: `github.com/pytorch/pytorch`.
     return tuple(
         text
-        for path in found
+        for path in paths
         for text in ([f"{before}{path}/" for before in "\0\"' =:"] if path.count("/") == 1 else [path])
     )
 

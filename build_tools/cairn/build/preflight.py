@@ -64,19 +64,19 @@ def run(checks: Iterable[Check]) -> None:
 
 def of_all(jobs: Iterable[Job]) -> Iterator[Check]:
     """The checks of several variants before an SDK is installed; those of a tree that they share once."""
-    done: set[object] = set()
+    checked: set[object] = set()
     for job in jobs:
-        yield from checks(job, done=done)
+        yield from checks(job, checked=checked)
 
 
-def checks(job: Job, *, done: set[object] | None = None) -> Iterator[Check]:
+def checks(job: Job, *, checked: set[object] | None = None) -> Iterator[Check]:
     """The checks before the SDK is installed; they only read.
 
     Args:
         job: what is to be built.
-        done: which checkouts other variants have checked; what this one checks is added.
+        checked: which checkouts other variants have checked; what this one checks is added.
     """
-    done = set() if done is None else done
+    checked = set() if checked is None else checked
     suffix = job.version_suffix
     if suffix is None and job.stack.sdk is None:
         suffix = job.stack.version_suffix
@@ -87,13 +87,13 @@ def checks(job: Job, *, done: set[object] | None = None) -> Iterator[Check]:
         yield functools.partial(channel, job, job.sdk.exact)
     yield functools.partial(overrides.parse, job.build_env, job.stack)
     yield functools.partial(_present, job)
-    if (trees := (job.line, *job.checkouts.values())) not in done:
+    if (trees := (job.line, *job.checkouts.values())) not in checked:
         yield functools.partial(release_line.line_of, job.stack, job.checkouts, asked=job.line)
-        done.add(trees)
+        checked.add(trees)
     for project in job.stack.projects:
         folder = job.checkouts.get(project.name)
-        if folder is not None and folder.is_dir() and (tree := (folder, suffix, for_cpu)) not in done:
-            done.add(tree)
+        if folder is not None and folder.is_dir() and (tree := (folder, suffix, for_cpu)) not in checked:
+            checked.add(tree)
             yield functools.partial(_checkout, project, folder.absolute(), suffix=suffix, rocm=not for_cpu)
     if for_cpu:
         named = dict(text.partition("=")[::2] for text in job.build_env)
@@ -116,12 +116,12 @@ def channel(job: Job, version: str) -> None:
         UsageError: it is of a different one, or is not a version of ROCm.
     """
     try:
-        found = rocm_version.channel_of(version)
+        own = rocm_version.channel_of(version)
     except WheelError as error:
         raise UsageError(f"{version!r} is not a version of ROCm: {error}", tip=error.tip) from error
-    if job.channel not in (None, found):
+    if job.channel not in (None, own):
         raise UsageError(
-            f"a {job.channel} release was asked for, but ROCm {version} is {found}",
+            f"a {job.channel} release was asked for, but ROCm {version} is {own}",
             tip="install the SDK of that channel, or leave --release-type out",
         )
 
@@ -146,10 +146,10 @@ def targets(job: Job) -> None:
     Raises:
         UsageError: they do not, or it cannot.
     """
-    asked = gpu.parse_targets(job.targets or job.stack.targets)
-    if job.stack.sdk is None and asked != (gpu.CPU,):
+    names = gpu.parse_targets(job.targets or job.stack.targets)
+    if job.stack.sdk is None and names != (gpu.CPU,):
         raise UsageError(
-            f"the stack {job.stack.name} is built without ROCm, and not for {', '.join(asked)}",
+            f"the stack {job.stack.name} is built without ROCm, and not for {', '.join(names)}",
             tip="leave the targets out, or name cpu",
         )
 

@@ -17,7 +17,7 @@ from cairn import targets as gpu
 from cairn.build import cache
 from cairn.build.environments.pip_install import pip_install
 from cairn.build.inputs import variables
-from cairn.build.model import InstalledSdk, WantedSdk
+from cairn.build.model import InstalledSdk, SdkRequest
 from cairn.errors import NetworkError, PrerequisiteError, ProcessError, UsageError
 from cairn.interpreters import Interpreter
 from cairn.output import Progress
@@ -113,7 +113,7 @@ def make(
 
 
 def install(
-    env_dir: Path, wanted: WantedSdk, *, python: Interpreter, log: Path, say: Progress
+    env_dir: Path, request: SdkRequest, *, python: Interpreter, log: Path, say: Progress
 ) -> InstalledSdk:
     """Install the SDK into the environment at `env_dir`, unless just this is installed there.
 
@@ -122,7 +122,7 @@ def install(
     Args:
         env_dir: the folder of the virtual environment; what was there is replaced. Beside it is one for each
             Python that cannot share it.
-        wanted: which SDK.
+        request: which SDK.
         python: the interpreter of the environment.
         log: receives pip's output.
         say: called with a line of progress.
@@ -133,27 +133,27 @@ def install(
     env_dir = _place_for(python, env_dir)
     marker = env_dir / _MARKER
     # Which version is the newest, only the index knows: one that is not named is installed again.
-    fixed = wanted.exact is not None or wanted.source.offline
-    if fixed and (found := _found(env_dir, marker, wanted.identity())) is not None:
-        return found
-    if wanted.source.offline:
+    fixed = request.exact is not None or request.source.offline
+    if fixed and (present := _installed_at(env_dir, marker, request.identity())) is not None:
+        return present
+    if request.source.offline:
         raise NetworkError(
             "the ROCm SDK that is asked for is not installed yet, and --offline fetches nothing",
             tip="install it first with the same flags, without --offline",
         )
     env = venv.create(env_dir, python=python.path)
-    source = wanted.source
-    say(f"pip install rocm[{','.join(wanted.extras)}]")
+    source = request.source
+    say(f"pip install rocm[{','.join(request.extras)}]")
     rocm.install(
         rocm.InstallRequest(
             python=env.python,
             index_url=source.index_url,
             find_links=source.find_links,
             pip_cache_dir=source.cache_dir,
-            version=wanted.version,
+            version=request.version,
             pre=source.pre,
-            extras=wanted.extras,
-            family=wanted.family,
+            extras=request.extras,
+            family=request.family,
         ),
         log=log,
     )
@@ -161,7 +161,7 @@ def install(
     digest = _digest_of_installed(env.site_packages)
     folders = {"root": str(info.root), "bin": str(info.bin), "cmake": str(info.cmake)}
     installed = _Marker(
-        request=wanted.identity(),
+        request=request.identity(),
         digest=digest,
         version=info.version,
         targets=info.targets,
@@ -183,10 +183,10 @@ def runtime_requirements(installed: InstalledSdk, *, devices: bool = True) -> tu
         devices: with packages of device code; device wheels say themselves which they need.
     """
     packages = venv.describe(installed.environment).site_packages
-    found = {d.metadata["Name"]: d.version for d in importlib.metadata.distributions(path=[str(packages)])}
+    versions = {d.metadata["Name"]: d.version for d in importlib.metadata.distributions(path=[str(packages)])}
     return tuple(
         f"{name}=={version}"
-        for name, version in sorted(found.items())
+        for name, version in sorted(versions.items())
         if name.startswith("rocm-sdk-")
         and name != "rocm-sdk-devel"
         and (devices or not name.startswith("rocm-sdk-device-"))
@@ -200,13 +200,13 @@ def existing(env_dir: Path, python: Interpreter) -> InstalledSdk:
         PrerequisiteError: there is none.
     """
     env_dir = _place_for(python, env_dir)
-    found = _found(env_dir, env_dir / _MARKER, None)
-    if found is None:
+    present = _installed_at(env_dir, env_dir / _MARKER, None)
+    if present is None:
         raise PrerequisiteError(
             "no ROCm SDK is installed for this build",
             tip="add --install-rocm --index-url URL, which installs one; URL is an index of ROCm packages",
         )
-    return found
+    return present
 
 
 def _place_for(python: Interpreter, env_dir: Path) -> Path:
@@ -224,10 +224,10 @@ def _is_for_any_python(site_packages: Path) -> bool:
     return all(tag.startswith(("py3-none-", "py2.py3-none-")) for tag in tags)
 
 
-def _found(env_dir: Path, marker: Path, asked: str | None) -> InstalledSdk | None:
+def _installed_at(env_dir: Path, marker: Path, identity: str | None) -> InstalledSdk | None:
     with contextlib.suppress(UsageError):
         installed = datafile.read(marker, _Marker)
-        if asked in (None, installed.request) and Path(installed.root).is_dir():
+        if identity in (None, installed.request) and Path(installed.root).is_dir():
             return InstalledSdk(environment=env_dir, info=installed.info(), digest=installed.digest)
     return None
 
@@ -239,9 +239,9 @@ def _of_machine(stack: Stack, sdk: Sdk) -> str:
     try:
         return _run(command) if command else ""
     except ProcessError as error:
-        said = error.output.strip().rpartition("\n")[2] or str(error)
+        reason = error.output.strip().rpartition("\n")[2] or str(error)
         raise PrerequisiteError(
-            f"the ROCm SDK of the stack {stack.name} cannot be made here: {said}",
+            f"the ROCm SDK of the stack {stack.name} cannot be made here: {reason}",
             tip="install what is missing, then run the same command again",
         ) from error
 
@@ -280,5 +280,5 @@ def _digest_of_installed(site_packages: Path) -> str:
 
 
 def _digests(folder: Path) -> dict[str, str]:
-    found = (p for p in sorted(folder.rglob("*")) if p.is_file() and "__pycache__" not in p.parts)
-    return {p.relative_to(folder).as_posix(): files.sha256_of(p) for p in found}
+    paths = (p for p in sorted(folder.rglob("*")) if p.is_file() and "__pycache__" not in p.parts)
+    return {p.relative_to(folder).as_posix(): files.sha256_of(p) for p in paths}

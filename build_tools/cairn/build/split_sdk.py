@@ -36,20 +36,20 @@ def package(request: PackageRequest) -> tuple[WrittenPackage, ...]:
     # All are made before one is moved into place: an SDK that lacks a part is none, and what an earlier run
     # has left stays whole.
     with tempfile.TemporaryDirectory(prefix=".split.", dir=request.output_dir) as scratch:
-        made: list[WrittenPackage] = []
+        packages: list[WrittenPackage] = []
         whole = sdk.package(dataclasses.replace(request, output_dir=Path(scratch)))
         for item in whole:
             if item.distribution != _LIBRARIES:
-                made.append(item)
+                packages.append(item)
                 continue
             host, *devices = split(item.path, Path(scratch, "parts"), SDK)
             _require_all(host, whole[-1].path)
             parts = [
                 sdk.written(path, wheel_info.read(path).name, 0, dry_run=False) for path in (host, *devices)
             ]
-            made += [dataclasses.replace(parts[0], files=item.files), *parts[1:]]
-        places = [item.path.replace(request.output_dir / item.path.name) for item in made]
-    return tuple(dataclasses.replace(item, path=path) for item, path in zip(made, places, strict=True))
+            packages += [dataclasses.replace(parts[0], files=item.files), *parts[1:]]
+        places = [item.path.replace(request.output_dir / item.path.name) for item in packages]
+    return tuple(dataclasses.replace(item, path=path) for item, path in zip(packages, places, strict=True))
 
 
 def _require_all(host: Path, sdist: Path) -> None:
@@ -58,8 +58,8 @@ def _require_all(host: Path, sdist: Path) -> None:
         name = next(name for name in archive.getnames() if name.endswith("/rocm_sdk/_dist.json"))
         described = archive.extractfile(name)
         assert described is not None  # noqa: S101 - it is a file
-        wanted = json.load(described)["devices"].keys()
-    if missing := sorted(wanted - set(wheel_info.read(host).extras)):
+        targets = json.load(described)["devices"].keys()
+    if missing := sorted(targets - set(wheel_info.read(host).extras)):
         raise WheelError(
             f"the ROCm libraries have no code for {', '.join(missing)}",
             tip="name the targets that they were compiled for: --targets",

@@ -74,18 +74,18 @@ def parts_of(whole: Path, sha256: str, project: Project, request: BuildRequest) 
     """
     folder, terms = request.output_dir, terms_of(request)
     place = folder / f".split-{project.name}.json"
-    wanted = f"{_SPLITTING} {terms}"
+    own_terms = f"{_SPLITTING} {terms}"
     with contextlib.suppress(UsageError, OSError):
         note = datafile.read(place, _Note)
-        whole_too = (note.whole, note.terms) == (sha256, wanted)
+        whole_too = (note.whole, note.terms) == (sha256, own_terms)
         if whole_too and all(files.sha256_of(folder / name) == sum_ for name, sum_ in note.parts.items()):
             return tuple(folder / name for name in note.parts)
     place.unlink(missing_ok=True)
     # A build that did not split has left a link to the whole wheel here, under the name of the host wheel.
-    if (there := folder / whole.name).exists() and there.samefile(whole):
-        there.unlink()
+    if (link := folder / whole.name).exists() and link.samefile(whole):
+        link.unlink()
     console.current().info(f"  splitting {whole.name}")
     parts = split(whole, folder, terms)
     sums = {path.name: files.sha256_of(path) for path in parts}
-    datafile.write(place, _Note(whole=sha256, terms=wanted, parts=sums))
+    datafile.write(place, _Note(whole=sha256, terms=own_terms, parts=sums))
     return parts

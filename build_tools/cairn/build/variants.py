@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cairn import targets as gpu
-from cairn.build.model import Job, Variant, WantedSdk
+from cairn.build.model import Job, SdkRequest, Variant
 from cairn.errors import UsageError
 from cairn.interpreters import Interpreter
 from cairn.venv import PackageSource
@@ -30,7 +30,7 @@ _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._+-]+")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class Axes:
     """The variants that a user asks for; an empty field is what the job says of itself.
 
     Attributes:
@@ -59,42 +59,42 @@ def folder_name(line: str) -> str:
     return _NOT_IN_NAMES.sub("-", line)
 
 
-def checkouts(job: Job, wanted: Wanted, root: Path) -> Mapping[str, Mapping[str, Path]]:
+def checkouts(job: Job, axes: Axes, root: Path) -> Mapping[str, Mapping[str, Path]]:
     """Where the checkouts of each line are: beside each other for one line, a folder for each of several."""
-    if len(wanted.lines) < 2:  # noqa: PLR2004 - one line
-        return dict.fromkeys(wanted.lines, job.checkouts)
+    if len(axes.lines) < 2:  # noqa: PLR2004 - one line
+        return dict.fromkeys(axes.lines, job.checkouts)
     return {
         line: {p.name: root / folder_name(line) / p.checkout_dir for p in job.stack.projects}
-        for line in wanted.lines
+        for line in axes.lines
     }
 
 
-def expand(job: Job, wanted: Wanted, *, root: Path) -> tuple[Job, ...]:
+def expand(job: Job, axes: Axes, *, root: Path) -> tuple[Job, ...]:
     """The job of each variant: lines first, then families, then Pythons, each in the order given.
 
     Args:
         job: what they have in common.
-        wanted: the variants.
+        axes: the variants.
         root: the folder that has the checkouts, or, for several lines, a folder with those of each.
 
     Raises:
         UsageError: a line or a family does not exist, or targets are named as well as families.
     """
-    if wanted.families and job.targets is not None:
+    if axes.families and job.targets is not None:
         raise UsageError(
             "--targets and --families exclude each other",
             tip="--targets puts all that it names into the same wheels, --families makes wheels for each",
         )
-    for line in wanted.lines:
+    for line in axes.lines:
         job.stack.for_line(line)  # it must know the line
-    for family in wanted.families:
+    for family in axes.families:
         gpu.parse_targets(family)
-    trees = checkouts(job, wanted, root)
+    trees = checkouts(job, axes, root)
     return tuple(
-        _job_of(job, wanted, line, family, python, trees)
-        for line in wanted.lines or (job.line,)
-        for family in wanted.families or (None,)
-        for python in wanted.pythons or (job.python,)
+        _job_of(job, axes, line, family, python, trees)
+        for line in axes.lines or (job.line,)
+        for family in axes.families or (None,)
+        for python in axes.pythons or (job.python,)
     )
 
 
@@ -108,7 +108,7 @@ def labels(jobs: Sequence[Job]) -> tuple[str, ...]:
 
 def _job_of(
     job: Job,
-    wanted: Wanted,
+    axes: Axes,
     line: str | None,
     family: str | None,
     python: Interpreter,
@@ -122,7 +122,7 @@ def _job_of(
         checkouts=trees.get(line or "", job.checkouts),
         sdk=_sdk_of(job.sdk, family),
     )
-    if not wanted.several:
+    if not axes.several:
         return changed
     variant = Variant(line=line, family=family, python=python.version)
     # The SDK is installed into the environments' folder: one for each family, whatever the Python.
@@ -145,7 +145,7 @@ def _folder(job: Job, variant: Variant) -> Path:
     return Path(folder_name(line), folder_name(family), variant.python)
 
 
-def _sdk_of(sdk: WantedSdk, family: str | None) -> WantedSdk:
+def _sdk_of(sdk: SdkRequest, family: str | None) -> SdkRequest:
     """The SDK of a family, from an index of that family or from one that has several."""
     source = sdk.source
     places = (source.index_url or "", *source.find_links)

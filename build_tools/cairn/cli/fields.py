@@ -16,7 +16,7 @@ from cairn.cli import completion
 from cairn.options import Exclusive, argument, flag, option, repeated, switch
 
 if TYPE_CHECKING:
-    from cairn.build.model import WantedSdk
+    from cairn.build.model import SdkRequest
     from cairn.stack import Stack
     from cairn.store.protocol import Store
 
@@ -237,9 +237,9 @@ class SdkOptions:
     )
     offline: bool = False
 
-    def wanted_sdk(self) -> WantedSdk:
+    def sdk_request(self) -> SdkRequest:
         """Which ROCm SDK is asked for."""
-        from cairn.build.model import WantedSdk
+        from cairn.build.model import SdkRequest
         from cairn.venv import PackageSource
 
         source = PackageSource(
@@ -249,7 +249,7 @@ class SdkOptions:
             pre=self.pre,
             offline=self.offline,
         )
-        return WantedSdk(source=source, version=self.rocm_sdk_version, extras=self.rocm_extras)
+        return SdkRequest(source=source, version=self.rocm_sdk_version, extras=self.rocm_extras)
 
 
 def python(what: str, default: str = "Cairn's own") -> Any:

@@ -22,7 +22,7 @@ from cairn import targets as gpu
 from cairn.build import cache, job, preflight, rocm_sdk
 from cairn.build.environments.pip_install import pip_install
 from cairn.build.inputs import overrides
-from cairn.build.model import BuiltWheel, InstalledSdk, Job, WantedSdk
+from cairn.build.model import BuiltWheel, InstalledSdk, Job, SdkRequest
 from cairn.errors import StoreError, SystemFailureError
 from cairn.output import console
 from cairn.pipeline import verdict_cache
@@ -198,7 +198,7 @@ def build_job(request: TrailRequest, checkouts: Mapping[str, Path]) -> Job:
         line=request.stack.line,
         checkouts=checkouts,
         output_dir=request.wheels_dir,
-        sdk=WantedSdk(version=sdk.version if sdk else None, family=gpu.family_of(request.targets)),
+        sdk=SdkRequest(version=sdk.version if sdk else None, family=gpu.family_of(request.targets)),
         install_rocm=request.with_rocm,
         targets=",".join(request.targets),
         jobs=request.jobs,

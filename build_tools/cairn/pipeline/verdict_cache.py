@@ -35,7 +35,7 @@ _PACKAGE = Path(cairn.__file__).parent
 _PROGRAMS = ("cairn", "pip", "pytest", "uv")
 
 
-class KeptVerdict(datafile.Value, tag_field="schema", tag="cairn.kept/1"):
+class StoredVerdict(datafile.Value, tag_field="schema", tag="cairn.kept/1"):
     """A verdict on a set, as it is kept on disk.
 
     Attributes:
@@ -54,10 +54,10 @@ def key(**inputs: object) -> str:
     return cache.key_of({"machine": machine(), **inputs})
 
 
-def find(path: Path, key: str) -> KeptVerdict | None:
+def find(path: Path, key: str) -> StoredVerdict | None:
     """The verdict that `write` left at `path`, if it rests on the same and its evidence is as it was."""
     try:
-        verdict = datafile.read(path, KeptVerdict)
+        verdict = datafile.read(path, StoredVerdict)
         whole = all(
             files.sha256_of(path.parent / file) == digest for file, digest in verdict.evidence.items()
         )
@@ -70,7 +70,7 @@ def write(path: Path, key: str, evidence: Iterable[Path] = ()) -> None:
     """Keep a verdict for the runs to come."""
     digests = {os.path.relpath(file, path.parent): files.sha256_of(file) for file in evidence}
     when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    datafile.write(path, KeptVerdict(key=key, when=when, evidence=digests))
+    datafile.write(path, StoredVerdict(key=key, when=when, evidence=digests))
 
 
 def key_of_smoke(store: Store, request: SmokeRequest, *, staged: str) -> str:

@@ -57,7 +57,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     )
 
 
-def says(done: develop.Developed, program: str) -> str:
+def says(done: develop.EditableInstall, program: str) -> str:
     return subprocess.check_output([done.python, "-c", program], text=True, cwd="/").strip()
 
 

@@ -11,7 +11,7 @@ import pytest
 from cairn.build import job, variants
 from cairn.build.model import BuiltWheel, Job
 from cairn.build.options import CompilerCache
-from cairn.build.variants import Wanted
+from cairn.build.variants import Axes
 from cairn.interpreters import Interpreter
 from helpers import build, compiler_bound, pythons
 
@@ -42,7 +42,7 @@ def build_for(
         output_dir=folder / "out",
         compiler_cache=cache,
     )
-    jobs = variants.expand(wanted, Wanted(pythons=found), root=folder)
+    jobs = variants.expand(wanted, Axes(pythons=found), root=folder)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     wheels = [wheel for wheels in job.run_all(jobs) for wheel in wheels]
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

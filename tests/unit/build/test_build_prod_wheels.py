@@ -98,7 +98,7 @@ def test_offline_reaches_what_asks_indexes() -> None:
 def test_the_sdk_is_asked_for_as_upstream_asks(
     given: tuple[str, ...], requirement: str, *, before: bool
 ) -> None:
-    sdk = (parsed(*given, *OUT) if before else parsed(*OUT, *given)).wanted_sdk()
+    sdk = (parsed(*given, *OUT) if before else parsed(*OUT, *given)).sdk_request()
     request = InstallRequest(python=Path(), version=sdk.version, extras=sdk.extras)
     assert request.requirement == requirement
     # Only the index knows which version is the newest that a comparison allows.

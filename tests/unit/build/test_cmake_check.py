@@ -19,7 +19,7 @@ CMAKE_HOME_DIRECTORY:INTERNAL={home}
 def watch(tmp_path: Path, **wanted: str) -> Watch:
     return Watch(
         project="torch",
-        wanted=wanted,
+        settings=wanted,
         homes=(tmp_path / "src",),
         folders=(tmp_path / "src" / "build",),
         log=tmp_path / "log",

@@ -52,11 +52,11 @@ def request_of(request_for: MakeRequest, tmp_path: Path) -> BuildRequest:
     return dataclasses.replace(made, stack=msgspec.structs.replace(made.stack, projects=(project,)))
 
 
-def of(request: BuildRequest) -> list[downloads.Pinned]:
+def of(request: BuildRequest) -> list[downloads.PinnedFile]:
     return list(downloads.needed(request, request.stack.project("torch")))
 
 
-def ready(pinned: downloads.Pinned, *, offline: bool = False) -> Path:
+def ready(pinned: downloads.PinnedFile, *, offline: bool = False) -> Path:
     return downloads.ready(pinned, say=lambda _: None, offline=offline)
 
 

@@ -15,7 +15,7 @@ from cairn.build.engine.step import Graph
 from cairn.build.model import Job
 from cairn.build.options import CompilerCache
 from cairn.build.plan import BuildStep, Plan
-from cairn.build.variants import Wanted
+from cairn.build.variants import Axes
 from cairn.interpreters import Interpreter
 from cairn.stack import Sdk, Stack
 from helpers import build
@@ -50,7 +50,7 @@ def graph_of(
         compiler_cache=cache,
     )
     families, pythons = SHAPES[shape]
-    asked = Wanted(
+    asked = Axes(
         families=FAMILIES[:families],
         pythons=tuple(
             Interpreter(path=Path("p"), version=f"3.{n}", release="", platform="l") for n in range(pythons)
@@ -83,8 +83,8 @@ def graph_of(
     costs = {}
     for task in tasks:
         whole = RECORDED[task.step.project.name.rstrip("0123456789")].cost()
-        target = task.made.request.targets != plans[0].request.targets
-        python = task.made.request.python != plans[0].request.python
+        target = task.plan.request.targets != plans[0].request.targets
+        python = task.plan.request.python != plans[0].request.python
         part = {(0, 0): 1, (1, 0): OTHER_TARGETS, (0, 1): OTHER_PYTHON, (1, 1): OTHER_BOTH}[target, python]
         costs[task.name] = Cost(serial=whole.serial, parallel=whole.parallel * (part if cache else 1))
     steps = (dataclasses.replace(step, memory=0, adjustable=True) for step in graph.steps)

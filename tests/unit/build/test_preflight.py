@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from cairn.build import job
-from cairn.build.model import Job, WantedSdk
+from cairn.build.model import Job, SdkRequest
 from cairn.errors import (
     CairnError,
     PrerequisiteError,
@@ -44,7 +44,7 @@ def wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
         checkouts=trees,
         required=frozenset({"torch"}),
         output_dir=tmp_path / "out",
-        sdk=WantedSdk(source=PackageSource(index_url="http://127.0.0.1:9/none/")),
+        sdk=SdkRequest(source=PackageSource(index_url="http://127.0.0.1:9/none/")),
         install_rocm=True,
         targets="gfx942",
         env_dir=tmp_path / "envs",
@@ -87,8 +87,8 @@ def test_a_version_file_without_a_version(wanted: Job, text: str) -> None:
         ({"build_number": ""}, "''"),
         ({"targets": "gfx9420"}, "gfx9420"),
         ({"targets": "cpu,gfx942"}, "cpu"),
-        ({"channel": "stable", "sdk": WantedSdk(version="7.10.0a20251124")}, "stable"),
-        ({"sdk": WantedSdk(version="seven")}, "seven"),
+        ({"channel": "stable", "sdk": SdkRequest(version="7.10.0a20251124")}, "stable"),
+        ({"sdk": SdkRequest(version="seven")}, "seven"),
     ],
 )
 def test_what_was_asked_for_and_is_not_possible(wanted: Job, changes: dict[str, object], said: str) -> None:

@@ -17,9 +17,9 @@ from cairn import interpreters
 from cairn.build import execution, job, plan, rocm_sdk, variants
 from cairn.build.engine import events
 from cairn.build.engine.durations import Durations
-from cairn.build.model import BuiltWheel, Job, WantedSdk
+from cairn.build.model import BuiltWheel, Job, SdkRequest
 from cairn.build.options import RunOptions
-from cairn.build.variants import Wanted
+from cairn.build.variants import Axes
 from cairn.errors import BuildError, UsageError
 from cairn.interpreters import Interpreter
 from cairn.sources.manifest import manifest
@@ -82,7 +82,7 @@ def test_one_variant_is_laid_out_as_ever(wanted: Job, tmp_path: Path) -> None:
     other = fake("3.99")
     (only,) = variants.expand(
         wanted,
-        Wanted(lines=("release/2.9",), families=("gfx110X-all",), pythons=(other,)),
+        Axes(lines=("release/2.9",), families=("gfx110X-all",), pythons=(other,)),
         root=tmp_path,
     )
     assert (only.output_dir, only.env_dir, only.checkouts) == (
@@ -91,12 +91,12 @@ def test_one_variant_is_laid_out_as_ever(wanted: Job, tmp_path: Path) -> None:
         wanted.checkouts,
     )
     assert (only.line, only.targets, only.python, only.variant) == ("release/2.9", "gfx110X-all", other, None)
-    assert variants.expand(wanted, Wanted(), root=tmp_path) == (wanted,)
+    assert variants.expand(wanted, Axes(), root=tmp_path) == (wanted,)
     assert variants.labels([only]) == ("",)
 
 
 def test_each_variant_has_a_folder_and_each_family_an_sdk(wanted: Job, tmp_path: Path) -> None:
-    asked = Wanted(
+    asked = Axes(
         lines=("nightly", "release/2.9"),
         families=("gfx94X-dcgpu", "gfx1100"),
         pythons=(fake("3.11"), fake("3.12")),
@@ -117,15 +117,15 @@ def test_each_variant_has_a_folder_and_each_family_an_sdk(wanted: Job, tmp_path:
 
 def test_the_index_of_a_family_is_named_by_a_placeholder(wanted: Job, tmp_path: Path) -> None:
     source = PackageSource(index_url="https://example.org/v2/{family}/", find_links=("/wheels/{family}",))
-    given = dataclasses.replace(wanted, sdk=WantedSdk(source=source))
-    jobs = variants.expand(given, Wanted(families=("gfx110X-all", "gfx1151")), root=tmp_path)
+    given = dataclasses.replace(wanted, sdk=SdkRequest(source=source))
+    jobs = variants.expand(given, Axes(families=("gfx110X-all", "gfx1151")), root=tmp_path)
     assert [one.sdk.source.index_url for one in jobs] == [
         "https://example.org/v2/gfx110X-all/",
         "https://example.org/v2/gfx1151/",
     ]
     assert jobs[1].sdk.source.find_links == ("/wheels/gfx1151",)
     with pytest.raises(UsageError, match="none is named"):
-        variants.expand(given, Wanted(), root=tmp_path)
+        variants.expand(given, Axes(), root=tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -141,13 +141,13 @@ def test_what_does_not_exist_is_refused(
     wanted: Job, tmp_path: Path, asked: dict[str, tuple[str, ...]], said: str
 ) -> None:
     with pytest.raises(UsageError, match=re.escape(said)):
-        variants.expand(wanted, Wanted(**asked), root=tmp_path)  # type: ignore[arg-type]
+        variants.expand(wanted, Axes(**asked), root=tmp_path)  # type: ignore[arg-type]
 
 
 def test_targets_and_families_exclude_each_other(wanted: Job, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="exclude each other"):
         variants.expand(
-            dataclasses.replace(wanted, targets="gfx942"), Wanted(families=("gfx1100",)), root=tmp_path
+            dataclasses.replace(wanted, targets="gfx942"), Axes(families=("gfx1100",)), root=tmp_path
         )
 
 
@@ -168,7 +168,7 @@ def test_real_pythons_build_side_by_side_and_nothing_of_one_is_in_the_wheel_of_a
         output_dir=tmp_path / "out",
         jobs=2,
     )
-    jobs = variants.expand(wanted, Wanted(pythons=(own, other)), root=tmp_path)
+    jobs = variants.expand(wanted, Axes(pythons=(own, other)), root=tmp_path)
     before = [plan.steps[0].key for plan in job.plans_of(jobs)]
     first = job.run_all(jobs)
     manifests, sets = [], []
@@ -237,7 +237,7 @@ def test_a_variant_that_fails_does_not_hold_the_others_back(
         run=RunOptions(keep_going=True),
     )
     with pytest.raises(BuildError):
-        job.run_all(variants.expand(wanted, Wanted(pythons=(own, other)), root=tmp_path))
+        job.run_all(variants.expand(wanted, Axes(pythons=(own, other)), root=tmp_path))
     good, bad = (tmp_path / "out/l/cpu" / python.version for python in (other, own))
     assert [wheel.file_name for wheel in wheelset.read(good / "set.json").wheels]
     assert (good / "manifest.json").exists()
@@ -270,7 +270,7 @@ def test_the_room_for_a_copy_that_is_still_to_be_made_is_looked_for_before_anyth
     tree = build.repository(tmp_path / "demo", {"setup.py": "", "large.txt": "x" * 100_000})
     plain = dataclasses.replace(wanted, stack=msgspec.structs.replace(wanted.stack, sdk=None), line="nightly")
     plain = dataclasses.replace(plain, targets="cpu", checkouts={"demo": tree})
-    jobs = variants.expand(plain, Wanted(pythons=(fake("3.98"), fake("3.99"))), root=tmp_path)
+    jobs = variants.expand(plain, Axes(pythons=(fake("3.98"), fake("3.99"))), root=tmp_path)
     plans = plan.make_all([job.resolve(one, None) for one in jobs])
     plans[1].request.tree_of(plans[1].steps[0].project).mkdir(parents=True)
     tasks = execution.tasks_of(plans, variants.labels(jobs))

@@ -167,20 +167,20 @@ def test_a_group_has_the_same_commands_alone(group: str) -> None:
 def test_links_before_and_after_the_command_are_all_kept() -> None:
     parser = build_prod_wheels._parser(Path("build_prod_wheels.py"))
     given = ["--find-links", "a", "build", "--find-links", "b", "--find-links", "c", "--output-dir", "out"]
-    assert build_prod_wheels._request(parser.parse_args(given)).wanted_sdk().source.find_links == (
+    assert build_prod_wheels._request(parser.parse_args(given)).sdk_request().source.find_links == (
         "a",
         "b",
         "c",
     )
     alone = build_prod_wheels._request(parser.parse_args(given[2:3] + given[-2:]))
-    assert alone.wanted_sdk().source.find_links == ()
+    assert alone.sdk_request().source.find_links == ()
 
 
 @pytest.mark.parametrize("written", ["7.10.0", "==7.10.0"])
 def test_the_version_of_the_sdk_may_have_upstreams_comparison_before_it(written: str) -> None:
     parser = build_prod_wheels._parser(Path("build_prod_wheels.py"))
     given = parser.parse_args(["build", "--rocm-sdk-version", written, "--output-dir", "out"])
-    assert build_prod_wheels._request(given).wanted_sdk().version == "7.10.0"
+    assert build_prod_wheels._request(given).sdk_request().version == "7.10.0"
 
 
 @pytest.mark.parametrize("kind", ["ci", "dev", "dev-bkc", "nightly", "nightly-bkc", "prerelease", "stable"])

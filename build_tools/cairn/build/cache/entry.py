@@ -132,8 +132,8 @@ def read(store: Store, key: str) -> tuple[CacheEntry, str]:
         MissingKeyError: there is none.
         DamagedEntryError: it cannot be read, is of a different build, or names what no wheel is called.
     """
-    found = store.read(entry_key(key))
-    return parse(found.data, key), found.etag
+    item = store.read(entry_key(key))
+    return parse(item.data, key), item.etag
 
 
 def parse(data: bytes, key: str) -> CacheEntry:

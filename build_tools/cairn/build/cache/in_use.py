@@ -48,23 +48,23 @@ def note(root: Path, key: str) -> None:
 
     Call it under the lock of the folder, as the other two.
     """
-    found = _of_root.get(root)
-    if found is None or found.pid != os.getpid() or not found.path.parent.is_dir():
-        found = _of_root[root] = _Note(root)
-    found.add(key)
+    note_file = _of_root.get(root)
+    if note_file is None or note_file.pid != os.getpid() or not note_file.path.parent.is_dir():
+        note_file = _of_root[root] = _Note(root)
+    note_file.add(key)
 
 
 def forget(root: Path, key: str) -> None:
     """Take one `note` of this process back."""
-    if (found := _of_root.get(root)) is not None and found.pid == os.getpid():
-        found.drop(key)
+    if (note_file := _of_root.get(root)) is not None and note_file.pid == os.getpid():
+        note_file.drop(key)
 
 
 def keys(root: Path) -> frozenset[str]:
     """The keys that living processes use, this one included."""
     from filelock import FileLock, Timeout  # noqa: PLC0415 - see `files.locked`
 
-    found: set[str] = set()
+    used: set[str] = set()
     for path in (root / _FOLDER).glob("*.lock"):
         noted = path.with_suffix(".keys")
         lock = FileLock(path)
@@ -72,9 +72,9 @@ def keys(root: Path) -> frozenset[str]:
             lock.acquire(timeout=0)
         except Timeout:
             with contextlib.suppress(FileNotFoundError):  # it has noted none yet
-                found.update(noted.read_text(encoding="ascii").split())
+                used.update(noted.read_text(encoding="ascii").split())
             continue
         noted.unlink(missing_ok=True)
         lock.release()
         path.unlink(missing_ok=True)
-    return frozenset(found)
+    return frozenset(used)

@@ -51,16 +51,16 @@ class LocalTier:
             return None
         with self.alone():
             in_use.note(self.store.path, key)
-        found = self.look(key)
-        if found is None:
+        entry = self.look(key)
+        if entry is None:
             return None
-        wheel = self.path(found)
+        wheel = self.path(entry)
         # Read whole each time: a hard link of it lies in the output folder, where anyone may write to it.
-        if reason := damage(wheel, found):
-            self._drop(key, found.name, reason)
+        if reason := damage(wheel, entry):
+            self._drop(key, entry.name, reason)
             return None
         self.store.renew(entries.entry_key(key))  # for the trim, it was used now
-        return found, wheel
+        return entry, wheel
 
     def add(
         self, entry: CacheEntry, wheel: Path, log: Path | None, *, replace: bool = False
@@ -78,16 +78,16 @@ class LocalTier:
         """
         with self.alone():
             in_use.note(self.store.path, entry.key)
-            if not replace and (there := self._whole(entry.key)):
-                return there, self.path(there)
-            kept = self.path(entry)
-            files.link_or_copy(wheel, kept)
+            if not replace and (present := self._whole(entry.key)):
+                return present, self.path(present)
+            place = self.path(entry)
+            files.link_or_copy(wheel, place)
             log_key = entry.log_key()
             if log is not None and log_key is not None:
                 files.copy(log, self.store.path / log_key)
             # Last: an entry is not there before its files are.
             self.store.write(entries.entry_key(entry.key), entries.dumps(entry))
-        return entry, kept
+        return entry, place
 
     def path(self, entry: CacheEntry) -> Path:
         """Where the wheel of an entry is."""
@@ -115,8 +115,8 @@ class LocalTier:
                 self.store.discard(stray)
 
     def _whole(self, key: str) -> CacheEntry | None:
-        found = self.look(key)
-        return found if found is not None and not damage(self.path(found), found) else None
+        entry = self.look(key)
+        return entry if entry is not None and not damage(self.path(entry), entry) else None
 
     def _drop(self, key: str, name: str, reason: str) -> None:
         console.current().warn(f"the cached wheel of {name} cannot be used and is removed: {reason}")

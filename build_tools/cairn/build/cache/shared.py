@@ -49,7 +49,7 @@ class SharedTier:
                 self.drop(key, key[:12], str(error))
                 return None
 
-        return self._asked(ask)
+        return self._attempt(ask)
 
     @contextlib.contextmanager
     def fetched(
@@ -99,7 +99,7 @@ class SharedTier:
             if entry is None:
                 return None
             try:
-                made = use(entry)
+                result = use(entry)
             except MissingKeyError:
                 self.drop(key, entry.name, f"{entry.file_name} is missing")
                 return None
@@ -107,10 +107,10 @@ class SharedTier:
                 self.drop(key, entry.name, str(error), entry)
                 return None
             if not self.read_only:  # for a trim, it was used now
-                self._asked(lambda: keep_young(self.store, entries.entry_key(key)), writes=True)
-            return made
+                self._attempt(lambda: keep_young(self.store, entries.entry_key(key)), writes=True)
+            return result
 
-        return self._asked(ask)
+        return self._attempt(ask)
 
     def add(self, entry: CacheEntry, wheel: Path, log: Path | None) -> CacheEntry | None:
         """Put a wheel there for others, unless one of the same key is there.
@@ -129,13 +129,13 @@ class SharedTier:
                     keep_young(self.store, key)
             return self._commit(entry)
 
-        return self._asked(put, writes=True)
+        return self._attempt(put, writes=True)
 
     def drop(self, key: str, name: str, reason: str, entry: CacheEntry | None = None) -> None:
         """Say what is wrong with an entry and, where that is allowed, remove it with its files."""
-        done = "is not used" if self.read_only else "is removed"
+        action = "is not used" if self.read_only else "is removed"
         by = f", put there by {entry.builder}" if entry is not None and entry.builder else ""
-        console.current().warn(f"the wheel of {name} in {self.store.url}{by}, {done}: {reason}")
+        console.current().warn(f"the wheel of {name} in {self.store.url}{by}, {action}: {reason}")
 
         def remove() -> None:
             self.store.delete(entries.entry_key(key))
@@ -143,7 +143,7 @@ class SharedTier:
             for each in entry.file_keys() if entry is not None else ():
                 self.store.delete(each)
 
-        self._asked(remove, writes=True)
+        self._attempt(remove, writes=True)
 
     def _commit(self, entry: CacheEntry) -> CacheEntry | None:
         """Write the entry where none is, or one that cannot be read; the one that is there then."""
@@ -163,7 +163,7 @@ class SharedTier:
                 etag = self.store.read(key).etag
         return None
 
-    def _asked(self, work: Callable[[], T], *, writes: bool = False) -> T | None:
+    def _attempt(self, work: Callable[[], T], *, writes: bool = False) -> T | None:
         """What `work` returns; None where the store does not do it, which is said once."""
         if self._out_of_reach or (writes and self.read_only):
             return None
@@ -179,10 +179,10 @@ class SharedTier:
         """Ask for less from now on: who may not write may read, and a server in trouble is left alone."""
         for_good = not writes or isinstance(error, NetworkError)
         with self._lock:
-            said = self._out_of_reach or (self.read_only and not for_good)
+            known = self._out_of_reach or (self.read_only and not for_good)
             self.read_only = True
             self._out_of_reach = self._out_of_reach or for_good
-        if not said:
+        if not known:
             what = "the build goes on without it" if for_good else "nothing is put there"
             console.current().warn(f"the shared cache {self.store.url} cannot be used, {what}: {error}")
 
@@ -201,7 +201,7 @@ class _Arrived:
             self.refuse_more_than(self._count)
             self._say(f"fetching {self._name}: {console.size(self._count)} of {console.size(self._size)}")
 
-    def refuse_more_than(self, found: int) -> None:
+    def refuse_more_than(self, size: int) -> None:
         """Raise where more bytes than the entry says were found."""
-        if found > self._size:
+        if size > self._size:
             raise DamagedEntryError(f"{self._name} has more than the {self._size:,} bytes of its entry")

@@ -33,7 +33,7 @@ _PERIODS = {"": timedelta(days=1), "h": timedelta(hours=1), "d": timedelta(days=
 
 
 @dataclass(frozen=True, kw_only=True)
-class KeptEntry:
+class StoredEntry:
     """An entry as it lies in a store.
 
     Attributes:
@@ -61,7 +61,7 @@ class Contents:
     """
 
     url: str
-    entries: tuple[KeptEntry, ...]
+    entries: tuple[StoredEntry, ...]
     sizes: dict[str, int]
     modified: dict[str, datetime]
 
@@ -72,7 +72,7 @@ class Contents:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trimmed:
+class TrimResult:
     """What a trim removed, or would remove.
 
     Attributes:
@@ -86,7 +86,7 @@ class Trimmed:
     """
 
     url: str
-    entries: tuple[KeptEntry, ...]
+    entries: tuple[StoredEntry, ...]
     files: tuple[str, ...]
     freed: int
     kept: int
@@ -100,10 +100,10 @@ def parse_size(text: str) -> int:
     Raises:
         UsageError: it is none.
     """
-    found = _SIZE.fullmatch(text.strip())
-    if not found:
+    match = _SIZE.fullmatch(text.strip())
+    if not match:
         raise UsageError(f"{text[:40]!r} is not a size", tip="write 20GB, 500MB or a number of bytes")
-    return int(float(found[1]) * _UNITS[found[2].upper()])
+    return int(float(match[1]) * _UNITS[match[2].upper()])
 
 
 def parse_age(text: str) -> timedelta:
@@ -112,10 +112,10 @@ def parse_age(text: str) -> timedelta:
     Raises:
         UsageError: it is none.
     """
-    found = _AGE.fullmatch(text.strip())
-    if not found:
+    match = _AGE.fullmatch(text.strip())
+    if not match:
         raise UsageError(f"{text[:40]!r} is not an age", tip="write 30d, 12h or 2w")
-    return int(found[1]) * _PERIODS[found[2]]
+    return int(match[1]) * _PERIODS[match[2]]
 
 
 def bound() -> int:
@@ -133,26 +133,26 @@ def bound() -> int:
 
 def contents(store: Store, *, used: Collection[str] = ()) -> Contents:
     """What is in a store; of `used`, running builds have been given the wheels."""
-    listed = sorted(store.list(entries.ENTRIES), key=lambda found: found.modified, reverse=True)
+    listed = sorted(store.list(entries.ENTRIES), key=lambda item: item.modified, reverse=True)
 
-    def read(found: ListedObject) -> KeptEntry | None:
-        key = Path(found.key).stem
+    def read(item: ListedObject) -> StoredEntry | None:
+        key = Path(item.key).stem
         entry = None
         try:
-            entry = entries.parse(store.read(found.key).data, key)
+            entry = entries.parse(store.read(item.key).data, key)
         except MissingKeyError:  # it went between the listing and now
             return None
         except (DamagedEntryError, DamagedObjectError):
             pass
-        return KeptEntry(key=key, entry=entry, used=found.modified, in_use=key in used)
+        return StoredEntry(key=key, entry=entry, used=item.modified, in_use=key in used)
 
-    kept = side_by_side(read, listed, jobs=_JOBS)
+    stored = side_by_side(read, listed, jobs=_JOBS)
     found_files = list(store.list(entries.FILES))
     return Contents(
         url=store.url,
-        entries=tuple(each for each in kept if each is not None),
-        sizes={found.key: found.size for found in found_files},
-        modified={found.key: found.modified for found in found_files},
+        entries=tuple(each for each in stored if each is not None),
+        sizes={item.key: item.size for item in found_files},
+        modified={item.key: item.modified for item in found_files},
     )
 
 
@@ -164,7 +164,7 @@ def contents_of_folder(tier: LocalTier) -> Contents:
 
 def trim(
     store: Store, *, max_size: int | None = None, older_than: timedelta | None = None, dry_run: bool = False
-) -> Trimmed:
+) -> TrimResult:
     """Remove from a store that machines share what was used longest ago.
 
     A reader that comes too late finds no entry, or one whose wheel is missing, and builds.
@@ -185,12 +185,12 @@ def trim_folder(
     max_size: int | None = None,
     older_than: timedelta | None = None,
     dry_run: bool = False,
-) -> Trimmed:
+) -> TrimResult:
     """Like `trim`, of the folder of a machine; what running builds use stays."""
     with _alone(tier):
-        found = contents(tier.store, used=in_use.keys(tier.store.path))
+        before = contents(tier.store, used=in_use.keys(tier.store.path))
         # Whoever puts a wheel there holds the lock until its entry is written: what none names is left over.
-        trimmed = _apply(tier.store, _plan(found, max_size, older_than, datetime.now(UTC)), dry_run=dry_run)
+        trimmed = _apply(tier.store, _plan(before, max_size, older_than, datetime.now(UTC)), dry_run=dry_run)
         if not dry_run:
             tier.tidy()
             _remove_empty(tier.store.path / entries.FILES)
@@ -211,13 +211,13 @@ def keep_within_bound(tier: LocalTier) -> None:
 
 
 def _plan(
-    found: Contents, max_size: int | None, older_than: timedelta | None, orphaned_before: datetime
-) -> Trimmed:
-    now, going, staying = datetime.now(UTC), list[KeptEntry](), list[KeptEntry]()
-    sizes, room = found.sizes, max_size
+    tier: Contents, max_size: int | None, older_than: timedelta | None, orphaned_before: datetime
+) -> TrimResult:
+    now, going, staying = datetime.now(UTC), list[StoredEntry](), list[StoredEntry]()
+    sizes, room = tier.sizes, max_size
     counted: set[str] = set()
     held = 0
-    for each in found.entries:
+    for each in tier.entries:
         names = set(each.entry.file_keys()) if each.entry is not None else set()
         more = sum(sizes.get(name, 0) for name in names - counted)
         too_old = older_than is not None and now - each.used > older_than
@@ -234,26 +234,26 @@ def _plan(
         counted |= names
         room = None if room is None else max(0, room - more)
     files_going = [
-        name for name in sizes if name not in counted and _left_over(found, name, going, orphaned_before)
+        name for name in sizes if name not in counted and _left_over(tier, name, going, orphaned_before)
     ]
-    return Trimmed(
-        url=found.url,
+    return TrimResult(
+        url=tier.url,
         entries=tuple(reversed(going)),
         files=tuple(files_going),
         freed=sum(sizes[name] for name in files_going),
         kept=len(staying),
-        size=found.size - sum(sizes[name] for name in files_going),
+        size=tier.size - sum(sizes[name] for name in files_going),
         in_use=held,
     )
 
 
-def _left_over(found: Contents, name: str, going: Collection[KeptEntry], before: datetime) -> bool:
+def _left_over(tier: Contents, name: str, going: Collection[StoredEntry], before: datetime) -> bool:
     """Whether a file that no entry names any more may go."""
     named = any(each.entry is not None and name in each.entry.file_keys() for each in going)
-    return named or found.modified[name] < before
+    return named or tier.modified[name] < before
 
 
-def _apply(store: Store, trimmed: Trimmed, *, dry_run: bool) -> Trimmed:
+def _apply(store: Store, trimmed: TrimResult, *, dry_run: bool) -> TrimResult:
     if not dry_run:
         # Entries first: whoever finds one finds its files, whenever this is interrupted.
         side_by_side(store.delete, [entries.entry_key(each.key) for each in trimmed.entries], jobs=_JOBS)

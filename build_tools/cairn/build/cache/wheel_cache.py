@@ -110,10 +110,10 @@ class WheelCache:
             key: of its inputs.
             private: the key means nothing on other machines.
         """
-        found = self.local.look(key)
-        if found is None and self.shared is not None and not private:
-            found = self.shared.look(key)
-        return found
+        entry = self.local.look(key)
+        if entry is None and self.shared is not None and not private:
+            entry = self.shared.look(key)
+        return entry
 
     def get(self, key: str, *, check: Check = unchecked, private: bool = False) -> Hit | None:
         """The wheel built from these inputs; None when there is none, or none that can be used.
@@ -124,9 +124,9 @@ class WheelCache:
                 more than what was put there: whoever may write to the store can put anything there.
             private: the key means nothing on other machines.
         """
-        found = self.local.get(key)
-        if found is not None:
-            return _hit(*found, "local")
+        local = self.local.get(key)
+        if local is not None:
+            return _hit(*local, "local")
         if self.shared is None or private:
             return None
         if not self.fetched:
@@ -166,10 +166,10 @@ class WheelCache:
             The wheel that the cache has now: that of another build if one was first.
         """
         with self.local.staging() as folder:
-            said = None
+            log_copy = None
             if log is not None and log.is_file():  # someone may have tidied up during a build of hours
-                said = folder / "build.log"
-                files.copy(log, said)  # it is looked at twice, and may be added to meanwhile
+                log_copy = folder / "build.log"
+                files.copy(log, log_copy)  # it is looked at twice, and may be added to meanwhile
             entry = CacheEntry(
                 key=key,
                 identity=identity or key,
@@ -177,22 +177,22 @@ class WheelCache:
                 file_name=wheel.name,
                 sha256=files.sha256_of(wheel),
                 size=wheel.stat().st_size,
-                log_sha256=None if said is None else files.sha256_of(said),
-                log_size=0 if said is None else said.stat().st_size,
+                log_sha256=None if log_copy is None else files.sha256_of(log_copy),
+                log_size=0 if log_copy is None else log_copy.stat().st_size,
                 seconds=seconds,
                 built=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
                 builder=_builder(),
                 inputs=_storable(inputs or {}),
             )
-            counts, kept = self.local.add(entry, wheel, said, replace=replace)
+            counts, place = self.local.add(entry, wheel, log_copy, replace=replace)
         if self.shared is not None and not private:
-            there = self.shared.add(counts, kept, self.log(counts))
+            first_entry = self.shared.add(counts, place, self.log(counts))
             # A different machine was first. This one takes that wheel, as all others will.
-            if there is not None and there.sha256 != counts.sha256 and not replace:
+            if first_entry is not None and first_entry.sha256 != counts.sha256 and not replace:
                 first = self.shared.get(key, lambda entry: self._fetch(entry, check))
                 if first is not None:
                     return first
-        return _hit(counts, kept, "built" if counts is entry else "local")
+        return _hit(counts, place, "built" if counts is entry else "local")
 
     def log(self, entry: CacheEntry) -> Path | None:
         """The log of a build, where this machine has it."""
@@ -202,12 +202,10 @@ class WheelCache:
 
     def recent(self, project: str = "") -> Iterator[CacheEntry]:
         """The entries of this machine, of one project or of all, the last used first."""
-        listed = sorted(
-            self.local.store.list(entries.ENTRIES), key=lambda found: found.modified, reverse=True
-        )
-        for found in listed:
+        listed = sorted(self.local.store.list(entries.ENTRIES), key=lambda item: item.modified, reverse=True)
+        for item in listed:
             try:
-                entry = entries.parse(self.local.store.read(found.key).data, Path(found.key).stem)
+                entry = entries.parse(self.local.store.read(item.key).data, Path(item.key).stem)
             except (MissingKeyError, DamagedEntryError):
                 continue  # it is reported when it is to be used
             if not project or entry.project == project:
@@ -220,8 +218,8 @@ class WheelCache:
             project: its name.
             same: inputs, and what they are to be.
         """
-        wanted = _storable(same)
-        return next((e for e in self.recent(project) if wanted.items() <= dict(e.inputs).items()), None)
+        same_inputs = _storable(same)
+        return next((e for e in self.recent(project) if same_inputs.items() <= dict(e.inputs).items()), None)
 
     def bound(self) -> None:
         """Remove from the folder what was used longest ago, where it has become larger than it may."""
@@ -264,10 +262,10 @@ def _hit(entry: CacheEntry, wheel: Path, origin: Any) -> Hit:  # noqa: ANN401 - 
 
 def _builder() -> str:
     """Who builds: what a reader of a shared cache wants to know, without the name of a machine or a user."""
-    said = f"Cairn {importlib.metadata.version('cairn')}"
+    version = f"Cairn {importlib.metadata.version('cairn')}"
     # Of every run of GitHub Actions; GitLab and others have none of these names.
     run = [os.environ.get(f"GITHUB_{name}", "") for name in ("SERVER_URL", "REPOSITORY", "RUN_ID")]
-    return f"{said}, {run[0]}/{run[1]}/actions/runs/{run[2]}" if all(run) else said
+    return f"{version}, {run[0]}/{run[1]}/actions/runs/{run[2]}" if all(run) else version
 
 
 def _storable(inputs: Mapping[str, object]) -> dict[str, Any]:

@@ -30,12 +30,12 @@ _TIMEOUT = 60.0  # seconds
 
 def on_path(path: str) -> dict[str, Path]:
     """The compilers that a program finds by name: name to file, the first on PATH of each."""
-    found: dict[str, Path] = {}
+    compilers: dict[str, Path] = {}
     for folder in filter(None, path.split(os.pathsep)):
         for name in _names(folder):
-            if name not in found and os.access(file := Path(folder, name), os.X_OK) and file.is_file():
-                found[name] = file
-    return found
+            if name not in compilers and os.access(file := Path(folder, name), os.X_OK) and file.is_file():
+                compilers[name] = file
+    return compilers
 
 
 def is_clang(name: str) -> bool:
@@ -58,12 +58,12 @@ def hip_clang(variables: Mapping[str, str], sdk_root: Path | None) -> Path | Non
     home = variables.get("ROCM_HOME") or variables.get("ROCM_PATH")
     hipconfig = Path(home, "bin", "hipconfig") if home else Path("hipconfig")
     try:
-        done = process.run(
+        result = process.run(
             [hipconfig, "--hipclangpath"], env=variables, timeout=_TIMEOUT, separate_stderr=True
         )
     except CairnError:
         return None
-    folder = Path(done.output.strip())
+    folder = Path(result.output.strip())
     return folder if folder.is_absolute() and folder.is_dir() else None
 
 
@@ -75,11 +75,11 @@ def device_libraries(variables: Mapping[str, str], sdk_root: Path | None) -> Pat
 
     homes = [*filter(None, [sdk_root]), *named("ROCM_PATH", "ROCM_HOME"), Path("/usr")]
     below = ("lib/llvm/amdgcn/bitcode", "amdgcn/bitcode", "lib/*/amdgcn/bitcode")  # ROCm 6, before, Debian
-    found = (path for home in homes for place in below for path in sorted(home.glob(place)))
+    by_default = (path for home in homes for place in below for path in sorted(home.glob(place)))
     return next(
         (
             path
-            for path in (*named("HIP_DEVICE_LIB_PATH", "DEVICE_LIB_PATH"), *found)
+            for path in (*named("HIP_DEVICE_LIB_PATH", "DEVICE_LIB_PATH"), *by_default)
             if any(path.glob("*.bc"))
         ),
         None,

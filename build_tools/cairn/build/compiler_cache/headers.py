@@ -35,19 +35,19 @@ def shared(environment: VirtualEnvironment, folder: Path) -> Mapping[str, Path]:
             if file.hash is not None and "include" in file.parts[1:-1]:
                 packages.setdefault(file.parts[0], {})[file.as_posix()] = file.hash.value
     return {
-        name: _folder(environment.site_packages, found, folder)
-        for name, found in sorted(packages.items())
+        name: _folder(environment.site_packages, headers, folder)
+        for name, headers in sorted(packages.items())
         if name not in ("..", ".")
     }
 
 
-def _folder(site: Path, found: Mapping[str, str], folder: Path) -> Path:
-    listed = "".join(f"{digest} {name}\n" for name, digest in sorted(found.items()))
+def _folder(site: Path, headers: Mapping[str, str], folder: Path) -> Path:
+    listed = "".join(f"{digest} {name}\n" for name, digest in sorted(headers.items()))
     place = folder / hashlib.sha256(listed.encode()).hexdigest()[:24]
     with files.locked(folder / "headers.lock"):
         if not place.is_dir():
             with files.folder_beside(place) as part:
-                for name in found:
+                for name in headers:
                     target = part / name
                     target.parent.mkdir(parents=True, exist_ok=True)
                     try:

@@ -160,45 +160,45 @@ class Launchers:
         return self.folder / "hip" / "bin"
 
 
-def write(wanted: Launchers) -> None:
+def write(plan: Launchers) -> None:
     """Write the folder, in place of what an earlier build had there."""
-    owned.empty_folder(wanted.folder)
-    hip = _of_hip(wanted)
-    _script(wanted.launch, _launch(wanted, hip))
-    for name, compiler in wanted.compilers.items():
-        _compiler(wanted.bin / name, compiler, wanted)
-    if shutil.which("cmake", path=wanted.path):
-        as_it_was = [f"{name}={shlex.quote(text)}" for name, text in wanted.chosen.items()]
-        as_it_was += [f"unset {name}" for name in ("CC", "CXX") if name not in wanted.chosen]
-        text = _CMAKE.format(path=shlex.quote(wanted.path), compilers="\n".join(as_it_was))
-        _script(wanted.bin / "cmake", text)
-    if wanted.hip_clang is not None:
-        wanted.hip_bin.mkdir(parents=True)
-        for path in wanted.hip_clang.iterdir():
+    owned.empty_folder(plan.folder)
+    hip = _of_hip(plan)
+    _script(plan.launch, _launch(plan, hip))
+    for name, compiler in plan.compilers.items():
+        _compiler(plan.bin / name, compiler, plan)
+    if shutil.which("cmake", path=plan.path):
+        as_it_was = [f"{name}={shlex.quote(text)}" for name, text in plan.chosen.items()]
+        as_it_was += [f"unset {name}" for name in ("CC", "CXX") if name not in plan.chosen]
+        text = _CMAKE.format(path=shlex.quote(plan.path), compilers="\n".join(as_it_was))
+        _script(plan.bin / "cmake", text)
+    if plan.hip_clang is not None:
+        plan.hip_bin.mkdir(parents=True)
+        for path in plan.hip_clang.iterdir():
             if path.name in hip:
-                _compiler(wanted.hip_bin / path.name, path, wanted)
+                _compiler(plan.hip_bin / path.name, path, plan)
             else:
-                (wanted.hip_bin / path.name).symlink_to(path)
+                (plan.hip_bin / path.name).symlink_to(path)
         # hipcc looks for clang's headers and libraries beside the folder of its programs.
-        (wanted.hip_bin.parent / "lib").symlink_to(wanted.hip_clang.parent / "lib")
+        (plan.hip_bin.parent / "lib").symlink_to(plan.hip_clang.parent / "lib")
 
 
-def _of_hip(wanted: Launchers) -> dict[str, Path]:
-    found = wanted.hip_clang.iterdir() if wanted.hip_clang is not None else ()
-    return {path.name: path for path in found if compilers.is_clang(path.name)}
+def _of_hip(plan: Launchers) -> dict[str, Path]:
+    programs = plan.hip_clang.iterdir() if plan.hip_clang is not None else ()
+    return {path.name: path for path in programs if compilers.is_clang(path.name)}
 
 
-def _launch(wanted: Launchers, hip: Mapping[str, Path]) -> str:
-    known = {*wanted.compilers.values(), *hip.values()}
-    prefix = "string:" if wanted.program == "ccache" else ""
+def _launch(plan: Launchers, hip: Mapping[str, Path]) -> str:
+    known = {*plan.compilers.values(), *hip.values()}
+    prefix = "string:" if plan.program == "ccache" else ""
     identities = [
         f"    {shlex.quote(str(path))}) identity={prefix}{compilers.digest_of(path)}"
         f"{'' if compilers.keeps_device_code(path) else ' stranger=1'} ;;"
         for path in sorted(known)
     ]
     rules, maps = [], []
-    for package, folder in wanted.headers.items():
-        old, new = shlex.quote(f"{wanted.site_packages}/{package}"), shlex.quote(f"{folder}/{package}")
+    for package, folder in plan.headers.items():
+        old, new = shlex.quote(f"{plan.site_packages}/{package}"), shlex.quote(f"{folder}/{package}")
         rules += [
             f"            -isystem{old}/*include*) word=-isystem{new}${{word#-isystem{old}}} ;;",
             f"            -I{old}/*include*)",
@@ -208,26 +208,26 @@ def _launch(wanted: Launchers, hip: Mapping[str, Path]) -> str:
             "                esac ;;",
         ]
         maps.append(f'    set -- "$@" -ffile-prefix-map={shlex.quote(str(folder))}="$site"')
-    run = _CCACHE if wanted.program == "ccache" else _SCCACHE
-    mapped = wanted.tree is not None and wanted.program == "ccache"
+    run = _CCACHE if plan.program == "ccache" else _SCCACHE
+    mapped = plan.tree is not None and plan.program == "ccache"
     separator = os.pathsep
     return _LAUNCH.format(
-        program=wanted.program,
-        here=shlex.quote(str(wanted.folder)),
+        program=plan.program,
+        here=shlex.quote(str(plan.folder)),
         identities="\n".join(identities),
-        unknown="content" if wanted.program == "ccache" else "''",
-        libraries=shlex.quote(str(wanted.device_libraries or "/nonexistent")),
-        site=shlex.quote(str(wanted.site_packages)),
+        unknown="content" if plan.program == "ccache" else "''",
+        libraries=shlex.quote(str(plan.device_libraries or "/nonexistent")),
+        site=shlex.quote(str(plan.site_packages)),
         headers="\n".join(rules) or "            *) ;;",
         maps="\n".join(maps) or "    :",
-        tree=_TREE.format(tree=shlex.quote(str(wanted.tree))) if mapped else "",
+        tree=_TREE.format(tree=shlex.quote(str(plan.tree))) if mapped else "",
         separator=separator,
-        run=run.format(cache=shlex.quote(str(wanted.cache)), separator=separator),
+        run=run.format(cache=shlex.quote(str(plan.cache)), separator=separator),
     )
 
 
-def _compiler(script: Path, compiler: Path, wanted: Launchers) -> None:
-    launch, quoted = shlex.quote(str(wanted.launch)), shlex.quote(str(compiler))
+def _compiler(script: Path, compiler: Path, plan: Launchers) -> None:
+    launch, quoted = shlex.quote(str(plan.launch)), shlex.quote(str(compiler))
     _script(script, _COMPILER.format(launch=launch, compiler=quoted))
 
 

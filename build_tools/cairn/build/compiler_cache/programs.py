@@ -26,21 +26,21 @@ _TIMEOUT = 60.0  # seconds
 
 def find(name: CompilerCache) -> Path | None:
     """The program on PATH; None where there is none, or one that is too old."""
-    found = shutil.which(name)
-    if found is None:
+    program = shutil.which(name)
+    if program is None:
         return None
     try:
-        said = process.run([found, "--version"], timeout=_TIMEOUT).output
+        output = process.run([program, "--version"], timeout=_TIMEOUT).output
     except CairnError:
         return None
-    match = _VERSION.search(said)
+    match = _VERSION.search(output)
     version = Version(match[0]) if match else None
     if version is None or version < _OLDEST[name]:
         console.current().info(
-            f"{found} is {version or 'of no known version'}: {name} {_OLDEST[name]} is needed"
+            f"{program} is {version or 'of no known version'}: {name} {_OLDEST[name]} is needed"
         )
         return None
-    return Path(found)
+    return Path(program)
 
 
 def get(name: CompilerCache, source: PackageSource, *, log: Path, say: Progress) -> Path:
@@ -51,8 +51,8 @@ def get(name: CompilerCache, source: PackageSource, *, log: Path, say: Progress)
         NetworkError: an index could not be reached.
         PrerequisiteError: what was installed has no such program.
     """
-    if (found := find(name)) is not None:
-        return found
+    if (own := find(name)) is not None:
+        return own
     say(f"installing {name}")
     content = environments.Content(requirements=(_WHEELS[name],), what=name)
     env = environments.ready(content, source, log=log, say=say)

@@ -48,7 +48,7 @@ class Session:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class CacheRequest:
     """What a build needs of a compiler cache.
 
     Attributes:
@@ -73,18 +73,18 @@ class Wanted:
 
 
 @contextlib.contextmanager
-def opened(wanted: Wanted, *, say: Progress) -> Iterator[Session]:
+def opened(request: CacheRequest, *, say: Progress) -> Iterator[Session]:
     """Put the cache in front of all compilers of a build; its statistics are read when the block ends.
 
     Raises:
         BuildError: it cannot be installed.
         PrerequisiteError: its server does not start.
     """
-    cache = programs.get(wanted.program, wanted.source, log=wanted.log, say=say)
-    own = _of_ccache(wanted) if wanted.program == "ccache" else _of_sccache(wanted)
-    session = Session(variables=_launching(wanted, cache) | own)
-    given = {**wanted.variables, **session.variables}
-    if wanted.program == "ccache":
+    cache = programs.get(request.program, request.source, log=request.log, say=say)
+    own = _of_ccache(request) if request.program == "ccache" else _of_sccache(request)
+    session = Session(variables=_launching(request, cache) | own)
+    env = {**request.variables, **session.variables}
+    if request.program == "ccache":
         stats_log = Path(own["CCACHE_STATSLOG"])
         stats_log.unlink(missing_ok=True)
         try:
@@ -92,50 +92,50 @@ def opened(wanted: Wanted, *, say: Progress) -> Iterator[Session]:
         finally:
             session.statistics = statistics.of_ccache(stats_log)
     else:
-        with _server(cache, given, wanted.log):
+        with _server(cache, env, request.log):
             try:
                 yield session
             finally:
-                session.statistics = _asked(cache, given)
+                session.statistics = _statistics_of_server(cache, env)
 
 
-def _launching(wanted: Wanted, cache: Path) -> dict[str, str]:
+def _launching(request: CacheRequest, cache: Path) -> dict[str, str]:
     """Write the launchers; the variables by which a build finds them."""
     if platforms.here.stack_section() == "windows":  # no sh: CMake alone, and by the program itself
         return {f"CMAKE_{lang}_COMPILER_LAUNCHER": str(cache) for lang in _LANGUAGES}
-    given = wanted.variables
-    hip_clang = compilers.hip_clang(given, wanted.sdk_root)
-    chosen = {name: _without_cache(given[name]) for name in ("CC", "CXX") if name in given}
-    made = launchers.Launchers(
-        folder=wanted.folder,
-        program=wanted.program,
+    env = request.variables
+    hip_clang = compilers.hip_clang(env, request.sdk_root)
+    chosen = {name: _without_cache(env[name]) for name in ("CC", "CXX") if name in env}
+    scripts = launchers.Launchers(
+        folder=request.folder,
+        program=request.program,
         cache=cache,
-        path=given["PATH"],
-        compilers=compilers.on_path(given["PATH"]) | _named(chosen),
+        path=env["PATH"],
+        compilers=compilers.on_path(env["PATH"]) | _named(chosen),
         chosen=chosen,
         hip_clang=hip_clang,
-        device_libraries=compilers.device_libraries(given, wanted.sdk_root),
-        site_packages=wanted.environment.site_packages,
-        headers=headers.shared(wanted.environment, files.cache_dir() / "headers"),
-        tree=wanted.tree,
+        device_libraries=compilers.device_libraries(env, request.sdk_root),
+        site_packages=request.environment.site_packages,
+        headers=headers.shared(request.environment, files.cache_dir() / "headers"),
+        tree=request.tree,
     )
-    launchers.write(made)
-    found = {f"CMAKE_{lang}_COMPILER_LAUNCHER": str(made.launch) for lang in _LANGUAGES}
-    found |= {name: _through(made, text) for name, text in chosen.items()}
-    found |= {
-        "PATH": os.pathsep.join([str(made.bin), given["PATH"]]),
+    launchers.write(scripts)
+    variables = {f"CMAKE_{lang}_COMPILER_LAUNCHER": str(scripts.launch) for lang in _LANGUAGES}
+    variables |= {name: _through(scripts, text) for name, text in chosen.items()}
+    variables |= {
+        "PATH": os.pathsep.join([str(scripts.bin), env["PATH"]]),
         # scikit-build-core takes the CMake of the environment by its path, past `bin/cmake`, unless told so.
-        "CMAKE_EXECUTABLE": str(made.bin / "cmake"),
+        "CMAKE_EXECUTABLE": str(scripts.bin / "cmake"),
         # torch's cpp_extension would put a ccache of the machine in front of ours.
         "TORCH_NO_COMPILER_WRAPPER": "1",
         "USE_CCACHE": "0",  # likewise torch's CMakeLists.txt
     }
-    if not (made.bin / "cmake").exists():
-        del found["CMAKE_EXECUTABLE"]
+    if not (scripts.bin / "cmake").exists():
+        del variables["CMAKE_EXECUTABLE"]
     if hip_clang is not None:
         # hipcc calls clang by its path; since ROCm 7.13 it knows a launcher, which must not come twice.
-        found["HIP_CLANG_PATH"] = str(made.hip_bin)
-    return found
+        variables["HIP_CLANG_PATH"] = str(scripts.hip_bin)
+    return variables
 
 
 def _without_cache(text: str) -> str:
@@ -155,26 +155,26 @@ def _named(chosen: Mapping[str, str]) -> dict[str, Path]:
     }
 
 
-def _through(made: launchers.Launchers, text: str) -> str:
+def _through(scripts: launchers.Launchers, text: str) -> str:
     """The value of `CC` or `CXX`, with our script for the compiler that it begins with."""
     word, _, rest = text.partition(" ")
-    script = made.bin / Path(word).name
+    script = scripts.bin / Path(word).name
     return " ".join(filter(None, (str(script) if script.exists() else word, rest)))
 
 
-def _of_ccache(wanted: Wanted) -> dict[str, str]:
+def _of_ccache(request: CacheRequest) -> dict[str, str]:
     """Ccache's own variables: those of the user's that say where results are kept, none that says of what."""
     return {
         **{name: os.environ[name] for name in _PLACES_OF_CCACHE if name in os.environ},
         # Configuration is read from this folder too, and not from that of the user.
         "CCACHE_DIR": os.environ.get("CCACHE_DIR") or str(files.cache_dir() / "ccache"),
-        "CCACHE_STATSLOG": str(wanted.folder.with_name(f"{wanted.folder.name}-ccache.log")),
+        "CCACHE_STATSLOG": str(request.folder.with_name(f"{request.folder.name}-ccache.log")),
         # What was compiled in one tree is found in others: the copies of a checkout that variants have.
-        **({"CCACHE_BASEDIR": str(wanted.tree)} if wanted.tree else {}),
+        **({"CCACHE_BASEDIR": str(request.tree)} if request.tree else {}),
     }
 
 
-def _of_sccache(wanted: Wanted) -> dict[str, str]:
+def _of_sccache(request: CacheRequest) -> dict[str, str]:
     """Sccache's own variables: a server that is ours alone."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -182,12 +182,12 @@ def _of_sccache(wanted: Wanted) -> dict[str, str]:
     return {
         "SCCACHE_SERVER_PORT": str(port),
         "SCCACHE_IDLE_TIMEOUT": _IDLE,
-        **({"SCCACHE_BASEDIRS": str(wanted.tree)} if wanted.tree else {}),
+        **({"SCCACHE_BASEDIRS": str(request.tree)} if request.tree else {}),
     }
 
 
 @contextlib.contextmanager
-def _server(cache: Path, given: Mapping[str, str], log: Path) -> Iterator[None]:
+def _server(cache: Path, variables: Mapping[str, str], log: Path) -> Iterator[None]:
     """Sccache's server, in the foreground, as a program of ours.
 
     It alone is told where results are kept, and how to log in there: builds know its port. But it starts
@@ -195,7 +195,7 @@ def _server(cache: Path, given: Mapping[str, str], log: Path) -> Iterator[None]:
     """
     own = _own_of_server()
     Path(own["SCCACHE_DIR"]).mkdir(parents=True, exist_ok=True)  # what a confined program makes may be hidden
-    env = {**own, **given, "SCCACHE_START_SERVER": "1", "SCCACHE_NO_DAEMON": "1"}
+    env = {**own, **variables, "SCCACHE_START_SERVER": "1", "SCCACHE_NO_DAEMON": "1"}
     named = [Path(value).resolve() for value in own.values() if Path(value).is_absolute()]
     hidden = [
         path
@@ -204,7 +204,7 @@ def _server(cache: Path, given: Mapping[str, str], log: Path) -> Iterator[None]:
     ]
     with process.background([cache], env=env, log=log, hidden=hidden) as ended:
         deadline = time.monotonic() + _START
-        while not _listens(int(given["SCCACHE_SERVER_PORT"])):
+        while not _listens(int(variables["SCCACHE_SERVER_PORT"])):
             if ended() or time.monotonic() > deadline:
                 raise PrerequisiteError(f"the server of {cache} did not start", tip=f"see {log}")
             time.sleep(0.05)
@@ -228,10 +228,10 @@ def _listens(port: int) -> bool:
     return False
 
 
-def _asked(cache: Path, given: Mapping[str, str]) -> CacheStatistics | None:
+def _statistics_of_server(cache: Path, env: Mapping[str, str]) -> CacheStatistics | None:
     command = [str(cache), "--show-stats", "--stats-format=json"]
     try:
-        return statistics.of_sccache(process.run(command, env=given, timeout=60, separate_stderr=True).output)
+        return statistics.of_sccache(process.run(command, env=env, timeout=60, separate_stderr=True).output)
     except (CairnError, ValueError, KeyError) as error:
         console.current().warn(f"sccache does not say what it did: {error}")
         return None

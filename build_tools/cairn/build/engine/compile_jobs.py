@@ -129,8 +129,8 @@ class Pool:
         with self._lock:
             # What lies unused is collected, and dealt out again: to those that had nothing left first.
             idle = {name: tokens.take(self._limits.cores) for name, tokens in self._steps.items()}
-            kept = sum(count for name, count in jobs.items() if name not in self._steps)
-            used = sum(tokens.held for tokens in self._steps.values()) + int(kept / policy.OVER)
+            fixed = sum(count for name, count in jobs.items() if name not in self._steps)
+            used = sum(tokens.held for tokens in self._steps.values()) + int(fixed / policy.OVER)
             free = max(0, self._limits.cores - used)
             order = sorted(self._steps, key=lambda name: (idle[name] > 0, -paths.get(name, 0.0)))
             busy = [name for name in order if not idle[name]] or order
@@ -153,17 +153,17 @@ def without_old_make(path: str, folder: Path) -> str:
         path: as it is.
         folder: receives scripts that stand in front of an old make; it has to stay there.
     """
-    old = {name: found for name in ("make", "gmake") if (found := shutil.which(name, path=path))}
-    old = {name: found for name, found in old.items() if _version(found) < _MAKE}
-    for name, found in old.items():
-        files.write_text(folder / name, _WITHOUT.format(make=shlex.quote(found)))
+    old = {name: program for name in ("make", "gmake") if (program := shutil.which(name, path=path))}
+    old = {name: program for name, program in old.items() if _version(program) < _MAKE}
+    for name, program in old.items():
+        files.write_text(folder / name, _WITHOUT.format(make=shlex.quote(program)))
         (folder / name).chmod(0o755)
     return os.pathsep.join([str(folder), path]) if old else path
 
 
 def _version(program: str) -> tuple[int, int]:
     try:
-        found = _VERSION.search(process.run([program, "--version"], timeout=10).output)
+        match = _VERSION.search(process.run([program, "--version"], timeout=10).output)
     except CairnError:
         return (0, 0)
-    return (int(found[1]), int(found[2])) if found else (0, 0)
+    return (int(match[1]), int(match[2])) if match else (0, 0)

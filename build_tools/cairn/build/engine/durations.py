@@ -82,18 +82,20 @@ class Durations:
             return Cost(serial=step.seconds)
         if (own := self.steps.get(step.name)) is not None and own.kind == step.kind:
             return own.cost()
-        found = typical.get((step.kind, step.project)) or typical.get((step.kind,))
-        return found or Cost(serial=_UNKNOWN)
+        cost = typical.get((step.kind, step.project)) or typical.get((step.kind,))
+        return cost or Cost(serial=_UNKNOWN)
 
     def memory(self, kind: str, project: str) -> int | None:
         """Bytes that one program of a project's steps has needed at most; None where no one measured it."""
-        found = [r.memory for r in self.steps.values() if (r.kind, r.project) == (kind, project) and r.memory]
-        return max(found, default=None)
+        measured = [
+            r.memory for r in self.steps.values() if (r.kind, r.project) == (kind, project) and r.memory
+        ]
+        return max(measured, default=None)
 
     def disk(self, kind: str, project: str) -> int:
         """Bytes that a project's last step of a kind left on the disk; 0 where no one measured it."""
-        found = [r for r in self.steps.values() if (r.kind, r.project) == (kind, project)]
-        return max(found, key=lambda record: record.ended).disk if found else 0
+        records = [r for r in self.steps.values() if (r.kind, r.project) == (kind, project)]
+        return max(records, key=lambda record: record.ended).disk if records else 0
 
 
 def read(path: Path) -> Durations:
@@ -111,8 +113,8 @@ def add(path: Path, new: Mapping[str, Record]) -> None:
     try:
         with files.locked(path.with_name(f"{path.name}.lock"), timeout=_LOCK_WAIT):
             steps = {**read(path).steps, **new}
-            kept = sorted(steps, key=lambda name: steps[name].ended)[-_MOST:]
-            datafile.write(path, _File(steps={name: steps[name] for name in sorted(kept)}))
+            newest = sorted(steps, key=lambda name: steps[name].ended)[-_MOST:]
+            datafile.write(path, _File(steps={name: steps[name] for name in sorted(newest)}))
     except (CairnError, OSError):
         return  # a full disk stops what matters; this is not it
 

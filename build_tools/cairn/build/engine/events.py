@@ -167,12 +167,12 @@ def read(path: Path) -> Iterator[AnyEvent]:
 
 def last_run(path: Path) -> tuple[AnyEvent, ...]:
     """The events of the run that began last; none where there was none."""
-    found: list[AnyEvent] = []
+    run: list[AnyEvent] = []
     for event in read(path):
         if isinstance(event, RunStarted):
-            found = []
-        found.append(event)
-    return tuple(found)
+            run = []
+        run.append(event)
+    return tuple(run)
 
 
 def _prepare(path: Path) -> None:

@@ -67,11 +67,11 @@ class Start:
 
 def remaining_paths(graph: Graph, costs: Mapping[str, Cost], cores: int) -> dict[str, float]:
     """Seconds from the start of each step to the end of all that waits for it, were it alone."""
-    found: dict[str, float] = {}
+    paths: dict[str, float] = {}
     for step in reversed(graph.order):
-        after = max((found[name] for name in graph.followers[step.name]), default=0.0)
-        found[step.name] = costs[step.name].seconds(min(cores, step.cores)) + after
-    return found
+        after = max((paths[name] for name in graph.followers[step.name]), default=0.0)
+        paths[step.name] = costs[step.name].seconds(min(cores, step.cores)) + after
+    return paths
 
 
 def starts(
@@ -116,28 +116,28 @@ def starts(
 
 
 def shares(
-    wanted: Mapping[str, int], steps: Mapping[str, Step], *, paths: Mapping[str, float], limits: Limits
+    usable: Mapping[str, int], steps: Mapping[str, Step], *, paths: Mapping[str, float], limits: Limits
 ) -> dict[str, int]:
     """The cores of each running step: one at least, the others to those with the longest remaining path.
 
     Args:
-        wanted: how many each running step can use at the moment.
+        usable: how many each running step can use at the moment.
         steps: the same steps.
         paths: see `remaining_paths`.
         limits: of the machine.
     """
-    found = dict.fromkeys(wanted, 1)
-    free = limits.cores - len(found)
-    memory = _free_memory({name: (steps[name], 1) for name in wanted}, limits)
-    for name in sorted(wanted, key=lambda name: -paths[name]):
-        more = max(0, min(wanted[name] - 1, free))
+    cores = dict.fromkeys(usable, 1)
+    free = limits.cores - len(cores)
+    memory = _free_memory({name: (steps[name], 1) for name in usable}, limits)
+    for name in sorted(usable, key=lambda name: -paths[name]):
+        more = max(0, min(usable[name] - 1, free))
         need = steps[name].memory
         if need and memory is not None:
             more = max(0, min(more, memory // need))
             memory -= more * need
-        found[name] += more
+        cores[name] += more
         free -= more
-    return found
+    return cores
 
 
 def bound(graph: Graph, costs: Mapping[str, Cost], cores: int) -> float:

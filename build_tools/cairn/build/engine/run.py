@@ -349,10 +349,10 @@ class _Run(Generic[T]):
         return True
 
     def _done(self, thread: _Thread, result: T) -> None:
-        step, kept = thread.running.step, thread.running.kept
+        step, reason = thread.running.step, thread.running.kept
         self._results[step.name] = result
-        self._note_end(thread, "done" if kept is None else "kept", why=kept or "")
-        if kept is None:
+        self._note_end(thread, "done" if reason is None else "kept", why=reason or "")
+        if reason is None:
             self._records[step.name] = Record(
                 kind=step.kind,
                 project=step.project,

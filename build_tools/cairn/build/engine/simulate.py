@@ -45,11 +45,11 @@ class _Running:
         return (self.serial if self.serial > _NOTHING else self.parallel) / self.rate
 
     def advance(self, seconds: float) -> None:
-        done = seconds * self.rate
+        work = seconds * self.rate
         if self.serial > _NOTHING:
-            self.serial -= done
+            self.serial -= work
         else:
-            self.parallel -= done
+            self.parallel -= work
 
 
 def run(graph: Graph, costs: Mapping[str, Cost], limits: Limits) -> dict[str, Span]:
@@ -90,10 +90,10 @@ def makespan(spans: Mapping[str, Span]) -> float:
 
 def _share(running: Mapping[str, _Running], paths: Mapping[str, float], limits: Limits) -> None:
     """Set the rate of each step: core-seconds in a second."""
-    wanted = {name: r.wanted for name, r in running.items()}
+    usable = {name: r.wanted for name, r in running.items()}
     steps = {name: r.step for name, r in running.items()}
-    given = policy.shares(wanted, steps, paths=paths, limits=limits)
-    jobs = {name: given[name] if steps[name].adjustable else wanted[name] for name in running}
+    shares = policy.shares(usable, steps, paths=paths, limits=limits)
+    jobs = {name: shares[name] if steps[name].adjustable else usable[name] for name in running}
     slower = min(1.0, limits.cores / sum(jobs.values()))
     for name, each in running.items():
         each.rate = jobs[name] * slower

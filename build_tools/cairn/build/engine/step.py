@@ -95,20 +95,20 @@ class Graph:
     @functools.cached_property
     def dependents(self) -> Mapping[str, tuple[str, ...]]:
         """The names of the steps that need each step themselves."""
-        found: dict[str, list[str]] = {step.name: [] for step in self.steps}
+        dependents: dict[str, list[str]] = {step.name: [] for step in self.steps}
         for step in self.steps:
             for name in dict.fromkeys(step.needs):
-                found[name].append(step.name)
-        return {name: tuple(names) for name, names in found.items()}
+                dependents[name].append(step.name)
+        return {name: tuple(names) for name, names in dependents.items()}
 
     @functools.cached_property
     def followers(self) -> Mapping[str, tuple[str, ...]]:
         """The names of the steps that wait for each step, whatever for."""
-        found: dict[str, list[str]] = {step.name: [] for step in self.steps}
+        followers: dict[str, list[str]] = {step.name: [] for step in self.steps}
         for step in self.steps:
             for name in step.waits_for:
-                found[name].append(step.name)
-        return {name: tuple(names) for name, names in found.items()}
+                followers[name].append(step.name)
+        return {name: tuple(names) for name, names in followers.items()}
 
     @functools.cached_property
     def digests(self) -> Mapping[str, str]:
@@ -116,23 +116,23 @@ class Graph:
 
         Names are not part of it: the same work has the same digest in every graph.
         """
-        found: dict[str, str] = {}
+        digests: dict[str, str] = {}
         for step in self.order:
             whole = {
                 "kind": step.kind,
                 "inputs": step.inputs,
-                "needs": sorted(found[name] for name in step.needs),
+                "needs": sorted(digests[name] for name in step.needs),
             }
             text = json.dumps(whole, sort_keys=True, ensure_ascii=True)
-            found[step.name] = hashlib.sha256(text.encode()).hexdigest()
-        return found
+            digests[step.name] = hashlib.sha256(text.encode()).hexdigest()
+        return digests
 
     def behind(self, name: str) -> tuple[str, ...]:
         """The names of all steps that cannot run without a step, nearest first."""
-        found: dict[str, None] = {}
+        names: dict[str, None] = {}
         waiting = [name]
         for each in waiting:
-            new = [after for after in self.dependents[each] if after not in found]
-            found |= dict.fromkeys(new)
+            new = [after for after in self.dependents[each] if after not in names]
+            names |= dict.fromkeys(new)
             waiting += new
-        return tuple(found)
+        return tuple(names)

@@ -61,7 +61,7 @@ def lock(
     ):
         excluded = Path(folder, "excluded.txt")
         excluded.write_text("".join(f"{name}\n" for name in provided), encoding="utf-8")
-        done = process.run(
+        result = process.run(
             [*command, "--excludes", str(excluded)],
             env=settings.uv_environment(home),
             stdin="\n".join(lines).encode(),
@@ -70,18 +70,18 @@ def lock(
             separate_stderr=True,
             hidden=isolation.credential_files(),
         )
-    if done.returncode == 0:
-        return done.output
-    said = process.tail(done.stderr)[-_SHOWN_LINES:]
-    if _NETWORK_SIGNS.search(done.stderr):
+    if result.returncode == 0:
+        return result.output
+    message = process.tail(result.stderr)[-_SHOWN_LINES:]
+    if _NETWORK_SIGNS.search(result.stderr):
         check = "leave --offline out once, so that they are found" if source.offline else "check the network"
         raise NetworkError(
-            f"the build requirements of {what} cannot be looked up: {' '.join(said)[-400:]}",
+            f"the build requirements of {what} cannot be looked up: {' '.join(message)[-400:]}",
             tip=f"{check}; --find-links names a folder that has them",
         )
     raise BuildError(
         f"the build requirements of {what} cannot be met: {' '.join(requirements)}",
-        tail=said,
+        tail=message,
         tip="see what uv says above; nothing was compiled",
     )
 

@@ -16,7 +16,7 @@ _LOOKED_AT = 50  # entries of a project; what was built longer ago explains noth
 # What the wheel that is compared with should be alike in, before all else.
 _SAME_VARIANT = ("python", "platform", "targets", "version_suffix", "sdk")
 # What a user calls an input; `{0}` and `{1}` are what it was and is.
-_SAID = {
+_REASONS = {
     "tree": "its sources changed",
     "unseen": "files that git does not see changed",
     "start": "the build folder to go on with changed",
@@ -57,12 +57,12 @@ class Explanation:
     """Why a step is built, or is not.
 
     Attributes:
-        said: in a few words.
+        reason: in a few words.
         last: the wheel that was compared with; None where there is none.
         differences: the inputs that changed since.
     """
 
-    said: str
+    reason: str
     last: CacheEntry | None
     differences: tuple[Difference, ...] = ()
 
@@ -76,14 +76,14 @@ def explain(step: BuildStep, cache: WheelCache, *, clean: bool) -> Explanation:
         clean: all is to be built again.
     """
     if step.hit is not None:
-        return Explanation(said="nothing changed", last=step.hit.entry)
+        return Explanation(reason="nothing changed", last=step.hit.entry)
     last = last_of(step, cache)
     if last is None:
-        return Explanation(said="never built before" if not clean else "--clean", last=None)
-    found = tuple(differences(last.inputs, step.inputs))
+        return Explanation(reason="never built before" if not clean else "--clean", last=None)
+    changes = tuple(differences(last.inputs, step.inputs))
     if clean:
-        return Explanation(said="--clean", last=last, differences=found)
-    return Explanation(said=summary(found), last=last, differences=found)
+        return Explanation(reason="--clean", last=last, differences=changes)
+    return Explanation(reason=summary(changes), last=last, differences=changes)
 
 
 def last_of(step: BuildStep, cache: WheelCache) -> CacheEntry | None:
@@ -109,31 +109,31 @@ def differences(before: Mapping[str, object], now: Mapping[str, object]) -> Iter
             yield Difference(name=name, before=old.get(name), now=new.get(name))
 
 
-def summary(found: tuple[Difference, ...]) -> str:
+def summary(changes: tuple[Difference, ...]) -> str:
     """Differences in a few words, for a table."""
-    if edited := edited_files(found):
+    if edited := edited_files(changes):
         return f"{wording.some(edited)} changed"
-    changed = {one.name.partition(".")[0]: one for one in found}
+    changed = {one.name.partition(".")[0]: one for one in changes}
     changed.pop(SOURCES, None)
     if not changed:
         return "its last wheel is no longer in the cache"
     if changed.keys() - {"start"}:  # which follows from the rest: a different build folder goes with it
         changed.pop("start", None)
-    said = [
-        _SAID.get(name, _STACK).format(one.before or "none", one.now or "none")
+    reasons = [
+        _REASONS.get(name, _STACK).format(one.before or "none", one.now or "none")
         for name, one in changed.items()
         if name != "needs"
     ]
-    if built := [one.name.partition(".")[2] for one in found if one.name.startswith("needs.")]:
-        said.append(f"{' and '.join(built)} changed")
-    return "; ".join(dict.fromkeys(said))
+    if built := [one.name.partition(".")[2] for one in changes if one.name.startswith("needs.")]:
+        reasons.append(f"{' and '.join(built)} changed")
+    return "; ".join(dict.fromkeys(reasons))
 
 
-def edited_files(found: tuple[Difference, ...]) -> list[str]:
+def edited_files(changes: tuple[Difference, ...]) -> list[str]:
     """The files of a tree that were edited since, where they are all that changed."""
     prefix = f"{SOURCES}.edited."
-    others = {one.name for one in found if not one.name.startswith(prefix)} - {"tree", "start"}
-    return [] if others else [one.name.removeprefix(prefix) for one in found if one.name.startswith(prefix)]
+    others = {one.name for one in changes if not one.name.startswith(prefix)} - {"tree", "start"}
+    return [] if others else [one.name.removeprefix(prefix) for one in changes if one.name.startswith(prefix)]
 
 
 def _plain(inputs: Mapping[str, object]) -> dict[str, object]:

@@ -60,13 +60,13 @@ class PlanGraph:
         """
         named = [one for one in self.steps if text == one.step.name]
         builds = [one for one in self.steps if one.step.kind == "build" and text in _names(one)]
-        if len(found := named or builds) == 1:
-            return found[0]
-        names = [one.step.name for one in found or self.steps]
+        if len(matches := named or builds) == 1:
+            return matches[0]
+        names = [one.step.name for one in matches or self.steps]
         tip = wording.did_you_mean(text, names, what="its steps are")
-        if found:
+        if matches:
             tip = f"name one: {', '.join(names)}"
-        raise UsageError(f"{text!r} is {'several steps' if found else 'not a step'} of the plan", tip=tip)
+        raise UsageError(f"{text!r} is {'several steps' if matches else 'not a step'} of the plan", tip=tip)
 
 
 def graph_of(plans: Sequence[Plan], labels: Sequence[str]) -> PlanGraph:
@@ -113,19 +113,19 @@ def _needed(plan: Plan, step: BuildStep) -> Iterator[BuildStep]:
 
 def _sdks(plans: Iterable[Plan]) -> Mapping[Path, str]:
     """The steps of the SDKs, by the environment that each is in."""
-    found = dict.fromkeys(plan.request.sdk.environment for plan in plans if plan.request.sdk)
-    if len(found) == 1:
-        return dict.fromkeys(found, "ROCm SDK")
-    return {place: f"ROCm SDK [{place.parent.name}]" for place in found}
+    places = dict.fromkeys(plan.request.sdk.environment for plan in plans if plan.request.sdk)
+    if len(places) == 1:
+        return dict.fromkeys(places, "ROCm SDK")
+    return {place: f"ROCm SDK [{place.parent.name}]" for place in places}
 
 
 def _trees(plans: Iterable[Plan]) -> Mapping[Path, str]:
     """The steps of the checkouts, by folder; those of several lines say which."""
-    found = {step.checkout: (plan.request.stack.line, step) for plan in plans for step in plan.steps}
-    several = len({line for line, _ in found.values()}) > 1
+    trees = {step.checkout: (plan.request.stack.line, step) for plan in plans for step in plan.steps}
+    several = len({line for line, _ in trees.values()}) > 1
     return {
         place: name_of(step.project.name, kind="checkout", label=line if several else "")
-        for place, (line, step) in found.items()
+        for place, (line, step) in trees.items()
     }
 
 
@@ -137,7 +137,7 @@ def _sdk_step(plan: Plan, name: str) -> PlannedStep:
         step=Step(name=name, kind="sdk", inputs=inputs),
         variant="",
         action="present",
-        explanation=Explanation(said=f"ROCm {sdk.info.version} is installed", last=None),
+        explanation=Explanation(reason=f"ROCm {sdk.info.version} is installed", last=None),
     )
 
 
@@ -147,7 +147,7 @@ def _tree_step(step: BuildStep, name: str) -> PlannedStep:
         step=Step(name=name, kind="checkout", project=step.project.name, inputs=inputs),
         variant="",
         action="present",
-        explanation=Explanation(said=f"{step.base_version or ''} at {step.checkout}".lstrip(), last=None),
+        explanation=Explanation(reason=f"{step.base_version or ''} at {step.checkout}".lstrip(), last=None),
         checkout=step.checkout,
     )
 

@@ -11,8 +11,9 @@ CMake make (`build`, `*.egg-info`), or is a compiler's product, or was packed in
 that the project's own hipify wrote. What lay there before stays where it is; the key of the wheel covers it,
 as it does all else that git does not see (`cairn.build.plan`).
 
-The note's life: `kept` writes it with `ended` false before the build and with `ended` true after it. Where a
-kill comes between, the next build finds it open: all that is new since then may be the killed build's.
+The note's life: `exchange` writes it with `ended` false before the build and with `ended` true after it.
+Where a kill comes between, the next build finds it open: all that is new since then may be the killed
+build's.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class RunningBuild:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
+class TreeLeftovers:
     """What lies in a tree beside what git sees, for the key of a build.
 
     Attributes:
@@ -101,15 +102,15 @@ class _Note:
         # It was killed: what it wrote since is not in the note.
         return name in self.files or (name not in self.before and _is_made(name, is_output))
 
-    def movable_of(self, found: Mapping[str, Path], is_output: IsOutput) -> list[str]:
+    def movable_of(self, present: Mapping[str, Path], is_output: IsOutput) -> list[str]:
         """Those of the files that may be moved out of the way."""
         if self.ended:
-            return [n for n in self.movable if n in found and unseen.mark(found[n]) == self.files.get(n)]
-        new = (n for n in found if n not in self.before and _is_made(n, is_output))
-        return sorted({*new, *(n for n in self.movable if n in found)})
+            return [n for n in self.movable if n in present and unseen.mark(present[n]) == self.files.get(n)]
+        new = (n for n in present if n not in self.before and _is_made(n, is_output))
+        return sorted({*new, *(n for n in self.movable if n in present)})
 
 
-def look(root: Repository, flavour: str, sources: Collection[str], *, clean: bool = False) -> Seen:
+def look(root: Repository, flavour: str, sources: Collection[str], *, clean: bool = False) -> TreeLeftovers:
     """What the next build of a flavour would find in a tree; changes nothing.
 
     Args:
@@ -131,24 +132,24 @@ def look(root: Repository, flavour: str, sources: Collection[str], *, clean: boo
         ours, start = ours | set(filter(is_output, ignored)), None
     foreign = {name: path for name, path in ignored.items() if name not in ours}
     cmake = next((n for n in foreign if n.endswith("build/CMakeCache.txt") and is_output(n)), None)
-    return Seen(foreign=unseen.digest(foreign | unseen.hidden(parts)), start=start, cmake=cmake)
+    return TreeLeftovers(foreign=unseen.digest(foreign | unseen.hidden(parts)), start=start, cmake=cmake)
 
 
 @contextlib.contextmanager
-def kept(root: Repository, flavour: str, sources: Collection[str]) -> Iterator[RunningBuild]:
+def exchange(root: Repository, flavour: str, sources: Collection[str]) -> Iterator[RunningBuild]:
     """Run a build in the tree with what builds of its flavour left, and without what others left."""
     is_output = _output_matcher(sources)
     _change_flavour(root, flavour, is_output)
-    note, found = _read(root), _found(root, is_output)
+    note, present = _read(root), _untracked(root, is_output)
     known = note if note is not None and note.flavour == flavour else _Note(flavour=flavour, ended=True)
-    before = {n: unseen.mark(p) for n, p in found.items() if not known.has(n, p, is_output)}
+    before = {n: unseen.mark(p) for n, p in present.items() if not known.has(n, p, is_output)}
     _write(root, dataclasses.replace(known, ended=False, before=tuple(sorted(before))))
-    running = RunningBuild(ours=frozenset(found.keys() - before.keys()))
+    running = RunningBuild(ours=frozenset(present.keys() - before.keys()))
     try:
         yield running
     finally:
         if root.exists():
-            marks = {name: unseen.mark(path) for name, path in _found(root, is_output).items()}
+            marks = {name: unseen.mark(path) for name, path in _untracked(root, is_output).items()}
             # A file that was there before counts as left by the build only where it is in an output folder
             # and was rewritten; even then it is not moved.
             left = {
@@ -165,16 +166,16 @@ def kept(root: Repository, flavour: str, sources: Collection[str]) -> Iterator[R
 def movable(root: Repository, sources: Collection[str]) -> frozenset[str]:
     """What the last build left in a tree and does not belong to its sources: a copy does without."""
     note, is_output = _read(root), _output_matcher(sources)
-    return frozenset(note.movable_of(_found(root, is_output), is_output) if note else ())
+    return frozenset(note.movable_of(_untracked(root, is_output), is_output) if note else ())
 
 
 def clear(root: Repository, sources: Collection[str]) -> None:
     """Remove what builds of all flavours left: what may be moved, and all in `build` that git ignores."""
     is_output, note = _output_matcher(sources), _read(root)
-    found, ignored = _found(root, is_output), unseen.ignored(walk(root))
-    for name in {*(note.movable_of(found, is_output) if note else ()), *filter(is_output, ignored)}:
-        found[name].unlink(missing_ok=True)
-        _prune(found[name].parent, root.work_tree)
+    present, ignored = _untracked(root, is_output), unseen.ignored(walk(root))
+    for name in {*(note.movable_of(present, is_output) if note else ()), *filter(is_output, ignored)}:
+        present[name].unlink(missing_ok=True)
+        _prune(present[name].parent, root.work_tree)
     shutil.rmtree(root.git_dir / ASIDE, ignore_errors=True)
     (root.git_dir / _NOTE).unlink(missing_ok=True)
 
@@ -183,21 +184,21 @@ def _change_flavour(root: Repository, flavour: str, is_output: IsOutput) -> None
     """Move what the last build left out of the way if its flavour was different; bring back this one's."""
     note = _read(root)
     if note is not None and note.flavour != flavour:
-        found, place = _found(root, is_output), root.git_dir / ASIDE / note.flavour
-        names = note.movable_of(found, is_output)
+        present, place = _untracked(root, is_output), root.git_dir / ASIDE / note.flavour
+        names = note.movable_of(present, is_output)
         if names and not note.ended:  # what is new since may be the user's: no one noted who wrote it
             console.current().warn(
                 f"a build of other settings was killed in {root.work_tree}: {wording.some(names)} "
                 f"moved to {place}, where they stay until such a build runs again or --clean is given"
             )
         for name in names:
-            _move(found[name], place / name)
-            _prune(found[name].parent, root.work_tree)
+            _move(present[name], place / name)
+            _prune(present[name].parent, root.work_tree)
     aside = root.git_dir / ASIDE / flavour
     if not aside.is_dir():
         return
-    there = {path.relative_to(aside).as_posix(): path for path in files.walk(aside)}
-    fits = {n: p for n, p in there.items() if not os.path.lexists(root.work_tree / n)}
+    put_aside = {path.relative_to(aside).as_posix(): path for path in files.walk(aside)}
+    fits = {n: p for n, p in put_aside.items() if not os.path.lexists(root.work_tree / n)}
     marks = dict(note.files) if note is not None and note.flavour == flavour else {}
     marks |= {n: unseen.mark(p) or "" for n, p in fits.items()}
     # Noted before they are moved: those that a kill leaves aside are brought back by the next run.
@@ -214,7 +215,7 @@ def _packed(root: Repository, running: RunningBuild, names: Collection[str]) -> 
     prefix = "" if running.source_dir == "." else f"{running.source_dir}/"
     with zipfile.ZipFile(running.wheel) as archive:
         members = {prefix + info.filename: (info.file_size, info.CRC) for info in archive.infolist()}
-    found = set()
+    packed = set()
     for name in members.keys() & set(names):
         path, size, crc = root.work_tree / name, 0, 0
         if path.is_symlink() or not path.is_file():
@@ -223,8 +224,8 @@ def _packed(root: Repository, running: RunningBuild, names: Collection[str]) -> 
             while piece := file.read(1 << 20):
                 size, crc = size + len(piece), zlib.crc32(piece, crc)
         if (size, crc) == members[name]:
-            found.add(name)
-    return found
+            packed.add(name)
+    return packed
 
 
 def _output_matcher(sources: Collection[str]) -> IsOutput:
@@ -236,15 +237,15 @@ def _is_made(name: str, is_output: IsOutput) -> bool:
     return bool(is_output(name) or _PRODUCT.search(name))
 
 
-def _found(root: Repository, is_output: IsOutput) -> dict[str, Path]:
+def _untracked(root: Repository, is_output: IsOutput) -> dict[str, Path]:
     """What git ignores, and what it does not know in the folders that build tools make."""
-    found = unseen.ignored(walk(root))
+    ignored = unseen.ignored(walk(root))
     listed = root.run("ls-files", "--others", "--exclude-standard", "-z").split("\0")
-    return found | {n: root.work_tree / n for n in listed if is_output(n) and not n.endswith("/")}
+    return ignored | {n: root.work_tree / n for n in listed if is_output(n) and not n.endswith("/")}
 
 
-def _identity(found: Mapping[str, Path]) -> str | None:
-    marks = sorted((name, unseen.mark(path)) for name, path in found.items())
+def _identity(present: Mapping[str, Path]) -> str | None:
+    marks = sorted((name, unseen.mark(path)) for name, path in present.items())
     return hashlib.sha256(json.dumps(marks).encode()).hexdigest() if marks else None
 
 

@@ -101,8 +101,8 @@ def _digest(place: Path, inside: Collection[Path]) -> str:
     """What is at a place: the content of every file there, by its path."""
     if place.is_dir():
         others = [folder for folder in inside if folder.is_relative_to(place)]
-        found = (path for path in files.walk(place) if not any(path.is_relative_to(one) for one in others))
-        return _digest_of(place, sorted(found))
+        paths = (path for path in files.walk(place) if not any(path.is_relative_to(one) for one in others))
+        return _digest_of(place, sorted(paths))
     return _digest_of(place.parent, [place]) if place.exists() else "nothing"
 
 
@@ -110,7 +110,7 @@ def _digest_of(folder: Path, paths: Iterable[Path]) -> str:
     """A digest over files; one is only read again where its size, time or inode is another."""
     note = files.cache_dir() / "outside" / f"{hashlib.sha256(os.fsencode(folder)).hexdigest()[:24]}.json"
     known = _read(note)
-    found: dict[str, list[object]] = {}
+    marks: dict[str, list[object]] = {}
     digest = hashlib.sha256()
     for path in paths:
         name = os.fsencode(path.relative_to(folder)).hex()
@@ -120,21 +120,21 @@ def _digest_of(folder: Path, paths: Iterable[Path]) -> str:
             was = known.get(name, [])
             sha256 = str(was[-1]) if was[:-1] == mark else files.sha256_of(path)
             if time.time_ns() - status.st_mtime_ns > _SETTLED:
-                found[name] = [*mark, sha256]
+                marks[name] = [*mark, sha256]
         except OSError as error:  # a link to nowhere, or what this user may not read, and a compiler neither
             sha256 = error.strerror or "cannot be read"
         digest.update(f"{name} {sha256}\n".encode())
-    if found != known:
-        files.write_text(note, json.dumps(found))
+    if marks != known:
+        files.write_text(note, json.dumps(marks))
     return digest.hexdigest()
 
 
 def _read(note: Path) -> dict[str, list[object]]:
     try:
-        found = json.loads(note.read_bytes())
+        marks = json.loads(note.read_bytes())
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return marks if isinstance(marks, dict) else {}
 
 
 def _packages(root: Path) -> str | None:

@@ -76,7 +76,7 @@ def parse(texts: Iterable[str], stack: Stack) -> dict[str, str]:
         UsageError: it is not `NAME=VALUE`, the stack has no such project, it looks like a secret, or it is
             set by Cairn itself.
     """
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for text in texts:
         left, sign, value = text.partition("=")
         prefix, colon, name = left.rpartition(":")
@@ -91,8 +91,8 @@ def parse(texts: Iterable[str], stack: Stack) -> dict[str, str]:
         _refuse_secret(name, value)
         for each in stack.projects if project is None else (project,):
             _refuse_ours(name, each, stack)
-        found[f"{project.name}:{name}" if project else name] = value
-    return found
+        values[f"{project.name}:{name}" if project else name] = value
+    return values
 
 
 def left_out(
@@ -113,19 +113,19 @@ def left_out(
     Returns:
         Each name, with the flag to use for it where that is not `--build-env`.
     """
-    given = os.environ if environ is None else environ
-    seen = isolation.variables(isolation.Isolation.BUILD, Path(os.devnull), base=given)
+    caller = os.environ if environ is None else environ
+    seen = isolation.variables(isolation.Isolation.BUILD, Path(os.devnull), base=caller)
     patterns = [*_COMPILERS, *_known_to(stack)]
-    found = []
-    for name in sorted(set(given) - set(seen)):
-        if not given[name] or not any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns):
+    names = []
+    for name in sorted(set(caller) - set(seen)):
+        if not caller[name] or not any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns):
             continue
         if any(name == each.rpartition(":")[2] for each in named):
             continue
         ours = [flag for project in stack.projects if (flag := _ours(name, project, stack)) is not None]
         if not any(flag in flags for flag in ours):
-            found.append(f"{name} ({ours[0]})" if ours and ours[0] else name)
-    return tuple(found)
+            names.append(f"{name} ({ours[0]})" if ours and ours[0] else name)
+    return tuple(names)
 
 
 def _known_to(stack: Stack) -> Iterator[str]:
@@ -160,9 +160,9 @@ def _ours(name: str, project: Project, stack: Stack) -> str | None:
     template = next((each[name] for each in templates if name in each), "")
     # What a download would be given by, the user may give from elsewhere: then nothing is downloaded. And
     # paths of the environment and of the trees stand in compiler flags, which are the user's.
-    found = variables.PLACEHOLDER.findall(template)
+    names = variables.PLACEHOLDER.findall(template)
     own = ("environment", "site_packages", "source_dir", "stack_dir")
-    placeholders = [name for name in found if name not in own and not name.startswith("download:")]
+    placeholders = [name for name in names if name not in own and not name.startswith("download:")]
     if name not in _OURS and not placeholders and not _OURS_TOO.fullmatch(name):
         return None
     return _OURS.get(name) or next((_FLAGS[p] for p in placeholders if p in _FLAGS), "")

@@ -101,8 +101,8 @@ def commit_time(checkout: Path) -> int:
     """
     for name in (UPSTREAM_TAG, "HEAD"):
         if command.succeeds(checkout, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}"):
-            found = int(command.run(checkout, "log", "-1", "--format=%ct", name).strip())
-            return min(max(found, _FIRST_TIME), _LAST_TIME)
+            seconds = int(command.run(checkout, "log", "-1", "--format=%ct", name).strip())
+            return min(max(seconds, _FIRST_TIME), _LAST_TIME)
     raise SourceError(f"{checkout} has no commit", tip="check the project out again")
 
 
@@ -112,12 +112,12 @@ def edited(checkout: Path) -> dict[str, object]:
     The digest that keys have of the tree says only that something did.
     """
     root = root_at(checkout)
-    found: dict[str, str] = {}
+    edits: dict[str, str] = {}
     for part in walk(root):
         names = part.repository.changes()
-        there = contents.on_disk(part.repository, names)
-        found |= {part.named(name): there[name][1] if name in there else "removed" for name in names}
-    return {"commit": root.head() or "", "edited": dict(sorted(found.items())[:_EDITED])}
+        on_disk = contents.on_disk(part.repository, names)
+        edits |= {part.named(name): on_disk[name][1] if name in on_disk else "removed" for name in names}
+    return {"commit": root.head() or "", "edited": dict(sorted(edits.items())[:_EDITED])}
 
 
 def heads(checkout: Path) -> tuple[str | None, ...]:
@@ -172,9 +172,9 @@ def tidy(checkout: Path, rocm_init_file: str | None) -> None:
         path.unlink()
         exclude = root.work_tree / root.run("rev-parse", "--git-path", "info/exclude").strip()
         lines = _text(exclude).splitlines(keepends=True) if exclude.is_file() else []
-        kept = [line for line in lines if line.rstrip("\n") != f"/{rocm_init_file}"]
-        if kept != lines:
-            files.write_text(exclude, "".join(kept))
+        others = [line for line in lines if line.rstrip("\n") != f"/{rocm_init_file}"]
+        if others != lines:
+            files.write_text(exclude, "".join(others))
     state.refuse_other(root, rocm_init_file)
 
 
@@ -202,9 +202,9 @@ def sources_of(project: Project, checkout: Path) -> tuple[Source, ...]:
     Raises:
         SourceError: the folder is not a finished checkout.
     """
-    found = describe.describe(project, checkout)
-    modules = (Source(name=m.path, commit=m.commit, origin=_public(m.origin)) for m in found.submodules)
-    return (Source(name=project.name, commit=found.commit, origin=_public(found.origin)), *modules)
+    tree = describe.describe(project, checkout)
+    modules = (Source(name=m.path, commit=m.commit, origin=_public(m.origin)) for m in tree.submodules)
+    return (Source(name=project.name, commit=tree.commit, origin=_public(tree.origin)), *modules)
 
 
 def upstream(checkout: Path) -> tuple[str, str | None]:

@@ -25,13 +25,13 @@ def identity(
         host_compiler: ask the machine's own C++ compiler too; a build with the ROCm SDK brings one.
         named: the variables that the user gives to the build; `CXX` may be among them.
     """
-    found = isolation.compiler_variables()
+    identity = isolation.compiler_variables()
     if epoch := os.environ.get("SOURCE_DATE_EPOCH"):  # of members that Cairn itself adds to a wheel
-        found["SOURCE_DATE_EPOCH"] = epoch
-    found["python"] = python.release
+        identity["SOURCE_DATE_EPOCH"] = epoch
+    identity["python"] = python.release
     # What is linked against a newer one does not load with an older one (PEP 600); containers share a cache.
-    found["libc"] = " ".join(platform.libc_ver())
-    return found | {"c++": _version(_compiler(named))} if host_compiler else found
+    identity["libc"] = " ".join(platform.libc_ver())
+    return identity | {"c++": _version(_compiler(named))} if host_compiler else identity
 
 
 def of_manifest(

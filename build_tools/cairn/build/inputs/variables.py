@@ -58,10 +58,10 @@ def template_of(stack: Stack, project: Project, *, for_cpu: bool) -> Mapping[str
 
 def cmake_settings(project: Project, values: Mapping[str, str], *, request: BuildRequest) -> dict[str, str]:
     """What the project's CMakeCache.txt must have: what stack.toml says, or the user in its place."""
-    wanted = project.cmake.of(platforms.here.stack_section(), cpu=request.for_cpu)
-    given = request.env_of(project)
-    expanded = expand_all(wanted, values, where=f"cmake of {project.name}")
-    return {name: given.get(name, value) for name, value in expanded.items()}
+    templates = project.cmake.of(platforms.here.stack_section(), cpu=request.for_cpu)
+    env = request.env_of(project)
+    expanded = expand_all(templates, values, where=f"cmake of {project.name}")
+    return {name: env.get(name, value) for name, value in expanded.items()}
 
 
 def stack_files(stack: Stack, project: Project, *, for_cpu: bool) -> dict[str, str]:
@@ -80,7 +80,7 @@ def stack_files(stack: Stack, project: Project, *, for_cpu: bool) -> dict[str, s
     """
     root = Path(stack.folder)
     texts = [*template_of(stack, project, for_cpu=for_cpu).values(), *project.config_settings.values()]
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     for name in sorted({match["path"] for text in texts for match in _STACK_FILE.finditer(text)}):
         place = root / name.strip("/")
         if not place.exists():
@@ -89,8 +89,8 @@ def stack_files(stack: Stack, project: Project, *, for_cpu: bool) -> dict[str, s
             )
         for path in files.walk(place) if place.is_dir() else (place,):
             if "__pycache__" not in path.parts:
-                found[path.relative_to(root).as_posix()] = files.sha256_of(path)
-    return found
+                digests[path.relative_to(root).as_posix()] = files.sha256_of(path)
+    return digests
 
 
 def placeholder_values(
@@ -146,9 +146,9 @@ def exact_requirements(
 
     A pin on a project that is not part of this build (`{version:triton}` without triton) is dropped.
     """
-    wanted = (*project.requires, *(() if request.for_cpu else project.requires_rocm))
+    templates = (*project.requires, *(() if request.for_cpu else project.requires_rocm))
     absent = [f"{{version:{p.name}}}" for p in request.stack.projects if f"version:{p.name}" not in values]
-    present = [text for text in wanted if not any(name in text for name in absent)]
+    present = [text for text in templates if not any(name in text for name in absent)]
     return tuple(expand(text, values, where=f"requires of {project.name}") for text in present)
 
 
@@ -188,11 +188,11 @@ def build_variables(
         del variables["MAX_JOBS"]
     if request.pip.offline:
         variables |= _NO_NETWORK
-    given = template_of(request.stack, project, for_cpu=request.for_cpu)
+    templates = template_of(request.stack, project, for_cpu=request.for_cpu)
     # A tree that does without a download does without the variables that name it.
     absent = [f"{{download:{d.name}}}" for d in project.downloads if f"download:{d.name}" not in values]
-    given = {name: text for name, text in given.items() if not any(each in text for each in absent)}
-    expanded = expand_all(given, values, where=f"environment of {project.name}")
+    templates = {name: text for name, text in templates.items() if not any(each in text for each in absent)}
+    expanded = expand_all(templates, values, where=f"environment of {project.name}")
     # The later wins: the stack over Cairn, and --build-env, which `overrides` has checked, over the stack.
     return {**variables, **expanded, **request.env_of(project)}
 

@@ -73,7 +73,7 @@ def find(log: Path) -> tuple[Cause, ...]:
     What the machine did (memory, disk, a kill) is among them wherever it stands. Takes a time that is linear
     in the size of the log, and little memory.
     """
-    found, machine, echoes = _FirstCauses(), _FirstCauses(), _FirstCauses()
+    causes, machine, echoes = _FirstCauses(), _FirstCauses(), _FirstCauses()
     try:
         with log.open("rb") as file:
             for number, line in _messages(file):
@@ -84,13 +84,13 @@ def find(log: Path) -> tuple[Cause, ...]:
                 if _MACHINE.search(line):
                     machine.add(number, line)
                 elif last or _CAUSE.search(line):
-                    (echoes if _WAITED.search(line) else found).add(number, line)
+                    (echoes if _WAITED.search(line) else causes).add(number, line)
                 elif _ECHO.search(line):
                     echoes.add(number, line)
     except OSError:
         return ()  # the error that is being reported matters more than this one
     chosen = machine.first[:2]
-    chosen += (found.first or ([] if chosen else echoes.first))[: _SHOWN - len(chosen)]
+    chosen += (causes.first or ([] if chosen else echoes.first))[: _SHOWN - len(chosen)]
     return tuple(sorted(chosen, key=lambda cause: cause.number))
 
 
@@ -105,13 +105,13 @@ def tail(log: Path, lines: int) -> tuple[Cause, ...]:
         with log.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - _TAIL))
-            kept = deque(
+            last = deque(
                 ((n, line) for n, line in enumerate(file.read().split(b"\n"), start=1) if line.strip()),
                 maxlen=lines,
             )
     except OSError:
         return ()
-    return tuple(Cause(number=n if size <= _TAIL else 0, text=_text(line)) for n, line in kept)
+    return tuple(Cause(number=n if size <= _TAIL else 0, text=_text(line)) for n, line in last)
 
 
 def above(log: Path, end: Sequence[Cause]) -> tuple[str, ...]:
@@ -149,10 +149,10 @@ def _messages(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
         if head is not None:
             awaited -= 1
             # CMake indents the message that follows.
-            if line[:1] in b" \t" and (said := line.strip()):
-                head, line = (head[0], head[1] + b" " + said), b""
+            if line[:1] in b" \t" and (message := line.strip()):
+                head, line = (head[0], head[1] + b" " + message), b""
                 # `Cannot find source file:` announces which.
-                awaited = _AWAITED if said.endswith(b":") and len(head[1]) < _WIDTH else 0
+                awaited = _AWAITED if message.endswith(b":") and len(head[1]) < _WIDTH else 0
             if awaited == 0 or line.strip():
                 yield head
                 head = None

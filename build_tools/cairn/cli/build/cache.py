@@ -18,7 +18,7 @@ from cairn.output import console
 if TYPE_CHECKING:
     from cairn.build.cache import SharedCache
     from cairn.build.cache.local import LocalTier
-    from cairn.build.cache.trim import Contents, KeptEntry, Trimmed
+    from cairn.build.cache.trim import Contents, StoredEntry, TrimResult
     from cairn.store.protocol import Store
 
 
@@ -168,7 +168,7 @@ def _trim(request: Trim) -> int:
     return 0
 
 
-def _say(trimmed: Trimmed, *, dry_run: bool) -> None:
+def _say(trimmed: TrimResult, *, dry_run: bool) -> None:
     for each in trimmed.entries:
         name = f"{each.key[:16]} (cannot be read)" if each.entry is None else each.entry.file_name
         console.current().item("failed" if each.entry is None else "kept", f"{name}, used {_ago(each.used)}")
@@ -188,7 +188,7 @@ def _folder() -> LocalTier:
     return LocalTier(files.cache_dir() / "wheels")
 
 
-def _row(each: KeptEntry, contents: Contents) -> tuple[str, ...]:
+def _row(each: StoredEntry, contents: Contents) -> tuple[str, ...]:
     used, entry = _ago(each.used), each.entry
     if entry is None:
         return (each.key[:16], "-", used, "-", "-", "cannot be read")
@@ -202,7 +202,7 @@ def _ago(when: datetime) -> str:
     return "today" if days < 1 else f"{days} day{'' if days == 1 else 's'} ago"
 
 
-def _plain(each: KeptEntry) -> dict[str, object]:
+def _plain(each: StoredEntry) -> dict[str, object]:
     from cairn import datafile
 
     values = {} if each.entry is None else datafile.to_plain(each.entry)

@@ -114,7 +114,7 @@ def jobs_of(request: BuildOptions) -> tuple[Job, ...]:
     pythons = _words(request.pythons, "--pythons")
     if pythons == (OF_STACK,):
         pythons = _pythons_of(job.stack)
-    axes = variants.Wanted(
+    axes = variants.Axes(
         lines=lines,
         families=_words(request.families, "--families"),
         pythons=interpreters.find_all(pythons),
@@ -142,7 +142,7 @@ def job_of(request: BuildOptions) -> Job:
         line=request.line,
         checkouts={p.name: folder / p.checkout_dir for p in stack.projects},
         output_dir=request.output_dir or Path(),
-        sdk=request.wanted_sdk(),
+        sdk=request.sdk_request(),
         install_rocm=request.install_rocm,
         targets=request.targets,
         version_suffix=request.version_suffix,

@@ -57,7 +57,7 @@ def run(request: Plan) -> int:
             {"schema": "cairn.plan/1", "steps": [_plain(graph, one) for one in graph.steps]}
         )
     else:
-        rows = [(one.step.name, one.action, one.explanation.said, _time(one)) for one in graph.steps]
+        rows = [(one.step.name, one.action, one.explanation.reason, _time(one)) for one in graph.steps]
         console.current().table(("step", "action", "why", "last time"), rows)
     return 0
 
@@ -67,7 +67,7 @@ def _explain(graph: PlanGraph, one: PlannedStep, *, as_json: bool) -> None:
     if as_json:
         shown.json(_plain(graph, one) | {"inputs": dict(one.step.inputs)})
         return
-    shown.out(f"{one.step.name}: {one.action}, {one.explanation.said}")
+    shown.out(f"{one.step.name}: {one.action}, {one.explanation.reason}")
     last = one.explanation.last
     if last is not None:
         shown.out(f"compared with {last.file_name}, built {last.built} (key {last.key[:12]})")
@@ -89,7 +89,7 @@ def _plain(graph: PlanGraph, one: PlannedStep) -> dict[str, object]:
         "needs": list(one.step.needs),
         "digest": graph.digest(one),
         "action": one.action,
-        "why": one.explanation.said,
+        "why": one.explanation.reason,
         "key": one.key,
         "checkout": str(one.checkout) if one.checkout else None,
         "seconds": one.seconds,

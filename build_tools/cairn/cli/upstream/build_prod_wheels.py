@@ -186,7 +186,7 @@ def _install_rocm(request: Common) -> int:
     from cairn.build.model import Job
 
     stack = stacks.load(request.stack)
-    installed = job.install_rocm(Job(stack=stack, checkouts={}, output_dir=Path(), sdk=request.wanted_sdk()))
+    installed = job.install_rocm(Job(stack=stack, checkouts={}, output_dir=Path(), sdk=request.sdk_request()))
     console.current().out(f"ROCm SDK {installed.info.version} at {installed.info.root}")
     return 0
 
@@ -233,7 +233,7 @@ def _job(request: Build) -> Job:
         checkouts=checkouts,
         required=frozenset(required & checkouts.keys()),
         output_dir=request.output_dir,
-        sdk=request.wanted_sdk(),
+        sdk=request.sdk_request(),
         install_rocm=request.install_rocm,
         targets=targets,
         version_suffix=request.version_suffix,

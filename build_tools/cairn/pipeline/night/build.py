@@ -10,7 +10,7 @@ from pathlib import Path
 from cairn import files, interpreters
 from cairn.build import cache, job, preflight, rocm_sdk
 from cairn.build.cache import SharedCache
-from cairn.build.model import BuiltWheel, InstalledSdk, Job, WantedSdk
+from cairn.build.model import BuiltWheel, InstalledSdk, Job, SdkRequest
 from cairn.errors import PrerequisiteError, SourceError, UsageError
 from cairn.interpreters import Interpreter
 from cairn.matrix.legs import Leg
@@ -156,7 +156,7 @@ def _job(request: LegBuild, frozen: Manifest, python: Interpreter) -> Job:
         line=stack.line,
         checkouts={p.name: request.own_dir / "src" / p.checkout_dir for p in stack.projects},
         output_dir=request.output_dir,
-        sdk=WantedSdk(version=frozen.sdk_version, family=None if request.for_cpu else request.leg.family),
+        sdk=SdkRequest(version=frozen.sdk_version, family=None if request.for_cpu else request.leg.family),
         install_rocm=not request.for_cpu,
         targets=request.leg.targets,
         jobs=request.jobs,

@@ -70,7 +70,7 @@ class Shard:
 
 
 @dataclass(frozen=True, kw_only=True)
-class KeptShard:
+class StoredShard:
     """What a shard has left in the store.
 
     Attributes:
@@ -159,7 +159,7 @@ def keep(store: Store, night: NightPlan, shard: Shard, folder: Path) -> None:
         write.create(store, prefix + name, (folder / name).read_bytes())
 
 
-def results_of(store: Store, night: NightPlan, shard: Shard, *, set_id: str) -> dict[int, KeptShard]:
+def results_of(store: Store, night: NightPlan, shard: Shard, *, set_id: str) -> dict[int, StoredShard]:
     """The last results of each shard of one configuration, by number.
 
     Only what is of this set counts and, where the plan, the wheels or the sources have changed between two
@@ -178,7 +178,7 @@ def results_of(store: Store, night: NightPlan, shard: Shard, *, set_id: str) -> 
     return {one.result.shard: one for one in candidates if one.run == candidates[-1].run}
 
 
-def _all(store: Store, night: NightPlan, shard: Shard) -> list[KeptShard]:
+def _all(store: Store, night: NightPlan, shard: Shard) -> list[StoredShard]:
     """Everything that the shards of a configuration have left, the last to end last."""
     items = []
     for item in store.list(_prefix(night, shard.leg, shard.config)):
@@ -190,11 +190,11 @@ def _all(store: Store, night: NightPlan, shard: Shard) -> list[KeptShard]:
             console.current().warn(f"skipping the results of a shard: {error}")
             continue
         if result.config == shard.config:
-            items.append(KeptShard(prefix=item.key.removesuffix(shard_result.FILE), result=result))
+            items.append(StoredShard(prefix=item.key.removesuffix(shard_result.FILE), result=result))
     return sorted(items, key=lambda one: one.ended)
 
 
-def fetch(store: Store, one: KeptShard, folder: Path) -> Path:
+def fetch(store: Store, one: StoredShard, folder: Path) -> Path:
     """Bring the results of a shard into a folder, as the shard had written them there."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in shard_result.FILES:
@@ -210,7 +210,7 @@ def times(run: NightRun, shard: Shard) -> Times:
     """
     store = run.store
     for night in plan.before(run)[:_NIGHTS]:
-        by_set: dict[str | None, dict[int, KeptShard]] = {}
+        by_set: dict[str | None, dict[int, StoredShard]] = {}
         for one in _all(store, night, shard):
             by_set.setdefault(one.result.set_id, {})[one.result.shard] = one
         whole = [
@@ -242,7 +242,7 @@ def due(run: NightRun, leg: Leg) -> tuple[Shard, ...]:
     )
 
 
-def _is_good(store: Store, one: KeptShard | None) -> bool:
+def _is_good(store: Store, one: StoredShard | None) -> bool:
     if one is None or one.result.problems:
         return False
     with tempfile.TemporaryDirectory(prefix="cairn-shard-") as folder:

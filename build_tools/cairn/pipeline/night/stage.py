@@ -35,7 +35,7 @@ _ARTIFACT = re.compile(r"wheels-(?P<leg>.+)-(?P<attempt>[0-9]{1,5})")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Staged:
+class StagedLeg:
     """What became of a leg.
 
     Attributes:
@@ -56,7 +56,7 @@ def artifact_name(leg: Leg, attempt: int) -> str:
     return f"wheels-{leg.id}-{attempt}"
 
 
-def stage_night(run: NightRun, artifacts: Path, *, say: Progress = silent) -> tuple[Staged, ...]:
+def stage_night(run: NightRun, artifacts: Path, *, say: Progress = silent) -> tuple[StagedLeg, ...]:
     """Stage what was built; a leg that cannot be staged does not hold up the others.
 
     Args:
@@ -81,17 +81,17 @@ def stage_night(run: NightRun, artifacts: Path, *, say: Progress = silent) -> tu
     return tuple(results)
 
 
-def _guarded(run: NightRun, leg: Leg, folders: Sequence[Path]) -> Staged:
+def _guarded(run: NightRun, leg: Leg, folders: Sequence[Path]) -> StagedLeg:
     try:
         staged = plan.set_of(run.index(leg, run.plan.staging), run.plan, leg)
         if staged is not None:
-            return Staged(leg=leg, set_id=staged.set_id, kept=True)
+            return StagedLeg(leg=leg, set_id=staged.set_id, kept=True)
         whole = [folder for folder in folders if (folder / SET_FILE).is_file()]
         if not whole:
-            return Staged(leg=leg, reason="no wheels were built")
-        return Staged(leg=leg, set_id=_stage(run, leg, whole[-1]).id)
+            return StagedLeg(leg=leg, reason="no wheels were built")
+        return StagedLeg(leg=leg, set_id=_stage(run, leg, whole[-1]).id)
     except (CairnError, OSError) as error:
-        return Staged(leg=leg, reason=str(error))
+        return StagedLeg(leg=leg, reason=str(error))
 
 
 def _stage(run: NightRun, leg: Leg, folder: Path) -> WheelSet:
@@ -180,7 +180,7 @@ def _keep_notes(run: NightRun, leg: Leg, folders: dict[int, Path]) -> None:
             plan.note(run.store, note)
 
 
-def _note(night: NightPlan, result: Staged, started: str) -> StepNote:
+def _note(night: NightPlan, result: StagedLeg, started: str) -> StepNote:
     return StepNote(
         night=night.night,
         leg=result.leg.id,
@@ -194,6 +194,6 @@ def _note(night: NightPlan, result: Staged, started: str) -> StepNote:
     )
 
 
-def legs_of(results: Iterable[Staged]) -> tuple[Leg, ...]:
+def legs_of(results: Iterable[StagedLeg]) -> tuple[Leg, ...]:
     """The legs that have a staged set."""
     return tuple(result.leg for result in results if result.set_id is not None)

@@ -49,7 +49,7 @@ def graph(*requests: BuildRequest, labels: tuple[str, ...] = ("",)) -> PlanGraph
 
 
 def said(found: PlanGraph) -> dict[str, str]:
-    return {one.step.name: f"{one.action}: {one.explanation.said}" for one in found.steps}
+    return {one.step.name: f"{one.action}: {one.explanation.reason}" for one in found.steps}
 
 
 def test_a_plan_says_what_is_new_what_changed_and_what_follows_from_it(request_: BuildRequest) -> None:
@@ -103,7 +103,7 @@ def test_what_changed_of_the_toolchain_is_named(
     assert [(one.name, one.before, one.now) for one in found.differences] == [
         ("toolchain.SOURCE_DATE_EPOCH", None, "1700000000")
     ]
-    assert found.said == "the compilers or their settings changed"
+    assert found.reason == "the compilers or their settings changed"
 
 
 def test_a_wheel_of_the_same_variant_is_compared_before_a_later_one_of_another(
