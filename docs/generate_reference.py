@@ -49,7 +49,7 @@ from cairn.sources.manifest import manifest
 from cairn.testing import record
 from cairn.testing.compat.report import CompatReport
 from cairn.testing.skips import skip_files
-from cairn.testing.suite import shard_result, suite_result, suite_toml
+from cairn.testing.suite import suite_results, suite_toml
 from cairn.testing.suite.shards import times
 from cairn.wheels import wheelset
 
@@ -139,12 +139,12 @@ def _formats() -> Iterator[tuple[str, type[datafile.Value], str]]:
     yield "suite.toml", suite_toml.Suite, "Which of a project's own tests run; it lies beside the stack.toml."
     yield (
         "shard.json",
-        shard_result.ShardResult,
+        suite_results.ShardResult,
         "What one shard of a suite leaves; `cairn test merge` reads it.",
     )
     yield (
         "suite-result.json",
-        suite_result.SuiteResult,
+        suite_results.SuiteResult,
         "What `cairn test merge` makes of the shards of a suite, beside the record.",
     )
     yield (

@@ -12,13 +12,13 @@ from typing import Any
 from cairn import datafile, files
 from cairn.sources.worktree import contents
 from cairn.testing.hardware.gpu import Gpu
+from cairn.testing.junit import TestOutcome
 from cairn.testing.options import Limits
 from cairn.testing.record import TestedWheel
-from cairn.testing.suite import accounts, merge, outcomes, run, shard_result, worker
+from cairn.testing.suite import merge, outcomes, run, suite_results, worker
 from cairn.testing.suite.merge import Merged
-from cairn.testing.suite.outcomes import TestOutcome
 from cairn.testing.suite.run import SuiteRequest, Tested
-from cairn.testing.suite.shard_result import ShardResult
+from cairn.testing.suite.suite_results import ShardResult
 from cairn.testing.suite.suite_toml import Config, Group, Suite
 from helpers.sources import git
 
@@ -123,7 +123,7 @@ WHEEL = TestedWheel(file_name="torch-2.9.0-cp312-cp312-linux_x86_64.whl", sha256
 def other_accounts(folder: Path, tests: Sequence[TestOutcome]) -> dict[str, str]:
     """Write what a plugin and pytest would say of these tests; gives the digests."""
     ends = [worker.json_line({"event": "end", "test": one.test, "outcome": one.outcome}) for one in tests]
-    return accounts.write(folder, ends, [b"<testsuites/>"])
+    return suite_results.write_accounts(folder, ends, [b"<testsuites/>"])
 
 
 def shard_of(folder: Path, tests: Sequence[TestOutcome], number: int = 1, of: int = 1, **more: Any) -> Path:
@@ -153,5 +153,5 @@ def shard_of(folder: Path, tests: Sequence[TestOutcome], number: int = 1, of: in
         "accounts": other_accounts(folder, tests),
     }
     values["gpus"] = tuple(Gpu(target=name) for name in more.pop("hardware", ()))
-    datafile.write(folder / shard_result.FILE, ShardResult(**{**values, **more}))
+    datafile.write(folder / suite_results.SHARD, ShardResult(**{**values, **more}))
     return folder

@@ -58,7 +58,7 @@ def _is_like(record: TestRecord, other: TestRecord) -> bool:
 def _with_results(store: Store, set_id: str, item: KeptRecord, say: Progress) -> EarlierRun:
     try:
         data = records.junit_of(store, item)
-        outcomes = None if data is None else junit.outcomes_in(data, name=test_record.JUNIT)
+        outcomes = None if data is None else junit.loads(data, name=test_record.JUNIT).by_test
     except CairnError as error:
         say(f"no results of the set {set_id[:12]}: {error}")
         outcomes = None

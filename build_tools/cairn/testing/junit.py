@@ -1,4 +1,4 @@
-"""JUnit XML, read as what it is: the output of a program that may have crashed, or lied.
+"""JUnit XML: read as the output of a program that may have crashed, or lied; and written as pytest writes it.
 
 The format is what pytest writes with `--junit-xml` (its `xunit1` family, the one in which tests may record
 properties): `testsuites`, `testsuite`, `testcase`, and in a case `failure`, `error`, `skipped` and
@@ -8,14 +8,15 @@ entities; JUnit has no use for one.
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ET
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 from xml.parsers import expat
 
-from cairn import files
+from cairn import datafile, files
 from cairn.errors import TestsFailedError
 from cairn.testing.record import Counts
 
@@ -27,40 +28,67 @@ DEVICE_PROPERTY = "device"
 FLAKY_PROPERTY = "flaky"
 """What a suite notes of a test that failed, and passed when it was tried again: why it failed."""
 
+LONGEST = 1e9
+"""Seconds, 30 years: a test that claims to have taken longer was timed by a clock that jumped."""
+
 _MAX_SIZE = 256 << 20  # bytes; 43,000 tests of torch's write about 10 MB, and all there are ten times that
 _MAX_DEPTH = 32
 _SUITES = ("testsuites", "testsuite")
-_LONGEST = 1e9  # seconds, 30 years
 _KEPT_TEXT = 4000  # characters of a failure
 _KEPT_REASON = 300  # characters of the line that says why
 # A test's outcome is the worst of what its phases report.
 _OUTCOMES: dict[str, Outcome] = {"error": "error", "failure": "failed", "skipped": "skipped"}
+_TAGS = {outcome: tag for tag, outcome in _OUTCOMES.items()}
 _RANK: dict[Outcome, int] = {"passed": 0, "skipped": 1, "failed": 2, "error": 3}
+# What XML 1.0 has no way to write ("Characters").
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Case:
-    """One test.
+class TestOutcome(datafile.Value):
+    """One test, or a module that never came to its tests.
 
     Attributes:
-        name: class name and name, joined by `::`.
-        test: its node id, where the file says which module it is of; else empty.
-        outcome: the worst of its phases.
+        test: its node id; class name and name, joined by `::`, where JUnit XML does not name its file.
+        outcome: the worst of its phases; in a suite that of its last attempt, unless an earlier one ended its
+            process.
         reason: why it was skipped or what failed, in one line; empty when it passed at once.
-        detail: the whole of what failed, shortened.
-        device: the GPU it computed on, by its gfx name; empty where it used none.
-        seconds: its duration.
+        detail: the whole of what failed, shortened; in a suite with the end of what it wrote.
+        device: the GPUs that it computed on, by their names, joined by commas; empty where it used none.
+        seconds: of all attempts.
+        attempts: how often it was run.
         flaky: it failed, and passed when it was tried again.
     """
 
-    name: str
-    test: str = ""
+    __test__ = False  # pytest would collect the name
+
+    test: str
     outcome: Outcome
     reason: str = ""
     detail: str = ""
     device: str = ""
     seconds: float = 0.0
+    attempts: int = 1
     flaky: bool = False
+
+    @property
+    def module(self) -> str:
+        """The file of the test, as node ids name it."""
+        return self.test.partition("::")[0]
+
+    @property
+    def name(self) -> str:
+        """What records and messages call it: class name and name, joined by `::`, as JUnit XML has them."""
+        return "::".join(filter(None, _class_and_name(self.test)))
+
+    @property
+    def failed(self) -> bool:
+        """Whether it stands against the wheel."""
+        return self.outcome in ("failed", "error")
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The GPUs that it computed on, by its own word."""
+        return tuple(name.strip() for name in self.device.split(",") if name.strip())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,9 +101,15 @@ class JUnit:
         announced_failures: how many of them, by their word, failed or broke.
     """
 
-    cases: tuple[Case, ...]
+    cases: tuple[TestOutcome, ...]
     announced: int = 0
     announced_failures: int = 0
+
+    @classmethod
+    def of(cls, tests: Iterable[TestOutcome]) -> JUnit:
+        """Tests as a file that lists them all, to count or to judge them."""
+        cases = tuple(tests)
+        return cls(cases=cases, announced=len(cases))
 
     @property
     def counts(self) -> Counts:
@@ -88,6 +122,14 @@ class JUnit:
             skipped=outcomes.count("skipped"),
             device_passed=sum(bool(case.device) and case.outcome == "passed" for case in self.cases),
         )
+
+    @property
+    def by_test(self) -> dict[str, Outcome]:
+        """The outcome of each test; one whose teardown fails too is listed twice, and the worse counts."""
+        worst: dict[str, Outcome] = {}
+        for case in self.cases:
+            worst[case.test] = max(worst.get(case.test, "passed"), case.outcome, key=_RANK.__getitem__)
+        return worst
 
 
 def read(path: Path) -> JUnit:
@@ -111,24 +153,62 @@ def read(path: Path) -> JUnit:
 
 def loads(data: bytes, *, name: str) -> JUnit:
     """Like `read`, from the bytes of a file that errors call `name`."""
-    reader = _ExpatReader()
+    reader = _Reader()
     _parse(data, reader, name=name)
-    return reader.result()
+    tests, failures = map(max, reader.suites[0], reader.inside[0])
+    return JUnit(cases=tuple(reader.cases), announced=tests, announced_failures=failures)
 
 
-def outcomes_in(data: bytes, *, name: str) -> dict[str, Outcome]:
-    """The outcome of each test, by its node id or name: in half the time that all of it takes."""
-    reader = _OutcomesReader()
-    _parse(data, reader, name=name)
-    return reader.found
+def merge(results: Iterable[bytes], target: Path) -> None:
+    """Write the suites of several JUnit files as one.
+
+    Raises:
+        TestsFailedError: one of them is not XML, or has a document type.
+    """
+    root = ET.Element("testsuites", name="cairn")
+    for data in results:
+        tree = ET.TreeBuilder()
+        _parse(data, tree, name=target.name)
+        top = tree.close()
+        root.extend([top] if top.tag == "testsuite" else top)
+    files.write_bytes(target, ET.tostring(root, encoding="utf-8", xml_declaration=True))
 
 
-def _parse(data: bytes, reader: _ExpatReader | _OutcomesReader, *, name: str) -> None:
+def write(path: Path, tests: Iterable[TestOutcome], *, name: str) -> None:
+    """Write tests as pytest does in its `xunit1` family: a suite for each module."""
+    top = ET.Element("testsuites", name=name)
+    suites: dict[str, ET.Element] = {}
+    for test in tests:
+        module = _printable(test.module)
+        if module not in suites:
+            suites[module] = ET.SubElement(top, "testsuite", name=module)
+        class_name, title = _class_and_name(_printable(test.test))
+        case = ET.SubElement(suites[module], "testcase", classname=class_name, name=title)
+        if module.endswith(".py"):
+            case.set("file", module)
+        case.set("time", f"{test.seconds:.3f}")
+        noted = [(DEVICE_PROPERTY, test.device)] if test.device else []
+        noted += [(FLAKY_PROPERTY, test.reason or "yes")] if test.flaky else []
+        properties = ET.SubElement(case, "properties") if noted else case
+        for key, value in noted:
+            ET.SubElement(properties, "property", name=key, value=_printable(value))
+        if test.outcome != "passed":
+            why = ET.SubElement(case, _TAGS[test.outcome], message=_printable(test.reason))
+            why.text = _printable(test.detail)
+    for suite in suites.values():
+        suite.set("tests", str(len(suite)))
+    files.write_bytes(path, ET.tostring(top, encoding="utf-8", xml_declaration=True))
+
+
+def _parse(data: bytes, target: _Reader | ET.TreeBuilder, *, name: str) -> None:
+    """Hand the elements of a file, which errors call `name`, to a reader."""
     parser = expat.ParserCreate()
     parser.buffer_text = True  # one call for a text, not one for each of its lines
     # Called before the declaration's entities are read; without a document type there are none to expand.
     parser.StartDoctypeDeclHandler = _refuse_doctype
-    reader.listen_to(parser)
+    parser.StartElementHandler = target.start
+    parser.EndElementHandler = target.end
+    parser.CharacterDataHandler = target.data
     try:
         parser.Parse(data, True)  # noqa: FBT003 - positional only
     except (expat.ExpatError, ValueError, LookupError) as error:  # the last: an encoding of no name
@@ -137,60 +217,72 @@ def _parse(data: bytes, reader: _ExpatReader | _OutcomesReader, *, name: str) ->
         ) from error
 
 
-def merge(paths: Sequence[Path], target: Path) -> None:
-    """Write the suites of several JUnit files, each read and found good, as one.
+def _refuse_doctype(name: str, _system: str | None, _public: str | None, _subset: bool) -> None:  # noqa: FBT001
+    raise ValueError(f"it has a document type, {name}")
 
-    Raises:
-        TestsFailedError: one of them is not what `read` accepts.
+
+class _Reader:
+    """Turns expat's events into tests.
+
+    Attributes:
+        cases: the tests of all suites.
+        suites: how many tests and failures each open suite announces; the first is the whole file.
+        inside: how many those inside it do together: some writers add these up in the outer one, some do not.
     """
-    root = ET.Element("testsuites", name="cairn")
-    for path in paths:
-        read(path)  # refuses what the next line must not see
-        top = ET.fromstring(path.read_bytes())  # noqa: S314 - no document type: `read` saw to it
-        root.extend([top] if top.tag == "testsuite" else top)
-    files.write_bytes(target, ET.tostring(root, encoding="utf-8", xml_declaration=True))
+
+    def __init__(self) -> None:
+        self.cases: list[TestOutcome] = []
+        self.suites = [(0, 0)]
+        self.inside = [(0, 0)]
+        self._path: list[str] = []
+        self._case: dict[str, Any] = {}  # the one that is read; empty outside of any
+        self._text: list[str] = []
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        if not self._path and name not in _SUITES:
+            raise ValueError(f"its top is <{name}>")
+        if len(self._path) >= _MAX_DEPTH:
+            raise ValueError("its elements are nested too deep")
+        self._path.append(name)
+        # What a suite says it has: a runner that died leaves fewer cases than it announced.
+        if name in _SUITES:
+            failures = _count(attributes, "failures") + _count(attributes, "errors")
+            self.suites.append((_count(attributes, "tests"), failures))
+            self.inside.append((0, 0))
+        elif name == "testcase":
+            if self._case:
+                raise ValueError(f"the test case {self._case['test']} has another in it")
+            seconds = float(attributes.get("time", "0") or 0)
+            # Of a clock that jumped. No verdict depends on it, but the sums on a page do.
+            seconds = seconds if 0 <= seconds < LONGEST else 0.0
+            self._case = {"test": _test(attributes), "outcome": "passed", "seconds": seconds}
+        elif self._case:  # a suite has properties too
+            _note(self._case, name, attributes)
+        elif name in ("failure", "error"):
+            raise ValueError(f"there is an <{name}> outside of any test case")
+
+    def end(self, name: str) -> None:
+        self._path.pop()
+        if name in _SUITES:
+            tests, failures = map(max, self.suites.pop(), self.inside.pop())
+            self.inside[-1] = (self.inside[-1][0] + tests, self.inside[-1][1] + failures)
+        elif name == "testcase":
+            self.cases.append(TestOutcome(**self._case, detail="".join(self._text)[:_KEPT_TEXT]))
+            self._case, self._text = {}, []
+
+    def data(self, text: str) -> None:
+        if self._case and self._path[-1] in ("failure", "error"):
+            self._text.append(text)
 
 
-@dataclass
-class _Open:
-    """The case that is being read."""
-
-    name: str
-    test: str
-    seconds: float
-    outcome: Outcome = "passed"
-    reason: str = ""
-    device: str = ""
-    flaky: bool = False
-    text: list[str] = field(default_factory=list)
-
-    def close(self) -> Case:
-        return Case(
-            name=self.name,
-            test=self.test,
-            outcome=self.outcome,
-            reason=self.reason,
-            detail="".join(self.text)[:_KEPT_TEXT],
-            device=self.device,
-            seconds=self.seconds,
-            flaky=self.flaky,
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Announced:
-    """What a suite says it has."""
-
-    tests: int = 0
-    failures: int = 0
-
-
-def _whole(own: _Announced, inside: Sequence[_Announced]) -> _Announced:
-    """What a suite has with those inside it: some writers add these up in it, others do not."""
-    return _Announced(
-        tests=max(own.tests, sum(one.tests for one in inside)),
-        failures=max(own.failures, sum(one.failures for one in inside)),
-    )
+def _note(case: dict[str, Any], name: str, attributes: dict[str, str]) -> None:
+    if name == "property" and attributes.get("name") == DEVICE_PROPERTY:
+        case["device"] = attributes.get("value", "").strip() or "unnamed"
+    elif name == "property" and attributes.get("name") == FLAKY_PROPERTY:
+        case |= {"flaky": True, "reason": _one_line(attributes.get("value", ""))}
+    outcome = _OUTCOMES.get(name)
+    if outcome is not None and _RANK[outcome] > _RANK[case["outcome"]]:
+        case |= {"outcome": outcome, "reason": _one_line(attributes.get("message", ""))}
 
 
 def _count(attributes: dict[str, str], name: str) -> int:
@@ -200,114 +292,36 @@ def _count(attributes: dict[str, str], name: str) -> int:
     return int(text)
 
 
-class _ExpatReader:
-    """Turns expat's events into cases."""
-
-    def __init__(self) -> None:
-        self._cases: list[Case] = []
-        # What the open suites announce, and what those inside them do; the first is the whole file.
-        self._suites: list[tuple[_Announced, list[_Announced]]] = [(_Announced(), [])]
-        self._path: list[str] = []
-        self._case: _Open | None = None
-
-    def listen_to(self, parser: expat.XMLParserType) -> None:
-        parser.StartElementHandler = self._start
-        parser.EndElementHandler = self._end
-        parser.CharacterDataHandler = self._text
-
-    def result(self) -> JUnit:
-        whole = _whole(*self._suites[0])
-        return JUnit(cases=tuple(self._cases), announced=whole.tests, announced_failures=whole.failures)
-
-    def _start(self, name: str, attributes: dict[str, str]) -> None:
-        if not self._path and name not in _SUITES:
-            raise ValueError(f"its top is <{name}>")
-        if len(self._path) >= _MAX_DEPTH:
-            raise ValueError("its elements are nested too deep")
-        self._path.append(name)
-        # What a suite says it has: a runner that died leaves fewer cases than it announced.
-        if name in _SUITES:
-            failures = _count(attributes, "failures") + _count(attributes, "errors")
-            self._suites.append((_Announced(tests=_count(attributes, "tests"), failures=failures), []))
-        elif name == "testcase":
-            if self._case is not None:
-                raise ValueError(f"the test case {self._case.name} has another in it")
-            seconds = float(attributes.get("time", "0") or 0)
-            # Of a clock that jumped. No verdict depends on it, but the sums on a page do.
-            seconds = seconds if 0 <= seconds < _LONGEST else 0.0
-            self._case = _Open(name=_case_name(attributes), test=_node_id(attributes), seconds=seconds)
-        elif self._case is not None:  # a suite has properties too
-            _note(self._case, name, attributes)
-        elif name in ("failure", "error"):
-            raise ValueError(f"there is an <{name}> outside of any test case")
-
-    def _end(self, name: str) -> None:
-        self._path.pop()
-        if name in _SUITES:
-            ended = _whole(*self._suites.pop())
-            self._suites[-1][1].append(ended)
-        elif name == "testcase" and self._case is not None:
-            self._cases.append(self._case.close())
-            self._case = None
-
-    def _text(self, text: str) -> None:
-        if self._case is not None and self._path[-1] in ("failure", "error"):
-            self._case.text.append(text)
-
-
-class _OutcomesReader:
-    """Turns expat's events into the outcome of each case, and into nothing else."""
-
-    def __init__(self) -> None:
-        self.found: dict[str, Outcome] = {}
-        self._case = ""
-
-    def listen_to(self, parser: expat.XMLParserType) -> None:
-        parser.StartElementHandler = self._start
-
-    def _start(self, name: str, attributes: dict[str, str]) -> None:
-        if name == "testcase":
-            self._case = _node_id(attributes) or _case_name(attributes)
-            self.found.setdefault(self._case, "passed")
-        elif (outcome := _OUTCOMES.get(name)) and _RANK[outcome] > _RANK[self.found.get(self._case, "error")]:
-            self.found[self._case] = outcome
-
-
-def _note(case: _Open, name: str, attributes: dict[str, str]) -> None:
-    if name == "property" and attributes.get("name") == DEVICE_PROPERTY:
-        case.device = attributes.get("value", "").strip() or "unnamed"
-    elif name == "property" and attributes.get("name") == FLAKY_PROPERTY:
-        case.flaky, case.reason = True, _one_line(attributes.get("value", ""))
-    outcome = _OUTCOMES.get(name)
-    if outcome is not None and _RANK[outcome] > _RANK[case.outcome]:
-        case.outcome = outcome
-        case.reason = _one_line(attributes.get("message", ""))
-
-
 def _one_line(message: str) -> str:
     first = next(iter(message.strip().splitlines()), "")
     reason = " ".join(first.split()).removeprefix("Failed: ")
     return reason if len(reason) <= _KEPT_REASON else f"{reason[:_KEPT_REASON]}…"
 
 
-def _case_name(attributes: dict[str, str]) -> str:
-    name = attributes.get("name")
-    if name is None:
+def _test(attributes: dict[str, str]) -> str:
+    """The node id of a case, such as `a/test_b.py::TestC::test_d`; see `TestOutcome.test`."""
+    if (name := attributes.get("name")) is None:
         raise ValueError("a test case has no name")
-    return "::".join(part for part in (attributes.get("classname", ""), name) if part)
-
-
-def _node_id(attributes: dict[str, str]) -> str:
-    """The node id of a case, such as `a/test_b.py::TestC::test_d`; empty where the file is not said."""
     # pytest's `xunit1` family names the file; the class name is the dotted path, then the classes.
     module, dotted = attributes.get("file", ""), attributes.get("classname", "")
     path = module.removesuffix(".py").replace("/", ".")
     if not module or not f"{dotted}.".startswith(f"{path}."):
-        return ""
+        return f"{dotted}::{name}" if dotted else name
     classes = dotted[len(path) + 1 :]
-    name = attributes["name"]
     return "::".join((module, *(classes.split(".") if classes else ()), *([name] if name != path else ())))
 
 
-def _refuse_doctype(name: str, _system: str | None, _public: str | None, _subset: bool) -> None:  # noqa: FBT001
-    raise ValueError(f"it has a document type, {name}")
+def _class_and_name(test: str) -> tuple[str, str]:
+    """The class name and the name that pytest writes for a test."""
+    whole, bracket, parameters = test.partition("[")
+    module, *names = whole.split("::")
+    if not module.endswith(".py"):
+        class_name, separator, name = test.partition("::")
+        return (class_name, name) if separator else ("", test)
+    title = names.pop() if names else ""
+    dotted = module.removesuffix(".py").replace("/", ".")
+    return ".".join((dotted, *names)), f"{title}{bracket}{parameters}" or dotted
+
+
+def _printable(text: str) -> str:
+    return _NOT_XML.sub(lambda found: f"\\x{ord(found[0]):02x}", text)

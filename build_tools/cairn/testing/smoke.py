@@ -183,11 +183,11 @@ def _run(request: SmokeRequest, on_line: Progress | None) -> SmokeResult:
         run = pytest_runs.run_stack(bench, environment, tests, arguments, translate=request.translate)
         runs.append(_without_devices(run) if request.translate else run)
     # Runs that left nothing to believe are judged by their absence; they have no place in the results.
-    if whole := [run.junit for run in runs if run.outcome is not None]:
+    if whole := [run.junit.read_bytes() for run in runs if run.outcome is not None]:
         junit.merge(whole, request.junit)
     made = _record(request, runs, installed, attested, started=started, seconds=time.monotonic() - began)
     record.write(request.record, made)
-    failed = [case for case in _together(runs).cases if case.outcome in ("failed", "error")]
+    failed = [case for case in _together(runs).cases if case.failed]
     return SmokeResult(
         record=made,
         record_path=request.record,
@@ -220,7 +220,7 @@ def _without_devices(run: Run) -> Run:
     """A translated run: what tests took for a GPU was none."""
     if run.outcome is None:
         return run
-    cases = tuple(replace(case, device="") for case in run.outcome.cases)
+    cases = tuple(msgspec.structs.replace(case, device="") for case in run.outcome.cases)
     return replace(run, outcome=replace(run.outcome, cases=cases))
 
 

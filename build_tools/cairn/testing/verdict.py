@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from cairn.targets import CPU
 from cairn.testing import gpus
-from cairn.testing.junit import Case, JUnit
+from cairn.testing.junit import JUnit
 from cairn.testing.record import Counts, Deselected, Verdict
 
 
@@ -76,7 +76,7 @@ def judge(  # noqa: PLR0913 - each is one independent property of the run
     if _for_gpus(targets) and not counts.device_passed:
         reason = f"{counts.passed} tests passed, none of them on a GPU{skipped}"
         return Judgement(verdict="untested", reason=reason)
-    used = [name for case in outcome.cases if case.outcome == "passed" for name in used_by(case)]
+    used = [name for case in outcome.cases if case.outcome == "passed" for name in case.devices]
     where = f", {counts.device_passed} of them on {_names(used)}" if counts.device_passed else ""
     left = [target for target, count in covered(outcome, targets).items() if not count]
     uncovered = f"; none on {_names(left)}" if left else ""
@@ -85,17 +85,12 @@ def judge(  # noqa: PLR0913 - each is one independent property of the run
 
 def covered(outcome: JUnit | None, targets: Sequence[str]) -> dict[str, int]:
     """Each target that is a GPU's, to the tests that passed on one of it."""
-    passed = [used_by(case) for case in outcome.cases if case.outcome == "passed"] if outcome else []
+    passed = [case.devices for case in outcome.cases if case.outcome == "passed"] if outcome else []
     return {
         target: sum(gpus.covers(filter(gpus.is_amds, names), target) for names in passed)
         for target in targets
         if target != CPU
     }
-
-
-def used_by(case: Case) -> tuple[str, ...]:
-    """The GPUs that a test computed on, as it recorded them."""
-    return tuple(name.strip() for name in case.device.split(",") if name.strip())
 
 
 def _for_gpus(targets: Sequence[str]) -> bool:
@@ -116,7 +111,7 @@ def _wrong_hardware(
         )
     # What tests recorded counts as well, but it is their word: an override (HSA_OVERRIDE_GFX_VERSION), or a
     # test that is wrong, may call a GPU what it is not.
-    used = tuple(dict.fromkeys(name for case in (outcome.cases if outcome else ()) for name in used_by(case)))
+    used = tuple(dict.fromkeys(name for case in (outcome.cases if outcome else ()) for name in case.devices))
     untargeted = [name for name in used if not (gpus.is_amds(name) and gpus.matches([name], targets))]
     if untargeted:
         return f"tests computed on {_names(untargeted)}, which is not among the targets ({_names(targets)})"
@@ -131,7 +126,7 @@ def _failures(outcome: JUnit) -> str | None:
     counts = outcome.counts
     if not counts.failed + counts.errors:
         return None
-    first = next(case for case in outcome.cases if case.outcome in ("failed", "error"))
+    first = next(case for case in outcome.cases if case.failed)
     why = f": {first.reason}" if first.reason else ""
     return (
         f"{counts.failed + counts.errors} of {counts.executed} tests failed; the first is {first.name}{why}"

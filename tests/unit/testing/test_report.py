@@ -16,18 +16,18 @@ from cairn.cli.main import main
 from cairn.errors import UsageError
 from cairn.release import records as kept_records
 from cairn.store.folder import LocalStore
+from cairn.testing import junit
 from cairn.testing import record as records
 from cairn.testing.compat import evidence, write
 from cairn.testing.hardware.attest import Attestation
 from cairn.testing.hardware.gpu import Gpu
-from cairn.testing.junit import Outcome
+from cairn.testing.junit import JUnit, Outcome, TestOutcome
 from cairn.testing.record import Counts
 from cairn.testing.report import history, page, results, step_summary, summary
 from cairn.testing.report.history import EarlierRun
 from cairn.testing.report.results import TestRun
 from cairn.testing.suite import merge, outcomes
-from cairn.testing.suite.outcomes import TestOutcome
-from cairn.testing.suite.shard_result import ExcludedTest
+from cairn.testing.suite.suite_results import ExcludedTest
 from cairn.wheels.wheelset import WheelSet
 from helpers import compat, html
 from helpers.gate import at, attested_record, record_of
@@ -55,7 +55,7 @@ EXCLUDED = ExcludedTest(test="c/test_c.py", reason="hangs <x>", owner="ann", iss
 def record_file(folder: Path, tests: Sequence[TestOutcome] = TESTS, **changes: Any) -> Path:
     """The folder that a suite leaves, with a record."""
     folder.mkdir(parents=True, exist_ok=True)
-    outcomes.write_junit(folder / "junit.xml", tests, name="default")
+    junit.write(folder / "junit.xml", tests, name="default")
     values: dict[str, Any] = {
         "set_id": "a" * 64,
         "wheels": (records.TestedWheel(file_name="torch-2.9.0-py3-none-any.whl", sha256="b" * 64),),
@@ -63,7 +63,7 @@ def record_file(folder: Path, tests: Sequence[TestOutcome] = TESTS, **changes: A
         "family": "gfx94X-dcgpu",
         "targets": ("gfx942",),
         "hardware": ("gfx942",),
-        "counts": outcomes.as_junit(tests).counts,
+        "counts": JUnit.of(tests).counts,
         "junit_sha256": hashlib.sha256((folder / "junit.xml").read_bytes()).hexdigest(),
         "started": "2026-11-22T01:00:00Z",
         "duration_seconds": 60.0,
@@ -219,7 +219,7 @@ def run_of(*tests: TestOutcome) -> TestRun:
         kind="suite default",
         verdict="failed",
         reason="it <i>failed</i>",
-        counts=outcomes.as_junit(tests).counts,
+        counts=JUnit.of(tests).counts,
         hardware=("gfx942",),
         tests=tests,
         excluded=(EXCLUDED,),

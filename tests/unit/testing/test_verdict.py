@@ -1,14 +1,14 @@
 import pytest
 
-from cairn.testing.junit import Case, JUnit, Outcome
+from cairn.testing.junit import JUnit, Outcome, TestOutcome
 from cairn.testing.record import Deselected
 from cairn.testing.verdict import Judgement, covered, judge
 
 
 def results(*outcomes: Outcome, device: str = "", announced: int | None = None) -> JUnit:
     cases = tuple(
-        Case(
-            name=f"test_{i}", outcome=outcome, device=device, reason="it is so" if outcome != "passed" else ""
+        TestOutcome(
+            test=f"test_{i}", outcome=outcome, device=device, reason="it is so" if outcome != "passed" else ""
         )
         for i, outcome in enumerate(outcomes)
     )
@@ -161,7 +161,7 @@ def test_each_target_is_covered_by_what_passed_on_it_or_named() -> None:
 def test_tests_that_were_taken_away_are_in_the_sentence_or_the_failure() -> None:
     def judged(origin: str) -> Judgement:
         gone = Deselected(by="-k ok", origin=origin, tests=3)  # type: ignore[arg-type]
-        one = JUnit(cases=(Case(name="test_a", outcome="passed"),), announced=1)
+        one = JUnit(cases=(TestOutcome(test="test_a", outcome="passed"),), announced=1)
         return judge(one, exit_code=0, targets=("cpu",), hardware=(), deselected=[gone])
 
     assert judged("ours").reason == "1 tests passed"

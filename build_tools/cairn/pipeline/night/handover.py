@@ -23,7 +23,7 @@ from cairn.store.folder import LocalStore
 from cairn.store.overlay import OverlayStore
 from cairn.store.protocol import Store, StoredObject
 from cairn.testing import gpus, record
-from cairn.testing.suite import shard_result
+from cairn.testing.suite import suite_results
 
 
 class _Copying(OverlayStore):
@@ -78,7 +78,7 @@ def fetch(run: NightRun, folder: Path, leg: Leg | None = None, shard: Shard | No
 
 def forget(folder: Path) -> None:
     """Remove what an earlier job has left there, so that it is not kept for the next one."""
-    for name in (NOTE_FILE, record.FILE, f"compat/{record.FILE}", shard_result.FILE):
+    for name in (NOTE_FILE, record.FILE, f"compat/{record.FILE}", suite_results.SHARD):
         (folder / name).unlink(missing_ok=True)
 
 
@@ -103,7 +103,7 @@ def keep_tests(run: NightRun, leg: Leg, work_dir: Path, signer: Signer | None) -
 
 def keep_shard(run: NightRun, shard: Shard, results: Path) -> bool:
     """Keep what a shard has left; false where it has left nothing."""
-    if has_results := (results / shard_result.FILE).is_file():
+    if has_results := (results / suite_results.SHARD).is_file():
         shards.keep(run.store, run.plan, shard, results)
     return _keep_note(run, shard.leg, results, shard.part) or has_results
 

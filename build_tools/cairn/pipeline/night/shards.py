@@ -26,10 +26,10 @@ from cairn.pipeline.night.plan import NightPlan, NightRun
 from cairn.release.index import keys, write
 from cairn.stack import Floor, Stack
 from cairn.store.protocol import Store
-from cairn.testing.suite import shard_result, suite_toml
-from cairn.testing.suite.outcomes import TestOutcome
-from cairn.testing.suite.shard_result import ShardResult
+from cairn.testing.junit import TestOutcome
+from cairn.testing.suite import suite_results, suite_toml
 from cairn.testing.suite.shards.times import Times, from_outcomes
+from cairn.testing.suite.suite_results import ShardResult
 from cairn.testing.suite.suite_toml import Config, Suite
 
 _NIGHTS = 10  # before this one that are asked for the times of tests
@@ -152,10 +152,10 @@ def keep(store: Store, night: NightPlan, shard: Shard, folder: Path) -> None:
     Raises:
         UsageError: it has left none.
     """
-    shard_result.read(folder)
+    suite_results.read_shard(folder)
     prefix = f"{_prefix(night, shard.leg, shard.config)}{shard.number}.{github.run_id()}.{github.attempt()}/"
     # The result last: what has one is whole.
-    for name in shard_result.FILES:
+    for name in suite_results.FILES:
         write.create(store, prefix + name, (folder / name).read_bytes())
 
 
@@ -182,22 +182,22 @@ def _all(store: Store, night: NightPlan, shard: Shard) -> list[StoredShard]:
     """Everything that the shards of a configuration have left, the last to end last."""
     items = []
     for item in store.list(_prefix(night, shard.leg, shard.config)):
-        if not item.key.endswith(f"/{shard_result.FILE}"):
+        if not item.key.endswith(f"/{suite_results.SHARD}"):
             continue
         try:
-            result = shard_result.loads(store.read(item.key).data, name=f"{store.url}/{item.key}")
+            result = suite_results.loads_shard(store.read(item.key).data, name=f"{store.url}/{item.key}")
         except CairnError as error:  # as if the shard had left nothing: it runs again
             console.current().warn(f"skipping the results of a shard: {error}")
             continue
         if result.config == shard.config:
-            items.append(StoredShard(prefix=item.key.removesuffix(shard_result.FILE), result=result))
+            items.append(StoredShard(prefix=item.key.removesuffix(suite_results.SHARD), result=result))
     return sorted(items, key=lambda one: one.ended)
 
 
 def fetch(store: Store, one: StoredShard, folder: Path) -> Path:
     """Bring the results of a shard into a folder, as the shard had written them there."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name in shard_result.FILES:
+    for name in suite_results.FILES:
         files.write_bytes(folder / name, store.read(one.prefix + name).data)
     return folder
 
@@ -223,7 +223,7 @@ def times(run: NightRun, shard: Shard) -> Times:
         with contextlib.suppress(CairnError), tempfile.TemporaryDirectory(prefix="cairn-shard-") as folder:
             tests: list[TestOutcome] = []
             for number, one in sorted(whole[-1].items()):
-                tests += shard_result.read(fetch(store, one, Path(folder, str(number))))[1]
+                tests += suite_results.read_shard(fetch(store, one, Path(folder, str(number))))[1]
             return from_outcomes(tests)
     return Times()
 
@@ -247,7 +247,7 @@ def _is_good(store: Store, one: StoredShard | None) -> bool:
         return False
     with tempfile.TemporaryDirectory(prefix="cairn-shard-") as folder:
         try:
-            _, tests = shard_result.read(fetch(store, one, Path(folder)))
+            _, tests = suite_results.read_shard(fetch(store, one, Path(folder)))
         except CairnError:  # its outcomes are not those that it had
             return False
     return not any(test.failed for test in tests)

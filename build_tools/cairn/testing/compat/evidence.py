@@ -8,7 +8,6 @@ that touched none, are seen as they are in other test runs.
 from __future__ import annotations
 
 import importlib.metadata
-import xml.etree.ElementTree as ET
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Iterator
 from importlib.metadata import Distribution
@@ -26,6 +25,7 @@ from cairn.testing import junit, record
 from cairn.testing.compat.report import FILE as REPORT
 from cairn.testing.compat.report import CompatReport, ReportRow
 from cairn.testing.hardware.attest import Attestation
+from cairn.testing.junit import Outcome, TestOutcome
 from cairn.testing.record import Skip, TestRecord
 from cairn.testing.verdict import covered, judge
 from cairn.venv import VirtualEnvironment
@@ -40,34 +40,33 @@ def write_junit(path: Path, report: CompatReport, *, baseline: CompatReport | No
         baseline: an earlier report; what a page claims and was broken there is known, and fails nothing.
     """
     known = {(table.id, row.name) for table, row in baseline.rows if row.broken} if baseline else set()
-    suite = ET.Element("testsuite", name="compat", tests=str(report.counts.total()))
-    for table, row in report.rows:
-        _add_case(suite, table.id, row, known=(table.id, row.name) in known, on_gpu=not report.translated)
-    top = ET.Element("testsuites", name="cairn")
-    top.append(suite)
-    files.write_bytes(path, ET.tostring(top, encoding="utf-8", xml_declaration=True))
+    tests = (_as_test(table.id, row, known=(table.id, row.name) in known) for table, row in report.rows)
+    if report.translated:
+        tests = (msgspec.structs.replace(test, device="") for test in tests)
+    junit.write(path, tests, name="compat")
 
 
-def _add_case(suite: ET.Element, table: str, row: ReportRow, *, known: bool, on_gpu: bool) -> None:
+def _as_test(table: str, row: ReportRow, *, known: bool) -> TestOutcome:
+    """A row as a test; what a terminal takes for a command, such as colours in an error, is escaped."""
     measured = row.measured
-    # What XML cannot have, such as a terminal's colours in an error, is escaped.
-    reason = safe_text.visible(measured.reason)
-    case = ET.SubElement(suite, "testcase", classname=table, name=row.name, time=f"{measured.seconds:.3f}")
-    if measured.device and on_gpu:
-        properties = ET.SubElement(case, "properties")
-        ET.SubElement(
-            properties, "property", name=junit.DEVICE_PROPERTY, value=safe_text.visible(measured.device)
-        )
+    outcome: Outcome = "passed"
+    reason, detail = safe_text.visible(measured.reason), ""
     if row.broken and known:
-        ET.SubElement(
-            case, "skipped", type="pytest.skip", message=f"unsupported, as in the baseline: {reason}"
-        )
+        outcome, reason = "skipped", f"unsupported, as in the baseline: {reason}"
     elif row.broken:
-        failure = ET.SubElement(case, "failure", message=f"unsupported, though the page claims it: {reason}")
+        outcome, reason = "failed", f"unsupported, though the page claims it: {reason}"
         lines = (f"{check.what}: {check.outcome} {check.reason}" for check in measured.checks)
-        failure.text = "\n".join(map(safe_text.visible, lines))
+        detail = "\n".join(map(safe_text.visible, lines))
     elif measured.support == "not measurable":
-        ET.SubElement(case, "skipped", type="pytest.skip", message=reason)
+        outcome = "skipped"
+    return TestOutcome(
+        test=f"{table}::{row.name}",
+        outcome=outcome,
+        reason=reason,
+        detail=detail,
+        device=safe_text.visible(measured.device),
+        seconds=measured.seconds,
+    )
 
 
 def write_record(

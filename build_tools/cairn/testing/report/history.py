@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cairn.testing.junit import Outcome
+from cairn.testing.junit import Outcome, TestOutcome
 from cairn.testing.record import TestRecord
-from cairn.testing.suite.outcomes import TestOutcome
 
 _DAY = len("2026-01-31")
 

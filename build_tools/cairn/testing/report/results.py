@@ -13,13 +13,12 @@ from cairn.testing import gpus, junit
 from cairn.testing import record as records
 from cairn.testing.compat import report as compat_reports
 from cairn.testing.compat.report import CompatReport
-from cairn.testing.junit import JUnit
+from cairn.testing.junit import JUnit, TestOutcome
 from cairn.testing.options import Floors
 from cairn.testing.record import Counts, TestRecord, Verdict
-from cairn.testing.suite import outcomes, shard_result, suite_result
+from cairn.testing.suite import outcomes, suite_results
 from cairn.testing.suite.merge import judge_shards
-from cairn.testing.suite.outcomes import TestOutcome
-from cairn.testing.suite.shard_result import ExcludedTest
+from cairn.testing.suite.suite_results import ExcludedTest
 from cairn.testing.verdict import Judgement, judge
 
 _SHOWN = 3  # problems, in a reason
@@ -75,7 +74,7 @@ def read(path: Path, floors: Floors | None = None) -> TestRun:
     if path.is_dir():
         if (path / records.FILE).is_file():
             return _with_record(path / records.FILE)
-        if (path / shard_result.FILE).is_file():
+        if (path / suite_results.SHARD).is_file():
             return _shard(path)
         if (path / records.JUNIT).is_file():
             return _alone(path / records.JUNIT, floors or Floors())
@@ -83,22 +82,6 @@ def read(path: Path, floors: Floors | None = None) -> TestRun:
             f"{path} has no {records.FILE} and no {records.JUNIT}", tip="name the folder that a test run left"
         )
     return _with_record(path) if path.suffix == ".json" else _alone(path, floors or Floors())
-
-
-def tests_of(found: JUnit) -> tuple[TestOutcome, ...]:
-    """The tests of JUnit XML, by their node ids as far as it has them."""
-    return tuple(
-        TestOutcome(
-            test=case.test or case.name,
-            outcome=case.outcome,
-            reason=case.reason,
-            detail=case.detail,
-            device=case.device,
-            seconds=case.seconds,
-            flaky=case.flaky,
-        )
-        for case in found.cases
-    )
 
 
 def _with_record(path: Path) -> TestRun:
@@ -127,7 +110,7 @@ def _with_record(path: Path) -> TestRun:
         return replace(
             run, verdict="invalid", reason=f"{records.JUNIT} has other tests than the record counts"
         )
-    run = replace(run, tests=tests_of(found))
+    run = replace(run, tests=found.cases)
     if record.compat_sha256 and (folder / compat_reports.FILE).is_file():
         run = replace(run, compat=compat_reports.read(folder))
     return _with_suite(run, folder) if record.kind == "suite" else run
@@ -135,15 +118,15 @@ def _with_record(path: Path) -> TestRun:
 
 def _with_suite(run: TestRun, folder: Path) -> TestRun:
     """A suite's run, with what its shards had to leave out, and why: the JUnit XML has only what ran."""
-    if (folder / suite_result.FILE).is_file():
-        result, tests = suite_result.read(folder)
+    if (folder / suite_results.SUITE).is_file():
+        result, tests = suite_results.read_suite(folder)
         excluded, remarks = result.excluded, (*result.problems, *result.outdated)
-    elif (folder / shard_result.FILE).is_file():
-        shard, tests = shard_result.read(folder)
+    elif (folder / suite_results.SHARD).is_file():
+        shard, tests = suite_results.read_shard(folder)
         excluded, remarks = shard.excluded, (*shard.problems, *shard.outdated)
     else:
         return run
-    if outcomes.as_junit(tests).counts != run.counts:
+    if JUnit.of(tests).counts != run.counts:
         said = f"{outcomes.FILE} has other tests than the record counts"
         return replace(run, verdict="invalid", reason=said)
     return replace(run, tests=tests, excluded=excluded, remarks=remarks)
@@ -151,8 +134,8 @@ def _with_suite(run: TestRun, folder: Path) -> TestRun:
 
 def _shard(folder: Path) -> TestRun:
     """One shard by itself, or a suite on wheels that nobody can name: judged by what went wrong in it."""
-    result, tests = shard_result.read(folder)
-    found = outcomes.as_junit(tests)
+    result, tests = suite_results.read_shard(folder)
+    found = JUnit.of(tests)
     judged = judge_shards([result], found, floor=0, device_floor=0, part=result.shards > 1)
     if result.problems and judged.verdict != "invalid":
         judged = Judgement(verdict="failed", reason="; ".join(result.problems[:_SHOWN]))
@@ -175,7 +158,7 @@ def _alone(path: Path, floors: Floors) -> TestRun:
         found = junit.read(path)
     except TestsFailedError as error:
         return TestRun(path=path, verdict="failed", reason=str(error), counts=Counts())
-    used = [name.strip() for case in found.cases for name in case.device.split(",")]
+    used = (name for case in found.cases for name in case.devices)
     hardware = tuple(dict.fromkeys(name for name in used if name.startswith("gfx")))
     judged = judge(
         found,
@@ -191,5 +174,5 @@ def _alone(path: Path, floors: Floors) -> TestRun:
         reason=judged.reason,
         counts=found.counts,
         hardware=hardware,
-        tests=tests_of(found),
+        tests=found.cases,
     )

@@ -6,12 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from cairn import datafile
+from cairn.testing.junit import JUnit, TestOutcome
 from cairn.testing.record import Counts, Verdict
 from cairn.testing.report import history
 from cairn.testing.report.history import EarlierRun
 from cairn.testing.report.results import TestRun
-from cairn.testing.suite import outcomes
-from cairn.testing.suite.outcomes import TestOutcome
 
 _SLOWEST = 25  # tests that are listed
 
@@ -169,7 +168,7 @@ def _modules(tests: Sequence[TestOutcome]) -> tuple[Module, ...]:
     found = [
         Module(
             name=name,
-            counts=outcomes.as_junit(inside).counts,
+            counts=JUnit.of(inside).counts,
             flaky=sum(test.flaky for test in inside),
             seconds=sum(test.seconds for test in inside),
         )

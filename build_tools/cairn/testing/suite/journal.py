@@ -9,10 +9,8 @@ from typing import Any
 import msgspec
 
 from cairn import datafile
-from cairn.testing.junit import Outcome
+from cairn.testing.junit import LONGEST, Outcome, TestOutcome
 from cairn.testing.record import Deselected
-from cairn.testing.suite import outcomes
-from cairn.testing.suite.outcomes import TestOutcome
 
 
 class _Event(datafile.Value, forbid_unknown_fields=False):
@@ -111,7 +109,7 @@ class Journal:
                 self.running = ""
                 ended, before = _outcome(event, event.outcome), self.outcomes.get(event.test)
                 self.every.append(ended)
-                self.outcomes[event.test] = outcomes.worse(before, ended) if before else ended
+                self.outcomes[event.test] = _worse(before, ended) if before else ended
             case "orphaned":
                 self.orphaned_by = event.test
             case "finish":
@@ -123,10 +121,18 @@ class Journal:
         return tuple(test for test in self.selected or () if test not in self.outcomes)
 
 
+def _worse(first: TestOutcome, second: TestOutcome) -> TestOutcome:
+    """What became of a test that a plugin had run twice, as if it were two: the worse of both."""
+    bad = second if second.failed and not first.failed else first
+    return msgspec.structs.replace(
+        bad, seconds=first.seconds + second.seconds, attempts=first.attempts + second.attempts
+    )
+
+
 def _outcome(event: _Event, outcome: Outcome) -> TestOutcome:
     values: dict[str, Any] = {name: getattr(event, name) for name in ("test", "detail", "device")}
     # A test may have replaced the clock that pytest looks at.
-    seconds = event.seconds if 0 <= event.seconds < outcomes.LONGEST else 0.0
+    seconds = event.seconds if 0 <= event.seconds < LONGEST else 0.0
     again = event.runs > 1 and outcome == "passed"  # a plugin has run it until it passed
     return TestOutcome(
         outcome=outcome,

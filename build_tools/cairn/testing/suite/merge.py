@@ -15,17 +15,15 @@ from cairn import datafile, files, owned
 from cairn.errors import TestsFailedError, UsageError
 from cairn.stack import Floor
 from cairn.targets import CPU
-from cairn.testing import gpus
+from cairn.testing import gpus, junit
 from cairn.testing import record as records
-from cairn.testing.junit import JUnit
+from cairn.testing.junit import JUnit, TestOutcome
 from cairn.testing.record import Deselected, TestRecord
-from cairn.testing.suite import outcomes, shard_result, suite_result
-from cairn.testing.suite.outcomes import TestOutcome
-from cairn.testing.suite.shard_result import ShardResult
-from cairn.testing.suite.suite_result import SuiteResult
+from cairn.testing.suite import outcomes, suite_results
+from cairn.testing.suite.suite_results import ShardResult, SuiteResult
 from cairn.testing.verdict import Judgement, covered, judge
 
-_FILES = (records.JUNIT, records.FILE, outcomes.FILE, suite_result.FILE)
+_FILES = (records.JUNIT, records.FILE, outcomes.FILE, suite_results.SUITE)
 _SHOWN = 3  # of the shards, tests or problems that a sentence is about
 
 _Shard: TypeAlias = tuple[ShardResult, tuple[TestOutcome, ...]]
@@ -54,7 +52,7 @@ class Merged:
     @property
     def summary(self) -> JUnit:
         """The tests, to count them."""
-        return outcomes.as_junit(self.outcomes)
+        return JUnit.of(self.outcomes)
 
     @property
     def flaky(self) -> tuple[TestOutcome, ...]:
@@ -95,24 +93,22 @@ def merge(
     ]
     problems += _not_once(found, whole=not missing)
     unique = tuple({outcome.test: outcome for _, tests in found for outcome in tests}.values())
-    judged = judge_shards(
-        results, outcomes.as_junit(unique), floor=floor, device_floor=device_floor, part=part
-    )
+    judged = judge_shards(results, JUnit.of(unique), floor=floor, device_floor=device_floor, part=part)
     if judged.verdict == "passed" and (flaky := sum(outcome.flaky for outcome in unique)):
         judged = Judgement(verdict="passed", reason=f"{judged.reason}; {flaky} flaky")
     if problems and judged.verdict != "invalid":
         judged = Judgement(verdict="failed", reason=_listed(problems, "; "))
     if not in_place:
         owned.empty_places(output, of_files=_FILES, of_folders=())
-    junit = output / records.JUNIT
-    outcomes.write_junit(junit, unique, name=first.config)
+    xml = output / records.JUNIT
+    junit.write(xml, unique, name=first.config)
     merged = Merged(
         judgement=judged,
         results=results,
         outcomes=unique,
         problems=tuple(problems),
-        junit=junit,
-        record=_record(results, unique, judged, junit, floor=Floor(tests=floor, device_tests=device_floor))
+        junit=xml,
+        record=_record(results, unique, judged, xml, floor=Floor(tests=floor, device_tests=device_floor))
         if first.wheels and not part
         else None,
     )
@@ -129,7 +125,7 @@ def _is_in_place(folders: Sequence[Path], output: Path) -> bool:
     # However the user spells them: `shards/1`, `./shards/1/`, a link to it.
     if [folder.resolve() for folder in folders] == [output.resolve()]:
         return True
-    if (output / shard_result.FILE).exists():
+    if (output / suite_results.SHARD).exists():
         raise UsageError(
             f"{output} has the results of a shard, which the whole would replace",
             tip="name a different folder with --output-dir",
@@ -182,7 +178,7 @@ def _read_all(folders: Sequence[Path]) -> tuple[list[_Shard], list[str]]:
     found, problems = list[_Shard](), list[str]()
     for folder in folders:
         try:
-            found.append(shard_result.read(folder))
+            found.append(suite_results.read_shard(folder))
         except UsageError as error:
             problems.append(str(error))
     if not found:
@@ -261,18 +257,18 @@ def _write_result(output: Path, merged: Merged, *, missing: Sequence[int]) -> No
         outdated=tuple(dict.fromkeys(line for result in merged.results for line in result.outdated)),
         outcomes_sha256=files.sha256_of(output / outcomes.FILE),
     )
-    datafile.write(output / suite_result.FILE, result)
+    datafile.write(output / suite_results.SUITE, result)
 
 
 def _record(
     results: Sequence[ShardResult],
     tests: Sequence[TestOutcome],
     judged: Judgement,
-    junit: Path,
+    xml: Path,
     *,
     floor: Floor,
 ) -> TestRecord:
-    first, summary, most = results[0], outcomes.as_junit(tests), _most(results)
+    first, summary, most = results[0], JUnit.of(tests), _most(results)
     starts = [datetime.fromisoformat(result.started) for result in results]
     # Clocks of machines differ, and jump: an end is a start and a time that was measured.
     ends = [
@@ -289,7 +285,7 @@ def _record(
         gpus=most.gpus,
         covered=covered(summary, first.targets),
         counts=summary.counts,
-        junit_sha256=files.sha256_of(junit),
+        junit_sha256=files.sha256_of(xml),
         started=min(starts).strftime("%Y-%m-%dT%H:%M:%SZ"),
         duration_seconds=round((max(ends) - min(starts)).total_seconds(), 3),
         verdict=judged.verdict,

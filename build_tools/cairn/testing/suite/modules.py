@@ -16,18 +16,16 @@ import msgspec
 
 from cairn.errors import TestsFailedError
 from cairn.testing import junit, record
-from cairn.testing.junit import Outcome
+from cairn.testing.junit import Outcome, TestOutcome
 from cairn.testing.record import Deselected
 from cairn.testing.suite import attempt
 from cairn.testing.suite.attempt import Ended, Setup
-from cairn.testing.suite.outcomes import TestOutcome
 from cairn.testing.suite.shards.plan import Piece
 
 _MOST_RETRIED = 200  # failures of one module; beyond that it is not chance
 _FAILED = 1  # exit codes of pytest: https://docs.pytest.org, "Exit codes"
 _INTERRUPTED = 2
 _NOTHING_COLLECTED = 5
-_BAD: tuple[Outcome, ...] = ("failed", "error")
 _WORST: tuple[Outcome, ...] = ("passed", "skipped", "failed", "error")
 
 
@@ -174,7 +172,7 @@ def _disagreements(ended: Ended) -> list[str]:
     elif (code in (0, _NOTHING_COLLECTED)) != (failed == 0):
         found.append(f"pytest ended with {ended.how}, and {failed} of its tests failed")
     try:
-        written = _by_outcome(ended.junit)
+        written = Counter(junit.read(ended.junit).by_test.values())
     except TestsFailedError as error:
         found.append(str(error))
     else:
@@ -191,14 +189,6 @@ def _readable(path: Path) -> list[bytes]:
     except (OSError, TestsFailedError):
         return []
     return [data]
-
-
-def _by_outcome(path: Path) -> Counter[Outcome]:
-    # A test that fails, and whose teardown fails too, is written twice.
-    worst: dict[str, Outcome] = {}
-    for case in junit.read(path).cases:
-        worst[case.name] = max(worst.get(case.name, "passed"), case.outcome, key=_WORST.index)
-    return Counter(worst.values())
 
 
 def _counts(counter: Counter[Outcome]) -> str:

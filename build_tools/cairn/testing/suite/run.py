@@ -25,6 +25,7 @@ from cairn.targets import CPU
 from cairn.testing import gpus, pytest_runs
 from cairn.testing import record as records
 from cairn.testing.hardware.attest import Attestation, attest
+from cairn.testing.junit import TestOutcome
 from cairn.testing.options import Choice, Limits
 from cairn.testing.record import TestedWheel, TestPolicy
 from cairn.testing.skips import after_run, select
@@ -33,22 +34,19 @@ from cairn.testing.skips.conditions import RunFacts
 from cairn.testing.skips.select import Selection
 from cairn.testing.skips.skip_files import Listed
 from cairn.testing.suite import (
-    accounts,
     modules,
     outcomes,
-    shard_result,
     sources,
-    suite_result,
+    suite_results,
     suite_toml,
     visible_gpus,
 )
 from cairn.testing.suite.attempt import Setup
-from cairn.testing.suite.outcomes import TestOutcome
-from cairn.testing.suite.shard_result import ExcludedTest, ModuleCount, ShardResult
 from cairn.testing.suite.shards import plan
 from cairn.testing.suite.shards.plan import ShardPlan
 from cairn.testing.suite.shards.times import Times
 from cairn.testing.suite.sources import WheelVersion
+from cairn.testing.suite.suite_results import ExcludedTest, ModuleCount, ShardResult
 from cairn.testing.suite.suite_toml import Suite
 from cairn.testing.suite.visible_gpus import GpuChoice, VisibleGpus
 
@@ -56,7 +54,7 @@ WriteCommitted: TypeAlias = Callable[[Sequence[str], Sequence[str], Path], objec
 """Writes files and folders of the first of some commits that the sources have below a folder."""
 
 LOG, SKIPS = "suite.log", "skips.jsonl"
-_FILES = (*shard_result.FILES, suite_result.FILE, records.FILE, records.JUNIT, LOG, SKIPS)
+_FILES = (*suite_results.FILES, suite_results.SUITE, records.FILE, records.JUNIT, LOG, SKIPS)
 _SPREADS = re.compile(r"-n|--numprocesses|--dist|--tx|--forked")  # of pytest-xdist and pytest-forked
 _SHARD = "shard"  # what the worker takes away: other shards have it
 _FOLDERS = ("tests", "plugins", "processes", "scratch")
@@ -168,7 +166,7 @@ def _run(request: SuiteRequest, held: ExitStack, say: Progress, on_line: Progres
     work_dir, tested, selection = request.work_dir, request.tested, prepared.selection
     # Once more as a whole: a test that cleared a folder too many may have emptied or removed what was there.
     outcomes.write(work_dir / outcomes.FILE, found)
-    others = accounts.write(work_dir, *written)
+    others = suite_results.write_accounts(work_dir, *written)
     try:
         left_out = after_run.read([work_dir / SKIPS], selection.entries, tests=prepared.setup.tests)
     except TestsFailedError as error:
@@ -197,7 +195,7 @@ def _run(request: SuiteRequest, held: ExitStack, say: Progress, on_line: Progres
         pytest_args=_chosen_by_the_user(request, mismatch=bool(prepared.unlike)),
         policy=prepared.policy,
     )
-    datafile.write(work_dir / shard_result.FILE, result)
+    datafile.write(work_dir / suite_results.SHARD, result)
     return work_dir
 
 

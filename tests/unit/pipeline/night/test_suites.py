@@ -36,10 +36,10 @@ from cairn.release.index.generation import now
 from cairn.stack import Floor, Gate
 from cairn.testing.compat.report import CompatReport, Tested
 from cairn.testing.hardware.gpu import Gpu
+from cairn.testing.junit import TestOutcome
 from cairn.testing.record import TestedWheel
-from cairn.testing.suite import outcomes, shard_result
-from cairn.testing.suite.outcomes import TestOutcome
-from cairn.testing.suite.shard_result import ModuleCount, ShardResult
+from cairn.testing.suite import outcomes, suite_results
+from cairn.testing.suite.suite_results import ModuleCount, ShardResult
 from cairn.testing.suite.suite_toml import load
 from helpers.gate import at, data_of, record_of
 from helpers.night import Build, leg_of, run_of, staged
@@ -90,7 +90,7 @@ class Scene:
         }  # fmt: skip
         names = changes.pop("hardware", ON_GPU["hardware"])
         values["gpus"] = tuple(Gpu(target=name) for name in names)
-        datafile.write(folder / shard_result.FILE, ShardResult(**(values | changes)))
+        datafile.write(folder / suite_results.SHARD, ShardResult(**(values | changes)))
         shards.keep(self.run.store, self.run.plan, shard, folder)
 
     def merge(self) -> SuiteMerge:

@@ -10,10 +10,10 @@ from cairn import files
 from cairn.errors import TestsFailedError, UsageError
 from cairn.stack import Floor
 from cairn.testing import junit, record
+from cairn.testing.junit import TestOutcome
 from cairn.testing.record import TestedWheel, TestPolicy
 from cairn.testing.suite import merge, outcomes
-from cairn.testing.suite.outcomes import TestOutcome
-from cairn.testing.suite.shard_result import ModuleCount
+from cairn.testing.suite.suite_results import ModuleCount
 from helpers.suites import WHEEL, shard_of
 
 

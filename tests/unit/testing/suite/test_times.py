@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from cairn.errors import UsageError
+from cairn.testing.junit import TestOutcome
 from cairn.testing.suite import outcomes
-from cairn.testing.suite.outcomes import TestOutcome
 from cairn.testing.suite.shards import times
 
 UPSTREAM = {

@@ -16,8 +16,8 @@ from typing import Any
 
 from cairn import datafile, files
 from cairn.errors import UsageError
+from cairn.testing.junit import LONGEST, TestOutcome
 from cairn.testing.suite import outcomes
-from cairn.testing.suite.outcomes import LONGEST, TestOutcome
 
 DEFAULT = "default"
 

@@ -1,22 +1,32 @@
-"""What one shard of a suite leaves: a folder with its result, and the outcome of every test beside it."""
+"""What a suite leaves in a folder: the result of a shard, or of all of them, and the outcome of every test.
+
+Two more accounts of what a shard ran lie beside its outcomes, which must agree with them: `journal.jsonl` is
+what our plugin wrote in each process, `pytest.xml` the JUnit XML that pytest itself wrote. Who edits the
+outcomes, and their digest, has changed one of three. Only a signature can tell that nobody has changed all of
+them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
 from cairn import datafile, files
 from cairn.errors import TestsFailedError, UsageError
+from cairn.testing import junit
 from cairn.testing.hardware.gpu import Gpu
+from cairn.testing.junit import TestOutcome
 from cairn.testing.record import Deselected, TestedWheel, TestPolicy
-from cairn.testing.suite import accounts, outcomes
-from cairn.testing.suite.outcomes import TestOutcome
+from cairn.testing.suite import outcomes
+from cairn.testing.suite.journal import Journal
 
-FILE = "shard.json"
+SHARD, SUITE = "shard.json", "suite-result.json"
+JOURNAL, PYTEST = "journal.jsonl", "pytest.xml"
+ACCOUNTS = (JOURNAL, PYTEST)
 
-FILES = (outcomes.FILE, *accounts.FILES, FILE)
-"""What makes a result: this file last, so that what has one is whole."""
+FILES = (outcomes.FILE, *ACCOUNTS, SHARD)
+"""What makes a shard's result: this file last, so that what has one is whole."""
 
 
 class ModuleCount(datafile.Value):
@@ -113,25 +123,48 @@ class ShardResult(datafile.Value, tag_field="schema", tag="cairn.suite-shard/3")
         return f"shard {self.shard} of {self.shards}"
 
 
-def read(folder: Path) -> tuple[ShardResult, tuple[TestOutcome, ...]]:
-    """The result in a folder, and the outcomes of its tests.
+class SuiteResult(datafile.Value, tag_field="schema", tag="cairn.suite-result/1"):
+    """The shards of a suite, put together; the outcome of every test is in a file beside this one.
+
+    Attributes:
+        config: the configuration of the suite.
+        shards: how many there were to be.
+        missing: those that left no result, by their numbers.
+        sources: what the tests are of where that is not the wheel's own commit; empty where it is.
+        problems: why the results cannot be believed as they are, a sentence each.
+        excluded: what skip-tests kept from running.
+        outdated: what of skip-tests matched no test that was collected, or has expired, a sentence each.
+        outcomes_sha256: of the outcomes beside this file.
+    """
+
+    config: str
+    shards: int
+    missing: tuple[int, ...]
+    sources: str
+    problems: tuple[str, ...]
+    excluded: tuple[ExcludedTest, ...]
+    outdated: tuple[str, ...]
+    outcomes_sha256: str
+
+
+def read_shard(folder: Path) -> tuple[ShardResult, tuple[TestOutcome, ...]]:
+    """The result of a shard in a folder, and the outcomes of its tests.
 
     Raises:
         UsageError: there is none, its outcomes are not those that it had when it was written, or it cannot be
             true.
     """
     tip = "the shard did not come to its end, or is not there yet"
-    result = _checked(datafile.read(folder / FILE, ShardResult, tip=tip), name=str(folder / FILE))
-    path = folder / outcomes.FILE
-    digests = {outcomes.FILE: result.outcomes_sha256, **dict.fromkeys(accounts.FILES, ""), **result.accounts}
+    result = _checked(datafile.read(folder / SHARD, ShardResult, tip=tip), name=str(folder / SHARD))
+    digests = {outcomes.FILE: result.outcomes_sha256, **dict.fromkeys(ACCOUNTS, ""), **result.accounts}
     for name, sha256 in digests.items():
         if not (folder / name).is_file() or files.sha256_of(folder / name) != sha256:
             raise UsageError(
                 f"{folder / name} is not what {result.name} wrote", tip="copy the whole folder of the shard"
             )
-    tests = outcomes.read(path)
+    tests = outcomes.read(folder / outcomes.FILE)
     try:
-        problem = accounts.disagreement(folder, tests)
+        problem = _disagreement(folder, tests)
     except TestsFailedError as error:
         problem = str(error)
     if problem is not None:
@@ -140,14 +173,27 @@ def read(folder: Path) -> tuple[ShardResult, tuple[TestOutcome, ...]]:
     selected = sum(count.selected for count in result.modules)
     if selected > len(tests) and not result.problems:
         raise UsageError(
-            f"{result.name} was to run {selected} tests, and {path} has {len(tests)}",
+            f"{result.name} was to run {selected} tests, and {folder / outcomes.FILE} has {len(tests)}",
             tip="run the shard again",
         )
     return result, tests
 
 
-def loads(data: bytes, *, name: str) -> ShardResult:
-    """The result in the bytes of a file that errors call `name`; its outcomes lie elsewhere.
+def read_suite(folder: Path) -> tuple[SuiteResult, tuple[TestOutcome, ...]]:
+    """The result of a whole suite in a folder, and the outcomes of its tests.
+
+    Raises:
+        UsageError: there is none, or its outcomes are not those that it had when it was written.
+    """
+    result = datafile.read(folder / SUITE, SuiteResult, tip="`cairn test merge` writes it")
+    path = folder / outcomes.FILE
+    if not path.is_file() or files.sha256_of(path) != result.outcomes_sha256:
+        raise UsageError(f"{path} is not what {SUITE} is of", tip="merge the shards again")
+    return result, outcomes.read(path)
+
+
+def loads_shard(data: bytes, *, name: str) -> ShardResult:
+    """A shard's result in the bytes of a file that errors call `name`; its outcomes lie elsewhere.
 
     Raises:
         UsageError: it is none, or it cannot be true.
@@ -155,11 +201,44 @@ def loads(data: bytes, *, name: str) -> ShardResult:
     return _checked(datafile.loads(data, ShardResult, name=name), name=name)
 
 
+def write_accounts(folder: Path, journals: Iterable[bytes], results: Iterable[bytes]) -> dict[str, str]:
+    """Write the journals and the JUnit XML of a shard's processes; gives the sha256 of each of both files."""
+    files.write_bytes(folder / JOURNAL, b"".join(journals))
+    junit.merge(results, folder / PYTEST)
+    return {name: files.sha256_of(folder / name) for name in ACCOUNTS}
+
+
+def _disagreement(folder: Path, tests: Sequence[TestOutcome]) -> str | None:
+    """Where the outcomes of a shard are not what the other two accounts say, in one sentence; or None.
+
+    Raises:
+        TestsFailedError: pytest's results cannot be read.
+    """
+    journal = Journal(folder / JOURNAL)
+    journal.follow()
+    by_name = {one.test: one for one in tests}
+    for ended in journal.every:
+        own = by_name.get(ended.test)
+        if own is None:
+            return f"{JOURNAL} has {ended.test}, and the outcomes have not"
+        if ended.failed and not (own.failed or own.flaky):
+            return f"the outcomes say that {ended.test} {own.outcome}, {JOURNAL} that it {ended.outcome}"
+    good = {ended.test for ended in journal.every if ended.outcome == "passed"}
+    for one in tests:
+        if one.outcome == "passed" and one.test not in good:
+            return f"the outcomes say that {one.test} passed, and {JOURNAL} does not"
+    for case in junit.read(folder / PYTEST).cases:
+        own = by_name.get(case.test)
+        if case.failed and own and not (own.failed or own.flaky):
+            return f"the outcomes say that {case.test} {own.outcome}, {PYTEST} that it {case.outcome}"
+    return None
+
+
 def _checked(result: ShardResult, *, name: str) -> ShardResult:
     problem = None
     if not 1 <= result.shard <= result.shards:
         problem = f"there is no {result.name}"
-    elif not 0 <= result.duration_seconds < outcomes.LONGEST:
+    elif not 0 <= result.duration_seconds < junit.LONGEST:
         problem = f"it cannot have taken {result.duration_seconds:g} seconds"
     elif not _has_zone(result.started):
         problem = f"{result.started!r} is not a time with its zone"
