@@ -45,7 +45,7 @@ def main() -> int:
     """Measure and print; 1 where something takes longer than the bar."""
     cairn = [sys.executable, "-m", "cairn"]
     lines = {"cairn --version": [*cairn, "--version"]}
-    for name in _commands(program.make_parser()):
+    for name in _commands(program.make_parser(whole=True)):
         lines[f"{name} --help"] = [*cairn, *name.split()[1:], "--help"]
     for path in sorted(SCRIPTS.glob("*.py")):
         lines[f"{path.name} --help"] = [sys.executable, str(path), "--help"]

@@ -86,7 +86,7 @@ def pages() -> Mapping[str, str]:
     """The generated pages and schemas: the path below docs/reference, and the text."""
     formats = list(_formats())
     written = {
-        "commands.md": GENERATED + COMMANDS + "".join(_commands(program.make_parser())),
+        "commands.md": GENERATED + COMMANDS + "".join(_commands(program.make_parser(whole=True))),
         "scripts.md": GENERATED + SCRIPTS + "".join(text for p in _scripts() for text in _commands(p)),
         "formats.md": GENERATED + FORMATS + "".join(text for one in formats for text in _format(*one)),
     }

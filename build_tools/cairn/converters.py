@@ -10,10 +10,13 @@ import math
 import os
 import re
 from argparse import ArgumentTypeError
-from datetime import UTC, date, datetime, time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cairn.errors import UsageError
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 _MOST_SECONDS = 1e9
 _DAY = re.compile(r"\d{4}-\d\d-\d\d|\d{8}")
@@ -54,6 +57,8 @@ def seconds(text: str) -> float:
 
 def moment(text: str) -> datetime:
     """A moment written as ISO 8601: UTC where no zone is given, the end of the day where no time is given."""
+    from datetime import UTC, date, datetime, time  # noqa: PLC0415 - few lines name a moment
+
     try:
         if _DAY.fullmatch(text):
             return datetime.combine(date.fromisoformat(text), time.max, tzinfo=UTC)

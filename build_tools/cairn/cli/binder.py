@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from cairn.cli.parser import Subparsers
+from cairn.cli.parser import Parser
 from cairn.options import KEY, Exclusive, Option
 
 Request = TypeVar("Request")
@@ -20,40 +21,50 @@ _ACTIONS: Mapping[str, Any] = {
 _BELOW = " below"  # ends the name under which a parser keeps what it adds to the list of the parser above
 
 
-def add_command(  # noqa: PLR0913 - what a command is
-    commands: Subparsers,
-    name: str,
-    request: type[Request],
-    run: Callable[[Request], int],
-    *,
-    about: str,
-    more: str = "",
-    example: str,
-    omit: Collection[str] = (),
-) -> argparse.ArgumentParser:
-    """Add a command to its group.
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """A command of `cairn`: the class of its requests, and what carries one out.
 
-    Args:
-        commands: the group.
-        name: of the command.
-        request: its options.
-        run: carries the request out, and gives the exit code. What it needs is imported when it runs: a
-            parser is also made for `--help`.
-        about: what it does, in words that begin with a small letter and end without a full stop.
-        more: sentences that its own help says besides.
-        example: a command line.
-        omit: fields without an option here.
+    The docstring of the class is its help: behind the line that says what it is, paragraphs for `--help`,
+    then an example of a command line.
+
+    Attributes:
+        request: the class.
+        run: gives the exit code, where it is not 0. What it needs is imported when it runs: a parser is also
+            made for `--help`.
+        omit: fields of the request without an option.
+        takes_rest: what follows `--` is not read, and becomes the field `rest`.
     """
-    description = f"{about[0].upper()}{about[1:]}. {more}".strip()
-    parser = commands.add_parser(name, help=about, description=description, epilog=f"example: {example}")
-    bind(parser, request, run, omit=omit)
-    return parser
+
+    request: type[object]
+    run: Callable[[Any], int | None]
+    omit: Collection[str] = ()
+    takes_rest: bool = False
+
+    def add_to(self, parser: Parser, *, about: str) -> None:
+        """Have a parser take the options, and show the help; `about` is its line in the help of its group."""
+        paragraphs = [" ".join(text.split()) for text in str(self.request.__doc__).split("\n\n")]
+        *more, example = paragraphs[1:]
+        parser.description = " ".join((f"{sentence(about)}.", *more))
+        parser.epilog = f"example: {example}"
+        parser.takes_rest = self.takes_rest
+        bind(parser, self.request, self.run, omit=self.omit)
+
+
+def command(request: type[Request], run: Callable[[Request], int | None], **more: Any) -> Command:
+    """A command, whose `run` takes such a request; `more` are attributes of `Command`."""
+    return Command(request=request, run=run, **more)
+
+
+def sentence(text: str) -> str:
+    """The text with a capital at its beginning."""
+    return f"{text[0].upper()}{text[1:]}"
 
 
 def bind(
     parser: argparse.ArgumentParser,
     request: type[Request],
-    run: Callable[[Request], int],
+    run: Callable[[Request], int | None],
     **how: Any,
 ) -> None:
     """Have a parser take the options of a request, and carry it out; `how` is for `add_options`."""

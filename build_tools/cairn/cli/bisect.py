@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn.cli import fields
-from cairn.cli.binder import bind
+from cairn.cli.binder import command
 from cairn.errors import UsageError
 from cairn.options import argument, option, switch
 from cairn.output import console, wording
@@ -28,7 +27,15 @@ _WHICH = "{}: the first digits of its id, or a date, for the last set of that da
 
 @dataclass(frozen=True, kw_only=True)
 class Bisect(fields.StoreOptions):
-    """What `cairn bisect` is asked for."""
+    """What `cairn bisect` is asked for.
+
+    Sets between the two are installed, each into an environment that is thrown away, and a command is run in
+    it. The command says how a set is by its exit code: 0 is good, 125 cannot be told, anything else is bad. A
+    search that was interrupted goes on when it is run again.
+
+        cairn bisect --store ./store --index nightly --good 2026-11-01 --bad 2026-11-20 --
+        python check_matmul.py
+    """
 
     index: str = fields.index("staging")
     good: str = option(_WHICH.format("an earlier set that is good"), metavar="SET|DATE", required=True)
@@ -39,21 +46,6 @@ class Bisect(fields.StoreOptions):
     dry_run: bool = fields.dry_run()
     json: bool = fields.json()
     command: tuple[str, ...] = argument("-- COMMAND", "what tells good from bad", nargs="*")
-
-
-def add_to(parser: argparse.ArgumentParser) -> None:
-    """Make the parser that of this command: it has none below it."""
-    parser.description = (
-        "Install sets between a good night and a bad one, each into an environment that is thrown away, "
-        "run a command in it, and name the first bad set and its commits. The command says how a "
-        "set is by its exit code: 0 is good, 125 cannot be told, anything else is bad. A search that was "
-        "interrupted goes on when it is run again."
-    )
-    parser.epilog = (
-        "example: cairn bisect --store ./store --index nightly --good 2026-11-01 --bad 2026-11-20 -- "
-        "python check_matmul.py"
-    )
-    bind(parser, Bisect, _bisect)
 
 
 def _bisect(request: Bisect) -> int:
@@ -126,3 +118,6 @@ def _row(one: IndexSet) -> tuple[str, str, str]:
     """The beginning of a set's id, when it was added, and its versions."""
     versions = ", ".join(f"{name} {version}" for name, version in sorted(one.projects.items()))
     return one.set_id[:_SHORT], one.added[:16].replace("T", " "), versions
+
+
+COMMANDS = {"bisect": command(Bisect, _bisect)}

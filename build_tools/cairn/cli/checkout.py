@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn import converters
-from cairn.cli import binder, completion, fields
+from cairn.cli import completion, fields
+from cairn.cli.binder import command
 from cairn.errors import UsageError
 from cairn.options import argument, option, part
 from cairn.output import console, safe_text, wording
@@ -48,24 +48,20 @@ def torch_dir() -> Path | None:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckoutCommand(fields.StackOptions, PlaceOptions):
-    """What `cairn checkout` is asked for."""
+    """What `cairn checkout` is asked for.
+
+    With `all`, torch comes first, then the others at the commits it pins. A checkout that exists is brought
+    up to date; local work is kept unless --force is given. `origins` makes the repositories that a stack
+    describes by a tree or an sdist, and prints them.
+
+        cairn checkout all --stack external-builds/pytorch --line release/2.9
+    """
 
     what: str = argument("all|origins|NAME", "what to check out", completer=completion.complete_projects)
     root_checkout_dir: Path | None = fields.root_checkout_dir()
     torch_dir: Path | None = torch_dir()
     how: CheckoutOptions = part(CheckoutOptions)
     json: bool = fields.json()
-
-
-def add_to(parser: argparse.ArgumentParser) -> None:
-    """Give a parser the options of the command."""
-    parser.description = (
-        "Check out one project of a stack, or `all`: torch first, then the others at the commits "
-        "it pins. A checkout that exists is brought up to date; local work is kept unless --force is given. "
-        "`origins` makes the repositories that a stack describes by a tree or an sdist, and prints them."
-    )
-    parser.epilog = "example: cairn checkout all --stack external-builds/pytorch --line release/2.9"
-    binder.bind(parser, CheckoutCommand, _run)
 
 
 def show(checkouts: Sequence[Checkout], *, as_json: bool = False) -> None:
@@ -175,3 +171,6 @@ def _plain(checkout: Checkout) -> dict[str, object]:
         "submodules": [dataclasses.asdict(module) for module in checkout.submodules],
         "report": datafile.to_plain(checkout.report) if checkout.report else None,
     }
+
+
+COMMANDS = {"checkout": command(CheckoutCommand, _run)}

@@ -6,26 +6,14 @@ A completer is what argcomplete calls with the beginning of the word, and with w
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cairn.cli.parser import completion_words
 from cairn.errors import CairnError
 
 if TYPE_CHECKING:
     from cairn.stack import Stack
-
-
-def words() -> list[str]:
-    """What is on the line that a shell asks about, up to the cursor."""
-    import shlex
-
-    # bash's names for the line and the cursor's place in it; argcomplete sets them for other shells too.
-    line = os.environ.get("COMP_LINE", "")
-    try:
-        return shlex.split(line[: int(os.environ.get("COMP_POINT", len(line)))])[1:]
-    except ValueError:  # an open quote
-        return line.split()[1:]
 
 
 def complete_stack_folders(prefix: str, **_: object) -> list[str]:
@@ -69,7 +57,7 @@ def _stack(parsed_args: argparse.Namespace) -> Stack | None:
 
     # argcomplete gives the options that it has parsed so far.
     path = getattr(parsed_args, "stack", None)
-    line = words()
+    line = completion_words()
     if path is None and "--stack" in line[:-1]:  # it may stand behind the cursor's word, or be parsed later
         path = Path(line[line.index("--stack") + 1])
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import fields
-from cairn.cli.binder import bind
+from cairn.cli.binder import command
 from cairn.errors import PrerequisiteError
 from cairn.options import option, repeated
 from cairn.output import console
@@ -27,7 +26,13 @@ _PURPOSES = {"build": "a build", "install": "an installation", "test": "tests"}
 
 @dataclass(frozen=True, kw_only=True)
 class Doctor(fields.OptionalStack):
-    """What `cairn doctor` is asked for."""
+    """What `cairn doctor` is asked for.
+
+    It prints what to type for what is missing. Nothing is changed. The exit code is 3 where something that is
+    needed is missing.
+
+        cairn doctor --for build --stack external-builds/pytorch
+    """
 
     purpose: Purpose = option(
         "what the machine is for (default: %(default)s)", "--for", choices=tuple(_PURPOSES), default="build"
@@ -50,16 +55,6 @@ class Doctor(fields.OptionalStack):
         convert=converters.file,
     )
     json: bool = fields.json()
-
-
-def add_to(parser: argparse.ArgumentParser) -> None:
-    """Make the parser that of this command: it has none below it."""
-    parser.description = (
-        "Check a machine for a build, an installation or tests, and print what to type for what is missing. "
-        "Nothing is changed. The exit code is 3 where something that is needed is missing."
-    )
-    parser.epilog = "example: cairn doctor --for build --stack external-builds/pytorch"
-    bind(parser, Doctor, _doctor)
 
 
 def _doctor(request: Doctor) -> int:
@@ -122,3 +117,6 @@ def _show(report: DoctorReport) -> None:
         screen.item(_MARKS[finding.level], f"{finding.check}: {finding.text}")
         if finding.fix:
             screen.out(f"      {finding.fix}")
+
+
+COMMANDS = {"doctor": command(Doctor, _doctor)}

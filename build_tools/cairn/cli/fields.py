@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from cairn import converters
 from cairn.cli import completion
+from cairn.errors import UsageError
 from cairn.options import Exclusive, argument, flag, option, repeated, switch
 
 if TYPE_CHECKING:
@@ -127,6 +128,24 @@ def index(default: str, *, explicit: bool = False) -> Any:
         default=None if explicit else default,
         completer=completion.complete_indexes,
     )
+
+
+def set_argument() -> Any:
+    """`SET`, to be read by `set_id_of`."""
+    return argument("SET", "its set.json, or its id: the first digits will do")
+
+
+def set_id_of(text: str) -> str:
+    """The id that a set.json has, or the beginning of one as it was given."""
+    from cairn.wheels import wheelset
+
+    if text and Path(text).is_dir():
+        raise UsageError(f"{text} is a folder, not a set.json", tip=f"did you mean {Path(text, 'set.json')}?")
+    if Path(text).is_file():
+        return wheelset.read(Path(text)).id
+    if Path(text).suffix or "/" in text:
+        raise UsageError(f"there is no file {text}", tip="name a set.json, or the id of a set")
+    return text
 
 
 def root_checkout_dir() -> Any:

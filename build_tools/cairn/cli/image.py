@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import shlex
 import sys
@@ -12,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import fields
-from cairn.cli.binder import add_command
-from cairn.cli.parser import Parser, add_commands
+from cairn.cli.binder import command
 from cairn.errors import CairnError, UsageError
 from cairn.images.engines import ENGINES
 from cairn.options import argument, flag, option, repeated, switch
@@ -24,9 +22,6 @@ if TYPE_CHECKING:
     from cairn.images.dockerfile import Dockerfile
     from cairn.images.engines import Engine
     from cairn.images.running import ImageRun
-
-_BUILD = "build_manylinux_x86_64"
-_TEST = "no_rocm_image_ubuntu24_04"
 
 
 def _complete_names(**_: object) -> list[str]:
@@ -63,7 +58,13 @@ class Image:
 
 @dataclass(frozen=True, kw_only=True)
 class Build(Image):
-    """What `cairn image build` is asked for."""
+    """What `cairn image build` is asked for.
+
+    What follows `--` goes to the engine as it is.
+
+        cairn image build build_manylinux_x86_64 --tag registry.example/build_manylinux_x86_64:latest
+        --push
+    """
 
     base: str | None = option(
         "image to build on (default: the Dockerfile's)", metavar="IMAGE", convert=converters.nonempty
@@ -85,7 +86,12 @@ class Build(Image):
 
 @dataclass(frozen=True, kw_only=True)
 class Run(Image):
-    """What `cairn image run` is asked for."""
+    """What `cairn image run` is asked for.
+
+    What follows `--` is the command; a shell without it.
+
+        cairn image run no_rocm_image_ubuntu24_04 -- python3 dev.py quickstart
+    """
 
     image: str | None = option(
         "image to run (default: NAME:latest, as `build` calls it)", convert=converters.nonempty
@@ -103,47 +109,12 @@ class Run(Image):
 
 @dataclass(frozen=True, kw_only=True)
 class Print(Image):
-    """What `cairn image print` is asked for."""
+    """What `cairn image print` is asked for.
+
+    cairn image print no_rocm_image_ubuntu24_04 --engine docker
+    """
 
     json: bool = fields.json()
-
-
-def add_to(parser: argparse.ArgumentParser) -> None:
-    """Add the commands of the group."""
-    commands = add_commands(
-        parser,
-        description="The container images that wheels are built and tested in, by docker, podman or buildah.",
-        example=f"cairn image build {_TEST}",
-    )
-    build = add_command(
-        commands,
-        "build",
-        Build,
-        _build,
-        about="build an image of dockerfiles/",
-        more="What follows `--` goes to the engine as it is.",
-        example=f"cairn image build {_BUILD} --tag registry.example/{_BUILD}:latest --push",
-    )
-    run = add_command(
-        commands,
-        "run",
-        Run,
-        _run,
-        about="run an image, or a command in one, with the GPUs and the current folder of this machine",
-        more="What follows `--` is the command; a shell without it.",
-        example=f"cairn image run {_TEST} -- python3 dev.py quickstart",
-    )
-    for each in (build, run):
-        if isinstance(each, Parser):
-            each.takes_rest = True
-    add_command(
-        commands,
-        "print",
-        Print,
-        _print,
-        about="print the lines that build and run an image, and its Dockerfile",
-        example=f"cairn image print {_TEST} --engine docker",
-    )
 
 
 def _build(request: Build) -> int:
@@ -293,3 +264,10 @@ def _print(request: Print) -> int:
     for text in file.text.splitlines():
         screen.out(text)
     return 0
+
+
+COMMANDS = {
+    "build": command(Build, _build, takes_rest=True),
+    "run": command(Run, _run, takes_rest=True),
+    "print": command(Print, _print),
+}

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cairn import converters
 from cairn.cli import completion, fields
-from cairn.cli.binder import bind
+from cairn.cli.binder import command
 from cairn.errors import UsageError
 from cairn.options import Exclusive, option
 from cairn.output import console
@@ -24,7 +23,13 @@ _GPU = Exclusive()
 
 @dataclass(frozen=True, kw_only=True)
 class Install:
-    """What `cairn install` is asked for."""
+    """What `cairn install` is asked for.
+
+    The GPUs of this machine are found, and what is for them is chosen from an index; the lines are for pip
+    and for uv. What was not tested on such a GPU is said to be untested.
+
+        cairn install --index-url https://wheels.example/release/simple/ --product "RX 7900 XTX"
+    """
 
     index_url: str | None = fields.index_url(group=_PLACE)
     store: str | None = fields.store(required=False, group=_PLACE)
@@ -61,18 +66,6 @@ class Install:
         choices=("pip", "uv"),
     )
     json: bool = fields.json()
-
-
-def add_to(parser: argparse.ArgumentParser) -> None:
-    """Make the parser that of this command: it has none below it."""
-    parser.description = (
-        "Find the GPUs of this machine, choose from an index what is for them, and print the lines that "
-        "install it with pip and with uv. What was not tested on such a GPU is said to be untested."
-    )
-    parser.epilog = (
-        'example: cairn install --index-url https://wheels.example/release/simple/ --product "RX 7900 XTX"'
-    )
-    bind(parser, Install, _install)
 
 
 def _install(request: Install) -> int:
@@ -159,3 +152,6 @@ def _plain(prepared: Installation, destination: Destination) -> dict[str, Any]:
             for pick in prepared.choice.picks
         ],
     }
+
+
+COMMANDS = {"install": command(Install, _install)}

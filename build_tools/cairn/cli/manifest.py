@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from cairn import converters, files
 from cairn.build.options import build_env
-from cairn.cli import binder, fields
 from cairn.cli import checkout as checkout_command
-from cairn.cli.parser import Subparsers, add_commands
+from cairn.cli import fields
+from cairn.cli.binder import command
 from cairn.errors import SourceError, UsageError
 from cairn.options import argument, flag, option, part, repeated, switch
 from cairn.output import console, wording
@@ -45,7 +44,13 @@ class CheckoutPlaces:
 
 @dataclass(frozen=True, kw_only=True)
 class Create(CheckoutPlaces):
-    """What `cairn manifest create` is asked for."""
+    """What `cairn manifest create` is asked for.
+
+    Commits that their origins do not have are refused, and so are local edits. With --as-of, the stack is
+    checked out first, as its branches were then.
+
+        cairn manifest create --stack external-builds/pytorch --output manifest.json
+    """
 
     stack: Path = fields.stack()
     line: str | None = fields.line(fields.LINE_OF_CHECKOUTS)
@@ -64,87 +69,36 @@ class Create(CheckoutPlaces):
 
 @dataclass(frozen=True, kw_only=True)
 class OfManifest(CheckoutPlaces, fields.OptionalStack):
-    """A manifest, and its checkouts: what `cairn manifest verify` is asked for."""
+    """A manifest, and its checkouts: what `cairn manifest verify` is asked for.
+
+    cairn manifest verify manifest.json --stack external-builds/pytorch
+    """
 
     manifest: Path = argument("MANIFEST", "a manifest.json", convert=converters.file)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Again(OfManifest):
-    """What `cairn manifest checkout` is asked for."""
+    """What `cairn manifest checkout` is asked for.
+
+    cairn manifest checkout manifest.json --root-checkout-dir src
+    """
 
     how: CheckoutOptions = part(CheckoutOptions)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Diff:
-    """What `cairn manifest diff` is asked for."""
+    """What `cairn manifest diff` is asked for.
+
+    cairn manifest diff monday.json tuesday.json --html changelog.html
+    """
 
     before: Path = argument("BEFORE", "the older manifest.json", convert=converters.file)
     after: Path = argument("AFTER", "the newer manifest.json", convert=converters.file)
     commits: bool = switch("name the commits between, which are fetched from their origins", default=True)
     json: bool = fields.json()
     html: Path | None = option("write a page for browsers too", metavar="FILE", convert=converters.new_file)
-
-
-def add_to(parser: argparse.ArgumentParser) -> None:
-    """Add the commands of the group."""
-    commands = add_commands(
-        parser,
-        description="Freeze what a build is made from in a manifest; make it again, and compare.",
-        example="cairn manifest create --stack external-builds/pytorch --output manifest.json",
-    )
-    _add_create(commands)
-    _add_checkout(commands)
-    _add_diff(commands)
-    _add_verify(commands)
-
-
-def _add_create(commands: Subparsers) -> None:
-    binder.add_command(
-        commands,
-        "create",
-        Create,
-        _create,
-        about="write the manifest of a stack's checkouts",
-        more="Commits that their origins do not have are refused, and so are local edits. With --as-of, the "
-        "stack is checked out first, as its branches were then.",
-        example="cairn manifest create --stack external-builds/pytorch --output manifest.json",
-    )
-
-
-def _add_checkout(commands: Subparsers) -> None:
-    binder.add_command(
-        commands,
-        "checkout",
-        Again,
-        _checkout,
-        about="make the checkouts that a manifest froze, and prove by their trees that they are the same",
-        example="cairn manifest checkout manifest.json --root-checkout-dir src",
-        omit=_FROZEN,
-    )
-
-
-def _add_diff(commands: Subparsers) -> None:
-    binder.add_command(
-        commands,
-        "diff",
-        Diff,
-        _diff,
-        about="what changed between two manifests: commits, submodules, SDK, toolchain",
-        example="cairn manifest diff monday.json tuesday.json --html changelog.html",
-    )
-
-
-def _add_verify(commands: Subparsers) -> None:
-    binder.add_command(
-        commands,
-        "verify",
-        OfManifest,
-        _verify,
-        about="compare checkouts with a manifest",
-        example="cairn manifest verify manifest.json --stack external-builds/pytorch",
-    )
 
 
 def _create(request: Create) -> int:
@@ -390,3 +344,11 @@ def _folders(stack: Stack | None, request: CheckoutPlaces, own: Mapping[str, str
         # Not every shell expands the ~ in `torch=~/pytorch`.
         folders[name] = files.expanded(folder).absolute()
     return folders
+
+
+COMMANDS = {
+    "create": command(Create, _create),
+    "checkout": command(Again, _checkout, omit=_FROZEN),
+    "diff": command(Diff, _diff),
+    "verify": command(OfManifest, _verify),
+}

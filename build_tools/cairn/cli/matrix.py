@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import fields
-from cairn.cli.binder import bind
+from cairn.cli.binder import command
 from cairn.errors import UsageError
 from cairn.options import flag, option
 from cairn.output import console
@@ -30,7 +29,13 @@ def _names(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class MatrixRequest:
-    """What `cairn matrix` is asked for."""
+    """What `cairn matrix` is asked for.
+
+    It is release lines x families x Pythons x platforms at a trigger, and their runners, and comes from the
+    matrix.toml beside the stack.toml, which a fork may change. An empty matrix is an error that says why.
+
+        cairn matrix --stack external-builds/pytorch --trigger nightly --pythons 3.12
+    """
 
     stack: Path = fields.stack()
     matrix: Path | None = option(
@@ -57,17 +62,6 @@ class MatrixRequest:
     )
     allow_empty: bool = flag("only warn of an empty matrix; its `empty` says so")
     json: bool = fields.json()
-
-
-def add_to(parser: argparse.ArgumentParser) -> None:
-    """Give a parser the options of the command."""
-    parser.description = (
-        "List what is built and tested at a trigger: release lines x families x Pythons x platforms, and "
-        "their runners. It comes from the matrix.toml beside the stack.toml, which a fork may change. An "
-        "empty matrix is an error that says why."
-    )
-    parser.epilog = "example: cairn matrix --stack external-builds/pytorch --trigger nightly --pythons 3.12"
-    bind(parser, MatrixRequest, _run)
 
 
 def _run(request: MatrixRequest) -> int:
@@ -121,3 +115,6 @@ def _show(matrix: Matrix) -> None:
             for leg in matrix.legs
         ],
     )
+
+
+COMMANDS = {"matrix": command(MatrixRequest, _run)}

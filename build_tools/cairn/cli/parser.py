@@ -6,7 +6,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn, TypeAlias
 
 from cairn.errors import UsageError
@@ -32,6 +32,9 @@ class Parser(argparse.ArgumentParser):
     takes_rest = False
     """What follows `--` is not ours to read: it becomes the list `rest`, wherever options stand before it."""
 
+    fill_later: Callable[[], None] | None = None
+    """Adds the options or the commands below when they are needed: `--help` of a group needs none of them."""
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
         group = self.add_argument_group("general options")
@@ -44,17 +47,33 @@ class Parser(argparse.ArgumentParser):
         ):
             group.add_argument(*names, action="store_true", default=argparse.SUPPRESS, help=text)
 
+    def fill(self, words: Sequence[str] = (), *, everything: bool = False) -> None:
+        """Add what this parser takes, and what the commands take that `words` name below it, or all."""
+        if self.fill_later is not None:
+            fill_later, self.fill_later = self.fill_later, None
+            fill_later()
+        commands = self._commands()
+        if commands is None:
+            return
+        first = next((word for word in words if word in commands.choices), self.default_command)
+        for name, below in commands.choices.items():
+            if isinstance(below, Parser) and (everything or (words and name == first)):
+                after = words[words.index(name) + 1 :] if name in words else words
+                below.fill(after, everything=everything)
+
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse the command line of a program, or answer a shell that asks what may follow on it."""
         if is_completion():
             import argcomplete
 
+            self.fill(completion_words())  # argcomplete looks at all of it before it parses
             argcomplete.autocomplete(self, always_complete_options="long")  # ends the program
         return super().parse_args(args, namespace)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Refuse unknown options by name before argparse misses the arguments they were to be."""
         # argparse calls this for the program and then, with the words that are left, for each command below.
+        self.fill()
         words = list(sys.argv[1:] if args is None else args)
         if is_completion():  # a line that is not finished may still be wrong
             return super().parse_known_args(words, namespace)
@@ -185,11 +204,13 @@ def is_completion() -> bool:
     return "_ARGCOMPLETE" in os.environ
 
 
-def add_commands(
-    parser: argparse.ArgumentParser, *, description: str, example: str, default: str | None = None
-) -> Subparsers:
-    """Make a group of commands of a parser; `default` is meant where none is named."""
-    parser.description, parser.epilog = description, f"example: {example}"
-    if isinstance(parser, Parser):
-        parser.default_command = default
-    return parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+def completion_words() -> list[str]:
+    """What is on the line that a shell asks about, up to the cursor."""
+    import shlex
+
+    # bash's names for the line and the cursor's place in it; argcomplete sets them for other shells too.
+    line = os.environ.get("COMP_LINE", "")
+    try:
+        return shlex.split(line[: int(os.environ.get("COMP_POINT", len(line)))])[1:]
+    except ValueError:  # an open quote
+        return line.split()[1:]

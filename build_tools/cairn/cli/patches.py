@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import datetime as dt
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import fields
-from cairn.cli.binder import add_command
-from cairn.cli.parser import add_commands
+from cairn.cli.binder import command
 from cairn.errors import SourceError, UsageError
 from cairn.options import argument, option
 from cairn.output import console, wording
@@ -24,7 +22,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What `cairn patches report` is asked for."""
+    """What `cairn patches report` is asked for.
+
+    cairn patches report external-builds/pytorch/pytorch --json
+    """
 
     checkout: Path = argument("CHECKOUT", "folder of a checkout", convert=converters.folder)
     json: bool = fields.json()
@@ -32,7 +33,12 @@ class Report:
 
 @dataclass(frozen=True, kw_only=True)
 class Export(Report):
-    """What `cairn patches export` is asked for."""
+    """What `cairn patches export` is asked for.
+
+    Patches that an earlier export left in the folder are replaced.
+
+        cairn patches export pytorch --output-dir ~/patches
+    """
 
     output_dir: Path = fields.output_dir()
 
@@ -65,7 +71,14 @@ class ProjectRequest(fields.OptionalStack, Report):
 
 @dataclass(frozen=True, kw_only=True)
 class AuditCheckout(ProjectRequest):
-    """What `cairn patches audit` is asked for."""
+    """What `cairn patches audit` is asked for.
+
+    Runs hipify again in a copy and compares its files with those of the second tag; looks every commit
+    above that tag up in the allowlist of patches-policy; names edits that no commit has. The checkout is
+    not touched.
+
+        cairn patches audit external-builds/pytorch/pytorch
+    """
 
     allowlist: Path | None = option(
         "the allowlist (default: patches-policy/allowlist.toml, here or in a folder above; "
@@ -77,57 +90,15 @@ class AuditCheckout(ProjectRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class Apply(ProjectRequest):
-    """What `cairn patches apply` is asked for."""
+    """What `cairn patches apply` is asked for.
+
+    cairn patches apply pytorch ~/patches
+    """
 
     patches: Path = argument(
         "PATCHES", "folder that `export` made, or a patch set of TheRock's", convert=converters.folder
     )
     dry_run: bool = fields.dry_run()
-
-
-def add_to(parser: argparse.ArgumentParser) -> None:
-    """Add the commands of the group."""
-    commands = add_commands(
-        parser,
-        description="Explain, export and apply what a checkout has beyond upstream's files.",
-        example="cairn patches audit external-builds/pytorch/pytorch",
-    )
-    add_command(
-        commands,
-        "audit",
-        AuditCheckout,
-        _audit,
-        about="explain everything in a checkout by hipify and the allowlist, or fail",
-        more="Runs hipify again in a copy and compares its files with those of the second tag; looks every "
-        "commit above that tag up in the allowlist of patches-policy; names edits that no commit has. The "
-        "checkout is not touched.",
-        example="cairn patches audit external-builds/pytorch/pytorch",
-    )
-    add_command(
-        commands,
-        "report",
-        Report,
-        _report,
-        about="show what hipify read, changed, made and left in a checkout",
-        example="cairn patches report external-builds/pytorch/pytorch --json",
-    )
-    add_command(
-        commands,
-        "export",
-        Export,
-        _export,
-        about="write the commits above hipify's as patch files",
-        more="Patches that an earlier export left in the folder are replaced.",
-        example="cairn patches export pytorch --output-dir ~/patches",
-    )
-    add_command(
-        commands,
-        "apply",
-        Apply,
-        _apply,
-        about="commit patch files on top of a checkout: all of them or none, and none twice",
-        example="cairn patches apply pytorch ~/patches",
-    )
 
 
 def _audit(request: AuditCheckout) -> int:
@@ -239,3 +210,11 @@ def _apply(request: Apply) -> int:
     if any(each.outcome == "waits for hipify" for each in patches):
         screen.warn("some are for hipified files: hipify the checkout, then apply the folder again")
     return 0
+
+
+COMMANDS = {
+    "audit": command(AuditCheckout, _audit),
+    "report": command(Report, _report),
+    "export": command(Export, _export),
+    "apply": command(Apply, _apply),
+}

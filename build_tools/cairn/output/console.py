@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import os
 import sys
 import textwrap
@@ -116,6 +115,8 @@ class Console:
 
     def json(self, value: object) -> None:
         """Print a result for a program to read."""
+        import json  # noqa: PLC0415 - no help needs it
+
         # ASCII alone is JSON in every encoding that standard output may have.
         _write(safe_text.inert_json(safe_text.mask(json.dumps(value, indent=2))))
 

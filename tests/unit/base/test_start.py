@@ -30,7 +30,7 @@ class Broken(importlib.abc.MetaPathFinder):
             raise {error}
 sys.meta_path.insert(0, Broken())
 import cairn.cli.main
-def parser(*_words):
+def parser():
     import cairn.cli.doctored
 cairn.cli.main.make_parser = parser
 """

@@ -74,7 +74,7 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("wheel")
 def test_a_value_is_never_taken_for_an_option() -> None:
-    parser = main.make_parser(("wheel",))
+    parser = main.make_parser()
     given = parser.parse_args(["wheel", "verify", "--forbid", "-1", "--provided", "-a b", "--", "-x.whl"])
     assert (given.forbid, given.provided, [str(w) for w in given.wheels]) == (["-1"], ["-a b"], ["-x.whl"])
 
@@ -108,7 +108,7 @@ def test_an_empty_variable_is_not_the_default(
     words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     # A different line, the public index, every address of the machine, the stack of the current folder.
-    assert f"argument {words[-1]}: " in refused(capsys, *words, "", parser=main.make_parser((words[0],)))
+    assert f"argument {words[-1]}: " in refused(capsys, *words, "", parser=main.make_parser())
 
 
 def test_no_target_is_not_every_target_for_the_script_either(capsys: pytest.CaptureFixture[str]) -> None:
@@ -120,9 +120,7 @@ def test_no_target_is_not_every_target_for_the_script_either(capsys: pytest.Capt
 @pytest.mark.parametrize("text", ["nan", "inf", "0", "-5", "1e12", "soon", ""])
 def test_a_time_that_is_none_is_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     words = ("test", "smoke", "--set", str(ROOT / "README.md"), f"--timeout={text}")
-    assert "is not a positive number of seconds" in refused(
-        capsys, *words, parser=main.make_parser(("test",))
-    )
+    assert "is not a positive number of seconds" in refused(capsys, *words, parser=main.make_parser())
 
 
 @pytest.mark.parametrize("words", [(), ("wheel",), ("index",), ("-q",), ("manifest", "--debug")])
@@ -151,7 +149,7 @@ def test_no_command_prints_help_and_is_no_success(
 )
 @pytest.mark.usefixtures("wheel")
 def test_general_options_hold_wherever_they_stand(words: tuple[str, ...], expected: set[str]) -> None:
-    given = vars(main.make_parser(("wheel",)).parse_args(words))
+    given = vars(main.make_parser().parse_args(words))
     assert {name for name in ("quiet", "verbose", "debug") if given.get(name)} == expected
 
 
@@ -186,7 +184,7 @@ def test_verbose_shows_every_line_and_quiet_none(capsys: pytest.CaptureFixture[s
 
 
 def test_the_help_of_the_program_names_every_command_without_loading_them() -> None:
-    assert main.make_parser(()).format_help() == main.make_parser().format_help()
+    assert main.make_parser().format_help() == main.make_parser(whole=True).format_help()
 
 
 @pytest.mark.parametrize(
@@ -264,7 +262,7 @@ def test_what_is_not_there_or_of_another_kind_is_called_that(
         cases["folder"] = f"folder is a folder, not a {kind}"
     for given, said in cases.items():
         asked = tuple(given if word == "{}" else word for word in words)
-        assert said in refused(capsys, *asked, parser=main.make_parser((words[0],)))
+        assert said in refused(capsys, *asked, parser=main.make_parser())
 
 
 @pytest.mark.parametrize(
@@ -287,7 +285,7 @@ def test_where_nothing_can_be_written_is_known_before_the_work(
     monkeypatch.chdir(tmp_path)
     Path("here.whl").touch()
     Path("folder").mkdir()
-    assert said in refused(capsys, *words, parser=main.make_parser((words[0],)))
+    assert said in refused(capsys, *words, parser=main.make_parser())
 
 
 @pytest.mark.parametrize("check", [converters.file, converters.folder])
@@ -362,7 +360,7 @@ def test_nothing_is_written_to_a_path_that_names_nothing(
 def test_a_number_of_jobs_that_is_none_is_named_in_a_short_line(
     text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shown = refused(capsys, "ci", "run", "--stack", "s", f"--jobs={text}", parser=main.make_parser(("ci",)))
+    shown = refused(capsys, "ci", "run", "--stack", "s", f"--jobs={text}", parser=main.make_parser())
     assert "is not a positive number" in shown
     assert len(shown) < 500
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cairn.cli import main
+from cairn.cli import commands, main
 from helpers import stacks
 from helpers.build import repository
 from helpers.wheels import build_wheel
@@ -66,7 +66,7 @@ def cairn(folder: Path, *words: str | Path) -> set[str]:
     [
         ["--version"],
         ["--help"],
-        *([group, "--help"] for group in main._GROUPS),
+        *([group, "--help"] for group in commands.PROGRAM.commands),
         ["manifest", "create", "--help"],
         ["wheel", "show", "--help"],
         ["test", "smoke", "--help"],

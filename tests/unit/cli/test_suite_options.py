@@ -44,7 +44,7 @@ def stack(tmp_path: Path) -> Path:
 
 def values_of(stack: Path, *words: str) -> dict[str, Any]:
     command = ["test", "suite", "--sources-dir", str(stack), "--stack", str(stack / "stack.toml"), *words]
-    return binder.make(RunSuite, main.make_parser(("test",)).parse_args(command)).request_values(stack)
+    return binder.make(RunSuite, main.make_parser().parse_args(command)).request_values(stack)
 
 
 def values(stack: Path, *words: str) -> tuple[int, tuple[str, ...]]:

@@ -221,7 +221,7 @@ def command_lines(workflows: Workflows) -> Iterator[str]:
             for words in _commands(str(step.get("run", ""))):
                 refused = io.StringIO()
                 with contextlib.redirect_stderr(refused), contextlib.suppress(SystemExit):
-                    program.make_parser((words[1],)).parse_args(words[1:])
+                    program.make_parser().parse_args(words[1:])
                     continue
                 yield f"{name}: {' '.join(words)}: {refused.getvalue()}"
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cairn import converters
 from cairn.build.options import age, size
 from cairn.cli import fields
-from cairn.cli.binder import add_command
-from cairn.cli.parser import Subparsers, add_commands
+from cairn.cli.binder import command
 from cairn.errors import UsageError
 from cairn.options import flag, option
 from cairn.output import console
@@ -60,7 +59,10 @@ class CacheOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Show:
-    """What `cairn build cache show` is asked for."""
+    """What `cairn build cache show` is asked for.
+
+    cairn build cache show --cache-store s3://ci-cache/wheels
+    """
 
     cache_store: str | None = _cache_store("the cache of this machine")
     endpoint_url: str | None = fields.endpoint_url()
@@ -83,7 +85,12 @@ class Show:
 
 @dataclass(frozen=True, kw_only=True)
 class Trim(Show):
-    """What `cairn build cache trim` is asked for."""
+    """What `cairn build cache trim` is asked for.
+
+    What a running build has taken from the cache of this machine stays.
+
+        cairn build cache trim --max-size 20GB --older-than 30d --dry-run
+    """
 
     max_size: int | None = option(
         "how much may stay, such as 20GB (default: CAIRN_BUILD_CACHE_SIZE, else 20GB, for this machine; "
@@ -95,35 +102,6 @@ class Trim(Show):
         "remove what was not used for so long, such as 30d, 12h or 2w", metavar="AGE", convert=age
     )
     dry_run: bool = fields.dry_run()
-
-
-def add_to(commands: Subparsers) -> None:
-    """Add `cache` and its commands."""
-    parser = commands.add_parser("cache", help="look at the cache of built wheels, and keep it small")
-    below = add_commands(
-        parser,
-        description="Look at the cache of built wheels, and keep it small: that of this machine, or the one "
-        "that --cache-store names.",
-        example="cairn build cache show",
-        default="show",
-    )
-    add_command(
-        below,
-        "show",
-        Show,
-        _show,
-        about="list the wheels, the last used first",
-        example="cairn build cache show --cache-store s3://ci-cache/wheels",
-    )
-    add_command(
-        below,
-        "trim",
-        Trim,
-        _trim,
-        about="remove what was used longest ago",
-        more="What a running build has taken from the cache of this machine stays.",
-        example="cairn build cache trim --max-size 20GB --older-than 30d --dry-run",
-    )
 
 
 def _show(request: Show) -> int:
@@ -208,3 +186,9 @@ def _plain(each: StoredEntry) -> dict[str, object]:
     values = {} if each.entry is None else datafile.to_plain(each.entry)
     values.pop("schema", None)
     return {"key": each.key, **values, "used": each.used.isoformat(), "in_use": each.in_use}
+
+
+COMMANDS = {
+    "show": command(Show, _show),
+    "trim": command(Trim, _trim),
+}

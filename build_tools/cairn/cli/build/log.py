@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn.cli import fields
-from cairn.cli.binder import add_command
-from cairn.cli.parser import Subparsers
+from cairn.cli.binder import command
 from cairn.errors import UsageError
 from cairn.options import argument, flag
 from cairn.output import console
@@ -22,7 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Log:
-    """What `cairn build log` is asked for."""
+    """What `cairn build log` is asked for.
+
+    cairn build log torch --causes --output-dir out
+    """
 
     project: str | None = argument(
         "PROJECT", "whose log (default: how each step of the last build ended)", nargs="?"
@@ -30,18 +32,6 @@ class Log:
     causes: bool = flag("only the first lines of the log that say why it failed")
     output_dir: Path = fields.output_dir()
     json: bool = fields.json()
-
-
-def add_to(commands: Subparsers) -> None:
-    """Add `log`."""
-    add_command(
-        commands,
-        "log",
-        Log,
-        run,
-        about="show the log of a project, or what the last build did",
-        example="cairn build log torch --causes --output-dir out",
-    )
 
 
 def run(request: Log) -> int:
@@ -152,3 +142,6 @@ def _summary(history: Sequence[AnyEvent]) -> str:
     last = history[-1]
     how = last.ending if isinstance(last, events.RunEnded) else "killed, or still running"
     return f"begun {begun:%Y-%m-%d %H:%M:%S} UTC, {how}; {programs or 'no'} programs started"
+
+
+COMMANDS = {"log": command(Log, run)}

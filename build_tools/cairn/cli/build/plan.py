@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cairn import converters
-from cairn.cli.binder import add_command
+from cairn.cli.binder import command
 from cairn.cli.build import options
 from cairn.cli.build.options import BuildOptions
-from cairn.cli.parser import Subparsers
 from cairn.options import option
 from cairn.output import console
 
@@ -21,25 +20,18 @@ _LONGEST = 60  # characters of a value in the table; JSON has all
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(BuildOptions):
-    """What `cairn build plan` is asked for."""
+    """What `cairn build plan` is asked for.
+
+    Of several lines, families or Pythons, each has a folder of its own below the output folder:
+    LINE/FAMILY/PYTHON.
+
+        cairn build plan --stack external-builds/pytorch --targets gfx1100
+    """
 
     explain: str | None = option(
         "say of one step, such as vision, which of its inputs changed since its last wheel",
         convert=converters.nonempty,
         metavar="STEP",
-    )
-
-
-def add_to(commands: Subparsers) -> None:
-    """Add `plan`."""
-    add_command(
-        commands,
-        "plan",
-        Plan,
-        run,
-        about="show what would be built, and what comes from the cache",
-        more=options.EACH_ITS_FOLDER,
-        example="cairn build plan --stack external-builds/pytorch --targets gfx1100",
     )
 
 
@@ -106,3 +98,6 @@ def _time(one: PlannedStep) -> str:
 
 def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+COMMANDS = {"plan": command(Plan, run)}

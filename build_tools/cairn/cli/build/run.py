@@ -8,40 +8,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn.cli import fields
-from cairn.cli.binder import add_command
+from cairn.cli.binder import command
 from cairn.cli.build import options
 from cairn.cli.build.options import BuildOptions, DevelopOptions
-from cairn.cli.parser import Subparsers
 from cairn.output import console
 
 if TYPE_CHECKING:
     from cairn.build.model import BuiltWheel
 
-EXAMPLE = (
-    "cairn build --stack external-builds/pytorch --install-rocm "
-    "--index-url https://rocm.nightlies.amd.com/v2/gfx110X-all/ --targets gfx1100 --output-dir out"
-)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Run(BuildOptions, DevelopOptions):
-    """What `cairn build run` is asked for."""
+    """What `cairn build run` is asked for.
+
+    Of several lines, families or Pythons, each has a folder of its own below the output folder:
+    LINE/FAMILY/PYTHON.
+
+        cairn build run --stack external-builds/pytorch --install-rocm --index-url
+        https://rocm.nightlies.amd.com/v2/gfx110X-all/ --targets gfx1100 --output-dir out
+    """
 
     output_dir: Path = fields.output_dir()
     offline: bool = fields.offline()
-
-
-def add_to(commands: Subparsers) -> None:
-    """Add `run`."""
-    add_command(
-        commands,
-        "run",
-        Run,
-        run,
-        about="build the wheels; without the name of a command, this one is meant",
-        more=options.EACH_ITS_FOLDER,
-        example=EXAMPLE.replace("cairn build", "cairn build run"),
-    )
 
 
 def run(request: Run) -> int:
@@ -105,3 +93,6 @@ def show_wheels(wheels: Sequence[BuiltWheel], *, variants: Sequence[str] = (), a
     head = ("variant", *head) if several else head
     console.current().table(head, rows)
     return 0
+
+
+COMMANDS = {"run": command(Run, run)}

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cairn.cli import fields, signing
-from cairn.cli.binder import add_command
-from cairn.cli.parser import Subparsers
+from cairn.cli.binder import command
 from cairn.options import part
 from cairn.output import console
 from cairn.pipeline.options import TrailOptions
@@ -15,33 +14,22 @@ from cairn.pipeline.options import TrailOptions
 if TYPE_CHECKING:
     from cairn.pipeline.request import TrailRequest, TrailResult
 
-EXAMPLE = "cairn ci run --stack external-builds/sample --line release/2.9 --targets gfx942,gfx1100"
-
 
 @dataclass(frozen=True, kw_only=True)
 class Run(signing.SignOptions, fields.StackOptions):
-    """What `cairn ci run` is asked for."""
+    """What `cairn ci run` is asked for.
+
+    What is finished is kept: run it again after an error or an interrupt, and it carries on; the smoke
+    tests and the installation run again where a byte, a test, a program or the machine is different. How
+    much disk a first run takes (sample: 0.6 GB, pyg: 3.6 GB) is `disk` in the stack.toml, and is checked
+    first.
+
+        cairn ci run --stack external-builds/sample --line release/2.9 --targets gfx942,gfx1100
+    """
 
     targets: str | None = fields.targets("the stack's")
     how: TrailOptions = part(TrailOptions)
     json: bool = fields.json()
-
-
-def add_to(commands: Subparsers) -> None:
-    """Add `run`."""
-    add_command(
-        commands,
-        "run",
-        Run,
-        _run,
-        about="run the whole trail of a stack on this machine: checkout, build, stage, smoke-test, gate, "
-        "promote, install",
-        more="What is finished is kept: run it again after an error or an interrupt, and it carries on; the "
-        "smoke tests and the installation run again where a byte, a test, a program or the machine is "
-        "different. How much disk a first run takes (sample: 0.6 GB, pyg: 3.6 GB) is `disk` in the "
-        "stack.toml, and is checked first.",
-        example=EXAMPLE,
-    )
 
 
 def _run(request: Run) -> int:
@@ -118,3 +106,6 @@ def _plain(result: TrailResult) -> dict[str, object]:
             for w in result.wheels
         ],
     }
+
+
+COMMANDS = {"run": command(Run, _run)}

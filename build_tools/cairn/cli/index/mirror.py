@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import fields
-from cairn.cli.binder import add_command
-from cairn.cli.parser import Subparsers, add_commands
+from cairn.cli.binder import command
 from cairn.errors import StoreError, UsageError
 from cairn.options import argument, flag, option, repeated
 from cairn.output import console
@@ -41,7 +40,12 @@ class _IndexOptions(fields.StoreOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Lock(_LockOptions):
-    """What `cairn index mirror lock` is asked for."""
+    """What `cairn index mirror lock` is asked for.
+
+    What the wheels require is kept in it, so that later runs need none.
+
+        cairn index mirror lock --stack external-builds/pytorch dist/*.whl
+    """
 
     files: tuple[Path, ...] = argument(
         "FILE", "a wheel or an sdist of the stack", nargs="*", convert=converters.file
@@ -54,72 +58,40 @@ class Lock(_LockOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Sync(_LockOptions, _IndexOptions):
-    """What `cairn index mirror sync` is asked for."""
+    """What `cairn index mirror sync` is asked for.
+
+    Other bytes than the lock names are refused, and then nothing is published.
+
+        cairn index mirror sync --stack external-builds/pytorch --store ./store
+    """
 
     dry_run: bool = fields.dry_run()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verify(_LockOptions, _IndexOptions):
-    """What `cairn index mirror verify` is asked for."""
+    """What `cairn index mirror verify` is asked for.
+
+    Nothing is changed.
+
+        cairn index mirror verify --stack external-builds/pytorch --store ./store
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fetch(_IndexOptions):
-    """What `cairn index mirror fetch` is asked for."""
+    """What `cairn index mirror fetch` is asked for.
+
+    The word may be left out: cairn index mirror FILE …
+
+        cairn index mirror fetch dist/*.whl --store ./store
+    """
 
     files: tuple[Path, ...] = argument(
         "FILE", "whose requirements to fetch", nargs="*", convert=converters.file
     )
     require: tuple[str, ...] = repeated("fetch this too", metavar="REQUIREMENT")
     dry_run: bool = fields.dry_run()
-
-
-def add_to(commands: Subparsers) -> None:
-    """Add the group to `cairn index`."""
-    group = add_commands(
-        commands.add_parser("mirror", help="have an index hold what sets need of other indexes, by hash"),
-        description="Have an index hold what sets need of other indexes, by hash. A lock, which is reviewed, "
-        "names every file for all Pythons and platforms of a stack.",
-        example="cairn index mirror sync --stack external-builds/pytorch --store ./store",
-        default="fetch",
-    )
-    add_command(
-        group,
-        "lock",
-        Lock,
-        _lock,
-        about="write what a stack needs of other indexes into mirror.lock.toml, to be reviewed",
-        more="What the wheels require is kept in it, so that later runs need none.",
-        example="cairn index mirror lock --stack external-builds/pytorch dist/*.whl",
-    )
-    add_command(
-        group,
-        "sync",
-        Sync,
-        _sync,
-        about="fetch what a lock names and an index lacks",
-        more="Other bytes than the lock names are refused, and then nothing is published.",
-        example="cairn index mirror sync --stack external-builds/pytorch --store ./store",
-    )
-    add_command(
-        group,
-        "verify",
-        Verify,
-        _verify,
-        about="say where a lock does not cover its stack, and where lock and index differ",
-        more="Nothing is changed.",
-        example="cairn index mirror verify --stack external-builds/pytorch --store ./store",
-    )
-    add_command(
-        group,
-        "fetch",
-        Fetch,
-        _fetch,
-        about="fetch what distributions need on this machine and an index lacks, without a lock",
-        more="The word may be left out: cairn index mirror FILE …",
-        example="cairn index mirror fetch dist/*.whl --store ./store",
-    )
 
 
 def _lock(request: Lock) -> int:
@@ -212,3 +184,11 @@ def show_added(added: Sequence[str], already: Sequence[str] = (), *, as_json: bo
         for name in names:
             screen.out(f"{mark} {name}")
     return 0
+
+
+COMMANDS = {
+    "lock": command(Lock, _lock),
+    "sync": command(Sync, _sync),
+    "verify": command(Verify, _verify),
+    "fetch": command(Fetch, _fetch),
+}

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import fields, signing
-from cairn.cli.binder import add_command
+from cairn.cli.binder import command
 from cairn.cli.index.mirror import show_added
-from cairn.cli.parser import Subparsers
 from cairn.errors import UsageError
 from cairn.options import argument, option, repeated
 from cairn.output import console
@@ -21,7 +20,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Publish(signing.AttestOptions, fields.StoreOptions):
-    """What `cairn index publish` is asked for."""
+    """What `cairn index publish` is asked for.
+
+    Into the channels that users install from, sets come through the gate: see `cairn release promote`.
+
+        cairn index publish dist/*.whl --store ./store --set dist/set.json
+    """
 
     files: tuple[Path, ...] = argument("FILE", "a wheel or an sdist", nargs="+", convert=converters.file)
     index: str = fields.index("staging")
@@ -40,20 +44,6 @@ class Publish(signing.AttestOptions, fields.StoreOptions):
         "with --set: what the set needs and no metadata says", metavar="REQUIREMENT"
     )
     json: bool = fields.json()
-
-
-def add_to(commands: Subparsers) -> None:
-    """Add `publish`."""
-    add_command(
-        commands,
-        "publish",
-        Publish,
-        _publish,
-        about="offer wheels and sdists in a channel: staging or dev",
-        more="Into the channels that users install from, sets come through the gate: see `cairn release "
-        "promote`.",
-        example="cairn index publish dist/*.whl --store ./store --set dist/set.json",
-    )
 
 
 def _publish(request: Publish) -> int:
@@ -104,3 +94,6 @@ def _publish_set(store: Store, request: Publish, set_file: Path) -> int:
     else:
         console.current().out(sealed.id)
     return 0
+
+
+COMMANDS = {"publish": command(Publish, _publish)}

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import fields
-from cairn.cli.binder import add_command
-from cairn.cli.parser import Subparsers
+from cairn.cli.binder import command
 from cairn.errors import StoreError
 from cairn.options import argument, option
 from cairn.output import console
@@ -21,7 +20,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Serve(fields.StoreOptions):
-    """What `cairn index serve` is asked for."""
+    """What `cairn index serve` is asked for.
+
+    Its own files are served, and no others.
+
+        cairn index serve ./store
+    """
 
     store: str = argument("URL", "the store: a path, file://… or s3://bucket/prefix")
     host: str = option(
@@ -31,19 +35,6 @@ class Serve(fields.StoreOptions):
     )
     port: int = option(
         "port to listen on; 0 takes any free one (default: %(default)s)", convert=int, default=8383
-    )
-
-
-def add_to(commands: Subparsers) -> None:
-    """Add `serve`."""
-    add_command(
-        commands,
-        "serve",
-        Serve,
-        _serve,
-        about="serve a store over HTTP on this machine until interrupted",
-        more="Its own files are served, and no others.",
-        example="cairn index serve ./store",
     )
 
 
@@ -81,3 +72,6 @@ def _announce(url: str, store: Store, indexes: Sequence[str]) -> None:
         screen.warn("nothing is published in it yet")
     for index in indexes:
         screen.out(keys.index_url(url, index))
+
+
+COMMANDS = {"serve": command(Serve, _serve)}

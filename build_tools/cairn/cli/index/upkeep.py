@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import fields, signing
-from cairn.cli.binder import add_command
-from cairn.cli.parser import Subparsers
+from cairn.cli.binder import command
 from cairn.errors import CairnError, StoreError, UsageError
 from cairn.options import flag, option
 from cairn.output import console, wording
@@ -24,7 +23,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Render(fields.StoreOptions):
-    """What `cairn index render` is asked for; others add to it."""
+    """What `cairn index render` is asked for; others add to it.
+
+    Pages that are right are not written.
+
+        cairn index render --store ./store --index release
+    """
 
     index: str | None = fields.index("every one of the store", explicit=True)
     json: bool = fields.json()
@@ -32,7 +36,13 @@ class Render(fields.StoreOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Audit(Render):
-    """What `cairn index audit` is asked for."""
+    """What `cairn index audit` is asked for.
+
+    Nothing is changed. It says what every key is (live, pending, garbage, temporary, foreign) and what is
+    wrong; it exits with 9 if anything is, with 0 if nothing is. --json is for monitoring.
+
+        cairn index audit --store ./store --hashes
+    """
 
     hashes: bool = flag("read every file for its sha256")
     trust: tuple[str, ...] = signing.trust("whose signature must be on each wheel of a set")
@@ -40,7 +50,13 @@ class Audit(Render):
 
 @dataclass(frozen=True, kw_only=True)
 class Recover(Render):
-    """What `cairn index recover` is asked for."""
+    """What `cairn index recover` is asked for.
+
+    Where the pointer, state.json, was lost or damaged, it lists the generations that may have been
+    current last; --generation makes one of them current, if it is whole.
+
+        cairn index recover --store ./store
+    """
 
     generation: str | None = option(
         "with --index: have this generation count (12-3f2a9c1b)", metavar="N-DIGEST"
@@ -50,7 +66,12 @@ class Recover(Render):
 
 @dataclass(frozen=True, kw_only=True)
 class CollectGarbage(fields.StoreOptions):
-    """What `cairn index gc` is asked for."""
+    """What `cairn index gc` is asked for.
+
+    What counted within the time can still be rolled back to. Generations are never removed.
+
+        cairn index gc --store ./store --older-than 90 --dry-run
+    """
 
     older_than: int = option(
         "leave what was needed, or written, within so many days (default: %(default)s)",
@@ -60,48 +81,6 @@ class CollectGarbage(fields.StoreOptions):
     )
     dry_run: bool = fields.dry_run()
     json: bool = fields.json()
-
-
-def add_to(commands: Subparsers) -> None:
-    """Add the commands that look after a store."""
-    add_command(
-        commands,
-        "audit",
-        Audit,
-        audit,
-        about="compare all that is in a store with what its generations say",
-        more="Nothing is changed. It says what every key is (live, pending, garbage, temporary, foreign) and "
-        "what is wrong; it exits with 9 if anything is, with 0 if nothing is. --json is for monitoring.",
-        example="cairn index audit --store ./store --hashes",
-    )
-    add_command(
-        commands,
-        "render",
-        Render,
-        _render,
-        about="make every page of an index anew from the current generation",
-        more="Pages that are right are not written.",
-        example="cairn index render --store ./store --index release",
-    )
-    add_command(
-        commands,
-        "recover",
-        Recover,
-        _recover,
-        about="finish what a writer that died has left, or choose the current generation",
-        more="Where the pointer, state.json, was lost or damaged, it lists the generations that may have "
-        "been current last; --generation makes one of them current, if it is whole.",
-        example="cairn index recover --store ./store",
-    )
-    add_command(
-        commands,
-        "gc",
-        CollectGarbage,
-        _gc,
-        about="remove files, sets and leftovers that no generation names any more",
-        more="What counted within the time can still be rolled back to. Generations are never removed.",
-        example="cairn index gc --store ./store --older-than 90 --dry-run",
-    )
 
 
 def audit(request: Audit) -> int:
@@ -267,3 +246,11 @@ def _indexes(store: Store, name: str | None) -> Iterator[Index]:
             raise missing(store, name)
         names = (name,)
     return (Index(store, one) for one in names)
+
+
+COMMANDS = {
+    "audit": command(Audit, audit),
+    "render": command(Render, _render),
+    "recover": command(Recover, _recover),
+    "gc": command(CollectGarbage, _gc),
+}

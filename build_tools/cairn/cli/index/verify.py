@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import fields, signing
-from cairn.cli.binder import add_command
+from cairn.cli.binder import command
 from cairn.cli.index import upkeep
-from cairn.cli.parser import Subparsers
 from cairn.errors import StoreError, UsageError
 from cairn.options import Exclusive, argument, flag, option, repeated
 from cairn.output import console
@@ -31,7 +30,14 @@ _PLACE = Exclusive()
 
 @dataclass(frozen=True, kw_only=True)
 class Verify(fields.OptionalStoreOptions):
-    """What `cairn index verify` is asked for."""
+    """What `cairn index verify` is asked for.
+
+    Each link is said to be good, or named as broken. With --bundle nothing is read from the network.
+    Without a wheel, the whole index of a store is compared with its state, as `audit --hashes` does.
+
+        cairn index verify torch-2.9.0-cp311-cp311-linux_x86_64.whl --bundle torch.zip --trust
+        cairn-sign.pub
+    """
 
     files: tuple[str, ...] = argument(
         "FILE|URL", "a wheel, or the address of one on an index of Cairn's", nargs="*"
@@ -60,22 +66,6 @@ class Verify(fields.OptionalStoreOptions):
         convert=converters.new_file,
     )
     json: bool = fields.json()
-
-
-def add_to(commands: Subparsers) -> None:
-    """Add the command; without files it audits the index."""
-    add_command(
-        commands,
-        "verify",
-        Verify,
-        _verify,
-        about="check wheels against what was signed, tested and built: from their bytes to the commits",
-        more="Each link is said to be good, or named as broken. With --bundle nothing is read from the "
-        "network. Without a wheel, the whole index of a store is compared with its state, as "
-        "`audit --hashes` does.",
-        example="cairn index verify torch-2.9.0-cp311-cp311-linux_x86_64.whl --bundle torch.zip "
-        "--trust cairn-sign.pub",
-    )
 
 
 def _verify(request: Verify) -> int:
@@ -214,3 +204,6 @@ def _plain(report: Report) -> dict[str, object]:
         "sources": [vars(source) for source in report.sources],
         "warnings": list(report.warnings),
     }
+
+
+COMMANDS = {"verify": command(Verify, _verify)}

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import fields
-from cairn.cli.binder import add_command
-from cairn.cli.parser import Subparsers
+from cairn.cli.binder import command
 from cairn.options import Exclusive, argument, flag, option, repeated
 from cairn.output import console
 
@@ -38,7 +37,14 @@ class _ChangeOptions(_IndexOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Rollback(_ChangeOptions):
-    """What `cairn release rollback` is asked for."""
+    """What `cairn release rollback` is asked for.
+
+    It makes a new generation, so that this can be rolled back too. Yanks made since hold. What that state
+    offered must still be in the store as it was. It is no ban: a set that it takes off a channel for
+    users comes back there by a rollback or by promote --again, and goes elsewhere as ever.
+
+        cairn release rollback --store ./store --to 2026-11-20
+    """
 
     to: str = option(
         "number of a generation; a date, for the last one of that day (UTC), or a moment; or the id of "
@@ -50,7 +56,14 @@ class Rollback(_ChangeOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class YankSet(fields.StoreOptions):
-    """What `cairn release yank` is asked for."""
+    """What `cairn release yank` is asked for.
+
+    It counts in every index of the store, and the set comes into no other, whatever becomes of the
+    indexes, until --undo takes it back by name and reason. Wheels that a set which is not yanked has too
+    stay as they are.
+
+        cairn release yank 3f2a --store ./store --reason 'wrong results of matmul on gfx942'
+    """
 
     set_id: str = argument("SET", "its id: the first digits will do", nargs="?", default="", group=_SUBJECT)
     night: str | None = option(
@@ -66,7 +79,13 @@ class YankSet(fields.StoreOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Retain(_ChangeOptions):
-    """What `cairn release retain` is asked for."""
+    """What `cairn release retain` is asked for.
+
+    Of each line, family, Python and platform the newest stay. So does what a lock of the index or a
+    different release index names. Files stay in the store until `cairn index gc`.
+
+        cairn release retain --store ./store --index nightly --keep-last 60
+    """
 
     keep_last: int | None = option(
         "so many sets that are not yanked stay", metavar="N", convert=converters.positive, group=_RULE
@@ -82,54 +101,13 @@ class Retain(_ChangeOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Log(_IndexOptions):
-    """What `cairn release log` is asked for."""
+    """What `cairn release log` is asked for.
+
+    cairn release log --store ./store --index release
+    """
 
     limit: int | None = option(
         "so many of the newest (default: all)", metavar="N", convert=converters.positive
-    )
-
-
-def add_to(commands: Subparsers) -> None:
-    """Add the commands that take something back."""
-    add_command(
-        commands,
-        "rollback",
-        Rollback,
-        _rollback,
-        about="give an index the state that it had before",
-        more="It makes a new generation, so that this can be rolled back too. Yanks made since hold. What "
-        "that state offered must still be in the store as it was. It is no ban: a set that it takes off a "
-        "channel for users comes back there by a rollback or by promote --again, and goes elsewhere as ever.",
-        example="cairn release rollback --store ./store --to 2026-11-20",
-    )
-    add_command(
-        commands,
-        "yank",
-        YankSet,
-        _yank,
-        about="have installers pass over a set unless its exact version is asked for",
-        more="It counts in every index of the store, and the set comes into no other, whatever becomes of "
-        "the indexes, until --undo takes it back by name and reason. Wheels that a set which is not "
-        "yanked has too stay as they are.",
-        example="cairn release yank 3f2a --store ./store --reason 'wrong results of matmul on gfx942'",
-    )
-    add_command(
-        commands,
-        "retain",
-        Retain,
-        _retain,
-        about="take old sets off an index",
-        more="Of each line, family, Python and platform the newest stay. So does what a lock of the index or "
-        "a different release index names. Files stay in the store until `cairn index gc`.",
-        example="cairn release retain --store ./store --index nightly --keep-last 60",
-    )
-    add_command(
-        commands,
-        "log",
-        Log,
-        _log,
-        about="say what was done to an index, newest first",
-        example="cairn release log --store ./store --index release",
     )
 
 
@@ -269,3 +247,11 @@ def _show(difference: Difference, *, dry_run: bool) -> None:
     ):
         for name in (*(f"set {set_id[:_SHORT]}" for set_id in sets), *(ref.filename for ref in refs)):
             screen.out(f"{verb if dry_run else sign} {name}")
+
+
+COMMANDS = {
+    "rollback": command(Rollback, _rollback),
+    "yank": command(YankSet, _yank),
+    "retain": command(Retain, _retain),
+    "log": command(Log, _log),
+}

@@ -6,33 +6,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cairn.cli import fields
-from cairn.cli.binder import add_command
-from cairn.cli.parser import Subparsers, add_commands
+from cairn.cli.binder import command
 from cairn.output import console
-
-_EXAMPLE = "cairn release key create --output-dir ~/.config/cairn"
 
 
 @dataclass(frozen=True, kw_only=True)
 class CreateKey:
-    """What `cairn release key create` is asked for."""
+    """What `cairn release key create` is asked for.
+
+    The private half stays with you; users get the public one from where they know it is yours.
+
+        cairn release key create --output-dir ~/.config/cairn
+    """
 
     output_dir: Path = fields.output_dir()
     json: bool = fields.json()
-
-
-def add_to(commands: Subparsers) -> None:
-    """Add `key` and its command."""
-    group = commands.add_parser("key", help="keys to sign with")
-    add_command(
-        add_commands(group, description="Keys to sign with.", example=_EXAMPLE),
-        "create",
-        CreateKey,
-        _create,
-        about="make a key to sign releases and test records with",
-        more="The private half stays with you; users get the public one from where they know it is yours.",
-        example=_EXAMPLE,
-    )
 
 
 def _create(request: CreateKey) -> int:
@@ -50,3 +38,6 @@ def _create(request: CreateKey) -> int:
     screen.info(f"{private} signs: keep it to yourself, and a copy where nobody else can read it")
     screen.info(f"{public} checks: give it to those who are to trust you")
     return 0
+
+
+COMMANDS = {"create": command(CreateKey, _create)}

@@ -6,18 +6,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cairn.cli import fields
-from cairn.cli.binder import add_command
-from cairn.cli.parser import Subparsers
-from cairn.cli.release.record import set_argument, set_id_of
+from cairn.cli.binder import command
 from cairn.options import option
 from cairn.output import console
 
 
 @dataclass(frozen=True, kw_only=True)
 class NewVersion(fields.StoreOptions):
-    """What `cairn release new-version` is asked for."""
+    """What `cairn release new-version` is asked for.
 
-    set_id: str = set_argument()
+    The wheels are new bytes: publish them as a set of their own, and test that one. Its set.json names
+    the set that they come from.
+
+        cairn release new-version SET --promote rc1 --store ./store --output-dir rc1
+    """
+
+    set_id: str = fields.set_argument()
     promote: str = option("one stage further: rc1, rc2, … or final", metavar="STAGE", required=True)
     index: str = fields.index("staging")
     output_dir: Path = fields.output_dir()
@@ -25,26 +29,12 @@ class NewVersion(fields.StoreOptions):
     json: bool = fields.json()
 
 
-def add_to(commands: Subparsers) -> None:
-    """Add `new-version`."""
-    add_command(
-        commands,
-        "new-version",
-        NewVersion,
-        _new_version,
-        about="write the wheels of a set under the versions of its next stage",
-        more="The wheels are new bytes: publish them as a set of their own, and test that one. Its set.json "
-        "names the set that they come from.",
-        example="cairn release new-version SET --promote rc1 --store ./store --output-dir rc1",
-    )
-
-
 def _new_version(request: NewVersion) -> int:
     from cairn.release.index.snapshot import Index, whole_id
     from cairn.release.new_version import next_stage
 
     store = request.open_existing_store()
-    set_id = whole_id(set_id_of(request.set_id), Index(store, request.index).load())
+    set_id = whole_id(fields.set_id_of(request.set_id), Index(store, request.index).load())
     _, changes = next_stage(store, set_id, request.promote, request.output_dir, dry_run=request.dry_run)
     screen = console.current()
     if request.json:
@@ -54,3 +44,6 @@ def _new_version(request: NewVersion) -> int:
     for change in changes:
         screen.out(f"{'would write' if request.dry_run else '+'} {change.target}")
     return 0
+
+
+COMMANDS = {"new-version": command(NewVersion, _new_version)}

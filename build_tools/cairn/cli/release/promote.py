@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cairn import converters
 from cairn.cli import completion, fields, signing
-from cairn.cli.binder import add_command
-from cairn.cli.parser import Subparsers
-from cairn.cli.release.record import set_argument, set_id_of
+from cairn.cli.binder import command
 from cairn.errors import UsageError
 from cairn.options import option, repeated
 from cairn.output import console
@@ -22,7 +19,6 @@ if TYPE_CHECKING:
     from cairn.release.promote import Promotion
     from cairn.stack import Stack
 
-EXAMPLE = "cairn release promote SET --stack external-builds/pytorch --store ./store"
 _MARKS: Mapping[Outcome, console.Mark] = {"met": "done", "bypassed": "bypassed", "not met": "failed"}
 
 
@@ -38,9 +34,12 @@ def _index(text: str, flag: str, default: str) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Promote(signing.AttestOptions, fields.StoreOptions, fields.StackOptions):
-    """What `cairn release promote` is asked for."""
+    """What `cairn release promote` is asked for.
 
-    set_id: str = set_argument()
+    cairn release promote SET --stack external-builds/pytorch --store ./store
+    """
+
+    set_id: str = fields.set_argument()
     source: str = _index("the index that has it", "--from", "staging")
     target: str = _index("the index that is to have it", "--to", "release")
     record: tuple[Path, ...] = repeated(
@@ -68,18 +67,6 @@ class Promote(signing.AttestOptions, fields.StoreOptions, fields.StackOptions):
     json: bool = fields.json()
 
 
-def add_to(commands: Subparsers) -> None:
-    """Add `promote`."""
-    add_command(
-        commands,
-        "promote",
-        Promote,
-        _promote,
-        about="bring a set and all it needs to a different channel, if every demand on it holds",
-        example=EXAMPLE,
-    )
-
-
 def _promote(request: Promote) -> int:
     from cairn.release import records
     from cairn.release.gate.evidence import Bypass
@@ -97,7 +84,7 @@ def _promote(request: Promote) -> int:
         with screen.stage(f"promote to {request.target}") as stage, request.attester() as attester:
             promotion = promote(
                 request.open_existing_store(),
-                set_id_of(request.set_id),
+                fields.set_id_of(request.set_id),
                 stack=stack,
                 source=request.source,
                 target=request.target,
@@ -137,6 +124,8 @@ def _promote(request: Promote) -> int:
 
 def _notify(report: GateReport, request: Promote, stack: Stack) -> None:
     """Tell whom the request or the stack names; a dry run tells nobody."""
+    import shlex
+
     from cairn.release import notify
 
     command = shlex.split(request.notify) if request.notify else stack.gate.notify
@@ -208,3 +197,6 @@ def plain_demands(report: GateReport | None) -> dict[str, object]:
         "size": report.size,
         "installed_with": list(report.installed_with),
     }
+
+
+COMMANDS = {"promote": command(Promote, _promote)}

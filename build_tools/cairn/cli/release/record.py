@@ -6,12 +6,11 @@ from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import fields, signing
-from cairn.cli.binder import add_command
-from cairn.cli.parser import Subparsers, add_commands
+from cairn.cli.binder import command
 from cairn.options import argument, option
 from cairn.output import console
 
@@ -20,32 +19,19 @@ if TYPE_CHECKING:
     from cairn.release.records import Kept
     from cairn.store.protocol import Store
 
-_EXAMPLE = "cairn release record add smoke/record.json --store ./store"
 _SHOWN = 12  # digits of a digest
-
-
-def set_argument() -> Any:
-    """`SET`, to be read by `set_id_of`."""
-    return argument("SET", "its set.json, or its id: the first digits will do")
-
-
-def set_id_of(text: str) -> str:
-    """The id that a set.json has, or the beginning of one as it was given."""
-    from cairn.errors import UsageError
-    from cairn.wheels import wheelset
-
-    if text and Path(text).is_dir():
-        raise UsageError(f"{text} is a folder, not a set.json", tip=f"did you mean {Path(text, 'set.json')}?")
-    if Path(text).is_file():
-        return wheelset.read(Path(text)).id
-    if Path(text).suffix or "/" in text:
-        raise UsageError(f"there is no file {text}", tip="name a set.json, or the id of a set")
-    return text
 
 
 @dataclass(frozen=True, kw_only=True)
 class AddRecords(signing.SignOptions, fields.StoreOptions):
-    """What `cairn release record add` is asked for."""
+    """What `cairn release record add` is asked for.
+
+    A record is kept as it is and never removed. One that failed stands against the set until a later one
+    has passed on the same hardware, or somebody answers it. junit.xml and compat.json beside it are kept
+    with it.
+
+        cairn release record add smoke/record.json --store ./store
+    """
 
     files: tuple[Path, ...] = argument("FILE", "a record.json", nargs="+", convert=converters.file)
     dry_run: bool = fields.dry_run()
@@ -54,7 +40,12 @@ class AddRecords(signing.SignOptions, fields.StoreOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerRecord(fields.StoreOptions):
-    """What `cairn release record answer` is asked for."""
+    """What `cairn release record answer` is asked for.
+
+    Every page of the set, the report and the terminal show who said so and why.
+
+        cairn release record answer 3f9a --who ann --reason "the disk was full" --store ./store
+    """
 
     record: str = argument("RECORD", "its file, or its digest: the first digits will do")
     who: str = option("whom to ask", required=True)
@@ -65,53 +56,19 @@ class AnswerRecord(fields.StoreOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class ListRecords(fields.StoreOptions):
-    """What `cairn release record list` is asked for."""
+    """What `cairn release record list` is asked for.
 
-    set_id: str = set_argument()
+    With --stack, each is weighed as the gate would: by the kinds and floors of the stack.
+
+        cairn release record list out/set.json --store ./store --stack external-builds/pytorch
+    """
+
+    set_id: str = fields.set_argument()
     index: str = fields.index("staging")
     stack: Path | None = fields.stack(required=False)
     line: str | None = fields.line()
     trust: tuple[str, ...] = signing.trust("whose signature a record must have to count")
     json: bool = fields.json()
-
-
-def add_to(commands: Subparsers) -> None:
-    """Add `record` and its commands."""
-    group = commands.add_parser("record", help="the test records of a set, and what was said to failed ones")
-    records = add_commands(
-        group,
-        description="Test records beside the set they are of: the gate reads them all.",
-        example=_EXAMPLE,
-    )
-    add_command(
-        records,
-        "add",
-        AddRecords,
-        _add,
-        about="put test records beside the set they are of",
-        more="A record is kept as it is and never removed. One that failed stands against the set until a "
-        "later one has passed on the same hardware, or somebody answers it. junit.xml and compat.json "
-        "beside it are kept with it.",
-        example=_EXAMPLE,
-    )
-    add_command(
-        records,
-        "answer",
-        AnswerRecord,
-        _answer,
-        about="say by name why a failed record does not hold its set back",
-        more="Every page of the set, the report and the terminal show who said so and why.",
-        example='cairn release record answer 3f9a --who ann --reason "the disk was full" --store ./store',
-    )
-    add_command(
-        records,
-        "list",
-        ListRecords,
-        _list,
-        about="list the test records of a set, and what each comes to",
-        more="With --stack, each is weighed as the gate would: by the kinds and floors of the stack.",
-        example="cairn release record list out/set.json --store ./store --stack external-builds/pytorch",
-    )
 
 
 def _add(request: AddRecords) -> int:
@@ -184,7 +141,7 @@ def _list(request: ListRecords) -> int:
 
     store = request.open_existing_store()
     index = Index(store, request.index).load()
-    set_id = whole_id(set_id_of(request.set_id), index)
+    set_id = whole_id(fields.set_id_of(request.set_id), index)
     set_records = records.read(store, set_id, trust=signing.read_trust(request.trust))
     evidence = None
     if request.stack:
@@ -234,3 +191,10 @@ def _show(set_records: Kept, evidence: Evidence | None) -> None:
         screen.item("failed", problem)
     for line in (*evidence.standing, *evidence.missing) if evidence else ():
         screen.item("failed", line)
+
+
+COMMANDS = {
+    "add": command(AddRecords, _add),
+    "answer": command(AnswerRecord, _answer),
+    "list": command(ListRecords, _list),
+}

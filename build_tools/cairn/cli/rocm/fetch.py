@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import fields
-from cairn.cli.binder import add_command
-from cairn.cli.parser import Subparsers
+from cairn.cli.binder import command
 from cairn.errors import UsageError
 from cairn.options import argument, flag, option, repeated
 from cairn.output import console
@@ -92,7 +91,13 @@ class Artifacts:
 
 @dataclass(frozen=True, kw_only=True)
 class Fetch(Artifacts):
-    """What `cairn rocm fetch` is asked for."""
+    """What `cairn rocm fetch` is asked for.
+
+    Each archive is checked by the sha256sum beside it, and unpacked where nothing gets out of its folder.
+    Run again after it was interrupted, the command goes on where it ended.
+
+        cairn rocm fetch --run-id 17123441166 --family gfx110X-all --output-dir artifacts
+    """
 
     family: tuple[str, ...] = repeated(
         "only what is for this family of targets and for all (default: everything)",
@@ -109,20 +114,6 @@ class Fetch(Artifacts):
     keep_archives: bool = flag("leave the archives beside it")
     jobs: int = fields.jobs("downloads")
     dry_run: bool = fields.dry_run()
-
-
-def add_to(commands: Subparsers) -> None:
-    """Add the command to its group."""
-    add_command(
-        commands,
-        "fetch",
-        Fetch,
-        run,
-        about="fetch the artifacts of a CI run of TheRock, from a bucket or a folder",
-        more="Each archive is checked by the sha256sum beside it, and unpacked where nothing gets out of its "
-        "folder. Run again after it was interrupted, the command goes on where it ended.",
-        example="cairn rocm fetch --run-id 17123441166 --family gfx110X-all --output-dir artifacts",
-    )
 
 
 def run(request: Fetch) -> int:
@@ -192,3 +183,6 @@ def own_platform() -> str:
     from cairn import platforms
 
     return "windows" if platforms.here.name() == "windows" else "linux"
+
+
+COMMANDS = {"fetch": command(Fetch, run)}

@@ -8,15 +8,17 @@ from pathlib import Path
 
 from cairn import converters
 from cairn.cli import fields
-from cairn.cli.binder import add_command
-from cairn.cli.parser import Subparsers
+from cairn.cli.binder import command
 from cairn.options import option
 from cairn.output import console
 
 
 @dataclass(frozen=True, kw_only=True)
 class Install(fields.SdkOptions):
-    """What `cairn rocm install` is asked for."""
+    """What `cairn rocm install` is asked for.
+
+    cairn rocm install --python .venv --index-url http://127.0.0.1:8383/simple/
+    """
 
     python: Path = option(
         "an interpreter, or an environment's folder",
@@ -29,18 +31,6 @@ class Install(fields.SdkOptions):
     )
     dry_run: bool = fields.dry_run()
     json: bool = fields.json()
-
-
-def add_to(commands: Subparsers) -> None:
-    """Add `install`."""
-    add_command(
-        commands,
-        "install",
-        Install,
-        run,
-        about="install a ROCm SDK into an environment, and say where its parts are",
-        example="cairn rocm install --python .venv --index-url http://127.0.0.1:8383/simple/",
-    )
 
 
 def run(request: Install) -> int:
@@ -71,3 +61,6 @@ def run(request: Install) -> int:
     else:
         console.current().table(("", ""), list(values.items()))
     return 0
+
+
+COMMANDS = {"install": command(Install, run)}

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import fields
-from cairn.cli.binder import add_command
-from cairn.cli.parser import Subparsers
+from cairn.cli.binder import command
 from cairn.options import Exclusive, flag, option
 from cairn.output import console
 
@@ -21,7 +20,11 @@ _TREE = Exclusive(required=True)
 
 @dataclass(frozen=True, kw_only=True)
 class Package:
-    """What `cairn rocm package` is asked for."""
+    """What `cairn rocm package` is asked for.
+
+    cairn rocm package --prefix /opt/rocm --description packages.toml --rocm-version 7.10.0
+    --targets gfx942,gfx1100 --output-dir dist
+    """
 
     prefix: Path | None = option(
         "an installed prefix: the folder with bin, include and lib",
@@ -42,19 +45,6 @@ class Package:
     output_dir: Path = fields.output_dir()
     dry_run: bool = fields.dry_run()
     json: bool = fields.json()
-
-
-def add_to(commands: Subparsers) -> None:
-    """Add `package`."""
-    add_command(
-        commands,
-        "package",
-        Package,
-        _package,
-        about="turn an installed prefix, or a tree of artifacts, into the packages of a ROCm SDK",
-        example="cairn rocm package --prefix /opt/rocm --description packages.toml "
-        "--rocm-version 7.10.0 --targets gfx942,gfx1100 --output-dir dist",
-    )
 
 
 def _package(request: Package) -> int:
@@ -95,3 +85,6 @@ def write(request: PackageRequest, *, dry_run: bool, json: bool) -> int:
         rows = [(d.path.name, str(d.files), console.size(d.size), d.sha256[:12]) for d in dists]
         screen.table(("package", "files", "size", "sha256"), rows)
     return 0
+
+
+COMMANDS = {"package": command(Package, _package)}

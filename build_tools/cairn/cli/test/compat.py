@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import fields
-from cairn.cli.binder import add_command
-from cairn.cli.parser import Subparsers, add_commands
+from cairn.cli.binder import command
 from cairn.errors import TestsFailedError, UsageError
 from cairn.options import Exclusive, argument, option, repeated
 from cairn.output import console
@@ -39,7 +38,14 @@ def _report(metavar: str, what: str) -> Path:
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """What `cairn test compat run` is asked for."""
+    """What `cairn test compat run` is asked for.
+
+    Writes compat.json, .rst, .md and .html, junit.xml, and, on what a smoke test has installed,
+    record.json. A row that needs a GPU is not measurable without one, whatever the CPU does. It fails
+    where a page claims a feature that is not there.
+
+        cairn test compat run --smoke-dir smoke
+    """
 
     smoke_dir: Path | None = option(
         "output folder of `cairn test smoke`: its environment is measured, for a record of its set",
@@ -72,7 +78,10 @@ class Run:
 
 @dataclass(frozen=True, kw_only=True)
 class Diff:
-    """What `cairn test compat diff` is asked for."""
+    """What `cairn test compat diff` is asked for.
+
+    cairn test compat diff yesterday/compat.json today/compat.json
+    """
 
     first: Path = _report("FIRST", "the older report")
     second: Path = _report("SECOND", "the newer report")
@@ -81,52 +90,17 @@ class Diff:
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """What `cairn test compat rows` is asked for."""
+    """What `cairn test compat rows` is asked for.
+
+    A page is compared with the tables of its file's name.
+
+        cairn test compat rows --against pytorch-compatibility.rst
+    """
 
     against: tuple[Path, ...] = repeated(
         "a page of upstream's, to compare with", metavar="PAGE", convert=converters.file
     )
     json: bool = fields.json()
-
-
-def add_to(commands: Subparsers) -> None:
-    """Add the group to `cairn test`."""
-    about = "measure what PyTorch's compatibility pages for ROCm claim, row by row"
-    group = add_commands(
-        commands.add_parser("compat", help=about),
-        description="Measure what PyTorch's compatibility pages for ROCm claim, row by row, and compare what "
-        "was measured.",
-        example="cairn test compat --smoke-dir smoke",
-        default="run",
-    )
-    add_command(
-        group,
-        "run",
-        Run,
-        _run,
-        about="probe every row in a process of its own, and write the tables with what was measured",
-        more="Writes compat.json, .rst, .md and .html, junit.xml, and, on what a smoke test has installed, "
-        "record.json. A row that needs a GPU is not measurable without one, whatever the CPU does. It fails "
-        "where a page claims a feature that is not there.",
-        example="cairn test compat run --smoke-dir smoke",
-    )
-    add_command(
-        group,
-        "diff",
-        Diff,
-        _diff,
-        about="show what changed between two reports, of two wheels or of two nights",
-        example="cairn test compat diff yesterday/compat.json today/compat.json",
-    )
-    add_command(
-        group,
-        "rows",
-        Rows,
-        _rows,
-        about="count the rows of each table, and say how pages differ from them",
-        more="A page is compared with the tables of its file's name.",
-        example="cairn test compat rows --against pytorch-compatibility.rst",
-    )
 
 
 def _run(request: Run) -> int:
@@ -268,3 +242,10 @@ def _rows(request: Rows) -> int:
             f"the pages say {len(problems)} things that the list does not, or the other way"
         )
     return 0
+
+
+COMMANDS = {
+    "run": command(Run, _run),
+    "diff": command(Diff, _diff),
+    "rows": command(Rows, _rows),
+}

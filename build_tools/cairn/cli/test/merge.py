@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cairn.cli import fields
-from cairn.cli.binder import add_command
-from cairn.cli.parser import Subparsers
+from cairn.cli.binder import command
 from cairn.cli.test import suite_options
 from cairn.options import argument, part
 from cairn.testing.options import Floors
@@ -15,26 +14,18 @@ from cairn.testing.options import Floors
 
 @dataclass(frozen=True, kw_only=True)
 class Merge:
-    """What `cairn test merge` is asked for."""
+    """What `cairn test merge` is asked for.
+
+    Each folder is what one shard of `cairn test suite` or run_pytorch_tests.py wrote. A shard that is
+    missing, or a test that ran twice or nowhere, is a failure.
+
+        cairn test merge --floor 40000 --output-dir suite shards/1 shards/2
+    """
 
     folders: tuple[Path, ...] = argument("FOLDER", "the results of a shard", nargs="+", convert=Path)
     output_dir: Path = fields.output_dir(default=Path("suite"))
     floors: Floors = part(Floors)
     json: bool = fields.json()
-
-
-def add_to(commands: Subparsers) -> None:
-    """Add the command."""
-    add_command(
-        commands,
-        "merge",
-        Merge,
-        run,
-        about="judge the shards of a suite together, and write one record of them",
-        more="Each folder is what one shard of `cairn test suite` or run_pytorch_tests.py wrote. A shard "
-        "that is missing, or a test that ran twice or nowhere, is a failure.",
-        example="cairn test merge --floor 40000 --output-dir suite shards/1 shards/2",
-    )
 
 
 def run(request: Merge) -> int:
@@ -48,3 +39,6 @@ def run(request: Merge) -> int:
         device_floor=request.floors.device_tests,
     )
     return suite_options.report(merged, json=request.json, log=None)
+
+
+COMMANDS = {"merge": command(Merge, run)}

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import fields
-from cairn.cli.binder import add_command
-from cairn.cli.parser import Subparsers
+from cairn.cli.binder import command
 from cairn.errors import TestsFailedError, UsageError
 from cairn.options import argument, flag, option, part
 from cairn.output import console
@@ -26,7 +25,14 @@ _SHOWN = 20  # failures on the terminal, of each run
 
 @dataclass(frozen=True, kw_only=True)
 class Report(fields.StoreOptions):
-    """What `cairn test report` is asked for."""
+    """What `cairn test report` is asked for.
+
+    The verdict is that of the record, if the results beside it are its own. JUnit XML without a record is
+    judged by the floors; a file that is missing, truncated or has nothing but skips is a failure. With
+    --store, failures of earlier sets of the same line and family are told from new ones.
+
+        cairn test report suite --html report.html
+    """
 
     runs: tuple[Path, ...] = argument(
         "RUN",
@@ -47,21 +53,6 @@ class Report(fields.StoreOptions):
     )
     floors: Floors = part(Floors)
     json: bool = fields.json()
-
-
-def add_to(commands: Subparsers) -> None:
-    """Add the command."""
-    add_command(
-        commands,
-        "report",
-        Report,
-        run,
-        about="show what test runs came to: verdict, modules, failures, flaky and slow tests, skips, history",
-        more="The verdict is that of the record, if the results beside it are its own. JUnit XML without a "
-        "record is judged by the floors; a file that is missing, truncated or has nothing but skips is a "
-        "failure. With --store, failures of earlier sets of the same line and family are told from new ones.",
-        example="cairn test report suite --html report.html",
-    )
 
 
 def run(request: Report) -> int:
@@ -136,3 +127,6 @@ def _show(summaries: Sequence[Summary]) -> None:
             screen.out(f"flaky {test.test}: {test.reason}")
         for remark in each.remarks:
             screen.warn(remark)
+
+
+COMMANDS = {"report": command(Report, run)}

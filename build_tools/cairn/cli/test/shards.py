@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import fields
-from cairn.cli.binder import add_command
-from cairn.cli.parser import Subparsers
+from cairn.cli.binder import command
 from cairn.cli.test import suite_options
 from cairn.cli.test.suite_options import TimesOptions
 from cairn.errors import UsageError
@@ -24,7 +23,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Shards(TimesOptions):
-    """What `cairn test shards` is asked for."""
+    """What `cairn test shards` is asked for.
+
+    Longest modules first; a module is cut where it fits into no shard whole. Each shard makes the same
+    plan by itself, from the same sources and times.
+
+        cairn test shards --suite external-builds/pytorch --sources-dir pytorch --times outcomes.jsonl
+        --num-shards 6
+    """
 
     sources_dir: Path = suite_options.sources_dir()
     stack: Path | None = fields.stack(required=False)
@@ -40,21 +46,6 @@ class Shards(TimesOptions):
     )
     github_output: bool = flag("write matrix and count to the outputs of the step of GitHub Actions")
     json: bool = fields.json()
-
-
-def add_to(commands: Subparsers) -> None:
-    """Add the command."""
-    add_command(
-        commands,
-        "shards",
-        Shards,
-        run,
-        about="cut a suite into shards that take equally long, and print the matrix for GitHub Actions",
-        more="Longest modules first; a module is cut where it fits into no shard whole. Each shard makes "
-        "the same plan by itself, from the same sources and times.",
-        example="cairn test shards --suite external-builds/pytorch --sources-dir pytorch "
-        "--times outcomes.jsonl --num-shards 6",
-    )
 
 
 def run(request: Shards) -> int:
@@ -113,3 +104,6 @@ def _write_outputs(include: list[dict[str, object]]) -> None:
     matrix = json.dumps({"include": include}, separators=(",", ":"))
     with Path(path).open("a", encoding="utf-8") as file:
         file.write(f"matrix={matrix}\ncount={len(include)}\n")
+
+
+COMMANDS = {"shards": command(Shards, run)}

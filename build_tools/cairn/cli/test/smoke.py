@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import fields
-from cairn.cli.binder import add_command
-from cairn.cli.parser import Subparsers
+from cairn.cli.binder import command
 from cairn.errors import UsageError
 from cairn.options import argument, flag, option
 from cairn.output import console
@@ -21,7 +20,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Smoke:
-    """What `cairn test smoke` is asked for."""
+    """What `cairn test smoke` is asked for.
+
+    Exactly the files of the set are installed, from one index alone; then the built-in checks and the
+    stack's own tests run. Without --index-url, packages come from --find-links alone. Writes record.json
+    and junit.xml. Tests of a set for GPUs that used none do not pass: they are untested.
+
+        cairn test smoke --set out/set.json --stack external-builds/sample --index-url
+        http://127.0.0.1:8383/staging/simple/ -- -k cpu
+    """
 
     set: Path = option("set.json of the wheels", metavar="FILE", convert=converters.file, required=True)
     index_url: str | None = fields.index_url()
@@ -45,22 +52,6 @@ class Smoke:
         "-- PYTEST ARGS",
         "passed on to pytest; the gate does not count a record that was made with any",
         nargs="*",
-    )
-
-
-def add_to(commands: Subparsers) -> None:
-    """Add the command."""
-    add_command(
-        commands,
-        "smoke",
-        Smoke,
-        run,
-        about="install a set into a fresh environment and test it",
-        more="Exactly the files of the set are installed, from one index alone; then the built-in checks and "
-        "the stack's own tests run. Without --index-url, packages come from --find-links alone. Writes "
-        "record.json and junit.xml. Tests of a set for GPUs that used none do not pass: they are untested.",
-        example="cairn test smoke --set out/set.json --stack external-builds/sample "
-        "--index-url http://127.0.0.1:8383/staging/simple/ -- -k cpu",
     )
 
 
@@ -114,3 +105,6 @@ def _show(result: SmokeResult) -> None:
         show.out(f"skipped {skip.test}: {skip.reason}")
     show.out(f"{record.verdict}: {record.reason}")
     show.out(f"record: {result.record_path}")
+
+
+COMMANDS = {"smoke": command(Smoke, run)}

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import fields
-from cairn.cli.binder import add_command
-from cairn.cli.parser import Subparsers
+from cairn.cli.binder import command
 from cairn.cli.test import suite_options
 from cairn.cli.test.suite_options import SuiteOptions
 from cairn.errors import UsageError
@@ -23,7 +22,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class RunSuite(SuiteOptions):
-    """What `cairn test suite` is asked for."""
+    """What `cairn test suite` is asked for.
+
+    The tests are those of the wheel's commit, which must be checked out, and run module by module in
+    processes of their own: a test that crashes or hangs costs itself alone. A failed test is tried again,
+    and is flaky where it passes then. Writes outcomes.jsonl, junit.xml and shard.json; and record.json
+    where a set was installed.
+
+        cairn test suite --set out/set.json --index-url http://127.0.0.1:8383/staging/simple/ --stack
+        external-builds/pytorch --sources-dir external-builds/pytorch/pytorch
+    """
 
     sources_dir: Path = suite_options.sources_dir()
     set: Path | None = option("set.json of the wheels to install", metavar="FILE", convert=converters.file)
@@ -37,23 +45,6 @@ class RunSuite(SuiteOptions):
     stack: Path | None = fields.stack(required=False)
     line: str | None = fields.line()
     python: Path | None = fields.python("that has the wheels, or that an environment is made from")
-
-
-def add_to(commands: Subparsers) -> None:
-    """Add the command."""
-    add_command(
-        commands,
-        "suite",
-        RunSuite,
-        run,
-        about="run a project's own tests on a set, or on what is installed, and judge them",
-        more="The tests are those of the wheel's commit, which must be checked out, and run module "
-        "by module in processes of their own: a test that crashes or hangs costs itself alone. A failed test "
-        "is tried again, and is flaky where it passes then. Writes outcomes.jsonl, junit.xml and shard.json; "
-        "and record.json where a set was installed.",
-        example="cairn test suite --set out/set.json --index-url http://127.0.0.1:8383/staging/simple/ "
-        "--stack external-builds/pytorch --sources-dir external-builds/pytorch/pytorch",
-    )
 
 
 def run(request: RunSuite) -> int:
@@ -93,3 +84,6 @@ def _install(request: RunSuite, set_file: Path, requires: tuple[str, ...]) -> Te
     )
     with console.current().stage("installing the set and what its tests need") as stage:
         return on_set.install(set_request, on_line=stage.update)
+
+
+COMMANDS = {"suite": command(RunSuite, run)}

@@ -25,7 +25,7 @@ from cairn.cli.build.cache import CacheOptions
 from cairn.cli.build.options import DevelopOptions
 from cairn.cli.build.run import show_wheels
 from cairn.cli.guard import guarded
-from cairn.cli.parser import Parser, is_completion
+from cairn.cli.parser import Parser, completion_words, is_completion
 from cairn.errors import CairnError
 from cairn.options import flag, option, switch
 from cairn.output import console
@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None, *, script: str) -> int:
     """
     words = sys.argv[1:] if argv is None else argv
     path = Path(script)
-    line = completion.words() if is_completion() else words
+    line = completion_words() if is_completion() else words
     return guarded(_parser(path, _projects(line, path)).parse_args(words))
 
 

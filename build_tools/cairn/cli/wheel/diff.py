@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import fields
-from cairn.cli.binder import add_command
-from cairn.cli.parser import Subparsers
+from cairn.cli.binder import command
 from cairn.options import argument
 from cairn.output import console
 
@@ -21,23 +20,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Diff:
-    """What `cairn wheel diff` is asked for."""
+    """What `cairn wheel diff` is asked for.
+
+    cairn wheel diff yesterday/torch-….whl today/torch-….whl
+    """
 
     first: Path = argument("FIRST", "the older wheel", convert=converters.file)
     second: Path = argument("SECOND", "the newer wheel", convert=converters.file)
     json: bool = fields.json()
-
-
-def add_to(commands: Subparsers) -> None:
-    """Add the command."""
-    add_command(
-        commands,
-        "diff",
-        Diff,
-        run,
-        about="show what changed between two wheels: metadata, requirements, files, libraries",
-        example="cairn wheel diff yesterday/torch-….whl today/torch-….whl",
-    )
 
 
 def run(request: Diff) -> int:
@@ -85,3 +75,6 @@ def _counted(places: Iterable[str]) -> list[str]:
 
 def _signed(kind: str, change: Delta) -> list[str]:
     return [f"- {kind} {text}" for text in change.removed] + [f"+ {kind} {text}" for text in change.added]
+
+
+COMMANDS = {"diff": command(Diff, run)}

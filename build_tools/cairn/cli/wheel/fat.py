@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import fields
-from cairn.cli.binder import add_command
-from cairn.cli.parser import Subparsers
+from cairn.cli.binder import command
 from cairn.options import argument, flag, option, repeated
 from cairn.output import console
 
@@ -26,7 +25,12 @@ MORE = "It gets a version of its own, such as 2.9.0+fat.rocm7.10.0."
 
 @dataclass(frozen=True, kw_only=True)
 class Fat:
-    """What `cairn wheel fat` is asked for."""
+    """What `cairn wheel fat` is asked for.
+
+    It gets a version of its own, such as 2.9.0+fat.rocm7.10.0.
+
+        cairn wheel fat --output-dir fat dist/torch-….whl /opt/rocm
+    """
 
     wheel: Path = argument("WHEEL", "the linked wheel", convert=converters.file)
     rocm: Path = argument("ROCM_PATH", "the ROCm to take libraries from", convert=converters.folder)
@@ -37,19 +41,6 @@ class Fat:
     provided: tuple[str, ...] = fields.provided()
     strict: bool = flag("stop where ROCM_PATH lacks a library that ROCm's torch opens by name")
     json: bool = fields.json()
-
-
-def add_to(commands: Subparsers) -> None:
-    """Add the command."""
-    add_command(
-        commands,
-        "fat",
-        Fat,
-        run,
-        about=ABOUT,
-        more=MORE,
-        example="cairn wheel fat --output-dir fat dist/torch-….whl /opt/rocm",
-    )
 
 
 def run(request: Fat) -> int:
@@ -99,3 +90,6 @@ def _by_target(sizes: Mapping[str, int]) -> str:
     from cairn.targets import sort_key
 
     return ", ".join(f"{target} {console.size(sizes[target])}" for target in sorted(sizes, key=sort_key))
+
+
+COMMANDS = {"fat": command(Fat, run)}

@@ -7,32 +7,22 @@ from pathlib import Path
 
 from cairn import converters
 from cairn.cli import fields
-from cairn.cli.binder import add_command
-from cairn.cli.parser import Subparsers
+from cairn.cli.binder import command
 from cairn.options import argument
 from cairn.output import console
 
 
 @dataclass(frozen=True, kw_only=True)
 class Join:
-    """What `cairn wheel join` is asked for."""
+    """What `cairn wheel join` is asked for.
+
+    cairn wheel join split/torch-….whl split/torch_device_gfx942-….whl --output-dir out
+    """
 
     host: Path = argument("HOST", "the host wheel", convert=converters.file)
     devices: tuple[Path, ...] = argument("DEVICE", "a device wheel", nargs="+", convert=converters.file)
     output_dir: Path = fields.output_dir()
     json: bool = fields.json()
-
-
-def add_to(commands: Subparsers) -> None:
-    """Add the command."""
-    add_command(
-        commands,
-        "join",
-        Join,
-        run,
-        about="write a wheel of a host wheel and device wheels that were split from it",
-        example="cairn wheel join split/torch-….whl split/torch_device_gfx942-….whl --output-dir out",
-    )
 
 
 def run(request: Join) -> int:
@@ -52,3 +42,6 @@ def run(request: Join) -> int:
         elif not library.same_bytes:
             screen.out(f"  {library.library}: the original code objects, compressed again")
     return 0
+
+
+COMMANDS = {"join": command(Join, run)}

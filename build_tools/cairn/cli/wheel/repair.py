@@ -7,8 +7,7 @@ from pathlib import Path
 
 from cairn import converters
 from cairn.cli import fields
-from cairn.cli.binder import add_command
-from cairn.cli.parser import Subparsers
+from cairn.cli.binder import command
 from cairn.errors import UsageError
 from cairn.options import flag, option, repeated
 from cairn.output import console
@@ -16,7 +15,13 @@ from cairn.output import console
 
 @dataclass(frozen=True, kw_only=True)
 class Repair:
-    """What `cairn wheel repair` is asked for."""
+    """What `cairn wheel repair` is asked for.
+
+    A wheel that runs on every system of its tag is copied as it is. One whose RECORD is wrong is refused:
+    --new-record writes RECORD anew, where you know that the files are right.
+
+        cairn wheel repair --exclude 'libamdhip64.so*' --output-dir out dist/torch-….whl
+    """
 
     wheels: tuple[Path, ...] = fields.wheels()
     exclude: tuple[str, ...] = repeated("a library that a different wheel supplies", metavar="GLOB")
@@ -32,21 +37,6 @@ class Repair:
     new_record: bool = flag("only write RECORD from the files as they are, and list what it said of them")
     output_dir: Path = fields.output_dir()
     json: bool = fields.json()
-
-
-def add_to(commands: Subparsers) -> None:
-    """Add the command."""
-    add_command(
-        commands,
-        "repair",
-        Repair,
-        run,
-        about="give wheels the platform tag that their symbols justify, and the libraries that nothing else "
-        "supplies",
-        more="A wheel that runs on every system of its tag is copied as it is. One whose RECORD is wrong is "
-        "refused: --new-record writes RECORD anew, where you know that the files are right.",
-        example="cairn wheel repair --exclude 'libamdhip64.so*' --output-dir out dist/torch-….whl",
-    )
 
 
 def run(request: Repair) -> int:
@@ -93,3 +83,6 @@ def _write_record(wheel: Path, request: Repair) -> tuple[Path, dict[str, object]
     for text in written.differences:
         console.current().info(f"{wheel.name}: RECORD was wrong: {text}")
     return written.path, {"record": list(written.differences)}
+
+
+COMMANDS = {"repair": command(Repair, run)}

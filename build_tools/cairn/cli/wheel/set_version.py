@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn.cli import fields
-from cairn.cli.binder import add_command
-from cairn.cli.parser import Subparsers
+from cairn.cli.binder import command
 from cairn.options import Exclusive, option, repeated
 from cairn.output import console
 
@@ -20,7 +19,14 @@ _HOW = Exclusive(required=True)
 
 @dataclass(frozen=True, kw_only=True)
 class SetVersion:
-    """What `cairn wheel set-version` is asked for."""
+    """What `cairn wheel set-version` is asked for.
+
+    METADATA, RECORD, WHEEL, folder and file names change together; exact pins among the wheels named and
+    on the ROCm SDK follow, and so do version.py and _rocm_init.py inside; everything else is copied as it
+    is. All of the wheels are written, or none.
+
+        cairn wheel set-version --rocm-version 7.10.0 --output-dir out dist/*.whl
+    """
 
     wheels: tuple[Path, ...] = fields.wheels()
     version: str | None = option("the whole new version", group=_HOW)
@@ -31,21 +37,6 @@ class SetVersion:
     output_dir: Path = fields.output_dir()
     json: bool = fields.json()
     dry_run: bool = fields.dry_run()
-
-
-def add_to(commands: Subparsers) -> None:
-    """Add the command."""
-    add_command(
-        commands,
-        "set-version",
-        SetVersion,
-        run,
-        about="write wheels under new versions",
-        more="METADATA, RECORD, WHEEL, folder and file names change together; exact pins among the wheels "
-        "named and on the ROCm SDK follow, and so do version.py and _rocm_init.py inside; everything else is "
-        "copied as it is. All of the wheels are written, or none.",
-        example="cairn wheel set-version --rocm-version 7.10.0 --output-dir out dist/*.whl",
-    )
 
 
 def run(request: SetVersion) -> int:
@@ -79,3 +70,6 @@ def _plain(change: Change) -> dict[str, object]:
         "requirements": [{"old": old, "new": new} for old, new in change.requirements.items()],
         "files": list(change.files),
     }
+
+
+COMMANDS = {"set-version": command(SetVersion, run)}

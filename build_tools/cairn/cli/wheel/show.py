@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn.cli import fields
-from cairn.cli.binder import add_command
-from cairn.cli.parser import Subparsers
+from cairn.cli.binder import command
 from cairn.output import console
 from cairn.output.console import Console, size
 
@@ -30,22 +29,13 @@ _KINDS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Show:
-    """What `cairn wheel show` is asked for."""
+    """What `cairn wheel show` is asked for.
+
+    cairn wheel show out/torch-2.9.0+rocm7.10.0-cp311-cp311-manylinux_2_28_x86_64.whl
+    """
 
     wheels: tuple[Path, ...] = fields.wheels()
     json: bool = fields.json()
-
-
-def add_to(commands: Subparsers) -> None:
-    """Add the command."""
-    add_command(
-        commands,
-        "show",
-        Show,
-        run,
-        about="show a wheel's name, tags, requirements, sizes, targets and needed libraries",
-        example="cairn wheel show out/torch-2.9.0+rocm7.10.0-cp311-cp311-manylinux_2_28_x86_64.whl",
-    )
 
 
 def run(request: Show) -> int:
@@ -126,3 +116,6 @@ def _contents(archive: CodeArchive) -> str:
 def _looks(library: Binary) -> tuple[str, str, str]:
     paths = library.reference.kpack_search_paths if library.reference else ()
     return library.path, size(library.size), ", ".join(paths)
+
+
+COMMANDS = {"show": command(Show, run)}

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from cairn import converters
 from cairn.cli import fields
-from cairn.cli.binder import add_command
-from cairn.cli.parser import Subparsers
+from cairn.cli.binder import command
 from cairn.errors import UsageError
 from cairn.options import argument, flag, option
 from cairn.output import console
@@ -26,7 +25,12 @@ def _prefix(text: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Split:
-    """What `cairn wheel split` is asked for."""
+    """What `cairn wheel split` is asked for.
+
+    ROCm 7.14 finds the code of an installed device wheel; older ones need `cairn wheel join`.
+
+        cairn wheel split --output-dir split dist/torch-….whl
+    """
 
     wheel: Path = argument("WHEEL", "a linked wheel", convert=converters.file)
     device_prefix: str = option(
@@ -47,19 +51,6 @@ class Split:
     )
     output_dir: Path = fields.output_dir()
     json: bool = fields.json()
-
-
-def add_to(commands: Subparsers) -> None:
-    """Add the command."""
-    add_command(
-        commands,
-        "split",
-        Split,
-        run,
-        about="write a host wheel without device code, and one device wheel for each target",
-        more="ROCm 7.14 finds the code of an installed device wheel; older ones need `cairn wheel join`.",
-        example="cairn wheel split --output-dir split dist/torch-….whl",
-    )
 
 
 def run(request: Split) -> int:
@@ -88,3 +79,6 @@ def run(request: Split) -> int:
     for path in () if request.json else (host, *devices, *variants):
         screen.out(str(path))
     return 0
+
+
+COMMANDS = {"split": command(Split, run)}

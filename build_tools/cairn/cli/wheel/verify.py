@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import fields
-from cairn.cli.binder import add_command
-from cairn.cli.parser import Subparsers
+from cairn.cli.binder import command
 from cairn.errors import UsageError, WheelError
 from cairn.options import flag, option, repeated
 from cairn.output import console, wording
@@ -28,7 +27,13 @@ _PYTHON = re.compile(r"3\.[0-9]{1,3}t?")
 
 @dataclass(frozen=True, kw_only=True)
 class Verify:
-    """What `cairn wheel verify` is asked for."""
+    """What `cairn wheel verify` is asked for.
+
+    Wheels that are named together bring the libraries of those that require them. A device wheel that is
+    named with its host wheel must have what was split from that.
+
+        cairn wheel verify --targets gfx942,gfx1100 --sibling triton=3.5.0 --find-links sdk out/*.whl
+    """
 
     wheels: tuple[Path, ...] = fields.wheels()
     targets: str | None = fields.targets("whatever it has code for")
@@ -68,21 +73,6 @@ class Verify:
             python=self.python,
             forbidden_strings=self.forbid,
         )
-
-
-def add_to(commands: Subparsers) -> None:
-    """Add the command."""
-    add_command(
-        commands,
-        "verify",
-        Verify,
-        run,
-        about="check everything that a published wheel must satisfy, and list every breach",
-        more="Wheels that are named together bring the libraries of those that require them. A device wheel "
-        "that is named with its host wheel must have what was split from that.",
-        example="cairn wheel verify --targets gfx942,gfx1100 --sibling triton=3.5.0 "
-        "--find-links sdk out/*.whl",
-    )
 
 
 def run(request: Verify) -> int:
@@ -157,3 +147,6 @@ def _show(
         screen.out(f"  note [{code}] {wording.some(members)}: {reason}")
     for text in verdict.not_checked:
         screen.out(f"  not checked: {text}")
+
+
+COMMANDS = {"verify": command(Verify, run)}

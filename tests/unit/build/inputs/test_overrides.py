@@ -125,7 +125,7 @@ def test_every_command_that_builds_takes_it(tmp_path: Path) -> None:
     given = ["--build-env", "USE_FBGEMM=0", "--build-env", "torch:USE_X=1"]
     words = ["--stack", str(PYTORCH), *given]
     out = ["--output-dir", str(tmp_path / "out")]
-    parser = main.make_parser(("build", "ci", "manifest"))
+    parser = main.make_parser()
     wanted = options.job_of(binder.make(run.Run, parser.parse_args(["build", *words, *out])))
     script = build_prod_wheels._parser(PYTORCH / "build_prod_wheels.py").parse_args(["build", *given, *out])
     assert (

@@ -128,7 +128,7 @@ def test_the_manifest_of_a_build_names_the_line_of_the_checkouts(command: str, t
     given = ["--root-checkout-dir", str(tmp_path), "--output-dir", str(tmp_path / "out")]
     if command == "cairn build":
         words = ["build", "plan", "--stack", str(stack), "--targets", "cpu", *given]
-        options = main.make_parser(("build",)).parse_args(words)
+        options = main.make_parser().parse_args(words)
         wanted = build_options.job_of(binder.make(Plan, options))
     else:
         words = ["build", "--pytorch-rocm-arch", "cpu", *given]

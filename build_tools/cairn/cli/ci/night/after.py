@@ -9,9 +9,8 @@ from typing import Any
 
 from cairn import converters
 from cairn.cli import fields
-from cairn.cli.binder import add_command
+from cairn.cli.binder import command
 from cairn.cli.ci.night.options import NightOptions, to_channel
-from cairn.cli.parser import Subparsers
 from cairn.errors import CairnError, GateError, StoreError
 from cairn.options import option
 from cairn.output import console
@@ -25,7 +24,12 @@ def _hours(text: str, default: int) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Report(NightOptions):
-    """What `cairn ci night report` is asked for."""
+    """What `cairn ci night report` is asked for.
+
+    Exit code 10 where a leg that is not expected to fail is not in the index.
+
+        cairn ci night report --night latest --stack external-builds/sample --store ./store
+    """
 
     results: str = option(
         "how the jobs ended, as GitHub has it: with `cancelled` among them, legs without a word of "
@@ -44,51 +48,28 @@ class Report(NightOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class ListNights(fields.StoreOptions):
-    """What `cairn ci night list` is asked for."""
+    """What `cairn ci night list` is asked for.
+
+    cairn ci night list --store ./store
+    """
 
     json: bool = fields.json()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Watch(fields.StoreOptions):
-    """What `cairn ci night watch` is asked for."""
+    """What `cairn ci night watch` is asked for.
+
+    For a schedule of its own: a schedule that has stopped fails nothing. Exit code 9 with a finding.
+
+        cairn ci night watch --store ./store --lines nightly --begun-within 26 --good-within 72
+    """
 
     lines: str = option("release lines that must have nights, joined by commas (default: all)", default="")
     to: str | None = to_channel()
     begun_within: int = _hours("hours within which a night must have begun", 26)
     good_within: int = _hours("hours within which each leg must have had a good one", 72)
     json: bool = fields.json()
-
-
-def add_to(commands: Subparsers) -> None:
-    """Add the commands."""
-    add_command(
-        commands,
-        "report",
-        Report,
-        _report,
-        about="say how a night ended: on the status pages, in the run's summary, to whoever is to know",
-        more="Exit code 10 where a leg that is not expected to fail is not in the index.",
-        example="cairn ci night report --night latest --stack external-builds/sample --store ./store",
-    )
-    add_command(
-        commands,
-        "list",
-        ListNights,
-        _list,
-        about="list the nights that a store knows, the last one first",
-        example="cairn ci night list --store ./store",
-    )
-    add_command(
-        commands,
-        "watch",
-        Watch,
-        _watch,
-        about="find nights that did not happen, and families whose last good night is long ago",
-        more="For a schedule of its own: a schedule that has stopped fails nothing. Exit code 9 with a "
-        "finding.",
-        example="cairn ci night watch --store ./store --lines nightly --begun-within 26 --good-within 72",
-    )
 
 
 def _report(request: Report) -> int:
@@ -182,3 +163,10 @@ def _watch(request: Watch) -> int:
     raise StoreError(
         f"the nights are not what they should be: {'; '.join(problems)}", tip="see the runs of nightly.yml"
     )
+
+
+COMMANDS = {
+    "report": command(Report, _report),
+    "list": command(ListNights, _list),
+    "watch": command(Watch, _watch),
+}

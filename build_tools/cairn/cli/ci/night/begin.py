@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 from cairn import converters
 from cairn.build.options import build_env
 from cairn.cli import fields
-from cairn.cli.binder import add_command
+from cairn.cli.binder import command
 from cairn.cli.ci.night import options as common
-from cairn.cli.parser import Subparsers
 from cairn.errors import CairnError, UsageError
 from cairn.options import option
 from cairn.output import console
@@ -21,11 +20,6 @@ from cairn.sources.checkout.options import as_of
 if TYPE_CHECKING:
     from cairn.matrix.legs import Leg
     from cairn.stack import Stack
-
-EXAMPLE = (
-    "cairn ci night freeze --night 2026-01-31 --stack external-builds/sample --store ./store "
-    "--matrix matrix.json"
-)
 
 
 def _rocm_index_url() -> Any:
@@ -38,7 +32,15 @@ def _rocm_index_url() -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Freeze(common.NightOptions):
-    """What `cairn ci night freeze` is asked for."""
+    """What `cairn ci night freeze` is asked for.
+
+    A night of that id that is there already goes on, with the manifest that it has. Outputs of the step,
+    under GitHub Actions: `night`, `to`, `image` (of its manifest), `build` (the legs that are yet to be
+    built, for a matrix) and `build_count`.
+
+        cairn ci night freeze --night 2026-01-31 --stack external-builds/sample --store ./store
+        --matrix matrix.json
+    """
 
     matrix: Path = option(
         "what `cairn matrix --json` printed: the legs that are expected; those of other lines are not",
@@ -66,7 +68,14 @@ class Freeze(common.NightOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Build(common.LegOptions):
-    """What `cairn ci night build` is asked for."""
+    """What `cairn ci night build` is asked for.
+
+    Reads the store and writes nothing into it: the wheels, their set.json and how it went (step.json) are
+    left in the output folder.
+
+        cairn ci night build --night latest --leg nightly-gfx94X-dcgpu-py3.12-linux_x86_64 --stack
+        external-builds/sample --store ./store --output-dir wheels
+    """
 
     rocm_index_url: str = _rocm_index_url()
     work_dir: Path = fields.work_dir()
@@ -76,32 +85,6 @@ class Build(common.LegOptions):
         "where built wheels are kept for other machines, such as s3://bucket/cache; empty for nowhere",
         metavar="URL",
         default="",
-    )
-
-
-def add_to(commands: Subparsers) -> None:
-    """Add the commands."""
-    add_command(
-        commands,
-        "freeze",
-        Freeze,
-        _freeze,
-        about="begin a night: freeze its sources in one manifest, and write down what is expected of it",
-        more="A night of that id that is there already goes on, with the manifest that it has. Outputs of "
-        "the step, under GitHub Actions: `night`, `to`, `image` (of its manifest), `build` (the legs that "
-        "are yet to be built, for a matrix) and `build_count`.",
-        example=EXAMPLE,
-    )
-    add_command(
-        commands,
-        "build",
-        Build,
-        _build,
-        about="build the wheels of one leg from what the night froze",
-        more="Reads the store and writes nothing into it: the wheels, their set.json and how it went "
-        "(step.json) are left in the output folder.",
-        example="cairn ci night build --night latest --leg nightly-gfx94X-dcgpu-py3.12-linux_x86_64 "
-        "--stack external-builds/sample --store ./store --output-dir wheels",
     )
 
 
@@ -203,3 +186,9 @@ def _build(request: Build) -> int:
         raise
     datafile.write(note, common.note(run.plan, leg, "build", started))
     return show_wheels(wheels)
+
+
+COMMANDS = {
+    "freeze": command(Freeze, _freeze),
+    "build": command(Build, _build),
+}

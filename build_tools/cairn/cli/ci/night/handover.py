@@ -7,16 +7,22 @@ from pathlib import Path
 
 from cairn import converters
 from cairn.cli import fields, signing
-from cairn.cli.binder import add_command
+from cairn.cli.binder import command
 from cairn.cli.ci.night import options as common
-from cairn.cli.parser import Subparsers
 from cairn.options import option
 from cairn.output import console
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fetch(common.NightOptions):
-    """What `cairn ci night fetch` is asked for."""
+    """What `cairn ci night fetch` is asked for.
+
+    So the step that builds or tests needs no credentials. With --leg, it is what its tests read: the
+    staged set and all that it installs; with --shard, also how long the tests of its suite took.
+
+        cairn ci night fetch --night latest --stack external-builds/sample --store ./store
+        --output-dir night
+    """
 
     leg: str | None = option(
         "which leg of it (default: what builds read)", metavar="ID", convert=converters.nonempty
@@ -28,35 +34,15 @@ class Fetch(common.NightOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Keep(signing.SignOptions, common.LegOptions):
-    """What `cairn ci night keep` is asked for."""
+    """What `cairn ci night keep` is asked for.
+
+    cairn ci night keep --night latest --leg nightly-gfx94X-dcgpu-py3.12-linux_x86_64 --stack
+    external-builds/sample --store ./store
+    """
 
     test_config: str = common.test_config()
     shard: int | None = common.shard()
     work_dir: Path = fields.work_dir()
-
-
-def add_to(commands: Subparsers) -> None:
-    """Add the commands."""
-    add_command(
-        commands,
-        "fetch",
-        Fetch,
-        _fetch,
-        about="bring what `build`, `test` or `suite` reads of a night into a folder, which is a store, too",
-        more="So the step that builds or tests needs no credentials. With --leg, it is what its tests read: "
-        "the staged set and all that it installs; with --shard, also how long the tests of its suite took.",
-        example="cairn ci night fetch --night latest --stack external-builds/sample --store ./store "
-        "--output-dir night",
-    )
-    add_command(
-        commands,
-        "keep",
-        Keep,
-        _keep,
-        about="put into the store what `test --later` or `suite --later` has left in the work folder",
-        example="cairn ci night keep --night latest --leg nightly-gfx94X-dcgpu-py3.12-linux_x86_64 "
-        "--stack external-builds/sample --store ./store",
-    )
 
 
 def _fetch(request: Fetch) -> int:
@@ -82,3 +68,9 @@ def _keep(request: Keep) -> int:
         has_results = handover.keep_tests(run, leg, work_dir / "smoke", request.signer())
     console.current().out("it is kept" if has_results else "the tests have left nothing: they were ended")
     return 0
+
+
+COMMANDS = {
+    "fetch": command(Fetch, _fetch),
+    "keep": command(Keep, _keep),
+}

@@ -7,9 +7,8 @@ from pathlib import Path
 
 from cairn import converters
 from cairn.cli import fields, signing
-from cairn.cli.binder import add_command
+from cairn.cli.binder import command
 from cairn.cli.ci.night import options as common
-from cairn.cli.parser import Subparsers
 from cairn.errors import CairnError, GateError
 from cairn.options import flag, option
 from cairn.output import console
@@ -17,7 +16,16 @@ from cairn.output import console
 
 @dataclass(frozen=True, kw_only=True)
 class Stage(common.AttestedNightOptions):
-    """What `cairn ci night stage` is asked for."""
+    """What `cairn ci night stage` is asked for.
+
+    A set that is not what the night expects is refused; one leg does not hold up the others. Outputs of
+    the step: `test` (the legs that a runner is to test, for a matrix), `test_count`, `suite` (the shards
+    of their suites that are yet to run, for a matrix), `suite_count`, `merge_count` (how many suites are
+    to be judged), `staged_count`.
+
+        cairn ci night stage --night latest --stack external-builds/sample --store ./store --artifacts
+        artifacts
+    """
 
     artifacts: Path = option(
         "a folder `wheels-<leg>-<attempt>` for each; the last attempt of a leg counts",
@@ -30,7 +38,14 @@ class Stage(common.AttestedNightOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class SmokeLeg(signing.SignOptions, common.LegOptions):
-    """What `cairn ci night test` is asked for."""
+    """What `cairn ci night test` is asked for.
+
+    A machine whose GPUs are not those of the leg is refused before anything is installed. Where `compat`
+    is set in the matrix.toml, what the compatibility pages claim is measured too.
+
+        cairn ci night test --night latest --leg nightly-gfx94X-dcgpu-py3.12-linux_x86_64 --stack
+        external-builds/sample --store ./store
+    """
 
     work_dir: Path = fields.work_dir()
     timeout: float = option(
@@ -41,7 +56,13 @@ class SmokeLeg(signing.SignOptions, common.LegOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Promote(common.AttestedNightOptions):
-    """What `cairn ci night promote` is asked for."""
+    """What `cairn ci night promote` is asked for.
+
+    Ready is what the store has a staged set and passed records of; it can be run at any time, and again.
+    Exit code 10 where the gate refused one.
+
+        cairn ci night promote --night latest --stack external-builds/sample --store ./store
+    """
 
     to: str | None = common.to_channel()
     whole: bool = flag(
@@ -49,44 +70,6 @@ class Promote(common.AttestedNightOptions):
     )
     trust: tuple[str, ...] = signing.trust("whose signature each test record must have to count")
     json: bool = fields.json()
-
-
-def add_to(commands: Subparsers) -> None:
-    """Add the commands."""
-    add_command(
-        commands,
-        "stage",
-        Stage,
-        _stage,
-        about="publish what the legs of a night have built into staging",
-        more="A set that is not what the night expects is refused; one leg does not hold up the others. "
-        "Outputs of the step: `test` (the legs that a runner is to test, for a matrix), `test_count`, "
-        "`suite` (the shards of their suites that are yet to run, for a matrix), `suite_count`, "
-        "`merge_count` (how many suites are to be judged), `staged_count`.",
-        example="cairn ci night stage --night latest --stack external-builds/sample --store ./store "
-        "--artifacts artifacts",
-    )
-    add_command(
-        commands,
-        "test",
-        SmokeLeg,
-        _test,
-        about="smoke-test the staged set of one leg on this machine, and keep the record in the store",
-        more="A machine whose GPUs are not those of the leg is refused before anything is installed. Where "
-        "`compat` is set in the matrix.toml, what the compatibility pages claim is measured too.",
-        example="cairn ci night test --night latest --leg nightly-gfx94X-dcgpu-py3.12-linux_x86_64 "
-        "--stack external-builds/sample --store ./store",
-    )
-    add_command(
-        commands,
-        "promote",
-        Promote,
-        _promote,
-        about="bring each leg of a night that is ready through the gate",
-        more="Ready is what the store has a staged set and passed records of; it can be run at any time, and "
-        "again. Exit code 10 where the gate refused one.",
-        example="cairn ci night promote --night latest --stack external-builds/sample --store ./store",
-    )
 
 
 def _stage(request: Stage) -> int:
@@ -186,3 +169,10 @@ def _promote(request: Promote) -> int:
             tip="the others are where they should be; fix what is named and run it again",
         )
     return 0
+
+
+COMMANDS = {
+    "stage": command(Stage, _stage),
+    "test": command(SmokeLeg, _test),
+    "promote": command(Promote, _promote),
+}

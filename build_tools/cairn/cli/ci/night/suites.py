@@ -7,9 +7,8 @@ from pathlib import Path
 
 from cairn import converters
 from cairn.cli import fields, signing
-from cairn.cli.binder import add_command
+from cairn.cli.binder import command
 from cairn.cli.ci.night import options as common
-from cairn.cli.parser import Subparsers
 from cairn.errors import CairnError, TestsFailedError
 from cairn.options import option
 from cairn.output import console
@@ -19,7 +18,15 @@ _TIMEOUT = 18000.0  # seconds: a shard that ends by itself keeps what it has; on
 
 @dataclass(frozen=True, kw_only=True)
 class Suite(common.LegOptions):
-    """What `cairn ci night suite` is asked for."""
+    """What `cairn ci night suite` is asked for.
+
+    The tests are of the commit that the night froze, and the wheel must say that it was built from it.
+    `cairn ci night merge` judges the shards together. What the skip-tests folder beside the stack.toml
+    names is left out.
+
+        cairn ci night suite --night latest --leg nightly-gfx94X-dcgpu-py3.12-linux_x86_64
+        --test-config default --shard 1 --stack external-builds/sample --store ./store
+    """
 
     test_config: str = common.test_config()
     shard: int = common.shard(default=1)
@@ -35,36 +42,16 @@ class Suite(common.LegOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Merge(signing.SignOptions, common.NightOptions):
-    """What `cairn ci night merge` is asked for."""
+    """What `cairn ci night merge` is asked for.
+
+    A shard that left no result is a failure. Exit code 8 where a suite did not pass, and its leg is not
+    expected to fail.
+
+        cairn ci night merge --night latest --stack external-builds/sample --store ./store
+    """
 
     work_dir: Path = fields.work_dir()
     json: bool = fields.json()
-
-
-def add_to(commands: Subparsers) -> None:
-    """Add the commands."""
-    add_command(
-        commands,
-        "suite",
-        Suite,
-        _suite,
-        about="run a shard of the project's own tests on the staged set of one leg, and keep its results",
-        more="The tests are of the commit that the night froze, and the wheel must say that it was built "
-        "from it. `cairn ci night merge` judges the shards together. What the skip-tests folder beside the "
-        "stack.toml names is left out.",
-        example="cairn ci night suite --night latest --leg nightly-gfx94X-dcgpu-py3.12-linux_x86_64 "
-        "--test-config default --shard 1 --stack external-builds/sample --store ./store",
-    )
-    add_command(
-        commands,
-        "merge",
-        Merge,
-        _merge,
-        about="judge the shards of a night's suites together, and keep a record of each suite in the store",
-        more="A shard that left no result is a failure. Exit code 8 where a suite did not pass, and its leg "
-        "is not expected to fail.",
-        example="cairn ci night merge --night latest --stack external-builds/sample --store ./store",
-    )
 
 
 def _suite(request: Suite) -> int:
@@ -119,3 +106,9 @@ def _merge(request: Merge) -> int:
             tip="run the failed shards again: those that are done stay done",
         )
     return 0
+
+
+COMMANDS = {
+    "suite": command(Suite, _suite),
+    "merge": command(Merge, _merge),
+}

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import fields
-from cairn.cli.binder import add_command
-from cairn.cli.parser import Subparsers
+from cairn.cli.binder import command
 from cairn.errors import UsageError
 from cairn.options import argument, option
 from cairn.output import console, wording
@@ -29,7 +28,15 @@ def _day(text: str) -> date:
 
 @dataclass(frozen=True, kw_only=True)
 class ImportSkips:
-    """What `cairn test skips import` is asked for."""
+    """What `cairn test skips import` is asked for.
+
+    A list is TheRock's skip_tests/*.py, which is read and not run, or PyTorch's disabled-tests.json. What
+    its substrings name is looked up among the tests of a collection; what they hit besides is said, and
+    stays in.
+
+        cairn test skips import skip_tests/generic.py skip_tests/pytorch_2.13.py --collection
+        collection.txt --owner rocm-pytorch --expires 2027-06-30 --output-dir skip-tests
+    """
 
     lists: tuple[Path, ...] = argument("LIST", "a list of upstream's", nargs="+", convert=converters.file)
     collection: Path = option(
@@ -43,22 +50,6 @@ class ImportSkips:
     output_dir: Path = fields.output_dir()
     dry_run: bool = fields.dry_run()
     json: bool = fields.json()
-
-
-def add_to(commands: Subparsers) -> None:
-    """Add the command."""
-    add_command(
-        commands,
-        "import",
-        ImportSkips,
-        run,
-        about="make files of skips, with exact ids, out of upstream's lists",
-        more="A list is TheRock's skip_tests/*.py, which is read and not run, or PyTorch's "
-        "disabled-tests.json. What its substrings name is looked up among the tests of a collection; what "
-        "they hit besides is said, and stays in.",
-        example="cairn test skips import skip_tests/generic.py skip_tests/pytorch_2.13.py "
-        "--collection collection.txt --owner rocm-pytorch --expires 2027-06-30 --output-dir skip-tests",
-    )
 
 
 def run(request: ImportSkips) -> int:
@@ -134,3 +125,6 @@ def _plain(imported: Imported, target: Path) -> dict[str, object]:
         "names": names,
         "remarks": list(imported.remarks),
     }
+
+
+COMMANDS = {"import": command(ImportSkips, run)}

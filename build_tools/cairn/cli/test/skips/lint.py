@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cairn import converters
-from cairn.cli.binder import add_command
-from cairn.cli.parser import Subparsers
+from cairn.cli.binder import command
 from cairn.cli.test.skips.options import SkipsOfRun, today
 from cairn.options import option
 from cairn.output import console
@@ -15,26 +14,17 @@ from cairn.output import console
 
 @dataclass(frozen=True, kw_only=True)
 class Lint(SkipsOfRun):
-    """What `cairn test skips lint` is asked for."""
+    """What `cairn test skips lint` is asked for.
+
+    Without --collection: keys, ids, conditions, duplicates, and what expired. With it, also what names no
+    test; give the conditions of the run that it is from. Exits with 1 where it has found something.
+
+        cairn test skips lint external-builds/pytorch/skip-tests --collection collection.txt --targets
+        gfx942 --pytorch-version 2.13
+    """
 
     collection: Path | None = option(
         "what `pytest --collect-only -q` printed about all tests", metavar="FILE", convert=converters.file
-    )
-
-
-def add_to(commands: Subparsers) -> None:
-    """Add the command."""
-    add_command(
-        commands,
-        "lint",
-        Lint,
-        run,
-        about="say what is wrong, out of date or without effect in files of skips",
-        more="Without --collection: keys, ids, conditions, duplicates, and what expired. With it, also "
-        "what names no test; give the conditions of the run that it is from. Exits with 1 where it has "
-        "found something.",
-        example="cairn test skips lint external-builds/pytorch/skip-tests --collection collection.txt "
-        "--targets gfx942 --pytorch-version 2.13",
     )
 
 
@@ -61,3 +51,6 @@ def run(request: Lint) -> int:
             show.warn(remark)
         show.info(f"entries looked at: {len(selection.entries)}; findings: {len(findings)}")
     return 1 if findings else 0
+
+
+COMMANDS = {"lint": command(Lint, run)}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cairn.cli.binder import add_command
-from cairn.cli.parser import Subparsers
+from cairn.cli.binder import command
 from cairn.cli.test.skips.options import SkipsOfRun, today
 from cairn.output import console
 
@@ -13,21 +13,17 @@ if TYPE_CHECKING:
     from cairn.testing.skips.conditions import When
 
 
-def add_to(commands: Subparsers) -> None:
-    """Add the command."""
-    add_command(
-        commands,
-        "list",
-        SkipsOfRun,
-        run,
-        about="say which tests are skipped in a run, why, and until when",
-        more="Without a condition, all that may be.",
-        example="cairn test skips list external-builds/pytorch/skip-tests --targets gfx942 "
-        "--pytorch-version 2.13",
-    )
+@dataclass(frozen=True, kw_only=True)
+class ListSkips(SkipsOfRun):
+    """What `cairn test skips list` is asked for.
+
+    Without a condition, all that may be.
+
+        cairn test skips list external-builds/pytorch/skip-tests --targets gfx942 --pytorch-version 2.13
+    """
 
 
-def run(request: SkipsOfRun) -> int:
+def run(request: ListSkips) -> int:
     """Run the command; returns the exit code."""
     from cairn import datafile
 
@@ -63,3 +59,6 @@ def conditions_of(when: When) -> str:
         if value
     )
     return ", ".join(words) or "always"
+
+
+COMMANDS = {"list": command(ListSkips, run)}

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from cairn import converters, files
 from cairn.cli import fields
-from cairn.cli.binder import add_command
-from cairn.cli.parser import Subparsers
+from cairn.cli.binder import command
 from cairn.cli.test import suite_options
 from cairn.cli.test.skips.listing import conditions_of
 from cairn.cli.test.skips.options import skip_files
@@ -29,7 +28,16 @@ _PATCH = "solved.patch"
 
 @dataclass(frozen=True, kw_only=True)
 class Retry(LimitOptions):
-    """What `cairn test skips retry` is asked for."""
+    """What `cairn test skips retry` is asked for.
+
+    Tests run as `cairn test suite` runs them, several times over; one that crashes or hangs costs itself
+    alone. Those that passed each time are taken out of the files by the patch solved.patch in the folder
+    of the results, to be applied with git. It is true of this machine: compare with the conditions of
+    each entry.
+
+        cairn test skips retry external-builds/pytorch/skip-tests --suite external-builds/pytorch
+        --sources-dir external-builds/pytorch/pytorch
+    """
 
     files: tuple[Path, ...] = skip_files()
     sources_dir: Path = suite_options.sources_dir()
@@ -37,23 +45,6 @@ class Retry(LimitOptions):
         "how often each test runs (default: %(default)s)", default=3, convert=converters.positive
     )
     output_dir: Path = fields.output_dir(default=Path("skips-retried"))
-
-
-def add_to(commands: Subparsers) -> None:
-    """Add the command."""
-    add_command(
-        commands,
-        "retry",
-        Retry,
-        run,
-        about="run the tests that are left out, and nothing else, and propose those that pass for removal",
-        more="Tests run as `cairn test suite` runs them, several times over; one that crashes or hangs costs "
-        f"itself alone. Those that passed each time are taken out of the files by the patch {_PATCH} in the "
-        "folder of the results, to be applied with git. It is true of this machine: compare with the "
-        "conditions of each entry.",
-        example="cairn test skips retry external-builds/pytorch/skip-tests --suite external-builds/pytorch "
-        "--sources-dir external-builds/pytorch/pytorch",
-    )
 
 
 def run(request: Retry) -> int:
@@ -137,3 +128,6 @@ def _try(request: SuiteRequest, work_dir: Path) -> Mapping[str, bool]:
     return {
         one.test: one.outcome == "passed" and not one.flaky and one.module not in crashed for one in tests
     }
+
+
+COMMANDS = {"retry": command(Retry, run)}
