@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import base64
 import datetime as dt
-import functools
-import hashlib
-import importlib.resources
 import urllib.parse
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cairn import files
-from cairn.output import templates
 from cairn.pipeline.report import chart
 from cairn.pipeline.request import TrailRequest, TrailResult
 from cairn.release.index import keys
+from cairn.templates import html
 from cairn.testing import record
 
 
@@ -50,19 +46,14 @@ def render(
         generated: when, ISO 8601 in UTC.
         links: to the files beside the report.
     """
-    script = _script()
-    return templates.render(
-        "cairn.pipeline.report",
-        "report.html",
+    return html.page(
+        "trail",
         request=request,
         result=result,
         generated=generated,
         links=links,
         built={wheel.sha256: wheel for wheel in result.wheels},
         chart=chart.lay_out(result.spans),
-        script=script,
-        # The browser runs this one text and no other (Content Security Policy, level 2).
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
 
 
@@ -84,10 +75,3 @@ def _links(request: TrailRequest, result: TrailResult) -> Iterator[Link]:
         if path.exists():
             relative = urllib.parse.quote(path.relative_to(result.report.parent).as_posix())
             yield Link(name=name, target=relative + ("/" if path.is_dir() else ""))
-
-
-@functools.cache
-def _script() -> str:
-    return (
-        importlib.resources.files("cairn.pipeline.report").joinpath("report.js").read_text(encoding="utf-8")
-    )

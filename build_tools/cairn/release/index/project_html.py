@@ -1,17 +1,17 @@
 """The page of a project for people and for installers at once: HTML whose only links are its files (PEP 503).
 
 Whatever else leads somewhere is a button: pip and uv take every link of the page for a file. Files of one
-version stand together, the newest first, and what is true of all of them is said once. A page of 5,000 files
-is made whenever one more of them comes, so it is put together from strings, each escaped where it comes in.
+version stand together, the newest first, and what is true of all of them is said once.
+
+A page of 5,000 files is made whenever one more of them comes, so it is put together from strings, each
+escaped where it comes in: 75 ms, where a template takes 165 ms (and 20 ms for importing Jinja2). Its bytes
+must not change without need: the pages of a set are written once and compared for ever (`write.create`).
 """
 
 from __future__ import annotations
 
-import base64
 import functools
-import hashlib
 import html
-import importlib.resources
 import itertools
 import re
 from collections.abc import Sequence
@@ -20,6 +20,7 @@ from cairn.output import safe_text
 from cairn.output.console import size as readable_size
 from cairn.release.index import keys
 from cairn.release.index.generation import FileEntry, ProjectState, VariantsFile, variants_of
+from cairn.templates.html import script_source, source
 from cairn.wheels.metadata import tag_words
 
 API_VERSION = "1.4"  # of the simple API: the first with project status (PEP 792)
@@ -62,7 +63,7 @@ def root_html(names: Sequence[str], *, serial: int) -> bytes:
 
 def document(title: str, body: str, *, head: str = "") -> bytes:
     """A page in the one style of simple pages, which loads nothing."""
-    style, script = _file("simple.css"), _file("simple.js")
+    style, script = source("simple.css"), source("simple.js")
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f"{_meta('pypi:repository-version', API_VERSION)}{head}"
@@ -211,10 +212,6 @@ _often = functools.lru_cache(maxsize=1024)(_shown)
 @functools.cache
 def _policy(script: str) -> str:
     """Content Security Policy, level 2: the browser runs this one script and loads nothing."""
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return f"default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; script-src 'sha256-{digest}'"
-
-
-@functools.cache
-def _file(name: str) -> str:
-    return importlib.resources.files("cairn.release.index").joinpath(name).read_text(encoding="utf-8")
+    return (
+        f"default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; script-src {script_source(script)}"
+    )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cairn import targets as gpu
-from cairn.output.markup import Markup, link, tag
-from cairn.release.pages import parts
 from cairn.release.pages.targets_file import relative
 from cairn.release.pages.view import IndexView, Night, SetView, parsed
+from cairn.templates import html
 from cairn.wheels.metadata.tag_words import platform_words
 
 
@@ -37,40 +36,31 @@ class Row:
         """Whether its last run gave nothing."""
         return self.night is not None and self.night.outcome != "good"
 
+    @property
+    def words(self) -> str:
+        """By what it is found."""
+        night = self.night
+        outcome = "no recorded run" if night is None else f"{night.outcome} {night.stage or ''}"
+        of = (self.line, self.family, self.python, f"python{self.python}", self.platform, outcome, self.index)
+        return " ".join(of)
+
 
 def page(views: Sequence[IndexView], *, folder: str) -> bytes:
     """The status page of a channel and its families, or of one index; `folder` is where it lies."""
-    found = rows(views)
-    failed = sum(row.failed for row in found)
-    never = sum(row.good is None for row in found)
-    unknown = sum(row.night is None for row in found)
-    said: list[str] = [f"{len(found)} kinds of wheels. "]
-    if failed:
-        said.append(parts.badge(f"{failed} failed in the last run", "bad"))
-    elif found and not unknown:
-        said.append(parts.badge("every last run was good", "good"))
-    if unknown:
-        said += [" ", parts.badge(f"{unknown} without a recorded run", "plain")]
-    if never:
-        said += [" ", parts.badge(f"{never} without a good set", "bad")]
-    lines = dict.fromkeys(row.line for row in found)
-    return parts.page(
-        f"Status of {folder}",
-        tag("header", parts.MARK, tag("div", tag("h1", f"Status of {folder}"), tag("p", *said))),
-        tag(
-            "nav",
-            tag("ul", tag("li", tag("a", "Install", href=relative(f"{folder}/index.html", folder)))),
-            aria_label="Pages",
-        ),
-        parts.search("Line, family, Python or outcome", "release/2.9, gfx110X-all, failed …"),
-        *(_section(line, [row for row in found if row.line == line]) for line in lines),
-        *([] if found else [tag("p", "No set is published here yet, and no run was recorded.")]),
-        tag(
-            "footer",
-            "A good set is one that this index offers. Runs are shown where whoever ran them recorded them. "
-            "This page loads nothing from anywhere else.",
-        ),
-    )
+    shown = rows(views)
+    lines = dict.fromkeys(row.line for row in shown)
+    return html.page(
+        "status",
+        folder=folder,
+        rows=shown,
+        # Each with the name of its section, which a link can lead to.
+        lines={line: "line-" + "".join(c if c.isalnum() else "-" for c in line) for line in lines},
+        failed=sum(row.failed for row in shown),
+        never=sum(row.good is None for row in shown),
+        unknown=sum(row.night is None for row in shown),
+        install=relative(f"{folder}/index.html", folder),
+        platform_words=platform_words,
+    ).encode()
 
 
 def rows(views: Sequence[IndexView]) -> tuple[Row, ...]:
@@ -97,62 +87,6 @@ def rows(views: Sequence[IndexView]) -> tuple[Row, ...]:
         key=lambda row: (_family_order(row.family), parsed(row.python), row.platform, row.index),
     )
     return tuple(sorted(ordered, key=lambda row: _line_order(row.line), reverse=True))
-
-
-def _section(line: str, found: Sequence[Row]) -> Markup:
-    cells = [_cells(row) for row in found]
-    heads = ("family", "Python", "platform", "last good set", "last run", "index")
-    body = tag("div", parts.table(heads, cells, words=[_words(row) for row in found]), class_="card")
-    name = "line-" + "".join(c if c.isalnum() else "-" for c in line)
-    return parts.section(name, line, body, searched=True)
-
-
-def _cells(row: Row) -> tuple[str, ...]:
-    good: str = parts.badge("none yet", "bad")
-    if row.good is not None:
-        version = f"{row.good.lead} {row.good.projects.get(row.good.lead, '')}"
-        mark = parts.badge("untested", "plain") if row.good.untested else ""
-        late = parts.badge("a test has failed since", "bad") if row.good.failed else ""
-        weak = parts.badge("weak policy", "plain") if row.good.weakened else ""
-        why = [part for text in row.good.weakened for part in (tag("br"), text)]
-        good = tag("span", version, tag("br"), parts.when(row.good.added), " ", mark, late, weak, *why)
-    return (
-        tag("code", row.family),
-        row.python,
-        platform_words(row.platform),
-        good,
-        tag("span", *_night(row)),
-        row.index,
-    )
-
-
-def _night(row: Row) -> Iterator[str]:
-    night = row.night
-    if night is None:
-        yield parts.badge("no recorded run", "plain")
-        return
-    if night.outcome == "good":
-        yield parts.badge("good", "good")
-    else:
-        word = night.outcome + (f" in {night.stage}" if night.stage else "")
-        yield parts.badge(word, "bad" if night.outcome == "failed" else "plain")
-    yield " "
-    yield parts.when(night.finished)
-    if night.reason:
-        yield tag("br")
-        yield night.reason
-    if night.log:
-        yield " "
-        yield link(night.log, "log")
-    if night.outcome != "good" and night.last_good is not None:
-        yield tag("br")
-        yield "last good night: "
-        yield parts.when(night.last_good)
-
-
-def _words(row: Row) -> str:
-    outcome = "no recorded run" if row.night is None else f"{row.night.outcome} {row.night.stage or ''}"
-    return f"{row.line} {row.family} {row.python} python{row.python} {row.platform} {outcome} {row.index}"
 
 
 def _finished(night: Night) -> tuple[str, str]:

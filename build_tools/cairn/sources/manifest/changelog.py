@@ -21,6 +21,7 @@ from cairn.sources.git import url
 from cairn.sources.git.commits import Commit
 from cairn.sources.manifest.manifest import Manifest, ProjectSource
 from cairn.sources.mirror import mirror
+from cairn.templates import html
 
 _SHORT = 12  # characters of a commit's id
 _BROWSABLE = "https://github.com/"
@@ -208,14 +209,7 @@ def lines(changelog: Changelog) -> Iterator[str]:
 
 def write_page(path: Path, changelog: Changelog) -> None:
     """Write the changelog as one HTML file, atomically; values are shown as text, whatever they hold."""
-    from cairn.output import templates  # noqa: PLC0415 - no other command on manifests needs Jinja
-
-    page = templates.render(
-        "cairn.sources.manifest",
-        "changelog.html",
-        filters={"short": _short, "link": _link},
-        changelog=changelog,
-    )
+    page = html.page("changelog", changelog=changelog, short=_short, link=_link)
     files.write_text(path, safe_text.mask(page))
 
 

@@ -1,4 +1,4 @@
-"""A report as reStructuredText and as Markdown: the pages' own tables, and what was measured."""
+"""A report as reStructuredText, Markdown and HTML: the pages' own tables, and what was measured."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from cairn.output import markdown, safe_text
+from cairn.templates import html
 from cairn.testing.compat.report import CompatReport, Measured, ReportRow, ReportTable, Support
 
 TITLE = "PyTorch compatibility, measured"
@@ -50,6 +51,18 @@ def as_markdown(report: CompatReport) -> str:
             lines += [markdown.row(head), markdown.row(["---"] * len(head))]
             lines += [markdown.row(map(markdown.text, cells_of(row))) for row in table.rows]
     return "\n".join(lines) + "\n"
+
+
+def as_html(report: CompatReport) -> str:
+    """The report as one file of HTML that loads nothing."""
+    return html.page(
+        "compat",
+        title=TITLE,
+        summary=summary(report),
+        pages=list(by_page(report)),
+        marks=MARKS,
+        seen=seen,
+    )
 
 
 def summary(report: CompatReport) -> list[str]:

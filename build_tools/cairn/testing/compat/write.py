@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cairn import files
 from cairn.testing import record
-from cairn.testing.compat import evidence, html, report, tables
+from cairn.testing.compat import evidence, report, tables
 from cairn.testing.compat.report import CompatReport
 
 NAMES = (report.FILE, "compat.rst", "compat.md", "compat.html", record.JUNIT)
@@ -23,5 +23,5 @@ def write(folder: Path, found: CompatReport, *, baseline: CompatReport | None = 
     report.write(folder / report.FILE, found)
     files.write_text(folder / "compat.rst", tables.as_rst(found))
     files.write_text(folder / "compat.md", tables.as_markdown(found))
-    files.write_text(folder / "compat.html", html.as_html(found))
+    files.write_text(folder / "compat.html", tables.as_html(found))
     evidence.write_junit(folder / record.JUNIT, found, baseline=baseline)

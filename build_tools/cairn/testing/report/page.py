@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cairn.output import safe_text, templates
+from cairn.output import safe_text
+from cairn.templates import html
 from cairn.testing.compat import tables
 from cairn.testing.report.results import TestRun
 from cairn.testing.report.summary import Summary
@@ -36,10 +36,8 @@ def render(title: str, runs: Sequence[tuple[TestRun, Summary]], *, generated: st
         runs: each with its summary.
         generated: when, ISO 8601 in UTC.
     """
-    page = templates.render(
-        "cairn.testing.report",
-        "report.html",
-        filters={"log": _log, "url": _web_address},
+    page = html.page(
+        "test_report",
         title=title,
         runs=runs,
         generated=generated,
@@ -47,13 +45,3 @@ def render(title: str, runs: Sequence[tuple[TestRun, Summary]], *, generated: st
         compat_summary=tables.summary,
     )
     return safe_text.mask(page)  # tests print addresses, with passwords in them
-
-
-def _log(text: str) -> str:
-    """What a test wrote, without the colours of a terminal."""
-    return "\n".join(map(safe_text.without_moves, text.rstrip().split("\n")))
-
-
-def _web_address(text: str) -> str:
-    """An address that may be a link; empty for anything else, such as `javascript:`."""
-    return text if re.fullmatch(r"https?://[^\s\"'<>]+", text) else ""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cairn.testing.compat import html, pages, report, tables, write
+from cairn.testing.compat import pages, report, tables, write
 from helpers import compat
 from helpers.html import parse
 
@@ -59,14 +59,14 @@ def test_nothing_in_a_report_is_markup() -> None:
     (table,) = pages.parse(tables.as_markdown(found)).tables
     assert len(table.rows) == 1
     assert len(table.rows[0]) == len(COLUMNS)
-    assert not list(parse(html.as_html(found).encode()).all("b"))
+    assert not list(parse(tables.as_html(found).encode()).all("b"))
 
 
 def test_html_has_every_row_and_its_checks() -> None:
     checks = (report.Check(what="addition", outcome="failed", reason="a <b> sum", essential=False),)
     measured = report.Measured(support="partial", reason="addition", checks=checks)
     row = report.ReportRow(cells=("torch.bool", "2.3"), claim="supported", measured=measured)
-    page = parse(html.as_html(compat.report(row)).encode())
+    page = parse(tables.as_html(compat.report(row)).encode())
     assert [cell.text for cell in page.one("thead").all("th")] == list(COLUMNS)
     assert page.one("tbody").one("tr").attributes["class"] == "less"
     assert "addition: failed, not essential: a <b> sum" in page.one("tbody").one("li").text
@@ -97,7 +97,7 @@ def test_a_cell_is_no_list_and_no_directive(text: str, written: str) -> None:
 
 def test_html_has_contents_and_a_filter_that_only_the_page_itself_may_run() -> None:
     """Without a script the whole page is there, and no field that would do nothing."""
-    root = parse(html.as_html(FOUND).encode())
+    root = parse(tables.as_html(FOUND).encode())
     targets = [link.attributes["href"].removeprefix("#") for link in root.one("nav").all("a")]
     assert targets
     assert targets == [table.attributes["id"] for table in root.all("table")]

@@ -17,6 +17,7 @@ for (const time of document.querySelectorAll("time")) {
   time.append(ago);
 }
 
+// Each part of the class `copy` gets a button that copies its `data-copy`, or else its line as it is by now.
 for (const part of document.querySelectorAll(".copy")) {
   const line = part.querySelector("pre");
   const button = document.createElement("button");
@@ -24,7 +25,8 @@ for (const part of document.querySelectorAll(".copy")) {
   button.textContent = "Copy";
   button.setAttribute("aria-label", "Copy " + part.dataset.what);
   button.addEventListener("click", async () => {
-    const text = line ? line.textContent : part.dataset.copy;
+    const text = part.dataset.copy ?? line.textContent;
+    let copied = true;
     try {
       await navigator.clipboard.writeText(text);
     } catch {  // not a secure origin: http on another machine, or a file
@@ -32,47 +34,53 @@ for (const part of document.querySelectorAll(".copy")) {
       area.value = text;
       part.append(area);
       area.select();
-      document.execCommand("copy");
+      copied = document.execCommand("copy");
       area.remove();
     }
-    button.textContent = "Copied";
+    button.textContent = copied ? "Copied" : "Select it by hand";
     setTimeout(() => { button.textContent = "Copy"; }, 1500);
   });
   if (line) line.after(button); else part.append(button);
 }
 
-const search = document.getElementById("search");
-if (search) {
-  const items = [...document.querySelectorAll("[data-words]")];
-  const found = document.getElementById("found");
-  const plain = (text) => text.toLowerCase().replace(/[^a-z0-9.+]+/g, " ").trim();
-  // Names are apart by bars: "7800 XT" is found in "RX 7800 XT", not in "PRO W7800|RX 7900 XT".
-  const names = items.map((item) => item.dataset.words.split("|").map((name) => plain(name).split(" ")));
-  const matches = (name, words) =>
-    words.every((word) => name.some((part) => part.startsWith(word))) || name.join("").includes(words.join(""));
-  const filter = () => {
-    const asked = plain(search.value);
-    const all = asked ? asked.split(" ") : [];
+const plain = (text) => text.toLowerCase().replace(/[^a-z0-9.+]+/g, " ").trim();
+// Names are apart by bars: "7800 XT" is found in "RX 7800 XT", not in "PRO W7800|RX 7900 XT".
+const byName = (item) => {
+  const names = item.dataset.words.split("|").map((name) => plain(name).split(" "));
+  return (typed) => {
+    const all = plain(typed).split(" ").filter(Boolean);
     // What people write before a product's name tells nothing, as long as something else is left.
     const telling = all.filter((word) => !["amd", "radeon", "instinct", "graphics", "gpu", "tm"].includes(word));
     const words = telling.length ? telling : all;
-    let count = 0;
-    items.forEach((item, i) => {
-      const hit = names[i].some((name) => matches(name, words));
-      item.hidden = !hit;
-      count += hit;
-    });
+    return names.some((name) =>
+      words.every((word) => name.some((part) => part.startsWith(word))) || name.join("").includes(words.join("")));
+  };
+};
+const byText = (item) => {
+  const text = item.textContent.toLowerCase();
+  return (typed) => typed.toLowerCase().split(/\s+/).every((word) => text.includes(word));
+};
+
+const search = document.getElementById("search");
+if (search) {
+  // What has no names is found by whatever stands in it.
+  const named = [...document.querySelectorAll("[data-words]")];
+  const items = named.length ? named : [...document.querySelectorAll("tbody tr")];
+  const matches = items.map((item) => (named.length ? byName(item) : byText(item)));
+  const filter = () => {
+    const asks = search.value.trim() !== "";
+    items.forEach((item, i) => { item.hidden = asks && !matches[i](search.value); });
     for (const group of document.querySelectorAll("[data-group]")) {
-      group.hidden = words.length > 0 && !group.querySelector("[data-words]:not([hidden])");
+      group.hidden = asks && !items.some((item) => !item.hidden && group.contains(item));
       const folded = group.querySelector("details:has([data-words])");
-      if (folded) folded.open = words.length > 0;
+      if (folded) folded.open = asks;
     }
-    found.textContent = words.length ? `${count} of ${items.length}` : "";
+    const count = items.filter((item) => !item.hidden).length;
+    document.getElementById("found").textContent = asks ? `${count} of ${items.length}` : "";
   };
   search.closest("[hidden]").hidden = false;
   search.addEventListener("input", filter);
   // A link such as index.html#q=gfx1100 opens the page with a search.
-  const asked = new URLSearchParams(location.hash.slice(1)).get("q");
-  if (asked) search.value = asked;
+  search.value = new URLSearchParams(location.hash.slice(1)).get("q") ?? search.value;
   filter();
 }
