@@ -21,9 +21,10 @@ import statistics
 import time
 from collections.abc import Mapping
 
-from cairn.build.engine import policy, simulate
+from cairn.build.engine import policy
 from cairn.build.engine.policy import Cost, Limits
 from cairn.build.engine.step import Graph
+from helpers import simulated
 from helpers.recorded import chains
 
 SHAPES = ((5, 1), (3, 4), (5, 6), (10, 12))
@@ -40,12 +41,11 @@ def main() -> None:
         for workers in WORKERS:
             limits = Limits(cores=workers)
             graph, costs = chains(projects, variants)
-            fixed, _ = chains(projects, variants, adjustable=False)
-            best = policy.bound(graph, costs, workers)
+            best = simulated.bound(graph, costs, workers)
             found = (
-                simulate.makespan(simulate.run(graph, costs, limits)),
-                simulate.makespan(simulate.run(fixed, costs, limits)),
-                simulate.makespan(simulate.run(in_one_tree(graph), costs, limits)),
+                simulated.makespan(simulated.run(graph, costs, limits)),
+                simulated.makespan(simulated.run(graph, costs, limits, shared=False)),
+                simulated.makespan(simulated.run(in_one_tree(graph), costs, limits)),
                 rounds(graph, costs, workers),
             )
             ratios = " ".join(f"{seconds / best:8.3f}" for seconds in found)

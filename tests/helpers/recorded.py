@@ -17,16 +17,13 @@ RECORDED = {
 }
 
 
-def chains(
-    projects: int, variants: int, *, cores: int = 64, adjustable: bool = True
-) -> tuple[Graph, dict[str, Cost]]:
+def chains(projects: int, variants: int, *, cores: int = 64) -> tuple[Graph, dict[str, Cost]]:
     """A chain of projects for each variant, with what each took.
 
     Args:
         projects: in a chain; beyond the recorded ones they begin anew.
         variants: how many chains.
         cores: the most that a step can use.
-        adjustable: steps take and give back cores while they run.
     """
     names = list(RECORDED)
     steps: list[Step] = []
@@ -41,7 +38,6 @@ def chains(
                 needs=(steps[-1].name,) if position else (),
                 inputs={"position": position, "variant": variant},
                 cores=cores,
-                adjustable=adjustable,
             )
             steps.append(step)
             costs[step.name] = RECORDED[project].cost()

@@ -14,11 +14,12 @@ import build as pypa_build
 from cairn import files, isolation, process
 from cairn.build import cmake_check, downloads, environments
 from cairn.build.compiler_cache import session
+from cairn.build.engine.events import CacheStatistics
 from cairn.build.engine.run import OutOfMemoryError
 from cairn.build.environments import resolve
 from cairn.build.inputs import source_tree, variables
 from cairn.build.log import causes, progress
-from cairn.build.model import BuildRequest, BuiltWheel, CacheStatistics
+from cairn.build.model import BuildRequest, BuiltWheel
 from cairn.build.plan import BuildStep, Plan
 from cairn.build.postprocess import Context
 from cairn.errors import BuildError, CairnError, ProblemsError, ProcessError

@@ -16,12 +16,12 @@ from typing import NamedTuple
 
 from cairn import files, platforms, venv
 from cairn.build import backend, cache, postprocess
-from cairn.build.cached_wheel import check_of
 from cairn.build.engine import compile_jobs
+from cairn.build.engine.events import CacheStatistics
 from cairn.build.engine.run import Running
 from cairn.build.inputs import leftovers, source_tree, toolchain, variables
-from cairn.build.model import BuildRequest, BuiltWheel, CacheStatistics
-from cairn.build.plan import BuildStep, keys_of
+from cairn.build.model import BuildRequest, BuiltWheel
+from cairn.build.plan import BuildStep, check_of, keys_of
 from cairn.build.postprocess import Context
 from cairn.errors import SourceError, WheelError
 from cairn.output import console, wording

@@ -15,8 +15,9 @@ from pathlib import Path
 
 from cairn import files, venv
 from cairn.build import backend, build_project, cache, environments, execution, job, plan
+from cairn.build.engine.events import CacheStatistics
 from cairn.build.inputs import leftovers, source_tree, toolchain, variables
-from cairn.build.model import BuildRequest, BuiltWheel, CacheStatistics, Job
+from cairn.build.model import BuildRequest, BuiltWheel, Job
 from cairn.build.plan import BuildStep, Plan
 from cairn.build.postprocess import Context
 from cairn.errors import ProcessError, UsageError

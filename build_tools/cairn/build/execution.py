@@ -14,9 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from cairn import files, platforms
 from cairn.build import plan, split_wheels
-from cairn.build.cached_wheel import check_of
 from cairn.build.engine import durations, events, policy
 from cairn.build.engine import run as engine
 from cairn.build.engine.run import Running
@@ -216,7 +217,7 @@ def _one(task: Task, run: _Run, running: Running) -> BuiltWheel:
     built = {project: run.built[name] for project, name in task.needs.items()}
     hit, counted, edited = step.hit, None, False
     if hit is None and run.digests[task.name] in run.resumed:
-        check = check_of(step.project, request)
+        check = plan.check_of(step.project, request)
         hit = request.wheel_cache.get(step.key, check=check, private=step.private)
     if hit is not None:
         which = "cache that machines share" if hit.origin == "shared" else "cache"
@@ -230,7 +231,7 @@ def _one(task: Task, run: _Run, running: Running) -> BuiltWheel:
                 hit, counted, edited = build_project.build(step, request, built, stage, running=running)
             if counted is not None:
                 console.current().info(f"  {step.project.name}: {counted}")
-                running.note(events.CompilationsCounted(step=task.name, **dataclasses.asdict(counted)))
+                running.note(msgspec.structs.replace(counted, step=task.name))
         finally:
             _fold(task, running)
     parts: tuple[Path, ...] = (request.output_dir / hit.wheel.name,)

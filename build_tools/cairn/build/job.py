@@ -17,12 +17,7 @@ from cairn import files
 from cairn import targets as gpu
 from cairn.build import execution, outputs, plan, preflight, rocm_sdk, variants
 from cairn.build.inputs import overrides
-from cairn.build.model import (
-    BuildRequest,
-    BuiltWheel,
-    InstalledSdk,
-    Job,
-)
+from cairn.build.model import BuildRequest, BuiltWheel, InstalledSdk, Job
 from cairn.errors import UsageError
 from cairn.output import console
 from cairn.sources.checkout import release_line
@@ -35,30 +30,27 @@ from cairn.wheels.metadata import rocm_version
 _LOCK_WAIT = 12 * 3600.0  # seconds; the other build may be at torch
 
 
-def plan_of(job: Job) -> plan.Plan:
-    """What the job would build; nothing is installed.
+def plans_of(jobs: Sequence[Job]) -> tuple[plan.Plan, ...]:
+    """What the jobs of one variant or of several would build; nothing is installed.
 
     Raises:
         SourceError: a checkout is missing.
         PrerequisiteError: no ROCm SDK is installed yet.
     """
-    return plans_of((job,))[0]
-
-
-def plans_of(jobs: Sequence[Job]) -> tuple[plan.Plan, ...]:
-    """What the jobs of several variants would build; raises what `plan_of` raises."""
-    jobs = _without_rocm_only(jobs)
+    jobs = tuple(_for_cpu(job) for job in jobs)
     preflight.run(preflight.of_all(jobs))
     _say_skipped(jobs)
-    return plan.make_all([_to_look_at(resolve(job, _existing_sdk(job))) for job in jobs])
-
-
-def _to_look_at(request: BuildRequest) -> BuildRequest:
-    """A request whose plan fetches nothing from the cache that machines share."""
-    if request.shared_cache is None:
-        return request
-    shared = dataclasses.replace(request.shared_cache, fetched=False)
-    return dataclasses.replace(request, shared_cache=shared)
+    requests = [resolve(job, _existing_sdk(job)) for job in jobs]
+    return plan.make_all(
+        [
+            request
+            if request.shared_cache is None  # to look at a plan, nothing is fetched from what machines share
+            else dataclasses.replace(
+                request, shared_cache=dataclasses.replace(request.shared_cache, fetched=False)
+            )
+            for request in requests
+        ]
+    )
 
 
 def run(job: Job) -> tuple[BuiltWheel, ...]:
@@ -99,7 +91,7 @@ def check(job: Job) -> Job:
 
 
 def _check_all(jobs: Sequence[Job]) -> tuple[Job, ...]:
-    jobs = _without_rocm_only(jobs)
+    jobs = tuple(_for_cpu(job) for job in jobs)
     preflight.run([*preflight.of_all(jobs), *(check for job in jobs for check in preflight.places(job))])
     named = {text.partition("=")[0] for job in jobs for text in job.build_env}
     flags = [overrides.TARGETS] if all(job.targets is not None for job in jobs) else []
@@ -189,26 +181,20 @@ def resolve(job: Job, installed: InstalledSdk | None) -> BuildRequest:
         suffix = rocm_version.suffix(installed.info.version) if installed else job.stack.version_suffix or ""
     targets = gpu.parse_targets(job.targets or (installed.info.targets if installed else job.stack.targets))
     checkouts = {name: path.absolute() for name, path in job.checkouts.items() if path.is_dir()}
+    changed = {
+        "stack": job.stack.for_line(job.line or release_line.line_of(job.stack, checkouts)),
+        "checkouts": checkouts,
+        "output_dir": job.output_dir.absolute(),
+    }
     return BuildRequest(
-        stack=job.stack.for_line(job.line or release_line.line_of(job.stack, checkouts)),
-        checkouts=checkouts,
-        output_dir=job.output_dir.absolute(),
+        **(job.settings() | changed),
         work_dir=job.environments(),
         cache_dir=files.cache_dir() / "wheels",
-        shared_cache=job.shared_cache,
         targets=targets,
         sdk=installed,
         version_suffix=suffix,
-        build_number=job.build_number,
         features=features(job.stack, targets, checkouts, job.features),
         jobs=job.jobs or os.cpu_count() or 1,
-        python=job.python,
-        run=job.run,
-        trees=job.trees,
-        split=job.split,
-        frozen=job.frozen,
-        clean=job.clean,
-        compiler_cache=job.compiler_cache,
         build_env=overrides.parse(job.build_env, job.stack),
         pip=job.sdk.source.without_index(),  # an index of ROCm has no setuptools
     )
@@ -226,11 +212,6 @@ def features(
     return frozenset(
         (able | {n for n, on in chosen.items() if on}) - {n for n, on in chosen.items() if not on}
     )
-
-
-def _without_rocm_only(jobs: Sequence[Job]) -> tuple[Job, ...]:
-    """The jobs without the projects that cannot be built for the CPU; raises what `_for_cpu` raises."""
-    return tuple(_for_cpu(job) for job in jobs)
 
 
 def _say_skipped(jobs: Sequence[Job]) -> None:

@@ -7,14 +7,15 @@ import hashlib
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from cairn import files, interpreters
 from cairn import targets as gpu
 from cairn.build import cache
 from cairn.build.cache import SharedCache
+from cairn.build.engine.events import CacheStatistics
 from cairn.build.options import CompilerCache, RunOptions
 from cairn.errors import UsageError
 from cairn.interpreters import Interpreter
@@ -87,61 +88,74 @@ class Variant:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class BuildSettings:
+    """What a build is told by its user, and takes as it is.
+
+    Attributes:
+        stack: the stack, as loaded; that of a `BuildRequest` is on its line.
+        checkouts: project name to folder.
+        output_dir: receives the wheels, `set.json`, `manifest.json` and `logs/`.
+        build_number: what upstream's `*_BUILD_NUMBER` variables get.
+        clean: throw away what earlier builds left in the trees, and do not read the cache.
+        compiler_cache: program put in front of the compilers.
+        shared_cache: the cache that machines share, behind the folder of this one; None for no such.
+        python: the interpreter that the wheels are built with and for.
+        run: how its steps are run.
+        trees: the folder with the trees that this build has to itself; None builds in the checkouts.
+        split: leave host and device wheels of the projects that have device code.
+        frozen: the manifest that the set is of, which other Pythons and families share, and that each tree
+            must be of at the moment it is built; None makes one of what was built from.
+    """
+
+    stack: Stack
+    checkouts: Mapping[str, Path]
+    output_dir: Path
+    build_number: str = "1"
+    clean: bool = False
+    compiler_cache: CompilerCache | None = None
+    shared_cache: SharedCache | None = None
+    python: Interpreter = field(default_factory=interpreters.own)
+    run: RunOptions = field(default_factory=RunOptions)
+    trees: Path | None = None
+    split: bool = False
+    frozen: Manifest | None = None
+
+    def settings(self) -> dict[str, Any]:
+        """These fields alone, by name."""
+        return {each.name: getattr(self, each.name) for each in fields(BuildSettings)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job(BuildSettings):
     """A build as a user asks for it; `cairn.build.job.resolve` makes a `BuildRequest` of it.
 
     Attributes:
-        stack: the stack, as loaded.
         line: release line that the user named; None takes that of the checkouts.
-        checkouts: project name to folder.
         required: projects that must be built; others are skipped where their checkout is missing.
-        output_dir: where the wheels go.
         sdk: which ROCm SDK, if one is installed now.
         install_rocm: install it first.
         targets: as the user wrote them; None takes what the SDK serves, or the stack's.
         version_suffix: as the user wrote it; None derives it from the SDK.
-        build_number: what upstream's `*_BUILD_NUMBER` variables get.
         features: features switched on or off; others as the stack says.
         channel: channel the SDK must be of, such as `nightly`; None takes any.
         jobs: compile jobs at once; 0 is one per processor.
-        clean: build everything again.
-        compiler_cache: program put in front of the compilers.
         build_env: variables for builds, as the user wrote them (`cairn.build.inputs.overrides`).
         env_dir: where environments are kept; None is a folder in the cache that belongs to the stack.
-        shared_cache: the cache that machines share, behind the folder of this one; None for no such.
-        python: the interpreter that the wheels are built with and for.
-        run: how its steps are run.
         variant: which of several it is; None for one alone.
-        trees: the folder with the trees that this variant has to itself; None builds in the checkouts.
-        split: leave host and device wheels of the projects that have device code.
-        frozen: the manifest that the set is of, which other Pythons and families share; None makes one of
-            what was built from.
     """
 
-    stack: Stack
     line: str | None = None
-    checkouts: Mapping[str, Path]
     required: frozenset[str] = frozenset()
-    output_dir: Path
     sdk: SdkRequest = field(default_factory=SdkRequest)
     install_rocm: bool = False
     targets: str | None = None
     version_suffix: str | None = None
-    build_number: str = "1"
     features: Mapping[str, bool] = field(default_factory=dict)
     channel: str | None = None
     jobs: int = 0
-    clean: bool = False
-    compiler_cache: CompilerCache | None = None
     build_env: tuple[str, ...] = ()
     env_dir: Path | None = None
-    shared_cache: SharedCache | None = None
-    python: Interpreter = field(default_factory=interpreters.own)
-    run: RunOptions = field(default_factory=RunOptions)
     variant: Variant | None = None
-    trees: Path | None = None
-    split: bool = False
-    frozen: Manifest | None = None
 
     def __post_init__(self) -> None:
         if self.version_suffix:
@@ -170,54 +184,30 @@ class Job:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BuildRequest:
-    """Everything a build is made from, with nothing left open.
+class BuildRequest(BuildSettings):
+    """Everything a build is made from, with nothing left open; only its checkouts are built.
 
     Attributes:
-        stack: the stack, on its line.
-        checkouts: project name to the folder of its checkout; only these are built.
-        output_dir: receives the wheels, `set.json`, `manifest.json` and `logs/`.
         work_dir: environments and other things that can be thrown away.
         cache_dir: built wheels by their inputs.
-        shared_cache: the cache that machines share, behind it; None for no such.
         targets: GPU targets, or `cpu` alone.
         sdk: the installed SDK; None for `cpu`.
         version_suffix: local version of every wheel, with its `+`; empty for none.
-        build_number: what upstream's `*_BUILD_NUMBER` variables get.
         features: enabled features, such as `flash_attention`.
         build_env: the user's variables, by `NAME` or `project:NAME` (`cairn.build.inputs.overrides`).
         jobs: compile jobs over all builds that run side by side.
-        clean: throw away what earlier builds left in the trees, and do not read the cache.
-        compiler_cache: program put in front of the compilers.
         pip: where build requirements come from.
-        python: the interpreter that the wheels are built with and for.
-        run: how its steps are run.
-        trees: the folder with the trees that this build has to itself; None builds in the checkouts.
-        split: leave host and device wheels of the projects that have device code.
-        frozen: the manifest that each tree must be of at the moment it is built; None for as they are.
     """
 
-    stack: Stack
-    checkouts: Mapping[str, Path]
-    output_dir: Path
     work_dir: Path
     cache_dir: Path
     targets: tuple[str, ...]
-    shared_cache: SharedCache | None = None
     sdk: InstalledSdk | None = None
     version_suffix: str = ""
-    build_number: str = "1"
     features: frozenset[str] = frozenset()
     build_env: Mapping[str, str] = field(default_factory=dict)
     jobs: int = field(default_factory=lambda: os.cpu_count() or 1)
-    clean: bool = False
-    compiler_cache: CompilerCache | None = None
     pip: PackageSource = field(default_factory=PackageSource)
-    python: Interpreter = field(default_factory=interpreters.own)
-    run: RunOptions = field(default_factory=RunOptions)
-    trees: Path | None = None
-    split: bool = False
-    frozen: Manifest | None = None
 
     @property
     def wheel_cache(self) -> cache.WheelCache:
@@ -254,51 +244,6 @@ class BuildRequest:
     def projects(self) -> tuple[Project, ...]:
         """The projects that are built, each after those it needs."""
         return tuple(p for p in self.stack.in_order() if p.name in self.checkouts)
-
-
-@dataclass(frozen=True, kw_only=True)
-class CacheStatistics:
-    """How many compilations of one build the cache answered.
-
-    Attributes:
-        program: which cache.
-        hits: taken from the cache.
-        misses: compiled, and put into the cache.
-        uncached: compiled past the cache: the program cannot keep such a call.
-        errors: failures of the cache itself; the compilers ran all the same.
-        problem: why these counts cannot be all of the truth; None where they may be.
-    """
-
-    program: CompilerCache
-    hits: int = 0
-    misses: int = 0
-    uncached: int = 0
-    errors: int = 0
-    problem: str | None = None
-
-    @property
-    def calls(self) -> int:
-        """Compilations that the cache has seen."""
-        return self.hits + self.misses + self.uncached + self.errors
-
-    def __str__(self) -> str:
-        cacheable = self.hits + self.misses
-        rate = f" ({100 * self.hits // cacheable}%)" if cacheable else ""
-        beside = f", {self.uncached} not cacheable" if self.uncached else ""
-        failed = f", {self.errors} errors" if self.errors else ""
-        return f"{self.program} {self.hits} of {cacheable} compilations from the cache{rate}{beside}{failed}"
-
-    def judged(self, *, compiled: bool) -> CacheStatistics:
-        """The same, with its `problem`; `compiled` says that the build has left object files."""
-        problem = None
-        if compiled and not self.calls:
-            problem = (
-                f"{self.program} counted no compilation, although files were compiled: "
-                "the build calls its compilers by paths that Cairn does not know"
-            )
-        elif self.errors and self.errors >= self.hits + self.misses:
-            problem = f"{self.program} failed {self.errors} times: it saved nothing"
-        return dataclasses.replace(self, problem=problem)
 
 
 @dataclass(frozen=True, kw_only=True)

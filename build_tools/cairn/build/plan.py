@@ -17,15 +17,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from packaging.utils import canonicalize_name
+
 from cairn import datafile, platforms
+from cairn import targets as gpu
 from cairn.build import cache
-from cairn.build.cached_wheel import check_of
+from cairn.build.cache import Check
 from cairn.build.inputs import leftovers, outside, source_tree, toolchain, variables
 from cairn.build.model import BuildRequest
-from cairn.errors import SourceError
+from cairn.errors import SourceError, WheelError
 from cairn.sources.git.repository import root_at
 from cairn.sources.worktree import contents
 from cairn.stack import Project
+from cairn.wheels.metadata import wheel_info
 
 FINISHING = 2
 """Counted up with each change of what `cairn.build.postprocess` makes of a wheel: it is in every key, and not
@@ -180,6 +184,32 @@ def step_of(
         inputs=inputs,
         hit=hit,
     )
+
+
+def check_of(project: Project, request: BuildRequest) -> Check:
+    """The check of a wheel of `project` that a request takes from a shared cache.
+
+    It is what a built wheel goes through, except for what takes its build environment: whether the libraries
+    that it needs come with the packages beside it. The key of the wheel covers those.
+    """
+
+    def check(wheel: Path) -> None:
+        from cairn.wheels.verify import Expectation, verify  # noqa: PLC0415 - see `cairn.build.job`
+
+        name = wheel_info.parse_file_name(wheel.name)
+        if name.distribution != canonicalize_name(project.distribution):
+            raise WheelError(f"{wheel.name} is not a wheel of {project.distribution}")
+        expected = Expectation(
+            targets=request.targets if project.device_code else (gpu.CPU,),
+            require_device_code=project.device_code and not request.for_cpu,
+            provided_libraries=("*",),
+            python=request.python.version,
+        )
+        if findings := verify(wheel, expected):
+            first = findings[0]
+            raise WheelError(f"{wheel.name}: {first.member or 'the wheel'}: {first.reason}", tip=first.fix)
+
+    return check
 
 
 @dataclass(frozen=True, kw_only=True)

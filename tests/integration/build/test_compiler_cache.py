@@ -94,10 +94,10 @@ def build(tmp_path: Path) -> Callable[..., BuiltWheel]:
     return of
 
 
-def counted(folder: Path) -> list[events.CompilationsCounted]:
+def counted(folder: Path) -> list[events.CacheStatistics]:
     """What the events of the last run say of the compiler cache."""
     found = events.last_run(folder / "out" / events.FILE_NAME)
-    return [event for event in found if isinstance(event, events.CompilationsCounted)]
+    return [event for event in found if isinstance(event, events.CacheStatistics)]
 
 
 def members(wheel: BuiltWheel) -> dict[str, bytes]:

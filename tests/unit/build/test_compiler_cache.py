@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cairn.build.compiler_cache import compilers, launchers, statistics
-from cairn.build.model import CacheStatistics
+from cairn.build.engine.events import CacheStatistics
 
 LOG = """# /src/a.cpp
 cache_miss

@@ -47,11 +47,11 @@ def test_cpu_needs_no_sdk_however_it_is_written(written: str, tmp_path: Path) ->
     wanted = Job(
         stack=stack, checkouts={"torch": tree}, output_dir=tmp_path, targets=written, env_dir=tmp_path / "env"
     )
-    planned = job.plan_of(wanted)
+    planned = job.plans_of((wanted,))[0]
     assert planned.request.for_cpu
     assert planned.request.sdk is None
     with pytest.raises(PrerequisiteError):
-        job.plan_of(dataclasses.replace(wanted, targets="gfx942"))
+        job.plans_of((dataclasses.replace(wanted, targets="gfx942"),))
 
 
 @pytest.mark.parametrize(
@@ -104,16 +104,16 @@ def test_a_project_of_rocms_own_is_left_out_of_builds_for_the_cpu(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wanted = rocm_only_job(tmp_path, targets="cpu")
-    assert [step.project.name for step in job.plan_of(wanted).steps] == ["torch"]
+    assert [step.project.name for step in job.plans_of((wanted,))[0].steps] == ["torch"]
     assert "skipping apex: there is no build of it without ROCm" in capsys.readouterr().err
     with pytest.raises(UsageError, match="apex cannot be built for the CPU"):
-        job.plan_of(dataclasses.replace(wanted, required=frozenset({"apex"})))
+        job.plans_of((dataclasses.replace(wanted, required=frozenset({"apex"})),))
 
 
 def test_a_project_of_rocms_own_is_there_for_gpus(tmp_path: Path) -> None:
     wanted = rocm_only_job(tmp_path, targets="gfx942")
     with pytest.raises(PrerequisiteError):  # no SDK: that tells it from one for the CPU
-        job.plan_of(dataclasses.replace(wanted, required=frozenset({"apex"})))
+        job.plans_of((dataclasses.replace(wanted, required=frozenset({"apex"})),))
 
 
 def test_the_pytorch_stack_has_apex_pinned_by_torch_and_for_rocm_only() -> None:

@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from cairn.build import execution, job, variants
-from cairn.build.engine import policy, simulate
 from cairn.build.engine.durations import Durations
 from cairn.build.engine.policy import Cost, Limits
 from cairn.build.engine.step import Graph
@@ -18,7 +17,7 @@ from cairn.build.plan import BuildStep, Plan
 from cairn.build.variants import Axes
 from cairn.interpreters import Interpreter
 from cairn.stack import Sdk, Stack
-from helpers import build
+from helpers import build, simulated
 from helpers.recorded import RECORDED
 
 SHAPES = {(5, 1): (1, 1), (3, 4): (2, 2), (5, 6): (3, 2), (10, 12): (4, 3)}
@@ -87,7 +86,7 @@ def graph_of(
         python = task.plan.request.python != plans[0].request.python
         part = {(0, 0): 1, (1, 0): OTHER_TARGETS, (0, 1): OTHER_PYTHON, (1, 1): OTHER_BOTH}[target, python]
         costs[task.name] = Cost(serial=whole.serial, parallel=whole.parallel * (part if cache else 1))
-    steps = (dataclasses.replace(step, memory=0, adjustable=True) for step in graph.steps)
+    steps = (dataclasses.replace(step, memory=0) for step in graph.steps)
     return Graph(tuple(steps)), costs
 
 
@@ -97,8 +96,8 @@ def test_a_build_of_many_variants_is_within_three_percent_of_what_no_order_can_b
 ) -> None:
     graph, costs = graph_of(tmp_path, shape, cache=None)
     for workers in (1, 4, 16):
-        found = simulate.makespan(simulate.run(graph, costs, Limits(cores=workers)))
-        bound = policy.bound(graph, costs, workers)
+        found = simulated.makespan(simulated.run(graph, costs, Limits(cores=workers)))
+        bound = simulated.bound(graph, costs, workers)
         assert bound <= found * 1.000001
         assert found <= 1.03 * bound, f"on {workers} cores"
 
@@ -111,12 +110,12 @@ def test_with_a_compiler_cache_no_variant_compiles_what_another_is_at_and_all_en
     graph, costs = graph_of(tmp_path / "with", shape, cache="ccache")
     for workers in (1, 4, 16):
         limits = Limits(cores=workers)
-        spans = simulate.run(graph, costs, limits)
+        spans = simulated.run(graph, costs, limits)
         for step in graph.steps:
             assert all(spans[name].end <= spans[step.name].start for name in step.after)
         # The first of each project has part of the time for itself, which is what the others save.
-        assert simulate.makespan(spans) <= 1.2 * policy.bound(graph, costs, workers)
-        assert simulate.makespan(spans) <= 0.8 * simulate.makespan(simulate.run(without, whole, limits))
+        assert simulated.makespan(spans) <= 1.2 * simulated.bound(graph, costs, workers)
+        assert simulated.makespan(spans) <= 0.8 * simulated.makespan(simulated.run(without, whole, limits))
 
 
 def test_variants_wait_for_those_that_compile_what_they_can_find(tmp_path: Path) -> None:

@@ -149,7 +149,7 @@ def test_the_plan_says_so_too_and_asks_for_no_output_folder(wanted: Job) -> None
     (wanted.checkouts["torch"] / "version.txt").write_text("2.9.0 beta")
     cpu = dataclasses.replace(wanted, targets="cpu", install_rocm=False)
     with pytest.raises(SourceError, match=r"version\.txt"):
-        job.plan_of(cpu)
+        job.plans_of((cpu,))[0]
     assert not wanted.output_dir.exists()
 
 

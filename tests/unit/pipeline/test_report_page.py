@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from cairn import datafile
-from cairn.build.model import BuiltWheel, CacheStatistics
+from cairn.build.engine.events import CacheStatistics
+from cairn.build.model import BuiltWheel
 from cairn.pipeline.report import page as report_page
 from cairn.pipeline.report.page import Link
 from cairn.pipeline.request import TrailRequest, TrailResult

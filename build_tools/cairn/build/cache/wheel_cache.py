@@ -103,18 +103,6 @@ class WheelCache:
         self.shared = shared
         self.fetched = fetched
 
-    def look(self, key: str, *, private: bool = False) -> CacheEntry | None:
-        """What is known of a build, without its wheel: to plan with. It may turn out to be damaged later.
-
-        Args:
-            key: of its inputs.
-            private: the key means nothing on other machines.
-        """
-        entry = self.local.look(key)
-        if entry is None and self.shared is not None and not private:
-            entry = self.shared.look(key)
-        return entry
-
     def get(self, key: str, *, check: Check = unchecked, private: bool = False) -> Hit | None:
         """The wheel built from these inputs; None when there is none, or none that can be used.
 
@@ -210,16 +198,6 @@ class WheelCache:
                 continue  # it is reported when it is to be used
             if not project or entry.project == project:
                 yield entry
-
-    def last(self, project: str, **same: object) -> CacheEntry | None:
-        """The entry of a project that was used last, of those whose inputs are as named.
-
-        Args:
-            project: its name.
-            same: inputs, and what they are to be.
-        """
-        same_inputs = _storable(same)
-        return next((e for e in self.recent(project) if same_inputs.items() <= dict(e.inputs).items()), None)
 
     def bound(self) -> None:
         """Remove from the folder what was used longest ago, where it has become larger than it may."""

@@ -14,7 +14,7 @@ from typing import get_args
 
 from cairn import files, isolation, platforms, process
 from cairn.build.compiler_cache import compilers, headers, launchers, programs, statistics
-from cairn.build.model import CacheStatistics
+from cairn.build.engine.events import CacheStatistics
 from cairn.build.options import CompilerCache
 from cairn.errors import CairnError, PrerequisiteError
 from cairn.output import Progress, console

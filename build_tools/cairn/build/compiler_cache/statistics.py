@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from cairn.build.model import CacheStatistics
+from cairn.build.engine.events import CacheStatistics
 
 # ccache's counters, by their ids in its source (core/Statistics.cpp), as `--print-log-stats` names them.
 _HITS = frozenset({"direct_cache_hit", "preprocessed_cache_hit"})

@@ -74,26 +74,50 @@ class StepRetried(Event, tag="step-retried"):
     jobs: int
 
 
-class CompilationsCounted(Event, tag="compilations-counted"):
-    """What a compiler cache counted in a step.
+class CacheStatistics(Event, tag="compilations-counted"):
+    """How many compilations of one build the compiler cache answered.
 
     Attributes:
-        step: its name.
-        program: which.
-        hits: compilations that it answered.
-        misses: compiled, and kept by it.
-        uncached: compiled past it.
-        errors: its own failures.
-        problem: why these cannot be all; None where they may be.
+        step: whose compilations; empty until the step notes it.
+        program: which cache.
+        hits: taken from the cache.
+        misses: compiled, and put into the cache.
+        uncached: compiled past the cache: the program cannot keep such a call.
+        errors: failures of the cache itself; the compilers ran all the same.
+        problem: why these counts cannot be complete; None where they may be.
     """
 
-    step: str
+    step: str = ""
     program: Literal["ccache", "sccache"]
     hits: int = 0
     misses: int = 0
     uncached: int = 0
     errors: int = 0
     problem: str | None = None
+
+    @property
+    def calls(self) -> int:
+        """Compilations that the cache has seen."""
+        return self.hits + self.misses + self.uncached + self.errors
+
+    def __str__(self) -> str:
+        cacheable = self.hits + self.misses
+        rate = f" ({100 * self.hits // cacheable}%)" if cacheable else ""
+        beside = f", {self.uncached} not cacheable" if self.uncached else ""
+        failed = f", {self.errors} errors" if self.errors else ""
+        return f"{self.program} {self.hits} of {cacheable} compilations from the cache{rate}{beside}{failed}"
+
+    def judged(self, *, compiled: bool) -> CacheStatistics:
+        """The same, with its `problem`; `compiled` says that the build has left object files."""
+        problem = None
+        if compiled and not self.calls:
+            problem = (
+                f"{self.program} counted no compilation, although files were compiled: "
+                "the build calls its compilers by paths that Cairn does not know"
+            )
+        elif self.errors and self.errors >= self.hits + self.misses:
+            problem = f"{self.program} failed {self.errors} times: it saved nothing"
+        return msgspec.structs.replace(self, problem=problem)
 
 
 class StepEnded(Event, tag="step-ended"):
@@ -126,7 +150,7 @@ class RunEnded(Event, tag="run-ended"):
 
 
 AnyEvent: TypeAlias = (
-    RunStarted | StepStarted | ProgramStarted | StepRetried | CompilationsCounted | StepEnded | RunEnded
+    RunStarted | StepStarted | ProgramStarted | StepRetried | CacheStatistics | StepEnded | RunEnded
 )
 
 

@@ -1,9 +1,8 @@
-"""Which step starts next, and how many cores each has: the same for real runs and for simulated ones.
+"""Which step starts next, and how many cores it has.
 
 The step with the longest remaining path comes first: the time from its start to the end of the last step that
 waits for it. That is Hu's rule (1961), and what makes N variants of one chain end together: the long step of
-the last variant does not begin when all others are through. Every running step has one core at least; those
-that are left go to the steps with the longest remaining path.
+the last variant does not begin when all others are through.
 """
 
 from __future__ import annotations
@@ -91,7 +90,9 @@ def starts(
     """
     chosen: list[Start] = []
     taken = {what for step, _ in running.values() for what in step.exclusive}
-    memory = _free_memory(running, limits)
+    memory = limits.memory
+    if memory is not None:
+        memory -= sum(step.memory * cores for step, cores in running.values())
     waiting = sorted(ready, key=lambda step: -paths[step.name])
     free = limits.cores - len(running)
     for step in waiting:
@@ -101,8 +102,6 @@ def starts(
             continue
         side_by_side = min(limits.cores, len(running) + len(waiting))
         cores = min(step.cores, math.ceil(limits.cores * OVER / side_by_side))
-        if step.adjustable:
-            cores = 1  # the others come as they are free: see `shares`
         if step.memory and memory is not None:
             fitting = memory // step.memory
             # The only step runs in any case: that it may need more was said before.
@@ -113,40 +112,3 @@ def starts(
         taken |= set(step.exclusive)
         chosen.append(Start(step=step, cores=cores))
     return chosen
-
-
-def shares(
-    usable: Mapping[str, int], steps: Mapping[str, Step], *, paths: Mapping[str, float], limits: Limits
-) -> dict[str, int]:
-    """The cores of each running step: one at least, the others to those with the longest remaining path.
-
-    Args:
-        usable: how many each running step can use at the moment.
-        steps: the same steps.
-        paths: see `remaining_paths`.
-        limits: of the machine.
-    """
-    cores = dict.fromkeys(usable, 1)
-    free = limits.cores - len(cores)
-    memory = _free_memory({name: (steps[name], 1) for name in usable}, limits)
-    for name in sorted(usable, key=lambda name: -paths[name]):
-        more = max(0, min(usable[name] - 1, free))
-        need = steps[name].memory
-        if need and memory is not None:
-            more = max(0, min(more, memory // need))
-            memory -= more * need
-        cores[name] += more
-        free -= more
-    return cores
-
-
-def bound(graph: Graph, costs: Mapping[str, Cost], cores: int) -> float:
-    """Seconds that no order of the steps can be faster than: the longest path, or all work on all cores."""
-    longest = max(remaining_paths(graph, costs, cores).values(), default=0.0)
-    return max(longest, sum(cost.work for cost in costs.values()) / cores)
-
-
-def _free_memory(running: Mapping[str, tuple[Step, int]], limits: Limits) -> int | None:
-    if limits.memory is None:
-        return None
-    return limits.memory - sum(step.memory * cores for step, cores in running.values())

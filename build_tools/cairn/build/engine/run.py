@@ -23,13 +23,13 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from cairn import platforms, process
-from cairn.build.engine import compile_jobs, durations, events, needs, policy
+from cairn.build.engine import compile_jobs, durations, events, policy
 from cairn.build.engine.compile_jobs import Pool
 from cairn.build.engine.durations import Record
 from cairn.build.engine.policy import Limits
 from cairn.build.engine.step import Graph, Step
 from cairn.build.log import causes
-from cairn.errors import BuildError, CairnError, ProblemsError
+from cairn.errors import BuildError, CairnError, ProblemsError, SystemFailureError
 from cairn.output import console
 
 T = TypeVar("T")
@@ -67,6 +67,7 @@ class Options:
     place: Path = field(default_factory=Path)
 
 
+@dataclass(kw_only=True)
 class Running:
     """A step that runs, as its own function sees it.
 
@@ -75,27 +76,18 @@ class Running:
         jobs: compile jobs that it may run; those of `makeflags` come and go instead.
         attempt: from 1.
         log: its log; empty when it begins.
-        kept: why it had nothing to do; None where it worked.
+        pool: of compile jobs, that of the whole run.
         note: writes an event of the step's own.
+        kept: why it had nothing to do; None where it worked.
     """
 
-    def __init__(
-        self,
-        step: Step,
-        jobs: int,
-        attempt: int,
-        *,
-        log: Path | None,
-        pool: Pool,
-        note: Callable[[events.AnyEvent], None],
-    ) -> None:
-        self.step = step
-        self.jobs = jobs
-        self.attempt = attempt
-        self.log = log
-        self.kept: str | None = None
-        self.note = note
-        self._pool = pool
+    step: Step
+    jobs: int
+    attempt: int
+    log: Path | None
+    pool: Pool
+    note: Callable[[events.AnyEvent], None]
+    kept: str | None = None
 
     def keep(self, why: str) -> None:
         """Say that the step has nothing to do, since what was done before still holds."""
@@ -116,7 +108,7 @@ class Running:
         if self.attempt > 1 or self.step.cores == 1 or not compile_jobs.speaks(path):
             yield None
             return
-        with self._pool.joined(self.step) as makeflags:
+        with self.pool.joined(self.step) as makeflags:
             yield makeflags
 
 
@@ -203,33 +195,43 @@ class _Run(Generic[T]):
 
     def carry_out(self) -> Outcome[T]:
         limits, began = self._options.limits, time.monotonic()
-        waiting = [step for step in self._graph.steps if step.seconds != 0]
-        needs.require(waiting, limits, self._options.place)
+        self._require_room()
         self._log.write(
             events.RunStarted(steps=len(self._graph.steps), cores=limits.cores, memory=limits.memory or 0)
         )
-        ending: events.Ending = "stopped"
+        ending: events.RunEnding = "stopped"
         try:
-            with platforms.here.guarding(), self._pool, self._stopping():
-                while self._ready or self._running:
-                    self._start()
-                    self._wait()
+            with platforms.here.guarding(), self._pool:
+                try:
+                    while self._ready or self._running:
+                        self._start()
+                        self._wait()
+                finally:
+                    self._stop()
             ending = "failed" if self._failures else "done"
         finally:
             if self._options.durations:
                 durations.add(self._options.durations, self._records)
-            self._log.write(
-                events.RunEnded(ending=_of_run(ending), seconds=round(time.monotonic() - began, 3))
-            )
+            self._log.write(events.RunEnded(ending=ending, seconds=round(time.monotonic() - began, 3)))
         return Outcome(results=self._results, failures=self._failures, skipped=self._skipped)
 
-    @contextlib.contextmanager
-    def _stopping(self) -> Iterator[None]:
-        """However the block ends, nothing that was started in it goes on."""
-        try:
-            yield
-        finally:
-            self._stop()
+    def _require_room(self) -> None:
+        """Refuse to begin where the disk is too small for what steps have needed before; warn of memory."""
+        waiting = [step for step in self._graph.steps if step.seconds != 0]
+        place, memory = self._options.place, self._options.limits.memory
+        needed, free = sum(step.disk for step in waiting), shutil.disk_usage(place).free
+        if needed > free:
+            raise SystemFailureError(
+                f"the build needs about {console.size(needed)} of disk; {console.size(free)} are free at "
+                f"{place}",
+                tip="free some space there, or name folders on a different disk",
+            )
+        for step in waiting:
+            if memory is not None and step.memory > memory:
+                console.current().warn(
+                    f"{step.name} needs about {console.size(step.memory)} of memory for one compile job, and "
+                    f"it may have {console.size(memory)}: it runs alone, with one job"
+                )
 
     def _start(self) -> None:
         busy = {name: (t.running.step, t.running.jobs) for name, t in self._running.items()}
@@ -240,7 +242,12 @@ class _Run(Generic[T]):
             attempt = self._attempts[name] = self._attempts.get(name, 0) + 1
             log = self._options.logs.get(name)
             running = Running(
-                start.step, start.cores, attempt, log=log, pool=self._pool, note=self._log.write
+                step=start.step,
+                jobs=start.cores,
+                attempt=attempt,
+                log=log,
+                pool=self._pool,
+                note=self._log.write,
             )
             group = process.Group(on_start=functools.partial(self._note_program, name))
             limit = start.step.time_limit or self._options.time_limit
@@ -338,7 +345,7 @@ class _Run(Generic[T]):
         memory = max(2 * step.memory, policy.MEMORY_PER_JOB)
         if running.jobs == 1:
             memory = limits.memory or memory  # nothing else beside it
-        self._ready[step.name] = dataclasses.replace(step, cores=jobs, adjustable=False, memory=memory)
+        self._ready[step.name] = dataclasses.replace(step, cores=jobs, memory=memory)
         how = (
             f"again with {jobs} compile jobs instead of {running.jobs}"
             if running.jobs > 1
@@ -428,7 +435,3 @@ def program_of(command: tuple[str, ...]) -> str:
     if len(command) > 2 and command[1] == "-m":  # noqa: PLR2004 - the program, the option and its module
         return f"{name} -m {command[2]}"
     return name
-
-
-def _of_run(ending: events.Ending) -> events.RunEnding:
-    return "done" if ending == "done" else "failed" if ending == "failed" else "stopped"

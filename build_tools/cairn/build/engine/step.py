@@ -25,7 +25,6 @@ class Step:
             they fail: what they compile, it finds in the compiler cache.
         inputs: all that may change its result, besides the results of its needs; values of JSON.
         cores: the most that it can use at once.
-        adjustable: it takes cores and gives them back while it runs; others keep the number they began with.
         memory: bytes at its peak for each core that it uses; 0 where no one knows.
         disk: bytes that must be free where it works when it starts.
         seconds: how long it takes, where who made the graph knows better than the records: 0 for a wheel that
@@ -42,7 +41,6 @@ class Step:
     after: tuple[str, ...] = ()
     inputs: Mapping[str, object] = field(default_factory=dict)
     cores: int = 1
-    adjustable: bool = False
     memory: int = 0
     disk: int = 0
     seconds: float | None = None
@@ -95,20 +93,12 @@ class Graph:
     @functools.cached_property
     def dependents(self) -> Mapping[str, tuple[str, ...]]:
         """The names of the steps that need each step themselves."""
-        dependents: dict[str, list[str]] = {step.name: [] for step in self.steps}
-        for step in self.steps:
-            for name in dict.fromkeys(step.needs):
-                dependents[name].append(step.name)
-        return {name: tuple(names) for name, names in dependents.items()}
+        return _inverted({step.name: tuple(dict.fromkeys(step.needs)) for step in self.steps})
 
     @functools.cached_property
     def followers(self) -> Mapping[str, tuple[str, ...]]:
         """The names of the steps that wait for each step, whatever for."""
-        followers: dict[str, list[str]] = {step.name: [] for step in self.steps}
-        for step in self.steps:
-            for name in step.waits_for:
-                followers[name].append(step.name)
-        return {name: tuple(names) for name, names in followers.items()}
+        return _inverted({step.name: step.waits_for for step in self.steps})
 
     @functools.cached_property
     def digests(self) -> Mapping[str, str]:
@@ -136,3 +126,12 @@ class Graph:
             names |= dict.fromkeys(new)
             waiting += new
         return tuple(names)
+
+
+def _inverted(before: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """By step those that come after it, from those that come before it."""
+    after: dict[str, list[str]] = {name: [] for name in before}
+    for step, names in before.items():
+        for name in names:
+            after[name].append(step)
+    return {name: tuple(steps) for name, steps in after.items()}

@@ -16,7 +16,7 @@ from cairn.output import console
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cairn.build.engine.events import AnyEvent, CompilationsCounted
+    from cairn.build.engine.events import AnyEvent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,23 +115,11 @@ def _show_run(folder: Path, *, as_json: bool) -> int:
     ]
     console.current().table(("step", "ended", "time", "memory", "why"), rows)
     for event in history:
-        if isinstance(event, events.CompilationsCounted):
-            console.current().info(f"{event.step}: {_counted(event)}")
+        if isinstance(event, events.CacheStatistics):
+            problem = f"; {event.problem}" if event.problem else ""
+            console.current().info(f"{event.step}: {event}{problem}")
     console.current().info(_summary(history))
     return 0
-
-
-def _counted(event: CompilationsCounted) -> str:
-    from cairn.build.model import CacheStatistics
-
-    counted = CacheStatistics(
-        program=event.program,
-        hits=event.hits,
-        misses=event.misses,
-        uncached=event.uncached,
-        errors=event.errors,
-    )
-    return f"{counted}; {event.problem}" if event.problem else str(counted)
 
 
 def _summary(history: Sequence[AnyEvent]) -> str:

@@ -7,7 +7,7 @@ theirs looks at these and publishes them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -192,8 +192,3 @@ def _note(night: NightPlan, result: StagedLeg, started: str) -> StepNote:
         finished=now(),
         log=github.run_url(),
     )
-
-
-def legs_of(results: Iterable[StagedLeg]) -> tuple[Leg, ...]:
-    """The legs that have a staged set."""
-    return tuple(result.leg for result in results if result.set_id is not None)

@@ -98,7 +98,7 @@ def test_what_was_put_is_found_again_with_its_identity(tmp_path: Path, wheel: Pa
     assert alias.identity == KEY
     assert alias.wheel == put.wheel  # its bytes are there once
     assert store.get("3" * 64) is None
-    assert store.look("3" * 64) is None
+    assert store.local.look("3" * 64) is None
 
 
 def test_the_wheel_in_the_folder_is_a_link_and_costs_no_room(tmp_path: Path, wheel: Path) -> None:
@@ -110,12 +110,12 @@ def test_an_old_entry_has_a_name_that_a_file_may_have_and_no_password(tmp_path: 
     store = cache.WheelCache(tmp_path / "cache")
     name = os.fsdecode(b"f\xff")
     store.put(KEY, wheel, seconds=1, project="a", inputs={"unseen": {name: "x"}, "url": "https://u:pw@h/x"})
-    entry = store.look(KEY)
+    entry = store.local.look(KEY)
     assert entry is not None
     assert entry.inputs == {"unseen": {"f?": "x"}, "url": "https://***@h/x"}
 
 
-def test_the_last_used_entry_of_a_project_is_found_by_its_inputs(
+def test_the_entries_of_a_project_are_listed_the_last_used_first(
     tmp_path: Path, make_wheel: MakeWheel
 ) -> None:
     store = cache.WheelCache(tmp_path / "cache")
@@ -124,10 +124,7 @@ def test_the_last_used_entry_of_a_project_is_found_by_its_inputs(
         store.put(key, wheel, seconds=1, project=project, inputs={"python": python, "n": number})
         os.utime(tmp_path / "cache" / entries.entry_key(key), (number, number))
     assert [entry.inputs["n"] for entry in store.recent()] == [2, 1, 0]
-    found = store.last("a", python="cp311")
-    assert found is not None
-    assert found.inputs["n"] == 0
-    assert store.last("a", python="cp313") is None
+    assert [entry.inputs["n"] for entry in store.recent("a")] == [1, 0]
 
 
 @pytest.mark.parametrize("damage", ["changed", "truncated", "missing"])
@@ -145,7 +142,7 @@ def test_a_damaged_wheel_is_said_removed_and_put_again(
     assert store.get(KEY) is None
     (line,) = warnings(capsys)
     assert "torch" in line
-    assert store.look(KEY) is None
+    assert store.local.look(KEY) is None
     wheel.unlink()
     wheel.write_bytes(b"wheel")
     assert store.put(KEY, wheel, seconds=1).wheel.read_bytes() == b"wheel"
@@ -190,7 +187,7 @@ def test_what_one_machine_built_the_next_one_fetches_with_its_log(
     log.write_text("compiled\n")
     machine("one").put(KEY, wheel, seconds=2, project="a", inputs={"x": 1}, log=log)
     two = machine("two")
-    looked = two.look(KEY)
+    looked = two.shared.look(KEY)
     assert looked is not None
     assert not (tmp_path / "two/files").exists()  # no bytes yet
     hit = two.get(KEY)
@@ -372,7 +369,7 @@ def test_a_store_out_of_reach_is_one_warning_and_is_not_asked_again(
     plan = Plan(Fault.TIMEOUT, 1, 99)
     store = cache.open_cache(tmp_path / "one", shared=FaultyStore(MemoryStore(), plan))
     assert store.get(KEY) is None
-    assert store.look(OTHER) is None
+    assert store.local.look(OTHER) is None
     hit = store.put(KEY, wheel, seconds=1)
     assert hit.wheel.read_bytes() == b"wheel"
     assert len(plan.requests) == 1

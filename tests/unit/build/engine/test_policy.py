@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from cairn.build.engine import policy, simulate
+from cairn.build.engine import policy
 from cairn.build.engine.durations import Record
 from cairn.build.engine.policy import Cost, Limits
 from cairn.build.engine.step import Graph, Step
+from helpers import simulated
 from helpers.recorded import chains
 
 
@@ -52,10 +53,9 @@ def test_jobs_are_no_more_than_memory_has_room_for() -> None:
 
 
 def test_cores_that_are_left_go_to_the_longest_path_as_far_as_it_can_use_them() -> None:
-    steps = {name: step(name, cores=8) for name in "abc"}
     paths = {"a": 1.0, "b": 3.0, "c": 2.0}
     limits = Limits(cores=8)
-    assert policy.shares({"a": 8, "b": 4, "c": 8}, steps, paths=paths, limits=limits) == {
+    assert simulated.shares({"a": 8, "b": 4, "c": 8}, paths=paths, limits=limits) == {
         "a": 1,
         "b": 4,
         "c": 3,
@@ -84,18 +84,18 @@ def test_a_simulated_run_is_within_three_percent_of_what_no_order_can_beat(
     projects: int, variants: int, workers: int
 ) -> None:
     graph, costs = chains(projects, variants)
-    spans = simulate.run(graph, costs, Limits(cores=workers))
+    spans = simulated.run(graph, costs, Limits(cores=workers))
     for each in graph.steps:
         assert all(spans[name].end <= spans[each.name].start for name in each.needs)
-    found, bound = simulate.makespan(spans), policy.bound(graph, costs, workers)
+    found, bound = simulated.makespan(spans), simulated.bound(graph, costs, workers)
     assert bound <= found * 1.000001
     assert found <= 1.03 * bound
 
 
 def test_a_simulated_run_never_has_more_cores_busy_than_there_are() -> None:
     graph, costs = chains(5, 6)
-    spans = simulate.run(graph, costs, Limits(cores=4))
+    spans = simulated.run(graph, costs, Limits(cores=4))
     moments = sorted(moment for span in spans.values() for moment in (span.start, span.end))
     for moment in moments:
         assert sum(span.start <= moment < span.end for span in spans.values()) <= 4
-    assert simulate.makespan(spans) * 4 >= sum(cost.work for cost in costs.values()) * 0.999
+    assert simulated.makespan(spans) * 4 >= sum(cost.work for cost in costs.values()) * 0.999

@@ -177,5 +177,5 @@ def test_a_bad_one_is_among_what_is_said_before_the_build(tmp_path: Path) -> Non
         stack=STACK, checkouts={"torch": tmp_path}, output_dir=tmp_path / "out", build_env=("TOKEN=1",)
     )
     with pytest.raises(ProblemsError) as caught:
-        job.plan_of(wanted)
+        job.plans_of((wanted,))[0]
     assert any("looks like a secret" in str(problem) for problem in caught.value.problems)

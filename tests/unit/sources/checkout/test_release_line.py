@@ -118,7 +118,7 @@ def test_a_build_refuses_a_contradiction_before_it_begins(tmp_path: Path) -> Non
     torch = checkout(tmp_path / "t", "release/2.9", ROCM)
     wanted = Job(stack=STACK, checkouts={"torch": torch}, output_dir=tmp_path / "out", line="nightly")
     with pytest.raises(UsageError, match="--line nightly contradicts"):
-        job.plan_of(wanted)
+        job.plans_of((wanted,))[0]
 
 
 @pytest.mark.parametrize("command", ["build_prod_wheels.py", "cairn build"])
@@ -134,7 +134,7 @@ def test_the_manifest_of_a_build_names_the_line_of_the_checkouts(command: str, t
         words = ["build", "--pytorch-rocm-arch", "cpu", *given]
         options = build_prod_wheels._parser(stack / command).parse_args(words)
         wanted = build_prod_wheels._job(build_prod_wheels._request(options))
-    planned = job.plan_of(wanted)
+    planned = job.plans_of((wanted,))[0]
     assert planned.request.checkouts == {"torch": torch}
     assert planned.request.stack.line == "release/2.9"
 

@@ -1,8 +1,9 @@
 """A graph carried out on a virtual clock, by the policy that real runs have.
 
-A step works through its serial seconds first, on one core, and then through what can be divided. An
-adjustable one takes its share of the cores anew whenever something begins or ends; one that is not keeps the
-number it began with, and where that makes more jobs than cores, all of them are slower in proportion.
+A step works through its serial seconds first, on one core, and then through what can be divided. Where steps
+share compile jobs (ninja 1.13, make 4.4), each takes its share of the cores anew whenever something begins or
+ends; otherwise it keeps the number it began with, and where that makes more jobs than cores, all of them are
+slower in proportion.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ class _Running:
     parallel: float
     rate: float = 0.0
 
-    @property
-    def wanted(self) -> int:
+    def usable(self, *, shared: bool) -> int:
+        """How many cores it can use at the moment."""
         if self.serial > _NOTHING or self.parallel <= _NOTHING:
             return 1
-        return self.step.cores if self.step.adjustable else self.jobs
+        return self.step.cores if shared else self.jobs
 
     def next(self) -> float:
         """Seconds until its serial part ends, or it does, at its present rate."""
@@ -52,8 +53,8 @@ class _Running:
             self.parallel -= work
 
 
-def run(graph: Graph, costs: Mapping[str, Cost], limits: Limits) -> dict[str, Span]:
-    """When each step would start and end."""
+def run(graph: Graph, costs: Mapping[str, Cost], limits: Limits, *, shared: bool = True) -> dict[str, Span]:
+    """When each step would start and end; `shared`: steps share compile jobs while they run."""
     paths = policy.remaining_paths(graph, costs, limits.cores)
     left = {step.name: len(step.waits_for) for step in graph.steps}
     ready = {step.name: step for step in graph.steps if not step.waits_for}
@@ -67,9 +68,13 @@ def run(graph: Graph, costs: Mapping[str, Cost], limits: Limits) -> dict[str, Sp
             del ready[name]
             cost = costs[name]
             running[name] = _Running(
-                step=start.step, start=now, jobs=start.cores, serial=cost.serial, parallel=cost.parallel
+                step=start.step,
+                start=now,
+                jobs=1 if shared else start.cores,
+                serial=cost.serial,
+                parallel=cost.parallel,
             )
-        _share(running, paths, limits)
+        _share(running, paths, limits, shared=shared)
         passed = min(r.next() for r in running.values())
         now += passed
         for each in running.values():
@@ -88,14 +93,38 @@ def makespan(spans: Mapping[str, Span]) -> float:
     return max((span.end for span in spans.values()), default=0.0)
 
 
-def _share(running: Mapping[str, _Running], paths: Mapping[str, float], limits: Limits) -> None:
+def bound(graph: Graph, costs: Mapping[str, Cost], cores: int) -> float:
+    """Seconds that no order of the steps can be faster than: the longest path, or all work on all cores."""
+    longest = max(policy.remaining_paths(graph, costs, cores).values(), default=0.0)
+    return max(longest, sum(cost.work for cost in costs.values()) / cores)
+
+
+def shares(usable: Mapping[str, int], *, paths: Mapping[str, float], limits: Limits) -> dict[str, int]:
+    """The cores of each running step: one at least, the others to those with the longest remaining path.
+
+    Args:
+        usable: how many each running step can use at the moment.
+        paths: see `policy.remaining_paths`.
+        limits: of the machine.
+    """
+    cores = dict.fromkeys(usable, 1)
+    free = limits.cores - len(cores)
+    for name in sorted(usable, key=lambda name: -paths[name]):
+        more = max(0, min(usable[name] - 1, free))
+        cores[name] += more
+        free -= more
+    return cores
+
+
+def _share(
+    running: Mapping[str, _Running], paths: Mapping[str, float], limits: Limits, *, shared: bool
+) -> None:
     """Set the rate of each step: core-seconds in a second."""
-    usable = {name: r.wanted for name, r in running.items()}
-    steps = {name: r.step for name, r in running.items()}
-    shares = policy.shares(usable, steps, paths=paths, limits=limits)
-    jobs = {name: shares[name] if steps[name].adjustable else usable[name] for name in running}
+    jobs = {name: r.usable(shared=shared) for name, r in running.items()}
+    if shared:
+        jobs = shares(jobs, paths=paths, limits=limits)
     slower = min(1.0, limits.cores / sum(jobs.values()))
     for name, each in running.items():
         each.rate = jobs[name] * slower
-        if each.step.adjustable:
+        if shared:
             each.jobs = jobs[name]
