@@ -16,7 +16,7 @@ from cairn.output import console
 
 if TYPE_CHECKING:
     from cairn.output.console import Mark
-    from cairn.pipeline.doctor.machine import DoctorReport, Level, Purpose
+    from cairn.pipeline.doctor.findings import DoctorReport, Level, Purpose
     from cairn.pipeline.doctor.need import HostCompiler, Need
     from cairn.stack import Stack
 
@@ -59,8 +59,8 @@ class Doctor(fields.OptionalStack):
 
 def _doctor(request: Doctor) -> int:
     from cairn import datafile, interpreters
-    from cairn.pipeline.doctor import ask_index, diagnose, look
-    from cairn.pipeline.doctor.machine import DoctorReport
+    from cairn.pipeline.doctor import diagnose, look, offers
+    from cairn.pipeline.doctor.findings import DoctorReport
 
     need = _need(request)
     if request.machine:
@@ -69,7 +69,7 @@ def _doctor(request: Doctor) -> int:
         machine = look.here(request.root_checkout_dir, request.python or interpreters.own().path)
     findings = diagnose.diagnose(machine, need)
     if request.index_url:
-        findings = (*findings, *ask_index.index(request.index_url, machine, line=request.line))
+        findings = (*findings, *offers.index(request.index_url, machine, line=request.line))
     report = DoctorReport(purpose=request.purpose, machine=machine, findings=findings)
     if request.json:
         console.current().json(datafile.to_plain(report))
@@ -86,7 +86,7 @@ def _doctor(request: Doctor) -> int:
 
 def _need(request: Doctor) -> Need:
     from cairn import targets as gpu
-    from cairn.pipeline.doctor import ask_index
+    from cairn.pipeline.doctor import offers
     from cairn.pipeline.doctor.need import Need
 
     stack = request.load_stack()
@@ -97,7 +97,7 @@ def _need(request: Doctor) -> Need:
         pythons=stack.pythons if stack else (),
         compiler=_compiler(stack, targets or (stack.targets if stack else ())),
         disk=stack.disk if stack else None,
-        offers=tuple(map(ask_index.wheel, request.wheel)),
+        offers=tuple(map(offers.wheel, request.wheel)),
     )
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from cairn.pipeline.doctor import gpu_checks, offer_checks, resource_checks, system_checks, tool_checks
-from cairn.pipeline.doctor.machine import Finding, Machine
+from cairn.pipeline.doctor import gpu_checks, offers, system_checks, tool_checks
+from cairn.pipeline.doctor.findings import Finding
+from cairn.pipeline.doctor.machine import Machine
 from cairn.pipeline.doctor.need import Need
 
 Check = Callable[[Machine, Need], Iterator[Finding]]
@@ -18,13 +19,13 @@ _CHECKS: tuple[Check, ...] = (
     tool_checks.git,
     tool_checks.compiler,
     tool_checks.build_tools,
-    resource_checks.disks,
-    resource_checks.memory,
-    resource_checks.open_files,
+    system_checks.disks,
+    system_checks.memory,
+    system_checks.open_files,
     system_checks.proxy,
     gpu_checks.gpu,
     gpu_checks.requested_targets,
-    offer_checks.offers,
+    offers.offers,
 )
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cairn import targets
-from cairn.pipeline.doctor import fixes
-from cairn.pipeline.doctor.machine import Finding, GpuFacts, Machine
+from cairn.pipeline.doctor.findings import Finding, as_root, missing, note, ok, warning
+from cairn.pipeline.doctor.machine import GpuFacts, Machine
 from cairn.pipeline.doctor.need import Need
 from cairn.testing import gpus
 
@@ -26,13 +26,11 @@ def shown(names: tuple[str, ...]) -> str:
 def gpu(machine: Machine, need: Need) -> Iterator[Finding]:
     """What there is, and the first thing that keeps programs from it."""
     if need.builds:  # compilers need none
-        yield Finding(check="GPU", level="ok", text=f"{_seen(machine.gpu)}; a build needs none")
+        yield ok("GPU", f"{_seen(machine.gpu)}; a build needs none")
         return
     if machine.system != "linux":
-        yield Finding(
-            check="GPU",
-            level="note",
-            text="Cairn finds GPUs on Linux alone: name yours with --target or --product to `cairn install`",
+        yield note(
+            "GPU", "Cairn finds GPUs on Linux alone: name yours with --target or --product to `cairn install`"
         )
         return
     blocked = _blocked(machine)
@@ -40,23 +38,19 @@ def gpu(machine: Machine, need: Need) -> Iterator[Finding]:
         yield blocked
         return
     facts = machine.gpu
-    yield Finding(
-        check="GPU", level="ok", text=f"{shown(facts.visible)}, driver amdgpu {facts.driver or ''}".strip()
-    )
+    yield ok("GPU", f"{shown(facts.visible)}, driver amdgpu {facts.driver or ''}".strip())
     closed = [one for one in facts.render if not one.usable]
     if closed:
         names = " and ".join(one.path for one in closed)
-        yield Finding(
-            check="GPU",
-            level="warning",
-            text=f"{len(closed)} of {len(facts.render)} may not be opened, {names}: programs have the others",
+        yield warning(
+            "GPU",
+            f"{len(closed)} of {len(facts.render)} may not be opened, {names}: programs have the others",
             fix=_join(machine, closed[0].group),
         )
     if facts.visible != facts.targets:
-        yield Finding(
-            check="GPU",
-            level="note",
-            text=f"{' and '.join(facts.hidden_by)} hides some: the machine has {shown(facts.targets)}",
+        yield note(
+            "GPU",
+            f"{' and '.join(facts.hidden_by)} hides some: the machine has {shown(facts.targets)}",
             fix=f"unset {' '.join(facts.hidden_by)}",
         )
 
@@ -73,32 +67,28 @@ def _blocked(machine: Machine) -> Finding | None:
     if facts.kfd is None or not facts.render:
         device = "/dev/kfd" if facts.kfd is None else "/dev/dri/renderD*"
         if machine.container:
-            return Finding(
-                check="GPU",
-                level="missing",
-                text=f"{shown(facts.targets)} in the machine, and this container has no {device}",
+            return missing(
+                "GPU",
+                f"{shown(facts.targets)} in the machine, and this container has no {device}",
                 fix=f"start the container with {_IN_CONTAINER}",
             )
-        return Finding(
-            check="GPU",
-            level="missing",
-            text=f"{shown(facts.targets)}, and there is no {device}",
-            fix=fixes.as_root(machine, "modprobe -r amdgpu && ") + fixes.as_root(machine, "modprobe amdgpu"),
+        return missing(
+            "GPU",
+            f"{shown(facts.targets)}, and there is no {device}",
+            fix=as_root(machine, "modprobe -r amdgpu && ") + as_root(machine, "modprobe amdgpu"),
         )
     # A container may be given some of the GPUs: ROCm's runtime passes over those that it cannot open.
     if not (facts.kfd.usable and any(one.usable for one in facts.render)):
         closed = facts.render[0] if facts.kfd.usable else facts.kfd
-        return Finding(
-            check="GPU",
-            level="missing",
-            text=f"{shown(facts.targets)}, and {closed.path} may not be opened: its group is {closed.group}",
+        return missing(
+            "GPU",
+            f"{shown(facts.targets)}, and {closed.path} may not be opened: its group is {closed.group}",
             fix=_join(machine, closed.group),
         )
     if not facts.visible:
-        return Finding(
-            check="GPU",
-            level="warning",
-            text=f"{' and '.join(facts.hidden_by)} hides every GPU: the machine has {shown(facts.targets)}",
+        return warning(
+            "GPU",
+            f"{' and '.join(facts.hidden_by)} hides every GPU: the machine has {shown(facts.targets)}",
             fix=f"unset {' '.join(facts.hidden_by)}",
         )
     return None
@@ -116,32 +106,25 @@ def _join(machine: Machine, group: str) -> str:
 def _without_driver(machine: Machine) -> Finding:
     facts = machine.gpu
     if machine.wsl:
-        return Finding(
-            check="GPU",
-            level="warning",
-            text="under WSL no GPU is described to Linux, whatever the machine has",
+        return warning(
+            "GPU",
+            "under WSL no GPU is described to Linux, whatever the machine has",
             fix="name it: cairn install --product 'RX 7900 XTX' --index-url URL",
         )
     if facts.cards and facts.driver is None:
         where = "on the machine that the container is on: " if machine.container else ""
-        return Finding(
-            check="GPU",
-            level="missing",
-            text=f"{facts.cards} of AMD's on the PCI bus, and the driver amdgpu is not loaded",
-            fix=where + fixes.as_root(machine, "modprobe amdgpu"),
+        return missing(
+            "GPU",
+            f"{facts.cards} of AMD's on the PCI bus, and the driver amdgpu is not loaded",
+            fix=where + as_root(machine, "modprobe amdgpu"),
         )
     if facts.cards:
-        return Finding(
-            check="GPU",
-            level="missing",
-            text=f"{facts.cards} of AMD's on the PCI bus, and amdgpu ({facts.driver}) computes on none",
+        return missing(
+            "GPU",
+            f"{facts.cards} of AMD's on the PCI bus, and amdgpu ({facts.driver}) computes on none",
             fix="update the kernel or the driver amdgpu: https://rocm.docs.amd.com/projects/install-on-linux/",
         )
-    return Finding(
-        check="GPU",
-        level="warning",
-        text="none of AMD's here: wheels for the CPU can be installed and tested",
-    )
+    return warning("GPU", "none of AMD's here: wheels for the CPU can be installed and tested")
 
 
 def requested_targets(machine: Machine, need: Need) -> Iterator[Finding]:
@@ -151,11 +134,10 @@ def requested_targets(machine: Machine, need: Need) -> Iterator[Finding]:
     here = machine.gpu.visible
     absent = [name for name in need.targets if name != targets.CPU and not gpus.covers(here, name)]
     if absent:
-        yield Finding(
-            check="targets",
-            level="missing",
-            text=f"no {' and no '.join(absent)} here, as was asked for: {shown(here) or 'no GPU'}",
+        yield missing(
+            "targets",
+            f"no {' and no '.join(absent)} here, as was asked for: {shown(here) or 'no GPU'}",
             fix="run this on a machine that has it",
         )
     else:
-        yield Finding(check="targets", level="ok", text=f"{', '.join(need.targets)} as asked for")
+        yield ok("targets", f"{', '.join(need.targets)} as asked for")

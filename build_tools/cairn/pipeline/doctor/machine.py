@@ -10,8 +10,6 @@ import msgspec
 from cairn.datafile import Value
 
 System = Literal["linux", "windows", "darwin"]
-Purpose = Literal["build", "install", "test"]
-Level = Literal["ok", "note", "warning", "missing"]
 
 
 class PythonFacts(Value):
@@ -160,33 +158,3 @@ class Machine(Value):
     proxies: tuple[str, ...] = ()
     proxy_spares_local: bool = True
     windows: WindowsFacts | None = None
-
-
-class Finding(Value):
-    """What was found of one thing.
-
-    Attributes:
-        check: the thing, in a word or two.
-        level: `missing` for what is needed and not there, `warning` for what will hurt.
-        text: what was found.
-        fix: a line to type, or what to do where no line does it; None where nothing is to be done.
-    """
-
-    check: str
-    level: Level
-    text: str
-    fix: str | None = None
-
-
-class DoctorReport(Value, tag_field="schema", tag="cairn.doctor/1"):
-    """What `cairn doctor --json` prints.
-
-    Attributes:
-        purpose: what the machine was checked for.
-        machine: all that was judged; `cairn doctor --machine` judges it again, anywhere.
-        findings: in the order of the terminal.
-    """
-
-    purpose: Purpose
-    machine: Machine
-    findings: tuple[Finding, ...]

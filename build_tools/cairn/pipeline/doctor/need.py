@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cairn.build.engine import policy
-from cairn.pipeline.doctor.machine import Purpose
+from cairn.pipeline.doctor.findings import Purpose
 
 HostCompiler = Literal["needed", "alone", "brought"]
 

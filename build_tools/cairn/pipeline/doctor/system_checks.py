@@ -1,16 +1,28 @@
-"""The system itself: its kind, its settings, its way to the network."""
+"""The system itself: its kind and settings, its way to the network, and room on disks and in memory."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
-from cairn.pipeline.doctor.machine import Finding, Machine
+from cairn.output import console
+from cairn.pipeline.doctor.findings import Finding, missing, note, ok, warning
+from cairn.pipeline.doctor.machine import Disk, Machine
 from cairn.pipeline.doctor.need import Need
 
 _OLDEST_GLIBC = (2, 28)  # of the wheels that are built: manylinux_2_28 (PEP 600)
 _LONG = r"HKLM\SYSTEM\CurrentControlSet\Control\FileSystem"
 _DEVELOPER = r"HKLM\SOFTWARE\Microsoft\Windows\CurrentVersion\AppModelUnlock"
 _SHORT_PATH = 40  # characters of a work folder on Windows: a torch tree adds 200, where 260 are the most
+_OPEN_FILES = 4096  # a link of torch opens an object file for each of its 1,700 sources, and its libraries
+_TEMPORARY = 2_000_000_000  # bytes: pip unpacks what it builds there, and compilers write there
+_ELSEWHERE = {
+    "work folder": "work in a different folder",
+    "temporary files": 'mkdir -p "$HOME/tmp" && export TMPDIR="$HOME/tmp"',
+    "cache": 'mkdir -p "$HOME/cairn-cache" && export CAIRN_CACHE_DIR="$HOME/cairn-cache"',
+}
+_HOMELESS = "export HOME=DIR, or CAIRN_CACHE_DIR=DIR: a folder that you may write to"
+_OVER_NETWORK = ("9p", "drvfs", "nfs", "nfs4", "cifs", "smb3")
 
 
 def glibc(machine: Machine) -> tuple[int, int] | None:
@@ -36,26 +48,23 @@ def system(machine: Machine, need: Need) -> Iterator[Finding]:
     )
     is_tested = machine.system == "linux" and machine.architecture in ("x86_64", "amd64")
     if machine.system == "linux" and glibc(machine) is None:
-        yield Finding(
-            check="system",
-            level="missing",
-            text=f"{description}: the wheels are for glibc",
+        yield missing(
+            "system",
+            f"{description}: the wheels are for glibc",
             fix="use a system with glibc, or an image: cairn image run no_rocm_image_ubuntu24_04",
         )
     elif machine.system == "linux" and (glibc(machine) or _OLDEST_GLIBC) < _OLDEST_GLIBC:
-        yield Finding(
-            check="system",
-            level="missing",
-            text=f"{description}: the wheels need glibc 2.28 or newer",
+        yield missing(
+            "system",
+            f"{description}: the wheels need glibc 2.28 or newer",
             fix="update the system, or use an image: cairn image run no_rocm_image_ubuntu24_04",
         )
     elif is_tested or (machine.system == "windows" and not need.builds):
-        yield Finding(check="system", level="ok", text=description)
+        yield ok("system", description)
     else:
-        yield Finding(
-            check="system",
-            level="warning",
-            text=f"{description}: Cairn has only run on Linux on x86-64",
+        yield warning(
+            "system",
+            f"{description}: Cairn has only run on Linux on x86-64",
             fix="see docs/reference/platforms.md for what was proved where",
         )
 
@@ -73,27 +82,24 @@ def windows(machine: Machine, need: Need) -> Iterator[Finding]:
             fix=f"reg add {_LONG} /v LongPathsEnabled /t REG_DWORD /d 1 /f",
         )
     elif facts.long_paths:
-        yield Finding(check="long paths", level="ok", text="they work")
+        yield ok("long paths", "they work")
     work = next((disk.path for disk in machine.disks if disk.role == "work folder"), "")
     if need.builds and len(work) > _SHORT_PATH:
-        yield Finding(
-            check="work folder",
-            level="warning",
-            text=f"its path has {len(work)} characters, and compilers on Windows stop at 260",
+        yield warning(
+            "work folder",
+            f"its path has {len(work)} characters, and compilers on Windows stop at 260",
             fix=r"work in a folder near the root of a drive, such as C:\b",
         )
     if need.builds and facts.developer_mode is False:
-        yield Finding(
-            check="links",
-            level="warning",
-            text="only an administrator can make symbolic links, which git has in checkouts",
+        yield warning(
+            "links",
+            "only an administrator can make symbolic links, which git has in checkouts",
             fix=f"reg add {_DEVELOPER} /v AllowDevelopmentWithoutDevLicense /t REG_DWORD /d 1 /f",
         )
     if need.builds and not facts.compiler:
-        yield Finding(
-            check="compiler",
-            level="missing",
-            text="Microsoft's compiler is not set up for x64 in this shell, as DISTUTILS_USE_SDK=1 asks for",
+        yield missing(
+            "compiler",
+            "Microsoft's compiler is not set up for x64 in this shell, as DISTUTILS_USE_SDK=1 asks for",
             fix="run this in the `x64 Native Tools Command Prompt for VS 2022`",
         )
 
@@ -101,13 +107,12 @@ def windows(machine: Machine, need: Need) -> Iterator[Finding]:
 def encoding(machine: Machine, need: Need) -> Iterator[Finding]:  # noqa: ARG001 - every purpose needs it
     """Whether names and files can hold any text."""
     if machine.encoding.replace("-", "").replace("_", "") == "utf8":
-        yield Finding(check="encoding", level="ok", text="UTF-8")
+        yield ok("encoding", "UTF-8")
         return
     fix = "set PYTHONUTF8=1" if machine.system == "windows" else "export LC_ALL=C.UTF-8"
-    yield Finding(
-        check="encoding",
-        level="warning",
-        text=f"{machine.encoding}: a file or folder whose name is not in it cannot be built or installed",
+    yield warning(
+        "encoding",
+        f"{machine.encoding}: a file or folder whose name is not in it cannot be built or installed",
         fix=fix,
     )
 
@@ -118,11 +123,95 @@ def proxy(machine: Machine, need: Need) -> Iterator[Finding]:
         return
     text = f"{', '.join(machine.proxies)} set"
     if need.purpose != "install" and not machine.proxy_spares_local:
-        yield Finding(
-            check="proxy",
-            level="warning",
-            text=f"{text}: an index that is served on this machine is asked for through it",
+        yield warning(
+            "proxy",
+            f"{text}: an index that is served on this machine is asked for through it",
             fix="export no_proxy=127.0.0.1,localhost NO_PROXY=127.0.0.1,localhost",
         )
         return
-    yield Finding(check="proxy", level="note", text=text)
+    yield note("proxy", text)
+
+
+def disks(machine: Machine, need: Need) -> Iterator[Finding]:
+    """Each folder that is written to."""
+    for disk in machine.disks:
+        findings = list(_disk(machine, need, disk))
+        yield from findings or [ok(disk.role, f"{console.size(disk.free)} free at {disk.path}")]
+
+
+def _disk(machine: Machine, need: Need, disk: Disk) -> Iterator[Finding]:
+    elsewhere = _ELSEWHERE[disk.role] if not disk.path.startswith("~") else _HOMELESS
+    if not disk.writable:
+        yield missing(disk.role, f"{disk.path} cannot be written to", fix=elsewhere)
+        return
+    if disk.no_exec and need.purpose != "install":
+        yield Finding(
+            check=disk.role,
+            level="missing" if need.builds else "warning",
+            text=f"programs in {disk.path} are not run (noexec), as builds and tests do",
+            fix=elsewhere,
+        )
+    if finding := _room(need, disk):
+        yield finding
+    if disk.role == "work folder" and need.builds:
+        if disk.ignores_case and machine.system != "windows":
+            yield warning(
+                disk.role,
+                f"{disk.path} takes `a` and `A` for one file, and checkouts have both",
+                fix=elsewhere,
+            )
+        if disk.filesystem in _OVER_NETWORK:
+            yield warning(
+                disk.role,
+                f"{disk.path} is on {disk.filesystem}: a checkout of 80,000 files takes minutes there",
+                fix="work in a folder of this system's own disk, such as one in $HOME",
+            )
+
+
+def _room(need: Need, disk: Disk) -> Finding | None:
+    needed = need.required_disk if disk.role == "work folder" else _TEMPORARY
+    if disk.free >= needed:
+        return None
+    exact = disk.role == "work folder" and need.disk is not None
+    about = "" if exact else "about "
+    return Finding(
+        check=disk.role,
+        level="missing" if exact else "warning",
+        text=f"{console.size(disk.free)} free at {disk.path}, where {about}{console.size(needed)} are needed",
+        fix=f"free some space: du -xhd1 {shlex.quote(disk.path)} | sort -h",
+    )
+
+
+def memory(machine: Machine, need: Need) -> Iterator[Finding]:
+    """How many compilers may run at once."""
+    if machine.memory is None or machine.memory_free is None:
+        return
+    has = f"{console.size(machine.memory)}, {console.size(machine.memory_free)} of them free"
+    jobs = machine.memory_free // need.memory_per_job
+    if not need.builds or jobs >= machine.cores:
+        yield ok("memory", f"{has}; {machine.cores} cores")
+        return
+    each = console.size(need.memory_per_job)
+    yield warning(
+        "memory",
+        f"{has}: enough for {max(1, jobs)} of {machine.cores} compilers at once, at {each} each",
+        fix=f"build with --jobs {max(1, jobs)}",
+    )
+
+
+def open_files(machine: Machine, need: Need) -> Iterator[Finding]:
+    """How many files a process may have open."""
+    if machine.open_files is None or not need.builds:
+        return
+    soft, hard = machine.open_files
+    if soft >= _OPEN_FILES:
+        yield ok("open files", f"{soft} in a process")
+        return
+    if hard >= _OPEN_FILES:
+        fix = f"ulimit -n {hard}"
+    elif machine.container:
+        fix = "start the container with --ulimit nofile=65536:65536"
+    else:
+        line = "echo '* hard nofile 65536' >> /etc/security/limits.conf"
+        fix = line if machine.root else f'sudo sh -c "{line}", then log in again'
+    yield warning("open files", f"{soft} in a process: linking torch takes more", fix=fix)

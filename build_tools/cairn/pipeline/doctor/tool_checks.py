@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from cairn.pipeline.doctor import fixes
-from cairn.pipeline.doctor.machine import Finding, Machine
+from cairn.pipeline.doctor.findings import Finding, install_line, missing, note, ok, warning
+from cairn.pipeline.doctor.machine import Machine
 from cairn.pipeline.doctor.need import Need
 
 _OLDEST_PYTHON = (3, 11)
@@ -33,19 +33,13 @@ def python(machine: Machine, need: Need) -> Iterator[Finding]:
     wrong = _wrong_python(machine, need)
     if wrong:
         version = need.pythons[-1] if need.pythons else "3.12"
-        yield Finding(
-            check="Python",
-            level="missing",
-            text=f"{description}: {wrong}",
-            fix=f"uv python install {version}",
-        )
+        yield missing("Python", f"{description}: {wrong}", fix=f"uv python install {version}")
     else:
-        yield Finding(check="Python", level="ok", text=description)
+        yield ok("Python", description)
     if machine.system == "windows" and need.builds and " " in facts.path:
-        yield Finding(
-            check="Python",
-            level="warning",
-            text="its path has a space, which the build of torchvision does not take (pytorch/vision#9165)",
+        yield warning(
+            "Python",
+            "its path has a space, which the build of torchvision does not take (pytorch/vision#9165)",
             fix=rf"uv python install {short} --install-dir C:\py",
         )
     if not facts.venv or not facts.ensurepip:
@@ -56,7 +50,7 @@ def python(machine: Machine, need: Need) -> Iterator[Finding]:
             text="`python -m venv` fails: ensurepip is not there"
             if facts.venv
             else "the module is not there",
-            fix=fixes.install(machine, "python-venv"),
+            fix=install_line(machine, "python-venv"),
         )
     if not facts.headers and _compiles(need):
         yield _without_headers(machine, need, short)
@@ -80,11 +74,11 @@ def _compiles(need: Need) -> bool:
 
 
 def _without_headers(machine: Machine, need: Need, short: str) -> Finding:
-    line = fixes.install(machine, "python-headers") if machine.python.system else f"uv python install {short}"
+    line = install_line(machine, "python-headers") if machine.python.system else f"uv python install {short}"
     if need.builds:
-        return Finding(check="Python's headers", level="missing", text="there is no Python.h", fix=line)
+        return missing("Python's headers", "there is no Python.h", fix=line)
     text = "there is no Python.h: tests that compile with Triton or torch.compile fail"
-    return Finding(check="Python's headers", level="warning", text=text, fix=line)
+    return warning("Python's headers", text, fix=line)
 
 
 def git(machine: Machine, need: Need) -> Iterator[Finding]:
@@ -93,25 +87,21 @@ def git(machine: Machine, need: Need) -> Iterator[Finding]:
         return
     version = machine.programs.get("git")
     if version is None:
-        yield Finding(check="git", level="missing", text="it is not here", fix=fixes.install(machine, "git"))
+        yield missing("git", "it is not here", fix=install_line(machine, "git"))
         return
     if numbers(version) < _OLDEST_GIT:
-        yield Finding(
-            check="git",
-            level="missing",
-            text=f"{version or 'it does not run'}: 2.32 or newer is needed",
-            fix=fixes.install(machine, "git"),
+        yield missing(
+            "git",
+            f"{version or 'it does not run'}: 2.32 or newer is needed",
+            fix=install_line(machine, "git"),
         )
     else:
-        yield Finding(check="git", level="ok", text=version)
+        yield ok("git", version)
     for name, value in machine.git_settings.items():
         # Our own calls are isolated from all of these; what a build script of upstream's calls is not.
         fix = f"unset {name}" if name.startswith("GIT_") else f"git config --global --unset {name}"
-        yield Finding(
-            check="git",
-            level="warning",
-            text=f"{name} is {value}: Cairn does not follow it, but git in a project's build does",
-            fix=fix,
+        yield warning(
+            "git", f"{name} is {value}: Cairn does not follow it, but git in a project's build does", fix=fix
         )
 
 
@@ -132,24 +122,21 @@ def compiler(machine: Machine, need: Need) -> Iterator[Finding]:
             text=f"there is none, and {alone}"
             if need.builds
             else "there is none: Triton and torch.compile need one",
-            fix=fixes.install(machine, "g++"),
+            fix=install_line(machine, "g++"),
         )
         return
     version = machine.programs.get("g++")
     if need.builds and version and numbers(version)[:2] < _OLDEST_GCC:
-        yield Finding(
-            check="C++ compiler",
-            level="missing",
-            text=f"g++ {version}: PyTorch needs 9.3 or newer",
+        yield missing(
+            "C++ compiler",
+            f"g++ {version}: PyTorch needs 9.3 or newer",
             fix="cairn image run build_manylinux_x86_64",
         )
         return
-    yield Finding(check="C++ compiler", level="ok", text=f"{program} {machine.programs[program]}".strip())
+    yield ok("C++ compiler", f"{program} {machine.programs[program]}".strip())
     if need.builds and "hipcc" in machine.programs:
-        yield Finding(
-            check="hipcc",
-            level="note",
-            text=f"{machine.programs['hipcc'] or 'one'} on PATH: a build uses that of its ROCm SDK",
+        yield note(
+            "hipcc", f"{machine.programs['hipcc'] or 'one'} on PATH: a build uses that of its ROCm SDK"
         )
 
 
@@ -159,7 +146,7 @@ def build_tools(machine: Machine, need: Need) -> Iterator[Finding]:
         return
     have = [f"{name} {machine.programs[name]}".strip() for name in _FROM_PYPI if name in machine.programs]
     here = f"; {' and '.join(have)} on PATH stay unused" if have else ""
-    yield Finding(check="cmake, ninja", level="ok", text=f"from PyPI, for each build{here}")
+    yield ok("cmake, ninja", f"from PyPI, for each build{here}")
     caches = [f"{name} {machine.programs[name]}".strip() for name in _CACHES if name in machine.programs]
     yield Finding(
         check="compiler cache",

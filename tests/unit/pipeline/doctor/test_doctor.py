@@ -12,12 +12,11 @@ import pytest
 
 from cairn import datafile
 from cairn.cli.main import main
-from cairn.pipeline.doctor import ask_index, diagnose
+from cairn.pipeline.doctor import diagnose, offers
+from cairn.pipeline.doctor.findings import DoctorReport, Finding
 from cairn.pipeline.doctor.machine import (
     Device,
     Disk,
-    DoctorReport,
-    Finding,
     GpuFacts,
     Machine,
     PythonFacts,
@@ -470,7 +469,7 @@ def test_a_wheel_for_something_else() -> None:
     ],
 )
 def test_what_a_wheel_is_for(tmp_path: Path, tag: str, expected: Offer) -> None:
-    found = ask_index.wheel(build_wheel(tmp_path, tags=(tag,), pure=tag.endswith("any")))
+    found = offers.wheel(build_wheel(tmp_path, tags=(tag,), pure=tag.endswith("any")))
     assert dataclasses.replace(found, name="") == expected
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cairn.errors import PrerequisiteError
-from cairn.pipeline.doctor import look, look_disks, look_gpu, look_programs
+from cairn.pipeline.doctor import look, look_gpu, look_programs
 
 MOUNTS = (
     "22 1 0:20 / / rw,relatime - ext4 /dev/sda rw\n"
@@ -177,7 +177,7 @@ def test_a_machine_without_a_folder_for_temporary_files(
     monkeypatch.setenv("TMPDIR", str(tmp_path / "gone"))
     monkeypatch.setattr(tempfile, "tempdir", None)
     monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: [str(tmp_path / "gone")])
-    assert str(look_disks._temporary()) == str(tmp_path / "gone")
+    assert str(look._temporary()) == str(tmp_path / "gone")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may become somebody without a name")
@@ -190,9 +190,9 @@ def test_a_user_without_a_home(tmp_path: Path, home: Mapping[str, str], path: st
     (tmp_path / "closed").chmod(0o700)
     code = (
         "import json, os, sys; sys.path[:] = json.loads(sys.argv[1]); from pathlib import Path\n"
-        "from cairn.pipeline.doctor import look_disks; from cairn import datafile\n"
+        "from cairn.pipeline.doctor import look; from cairn import datafile\n"
         "os.setgroups([]); os.setuid(54321)\n"
-        "print(json.dumps([datafile.to_plain(disk) for disk in look_disks.disks(Path('/'))]))"
+        "print(json.dumps([datafile.to_plain(disk) for disk in look.disks(Path('/'))]))"
     )
     env = {name: str(tmp_path / value / "home") for name, value in home.items()}
     words = [sys.executable, "-c", code, json.dumps(sys.path)]
@@ -227,8 +227,7 @@ def test_disks(tmp_path: Path) -> None:
     folder.mkdir()
     tree(tmp_path, {"proc/self/mountinfo": MOUNTS.format(tmp_path)})
     temporary, spaced = (
-        look_disks._disk("work folder", path, look_disks._mounts(tmp_path))
-        for path in (tmp_path, folder / "new")
+        look._disk("work folder", path, look._mounts(tmp_path)) for path in (tmp_path, folder / "new")
     )
     assert (temporary.filesystem, temporary.no_exec, temporary.ignores_case) == ("tmpfs", True, False)
     assert (spaced.filesystem, spaced.no_exec, spaced.path) == ("cifs", False, str(folder / "new"))

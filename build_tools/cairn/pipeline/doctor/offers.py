@@ -1,4 +1,4 @@
-"""Whether an index, or a wheel, has something for the machine."""
+"""Whether an index or a wheel has something for the machine: what it is for, and whether that fits."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ from pathlib import Path
 
 from packaging.utils import parse_wheel_filename
 
+from cairn import targets
 from cairn.errors import PrerequisiteError
 from cairn.pipeline import install
-from cairn.pipeline.doctor.machine import Finding
+from cairn.pipeline.doctor import system_checks
+from cairn.pipeline.doctor.findings import Finding, missing, ok, warning
+from cairn.pipeline.doctor.gpu_checks import shown
 from cairn.pipeline.doctor.machine import Machine as Described
-from cairn.pipeline.doctor.need import Offer
+from cairn.pipeline.doctor.need import Need, Offer
 from cairn.release.choose import Machine
+from cairn.testing import gpus
 from cairn.wheels.contents import summary
 from cairn.wheels.metadata.variants import split_label
 
@@ -41,10 +45,10 @@ def index(url: str, machine: Described, *, line: str | None = None) -> Iterator[
     try:
         prepared = install.prepare(url, own_machine, line=line)
     except PrerequisiteError as error:
-        yield Finding(check="index", level="missing", text=str(error), fix=error.tip)
+        yield missing("index", str(error), fix=error.tip)
         return
     for text in prepared.choice.warnings:
-        yield Finding(check="index", level="warning", text=text)
+        yield warning("index", text)
     for pick in prepared.choice.picks:
         text = f"{' and '.join(pick.targets)}: {', '.join(pick.offer.packages)} of {pick.offer.index}"
         if pick.untested:
@@ -76,3 +80,52 @@ def wheel(path: Path) -> Offer:
         glibc=min(glibcs, default=None),
         system=next(iter(systems)) if len(systems) == 1 else None,
     )
+
+
+def offers(machine: Described, need: Need) -> Iterator[Finding]:
+    """Each wheel: its Python, its system, its device code."""
+    for offer in need.offers:
+        findings = list(_offer(machine, offer))
+        yield from findings or [ok("wheel", f"{offer.name} is for this machine")]
+
+
+def _offer(machine: Described, offer: Offer) -> Iterator[Finding]:
+    short = ".".join(machine.python.version.split(".")[:2])
+    if offer.pythons and short not in offer.pythons:
+        yield missing(
+            "wheel",
+            f"{offer.name} is for Python {', '.join(offer.pythons)}, and this is {short}",
+            fix=f"uv venv --python {offer.pythons[0]}",
+        )
+    if offer.system not in (None, machine.system):
+        yield missing("wheel", f"{offer.name} is for {offer.system}")
+    here = system_checks.glibc(machine)
+    if offer.glibc and here and here < offer.glibc:
+        yield missing(
+            "wheel",
+            f"{offer.name} needs glibc {_dotted(offer.glibc)}, and this is {_dotted(here)}",
+            fix="use a newer system, or an image: cairn image run no_rocm_image_ubuntu24_04",
+        )
+    if offer.targets and machine.gpu.visible:
+        yield from _device_code(machine, offer)
+
+
+def _device_code(machine: Described, offer: Offer) -> Iterator[Finding]:
+    served = {name for target in offer.targets for name in targets.that_run(target)}
+    uncovered = tuple(name for name in machine.gpu.visible if not gpus.covers(served, name))
+    if not uncovered:
+        return
+    whole = len(uncovered) == len(machine.gpu.visible)
+    usable = [str(index) for index, name in enumerate(machine.gpu.visible) if name not in uncovered]
+    yield Finding(
+        check="wheel",
+        level="missing" if whole else "warning",
+        text=f"{offer.name} has no code for {shown(uncovered)}: it has {', '.join(offer.targets)}",
+        fix=f"export ROCR_VISIBLE_DEVICES={','.join(usable)}"
+        if usable
+        else f"cairn install --target {uncovered[0]} --index-url URL",
+    )
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    return ".".join(map(str, version))
