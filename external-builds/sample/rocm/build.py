@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -30,6 +31,13 @@ sys.dont_write_bytecode = True  # this folder stays as it was installed
 from zigtool import programs
 
 sys.exit(programs.main())
+"""
+ZIG_CC = """\
+import sys
+
+from zigtool import zig
+
+zig.replace("cc", ["-target", zig.zig_target(), *sys.argv[1:]])
 """
 
 
@@ -82,8 +90,39 @@ def fill(prefix: Path, *, targets: list[str], version: str) -> None:
     (prefix / "bin").mkdir()
     for name in ("hipcc", "hipconfig"):
         (prefix / "bin" / name).symlink_to(Path("..", "lib", "llvm", "bin", name))
+    _c_runtime(prefix)
     _runtime(prefix)
     _random(prefix, targets)
+
+
+def _c_runtime(prefix: Path) -> None:
+    """Keep what `zig cc` links a library against, which it takes five seconds to make for each new cache."""
+    tools, folder = prefix / "lib" / "llvm" / "bin", prefix / "lib" / "llvm" / "lib" / "c-runtime"
+    folder.mkdir(parents=True)
+    with tempfile.TemporaryDirectory(prefix="zig-") as work:
+        Path(work, "empty.c").touch()
+        words = ["-O2", "-s", "-shared", "empty.c", "-o", "empty.so", "--verbose"]
+        env = {**os.environ, "ZIG_GLOBAL_CACHE_DIR": work, "PYTHONPATH": str(tools)}
+        zig = [sys.executable, "-B", "-c", ZIG_CC, *words]
+        shown = subprocess.run(zig, check=True, cwd=work, env=env, stderr=subprocess.PIPE, text=True).stderr
+        # Parts of the runtime are linked first, empty.so last.
+        line = [line for line in shown.splitlines() if line.startswith("ld.lld ")][-1]
+        for word in shlex.split(line):
+            if re.search(r"\.(a|so\.\d+)$", word):
+                (folder / Path(word).name).write_bytes(_without_times(Path(work, word).read_bytes()))
+
+
+def _without_times(content: bytes) -> bytes:
+    """An archive with zero for the time of each member; anything else as it is."""
+    if not content.startswith(b"!<arch>\n"):
+        return content
+    archive, at = bytearray(content), 8
+    while at < len(archive):
+        # A member's header has 60 bytes: its time is at 16, its size at 48. Members begin at even offsets.
+        archive[at + 16 : at + 28] = b"0".ljust(12)
+        size = int(archive[at + 48 : at + 58])
+        at += 60 + size + size % 2
+    return bytes(archive)
 
 
 def _runtime(prefix: Path) -> None:

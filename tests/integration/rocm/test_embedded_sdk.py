@@ -317,3 +317,31 @@ def test_hip_is_preprocessed_to_standard_output_as_compiler_caches_ask_for_it(
     assert b"void one()" in answers[0]
     assert b"void two()" in answers[1]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one.hip", "two.hip"]
+
+
+def test_a_library_is_linked_as_zig_links_it_without_making_a_c_runtime_again(
+    prefix: Path, kernels: Path, tmp_path: Path
+) -> None:
+    whole = tmp_path / "whole"
+    shutil.copytree(prefix, whole, symlinks=True)
+    without = tmp_path / "without"
+    shutil.copytree(prefix, without, symlinks=True)
+    shutil.rmtree(without / "lib" / "llvm" / "lib" / "c-runtime")
+    libraries = []
+    for sdk in (whole, without):
+        made, cache = tmp_path / f"{sdk.name}.so", tmp_path / f"{sdk.name}-cache"
+        options = [
+            "-shared",
+            "-fPIC",
+            "-O2",
+            "--offload-arch=gfx942",
+            "-lm",
+            "-Wl,-rpath,$ORIGIN",
+            "-Wl,-z,defs",
+        ]
+        command = [sys.executable, sdk / "bin" / "hipcc", *options, kernels, "-o", made]
+        env = os.environ | {"ZIG_GLOBAL_CACHE_DIR": str(cache)}
+        subprocess.run(command, env=env, cwd=tmp_path, check=True)
+        libraries.append(made.read_bytes())
+        assert cache.exists() == (sdk is without)
+    assert libraries[0] == libraries[1]
