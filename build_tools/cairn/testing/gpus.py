@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from cairn import targets
 from cairn.errors import UsageError
+
+T = TypeVar("T")
 
 KFD_NODES = Path("/sys/class/kfd/kfd/topology/nodes")
 """Where Linux's amdkfd driver describes the processors of the machine, one folder each."""
@@ -37,15 +40,15 @@ def properties(node: Path) -> dict[str, int]:
 
     Older kernels have `gfx_target_version` in a file of its own.
     """
-    found = {}
+    numbers = {}
     for text in _lines(node / "properties"):
         name, _, value = text.partition(" ")
         if value.strip().isdecimal():
-            found[name] = int(value)
+            numbers[name] = int(value)
     alone = line(node / "gfx_target_version")
-    if "gfx_target_version" not in found and alone.isdecimal():
-        found["gfx_target_version"] = int(alone)
-    return found
+    if "gfx_target_version" not in numbers and alone.isdecimal():
+        numbers["gfx_target_version"] = int(alone)
+    return numbers
 
 
 def line(path: Path) -> str:
@@ -59,7 +62,7 @@ def gfx_name(version: int) -> str:
     return f"gfx{major}{minor:x}{step:x}"
 
 
-def visible(hardware: tuple[str, ...], chosen: str | None) -> tuple[str, ...]:
+def visible(hardware: Sequence[T], chosen: str | None) -> tuple[T, ...]:
     """The GPUs that programs may use where `ROCR_VISIBLE_DEVICES` is `chosen`.
 
     Indices count the GPUs from 0; the list ends at the first that does not exist, as ROCr has it. A list with
@@ -67,7 +70,7 @@ def visible(hardware: tuple[str, ...], chosen: str | None) -> tuple[str, ...]:
     """
     words = [word.strip() for word in chosen.split(",")] if chosen is not None else []
     if chosen is None or not all(word.lstrip("-").isdecimal() for word in words):
-        return hardware
+        return tuple(hardware)
     # "-1" hides everything, and so does any index that is out of range, for itself and for what follows it.
     known = itertools.takewhile(lambda index: 0 <= index < len(hardware), map(int, words))
     return tuple(hardware[index] for index in known)
@@ -82,9 +85,9 @@ def is_amds(name: str) -> bool:
     return True
 
 
-def matches(hardware: Iterable[str], wanted: Iterable[str]) -> bool:
+def matches(hardware: Iterable[str], built_for: Iterable[str]) -> bool:
     """Whether every GPU of the machine is one of the targets; features such as `:xnack+` are not compared."""
-    processors = {targets.parse_target_id(name).processor for name in wanted if name != targets.CPU}
+    processors = {targets.parse_target_id(name).processor for name in built_for if name != targets.CPU}
     return {targets.parse_target_id(name).processor for name in hardware} <= processors
 
 

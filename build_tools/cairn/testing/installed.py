@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cairn import isolation
 from cairn.errors import UsageError
 from cairn.output import Progress
 from cairn.targets import CPU
-from cairn.testing import gpus as testing_gpus
-from cairn.testing import pytest_runs
+from cairn.testing import gpus, pytest_runs
 from cairn.testing.junit import JUnit
 from cairn.testing.pytest_runs import Session
 from cairn.testing.verdict import Judgement, judge
@@ -53,27 +52,27 @@ def run_installed(
         raise UsageError(f"there are no smoke tests at {tests}")
     with tempfile.TemporaryDirectory(prefix="cairn-smoke-") as folder:
         work = Path(folder)
-        session = Session(
-            folder=work / "run",
-            tests=work / "tests" / tests.name,
-            junit=work / "junit.xml",
-            arguments=arguments,
-            variables=isolation.variables(isolation.Isolation.TEST, work / "home"),
-            timeout=timeout,
-            log=work / "log",
-        )
         (work / "home").mkdir()
-        pytest_runs.copy_tests(tests, session.tests)
-        run = pytest_runs.run_beside(session, on_line)
-    gpus = testing_gpus.visible(testing_gpus.seen(), os.environ.get("ROCR_VISIBLE_DEVICES"))
+        run = pytest_runs.run_beside(
+            Session(
+                folder=work / "session",
+                tests={tests.name: tests},
+                arguments=arguments,
+                variables=isolation.variables(isolation.Isolation.TEST, work / "home"),
+                timeout=timeout,
+                log=work / "log",
+                on_line=on_line,
+            )
+        )
+    hardware = gpus.visible(gpus.seen(), os.environ.get("ROCR_VISIBLE_DEVICES"))
     # No set says what the wheels are for, so the GPUs of this machine count as the targets.
-    found = judge(
+    judgement = judge(
         run.outcome,
         exit_code=run.exit_code,
-        targets=targets or gpus or (CPU,),
-        hardware=gpus,
+        targets=targets or hardware or (CPU,),
+        hardware=hardware,
         deselected=run.deselected,
     )
     if run.problem and run.outcome is None:
-        found = Judgement(verdict=found.verdict, reason=run.problem)
-    return InstalledResult(judgement=found, outcome=run.outcome)
+        judgement = replace(judgement, reason=run.problem)
+    return InstalledResult(judgement=judgement, outcome=run.outcome)

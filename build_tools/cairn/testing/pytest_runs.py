@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
-import importlib.resources
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -24,11 +23,9 @@ from cairn import datafile, files, isolation, process
 from cairn.errors import PrerequisiteError, ProcessError, TestsFailedError, UsageError
 from cairn.output import Progress
 from cairn.stack import policy
-from cairn.testing import collection_plugin, junit, record, smoke_facts, translation
+from cairn.testing import collection_plugin, junit, record
 from cairn.testing.junit import JUnit
 from cairn.testing.record import Deselected
-from cairn.testing.smoke_facts import SmokeFacts
-from cairn.venv import VirtualEnvironment
 
 # Run by `python -c`. A test that calls `pytest.exit` ends the run with the exit code that it likes, 0 too,
 # and the results look like those of a shorter suite: pytest calls the first hook then, as for Ctrl-C. And
@@ -59,22 +56,28 @@ class Session:
     """One run of pytest.
 
     Attributes:
-        folder: where it runs, outside any source tree; the results and pytest's own files go there.
-        tests: a folder or file of tests.
-        junit: the JUnit XML it writes.
+        folder: outside any source tree, and of this run alone: receives the tests and what pytest writes.
+        tests: folders and files of tests, by the path below `folder` that each is copied to, since nothing of
+            the source tree around it may be imported. Test names count from `folder`.
         arguments: further arguments for pytest.
         variables: its whole environment.
         timeout: seconds until it is killed with all its children.
         log: receives its output.
+        on_line: called with each line of that.
     """
 
     folder: Path
-    tests: Path
-    junit: Path
+    tests: Mapping[str, Path]
     arguments: tuple[str, ...] = ()
     variables: Mapping[str, str]
     timeout: float
     log: Path
+    on_line: Progress | None = None
+
+    @property
+    def junit(self) -> Path:
+        """The JUnit XML that pytest writes."""
+        return self.folder / "junit.xml"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,140 +101,57 @@ class Run:
     tests_sha256: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Bench:
-    """Where the runs take place, and what they have in common.
-
-    Attributes:
-        work_dir: holds the folder of each run.
-        variables: the whole environment of every program.
-        timeout: seconds for each run.
-        log: receives the output of every program.
-        on_line: called with each line of output.
-    """
-
-    work_dir: Path
-    variables: Mapping[str, str]
-    timeout: float
-    log: Path
-    on_line: Progress | None = None
-
-
-def run_builtin(bench: Bench, facts: SmokeFacts) -> Run:
-    """Run the checks that hold for any stack, from outside the environment."""
-    path = bench.work_dir / "facts.json"
-    datafile.write(path, facts)
-    session = _session(bench, "builtin", {**bench.variables, smoke_facts.VARIABLE: str(path)})
-    checks = importlib.resources.files("cairn.testing").joinpath("builtin_smoke")
-    with importlib.resources.as_file(checks) as folder:
-        copy_tests(folder, session.tests)
-    digest = policy.digest_of_files([session.tests])
-    # What they pass over is our own doing, such as kernels where the set is for the CPU.
-    return replace(run_beside(session, bench.on_line), deselected=(), tests_sha256=digest)
-
-
-def run_stack(
-    bench: Bench,
-    environment: VirtualEnvironment,
-    tests: Sequence[Path],
-    arguments: tuple[str, ...],
-    *,
-    translate: Path | None = None,
-) -> Run:
-    """Run a stack's own tests inside the environment, from a copy: the source tree must not be imported.
-
-    With the wheel of TorchDevice as `translate`, code that says "cuda" computes on the CPU.
-    """
-    tools = bench.work_dir / "pytest"
-    copy_pytest(tools)
-    if translate is not None:
-        translation.put_beside(translate, tools)
-        arguments = ("-p", "torchdevice.pytest_plugin", "--torchdevice-to=cpu", *arguments)
-    session = _session(bench, "stack", bench.variables, arguments)
-    copies = [
-        session.tests / (source.stem if len(tests) == 1 else f"{source.stem}_{number}")
-        for number, source in enumerate(tests)
-    ]
-    for source, copy in zip(tests, copies, strict=True):
-        copy_tests(source, copy)
-    digest = policy.digest_of_files(copies)
-    return replace(run_inside(environment.python, tools, session, bench.on_line), tests_sha256=digest)
-
-
-def _session(
-    bench: Bench, name: str, variables: Mapping[str, str], arguments: tuple[str, ...] = ()
-) -> Session:
-    folder = bench.work_dir / name
-    return Session(
-        folder=folder / "run",
-        tests=folder / name,
-        junit=folder / "junit.xml",
-        arguments=arguments,
-        variables=variables,
-        timeout=bench.timeout,
-        log=bench.log,
-    )
-
-
-def copy_tests(source: Path, target: Path) -> None:
-    """Copy a folder or file of tests, to run them where nothing of their source tree can be imported."""
-    if source.is_dir():
-        shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", ".*"))
-    else:
-        target.mkdir(parents=True)
-        shutil.copy2(source, target / source.name)
-
-
-def run_inside(python: Path, tools: Path, session: Session, on_line: Progress | None = None) -> Run:
+def run_inside(python: Path, tools: Path, session: Session) -> Run:
     """Run pytest in a tested environment's interpreter, isolated from the caller; `tools` holds pytest."""
     # -I: isolated from PYTHONPATH, the user's site-packages and the working folder.
-    return _run([python, "-I", "-c", _MAIN, tools], COUNTER, session, on_line)
+    return _run([python, "-I", "-c", _MAIN, tools], COUNTER, session)
 
 
-def run_beside(session: Session, on_line: Progress | None = None) -> Run:
+def run_beside(session: Session) -> Run:
     """Run pytest in our own interpreter, for checks that look at an environment from outside."""
     # -P: the working folder is not put on sys.path.
-    return _run([sys.executable, "-P", "-c", _MAIN, ""], collection_plugin.__name__, session, on_line)
+    return _run([sys.executable, "-P", "-c", _MAIN, ""], collection_plugin.__name__, session)
 
 
-def _run(start: Sequence[str | Path], counter: str, session: Session, on_line: Progress | None) -> Run:
-    session.folder.mkdir(parents=True, exist_ok=True)
-    counted = session.folder / "collection.json"
-    for earlier in (session.junit, counted):  # those of an earlier run must not count
+def _run(start: Sequence[str | Path], counter: str, session: Session) -> Run:
+    tests = [session.folder / name for name in session.tests]
+    for source, copy in zip(session.tests.values(), tests, strict=True):
+        if source.is_dir():
+            shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__", ".*"))
+        else:
+            copy.mkdir(parents=True)
+            shutil.copy2(source, copy / source.name)
+    tests_sha256 = policy.digest_of_files(tests)
+    working_dir = session.folder / "run"
+    working_dir.mkdir(exist_ok=True)
+    counts = working_dir / "collection.json"
+    for earlier in (session.junit, counts):  # those of an earlier run must not count
         earlier.unlink(missing_ok=True)
-    ini = session.folder / "pytest.ini"
+    ini = working_dir / "pytest.ini"
     files.write_text(ini, _INI)
-    options = [
-        "-p",
-        counter,
-        "-p",
-        "no:cacheprovider",
-        "--import-mode=importlib",
-        "-ra",
-        "--color=no",
-        "--tb=short",
-    ]
+    options = ["-p", counter, "-p", "no:cacheprovider", "--import-mode=importlib"]
+    options += ["-ra", "--color=no", "--tb=short"]
     # Ours come last: the user's own arguments must not send the results elsewhere.
-    fixed = [f"--config-file={ini}", f"--rootdir={session.tests.parent}", f"--junit-xml={session.junit}"]
+    fixed = [f"--config-file={ini}", f"--rootdir={session.folder}", f"--junit-xml={session.junit}"]
     # The folder that all pytest runs share may belong to a different user, or be too full to be cleaned in
     # time.
-    fixed.append(f"--basetemp={session.folder / 'pytest-tmp'}")
+    fixed.append(f"--basetemp={working_dir / 'pytest-tmp'}")
     exit_code, problem = _TIMED_OUT, f"the tests did not end within {session.timeout:g} seconds"
     with contextlib.suppress(ProcessError):
-        done = process.run(
-            [*start, *options, *session.arguments, *fixed, session.tests],
-            cwd=session.folder,
-            env={**session.variables, collection_plugin.VARIABLE: str(counted)},
+        completed = process.run(
+            [*start, *options, *session.arguments, *fixed, *tests],
+            cwd=working_dir,
+            env={**session.variables, collection_plugin.VARIABLE: str(counts)},
             hidden=isolation.credential_files(),
             log=session.log,
-            on_line=on_line,
+            on_line=session.on_line,
             timeout=session.timeout,
             check=False,
         )
-        exit_code, problem = done.returncode, ""
+        exit_code, problem = completed.returncode, ""
     outcome, gone = None, tuple[Deselected, ...]()
     try:
-        outcome, gone = junit.read(session.junit), datafile.read(counted, _Collection).gone
+        outcome, gone = junit.read(session.junit), datafile.read(counts, _Collection).gone
     except (TestsFailedError, UsageError) as error:
         outcome, problem = None, problem or str(error)
     return Run(
@@ -240,6 +160,7 @@ def _run(start: Sequence[str | Path], counter: str, session: Session, on_line: P
         problem=problem,
         junit=session.junit,
         deselected=record.as_asked(gone, session.arguments),
+        tests_sha256=tests_sha256,
     )
 
 
@@ -268,27 +189,25 @@ def copy_pytest(target: Path) -> None:
 
 def copy_counter(target: Path) -> None:
     """Put the plugin that counts what is collected into a folder, under the name `COUNTER`."""
-    ours = importlib.resources.files("cairn.testing").joinpath("collection_plugin.py")
-    with importlib.resources.as_file(ours) as file:
-        shutil.copyfile(file, target / f"{COUNTER}.py")
+    shutil.copyfile(collection_plugin.__file__, target / f"{COUNTER}.py")
 
 
 def _closure(name: str) -> set[str]:
     """The canonical names of a distribution and of everything it needs here, its extras aside."""
-    found: set[str] = set()
+    names: set[str] = set()
     waiting = [name]
     while waiting:
         current = canonicalize_name(waiting.pop())
-        if current in found:
+        if current in names:
             continue
-        found.add(current)
+        names.add(current)
         try:
             texts = importlib.metadata.distribution(current).requires or []
         except importlib.metadata.PackageNotFoundError as error:
             raise PrerequisiteError(f"{current}, which the smoke tests need, is not installed") from error
         needed = map(Requirement, texts)
         waiting += [r.name for r in needed if r.marker is None or r.marker.evaluate({"extra": ""})]
-    return found
+    return names
 
 
 def _top_level(distribution: importlib.metadata.Distribution) -> Iterator[tuple[str, Path]]:

@@ -212,6 +212,11 @@ class TestRecord(datafile.Value, tag_field="schema", tag="cairn.record/3"):
         return self.began + timedelta(seconds=self.duration_seconds)
 
 
+def time_of(moment: datetime) -> str:
+    """A moment in UTC as records write it: RFC 3339, to the second."""
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def as_asked(gone: Sequence[Deselected], arguments: Sequence[str]) -> tuple[Deselected, ...]:
     """Who took tests away, where the user gave pytest these arguments; with none, nobody has asked for it."""
     return tuple(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from cairn import files, owned
+from cairn import datafile, files, owned
 from cairn.errors import TestsFailedError, UsageError
 from cairn.output import Progress
 from cairn.stack import Floor, Stack
@@ -19,8 +20,9 @@ from cairn.testing import gpus as testing_gpus
 from cairn.testing import install_set, junit, pytest_runs, record, smoke_facts, translation
 from cairn.testing.hardware.attest import Attestation, attest
 from cairn.testing.junit import JUnit
-from cairn.testing.pytest_runs import Bench, Run
+from cairn.testing.pytest_runs import Run, Session
 from cairn.testing.record import Deselected, Skip, TestedWheel, TestPolicy, TestRecord, Verdict
+from cairn.testing.smoke_facts import SmokeFacts
 from cairn.testing.verdict import Judgement, covered, judge
 from cairn.venv import PackageSource
 from cairn.wheels.wheelset import WheelSet
@@ -147,55 +149,93 @@ def run_smoke(request: SmokeRequest, *, on_line: Progress | None = None) -> Smok
 
 def _run(request: SmokeRequest, on_line: Progress | None) -> SmokeResult:
     started, began = datetime.now(UTC), time.monotonic()
-    owned.empty_places(request.work_dir, of_files=_FILES, of_folders=_FOLDERS)
-    bench = Bench(
-        work_dir=request.work_dir,
-        variables=install_set.variables(
-            request.wheel_set, request.environment, home=request.work_dir / "home"
-        ),
-        timeout=request.timeout,
-        log=request.log or request.work_dir / "smoke.log",
-        on_line=on_line,
-    )
+    work_dir, wheel_set = request.work_dir, request.wheel_set
+    owned.empty_places(work_dir, of_files=_FILES, of_folders=_FOLDERS)
+    variables = install_set.variables(wheel_set, request.environment, home=work_dir / "home")
+    log = request.log or work_dir / "smoke.log"
     environment, installed = install_set.install(
-        request.wheel_set,
-        folder=request.work_dir / "venv",
+        wheel_set,
+        folder=work_dir / "venv",
         source=PackageSource(
             index_url=request.index_url, find_links=request.find_links, no_index=request.index_url is None
         ),
         requirements=(*request.requirements, *request.extra_wheels),
         python=request.python,
-        variables=bench.variables,
-        log=bench.log,
+        variables=variables,
+        log=log,
         on_line=on_line,
     )
     facts = smoke_facts.collect(
-        request.wheel_set,
+        wheel_set,
         python=environment.python,
         site_packages=environment.sites,
         imports=request.imports,
         siblings=request.siblings,
     )
-    attested = _attest(request, bench, environment.python)
-    runs = [pytest_runs.run_builtin(bench, facts)]
+    # Before the tests run, since one of them may take a GPU with it.
+    attested = Attestation()
+    if request.devices:
+        attested = attest(variables, python=environment.python, log=log, nodes=request.gpus)
+    session = Session(
+        folder=work_dir, tests={}, variables=variables, timeout=request.timeout, log=log, on_line=on_line
+    )
+    runs = [_builtin_checks(session, facts)]
     if request.smoke_tests:
-        tests, arguments = request.smoke_tests, request.pytest_args
-        run = pytest_runs.run_stack(bench, environment, tests, arguments, translate=request.translate)
-        runs.append(_without_devices(run) if request.translate else run)
+        runs.append(_own_tests(session, request, environment.python))
     # Runs that left nothing to believe are judged by their absence; they have no place in the results.
     if whole := [run.junit.read_bytes() for run in runs if run.outcome is not None]:
         junit.merge(whole, request.junit)
-    made = _record(request, runs, installed, attested, started=started, seconds=time.monotonic() - began)
-    record.write(request.record, made)
+    seconds = round(time.monotonic() - began, 3)
+    result = _record(request, runs, installed, attested, started=record.time_of(started), seconds=seconds)
+    record.write(request.record, result)
     failed = [case for case in _together(runs).cases if case.failed]
     return SmokeResult(
-        record=made,
+        record=result,
         record_path=request.record,
         junit_path=request.junit,
         environment=environment.path,
-        log=bench.log,
+        log=log,
         failures=tuple(f"{c.name}: {c.reason}" for c in failed[:_SHOWN_FAILURES]),
     )
+
+
+def _builtin_checks(session: Session, facts: SmokeFacts) -> Run:
+    """Run the checks that hold for any stack, from outside the environment."""
+    path = session.folder / "facts.json"
+    datafile.write(path, facts)
+    run = pytest_runs.run_beside(
+        replace(
+            session,
+            folder=session.folder / "builtin",
+            tests={"builtin": Path(__file__).with_name("builtin_smoke")},
+            variables={**session.variables, smoke_facts.VARIABLE: str(path)},
+        )
+    )
+    # What they pass over is our own doing, such as kernels where the set is for the CPU.
+    return replace(run, deselected=())
+
+
+def _own_tests(session: Session, request: SmokeRequest, python: Path) -> Run:
+    """Run a stack's own tests inside the environment.
+
+    With the wheel of TorchDevice, code that says "cuda" computes on the CPU: what it takes for a GPU is none.
+    """
+    tools, tests, arguments = session.folder / "pytest", request.smoke_tests, request.pytest_args
+    pytest_runs.copy_pytest(tools)
+    if request.translate is not None:
+        translation.put_beside(request.translate, tools)
+        arguments = ("-p", "torchdevice.pytest_plugin", "--torchdevice-to=cpu", *arguments)
+    names = [path.stem if len(tests) == 1 else f"{path.stem}_{number}" for number, path in enumerate(tests)]
+    copies = {f"stack/{name}": path for name, path in zip(names, tests, strict=True)}
+    run = pytest_runs.run_inside(
+        python,
+        tools,
+        replace(session, folder=session.folder / "stack", tests=copies, arguments=arguments),
+    )
+    if request.translate is None or run.outcome is None:
+        return run
+    cases = tuple(msgspec.structs.replace(case, device="") for case in run.outcome.cases)
+    return replace(run, outcome=replace(run.outcome, cases=cases))
 
 
 def require_passed(result: SmokeResult, *, or_untested: bool = False) -> None:
@@ -216,47 +256,26 @@ def require_passed(result: SmokeResult, *, or_untested: bool = False) -> None:
     )
 
 
-def _without_devices(run: Run) -> Run:
-    """A translated run: what tests took for a GPU was none."""
-    if run.outcome is None:
-        return run
-    cases = tuple(msgspec.structs.replace(case, device="") for case in run.outcome.cases)
-    return replace(run, outcome=replace(run.outcome, cases=cases))
-
-
-def _attest(request: SmokeRequest, bench: Bench, python: Path) -> Attestation:
-    """The GPUs that the tests can use; before they run, since a test may take one with it."""
-    if not request.devices:
-        return Attestation()
-    return attest(bench.variables, python=python, log=bench.log, nodes=request.gpus)
-
-
 def _judge(request: SmokeRequest, runs: Sequence[Run], attested: Attestation) -> Judgement:
     """What went wrong in a single run, else the verdict on all tests together.
 
     One by one first: checks of imports must not outweigh a stack whose own tests were all skipped. But the
     built-in checks use no GPU, so only all runs together can be untested.
     """
-    targets, hardware, unsure = request.wheel_set.targets, attested.hardware, attested.disagreements
+    verdict_on = functools.partial(
+        judge,
+        targets=request.wheel_set.targets,
+        hardware=attested.hardware,
+        disagreements=attested.disagreements,
+    )
     for run in runs:
-        single = judge(
-            run.outcome,
-            exit_code=run.exit_code,
-            targets=targets,
-            hardware=hardware,
-            disagreements=unsure,
-            deselected=run.deselected,
-        )
+        single = verdict_on(run.outcome, exit_code=run.exit_code, deselected=run.deselected)
         if single.verdict not in ("passed", "untested"):
             return Judgement(verdict=single.verdict, reason=run.problem or single.reason)
     floor = _floor(request, attested)
-    together = _together(runs)
-    return judge(
-        together,
+    return verdict_on(
+        _together(runs),
         exit_code=0,
-        targets=targets,
-        hardware=hardware,
-        disagreements=unsure,
         floor=floor.tests,
         device_floor=floor.device_tests,
         translated=translation.name_of(request.translate),
@@ -276,9 +295,7 @@ def _deselected(runs: Sequence[Run]) -> tuple[Deselected, ...]:
 
 
 def _together(runs: Sequence[Run]) -> JUnit:
-    outcomes = [run.outcome for run in runs if run.outcome is not None]
-    cases = tuple(case for outcome in outcomes for case in outcome.cases)
-    return JUnit(cases=cases, announced=sum(outcome.announced for outcome in outcomes))
+    return JUnit.of(case for run in runs if run.outcome is not None for case in run.outcome.cases)
 
 
 def _record(
@@ -287,7 +304,7 @@ def _record(
     installed: tuple[TestedWheel, ...],
     attested: Attestation,
     *,
-    started: datetime,
+    started: str,
     seconds: float,
 ) -> TestRecord:
     wheel_set = request.wheel_set
@@ -303,8 +320,8 @@ def _record(
         covered=covered(results, wheel_set.targets),
         counts=results.counts,
         junit_sha256=files.sha256_of(request.junit) if request.junit.exists() else None,
-        started=started.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        duration_seconds=round(seconds, 3),
+        started=started,
+        duration_seconds=seconds,
         verdict=verdict.verdict,
         reason=verdict.reason,
         skips=tuple(Skip(test=c.name, reason=c.reason) for c in results.cases if c.outcome == "skipped"),

@@ -12,8 +12,7 @@ def session(tmp_path: Path, text: str, *arguments: str, timeout: float = 120) ->
     (tmp_path / "tests" / "test_it.py").write_text(text, encoding="utf-8")
     return Session(
         folder=tmp_path / "run",
-        tests=tmp_path / "tests",
-        junit=tmp_path / "junit.xml",
+        tests={"tests": tmp_path / "tests"},
         arguments=arguments,
         variables=dict(os.environ),
         timeout=timeout,
@@ -36,11 +35,12 @@ def test_tests_that_hang_are_killed(tmp_path: Path) -> None:
     ended = pytest_runs.run_beside(session(tmp_path, text, timeout=3))
     assert ended.exit_code != 0
     assert ended.problem == "the tests did not end within 3 seconds"
-    assert not (tmp_path / "junit.xml").exists()
+    assert not ended.junit.exists()
 
 
 def test_results_of_an_earlier_run_do_not_count(tmp_path: Path) -> None:
     made = session(tmp_path, "import os\ndef test_a():\n    os._exit(0)\n")
+    made.folder.mkdir()
     made.junit.write_text('<testsuite tests="1"><testcase name="old"/></testsuite>', encoding="utf-8")
     assert pytest_runs.run_beside(made).exit_code == 0
     assert not made.junit.exists()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cairn.errors import TestsFailedError
-from cairn.testing.skips import after_run, select
+from cairn.testing.skips import select
 from cairn.testing.skips.select import Selection
 from cairn.testing.skips.skip_files import Entry, Listed
 
@@ -86,7 +86,7 @@ def test_exact_ids_patterns_and_whole_files_are_left_out(tmp_path: Path) -> None
         "test_nn.py::TestNN::test_print_all",
         "test_torch.py::test_print",
     ]
-    found = after_run.read([tmp_path / "journal"], entries)
+    found = select.read_excluded([tmp_path / "journal"], entries)
     assert [(test, item.number) for test, item in found.tests] == [
         ("nn/test_hangs.py", 1),
         ("test_nn.py::TestNN::test_out_add_cuda", 2),
@@ -103,7 +103,7 @@ def test_only_runs_what_is_left_out_otherwise(tmp_path: Path) -> None:
     code, said, tests = collect(tmp_path, entries, "test_nn.py", "test_torch.py", only=True)
     assert code == 0, said
     assert tests == ["test_nn.py::TestNN::test_print", "test_torch.py::test_print"]
-    assert after_run.read([tmp_path / "journal"], entries).unmatched == ()
+    assert select.read_excluded([tmp_path / "journal"], entries).unmatched == ()
 
 
 @pytest.mark.usefixtures("suite")
@@ -111,7 +111,7 @@ def test_ids_count_from_the_tests_wherever_pytest_starts(tmp_path: Path) -> None
     entries = (listed(1, "test_torch.py::test_print"),)
     code, said, tests = collect(tmp_path, entries, "tests/test_torch.py", cwd=".")
     assert (code, tests) == (5, []), said  # 5: nothing was collected
-    assert len(after_run.read([tmp_path / "journal"], entries).tests) == 1
+    assert len(select.read_excluded([tmp_path / "journal"], entries).tests) == 1
 
 
 def test_what_matched_nothing_is_named_where_its_file_was_collected_or_is_gone(
@@ -125,10 +125,10 @@ def test_what_matched_nothing_is_named_where_its_file_was_collected_or_is_gone(
     )
     code, _, _ = collect(tmp_path, entries, "test_nn.py", "test_broken.py", "--continue-on-collection-errors")
     assert code != 0
-    found = after_run.read([tmp_path / "journal"], entries)
+    found = select.read_excluded([tmp_path / "journal"], entries)
     named = [(item.listed.number, item.names) for item in found.unmatched]
     assert named == [(1, ("test_nn.py::TestNN::test_prin",)), (4, ("test_nn.py::TestNN::test_prin_*",))]
-    found = after_run.read([tmp_path / "journal"], entries, tests=suite)
+    found = select.read_excluded([tmp_path / "journal"], entries, tests=suite)
     assert found.unmatched[1].names == ("test_gone.py::test_a", "test_nn.py::TestNN::test_prin_*")
 
 
@@ -136,19 +136,19 @@ def test_what_matched_nothing_is_named_where_its_file_was_collected_or_is_gone(
 def test_tests_that_were_chosen_by_their_ids_say_nothing_of_the_others(tmp_path: Path) -> None:
     entries = (listed(1, "test_nn.py::TestNN::test_prin"),)
     collect(tmp_path, entries, "test_nn.py::TestNN::test_outer")
-    assert after_run.read([tmp_path / "journal"], entries).unmatched == ()
+    assert select.read_excluded([tmp_path / "journal"], entries).unmatched == ()
     # Another shard collects the file as a whole, and appends.
     collect(tmp_path, entries, "test_nn.py", "-k", "outer")
-    assert len(after_run.read([tmp_path / "journal"], entries).unmatched) == 1
+    assert len(select.read_excluded([tmp_path / "journal"], entries).unmatched) == 1
 
 
 def test_a_journal_that_is_missing_or_cut_short_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(TestsFailedError, match="no list of its exclusions"):
-        after_run.read([tmp_path / "journal"], ())
+        select.read_excluded([tmp_path / "journal"], ())
     (tmp_path / "journal").write_text('{"modules": ["a.py"], "matc', encoding="utf-8")
     with pytest.raises(TestsFailedError, match="not JSON"):
-        after_run.read([tmp_path / "journal"], ())
+        select.read_excluded([tmp_path / "journal"], ())
     line = '{"modules": [], "matched": [{"test": "a.py::b", "entry": 1, "pattern": null}]}'
     (tmp_path / "journal").write_text(line, encoding="utf-8")
     with pytest.raises(TestsFailedError, match="names entry 1, and the run had 1"):
-        after_run.read([tmp_path / "journal"], (listed(1, "a.py::b"),))
+        select.read_excluded([tmp_path / "journal"], (listed(1, "a.py::b"),))

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib import resources
 from pathlib import Path
 
 import msgspec
@@ -19,7 +18,7 @@ import msgspec
 from cairn import concurrency, datafile, isolation, owned, process
 from cairn.errors import ProcessError, UsageError
 from cairn.output import Progress
-from cairn.testing import translation
+from cairn.testing import record, translation
 from cairn.testing.compat.report import (
     Check,
     CompatReport,
@@ -119,7 +118,7 @@ def _measure(request: CompatRequest, on_line: Progress | None) -> CompatReport:
         tested=tested,
         set_id=request.set_id,
         translated=translation.name_of(request.translate),
-        started=started.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        started=record.time_of(started),
         duration_seconds=round(time.monotonic() - began, 3),
         tables=tuple(
             _measured_table(table, [row for _, row in rows], found)
@@ -176,9 +175,8 @@ class _Runner:
         self._answers.mkdir(parents=True, exist_ok=True)
         # A copy, in a folder that has nothing else: Cairn itself must not be importable there.
         self._folder = request.work_dir / "probes"
-        with resources.as_file(resources.files("cairn.testing.compat").joinpath("probes")) as source:
-            ignored = shutil.ignore_patterns("__pycache__")
-            shutil.copytree(source, self._folder / _PACKAGE, ignore=ignored)
+        source, ignored = Path(__file__).with_name("probes"), shutil.ignore_patterns("__pycache__")
+        shutil.copytree(source, self._folder / _PACKAGE, ignore=ignored)
         if request.translate is not None:
             translation.put_beside(request.translate, self._folder)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-import importlib.resources
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -70,6 +70,4 @@ class Rows(datafile.Value, tag_field="schema", tag="cairn.compat-rows/1"):
 @functools.cache
 def load() -> tuple[RowTable, ...]:
     """The tables, in the order of the pages."""
-    source = importlib.resources.files("cairn.testing.compat").joinpath("rows.toml")
-    with importlib.resources.as_file(source) as path:
-        return datafile.read(path, Rows).tables
+    return datafile.read(Path(__file__).with_name("rows.toml"), Rows).tables

@@ -192,8 +192,7 @@ def _chosen(machine: tuple[Gpu, ...], chosen: str | None) -> tuple[Gpu, ...]:
     by_uuid = {gpu.uuid.lower(): gpu for gpu in machine if gpu.uuid}
     if words and all(word.lower() in by_uuid for word in words):
         return tuple(by_uuid[word.lower()] for word in words)
-    numbers = tuple(map(str, range(len(machine))))
-    return tuple(machine[int(number)] for number in gpus.visible(numbers, chosen))
+    return gpus.visible(machine, chosen)
 
 
 def _seen_by_torch(usable: tuple[Gpu, ...], tested: Sequence[Gpu]) -> tuple[Gpu, ...]:

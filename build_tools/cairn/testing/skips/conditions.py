@@ -68,10 +68,10 @@ def check(when: When) -> None:
     _expand(when.target)
     for text in (when.torch, when.python):
         try:
-            found = SpecifierSet(text)
+            specifiers = SpecifierSet(text)
         except InvalidSpecifier as error:
             raise UsageError(f"{text!r} is not a range of versions", tip=_RANGE) from error
-        if any(specifier.operator == "===" for specifier in found):
+        if any(specifier.operator == "===" for specifier in specifiers):
             raise UsageError(f"{text!r} compares texts, not versions", tip=_RANGE)
         if not _ranges_meet(text, ""):
             raise UsageError(f"no version is in {text!r}", tip=_RANGE)
@@ -81,7 +81,7 @@ def applies(when: When, facts: RunFacts) -> bool:
     """Whether the conditions hold for a run, as far as is known of it."""
     processors = None if facts.targets is None else _processors(facts.targets)
     return (
-        (processors is None or all(not wanted.isdisjoint(processors) for wanted in _wanted(when)))
+        (processors is None or all(not of_one.isdisjoint(processors) for of_one in _conditions_on_gpus(when)))
         and (facts.platform is None or not when.platform or facts.platform in when.platform)
         and (facts.torch is None or _contains(when.torch, facts.torch))
         and (facts.python is None or _contains(when.python, facts.python))
@@ -90,9 +90,9 @@ def applies(when: When, facts: RunFacts) -> bool:
 
 def may_coincide(one: When, other: When) -> bool:
     """Whether there may be a run to which both apply."""
-    wanted = [*_wanted(one), *_wanted(other)]
+    on_gpus = [*_conditions_on_gpus(one), *_conditions_on_gpus(other)]
     return (
-        (not wanted or bool(frozenset.intersection(*wanted)))
+        (not on_gpus or bool(frozenset.intersection(*on_gpus)))
         and (not one.platform or not other.platform or not set(one.platform).isdisjoint(other.platform))
         and _ranges_meet(one.torch, other.torch)
         and _ranges_meet(one.python, other.python)
@@ -101,8 +101,8 @@ def may_coincide(one: When, other: When) -> bool:
 
 def excludes_itself(when: When) -> bool:
     """Whether no GPU is of both the families and the targets: only a machine with several kinds has both."""
-    wanted = _wanted(when)
-    return bool(wanted) and not frozenset.intersection(*wanted)
+    on_gpus = _conditions_on_gpus(when)
+    return bool(on_gpus) and not frozenset.intersection(*on_gpus)
 
 
 def release_of(version: str) -> str:
@@ -117,10 +117,10 @@ def release_of(version: str) -> str:
         raise UsageError(f"{version!r} is not a version", tip="it is written like 2.13 or 3.12.4") from error
 
 
-def _wanted(when: When) -> list[frozenset[str]]:
+def _conditions_on_gpus(when: When) -> list[frozenset[str]]:
     """The processors of each of the two conditions on GPUs, where there is one."""
     families = frozenset(itertools.chain.from_iterable(targets.families()[name] for name in when.family))
-    return [wanted for wanted in (families, _processors(_expand(when.target))) if wanted]
+    return [processors for processors in (families, _processors(_expand(when.target))) if processors]
 
 
 def _expand(names: Iterable[str]) -> tuple[str, ...]:

@@ -11,8 +11,10 @@ takes `test_out_add_cuda_float32` and never `test_outer`. A `*` alone after the 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
 
 from cairn.errors import UsageError
 from cairn.output import wording
@@ -20,9 +22,14 @@ from cairn.output import wording
 _MODULE = re.compile(r"(?!(?:.*/)?\.{1,2}/)(?:[^/\\:*\s]+/)*[^/\\:*\s]+\.py")
 _STAR = re.compile(r"(?<![^_[-])\*(?![^_\]-])")  # one that is a whole part of a name or of arguments
 _EXAMPLE = "an id is written like test_nn.py::TestNN::test_print"
+_COLLECT = "write one with `python -m pytest --collect-only -q test_nn.py … > collection.txt`"
 _MOST_STARS = 4
 _SHOWN = 2  # ids that may have been meant
 _COMPARED = 500  # names
+
+
+Collected: TypeAlias = Mapping[str, tuple[str, ...]]
+"""The ids of the tests that there are, by their file."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,14 +89,14 @@ def check(text: str) -> str:
 
 
 def _check(text: str) -> TestId:
-    found = take_apart(text)
-    if not _MODULE.fullmatch(found.module):
+    parts = take_apart(text)
+    if not _MODULE.fullmatch(parts.module):
         raise UsageError(f"{text!r} does not begin with a file of tests", tip=_EXAMPLE)
-    if "::" in text and not all((*found.classes, found.name)):
+    if "::" in text and not all((*parts.classes, parts.name)):
         raise UsageError(f"{text!r} has an empty part", tip=_EXAMPLE)
-    if text != text.strip() or (found.arguments and not (found.name and found.arguments.endswith("]"))):
+    if text != text.strip() or (parts.arguments and not (parts.name and parts.arguments.endswith("]"))):
         raise UsageError(f"{text!r} does not end as an id does", tip=_EXAMPLE)
-    return found
+    return parts
 
 
 def compile_pattern(text: str) -> Pattern:
@@ -98,14 +105,14 @@ def compile_pattern(text: str) -> Pattern:
     Raises:
         UsageError: it is not an id with stars for whole parts, or has no star at all.
     """
-    found = _check(text)
+    parts = _check(text)
     if "*" not in text:
         raise UsageError(f"the pattern {text!r} has no star", tip="move it to `tests`")
     # Between their borders, stars can share the words of a name in many ways: all are tried where none fits.
     if text.count("*") > _MOST_STARS:
         raise UsageError(f"the pattern {text!r} has more than {_MOST_STARS} stars", tip="write several")
-    if any("*" in name and name != "*" for name in found.classes) or any(
-        "*" in _STAR.sub("", part) for part in (found.name, found.arguments)
+    if any("*" in name and name != "*" for name in parts.classes) or any(
+        "*" in _STAR.sub("", part) for part in (parts.name, parts.arguments)
     ):
         raise UsageError(
             f"a star of the pattern {text!r} is not a whole part",
@@ -113,9 +120,9 @@ def compile_pattern(text: str) -> Pattern:
         )
     # A star of the name ends before the brackets: with arguments, it is a different test. One alone is every
     # test of the class.
-    classes = (r"[^:\[]+" if name == "*" else re.escape(name) for name in found.classes)
-    name = ".+" if found.name == "*" and not found.arguments else _with_stars(found.name, r"[^:\[]+")
-    regex = "::".join((re.escape(found.module), *classes, name)) + _with_stars(found.arguments, ".+")
+    classes = (r"[^:\[]+" if name == "*" else re.escape(name) for name in parts.classes)
+    name = ".+" if parts.name == "*" and not parts.arguments else _with_stars(parts.name, r"[^:\[]+")
+    regex = "::".join((re.escape(parts.module), *classes, name)) + _with_stars(parts.arguments, ".+")
     return Pattern(prefix=text.partition("*")[0], regex=regex)
 
 
@@ -123,22 +130,50 @@ def _with_stars(text: str, star: str) -> str:
     return star.join(map(re.escape, text.split("*")))
 
 
-def similar(test: str, known: Mapping[str, Collection[str]]) -> str:
+def read_collection(path: Path) -> Collected:
+    """The tests by their file, in pytest's order, out of what `pytest --collect-only -q` printed.
+
+    That is an id a line, up to the first empty one. Collected from the top of torch's tree, all ids begin
+    with `test/`, which is not part of them here.
+
+    Raises:
+        UsageError: there is no id in it.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}", tip=_COLLECT) from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not UTF-8", tip=_COLLECT) from error
+    # Behind the empty line: warnings, errors of collecting with lines of code in them, the count.
+    lines = text.strip().partition("\n\n")[0].splitlines()
+    tests = [line for line in lines if ".py::" in line]
+    if not tests:
+        raise UsageError(f"{path} has no id of a test", tip=_COLLECT)
+    above = "test/" if all(test.startswith("test/") for test in tests) else ""
+    modules: dict[str, list[str]] = {}
+    for test in tests:
+        own = test.removeprefix(above)
+        modules.setdefault(take_apart(own).module, []).append(own)
+    return {module: tuple(own) for module, own in modules.items()}
+
+
+def similar(test: str, known: Collected) -> str:
     """What may have been meant by an id that names nothing: a sentence, empty where nothing is similar.
 
     Args:
         test: the id.
         known: the tests that there are, by their file.
     """
-    wanted = take_apart(test)
-    if wanted.module not in known:
-        return f"no test was collected from {wanted.module}"
-    if any(other.startswith(f"{test}[") for other in known[wanted.module]):
+    own = take_apart(test)
+    if own.module not in known:
+        return f"no test was collected from {own.module}"
+    if any(other.startswith(f"{test}[") for other in known[own.module]):
         return f"it has arguments: did you mean the pattern {test}[*]?"
     # Comparing texts takes long, and a file may have 20,000 tests: those that begin alike will do.
-    beginning = "_".join(wanted.name.split("_")[:2])
-    near = {other: take_apart(other) for other in known[wanted.module] if f"::{beginning}" in other}
-    same = [other for other, found in near.items() if found.name == wanted.name]
-    mates = [found.name for found in near.values() if found.classes == wanted.classes]
-    close = same or [*wording.nearest(wanted.name, mates[:_COMPARED])]
+    beginning = "_".join(own.name.split("_")[:2])
+    near = {other: take_apart(other) for other in known[own.module] if f"::{beginning}" in other}
+    same = [other for other, parts in near.items() if parts.name == own.name]
+    mates = [parts.name for parts in near.values() if parts.classes == own.classes]
+    close = same or [*wording.nearest(own.name, mates[:_COMPARED])]
     return f"did you mean {' or '.join(close[:_SHOWN])}?" if close else ""

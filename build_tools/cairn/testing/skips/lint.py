@@ -13,7 +13,7 @@ from datetime import date
 from typing import Literal
 
 from cairn.testing.skips import conditions, ids
-from cairn.testing.skips.collection import Collection
+from cairn.testing.skips.ids import Collected
 from cairn.testing.skips.skip_files import Listed
 
 Kind = Literal["expired", "unmatched", "covered", "contradictory"]
@@ -53,18 +53,18 @@ def contradictory(entries: Iterable[Listed]) -> Iterator[Finding]:
             yield Finding(kind="contradictory", where=listed, text=text)
 
 
-def against(entries: Sequence[Listed], collection: Collection) -> Iterator[Finding]:
+def against(entries: Sequence[Listed], collection: Collected) -> Iterator[Finding]:
     """What of the entries matches none of the tests there are, or only what is named already.
 
     Nothing is said of a file of tests that the collection does not have.
     """
-    known = {module: frozenset(tests) for module, tests in collection.modules.items()}
+    known = {module: frozenset(tests) for module, tests in collection.items()}
     exact = {test for listed in entries for test in listed.entry.tests}
     for listed in entries:
         for test in listed.entry.tests:
             tests = known.get(ids.take_apart(test).module)
             if tests is not None and "::" in test and test not in tests:
-                similar = ids.similar(test, collection.modules)
+                similar = ids.similar(test, collection)
                 text = f"no test is called {test}{f'; {similar}' if similar else ''}"
                 yield Finding(kind="unmatched", where=listed, text=text)
         for pattern in listed.entry.patterns:

@@ -22,19 +22,21 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 VARIABLE = "CAIRN_SKIPS"
 
 
-class Match(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class Match:
     """Which entry a test belongs to, and by which of its patterns; None where it is named itself."""
 
     entry: int
-    pattern: int | None
+    pattern: int | None = None
 
 
 class Matcher:
@@ -46,10 +48,10 @@ class Matcher:
         self._patterns: dict[str, list[tuple[re.Pattern[str], Match]]] = {}
         for number, entry in enumerate(entries):
             self.modules |= dict.fromkeys(entry["modules"], number)
-            self._tests |= dict.fromkeys(entry["tests"], Match(number, None))
+            self._tests |= dict.fromkeys(entry["tests"], Match(entry=number))
             for at, pattern in enumerate(entry["patterns"]):
-                found = (re.compile(pattern["regex"]), Match(number, at))
-                self._patterns.setdefault(pattern["prefix"], []).append(found)
+                compiled = (re.compile(pattern["regex"]), Match(entry=number, pattern=at))
+                self._patterns.setdefault(pattern["prefix"], []).append(compiled)
         # How long the prefixes of patterns are, by the file or class that they end in.
         self._lengths: dict[str, set[int]] = {}
         for prefix in self._patterns:
@@ -58,8 +60,8 @@ class Matcher:
 
     def find(self, test: str) -> Match | None:
         """The entry that names a test, or else the first with a pattern for it."""
-        if found := self._tests.get(test):
-            return found
+        if exact := self._tests.get(test):
+            return exact
         end = test.find("::")
         while end != -1:
             for length in self._lengths.get(test[:end], ()):
@@ -99,7 +101,7 @@ class Skips:
         module = path.removeprefix(self._above)
         if self._only or module not in self._matcher.modules:
             return None
-        self._not_imported.append(_match(module, self._matcher.modules[module]))
+        self._not_imported.append({"test": module, **asdict(Match(entry=self._matcher.modules[module]))})
         empty: pytest.Module = _NotImported.from_parent(parent, path=module_path)
         return empty
 
@@ -107,34 +109,30 @@ class Skips:
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Take the tests of the entries out, or all others, before any other plugin looks at them."""
         find, modules, above = self._matcher.find, self._matcher.modules, self._above
-        found = list(self._not_imported)
+        matches = list(self._not_imported)
         chosen, others, seen = [], [], set()
         for item in items:
             # Half of a surrogate pair is in no id of a file, and would make the journal unreadable.
             test = item.nodeid.removeprefix(above).encode(errors="backslashreplace").decode()
             module = test.partition("::")[0]
             seen.add(module)
-            match = Match(modules[module], None) if module in modules else find(test)
+            match = Match(entry=modules[module]) if module in modules else find(test)
             if match is None:
                 others.append(item)
             else:
                 chosen.append(item)
-                found.append(_match(test, *match))
-        kept, left = (chosen, others) if self._only else (others, chosen)
-        if left:
-            config.hook.pytest_deselected(items=left)
-            items[:] = kept
+                matches.append({"test": test, **asdict(match)})
+        selected, deselected = (chosen, others) if self._only else (others, chosen)
+        if deselected:
+            config.hook.pytest_deselected(items=deselected)
+            items[:] = selected
         # Where tests were chosen by their ids, an entry that matched none of them says nothing.
         whole = not any("::" in str(argument) for argument in config.args)
         collected = sorted(seen.union(match["test"] for match in self._not_imported)) if whole else []
-        line = json.dumps({"modules": collected, "matched": found}) + "\n"
+        line = json.dumps({"modules": collected, "matched": matches}) + "\n"
         # Without a buffer, a line is one write, which the lines of other processes cannot come into.
         with Path(self._journal).open("ab", buffering=0) as file:
             file.write(line.encode())
-
-
-def _match(test: str, entry: int, pattern: int | None = None) -> dict[str, Any]:
-    return {"test": test, "entry": entry, "pattern": pattern}
 
 
 class _NotImported(pytest.Module):

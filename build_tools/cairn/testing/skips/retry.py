@@ -49,7 +49,7 @@ def solved(entries: Sequence[Listed], runs: Sequence[Mapping[str, bool]]) -> tup
     """
     tests = set().union(*runs)
     good = {test for test in tests if all(run.get(test, False) for run in runs)}
-    found = []
+    removable = []
     for listed in entries:
         names = tuple(
             name
@@ -57,8 +57,8 @@ def solved(entries: Sequence[Listed], runs: Sequence[Mapping[str, bool]]) -> tup
             if (own := _named(name, listed.entry, tests)) and good.issuperset(own)
         )
         if names:
-            found.append(Solved(listed=listed, names=names))
-    return tuple(found)
+            removable.append(Solved(listed=listed, names=names))
+    return tuple(removable)
 
 
 def _named(name: str, entry: Entry, tests: Iterable[str]) -> set[str]:
@@ -71,14 +71,14 @@ def _named(name: str, entry: Entry, tests: Iterable[str]) -> set[str]:
     }
 
 
-def patch(found: Iterable[Solved], *, top: Path) -> str:
+def patch(removable: Iterable[Solved], *, top: Path) -> str:
     """A patch that takes out what may go, for `git apply` or `patch -p1` in the folder `top`.
 
     Raises:
         UsageError: a file is written in a way that its lines cannot be taken out of.
     """
     by_file: dict[Path, list[Solved]] = {}
-    for one in found:
+    for one in removable:
         by_file.setdefault(one.listed.file, []).append(one)
     lines: list[str] = []
     for path, those in by_file.items():
@@ -94,7 +94,7 @@ def patch(found: Iterable[Solved], *, top: Path) -> str:
     )
 
 
-def without(text: str, found: Iterable[Solved], *, name: str) -> str:
+def without(text: str, removable: Iterable[Solved], *, name: str) -> str:
     """The text of a file without what may go, its other lines as they are.
 
     Raises:
@@ -103,7 +103,7 @@ def without(text: str, found: Iterable[Solved], *, name: str) -> str:
     lines = _lines_of(text)
     starts = [number for number, line in enumerate(lines) if _HEADER.fullmatch(line.rstrip("\r\n"))]
     read = _parse(text, name)
-    gone = {one.listed.number: one for one in found}
+    gone = {one.listed.number: one for one in removable}
     if len(starts) == len(read.skips):
         for number in sorted(gone, reverse=True):
             start = starts[number - 1]

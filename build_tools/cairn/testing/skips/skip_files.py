@@ -89,29 +89,29 @@ def read(places: Iterable[Path]) -> tuple[Listed, ...]:
         UsageError: a file is not what `SkipFile` says, or a folder has none.
         ProblemsError: invalid entries, all of them.
     """
-    found: list[Listed] = []
+    entries: list[Listed] = []
     for path in _files(places):
         content = datafile.read(path, SkipFile)
-        found += [Listed(file=path, number=n, entry=entry) for n, entry in enumerate(content.skips, 1)]
-    problems = [*_malformed(found)]
+        entries += [Listed(file=path, number=n, entry=entry) for n, entry in enumerate(content.skips, 1)]
+    problems = [*_malformed(entries)]
     # Conditions that cannot be read cannot be compared.
-    problems = problems or [*_repeated(found), *_hidden(found)]
+    problems = problems or [*_repeated(entries), *_hidden(entries)]
     if problems:
         raise ProblemsError(f"{wording.count(problems, 'mistake')} in skip-tests", problems=problems)
-    return tuple(found)
+    return tuple(entries)
 
 
 def _files(places: Iterable[Path]) -> list[Path]:
-    found: list[Path] = []
+    paths: list[Path] = []
     for place in places:
         if place.is_dir():
             inside = sorted(path for path in place.glob("*.toml") if path.name[0] != ".")
             if not inside:
                 raise UsageError(f"{place} has no *.toml", tip="`cairn test skips import` makes such files")
-            found += inside
+            paths += inside
         else:
-            found.append(place)
-    return list(dict.fromkeys(found))
+            paths.append(place)
+    return list(dict.fromkeys(paths))
 
 
 def _malformed(entries: Sequence[Listed]) -> Iterable[CairnError]:

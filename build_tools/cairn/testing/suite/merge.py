@@ -286,7 +286,7 @@ def _record(
         covered=covered(summary, first.targets),
         counts=summary.counts,
         junit_sha256=files.sha256_of(xml),
-        started=min(starts).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        started=records.time_of(min(starts)),
         duration_seconds=round((max(ends) - min(starts)).total_seconds(), 3),
         verdict=judged.verdict,
         reason=judged.reason,

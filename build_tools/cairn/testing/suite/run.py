@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.resources
 import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -25,13 +24,11 @@ from cairn.targets import CPU
 from cairn.testing import gpus, pytest_runs
 from cairn.testing import record as records
 from cairn.testing.hardware.attest import Attestation, attest
-from cairn.testing.junit import TestOutcome
 from cairn.testing.options import Choice, Limits
 from cairn.testing.record import TestedWheel, TestPolicy
-from cairn.testing.skips import after_run, select
-from cairn.testing.skips.after_run import Excluded
+from cairn.testing.skips import select
 from cairn.testing.skips.conditions import RunFacts
-from cairn.testing.skips.select import Selection
+from cairn.testing.skips.select import Excluded, Selection
 from cairn.testing.skips.skip_files import Listed
 from cairn.testing.suite import (
     modules,
@@ -40,10 +37,12 @@ from cairn.testing.suite import (
     suite_results,
     suite_toml,
     visible_gpus,
+    worker,
 )
 from cairn.testing.suite.attempt import Setup
+from cairn.testing.suite.modules import ModuleRun
 from cairn.testing.suite.shards import plan
-from cairn.testing.suite.shards.plan import ShardPlan
+from cairn.testing.suite.shards.plan import Piece, ShardPlan
 from cairn.testing.suite.shards.times import Times
 from cairn.testing.suite.sources import WheelVersion
 from cairn.testing.suite.suite_results import ExcludedTest, ModuleCount, ShardResult
@@ -162,15 +161,20 @@ def run_suite(request: SuiteRequest, *, say: Progress = silent, on_line: Progres
 def _run(request: SuiteRequest, held: ExitStack, say: Progress, on_line: Progress) -> Path:
     started, began = datetime.now(UTC), time.monotonic()
     prepared = _prepare(request, began, held, say, on_line)
-    counts, found, problems, written = _run_pieces(request, prepared)
-    work_dir, tested, selection = request.work_dir, request.tested, prepared.selection
+    runs = list(_run_pieces(request, prepared))
+    work_dir, tested, entries = request.work_dir, request.tested, prepared.selection.entries
     # Once more as a whole: a test that cleared a folder too many may have emptied or removed what was there.
-    outcomes.write(work_dir / outcomes.FILE, found)
-    others = suite_results.write_accounts(work_dir, *written)
+    outcomes.write(work_dir / outcomes.FILE, [test for _, run in runs for test in run.outcomes.values()])
+    accounts = suite_results.write_accounts(
+        work_dir,
+        [journal for _, run in runs for journal in run.journals],
+        [xml for _, run in runs for xml in run.results],
+    )
+    problems = [problem for _, run in runs for problem in run.problems]
     try:
-        left_out = after_run.read([work_dir / SKIPS], selection.entries, tests=prepared.setup.tests)
+        excluded = select.read_excluded([work_dir / SKIPS], entries, tests=prepared.setup.tests)
     except TestsFailedError as error:
-        problems, left_out = [*problems, str(error)], Excluded(tests=(), unmatched=())
+        problems, excluded = [*problems, str(error)], Excluded(tests=(), unmatched=())
     result = ShardResult(
         config=request.config,
         shard=request.shard,
@@ -184,19 +188,32 @@ def _run(request: SuiteRequest, held: ExitStack, say: Progress, on_line: Progres
         disagreements=prepared.attested.disagreements,
         tested=prepared.wheel,
         sources=prepared.unlike,
-        modules=tuple(counts),
+        modules=tuple(_count(piece, run) for piece, run in runs if run.journals),
         problems=tuple(problems),
-        excluded=_excluded(selection, left_out),
-        outdated=_outdated(selection, left_out),
-        started=started.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        excluded=_excluded(entries, excluded),
+        outdated=(
+            *(f"{one.listed} matches no test: {wording.some(one.names)}" for one in excluded.unmatched),
+            *(f"{one} has expired: {one.entry.expires}" for one in prepared.selection.expired),
+        ),
+        started=records.time_of(started),
         duration_seconds=round(time.monotonic() - began, 3),
         outcomes_sha256=files.sha256_of(work_dir / outcomes.FILE),
-        accounts=others,
+        accounts=accounts,
         pytest_args=_chosen_by_the_user(request, mismatch=bool(prepared.unlike)),
         policy=prepared.policy,
     )
     datafile.write(work_dir / suite_results.SHARD, result)
     return work_dir
+
+
+def _count(piece: Piece, run: ModuleRun) -> ModuleCount:
+    return ModuleCount(
+        module=piece.module,
+        selected=len(run.collected),
+        whole=run.whole,
+        cut=not piece.whole,
+        gone=tuple(one for one in run.gone if one.by != _SHARD),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,18 +245,9 @@ def _prepare(
     request: SuiteRequest, began: float, held: ExitStack, say: Progress, on_line: Progress
 ) -> _Prepared:
     """Check what can be checked, and copy the tests; nothing of an earlier run is touched before that."""
-    suite, tested, work_dir = request.suite, request.tested, request.work_dir
-    config = suite.config(request.config)
-    if not 1 <= request.shard <= request.shards:
-        raise UsageError(f"there is no shard {request.shard} of {request.shards}")
-    if spread := [word for word in request.pytest_args if _SPREADS.match(word)]:
-        raise UsageError(
-            f"{spread[0]} would run tests in processes that nobody watches",
-            tip="cut the suite into shards instead: --shard and --num-shards",
-        )
-    sources.tests_of(request.checkout, suite)
-    wheel = sources.installed(tested.python, suite, tested.variables)
-    unlike = _sources_problem(request, wheel, say)
+    tested, work_dir = request.tested, request.work_dir
+    config = request.suite.config(request.config)
+    wheel, unlike = _check(request, say)
     visible = visible_gpus.choose(
         tested.variables,
         targets=() if tested.targets == (CPU,) else tested.targets,
@@ -259,12 +267,15 @@ def _prepare(
     tests, pytest_ini = _bring_tests(request, wheel, edited=bool(unlike))
     not_begun = () if request.only_skipped else selection.modules
     environments = suite_toml.choose(config, tests, request.choice, without=not_begun)
+    plugins = work_dir / "plugins"
+    shutil.copyfile(worker.__file__, plugins / "worker.py")
+    pytest_runs.copy_counter(plugins)
     setup = Setup(
         python=tested.python,
         tests=tests,
         config=pytest_ini,
         work_dir=work_dir / "processes",
-        plugins=(_copy_worker(work_dir / "plugins"), *tested.tools),
+        plugins=(plugins, *tested.tools),
         plugin_names=(select.PLUGIN, pytest_runs.COUNTER),
         variables=_variables(request, visible, selection, tests),
         arguments=request.pytest_args,
@@ -286,20 +297,33 @@ def _prepare(
     )
 
 
-def _excluded(selection: Selection, left_out: Excluded) -> tuple[ExcludedTest, ...]:
-    modules = (
-        (test, listed) for listed in selection.entries for test in listed.entry.tests if "::" not in test
-    )
+def _check(request: SuiteRequest, say: Progress) -> tuple[WheelVersion, str]:
+    """The wheel; and what the tests are of where that is not what it was built from, empty where it is."""
+    if not 1 <= request.shard <= request.shards:
+        raise UsageError(f"there is no shard {request.shard} of {request.shards}")
+    if spread := [word for word in request.pytest_args if _SPREADS.match(word)]:
+        raise UsageError(
+            f"{spread[0]} would run tests in processes that nobody watches",
+            tip="cut the suite into shards instead: --shard and --num-shards",
+        )
+    suite, tested = request.suite, request.tested
+    sources.tests_of(request.checkout, suite)
+    wheel = sources.installed(tested.python, suite, tested.variables)
+    problem = sources.mismatch(request.checkout, request.commits, suite, wheel, edits=request.edits)
+    if problem is not None and not request.allow_mismatch:
+        raise UsageError(
+            problem, tip="check out the wheel's commit as it is, or pass --allow-version-mismatch"
+        )
+    if problem is not None:
+        say(f"{problem}; run all the same, as was asked")
+    return wheel, problem or ""
+
+
+def _excluded(entries: Sequence[Listed], excluded: Excluded) -> tuple[ExcludedTest, ...]:
+    modules = ((test, listed) for listed in entries for test in listed.entry.tests if "::" not in test)
     return tuple(
         ExcludedTest(test=test, reason=item.entry.reason, owner=item.entry.owner, issue=item.entry.issue)
-        for test, item in dict([*modules, *left_out.tests]).items()
-    )
-
-
-def _outdated(selection: Selection, left_out: Excluded) -> tuple[str, ...]:
-    return (
-        *(f"{item.listed} matches no test: {wording.some(item.names)}" for item in left_out.unmatched),
-        *(f"{listed} has expired: {listed.entry.expires}" for listed in selection.expired),
+        for test, item in dict([*modules, *excluded.tests]).items()
     )
 
 
@@ -338,19 +362,6 @@ def _select(request: SuiteRequest, wheel: WheelVersion, hardware: Sequence[str])
     return select.select(request.skips, facts, today=datetime.now(UTC).date())
 
 
-def _sources_problem(request: SuiteRequest, wheel: WheelVersion, say: Progress) -> str:
-    """What the tests are of where that is not what the wheel was built from; empty where it is."""
-    problem = sources.mismatch(request.checkout, request.commits, request.suite, wheel, edits=request.edits)
-    if problem is None:
-        return ""
-    if not request.allow_mismatch:
-        raise UsageError(
-            problem, tip="check out the wheel's commit as it is, or pass --allow-version-mismatch"
-        )
-    say(f"{problem}; run all the same, as was asked")
-    return problem
-
-
 def _bring_tests(request: SuiteRequest, wheel: WheelVersion, *, edited: bool) -> tuple[Path, Path]:
     """Bring the tests where they run; gives their folder and pytest's configuration."""
     suite, target = request.suite, request.work_dir / "tests"
@@ -363,22 +374,14 @@ def _bring_tests(request: SuiteRequest, wheel: WheelVersion, *, edited: bool) ->
     return sources.tests_of(target, suite), sources.configuration(target, suite)
 
 
-def _copy_worker(folder: Path) -> Path:
-    ours = importlib.resources.files("cairn.testing.suite").joinpath("worker.py")
-    with importlib.resources.as_file(ours) as file:
-        shutil.copyfile(file, folder / file.name)
-    pytest_runs.copy_counter(folder)
-    return folder
-
-
 def _variables(
     request: SuiteRequest, visible: VisibleGpus, selection: Selection, tests: Path
 ) -> dict[str, str]:
     suite = request.suite
     added = {**suite.environment, **(suite.gpu_environment if visible.hardware else {})}
     scratch = str(request.work_dir / "scratch")
-    found = visible.applied_to(request.tested.variables)
-    found |= {name: value.replace("{scratch}", scratch) for name, value in added.items()}
+    variables = visible.applied_to(request.tested.variables)
+    variables |= {name: value.replace("{scratch}", scratch) for name, value in added.items()}
     skips = select.write_plan(
         selection,
         request.work_dir / "plugins" / "skips.json",
@@ -388,37 +391,20 @@ def _variables(
     home = request.work_dir / "scratch" / "home"
     home.mkdir()
     # As upstream's own runner does, and before whatever the suite has there.
-    path = os.pathsep.join(filter(None, (str(tests), found.get("PYTHONPATH"))))
-    return found | platforms.here.home_variables(home) | skips | {"PYTHONPATH": path}
+    path = os.pathsep.join(filter(None, (str(tests), variables.get("PYTHONPATH"))))
+    return variables | platforms.here.home_variables(home) | skips | {"PYTHONPATH": path}
 
 
-def _run_pieces(
-    request: SuiteRequest, prepared: _Prepared
-) -> tuple[list[ModuleCount], list[TestOutcome], list[str], tuple[list[bytes], list[bytes]]]:
+def _run_pieces(request: SuiteRequest, prepared: _Prepared) -> Iterator[tuple[Piece, ModuleRun]]:
     """Run what the shard has of each module, and write the outcomes down as they come."""
-    counts, every, problems, stuck = list[ModuleCount](), list[TestOutcome](), list[str](), False
-    journals, results = list[bytes](), list[bytes]()
-    setup = prepared.setup
+    setup, stuck = prepared.setup, False
     for piece in prepared.plan.shards[request.shard - 1]:
         if stuck or setup.over:
             why = "a process could not be ended" if stuck else "the time was over"
-            problems.append(f"{piece.module} did not run: {why}")
+            yield piece, ModuleRun(problems=[f"{piece.module} did not run: {why}"])
             continue
         variables = {**setup.variables, **prepared.environments[piece.module]}
-        found = modules.run(dataclasses.replace(setup, variables=variables), piece, retries=request.retries)
-        outcomes.append(request.work_dir / outcomes.FILE, found.outcomes.values())
-        every += found.outcomes.values()
-        problems += found.problems
-        journals += found.journals
-        results += found.results
-        stuck = found.stuck
-        counts.append(
-            ModuleCount(
-                module=piece.module,
-                selected=len(found.collected),
-                whole=found.whole,
-                cut=not piece.whole,
-                gone=tuple(one for one in found.gone if one.by != _SHARD),
-            )
-        )
-    return counts, every, problems, (journals, results)
+        run = modules.run(dataclasses.replace(setup, variables=variables), piece, retries=request.retries)
+        outcomes.append(request.work_dir / outcomes.FILE, run.outcomes.values())
+        stuck = run.stuck
+        yield piece, run

@@ -62,34 +62,31 @@ def choose(
     present = gpus.visible(gpus.seen(nodes), environ.get(_RUNTIME))
     if not present:
         return VisibleGpus(hardware=())
-    given = [name for name in _OF_HIP if name in environ]
-    words = [word.strip() for word in environ[given[0]].split(",")] if given else []
-    if given and not all(word.lstrip("-").isdecimal() for word in words if word):
-        if len(set(present)) > 1:
-            raise UsageError(
-                f"{given[0]} is {environ[given[0]]}, which does not say what kind of GPU that is",
-                tip=f"name the GPUs by their numbers: this machine has {', '.join(present)}",
-            )
-        listed = [(word, present[0]) for word in words if word]
-    elif given:
-        numbers = gpus.visible(tuple(map(str, range(len(present)))), ",".join(words))
-        listed = [(number, present[int(number)]) for number in numbers]
+    hiding = [name for name in _OF_HIP if name in environ]
+    words = [word.strip() for word in environ[hiding[0]].split(",")] if hiding else []
+    if all(word.lstrip("-").isdecimal() for word in words if word):
+        numbered = [(str(number), name) for number, name in enumerate(present)]
+        listed = gpus.visible(numbered, ",".join(words) if hiding else None)
+    elif len(set(present)) > 1:
+        raise UsageError(
+            f"{hiding[0]} is {environ[hiding[0]]}, which does not say what kind of GPU that is",
+            tip=f"name the GPUs by their numbers: this machine has {', '.join(present)}",
+        )
     else:
-        listed = [(str(number), name) for number, name in enumerate(present)]
+        listed = tuple((word, present[0]) for word in words if word)
     fitting = [(word, name) for word, name in listed if not targets or gpus.matches([name], targets)]
     if how_many == "one-of-each":
         kinds = [name for _, name in fitting]
         fitting = [gpu for number, gpu in enumerate(fitting) if gpu[1] not in kinds[:number]]
     chosen = fitting[:1] if how_many == "one" else fitting
     numbers_text = ",".join(word for word, _ in chosen)
-    dropped = tuple(name for name in given if name != _HIP)
     return VisibleGpus(
         hardware=tuple(name for _, name in chosen),
         variables={_HIP: numbers_text or "-1"},
-        unset=dropped,
+        unset=tuple(name for name in hiding if name != _HIP),
         notes=tuple(
             f"{name}={environ[name]} is replaced by {_HIP}={numbers_text or '-1'}"
-            for name in given
+            for name in hiding
             if environ[name] != numbers_text
         ),
     )

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from cairn.errors import UsageError
-from cairn.testing.skips import collection, importing, skip_files
+from cairn.testing.skips import ids, importing, skip_files
 from cairn.testing.skips.conditions import When
+from cairn.testing.skips.ids import Collected
 from cairn.testing.skips.importing.model import Imported, Meaning
 
 COLLECTED = """\
@@ -66,12 +67,12 @@ skip_tests = {
 
 
 @pytest.fixture
-def collected(tmp_path: Path) -> collection.Collection:
+def collected(tmp_path: Path) -> Collected:
     (tmp_path / "collection.txt").write_text(COLLECTED, encoding="utf-8")
-    return collection.read(tmp_path / "collection.txt")
+    return ids.read_collection(tmp_path / "collection.txt")
 
 
-def imported(tmp_path: Path, collected: collection.Collection, **lists: str) -> tuple[Imported, ...]:
+def imported(tmp_path: Path, collected: Collected, **lists: str) -> tuple[Imported, ...]:
     paths = []
     for name, text in lists.items():
         paths.append(tmp_path / name.replace("__", "."))
@@ -80,14 +81,14 @@ def imported(tmp_path: Path, collected: collection.Collection, **lists: str) -> 
 
 
 def by_place(found: Imported) -> dict[str, Meaning]:
-    return {f"{one.wanted.filed or one.wanted.class_name} {one.wanted.text}": one for one in found.meanings}
+    return {f"{one.name.filed or one.name.class_name} {one.name.text}": one for one in found.meanings}
 
 
 def test_a_substring_becomes_the_ids_it_meant_and_what_it_hit_is_named(
-    tmp_path: Path, collected: collection.Collection
+    tmp_path: Path, collected: Collected
 ) -> None:
     (found,) = imported(tmp_path, collected, generic__py=GENERIC)
-    meanings = [(one.wanted.filed, one.wanted.text, one.how) for one in found.meanings]
+    meanings = [(one.name.filed, one.name.text, one.how) for one in found.meanings]
     assert meanings == [
         ("cuda", "test_streams", "exact"),
         ("cuda", "test_elsewhere", "unknown"),
@@ -103,8 +104,8 @@ def test_a_substring_becomes_the_ids_it_meant_and_what_it_hit_is_named(
     streams, prints = found.meanings[0], found.meanings[2]
     assert streams.tests == ("test_cuda.py::TestCuda::test_streams",)
     assert streams.accidents == ("test_cuda.py::TestCuda::test_streams_many",)
-    assert streams.wanted.reason == ("It hangs on a machine without peers. See https://example.org/issues/1.")
-    assert streams.wanted.issue == "https://example.org/issues/1"
+    assert streams.name.reason == ("It hangs on a machine without peers. See https://example.org/issues/1.")
+    assert streams.name.issue == "https://example.org/issues/1"
     assert prints.tests == (
         "test_torch.py::TestTorchDeviceTypeCUDA::test_print_cuda",
         "test_torch.py::TestTorchDeviceTypeCUDA::test_print_cuda_float32",
@@ -113,17 +114,17 @@ def test_a_substring_becomes_the_ids_it_meant_and_what_it_hit_is_named(
     assert prints.accidents == ("test_torch.py::TestTorchDeviceTypeCUDA::test_print_all_cuda",)
     conv, pool = found.meanings[3], found.meanings[4]
     assert conv.tests == ("test_nn.py::TestNN::test_Conv1d", "test_nn.py::TestNN::test_Conv2d_pad")
-    assert conv.wanted.reason == "broad"
+    assert conv.name.reason == "broad"
     assert pool.tests == ("test_nn.py::TestNN::test_pool_max", "test_nn.py::TestNN::test_pool_min[a-b]")
-    assert found.meanings[1].wanted.reason == streams.wanted.reason  # a comment heads the names below it
-    assert pool.wanted.reason == "generic.py of TheRock gives no reason"
-    assert found.meanings[7].wanted.when.target == ("gfx942",)
-    assert found.meanings[9].wanted.when == When(platform=("windows",))
+    assert found.meanings[1].name.reason == streams.name.reason  # a comment heads the names below it
+    assert pool.name.reason == "generic.py of TheRock gives no reason"
+    assert found.meanings[7].name.when.target == ("gfx942",)
+    assert found.meanings[9].name.when == When(platform=("windows",))
     (remark,) = found.remarks
     assert "no comma between 'test_plot' and 'test_other'" in remark
 
 
-def test_what_is_written_is_what_a_run_accepts(tmp_path: Path, collected: collection.Collection) -> None:
+def test_what_is_written_is_what_a_run_accepts(tmp_path: Path, collected: Collected) -> None:
     lists = imported(tmp_path, collected, generic__py=GENERIC, **{"pytorch_2.13__py": GENERIC})
     assert not any(one.tests for one in lists[1].meanings)  # all are in the first, for any version
     importing.write(lists[0], tmp_path / "skip-tests" / "generic.toml")
@@ -135,14 +136,14 @@ def test_what_is_written_is_what_a_run_accepts(tmp_path: Path, collected: collec
     assert '# "test_print" (generic.py:18): its file is not in the collection' in text
 
 
-def test_a_list_of_one_version_is_for_it_alone(tmp_path: Path, collected: collection.Collection) -> None:
+def test_a_list_of_one_version_is_for_it_alone(tmp_path: Path, collected: Collected) -> None:
     text = 'skip_tests = {"common": {"cuda": ["test_plot"]}}\n'
     found = imported(tmp_path, collected, **{"pytorch_2.12__py": text, "pytorch_2.13__py": text})
-    assert [one.meanings[0].wanted.when.torch for one in found] == ["==2.12.*", "==2.13.*"]
+    assert [one.meanings[0].name.when.torch for one in found] == ["==2.12.*", "==2.13.*"]
     assert [len(one.meanings[0].tests) for one in found] == [1, 1]
 
 
-def test_a_list_is_data_and_never_run(tmp_path: Path, collected: collection.Collection) -> None:
+def test_a_list_is_data_and_never_run(tmp_path: Path, collected: Collected) -> None:
     text = f"import pathlib\npathlib.Path({str(tmp_path / 'ran')!r}).touch()\nskip_tests = {{}}\n"
     (found,) = imported(tmp_path, collected, generic__py=text)
     assert found.meanings == ()
@@ -165,27 +166,25 @@ def test_a_list_is_data_and_never_run(tmp_path: Path, collected: collection.Coll
         ("skip_tests = " + "(" * 5000, "cannot be read as Python"),
     ],
 )  # fmt: skip
-def test_what_is_no_list_of_therock(
-    tmp_path: Path, collected: collection.Collection, text: str, said: str
-) -> None:
+def test_what_is_no_list_of_therock(tmp_path: Path, collected: Collected, text: str, said: str) -> None:
     with pytest.raises(UsageError) as caught:
         imported(tmp_path, collected, generic__py=text)
     assert said in str(caught.value)
 
 
-def test_a_key_given_twice_drops_nothing(tmp_path: Path, collected: collection.Collection) -> None:
+def test_a_key_given_twice_drops_nothing(tmp_path: Path, collected: Collected) -> None:
     text = 'skip_tests = {"common": {"cuda": ["test_plot"], "cuda": ["test_streams"]}}'
     (found,) = imported(tmp_path, collected, generic__py=text)
-    assert [one.wanted.text for one in found.meanings] == ["test_plot", "test_streams"]
+    assert [one.name.text for one in found.meanings] == ["test_plot", "test_streams"]
     assert "'cuda' is there twice" in found.remarks[0]
 
 
-def test_a_list_without_a_version_in_its_name(tmp_path: Path, collected: collection.Collection) -> None:
+def test_a_list_without_a_version_in_its_name(tmp_path: Path, collected: Collected) -> None:
     with pytest.raises(UsageError, match="which version of torch"):
         imported(tmp_path, collected, skips__py="skip_tests = {}")
 
 
-def test_disabled_tests_as_torch_reads_them(tmp_path: Path, collected: collection.Collection) -> None:
+def test_disabled_tests_as_torch_reads_them(tmp_path: Path, collected: Collected) -> None:
     issue = "https://example.org/issues/"
     rows = {
         "test_print (__main__.TestTorchDeviceType)": ["7", issue + "7", []],
@@ -196,7 +195,7 @@ def test_disabled_tests_as_torch_reads_them(tmp_path: Path, collected: collectio
         "test_badly_named": ["12", issue + "12", []],
     }
     (found,) = imported(tmp_path, collected, disabled__json=json.dumps(rows))
-    meanings = [(one.wanted.text, one.how, len(one.tests), one.wanted.when) for one in found.meanings]
+    meanings = [(one.name.text, one.how, len(one.tests), one.name.when) for one in found.meanings]
     gpus = ("dcgpu-all", "dgpu-all", "igpu-all")
     assert meanings == [
         ("test_print", "exact", 3, When()),
@@ -207,7 +206,7 @@ def test_disabled_tests_as_torch_reads_them(tmp_path: Path, collected: collectio
     ]
     # torch takes any class that begins so: TestCu disables TestCuda's.
     assert found.meanings[1].accidents == ("test_cuda.py::TestCuda::test_streams",)
-    assert found.meanings[0].wanted.issue == issue + "7"
+    assert found.meanings[0].name.issue == issue + "7"
     assert [remark.partition(":")[0] for remark in found.remarks] == [
         "test_pool_max (__main__.TestNN)",
         "'test_badly_named' is not written as `test_name (__main__.TestClass)`",
@@ -217,9 +216,7 @@ def test_disabled_tests_as_torch_reads_them(tmp_path: Path, collected: collectio
 
 
 @pytest.mark.parametrize("text", ["[]", '{"test_a (__main__.T)": []}', '{"test_a (__main__.T)": ["7"]}', "{"])
-def test_what_is_no_list_of_disabled_tests(
-    tmp_path: Path, collected: collection.Collection, text: str
-) -> None:
+def test_what_is_no_list_of_disabled_tests(tmp_path: Path, collected: Collected, text: str) -> None:
     with pytest.raises(UsageError, match="disabled"):
         imported(tmp_path, collected, disabled__json=text)
 
@@ -227,12 +224,12 @@ def test_what_is_no_list_of_disabled_tests(
 def test_a_collection_without_tests(tmp_path: Path) -> None:
     (tmp_path / "collection.txt").write_text("\nno tests ran in 0.01s\n", encoding="utf-8")
     with pytest.raises(UsageError, match="no id of a test"):
-        collection.read(tmp_path / "collection.txt")
+        ids.read_collection(tmp_path / "collection.txt")
 
 
 def test_a_collection_of_a_machine_without_a_gpu_is_remarked(tmp_path: Path) -> None:
     (tmp_path / "cpu.txt").write_text("test_nn.py::TestNNCPU::test_print_cpu\n", encoding="utf-8")
     text = 'skip_tests = {"common": {"nn": ["test_print_cuda", "test_print"]}}'
-    (found,) = imported(tmp_path, collection.read(tmp_path / "cpu.txt"), generic__py=text)
+    (found,) = imported(tmp_path, ids.read_collection(tmp_path / "cpu.txt"), generic__py=text)
     assert [one.how for one in found.meanings] == ["unknown", "exact"]
     assert "1 names are of tests on a GPU; the collection has none" in found.remarks[0]

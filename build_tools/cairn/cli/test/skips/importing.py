@@ -54,11 +54,11 @@ class ImportSkips:
 
 def run(request: ImportSkips) -> int:
     """Run the command; returns the exit code."""
-    from cairn.testing.skips import collection, importing, skip_files
+    from cairn.testing.skips import ids, importing, skip_files
 
     targets = _targets(request)
     imported = importing.read(
-        request.lists, collection.read(request.collection), owner=request.owner, expires=request.expires
+        request.lists, ids.read_collection(request.collection), owner=request.owner, expires=request.expires
     )
     if not request.dry_run:
         for each in imported:
@@ -94,15 +94,13 @@ def _show(imported: Imported) -> None:
     by_rule: dict[str, list[str]] = {}
     for meaning in imported.meanings:
         if meaning.how != "exact":
-            by_rule.setdefault(meaning.explained, []).append(
-                f"{meaning.wanted.text} ({meaning.wanted.place})"
-            )
+            by_rule.setdefault(meaning.explained, []).append(f"{meaning.name.text} ({meaning.name.place})")
     for rule, names in by_rule.items():
         show.out(f"  {rule}: {wording.some(names)}")
     for meaning in imported.meanings:
         if meaning.accidents:
             hit = wording.some(meaning.accidents, shown=3)
-            name = f"{meaning.wanted.text} ({meaning.wanted.place})"
+            name = f"{meaning.name.text} ({meaning.name.place})"
             show.out(f"  {name} hits {wording.count(meaning.accidents, 'test')} by accident: {hit}")
     for remark in imported.remarks:
         show.warn(remark)
@@ -111,8 +109,8 @@ def _show(imported: Imported) -> None:
 def _plain(imported: Imported, target: Path) -> dict[str, object]:
     names = [
         {
-            "name": meaning.wanted.text,
-            "place": meaning.wanted.place,
+            "name": meaning.name.text,
+            "place": meaning.name.place,
             "how": meaning.how,
             "tests": list(meaning.tests),
             "accidents": list(meaning.accidents),

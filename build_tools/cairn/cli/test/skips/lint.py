@@ -30,13 +30,13 @@ class Lint(SkipsOfRun):
 
 def run(request: Lint) -> int:
     """Run the command; returns the exit code."""
-    from cairn.testing.skips import collection, lint
+    from cairn.testing.skips import ids, lint
 
     day = today()
     selection = request.select(today=day)
     findings = [*lint.expired(selection.entries, today=day), *lint.contradictory(selection.entries)]
     if request.collection:
-        findings += lint.against(selection.entries, collection.read(request.collection))
+        findings += lint.against(selection.entries, ids.read_collection(request.collection))
     show = console.current()
     if request.json:
         rows = [

@@ -14,7 +14,7 @@ from pathlib import Path
 from cairn import datafile
 from cairn.errors import UsageError
 from cairn.testing.skips.conditions import Platform, When
-from cairn.testing.skips.importing.model import Listed, Wanted
+from cairn.testing.skips.importing.model import UpstreamList, UpstreamName
 
 _NAME = re.compile(r"(\S+) \((?:\S+\.)?(\w+)\)")
 _SYSTEMS: dict[str, Platform] = {"linux": "linux", "win": "windows", "windows": "windows"}
@@ -24,7 +24,7 @@ _GPUS = ("dcgpu-all", "dgpu-all", "igpu-all")  # families that have every GPU be
 _NOT_OURS = frozenset({"mac", "macos", "xpu", "asan", "dynamo", "dynamo_wrapped", "inductor", "slow"})
 
 
-def read(path: Path) -> Listed:
+def read(path: Path) -> UpstreamList:
     """Read a list.
 
     Raises:
@@ -33,7 +33,7 @@ def read(path: Path) -> Listed:
     data = datafile.read_json(path)
     if not isinstance(data, dict):
         raise UsageError(f"{path} is not a list of disabled tests: it is not an object")
-    wanted: list[Wanted] = []
+    names: list[UpstreamName] = []
     remarks: list[str] = []
     for name, value in data.items():
         match = _NAME.fullmatch(name)
@@ -47,8 +47,8 @@ def read(path: Path) -> Listed:
             remarks.append(f"{name}: torch knows no platform {', '.join(unknown)}; see {issue}")
         known = [word for word in platforms if word not in unknown]
         # torch reads a list with nothing but unknown ones as an empty one: disabled everywhere.
-        wanted += (
-            Wanted(
+        names += (
+            UpstreamName(
                 text=match[1],
                 class_name=match[2],
                 when=when,
@@ -58,7 +58,7 @@ def read(path: Path) -> Listed:
             )
             for when in _conditions(known)
         )
-    return Listed(wanted=tuple(wanted), remarks=tuple(remarks))
+    return UpstreamList(names=tuple(names), remarks=tuple(remarks))
 
 
 def _row(path: Path, name: str, value: object) -> tuple[str, list[str]]:
@@ -75,9 +75,9 @@ def _conditions(platforms: list[str]) -> list[When]:
     if not platforms:
         return [When()]
     systems = tuple(dict.fromkeys(_SYSTEMS[word] for word in platforms if word in _SYSTEMS))
-    found = [When(platform=systems)] if systems else []
+    conditions = [When(platform=systems)] if systems else []
     # Platforms are alternatives, conditions hold together: runs on ROCm elsewhere are an entry of their own.
     others = tuple(system for system in dict.fromkeys(_SYSTEMS.values()) if system not in systems)
     if _ROCM in platforms and others:
-        found.append(When(platform=others if systems else (), family=_GPUS))
-    return found
+        conditions.append(When(platform=others if systems else (), family=_GPUS))
+    return conditions

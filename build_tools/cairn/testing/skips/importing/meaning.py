@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
 from cairn.testing.skips import ids
-from cairn.testing.skips.collection import Collection
-from cairn.testing.skips.importing.model import How, Meaning, Wanted
+from cairn.testing.skips.ids import Collected
+from cairn.testing.skips.importing.model import How, Meaning, UpstreamName
 
 # What `instantiate_device_type_tests` appends to the names of tests, and to those of their classes
 # (torch/testing/_internal/common_device_type.py).
@@ -31,45 +31,46 @@ class Tests:
 
     __test__ = False  # pytest would collect the name
 
-    def __init__(self, collection: Collection) -> None:
-        self._modules = tuple(collection.modules)
+    def __init__(self, collection: Collected) -> None:
+        self._modules = tuple(collection)
+        tests = [test for of_module in collection.values() for test in of_module]
         self._named: dict[str, list[str]] = {}
         self._searched: list[tuple[str, str]] = []
-        for test in collection.tests:
-            found = ids.take_apart(test)
-            for name in _without_suffixes(found.name):
+        for test in tests:
+            parts = ids.take_apart(test)
+            for name in _without_suffixes(parts.name):
                 self._named.setdefault(name, []).append(test)
             # The words that `-k` looks into; none of them has a line break.
-            words = (PurePosixPath(found.module).name, *found.classes, found.name + found.arguments)
+            words = (PurePosixPath(parts.module).name, *parts.classes, parts.name + parts.arguments)
             self._searched.append((test, "\n".join(words).casefold()))
-        self._names = {test: ids.take_apart(test) for test in collection.tests}
+        self._names = {test: ids.take_apart(test) for test in tests}
 
-    def meant(self, wanted: Sequence[Wanted]) -> Iterator[Meaning]:
-        """What each name of a list meant."""
-        found = [self._tests(one) for one in wanted]
-        meant = {test for _, tests in found for test in tests}
-        for one, (how, tests) in zip(wanted, found, strict=True):
-            accidents = tuple(test for test in self._hit(one) if test not in meant)
-            yield Meaning(wanted=one, how=how, tests=tuple(tests), accidents=accidents)
+    def meant(self, names: Sequence[UpstreamName]) -> Iterator[Meaning]:
+        """The tests that each name of a list meant."""
+        matches = [self._tests(name) for name in names]
+        meant = {test for _, tests in matches for test in tests}
+        for name, (how, tests) in zip(names, matches, strict=True):
+            accidents = tuple(test for test in self._hit(name) if test not in meant)
+            yield Meaning(name=name, how=how, tests=tuple(tests), accidents=accidents)
 
-    def missing_gpu(self, wanted: Sequence[Wanted]) -> list[str]:
+    def missing_gpu(self, names: Sequence[UpstreamName]) -> list[str]:
         """Say where names are of tests on a GPU, and the machine of the collection had none."""
-        asked = [one.text for one in wanted if _ON_GPU.search(one.text)]
+        on_gpu = [name.text for name in names if _ON_GPU.search(name.text)]
         # A test may have the word in its name on any machine; its class has it only of a GPU.
-        if not asked or any(
-            name.endswith("CUDA") for found in self._names.values() for name in found.classes
+        if not on_gpu or any(
+            name.endswith("CUDA") for parts in self._names.values() for name in parts.classes
         ):
             return []
         return [
-            f"{len(asked)} names are of tests on a GPU; the collection has none: make it where there is one"
+            f"{len(on_gpu)} names are of tests on a GPU; the collection has none: make it where there is one"
         ]
 
-    def _tests(self, wanted: Wanted) -> tuple[How, list[str]]:
-        named = self._named.get(wanted.text, [])
-        if wanted.class_name:
-            own = [test for test in named if self._of_class(test, wanted.class_name)]
+    def _tests(self, name: UpstreamName) -> tuple[How, list[str]]:
+        named = self._named.get(name.text, [])
+        if name.class_name:
+            own = [test for test in named if self._of_class(test, name.class_name)]
             return ("exact", own) if own else ("unknown", [])
-        files = [module for module in self._modules if _filed_under(module, wanted.filed)]
+        files = [module for module in self._modules if _filed_under(module, name.filed)]
         if not files:
             return "not collected", []
         own = [test for test in named if self._names[test].module in files]
@@ -79,23 +80,23 @@ class Tests:
             return "elsewhere", named
         begun = [
             test
-            for test, found in self._names.items()
-            if found.module in files and found.name.startswith(wanted.text)
+            for test, parts in self._names.items()
+            if parts.module in files and parts.name.startswith(name.text)
         ]
-        family = [test for test in begun if self._names[test].name.startswith(f"{wanted.text}_")]
+        family = [test for test in begun if self._names[test].name.startswith(f"{name.text}_")]
         if family:
             return "family", family
         return ("broad", begun) if begun else ("unknown", [])
 
-    def _hit(self, wanted: Wanted) -> Iterator[str]:
-        if wanted.class_name:
+    def _hit(self, name: UpstreamName) -> Iterator[str]:
+        if name.class_name:
             # torch's own rule for disabled tests: any class whose name begins so.
-            for test in self._named.get(wanted.text, ()):
+            for test in self._named.get(name.text, ()):
                 classes = self._names[test].classes
-                if classes and classes[-1].startswith(wanted.class_name):
+                if classes and classes[-1].startswith(name.class_name):
                     yield test
             return
-        text = wanted.text.casefold()
+        text = name.text.casefold()
         yield from (test for test, searched in self._searched if text in searched)
 
     def _of_class(self, test: str, name: str) -> bool:

@@ -25,7 +25,7 @@ _EXPLAINED: dict[How, str] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class UpstreamName:
     """A name on a list.
 
     Attributes:
@@ -48,15 +48,15 @@ class Wanted:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Listed:
+class UpstreamList:
     """A list as it was read.
 
     Attributes:
-        wanted: its names.
+        names: what it names.
         remarks: what is odd about it.
     """
 
-    wanted: tuple[Wanted, ...]
+    names: tuple[UpstreamName, ...]
     remarks: tuple[str, ...]
 
 
@@ -65,13 +65,13 @@ class Meaning:
     """What a name meant.
 
     Attributes:
-        wanted: the name.
+        name: as the list has it.
         how: by what rule its tests were found.
         tests: their exact ids.
         accidents: the tests that upstream's way of matching hits as well, and that no name of the list means.
     """
 
-    wanted: Wanted
+    name: UpstreamName
     how: How
     tests: tuple[str, ...]
     accidents: tuple[str, ...]

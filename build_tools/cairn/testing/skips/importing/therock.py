@@ -21,7 +21,7 @@ from typing import get_args
 from cairn import targets
 from cairn.errors import UsageError
 from cairn.testing.skips.conditions import Platform, When
-from cairn.testing.skips.importing.model import Listed, Wanted
+from cairn.testing.skips.importing.model import UpstreamList, UpstreamName
 
 _VARIABLE = "skip_tests"
 _VERSION = re.compile(r"pytorch_([0-9]+\.[0-9]+)\.py")
@@ -32,14 +32,14 @@ _RULE = re.compile(r"\W*")  # a line of dashes
 _COMMENTED_OUT = re.compile(r"""["'].*["'],?""")
 
 
-def read(path: Path) -> Listed:
+def read(path: Path) -> UpstreamList:
     """Read a list.
 
     Raises:
         UsageError: it is not Python, has no such dictionary, or has anything but texts in it.
     """
     reader = _Reader(path)
-    return Listed(wanted=tuple(reader.wanted()), remarks=tuple(reader.remarks))
+    return UpstreamList(names=tuple(reader.names()), remarks=tuple(reader.remarks))
 
 
 @dataclass
@@ -65,14 +65,14 @@ class _Reader:
         self.comments = {t.start[0]: t.string[1:].strip() for t in self.tokens if t.type == tokenize.COMMENT}
         self.only_comment = self._lines_of_comments()
 
-    def wanted(self) -> Iterator[Wanted]:
+    def names(self) -> Iterator[UpstreamName]:
         """The names, with the conditions of their sections."""
         for section, modules in self._pairs(self._dictionary()):
             when = self._when(section)
             for module, names in self._pairs(modules):
                 yield from self._names(names, module, when)
 
-    def _names(self, node: ast.expr, module: str, when: When) -> Iterator[Wanted]:
+    def _names(self, node: ast.expr, module: str, when: When) -> Iterator[UpstreamName]:
         if not isinstance(node, (ast.List, ast.Set, ast.Tuple)):
             raise self._not_data(node)
         heading: list[str] = []
@@ -96,7 +96,7 @@ class _Reader:
             heading = above or heading
             reason, issue = _reason([*heading, self.comments.get(element.end_lineno or 0, "")])
             for text in strings:
-                yield Wanted(
+                yield UpstreamName(
                     text=text,
                     filed=module,
                     when=when,
@@ -141,13 +141,13 @@ class _Reader:
             if section == platform:
                 return When(torch=self.torch, platform=(platform,))
         # Upstream asks whether the target's name contains the section's.
-        found = tuple(name for name in targets.known_targets() if section in name)
-        if not found:
+        matching = tuple(name for name in targets.known_targets() if section in name)
+        if not matching:
             raise UsageError(
                 f"{self.path}: the section {section!r} is neither `common`, an operating system nor a target",
                 tip="correct its name",
             )
-        return When(torch=self.torch, target=found)
+        return When(torch=self.torch, target=matching)
 
     def _strings(self, element: ast.Constant, text: str) -> list[str]:
         """The texts that Python joins into one: several where a comma is missing."""
@@ -161,11 +161,11 @@ class _Reader:
         return [str(ast.literal_eval(token.string)) for token in inside]
 
     def _comment_above(self, element: ast.expr) -> list[str]:
-        line, found = element.lineno - 1, list[str]()
+        line, comment = element.lineno - 1, list[str]()
         while line in self.only_comment:
-            found.append(self.comments[line])
+            comment.append(self.comments[line])
             line -= 1
-        return found[::-1]
+        return comment[::-1]
 
     def _lines_of_comments(self) -> set[int]:
         quiet = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
