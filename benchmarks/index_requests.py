@@ -14,36 +14,34 @@ import collections
 import os
 import sys
 import tempfile
+import urllib.parse
 from pathlib import Path
 
-from botocore.awsrequest import AWSPreparedRequest
 from index_publish import filled, one_wheel
 
 from cairn.release.index import keys
 from cairn.release.index.snapshot import Index
 from cairn.release.publish.files import publish
 from cairn.store.opening import open_store
-from cairn.store.s3.bucket import BucketStore
 from helpers import buckets
+from helpers.faults import Plan
+from helpers.faulty_server import FaultyServer, faulty_server
 from helpers.release import make_set, make_wheel, move, stage_set
 
 
 class Counter:
-    """Counts the requests that a store's client sends."""
+    """Counts the requests that come over a line to a server of buckets."""
 
-    def __init__(self, store: BucketStore) -> None:
-        self.sent: collections.Counter[str] = collections.Counter()
-        store.bucket.client.meta.events.register("before-send.s3", self._count)
-        self._ours = f"/{store.bucket.name}/{store.bucket.prefix}"
-
-    def _count(self, request: AWSPreparedRequest, **_: object) -> None:
-        path = str(request.url).partition("?")[0].partition(self._ours)[2]
-        what = keys.kind_of(path) or ("listing" if request.method == "GET" else "other")
-        self.sent[f"{request.method} {what}"] += 1
+    def __init__(self, line: FaultyServer) -> None:
+        self._line = line
 
     def taken(self) -> collections.Counter[str]:
         """What was sent since the last call."""
-        sent, self.sent = self.sent, collections.Counter()
+        requests, self._line.plan = self._line.plan.requests, Plan()
+        sent = collections.Counter[str]()
+        for method, path in requests:
+            key = urllib.parse.unquote(path.partition("?")[0]).lstrip("/").partition("/")[2]
+            sent[f"{method} {keys.kind_of(key) or ('listing' if method == 'GET' else 'other')}"] += 1
         return sent
 
 
@@ -61,13 +59,16 @@ def main() -> int:
         "--wheels", type=int, default=2_000, help="in the index before (default: %(default)s)"
     )
     wheels = parser.parse_args().wheels
-    with buckets.serving() as server, tempfile.TemporaryDirectory(prefix="cairn-bench-") as name:
+    with (
+        buckets.serving() as server,
+        faulty_server(server.endpoint) as line,
+        tempfile.TemporaryDirectory(prefix="cairn-bench-") as name,
+    ):
         os.environ |= server.environment
         folder = Path(name)
         for projects in (wheels // 20, 20):
-            store = open_store(f"s3://{server.new_bucket()}", endpoint_url=server.endpoint)
-            assert isinstance(store, BucketStore)  # noqa: S101 - what the URL says
-            counter = Counter(store)
+            store = open_store(f"s3://{server.new_bucket()}", endpoint_url=line.endpoint)
+            counter = Counter(line)
             filled(store, projects, wheels // projects)
             counter.taken()
             publish(store, "staging", [one_wheel(folder, "project7", f"2.{projects}.0")])

@@ -1,4 +1,4 @@
-"""A server of buckets of which one request breaks: what `cairn.store.s3` does about that is what is tried."""
+"""A server of buckets of which one request breaks, to see what `cairn.store.buckets` does about that."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         fault = self.server.plan.next(self.command, self.path)
         self.server.before(len(self.server.plan.requests))
-        conditional = {"If-Match", "If-None-Match"} & set(self.headers)
+        conditional = {"if-match", "if-none-match"} & {name.lower() for name in self.headers}
         if fault is Fault.TIMEOUT:
             self.server.gave_up.wait(30)
             self.close_connection = True

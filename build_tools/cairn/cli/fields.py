@@ -76,14 +76,17 @@ class OptionalStack:
 def store(*, required: bool = True, group: Exclusive | None = None) -> Any:
     """`--store`."""
     return option(
-        "the store: a path, file://… or s3://bucket/prefix", metavar="URL", required=required, group=group
+        "the store: a path, file://…, s3://bucket/prefix, gs:// or az://",
+        metavar="URL",
+        required=required,
+        group=group,
     )
 
 
 def endpoint_url() -> Any:
     """`--endpoint-url`."""
     return option(
-        "server of an s3:// store that is not Amazon's (default: AWS_ENDPOINT_URL_S3)",
+        "server of a bucket that is not the cloud's own (default: AWS_ENDPOINT_URL_S3)",
         metavar="URL",
         convert=converters.nonempty,
     )

@@ -13,6 +13,8 @@ from cairn.retry import RetryPolicy
 from cairn.store.folder import LocalStore
 from cairn.store.protocol import Store
 
+_BUCKETS = ("s3", "gs", "az")  # schemes: Amazon's and all that speak its protocol, Google's, Azure's
+
 
 def open_store(
     url: str,
@@ -22,7 +24,7 @@ def open_store(
     public: bool = False,
     say: Progress = silent,
 ) -> Store:
-    """The store that a user names: a path, `file://…` or `s3://bucket/prefix`.
+    """The store that a user names: a path, `file://…`, or `s3://`, `gs://` or `az://bucket/prefix`.
 
     Args:
         url: its name.
@@ -33,14 +35,14 @@ def open_store(
 
     Raises:
         UsageError: it is a file, names no folder and no bucket, or has a different scheme.
-        PrerequisiteError: boto3 is not installed, or the user's settings for it are wrong.
+        PrerequisiteError: obstore is not installed, or the user's settings are wrong.
     """
     scheme, separator, rest = url.partition("://")
     scheme = scheme.lower() if separator else ""
-    if not separator and url.lower().startswith(("s3:", "file:")):
+    if not separator and url.lower().startswith(("s3:", "gs:", "az:", "file:")):
         # It would be a folder called `s3:`.
         raise UsageError(f"{url} names no store", tip="write s3://bucket/prefix, file:///… or a path")
-    if scheme == "s3":
+    if scheme in _BUCKETS:
         return _bucket(url, endpoint_url, retry, public=public, say=say)
     if endpoint_url is not None:
         raise UsageError(
@@ -54,7 +56,7 @@ def open_store(
             raise UsageError(f"{url} names no folder", tip="write file:///… with three slashes, or a path")
         return _folder(Path(urllib.request.url2pathname(f"/{path}")))
     if scheme:
-        raise UsageError(f"{url}: a store is a path, file://… or s3://…, not {scheme}://")
+        raise UsageError(f"{url}: a store is a path, file://…, s3://…, gs://… or az://…, not {scheme}://")
     return _folder(files.expanded(url))
 
 
@@ -101,11 +103,11 @@ def _bucket(
     url: str, endpoint_url: str | None, retry: RetryPolicy | None, *, public: bool, say: Progress
 ) -> Store:
     try:
-        # Loaded here because it takes 0.3 s, and an extra of ours has to be there.
-        from cairn.store.s3 import bucket, client  # noqa: PLC0415
+        # Loaded here because an extra of ours has to be there.
+        from cairn.store.buckets import bucket, client  # noqa: PLC0415
     except ModuleNotFoundError as error:
-        if error.name not in ("boto3", "botocore", "s3transfer"):
+        if error.name != "obstore":
             raise
-        raise PrerequisiteError(f"{url}: a bucket needs boto3", tip="pip install cairn[s3]") from error
+        raise PrerequisiteError(f"{url}: a bucket needs obstore", tip="pip install cairn[s3]") from error
     place = client.connect(url, endpoint_url=endpoint_url, public=public, say=say)
     return bucket.BucketStore(place if retry is None else dataclasses.replace(place, policy=retry))

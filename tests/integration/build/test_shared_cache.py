@@ -20,8 +20,8 @@ from cairn.build.cache import SharedCache, open_cache
 from cairn.build.cache import entry as entries
 from cairn.build.model import BuildRequest, BuiltWheel
 from cairn.retry import RetryPolicy
+from cairn.store.buckets import bucket, client
 from cairn.store.protocol import Store
-from cairn.store.s3 import bucket, client
 from helpers import build, pure_wheel
 from helpers.buckets import Server
 from helpers.build import stand_in_compiler

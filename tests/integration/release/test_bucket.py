@@ -16,9 +16,9 @@ from cairn.release.history.yank import lift, yank
 from cairn.release.index.restore import candidates, restore
 from cairn.release.index.snapshot import Index
 from cairn.retry import RetryPolicy
+from cairn.store.buckets.bucket import BucketStore
+from cairn.store.buckets.client import connect
 from cairn.store.protocol import Store
-from cairn.store.s3.bucket import BucketStore
-from cairn.store.s3.client import connect
 from helpers.buckets import Server
 from helpers.faults import Fault, FaultyStore, Plan
 from helpers.nights import stage_nights

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from cairn.retry import RetryPolicy
-from cairn.store.s3 import client
-from cairn.store.s3.bucket import BucketStore
-from cairn.store.s3.client import Bucket, connect
-from cairn.store.s3.upload import Parts
+from cairn.store.buckets import client
+from cairn.store.buckets.bucket import BucketStore
+from cairn.store.buckets.client import Bucket, connect
+from cairn.store.buckets.download import Parts
 from helpers.buckets import Server
 from helpers.faulty_server import FaultyServer, faulty_server
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from cairn.store.s3.bucket import BucketStore
-from cairn.store.s3.client import Bucket
+from cairn.store.buckets.bucket import BucketStore
+from cairn.store.buckets.client import Bucket
 from helpers.buckets import Server
 from helpers.store_contract import StoreContract
 

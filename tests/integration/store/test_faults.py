@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cairn.errors import NetworkError, StoreError
-from cairn.store.s3.bucket import BucketStore
+from cairn.store.buckets.bucket import BucketStore
 from helpers.buckets import ENDPOINT
 from helpers.faults import Fault, Plan
 from helpers.faulty_server import FaultyServer

@@ -19,10 +19,10 @@ from cairn.errors import StoreError
 from cairn.release.history.rollback import rollback
 from cairn.release.index.snapshot import Index
 from cairn.release.publish.files import publish
+from cairn.store.buckets.bucket import BucketStore
+from cairn.store.buckets.client import Bucket
 from cairn.store.memory import MemoryStore
 from cairn.store.protocol import Store
-from cairn.store.s3.bucket import BucketStore
-from cairn.store.s3.client import Bucket
 from cairn.wheels.wheelset import WheelSet
 from helpers.buckets import Server
 from helpers.faults import Fault, Plan

@@ -17,7 +17,7 @@ def test_a_store_is_named_by_path_or_file_url(tmp_path: Path) -> None:
     assert open_store(f"FILE://localhost{folder}").url == str(folder)
 
 
-@pytest.mark.parametrize("url", ["ftp://host/x", "gs://bucket"])
+@pytest.mark.parametrize("url", ["ftp://host/x", "https://host/x"])
 def test_other_stores_are_refused_in_one_line(url: str) -> None:
     with pytest.raises(UsageError, match=url.partition(":")[0]):
         open_store(url)
@@ -54,6 +54,8 @@ def test_a_file_is_not_a_store(tmp_path: Path) -> None:
         ("s3:bucket", "names no store"),
         ("file:/store", "names no store"),
         ("s3://bucket/../x", "cannot name"),
+        ("gs://", "names no bucket"),
+        ("az:/container", "names no store"),
     ],
 )
 def test_a_url_that_is_of_no_bucket_is_refused(url: str, said: str) -> None:
@@ -65,6 +67,8 @@ def test_a_bucket_and_a_prefix_are_named_by_url(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
     assert open_store("s3://bucket").url == "s3://bucket"
     assert open_store("s3://bucket/").url == "s3://bucket"
+    assert open_store("gs://bucket/a").url == "gs://bucket/a"
+    assert open_store("az://container/a/").url == "az://container/a"
     assert open_store("S3://bucket/a/b/", endpoint_url="http://127.0.0.1:1").url == "s3://bucket/a/b"
 
 
@@ -81,16 +85,16 @@ def test_a_profile_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -
         open_store("s3://bucket")
 
 
-def test_without_boto3_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_obstore_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     real = builtins.__import__
 
     def without(name: str, *more: Any) -> Any:
-        if name.partition(".")[0] == "boto3" or name == "cairn.store.s3":
-            raise ModuleNotFoundError(f"No module named {name!r}", name="boto3")
+        if name.partition(".")[0] == "obstore" or name == "cairn.store.buckets":
+            raise ModuleNotFoundError(f"No module named {name!r}", name="obstore")
         return real(name, *more)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(PrerequisiteError, match="a bucket needs boto3") as raised:
+    with pytest.raises(PrerequisiteError, match="a bucket needs obstore") as raised:
         open_store("s3://bucket")
     assert raised.value.tip == "pip install cairn[s3]"
 

@@ -45,7 +45,7 @@ class SharedCache:
     """The store that several machines share, as a user names it.
 
     Attributes:
-        url: a path, `file://…` or `s3://bucket/prefix`.
+        url: what names a store.
         endpoint_url: the server of a bucket; None for the user's settings.
         read_only: nothing is put there.
         fetched: wheels are fetched. For a plan it is enough to know that they are there: its hits then name
@@ -64,7 +64,7 @@ def of_build(root: Path, shared: SharedCache | None) -> WheelCache:
 
     Raises:
         UsageError: the URL names no store.
-        PrerequisiteError: it is a bucket, and boto3 is not installed.
+        PrerequisiteError: it is a bucket, and obstore is not installed.
     """
     if shared is None:
         return open_cache(root)

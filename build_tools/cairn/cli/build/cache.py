@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def _cache_store(default: str) -> Any:
     return option(
-        f"cache of wheels that machines share: a path, file://… or s3://bucket/prefix (default: {default})",
+        f"cache to share: a path, file://…, s3://bucket/prefix, gs:// or az:// (default: {default})",
         metavar="URL",
         convert=converters.nonempty,
     )

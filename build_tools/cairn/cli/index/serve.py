@@ -27,7 +27,7 @@ class Serve(fields.StoreOptions):
         cairn index serve ./store
     """
 
-    store: str = argument("URL", "the store: a path, file://… or s3://bucket/prefix")
+    store: str = argument("URL", "the store: a path, file://…, s3://bucket/prefix, gs:// or az://")
     host: str = option(
         "address to listen on (default: %(default)s)",
         convert=converters.nonempty,  # an empty one would be every address of the machine

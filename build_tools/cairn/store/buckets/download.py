@@ -17,22 +17,45 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from obstore.exceptions import BaseError
 
 from cairn import files
 from cairn.concurrency import side_by_side
-from cairn.errors import NetworkError
+from cairn.store.buckets.client import Bucket
+from cairn.store.buckets.errors import PastEndError
 from cairn.store.protocol import DamagedObjectError, MissingKeyError, ObjectInfo, OnBytes
-from cairn.store.s3.client import Answer, Bucket
-from cairn.store.s3.errors import PastEndError
-from cairn.store.s3.upload import Parts, stat
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
+    from obstore import GetOptions, ObjectMeta, UpdateVersion
 
-_BLOCK = 1 << 20
+SHA256 = "sha256"
+"""The name of our metadata: S3 sends it as `x-amz-meta-sha256`."""
+
+_MIB = 1 << 20
+# "Amazon S3 multipart upload limits" in Amazon's user guide; what others allow is the same or more.
+_MOST_PARTS = 10_000
 _LOCK_WAIT = 4 * 3600.0  # seconds
 _KEPT = 7 * 24 * 3600.0  # seconds that nobody has gone on with a download
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """How big files travel.
+
+    Attributes:
+        size: bytes of a part at least; S3 wants 5 MiB or more, of all but the last.
+        jobs: how many at once.
+    """
+
+    size: int = 16 * _MIB
+    jobs: int = 8  # enough to fill a line, few enough for a small server
+
+    def size_for(self, total: int) -> int:
+        """Bytes of each part but the last, so that `total` bytes have no more parts than are allowed."""
+        return max(self.size, -(-total // (_MOST_PARTS * _MIB)) * _MIB)
 
 
 class Stream(io.RawIOBase):
@@ -47,14 +70,13 @@ class Stream(io.RawIOBase):
         self._place = start
         self._end = None if count is None else start + count
         self._etag: str | None = None  # of what was opened: the rest is to be of the same bytes
-        self._body: Any = None
-        if count == 0:
-            self._ended = True
-            if stat(bucket, key) is None:
-                raise MissingKeyError(f"there is no {bucket.url}/{key}")
-            return
-        self._ended = False
-        bucket.trying(self._ask)
+        self._body: Iterator[bytes] | None = None
+        self._block = memoryview(b"")  # has arrived, and nobody has read it yet
+        self._ended = count == 0
+        if not self._ended:
+            bucket.request(self._ask, key)
+        elif stat(bucket, key) is None:
+            raise MissingKeyError(f"there is no {bucket.url}/{key}")
 
     def readable(self) -> bool:
         """It is."""
@@ -63,43 +85,38 @@ class Stream(io.RawIOBase):
     def readinto(self, buffer: WriteableBuffer) -> int:
         """Fill the buffer with what comes next; 0 at the end."""
         view = memoryview(buffer).cast("B")
+        if not self._block and not self._ended and len(view):
+            self._block = self._bucket.request(self._next, self._key)
+            self._ended = not self._block
+        count = min(len(view), len(self._block))
+        view[:count], self._block = self._block[:count], self._block[count:]
+        self._place += count
+        return count
 
-        def once() -> bytes:
-            if self._body is None:
-                self._ask()
-            if self._ended:
-                return b""
-            try:
-                data: bytes = self._bucket.explained(lambda: self._body.read(len(view)), self._key)
-            except NetworkError:
-                self._body = None
-                raise
-            return data
-
-        data = b"" if self._ended or not len(view) else self._bucket.trying(once)
-        view[: len(data)] = data
-        self._place += len(data)
-        self._ended = self._ended or not data
-        return len(data)
-
-    def close(self) -> None:
-        """Give the connection back."""
-        if self._body is not None:
-            self._body.close()
-        super().close()
+    def _next(self) -> memoryview:
+        """The next block, empty at the end."""
+        if self._body is None:
+            self._ask()
+        try:
+            return memoryview(next(self._body or iter(()), b""))
+        except BaseError:
+            self._body = None
+            raise
 
     def _ask(self) -> None:
-        arguments = {} if self._etag is None else {"IfMatch": self._etag}
-        if self._place or self._end is not None:
-            # The last byte of a range is in it (RFC 9110, section 14.1.2).
-            last = "" if self._end is None else str(self._end - 1)
-            arguments["Range"] = f"bytes={self._place}-{last}"
+        options: GetOptions = {} if self._etag is None else {"if_match": self._etag}
+        if self._end is not None:
+            options["range"] = (self._place, self._end)
+        elif self._place:
+            options["range"] = {"offset": self._place}
         try:
-            answer = self._bucket.ask_once("get_object", self._key, **arguments)
+            answer = self._bucket.explained(
+                lambda: self._bucket.objects.get(self._key, options=options), self._key
+            )
         except PastEndError:
-            self._ended = True
+            self._body = iter(())
             return
-        self._etag, self._body = answer["ETag"], answer["Body"]
+        self._etag, self._body = answer.meta["e_tag"], iter(answer.stream(min_chunk_size=_MIB))
 
 
 @contextlib.contextmanager
@@ -127,7 +144,7 @@ def downloaded(bucket: Bucket, key: str, *, parts: Parts, on_bytes: OnBytes) -> 
         if info.size <= parts.size or info.sha256 is None:
             _stream(bucket, info, path, on_bytes)
         else:
-            download = Download(bucket=bucket, found=info, parts=parts, folder=root / info.sha256)
+            download = Download(bucket=bucket, info=info, parts=parts, folder=root / info.sha256)
             # A different run that downloads the same bytes takes its time.
             with files.locked(root / f"{info.sha256}.lock", timeout=_LOCK_WAIT):
                 download.fetch(path, on_bytes)
@@ -137,7 +154,7 @@ def downloaded(bucket: Bucket, key: str, *, parts: Parts, on_bytes: OnBytes) -> 
 def _stream(bucket: Bucket, info: ObjectInfo, path: Path, on_bytes: OnBytes) -> None:
     digest = hashlib.sha256()
     with Stream(bucket, info.key, start=0, count=None) as stream, path.open("wb") as file:
-        while block := stream.read(_BLOCK):
+        while block := stream.read(_MIB):
             digest.update(block)
             file.write(block)
             on_bytes(len(block))
@@ -151,13 +168,13 @@ class Download:
 
     Attributes:
         bucket: where it is.
-        found: what it is.
+        info: what it is.
         parts: how it travels.
         folder: what has arrived: `data`, and `done` with the number of each whole part in a line.
     """
 
     bucket: Bucket
-    found: ObjectInfo
+    info: ObjectInfo
     parts: Parts
     folder: Path
 
@@ -170,44 +187,39 @@ class Download:
         data = self.folder / "data"
         for resumed in (self.folder.exists(), False):
             self._bring_parts(on_bytes)
-            if files.sha256_of(data) == self.found.sha256:
+            if files.sha256_of(data) == self.info.sha256:
                 data.replace(path)
                 shutil.rmtree(self.folder)
                 return
             shutil.rmtree(self.folder)
             if not resumed:
                 break  # else what lay there may be at fault: a machine that lost its power, a disk
-        raise DamagedObjectError.of(f"{self.bucket.url}/{self.found.key}")
+        raise DamagedObjectError.of(f"{self.bucket.url}/{self.info.key}")
 
     def _bring_parts(self, on_bytes: OnBytes) -> None:
         self.folder.mkdir(exist_ok=True)
         size, marker = self.parts.size, self.folder / "done"
         whole = {int(line) for line in marker.read_text().split()} if marker.exists() else set()
         with (self.folder / "data").open("ab") as file:
-            file.truncate(self.found.size)
+            file.truncate(self.info.size)
 
         def bring(number: int) -> None:
             start = number * size
-            count = min(size, self.found.size - start)
+            count = min(size, self.info.size - start)
             if number not in whole:
-                self.bucket.trying(lambda: self._bring(start, count))
+                self.bucket.request(lambda: self._bring(start, count), self.info.key)
                 with marker.open("a") as file:
                     file.write(f"{number}\n")
             on_bytes(count)
 
-        side_by_side(bring, range(-(-self.found.size // size)), jobs=self.parts.jobs)
+        side_by_side(bring, range(-(-self.info.size // size)), jobs=self.parts.jobs)
 
     def _bring(self, start: int, count: int) -> None:
-        answer: Answer = self.bucket.ask_once(
-            "get_object",
-            self.found.key,
-            Range=f"bytes={start}-{start + count - 1}",
-            IfMatch=self.found.etag,
-        )
-        body = answer["Body"]
-        with (self.folder / "data").open("r+b") as file, contextlib.closing(body):
+        options: GetOptions = {"range": (start, start + count)}
+        options["version" if self.bucket.scheme == "gs" else "if_match"] = self.info.etag
+        with (self.folder / "data").open("r+b") as file:
             file.seek(start)
-            while block := self.bucket.explained(lambda: body.read(_BLOCK), self.found.key):
+            for block in self.bucket.objects.get(self.info.key, options=options).stream(min_chunk_size=_MIB):
                 file.write(block)
 
 
@@ -223,3 +235,36 @@ def _forget_old(root: Path) -> None:
                 shutil.rmtree(entry.path, ignore_errors=True)
             elif not entry.name.endswith(".lock"):  # whoever holds it would hold one that others do not see
                 Path(entry.path).unlink()
+
+
+def stat(bucket: Bucket, key: str) -> ObjectInfo | None:
+    """See `Store.stat`."""
+    try:
+        answer = bucket.request(lambda: bucket.objects.get(key, options={"head": True}), key)
+    except MissingKeyError:
+        return None
+    meta, sha256 = answer.meta, answer.attributes.get(SHA256)
+    return ObjectInfo(
+        key=key,
+        size=meta["size"],
+        modified=meta["last_modified"],
+        find_etag=lambda: etag_of(bucket, meta),
+        find_sha256=lambda: sha256,
+    )
+
+
+def etag_of(bucket: Bucket, meta: ObjectMeta) -> str:
+    """What names the bytes of an object in a condition.
+
+    Google's conditions are of its generation. Of an ETag, Amazon takes the text with and without its quotes,
+    and Ceph 16 compares the text, which it has without.
+    """
+    if bucket.scheme == "gs":
+        return meta["version"] or ""
+    etag = meta["e_tag"] or ""
+    return etag.strip('"') if bucket.scheme == "s3" else etag
+
+
+def version_of(bucket: Bucket, etag: str) -> UpdateVersion:
+    """The condition that an object still has what `etag_of` told of it."""
+    return {"version": etag} if bucket.scheme == "gs" else {"e_tag": etag}

@@ -1,6 +1,7 @@
 """What the failures of a bucket mean, and what to do about each.
 
-The codes are those of "Error responses" in Amazon's S3 API reference; other servers use the same ones.
+obstore tells in the text of an exception what a server has answered. The codes in it are those of "Error
+responses" in Amazon's S3 API reference; other servers of its protocol, and Google's, use the same ones.
 """
 
 from __future__ import annotations
@@ -9,22 +10,24 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from botocore import exceptions as boto
-
 from cairn.errors import CairnError, NetworkError, PrerequisiteError, StoreError
 from cairn.output import safe_text
 from cairn.store.protocol import MissingKeyError
 
-_ERRNO = re.compile(r"\[Errno -?\d+\] ")
+_DEBUG = "\n\nDebug source:"  # what obstore writes between the text of an error and all that it is made of
+_STATUS = re.compile(r"status code: (\d{3})")
+_CODE = re.compile(r"<Code>(\w+)</Code>")
+_MESSAGE = re.compile(r"<Message>([^<]*)</Message>")
+# The system's own word for what failed, such as "Connection refused", in what an error is made of.
+_REASON = re.compile(r'(?:message|error): "([^"]+)"')
+_CERTIFICATE = re.compile(r"InvalidCertificate|UnknownIssuer")
+# Where a machine in a cloud has its credentials: whoever has none elsewhere is asked for them there.
+_METADATA_SERVERS = ("169.254.169.254", "metadata.google.internal")
 _SHOWN = 300  # characters of a server's own words
 
 
 class ChangedError(StoreError):
     """A condition (`If-Match`, `If-None-Match`) did not hold."""
-
-
-class UploadGoneError(StoreError):
-    """A multipart upload is not there any more, or has different parts: someone else ended or changed it."""
 
 
 class PastEndError(StoreError):
@@ -56,33 +59,34 @@ _TRANSIENT = frozenset(
         *("IncompleteBody", "ConditionalRequestConflict", "OperationAborted", "ConcurrentModification"),
     }
 )
-_TRANSIENT_STATUS = frozenset({408, 429, 500, 502, 503, 504})
+_TRANSIENT_STATUS = frozenset({"408", "429", "500", "502", "503", "504"})
 
 _CONDITIONS: Mapping[str, tuple[type[StoreError], str]] = {
     "NoSuchKey": (MissingKeyError, "there is no {url}"),
+    "BlobNotFound": (MissingKeyError, "there is no {url}"),
     "PreconditionFailed": (ChangedError, "{url} was changed meanwhile"),
-    "NoSuchUpload": (UploadGoneError, "the upload of {url} was ended by someone else"),
-    "InvalidPart": (UploadGoneError, "the upload of {url} was changed by someone else"),
-    "InvalidPartOrder": (UploadGoneError, "the upload of {url} was changed by someone else"),
+    # As when the reply that it is complete was lost: whoever sent it looks for the object.
+    "NoSuchUpload": (ChangedError, "the upload of {url} was ended by someone else"),
     "InvalidRange": (PastEndError, "{url} is shorter than that"),
 }
 _CREDENTIALS = (
-    "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or run where a role gives them"
+    "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or run where a role gives them; "
+    "for gs:// GOOGLE_SERVICE_ACCOUNT, for az:// AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY"
 )
 _REGION = "set AWS_REGION to the region of the bucket, or name its server with --endpoint-url"
 _ENDPOINT = "see whether --endpoint-url (or AWS_ENDPOINT_URL_S3) is the address of an S3 server"
-_NOT_S3 = "{endpoint} does not do what an S3 server does"
+_NOT_S3 = "{endpoint} does not do what a server of buckets does"
 _ELSEWHERE = "the bucket {bucket} is in a different region"
+_NO_BUCKET = ("there is no bucket {bucket} at {endpoint}", "create it, or correct --store or --endpoint-url")
 _EXPIRED = "the credentials for {endpoint} have expired"
+_DENIED = (
+    "access to {url} is denied",
+    "the credentials need s3:ListBucket, GetObject, PutObject and DeleteObject there, or their like",
+)
 _REFUSED: Mapping[str, tuple[str, str]] = {
-    "NoSuchBucket": (
-        "there is no bucket {bucket} at {endpoint}",
-        "create it, or correct --store or --endpoint-url",
-    ),
-    "AccessDenied": (
-        "access to {url} is denied",
-        "the credentials need s3:ListBucket, GetObject, PutObject and DeleteObject there",
-    ),
+    "NoSuchBucket": _NO_BUCKET,
+    "ContainerNotFound": _NO_BUCKET,
+    "AccessDenied": _DENIED,
     "AllAccessDisabled": ("access to {url} is denied", "ask the owner of the bucket"),
     "InvalidAccessKeyId": ("{endpoint} does not know the access key", _CREDENTIALS),
     "SignatureDoesNotMatch": ("{endpoint} refuses the secret key", _CREDENTIALS),
@@ -102,62 +106,71 @@ _REFUSED: Mapping[str, tuple[str, str]] = {
     "MethodNotAllowed": (_NOT_S3, _ENDPOINT),
     "NotImplemented": (_NOT_S3, _ENDPOINT),
 }
-_CONNECTION = (boto.ConnectionError, boto.HTTPClientError, boto.IncompleteReadError, ConnectionError)
 # What a status means where there is no code: an answer to HEAD has no body to hold one.
-_BY_STATUS = {404: "NoSuchKey", 412: "PreconditionFailed", 403: "AccessDenied", 416: "InvalidRange"}
+_BY_STATUS = {
+    "301": "PermanentRedirect",
+    "401": "AccessDenied",
+    "403": "AccessDenied",
+    "404": "NoSuchKey",
+    "405": "MethodNotAllowed",
+    "412": "PreconditionFailed",
+    "416": "InvalidRange",
+}
 
 
 def translated(error: Exception, place: Place) -> CairnError:
-    """The error that a failure of boto3 means: a `NetworkError` where another try may help."""
-    if isinstance(error, boto.ClientError):
-        return _of_answer(error, place)
-    if isinstance(error, boto.ProfileNotFound):
-        return PrerequisiteError(_words(error), tip=_CREDENTIALS)
-    if isinstance(error, boto.NoCredentialsError | boto.PartialCredentialsError):
+    """The error that a failure of obstore means: a `NetworkError` where another try may help."""
+    text, _, source = str(error).partition(_DEBUG)
+    if any(server in text for server in _METADATA_SERVERS):
         return PrerequisiteError(f"there are no credentials for {place.endpoint}", tip=_CREDENTIALS)
-    if isinstance(error, _CONNECTION):
-        return _of_connection(error, place)
-    tip = "correct --store" if isinstance(error, boto.ParamValidationError) else _ENDPOINT
-    return StoreError(f"{place.url}: {_words(error)}", tip=tip)
+    if _STATUS.search(text) or _CODE.search(text):
+        return _of_answer(text, place)
+    return _without_answer(text, source, place)
 
 
-def _of_connection(error: Exception, place: Place) -> CairnError:
-    if "CERTIFICATE_VERIFY_FAILED" in str(error):
+def _without_answer(text: str, source: str, place: Place) -> CairnError:
+    if _CERTIFICATE.search(source):
         return StoreError(
             f"the certificate of {place.endpoint} is not trusted", tip="name who signed it in AWS_CA_BUNDLE"
         )
-    # What of a long text is the system's own word for it, such as "Connection refused".
-    reason = str(error.kwargs.get("error", error)) if isinstance(error, boto.BotoCoreError) else str(error)
-    return NetworkError(
-        f"no answer from {place.endpoint}: {_ERRNO.split(_words(reason))[-1]}",
-        tip="check the network, --endpoint-url and the server, then run the same command again",
-    )
+    if "HTTP error" in text:
+        return NetworkError(
+            f"no answer from {place.endpoint}: {_in_one_line(_first(_REASON, source) or text)}",
+            tip="check the network, --endpoint-url and the server, then run the same command again",
+        )
+    if "redirect" in text:
+        return _refusal("PermanentRedirect", place)
+    tip = "remove that object, which no store can name" if "invalid path" in text else _ENDPOINT
+    return StoreError(f"{place.url}: {_in_one_line(text)}", tip=tip)
 
 
-def _of_answer(error: boto.ClientError, place: Place) -> CairnError:
-    status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-    code = str(error.response.get("Error", {}).get("Code", ""))
-    if code == str(status):
+def _of_answer(text: str, place: Place) -> CairnError:
+    status, code, message = (_first(pattern, text) for pattern in (_STATUS, _CODE, _MESSAGE))
+    if not code:
         # Of a bucket, any web server may say that it is not there.
-        code = "NoSuchBucket" if place.whole and code == "404" else _BY_STATUS.get(status, code)
+        code = "NoSuchBucket" if place.whole and status == "404" else _BY_STATUS.get(status, "")
     if code in _TRANSIENT or status in _TRANSIENT_STATUS:
         return NetworkError(
             f"{place.endpoint} answers {status} {code} for {place.url}",
             tip="the server is busy or ill: run the same command again later",
         )
-    words = {"url": place.url, "bucket": place.bucket, "endpoint": place.endpoint}
     if code in _CONDITIONS:
-        kind, message = _CONDITIONS[code]
-        return kind(message.format(**words))
+        kind, words = _CONDITIONS[code]
+        return kind(words.format(url=place.url))
     if code in _REFUSED:
-        message, tip = _REFUSED[code]
-        return StoreError(message.format(**words), tip=tip)
-    text = str(error.response.get("Error", {}).get("Message", ""))
-    return StoreError(
-        f"{place.url}: {status} {code} {safe_text.visible(text)[:_SHOWN]}".strip(), tip=_ENDPOINT
-    )
+        return _refusal(code, place)
+    return StoreError(f"{place.url}: {status} {code} {_in_one_line(message)}".strip(), tip=_ENDPOINT)
 
 
-def _words(error: object) -> str:
-    # Over several lines where botocore shows the beginning of what it could not read.
-    return safe_text.mask(safe_text.visible(" ".join(str(error).split())))[:_SHOWN]
+def _refusal(code: str, place: Place) -> StoreError:
+    message, tip = _REFUSED[code]
+    return StoreError(message.format(url=place.url, bucket=place.bucket, endpoint=place.endpoint), tip=tip)
+
+
+def _first(pattern: re.Pattern[str], text: str) -> str:
+    match = pattern.search(text)
+    return match[1] if match else ""
+
+
+def _in_one_line(text: str) -> str:
+    return safe_text.mask(safe_text.visible(" ".join(text.split())))[:_SHOWN]

@@ -1,0 +1,218 @@
+"""A bucket to send requests to: each is tried again where that may help, and what failed is explained."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import re
+import urllib.parse
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+import requests
+from obstore.exceptions import BaseError
+from obstore.store import AzureStore, GCSStore, ObjectStore, S3Store
+
+from cairn import retry
+from cairn.errors import PrerequisiteError, UsageError
+from cairn.output import Progress, silent
+from cairn.retry import RetryPolicy
+from cairn.store.buckets.errors import Place, translated
+from cairn.store.protocol import checked
+
+T = TypeVar("T")
+
+_CONNECT_TIMEOUT = 10.0  # seconds
+_READ_TIMEOUT = 60.0  # seconds without a byte
+# While a part is sent nothing comes back: so long may a slow line take for one.
+_SEND_TIMEOUT = 900.0
+_PART_TRIES = 4  # that obstore makes of each part of a big file by itself
+
+_NAME = re.compile(r"[a-zA-Z0-9.\-_]{1,255}")  # of a bucket; servers allow less, and say so
+_KINDS: Mapping[str, Callable[..., ObjectStore]] = {"s3": S3Store, "gs": GCSStore, "az": AzureStore}
+_ENDPOINTS = {"s3": "aws_endpoint_url_s3", "gs": "base_url", "az": "endpoint"}  # obstore's settings
+_REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
+# The variables that name credentials themselves. Who has none of them has a profile, a role or nothing.
+_KEYS = {
+    "s3": ("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"),
+    "gs": ("GOOGLE_SERVICE_ACCOUNT", "GOOGLE_SERVICE_ACCOUNT_KEY", "GOOGLE_APPLICATION_CREDENTIALS"),
+    "az": ("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_SAS_KEY", "AZURE_CLIENT_ID", "AZURE_STORAGE_TOKEN"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bucket:
+    """A bucket, or what is below a prefix in it.
+
+    Attributes:
+        scheme: whose protocol it speaks: `s3`, `gs` or `az`.
+        name: the bucket.
+        prefix: what every key in it begins with; empty, or with a slash at the end.
+        endpoint: the server, as messages name it.
+        settings: of obstore, such as the server and the credentials.
+        options: of obstore's HTTP client.
+        policy: how often a request is tried again.
+        say: told of every try that failed.
+    """
+
+    scheme: str
+    name: str
+    prefix: str
+    endpoint: str
+    settings: Mapping[str, Any]
+    options: Mapping[str, Any]
+    policy: RetryPolicy = field(default_factory=lambda: RetryPolicy(attempts=6, wait=0.5, factor=2.0))
+    say: Progress = silent
+
+    @property
+    def url(self) -> str:
+        """How a user names it."""
+        return f"{self.scheme}://{self.name}/{self.prefix}".rstrip("/")
+
+    @functools.cached_property
+    def objects(self) -> ObjectStore:
+        """The client of obstore, which threads may share; it tries everything once."""
+        return self._client(self.options, tries=1)
+
+    @functools.cached_property
+    def patient(self) -> ObjectStore:
+        """The client for big files, which tries each part again by itself."""
+        return self._client({**self.options, "read_timeout": timedelta(seconds=_SEND_TIMEOUT)}, _PART_TRIES)
+
+    def request(self, work: Callable[[], T], key: str | None) -> T:
+        """What `work` returns, tried as often as the policy allows.
+
+        Args:
+            work: sends one request.
+            key: what the request is about, for messages; None for no single object.
+
+        Raises:
+            NetworkError: the last try failed too.
+            StoreError: the server refuses.
+        """
+        return retry.retrying(lambda: self.explained(work, key), retry=self.policy, say=self.say)
+
+    def explained(self, work: Callable[[], T], key: str | None) -> T:
+        """What `work` returns; a failure of obstore in it is raised as what it means."""
+        try:
+            return work()
+        except (BaseError, FileNotFoundError) as error:
+            place = Place(
+                url=self.url if key is None else f"{self.scheme}://{self.name}/{self.prefix}{key}",
+                bucket=self.name,
+                endpoint=self.endpoint,
+                whole=key is None,
+            )
+            raise translated(error, place) from error
+
+    def _client(self, options: Mapping[str, Any], tries: int) -> ObjectStore:
+        wait = {"init_backoff": timedelta(seconds=self.policy.wait), "base": self.policy.factor}
+        settings = dict(self.settings)
+        if self.scheme == "s3" and _ENDPOINTS["s3"] not in settings:
+            # A dot in the bucket's name would be one of the server's, which the certificate does not cover.
+            # Elsewhere than at Amazon, the name of a server with a bucket in it seldom exists.
+            settings["virtual_hosted_style_request"] = "." not in self.name
+        if self.scheme == "s3" and not any(name in os.environ for name in _REGIONS):
+            settings["region"] = self._region()
+        return _KINDS[self.scheme](
+            self.name,
+            prefix=self.prefix or None,
+            client_options=dict(options),
+            retry_config={"max_retries": tries - 1, "backoff": wait},
+            **settings,
+        )
+
+    def _region(self) -> str:
+        """That of the profile or of a bucket of Amazon's, which says so to anyone; elsewhere any will do."""
+        profile = self.settings.get("credential_provider")
+        if profile is not None and "region" in profile.config:
+            return str(profile.config["region"])
+        if _ENDPOINTS["s3"] in self.settings:
+            return "us-east-1"
+        with contextlib.suppress(requests.RequestException):
+            answer = requests.head(f"https://s3.amazonaws.com/{self.name}", timeout=_CONNECT_TIMEOUT)
+            return answer.headers.get("x-amz-bucket-region", "us-east-1")
+        return "us-east-1"
+
+
+def connect(
+    url: str, *, endpoint_url: str | None = None, public: bool = False, say: Progress = silent
+) -> Bucket:
+    """The bucket, and what is below the prefix, that `s3://bucket/prefix`, `gs://…` or `az://…` names.
+
+    Args:
+        url: the bucket and the prefix.
+        endpoint_url: the server; None for the user's settings (`AWS_ENDPOINT_URL_S3`), else the cloud's.
+        public: where the user has no credentials, requests are not signed: anyone may read some buckets.
+        say: told of every try that failed.
+
+    Raises:
+        UsageError: the URL names no bucket, or has a prefix that no store can have.
+        PrerequisiteError: the user's settings name a profile that there is not.
+    """
+    scheme, _, rest = url.partition("://")
+    scheme, (name, _, prefix) = scheme.lower(), rest.partition("/")
+    prefix = prefix.strip("/")
+    if not _NAME.fullmatch(name) or "?" in prefix:
+        raise UsageError(f"{url} names no bucket", tip=f"write {scheme}://bucket or {scheme}://bucket/prefix")
+    if prefix:
+        checked(prefix)
+    if endpoint_url is not None and urllib.parse.urlsplit(endpoint_url).scheme not in ("http", "https"):
+        raise UsageError(
+            f"{endpoint_url} is not the address of a server", tip="write --endpoint-url https://host:port"
+        )
+    if scheme == "s3" and endpoint_url is None:
+        endpoint_url = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    settings = _credentials(scheme, public=public)
+    if endpoint_url is not None:
+        settings[_ENDPOINTS[scheme]] = endpoint_url
+    options: dict[str, Any] = {
+        "allow_http": (endpoint_url or "").startswith("http:"),
+        "connect_timeout": timedelta(seconds=_CONNECT_TIMEOUT),
+        "read_timeout": timedelta(seconds=_READ_TIMEOUT),
+        "timeout": timedelta(days=1),  # of a whole file; a line that is silent ends earlier
+        "user_agent": "cairn",
+    }
+    if bundle := os.environ.get("AWS_CA_BUNDLE"):
+        options["root_certificate"] = Path(bundle).read_bytes()
+    return Bucket(
+        scheme=scheme,
+        name=name,
+        prefix=f"{prefix}/" if prefix else "",
+        endpoint=endpoint_url or {"s3": "S3", "gs": "Google Cloud Storage", "az": "Azure Storage"}[scheme],
+        settings=settings,
+        options=options,
+        say=say,
+    )
+
+
+def _credentials(scheme: str, *, public: bool) -> dict[str, Any]:
+    """Settings of obstore; it reads keys and roles by itself, but no profile such as of `aws sso login`."""
+    named = os.environ.get("AWS_PROFILE") if scheme == "s3" else None
+    if not named and any(name in os.environ for name in _KEYS[scheme]):
+        return {}
+    provider = _of_profile(named) if scheme == "s3" else None
+    if provider is not None:
+        return {"credential_provider": provider}
+    return {"skip_signature": True} if public else {}
+
+
+def _of_profile(named: str | None) -> Any:  # noqa: ANN401 - boto3 has no types
+    """Credentials from `~/.aws`; None where boto3 is not there and no profile is named, or there are none."""
+    try:
+        from botocore.exceptions import BotoCoreError  # noqa: PLC0415 - 0.3 s, and it need not be there
+        from obstore.auth.boto3 import Boto3CredentialProvider  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        if named is None:
+            return None
+        raise PrerequisiteError("AWS_PROFILE is read by boto3", tip="pip install boto3") from error
+    try:
+        return Boto3CredentialProvider()
+    except BotoCoreError as error:
+        raise PrerequisiteError(str(error), tip="correct AWS_PROFILE, or ~/.aws/config") from error
+    except ValueError:
+        return None  # the profile has no credentials: a role may give them
