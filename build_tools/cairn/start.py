@@ -60,21 +60,15 @@ def show_any_text() -> None:
 
 
 def _end_output(code: int) -> None:
-    try:
-        _flush()
-    except OSError:
-        if code == 0:  # otherwise the reason has been said
-            raise
-
-
-def _flush() -> None:
     # What is still unwritten when the interpreter ends is lost, with a traceback.
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except OSError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())  # otherwise it would be tried again
-            raise
+            if code == 0:  # otherwise the reason has been said
+                raise
+            return
 
 
 def _without_reader() -> int:

@@ -9,18 +9,12 @@ because four things may end it, and none may leave a compiler behind that goes o
 - it ends by itself, but a child of its own holds its output open: see `dialogue`.
 """
 
-from cairn.process.children import Group, end_groups, terminate_all
-from cairn.process.dialogue import LINGER
-from cairn.process.run_program import Completed, background, interactive, run, tail
-
-__all__ = [
-    "LINGER",
-    "Completed",
-    "Group",
-    "background",
-    "end_groups",
-    "interactive",
-    "run",
-    "tail",
-    "terminate_all",
-]
+from cairn.process.children import Group as Group
+from cairn.process.children import end_groups as end_groups
+from cairn.process.children import terminate_all as terminate_all
+from cairn.process.dialogue import LINGER as LINGER
+from cairn.process.run_program import Completed as Completed
+from cairn.process.run_program import background as background
+from cairn.process.run_program import interactive as interactive
+from cairn.process.run_program import run as run
+from cairn.process.run_program import tail as tail

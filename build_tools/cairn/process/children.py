@@ -124,11 +124,12 @@ def running(
         with _live_lock:
             groups = () if group is None else group.and_whole()
             if any(each.ended for each in groups):
-                message = f"{name_of(command)} was not started: what it is part of has ended"
+                message = f"{name_of(command)} was not started: the work that it is a part of has ended"
                 raise ProcessError(message, returncode=-signal.SIGTERM)
             child = start() if hidden is None else platforms.here.confined(start, hidden)
             platforms.here.guard(child)
-            _join(child, groups)
+            for each in groups:
+                each.children.add(child)
     except OSError as error:
         raise cannot_start(command, error, cwd=cwd) from error
     except ValueError as error:  # a null character, or half of a surrogate pair
@@ -156,11 +157,6 @@ def cannot_start(command: Sequence[str], error: OSError, *, cwd: Path | None = N
         tip = f"install {Path(command[0]).name} and put it on PATH"
         return PrerequisiteError(f"{command[0]} is not on this machine", tip=tip)
     return PrerequisiteError(f"{command[0]} cannot be run: {error.strerror}")
-
-
-def _join(child: Child, groups: Collection[Group]) -> None:
-    for group in groups:
-        group.children.add(child)
 
 
 def _leave(child: Child, groups: Collection[Group]) -> None:

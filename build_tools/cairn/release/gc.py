@@ -8,7 +8,7 @@
 
 Generations never go, nor does the ledger, nor the test records of sets and the answers to them, nor what is
 not ours. A publisher puts files before the generation that names them, so what is young stays; what it finds
-there already it makes young (`store.age`). Pages that a dead writer has left are written first: who writes
+there already it makes young (`keep_young`). Pages that a dead writer has left are written first: who writes
 them later needs the state that they show, however long ago it counted.
 """
 

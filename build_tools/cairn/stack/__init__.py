@@ -3,39 +3,18 @@
 `load` takes the path of one and gives a `Stack`; in `model` every field says what it means.
 """
 
-from cairn.stack.model import (
-    DeviceWheels,
-    Download,
-    Environment,
-    Feature,
-    Floor,
-    Gate,
-    HipifyKind,
-    Line,
-    Origin,
-    PinKind,
-    Project,
-    RecordKind,
-    Sdk,
-    Stack,
-)
-from cairn.stack.read import FILE, load
-
-__all__ = [
-    "FILE",
-    "DeviceWheels",
-    "Download",
-    "Environment",
-    "Feature",
-    "Floor",
-    "Gate",
-    "HipifyKind",
-    "Line",
-    "Origin",
-    "PinKind",
-    "Project",
-    "RecordKind",
-    "Sdk",
-    "Stack",
-    "load",
-]
+from cairn.stack.model import DeviceWheels as DeviceWheels
+from cairn.stack.model import Download as Download
+from cairn.stack.model import Environment as Environment
+from cairn.stack.model import Feature as Feature
+from cairn.stack.model import Floor as Floor
+from cairn.stack.model import Gate as Gate
+from cairn.stack.model import HipifyKind as HipifyKind
+from cairn.stack.model import Line as Line
+from cairn.stack.model import Origin as Origin
+from cairn.stack.model import Project as Project
+from cairn.stack.model import RecordKind as RecordKind
+from cairn.stack.model import Sdk as Sdk
+from cairn.stack.model import Stack as Stack
+from cairn.stack.read import FILE as FILE
+from cairn.stack.read import load as load

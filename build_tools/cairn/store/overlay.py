@@ -62,39 +62,14 @@ class OverlayStore:
         """See `Store.strays`."""
         return self.below.strays()
 
-    def write(self, key: str, data: bytes) -> NoReturn:  # noqa: ARG002 - as `Store` has it
-        """Refused, as every other change is."""
-        self._refuse(key)
+    def _refused(self, key: str, *_: object, **__: object) -> NoReturn:
+        raise StoreError(f"{key} cannot be changed: this is {self.url} as it will be")
 
-    def write_if(self, key: str, data: bytes, *, etag: str | None) -> NoReturn:  # noqa: ARG002 - likewise
-        """Refused."""
-        self._refuse(key)
-
-    def put_file(
-        self,
-        key: str,
-        source: Path,  # noqa: ARG002 - likewise
-        *,
-        sha256: str | None = None,  # noqa: ARG002
-        on_bytes: OnBytes = ignored,  # noqa: ARG002
-    ) -> NoReturn:
-        """Refused."""
-        self._refuse(key)
-
-    def delete(self, key: str) -> NoReturn:
-        """Refused."""
-        self._refuse(key)
-
-    def renew(self, key: str) -> NoReturn:
-        """Refused."""
-        self._refuse(key)
+    write = write_if = put_file = delete = renew = _refused
 
     def discard(self, stray: Stray) -> NoReturn:
         """Refused."""
-        self._refuse(stray.name)
+        self._refused(stray.name)
 
     def _of(self, key: str) -> Store:
         return self._above if self._above.exists(key) else self.below
-
-    def _refuse(self, key: str) -> NoReturn:
-        raise StoreError(f"{key} cannot be changed: this is {self.url} as it will be")

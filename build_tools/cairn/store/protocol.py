@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import BinaryIO, Literal, Protocol, TypeAlias
 
@@ -26,6 +26,8 @@ class DamagedObjectError(StoreError):
         """The error for one object."""
         return cls(f"{url} is not what was put there", tip="restore it from a copy of the store")
 
+
+_YOUNG = timedelta(hours=12)  # half of the least that a collector waits
 
 OnBytes: TypeAlias = Callable[[int], None]
 """Called with how many bytes of a file have arrived more, perhaps from several threads."""
@@ -226,6 +228,17 @@ def write_once(store: Store, key: str, data: bytes) -> bool:
         pass  # it is written all the same
     store.write(key, data)
     return True
+
+
+def keep_young(store: Store, key: str) -> None:
+    """Make an object count as just written, unless it was written lately or is not there.
+
+    An object that no generation names is collected once it is old. Whoever finds bytes that it would have
+    written, and is about to name them, calls this first: else they may go between its look and its commit.
+    """
+    info = store.stat(key)
+    if info is not None and info.modified < datetime.now(UTC) - _YOUNG:
+        store.renew(key)
 
 
 def changed(source: Path) -> StoreError:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from cairn.store.age import keep_young
 from cairn.store.folder import LocalStore
 from cairn.store.memory import MemoryStore
+from cairn.store.protocol import keep_young
 
 
 @pytest.mark.parametrize(("hours", "renewed"), [(1, False), (13, True)])

@@ -16,9 +16,8 @@ from cairn.build.cache import entry as entries
 from cairn.build.cache.entry import CacheEntry, DamagedEntryError
 from cairn.errors import CairnError, NetworkError
 from cairn.output import Progress, console, silent
-from cairn.store.age import keep_young
 from cairn.store.folder import LocalStore
-from cairn.store.protocol import DamagedObjectError, MissingKeyError, Store
+from cairn.store.protocol import DamagedObjectError, MissingKeyError, Store, keep_young
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from cairn.release.index import keys
 from cairn.release.index.generation import now
 from cairn.release.index.snapshot import Index, Snapshot, missing, with_status
 from cairn.release.provenance.trust import Trust
-from cairn.store.protocol import Store, sha256_of
+from cairn.store.protocol import Store
 
 YOUNG = timedelta(days=1)
 """For so long a key may wait to be named: the longest run of a publisher takes hours."""
@@ -181,20 +181,17 @@ def _problems(
 
 def _unnamed_files(inventory: Inventory) -> list[Problem]:
     """The files of no index whose bytes are not those of their digest: one who has the link may get them."""
-
-    def one(key: str) -> str | None:
-        try:
-            with inventory.store.open(key) as stream:
-                digest = sha256_of(stream)
-        except (CairnError, OSError) as error:
-            return f"{key} cannot be read: {error}"
-        return None if digest == key.split("/")[2] else f"{key} was changed: it has sha256 {digest}"
-
     beside = (".metadata", ".provenance")
     files = [
         key
         for key in inventory.below("files/")
         if key not in inventory.checked and keys.kind_of(key) == "file" and not key.endswith(beside)
     ]
-    found = zip(files, side_by_side(one, files, jobs=_AT_ONCE), strict=True)
-    return [Problem(code="file", index=None, where=key, said=said) for key, said in found if said]
+    problems = side_by_side(
+        lambda key: offered.digest_problem(inventory.store, key, key.split("/")[2]), files, jobs=_AT_ONCE
+    )
+    return [
+        Problem(code="file", index=None, where=key, said=said)
+        for key, said in zip(files, problems, strict=True)
+        if said
+    ]

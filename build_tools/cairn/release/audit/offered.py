@@ -83,7 +83,7 @@ def file_problems(inventory: Inventory, file: FileEntry, *, index: str, hashes: 
             elif whole and size != file.size:
                 said = f"{file.filename} has {size} bytes, the generation says {file.size}"
             elif hashes or not whole:
-                said = _digest_problem(inventory.store, key, sha256)
+                said = digest_problem(inventory.store, key, sha256)
             problem = (Problem(code="file", index=index, where=key, said=said),) if said else ()
             inventory.checked[key] = problem
         # What several indexes share is read once, and said of each.
@@ -94,7 +94,8 @@ def file_problems(inventory: Inventory, file: FileEntry, *, index: str, hashes: 
     return tuple(found)
 
 
-def _digest_problem(store: Store, key: str, sha256: str) -> str | None:
+def digest_problem(store: Store, key: str, sha256: str) -> str | None:
+    """What is wrong with an object whose bytes are to have this digest; None for nothing."""
     try:
         with store.open(key) as stream:
             found = sha256_of(stream)

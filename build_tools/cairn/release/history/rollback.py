@@ -18,8 +18,7 @@ from cairn.release.index.generation import Generation, IndexSet, ProjectState, n
 from cairn.release.index.snapshot import SET_FILE, Change, Index, Snapshot, missing, objects_of, read_set
 from cairn.release.ledger.chain import Ledger
 from cairn.release.ledger.entry import Event, EventKind
-from cairn.store.age import keep_young
-from cairn.store.protocol import MissingKeyError, Store, sha256_of
+from cairn.store.protocol import MissingKeyError, Store, keep_young, sha256_of
 
 _NUMBER = re.compile(r"[0-9]{1,7}")
 _SET = re.compile(r"[0-9a-f]{4,64}", re.IGNORECASE)

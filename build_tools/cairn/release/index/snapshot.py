@@ -31,8 +31,7 @@ from cairn.release.index.generation import (
     project_of,
     weight_of,
 )
-from cairn.store.age import keep_young
-from cairn.store.protocol import MissingKeyError, Store, write_once
+from cairn.store.protocol import MissingKeyError, Store, keep_young, write_once
 from cairn.wheels import wheelset
 from cairn.wheels.wheelset import WheelSet
 

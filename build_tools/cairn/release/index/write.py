@@ -15,8 +15,7 @@ from cairn.errors import StoreError
 from cairn.release.index import keys, render
 from cairn.release.index.generation import ProjectState
 from cairn.release.index.snapshot import MANIFEST_FILE, SET_FILE, Index, Snapshot
-from cairn.store.age import keep_young
-from cairn.store.protocol import MissingKeyError, Store
+from cairn.store.protocol import MissingKeyError, Store, keep_young
 from cairn.wheels import wheelset
 from cairn.wheels.wheelset import BUILDER_FILE, WheelSet
 

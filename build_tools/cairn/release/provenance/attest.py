@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Mapping
 from typing import Protocol
@@ -11,7 +12,7 @@ from cairn.release.index import keys
 from cairn.release.index.generation import FileEntry, IndexSet, ProvenanceKind
 from cairn.release.index.snapshot import MANIFEST_FILE, Snapshot
 from cairn.release.provenance.attested import Attested
-from cairn.release.provenance.statement import Circumstances, Claims
+from cairn.release.provenance.statement import Claims, claims_of
 from cairn.store.protocol import Store
 from cairn.wheels.provenance import builder, manifest_sources
 from cairn.wheels.wheelset import WheelSet
@@ -59,23 +60,17 @@ def attest(
         NetworkError: Sigstore could not be reached.
     """
     key = keys.set_key(wheel_set.id, MANIFEST_FILE)
-    circumstances = Circumstances(
-        wheel_set=wheel_set,
-        sources=manifest_sources.sources_in(
-            store.read(key).data, sha256=wheel_set.manifest_sha256, name=f"{store.url}/{key}"
-        ),
-        index=there.index.name,
-        builder=builder.here(),
-        records=listed.records,
-        judgement=listed.judgement,
-        untested=listed.untested,
+    sources = manifest_sources.sources_in(
+        store.read(key).data, sha256=wheel_set.manifest_sha256, name=f"{store.url}/{key}"
     )
+    claims = claims_of(wheel_set, listed, sources=sources, index=there.index.name, builder=builder.here())
     made = {}
     for wheel in wheel_set.wheels:
         present = there.project(wheel.distribution).file(wheel.file_name)
         others = {*present.sets} & {*there.set_ids} - {wheel_set.id} if present else ()
         previous = _previous(store, present, attester.kind) if present and others else None
-        data = attester.add(previous, circumstances.claims(wheel.file_name, wheel.sha256))
+        own = dataclasses.replace(claims, file_name=wheel.file_name, sha256=wheel.sha256)
+        data = attester.add(previous, own)
         new = hashlib.sha256(data).hexdigest()
         store.write(keys.provenance_key(wheel.sha256, wheel.file_name, new), data)
         made[wheel.file_name] = Attested(provenance=new, provenance_kind=attester.kind)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -14,7 +15,7 @@ from cairn.release.provenance.dsse import UntrustedKeyError
 from cairn.release.provenance.evidence import Offer
 from cairn.release.provenance.objects import Vouched
 from cairn.release.provenance.reader import Reader
-from cairn.release.provenance.statement import Circumstances
+from cairn.release.provenance.statement import claims_of
 from cairn.release.provenance.trust import Trust
 from cairn.store.protocol import MissingKeyError
 from cairn.wheels.provenance.manifest_sources import Source
@@ -238,15 +239,8 @@ def _statement(
 ) -> None:
     """Whether the statement says what the index, the set and the manifest say."""
     claims = vouched.claims
-    expected = Circumstances(
-        wheel_set=wheel_set,
-        sources=sources,
-        index=report.index,
-        builder=claims.builder,
-        records=listed.records,
-        judgement=listed.judgement,
-        untested=listed.untested,
-    ).claims(report.file_name, report.sha256)
+    of_set = claims_of(wheel_set, listed, sources=sources, index=report.index, builder=claims.builder)
+    expected = dataclasses.replace(of_set, file_name=report.file_name, sha256=report.sha256)
     with report.link("statement", listed.set_id) as said:
         differing = [name for name, value in vars(expected).items() if vars(claims)[name] != value]
         if differing:

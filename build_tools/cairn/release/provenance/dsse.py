@@ -80,16 +80,12 @@ def pae(payload_type: str, payload: bytes) -> bytes:
 
 def sign(payload: bytes, payload_type: str, signer: Signer) -> Envelope:
     """An envelope of these bytes with one signature."""
+    sig = base64.b64encode(signer.sign(pae(payload_type, payload))).decode()
     return Envelope(
         payload_type=payload_type,
         payload=base64.b64encode(payload).decode(),
-        signatures=(_signature(payload, payload_type, signer),),
+        signatures=(Signature(sig=sig, keyid=signer.key_id),),
     )
-
-
-def _signature(payload: bytes, payload_type: str, signer: Signer) -> Signature:
-    sig = base64.b64encode(signer.sign(pae(payload_type, payload))).decode()
-    return Signature(sig=sig, keyid=signer.key_id)
 
 
 def loads(data: bytes, *, name: str) -> Envelope:

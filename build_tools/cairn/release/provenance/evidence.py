@@ -118,7 +118,8 @@ def _file_of(
 
 
 def _index_set(reader: Reader, index: str, set_id: str, digest: str, what: str) -> IndexSet:
-    found = _part(reader, index, digest, IndexSet, f"{what}: the set {set_id[:_SHOWN]}")
+    name = f"{what}: the set {set_id[:_SHOWN]}"
+    found = _loads(_named(reader, keys.part_key(index, digest), digest, name), IndexSet, name)
     if found.set_id != set_id:
         raise StoreError(f"{what} gives the set {found.set_id[:_SHOWN]} for {set_id[:_SHOWN]}")
     return found
@@ -293,10 +294,6 @@ def contradictions(reader: Reader, wheel_set: WheelSet, listed: IndexSet, found:
         claimed = [name for name in wheel_set.targets or (targets.CPU,) if name not in found.untested]
         if left := [name for name in claimed if name not in covered]:
             yield f"the judgement says that it was tested on {', '.join(left)}, and no record beside it does"
-
-
-def _part(reader: Reader, index: str, digest: str, cls: type[V], what: str) -> V:
-    return _loads(_named(reader, keys.part_key(index, digest), digest, what), cls, what)
 
 
 def _named(reader: Reader, key: str, digest: str, what: str) -> bytes:

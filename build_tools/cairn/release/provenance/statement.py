@@ -21,6 +21,7 @@ from cairn import datafile
 from cairn.errors import UsageError
 from cairn.formats import in_toto
 from cairn.formats.in_toto import PREDICATE_TYPE, STATEMENT_TYPE, Resource
+from cairn.release.index.generation import IndexSet
 from cairn.release.provenance.dsse import SignatureError
 from cairn.wheels.provenance import build_statement
 from cairn.wheels.provenance.build_statement import BUILD_TYPE
@@ -75,33 +76,31 @@ class _Statement(in_toto.Statement, frozen=True, kw_only=True):
     predicate: _Predicate
 
 
-@dataclass(frozen=True, kw_only=True)
-class Circumstances:
-    """What is the same for every wheel of a set in an index; see `Claims`."""
+def claims_of(
+    wheel_set: WheelSet, listed: IndexSet, *, sources: tuple[Source, ...], index: str, builder: Builder
+) -> Claims:
+    """What is to be said of every wheel of a set, but for the wheel's own name and digest, which are empty.
 
-    wheel_set: WheelSet
-    sources: tuple[Source, ...]
-    index: str
-    builder: Builder
-    records: tuple[str, ...] = ()
-    judgement: str | None = None
-    untested: str | None = None
-
-    def claims(self, file_name: str, sha256: str) -> Claims:
-        """What is to be said of one of the wheels."""
-        return Claims(
-            file_name=file_name,
-            sha256=sha256,
-            parameters=self.wheel_set.parameters,
-            manifest_sha256=self.wheel_set.manifest_sha256,
-            sources=self.sources,
-            set_id=self.wheel_set.id,
-            index=self.index,
-            records=tuple(sorted(self.records)),
-            judgement=self.judgement,
-            untested=self.untested,
-            builder=self.builder,
-        )
+    Args:
+        wheel_set: the sealed set.
+        listed: the set as the index lists it, with the evidence for it.
+        sources: the commits of its manifest.
+        index: the name of the index.
+        builder: who says so.
+    """
+    return Claims(
+        file_name="",
+        sha256="",
+        parameters=wheel_set.parameters,
+        manifest_sha256=wheel_set.manifest_sha256,
+        sources=sources,
+        set_id=wheel_set.id,
+        index=index,
+        records=tuple(sorted(listed.records)),
+        judgement=listed.judgement,
+        untested=listed.untested,
+        builder=builder,
+    )
 
 
 def encode(claims: Claims) -> bytes:

@@ -23,8 +23,7 @@ from cairn.release.provenance.attested import Attested
 from cairn.release.publish import distribution, file_rules, rules, variant_files
 from cairn.release.publish.distribution import Dist
 from cairn.store import transfer
-from cairn.store.age import keep_young
-from cairn.store.protocol import Store, write_once
+from cairn.store.protocol import Store, keep_young, write_once
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,7 +34,7 @@ class ComponentTest(unittest.TestCase):
 
     component = ""
 
-    def check_loads(self) -> None:
+    def test_libraries_load(self) -> None:
         """Each library loads in a process of its own: nothing that was loaded before helps it."""
         root = _dist.folder(self.component)
         assert root is not None
@@ -48,7 +48,7 @@ class ComponentTest(unittest.TestCase):
                 )
                 self.assertEqual(result.returncode, 0, result.stderr)
 
-    def check_shortnames(self) -> None:
+    def test_shortnames_are_found(self) -> None:
         """Each name that can be preloaded is found."""
         for name, (component, _) in _dist.load()["libraries"].items():
             if component == self.component:
@@ -60,12 +60,6 @@ class CoreTest(ComponentTest):
     """The runtime."""
 
     component = "core"
-
-    def test_libraries_load(self) -> None:
-        self.check_loads()
-
-    def test_shortnames_are_found(self) -> None:
-        self.check_shortnames()
 
     def test_versions_agree(self) -> None:
         for requirement in (r for many in _dist.requirements(_dist.family()).values() for r in many):
@@ -91,12 +85,6 @@ class LibrariesTest(ComponentTest):
     """The target-specific libraries."""
 
     component = "libraries"
-
-    def test_libraries_load(self) -> None:
-        self.check_loads()
-
-    def test_shortnames_are_found(self) -> None:
-        self.check_shortnames()
 
 
 class DevelTest(unittest.TestCase):
