@@ -57,8 +57,7 @@ def summary_text(matrix: Matrix) -> str:
         )
         for leg in matrix.legs
     )
-    table = [markdown.row(head), markdown.row(["---"] * len(head))]
-    table += [markdown.row(map(markdown.text, cells)) for cells in rows]
+    table = markdown.table(head, (map(markdown.text, cells) for cells in rows))
     title = f"### Matrix: {len(matrix.legs)} legs, {len(matrix.tested)} tested"
     return "\n".join((title, "", *table, ""))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from cairn.output import safe_text
 
@@ -26,6 +26,6 @@ def code(value: str) -> str:
     return f"<code>{text(value)}</code>"
 
 
-def row(cells: Iterable[str]) -> str:
-    """A row of a table, of cells that are Markdown already."""
-    return f"| {' | '.join(cells)} |"
+def table(head: Sequence[str], rows: Iterable[Iterable[str]]) -> list[str]:
+    """The lines of a table, of cells that are Markdown already."""
+    return [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows)]

@@ -25,8 +25,7 @@ from cairn.build.inputs import overrides
 from cairn.build.model import BuiltWheel, InstalledSdk, Job, SdkRequest
 from cairn.errors import StoreError, SystemFailureError
 from cairn.output import console
-from cairn.pipeline import verdict_cache
-from cairn.pipeline.report import page
+from cairn.pipeline import report, verdict_cache
 from cairn.pipeline.request import TrailRequest, TrailResult
 from cairn.pipeline.timeline import Timeline
 from cairn.release import promote
@@ -175,7 +174,7 @@ def _run(request: TrailRequest, timeline: Timeline) -> TrailResult:
         report=request.work_dir / "report.html",
         spans=tuple(timeline.spans),
     )
-    page.write(request, result)
+    report.write(request, result)
     return result
 
 

@@ -21,7 +21,10 @@ WINGS = tuple(
 # A wing declares the options of its requests in a module of its own, which loads nothing else of the wing.
 OPTIONS = re.compile(r"cairn(\.\w+)*\.options")
 # Each takes longer to load than everything that is needed to say how a command is used.
-HEAVY = ("rich", "requests", "git", "packaging", "msgspec", "tomllib", "difflib", "argcomplete", "asyncio")
+HEAVY = (
+    "rich", "requests", "git", "packaging", "msgspec", "tomllib", "difflib", "argcomplete", "asyncio",
+    "jinja2",
+)  # fmt: skip
 
 PROGRAM = """
 import runpy, sys

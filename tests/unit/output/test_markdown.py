@@ -24,6 +24,7 @@ def test_a_text_is_shown_as_it_is(value: str, written: str) -> None:
     assert markdown.text(value) == written
 
 
-def test_a_name_and_a_row() -> None:
+def test_a_name_in_a_table() -> None:
     cells = (markdown.code("a.py::cat::t[x|`y`]"), "")
-    assert markdown.row(cells) == r"| <code>a.py::cat::t\[x\|\`y\`\]</code> |  |"
+    row = r"| <code>a.py::cat::t\[x\|\`y\`\]</code> |  |"
+    assert markdown.table(("name", "why"), [cells]) == ["| name | why |", "| --- | --- |", row]

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cairn.pipeline.report.chart import lay_out
+from cairn.pipeline.report import lay_out
 from cairn.pipeline.timeline import StageSpan
 
 

@@ -11,8 +11,8 @@ import pytest
 from cairn import datafile
 from cairn.build.engine.events import CacheStatistics
 from cairn.build.model import BuiltWheel
-from cairn.pipeline.report import page as report_page
-from cairn.pipeline.report.page import Link
+from cairn.pipeline import report
+from cairn.pipeline.report import Link
 from cairn.pipeline.request import TrailRequest, TrailResult
 from cairn.pipeline.timeline import StageSpan
 from cairn.release.gate.evidence import Bypass
@@ -163,7 +163,7 @@ def render(
     links: tuple[Link, ...] = LINKS,
     generated: str = GENERATED,
 ) -> str:
-    return report_page.render(request, result, generated=generated, links=links)
+    return report.render(request, result, generated=generated, links=links)
 
 
 def test_what_a_compiler_cache_counted_stands_beside_the_wheel() -> None:
@@ -368,7 +368,7 @@ def test_a_report_is_written_whole_with_links_to_what_is_there(tmp_path: Path) -
     result = dataclasses.replace(RESULT, report=tmp_path / "report.html")
     request.wheels_dir.mkdir()
     (request.wheels_dir / "set.json").touch()
-    report_page.write(request, result)
+    report.write(request, result)
     page = read(result.report.read_text(encoding="utf-8"))
     links = [value for tag, name, value in page.attributes if (tag, name) == ("a", "href")]
     assert links == ["wheels/set.json", "wheels/"]

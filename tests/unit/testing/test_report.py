@@ -18,7 +18,7 @@ from cairn.release import records as kept_records
 from cairn.store.folder import LocalStore
 from cairn.testing import junit
 from cairn.testing import record as records
-from cairn.testing.compat import evidence, write
+from cairn.testing.compat import evidence
 from cairn.testing.hardware.attest import Attestation
 from cairn.testing.hardware.gpu import Gpu
 from cairn.testing.junit import JUnit, Outcome, TestOutcome
@@ -142,7 +142,7 @@ def test_a_suite_says_what_was_left_out(tmp_path: Path) -> None:
 def test_a_compatibility_report_belongs_to_its_record(tmp_path: Path) -> None:
     tested = msgspec.structs.replace(compat.ROCM, gpus=("gfx942",))
     found = compat.report(compat.row("torch.half", "supported", device="gfx942"), tested=tested)
-    write.write(tmp_path, found)
+    evidence.write(tmp_path, found)
     attested = Attestation(gpus=(Gpu(target="gfx942"),))
     evidence.write_record(tmp_path, found, earlier(1, None).record, attested)
     assert results.read(tmp_path).compat == found

@@ -108,7 +108,7 @@ def _run(request: Run) -> int:
     from cairn import datafile, isolation
     from cairn.testing import junit
     from cairn.testing import record as records
-    from cairn.testing.compat import evidence, measure, report, rows, write
+    from cairn.testing.compat import evidence, measure, report, rows
     from cairn.testing.hardware.attest import attest
 
     screen = console.current()
@@ -132,7 +132,7 @@ def _run(request: Run) -> int:
         raise UsageError("no row matches --only", tip="`cairn test compat rows --json` lists them")
     with screen.stage(f"measuring {len(measurement.chosen)} rows") as stage:
         measured = measure.measure(measurement, on_line=stage.update)
-    write.write(measurement.work_dir, measured, baseline=baseline)
+    evidence.write(measurement.work_dir, measured, baseline=baseline)
     record = None
     if installed is not None:
         chosen = tuple(f"--only={each.pattern}" for each in request.only)

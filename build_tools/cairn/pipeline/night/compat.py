@@ -18,7 +18,6 @@ from cairn.release import records
 from cairn.release.provenance.signing_key import Signer
 from cairn.testing import record as test_record
 from cairn.testing.compat import evidence, measure, rows
-from cairn.testing.compat import write as write_report
 from cairn.testing.compat.report import CompatReport
 from cairn.testing.hardware.attest import Attestation, attest
 from cairn.testing.record import TestRecord
@@ -48,7 +47,7 @@ def measure_leg(run: NightRun, leg: Leg, installed: SmokeResult, work_dir: Path)
         with isolation.own_home() as home:
             variables = isolation.variables(isolation.Isolation.TEST, home)
             attested = attest(variables, python=request.python, log=request.log)
-    write_report.write(work_dir, report, baseline=baseline(run, leg))
+    evidence.write(work_dir, report, baseline=baseline(run, leg))
     return evidence.write_record(work_dir, report, installed.record, attested)
 
 

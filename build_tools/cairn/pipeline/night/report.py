@@ -140,18 +140,18 @@ def bad_legs(night: NightPlan, ended: Sequence[Night]) -> tuple[tuple[Leg, Night
 def markdown(night: NightPlan, ended: Sequence[Night]) -> str:
     """The night as a table, for the summary of its run."""
     good = sum(one.outcome == "good" for one in ended)
-    lines = [
-        f"## Night {night.night}: {night.stack}, {night.line}",
-        "",
-        f"{good} of {len(ended)} legs are in {night.release}; manifest `{night.manifest_sha256[:12]}`.",
-        "",
-        "| family | Python | platform | outcome | why | set |",
-        "| --- | --- | --- | --- | --- | --- |",
-    ]
+    rows = []
     for one in ended:
         outcome = one.outcome if one.outcome == "good" else f"**{one.outcome}** in {one.stage}"
         # What a build says of itself may hold any text: here it is a text, and no link, picture or tag.
         why = md.text(one.reason or "")
         short_id = f"`{one.set_id[:12]}`" if one.set_id else ""
-        lines.append(f"| {one.family} | {one.python} | {one.platform} | {outcome} | {why} | {short_id} |")
+        rows.append((one.family, one.python, one.platform, outcome, why, short_id))
+    lines = (
+        f"## Night {night.night}: {night.stack}, {night.line}",
+        "",
+        f"{good} of {len(ended)} legs are in {night.release}; manifest `{night.manifest_sha256[:12]}`.",
+        "",
+        *md.table(("family", "Python", "platform", "outcome", "why", "set"), rows),
+    )
     return "\n".join(lines)

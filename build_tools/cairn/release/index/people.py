@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Iterator
 
 from cairn import datafile
 from cairn.errors import UsageError
@@ -18,64 +18,56 @@ from cairn.store.protocol import Store
 
 
 def write(store: Store, name: str) -> None:
-    """Make the pages that show an index say what counts: its own, those of its channel, the front page."""
-    for key, make in _makers(store, name).items():
-        settle(store, key, make)
+    """Write the pages that show an index: its own, those of its channel, the front page."""
+    index = Index(store, name)
+    indexes = {name: index}
+    for key in _keys(index):
+        settle(store, key, functools.partial(_page, index, key, indexes))
 
 
 def objects(store: Store, name: str) -> dict[str, bytes]:
     """What the pages that show an index are to be, by key."""
-    return {key: make() for key, make in _makers(store, name).items()}
-
-
-def _makers(store: Store, name: str) -> dict[str, Callable[[], bytes]]:
-    """How each page that shows an index is made of what counts at the moment."""
     index = Index(store, name)
-    found: dict[str, Callable[[], bytes]] = {
-        key: functools.partial(_lock, index, key) for key in last_known_good.lock_keys(index.load())
-    }
-    # Each page is made of what counts at its moment, but of parts that were read once: they never change.
     indexes = {name: index}
-    for folder in dict.fromkeys((name, name.partition("/")[0])):
-        views = functools.partial(_views, store, folder, indexes)
-        # Where nothing was ever good there is no index, and a night that says so.
-        with_nights = functools.partial(_views, store, folder, indexes, also=with_status)
-        found[f"{folder}/targets.json"] = functools.partial(_targets, views, folder)
-        found[f"{folder}/status.html"] = functools.partial(_page, status.page, with_nights, folder)
-        found[f"{folder}/index.html"] = functools.partial(_page, landing.page, views, folder)
-    every = functools.partial(_views, store, "", indexes, also=with_status)
-    found["index.html"] = functools.partial(_page, landing.page, every, "")
-    return found
+    return {key: _page(index, key, indexes) for key in _keys(index)}
 
 
-def _lock(index: Index, key: str) -> bytes:
+def _keys(index: Index) -> Iterator[str]:
+    """The keys of the pages that show an index, the front page last."""
+    yield from last_known_good.lock_keys(index.load())
+    for folder in dict.fromkeys((index.name, index.name.partition("/")[0])):
+        yield from (f"{folder}/{leaf}" for leaf in ("targets.json", "status.html", "index.html"))
+    yield keys.LANDING
+
+
+def _page(index: Index, key: str, indexes: dict[str, Index]) -> bytes:
+    """One page that shows an index, made of the current generations.
+
+    Args:
+        index: which.
+        key: of the page.
+        indexes: those that were opened already, with the parts that were read and never change; others are
+            added.
+    """
+    folder, _, leaf = key.rpartition("/")
+    store = index.store
+    if leaf == "targets.json":
+        return datafile.dumps(targets_file.make(folder, _views(store, folder, indexes))).encode()
+    if leaf == "status.html":
+        return status.page(_views(store, folder, indexes, with_nights=True), folder=folder)
+    if leaf == "index.html":
+        return landing.page(_views(store, folder, indexes, with_nights=not folder), folder=folder)
     return last_known_good.lock(index.load(), key)
 
 
-def _targets(views: Callable[[], tuple[IndexView, ...]], folder: str) -> bytes:
-    return datafile.dumps(targets_file.make(folder, views())).encode()
-
-
-def _page(page: Callable[..., bytes], views: Callable[[], tuple[IndexView, ...]], folder: str) -> bytes:
-    return page(views(), folder=folder)
-
-
 def _views(
-    store: Store,
-    folder: str,
-    indexes: dict[str, Index],
-    *,
-    also: Callable[[Store], tuple[str, ...]] = lambda _store: (),
+    store: Store, folder: str, indexes: dict[str, Index], *, with_nights: bool = False
 ) -> tuple[IndexView, ...]:
-    """An index, a channel and its families, or all there is, as the pages show it.
+    """An index, a channel and its families, or (with an empty `folder`) the whole store, as pages show it.
 
-    Args:
-        store: where they are.
-        folder: the index or the channel; empty for all there is.
-        indexes: those that were opened already, with the parts that were read; others are added.
-        also: finds further indexes to show.
+    Where nothing was ever good there is no index, and perhaps a night that says so: `with_nights` adds these.
     """
-    every = dict.fromkeys((*existing(store), *also(store)))
+    every = dict.fromkeys((*existing(store), *(with_status(store) if with_nights else ())))
     names = (name for name in every if f"{name}/".startswith(f"{folder}/" if folder else ""))
     return tuple(view_of(indexes.setdefault(name, Index(store, name)).load()) for name in names)
 

@@ -138,7 +138,7 @@ def _file_item(file: FileEntry, prefix: str, *, alone: tuple[bool, bool, bool]) 
 
 def _variants_item(file: VariantsFile, prefix: str) -> str:
     """The link to what the wheel variants of a version are for, which PEP 825 wants among the files."""
-    url = keys.relative_url(keys.file_key(file.sha256, file.filename), prefix=prefix)
+    url = file_url(file, prefix)
     return (
         f'<li><a href="{url}#sha256={_attribute(file.sha256)}" data-size="{file.size}">'
         f"{_shown(file.filename)}</a>\n<p>what the wheel variants are for</p></li>\n"
@@ -148,8 +148,7 @@ def _variants_item(file: VariantsFile, prefix: str) -> str:
 def _attributes(file: FileEntry, prefix: str) -> str:
     """What installers read: the same as the JSON page has, and no more."""
     # A URL of ours has none of HTML's characters: it is encoded down to letters, digits and "%./-_~".
-    url = keys.relative_url(keys.file_key(file.sha256, file.filename), prefix=prefix)
-    found = f'href="{url}#sha256={_attribute(file.sha256)}"'
+    found = f'href="{file_url(file, prefix)}#sha256={_attribute(file.sha256)}"'
     if file.requires_python is not None:
         found += f' data-requires-python="{_attribute(file.requires_python)}"'
     if file.metadata_sha256:
@@ -159,7 +158,7 @@ def _attributes(file: FileEntry, prefix: str) -> str:
     if file.provenance is not None:
         # Clients of PEP 740 read what this leads to; what a key of one's own signed is not for them.
         kind = "data-provenance" if file.provenance_kind == "pep740" else "data-key-provenance"
-        found += f' {kind}="{_provenance_url(file, prefix)}"'
+        found += f' {kind}="{provenance_url(file, prefix)}"'
     if file.yanked is not None:
         found += f' data-yanked="{_attribute(file.yanked)}"'
     found += f' data-size="{file.size}"'
@@ -172,7 +171,13 @@ def _attributes(file: FileEntry, prefix: str) -> str:
     return found
 
 
-def _provenance_url(file: FileEntry, prefix: str) -> str:
+def file_url(file: FileEntry | VariantsFile, prefix: str) -> str:
+    """Where a file is, from a page of the index that lies at `prefix`."""
+    return keys.relative_url(keys.file_key(file.sha256, file.filename), prefix=prefix)
+
+
+def provenance_url(file: FileEntry, prefix: str) -> str:
+    """Where its provenance is, likewise."""
     digest = file.provenance or ""
     return keys.relative_url(keys.provenance_key(file.sha256, file.filename, digest), prefix=prefix)
 

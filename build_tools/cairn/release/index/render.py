@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from cairn.release.index import keys, project_html
+from cairn.release.index import project_html
 from cairn.release.index.generation import (
     PUBLISHED,
     FileEntry,
@@ -24,7 +24,7 @@ from cairn.release.index.generation import (
     variants_of,
     version_of,
 )
-from cairn.release.index.project_html import API_VERSION
+from cairn.release.index.project_html import API_VERSION, file_url, provenance_url
 from cairn.wheels.wheelset import WheelSet
 
 JSON_TYPE = "application/vnd.pypi.simple.v1+json"
@@ -77,11 +77,6 @@ def _api(serial: int) -> dict[str, Any]:
     return {"_last-serial": serial, "api-version": API_VERSION} if serial else {"api-version": API_VERSION}
 
 
-def _provenance_url(file: FileEntry, prefix: str) -> str:
-    digest = file.provenance or ""
-    return keys.relative_url(keys.provenance_key(file.sha256, file.filename, digest), prefix=prefix)
-
-
 def _project_json(project: ProjectState, prefix: str) -> dict[str, Any]:
     status: dict[str, str] = {"status": project.status}
     if project.status_reason:
@@ -101,7 +96,7 @@ def _project_json(project: ProjectState, prefix: str) -> dict[str, Any]:
 def _variants_json(file: VariantsFile, prefix: str) -> dict[str, Any]:
     return {
         "filename": file.filename,
-        "url": keys.relative_url(keys.file_key(file.sha256, file.filename), prefix=prefix),
+        "url": file_url(file, prefix),
         "hashes": {"sha256": file.sha256},
         "size": file.size,
     }
@@ -110,7 +105,7 @@ def _variants_json(file: VariantsFile, prefix: str) -> dict[str, Any]:
 def _file_json(file: FileEntry, prefix: str) -> dict[str, Any]:
     plain: dict[str, Any] = {
         "filename": file.filename,
-        "url": keys.relative_url(keys.file_key(file.sha256, file.filename), prefix=prefix),
+        "url": file_url(file, prefix),
         "hashes": {"sha256": file.sha256},
         "size": file.size,
         "core-metadata": {"sha256": file.metadata_sha256} if file.metadata_sha256 else False,
@@ -120,9 +115,8 @@ def _file_json(file: FileEntry, prefix: str) -> dict[str, Any]:
     if file.upload_time is not None:
         plain["upload-time"] = file.upload_time
     if file.provenance is not None:
-        plain["provenance" if file.provenance_kind == "pep740" else "_key-provenance"] = _provenance_url(
-            file, prefix
-        )
+        name = "provenance" if file.provenance_kind == "pep740" else "_key-provenance"
+        plain[name] = provenance_url(file, prefix)
     if file.requires_python is not None:
         plain["requires-python"] = file.requires_python
     if file.untested is not None:

@@ -6,10 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from cairn import datafile
-from cairn.testing.compat.report import CompatReport, Measured, ReportRow
-
-_RANK = {"unsupported": 0, "partial": 1, "supported": 2}
-
+from cairn.testing.compat.report import RANK, CompatReport, Measured, ReportRow
 
 Kind = Literal["less", "more", "newly measured", "no longer measured", "different", "new row", "row gone"]
 
@@ -81,7 +78,7 @@ def _kind(before: Measured | None, after: Measured | None) -> Kind | None:
     if a != b and "not measurable" in (a, b):
         return "newly measured" if a == "not measurable" else "no longer measured"
     if a != b:
-        return "more" if _RANK[b] > _RANK[a] else "less"
+        return "more" if RANK[b] > RANK[a] else "less"
     return "different" if (before.found, before.reason) != (after.found, after.reason) else None
 
 

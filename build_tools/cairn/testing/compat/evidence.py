@@ -1,4 +1,4 @@
-"""A report as a test record: judged, and bound to the bytes that were installed, with JUnit XML beside it.
+"""A report written in every form, and as a test record: judged, and bound to what was installed.
 
 A row is a test. It fails where a page claims a feature and the feature is not there; a row that could not be
 measured is skipped, with the reason. Tests that computed on a GPU name it, so that wrong hardware, and a run
@@ -17,11 +17,12 @@ import msgspec
 from packaging.utils import canonicalize_name, parse_sdist_filename, parse_wheel_filename
 from packaging.version import Version
 
-from cairn import files
+from cairn import datafile, files
 from cairn.errors import UsageError
 from cairn.output import safe_text
 from cairn.stack import Floor
 from cairn.testing import junit, record
+from cairn.testing.compat import tables
 from cairn.testing.compat.report import FILE as REPORT
 from cairn.testing.compat.report import CompatReport, ReportRow
 from cairn.testing.hardware.attest import Attestation
@@ -29,6 +30,24 @@ from cairn.testing.junit import Outcome, TestOutcome
 from cairn.testing.record import Skip, TestRecord
 from cairn.testing.verdict import covered, judge
 from cairn.venv import VirtualEnvironment
+
+NAMES = (REPORT, "compat.rst", "compat.md", "compat.html", record.JUNIT)
+"""The files of a report."""
+
+
+def write(folder: Path, report: CompatReport, *, baseline: CompatReport | None = None) -> None:
+    """Write a report as JSON, reStructuredText, Markdown, HTML and JUnit XML, each file atomically.
+
+    Args:
+        folder: gets the files.
+        report: the report.
+        baseline: see `write_junit`.
+    """
+    datafile.write(folder / REPORT, report)
+    files.write_text(folder / "compat.rst", tables.as_rst(report))
+    files.write_text(folder / "compat.md", tables.as_markdown(report))
+    files.write_text(folder / "compat.html", tables.as_html(report))
+    write_junit(folder / record.JUNIT, report, baseline=baseline)
 
 
 def write_junit(path: Path, report: CompatReport, *, baseline: CompatReport | None = None) -> None:
@@ -80,7 +99,7 @@ def write_record(
     """Write the record of a report on the environment that a smoke test has installed and left.
 
     Args:
-        folder: gets the record; the report is there, and `write_junit` has put its rows there.
+        folder: gets the record; `write` has put the report there.
         chosen: what was said of which rows to measure; the gate does not count a part.
         report: what was measured there.
         installed: the smoke test's record, which names what is installed.

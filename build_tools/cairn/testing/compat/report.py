@@ -19,7 +19,8 @@ Outcome = Literal["passed", "failed", "not measured"]
 Against = Literal["as claimed", "more", "less", ""]
 """What was measured, seen from what the page claims; empty where either is missing."""
 
-_RANK = {"unsupported": 0, "partial": 1, "supported": 2}
+RANK = {"unsupported": 0, "partial": 1, "supported": 2}
+"""What is more, and what is less."""
 
 
 class Check(datafile.Value):
@@ -84,7 +85,7 @@ class ReportRow(datafile.Value):
         support = self.measured.support
         if self.claim is None or support == "not measurable":
             return ""
-        difference = _RANK[support] - _RANK[self.claim]
+        difference = RANK[support] - RANK[self.claim]
         return "more" if difference > 0 else "less" if difference < 0 else "as claimed"
 
     @property
@@ -157,11 +158,6 @@ class CompatReport(datafile.Value, tag_field="schema", tag="cairn.compat/1"):
     def counts(self) -> Counter[Support]:
         """Rows by result."""
         return Counter(row.measured.support for _, row in self.rows)
-
-
-def write(path: Path, report: CompatReport) -> None:
-    """Write a report atomically."""
-    datafile.write(path, report)
 
 
 def read(path: Path) -> CompatReport:

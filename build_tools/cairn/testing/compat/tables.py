@@ -46,10 +46,9 @@ def as_markdown(report: CompatReport) -> str:
     for page, tables in by_page(report):
         lines += ["", f"## {markdown.text(page)}"]
         for table in tables:
-            head = (*table.columns, *MEASURED_COLUMNS)
             lines += ["", f"### {markdown.text(table.section)}", ""]
-            lines += [markdown.row(head), markdown.row(["---"] * len(head))]
-            lines += [markdown.row(map(markdown.text, cells_of(row))) for row in table.rows]
+            rows = (map(markdown.text, cells_of(row)) for row in table.rows)
+            lines += markdown.table((*table.columns, *MEASURED_COLUMNS), rows)
     return "\n".join(lines) + "\n"
 
 

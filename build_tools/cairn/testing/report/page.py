@@ -11,21 +11,24 @@ from cairn.testing.compat import tables
 from cairn.testing.report.results import TestRun
 from cairn.testing.report.summary import Summary
 
-# What a browser opens at once: 43,000 tests that all fail must not make a page of 170 MB.
-_FAILURES = 2_000  # named
-_LOGS = 300  # of these, shown with what they wrote; 4,000 characters each at most
-_NAMES = 200  # tests, in a list that is folded
-_GROUPS = 300  # reasons of skips
-
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """How much of each list the page shows; what is left out is counted there."""
+    """How much of each list the page shows, so that a browser opens it at once; the rest is counted there.
 
-    failures: int = _FAILURES
-    logs: int = _LOGS
-    names: int = _NAMES
-    groups: int = _GROUPS
+    43,000 tests that all fail would make a page of 170 MB.
+
+    Attributes:
+        failures: tests that are named.
+        logs: of these, shown with what they wrote; 4,000 characters each at most.
+        names: tests, in a list that is folded.
+        groups: reasons of skips.
+    """
+
+    failures: int = 2_000
+    logs: int = 300
+    names: int = 200
+    groups: int = 300
 
 
 def render(title: str, runs: Sequence[tuple[TestRun, Summary]], *, generated: str) -> str:

@@ -100,7 +100,7 @@ def _some(lines: Sequence[str], most: int) -> list[str]:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    return [markdown.row(cells) for cells in (head, ["---"] * len(head), *rows)] if rows else []
+    return markdown.table(head, rows) if rows else []
 
 
 def _cut(text: str) -> str:

@@ -7,7 +7,7 @@ import pytest
 
 from cairn import files
 from cairn.testing import record
-from cairn.testing.compat import evidence, tables, write
+from cairn.testing.compat import evidence, tables
 from cairn.testing.compat.report import CompatReport, ReportRow
 from cairn.testing.hardware.attest import Attestation
 from cairn.testing.hardware.gpu import Gpu
@@ -47,7 +47,7 @@ def made(
     """The record of a report of these rows, as it is read from its file."""
     tested = msgspec.structs.replace(compat.ROCM, gpus=gpus)
     found: CompatReport = compat.report(*rows, tested=tested)
-    write.write(folder, found, baseline=baseline)
+    evidence.write(folder, found, baseline=baseline)
     attested = Attestation(gpus=tuple(Gpu(target=name) for name in gpus), disagreements=disagreements)
     evidence.write_record(folder, found, smoke, attested)
     return record.read(folder / "record.json")
@@ -127,7 +127,7 @@ def test_a_translated_report_counts_for_no_gpu(tmp_path: Path) -> None:
     tested = msgspec.structs.replace(compat.ROCM, gpus=("emulated",))
     row = compat.row("torch.half", "supported", device="emulated")
     found = msgspec.structs.replace(compat.report(row, tested=tested), translated="torchdevice 0.1.0")
-    write.write(tmp_path, found)
+    evidence.write(tmp_path, found)
     evidence.write_record(tmp_path, found, SMOKE, Attestation())
     made = record.read(tmp_path / record.FILE)
     assert (made.verdict, made.translated, made.counts.device_passed) == ("untested", "torchdevice 0.1.0", 0)

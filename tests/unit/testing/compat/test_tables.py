@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cairn.testing.compat import pages, report, tables, write
+from cairn.testing.compat import evidence, pages, report, tables
 from helpers import compat
 from helpers.html import parse
 
@@ -73,8 +73,8 @@ def test_html_has_every_row_and_its_checks() -> None:
 
 
 def test_a_report_is_written_in_every_form_and_read_again(tmp_path: Path) -> None:
-    write.write(tmp_path, FOUND)
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(write.NAMES)
+    evidence.write(tmp_path, FOUND)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(evidence.NAMES)
     assert report.read(tmp_path) == report.read(tmp_path / "compat.json") == FOUND
 
 
