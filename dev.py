@@ -3,7 +3,7 @@
 
 python3 dev.py quickstart               the whole trail on the sample stack (0.8 GB of disk)
 python3 dev.py quickstart --stack pyg   the same on torch-scatter and torch-cluster (3.8 GB)
-python3 dev.py test [PYTEST ARGS]       the tests
+python3 dev.py test [PYTEST ARGS]       the tests, without the slow ones; with --all, those too
 python3 dev.py check                    ruff, mypy and the contract on imports
 python3 dev.py docs                     the pages of docs/reference that follow from the code
 """
@@ -105,6 +105,7 @@ def parse(argv: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
     )
     quickstart.set_defaults(run=run_quickstart, extra="")
     test = commands.add_parser("test", help="run the tests", allow_abbrev=False, add_help=False)
+    test.add_argument("--all", action="store_true", help="the slow ones too")
     test.set_defaults(run=run_tests, extra="dev,fast,s3")
     check = commands.add_parser("check", help="run the linters", allow_abbrev=False)
     check.set_defaults(run=run_checks, extra="dev,fast,s3")
@@ -380,11 +381,13 @@ def run_quickstart(options: argparse.Namespace, rest: list[str]) -> int:
     return run(python(), "-m", "cairn", "ci", "run", "--stack", stack, "--work-dir", work, *rest)
 
 
-def run_tests(_options: argparse.Namespace, rest: list[str]) -> int:
-    """The test suite, as many at a time as there are cores unless `-n` says otherwise."""
+def run_tests(options: argparse.Namespace, rest: list[str]) -> int:
+    """The quick tests, or those that the words name; as many at a time as there are cores or `-n` says."""
     os.environ.setdefault("CAIRN_TEST_CACHE", str(ROOT / ".cairn" / "test-cache"))
     workers = [] if any(word.startswith("-n") for word in rest) else ["-n", "auto", "--dist", "loadgroup"]
-    return run(python(), "-m", "pytest", *workers, *rest)
+    chosen = {"-k", "-m"} & {*rest} or any(Path(word.partition("::")[0]).exists() for word in rest)
+    quick = [] if options.all or chosen else ["-m", "not slow"]
+    return run(python(), "-m", "pytest", "-p", "helpers.progress", *workers, *quick, *rest)
 
 
 def run_checks(_options: argparse.Namespace, _rest: list[str]) -> int:

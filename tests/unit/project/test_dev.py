@@ -17,6 +17,7 @@ import sys
 import termios
 import threading
 import tomllib
+import types
 import venv
 from collections.abc import Iterable
 from importlib import metadata
@@ -27,6 +28,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from helpers import progress
 from helpers.churn import again_and_again, churned
 
 DEV = Path(__file__).resolve().parents[3] / "dev.py"
@@ -110,6 +112,56 @@ def test_workers_keep_groups_together(request: pytest.FixtureRequest) -> None:
     if not getattr(request.config.option, "loadgroup", False):
         pytest.skip("for workers of `--dist loadgroup`")
     assert request.node.nodeid.endswith("@together")
+
+
+@pytest.mark.parametrize(
+    ("words", "quick"),
+    [
+        (["test"], True),
+        (["test", "-x", "-n", "4"], True),
+        (["test", "--all"], False),
+        (["test", "tests/e2e"], False),
+        (["test", "tests/e2e/test_trail.py::test_no_temporary_file_is_left", "-x"], False),
+        (["test", "-k", "trail"], False),
+        (["test", "-m", "slow"], False),
+    ],
+)
+def test_the_slow_tests_are_run_where_they_are_asked_for(
+    dev: ModuleType, monkeypatch: pytest.MonkeyPatch, words: list[str], *, quick: bool
+) -> None:
+    commands: list[list[str]] = []
+    monkeypatch.setattr(dev, "run", lambda *command: commands.append([*map(str, command)]) or 0)
+    monkeypatch.setattr(dev, "prepare", lambda _options: None)
+    monkeypatch.chdir(dev.ROOT)
+    assert dev.main(words) == 0
+    (command,) = commands
+    assert ("not slow" in command) == quick
+    assert command[-len(words) + 1 :] == words[1:] or words[1:] in ([], ["--all"])
+    assert "--all" not in command
+
+
+def test_a_run_of_tests_says_how_far_it_is_and_keeps_the_times(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(progress, "TIMES", tmp_path / "folder" / "times.json")
+    lines: list[str] = []
+    terminal = types.SimpleNamespace(write_line=lines.append)
+    shown = progress.Progress(terminal)  # type: ignore[arg-type]
+    names = [f"tests/unit/test_a.py::test_{number}@group" for number in range(4)]
+    shown.pytest_xdist_node_collection_finished(names)
+    assert re.fullmatch(r"  0 of 4 tests, 0 min, about 0 min left", shown.line())
+    for name in names[:2]:
+        for when in ("setup", "call", "teardown"):
+            outcome = "failed" if (name, when) == (names[0], "call") else "passed"
+            report = pytest.TestReport(name, ("", 0, ""), {}, outcome, None, when, duration=40.0)  # type: ignore[arg-type]
+            shown.pytest_runtest_logreport(report)
+    shown.began -= 120
+    assert shown.line() == "  2 of 4 tests, 1 failed, 2 min, about 2 min left"
+    shown.pytest_sessionfinish()
+    again = progress.Progress(terminal)  # type: ignore[arg-type]
+    again.pytest_xdist_node_collection_finished(names)
+    again.workers = 1
+    assert again.line().endswith("about 4 min left")  # two of two minutes, and two that nothing is known of
 
 
 def test_no_folder_of_tests_is_passed_over(pytestconfig: pytest.Config) -> None:
