@@ -145,8 +145,8 @@ def _keep(wheel: Path, context: Context, *, seconds: float, changed: bool) -> ca
         wheel_cache.put(
             after.own,
             hit.wheel,
-            seconds=hit.seconds,
-            identity=hit.identity,
+            seconds=hit.entry.seconds,
+            identity=hit.entry.identity,
             project=step.project.name,
             inputs={**after.inputs, source_tree.SOURCES: step.inputs.get(source_tree.SOURCES)},
             log=wheel_cache.log(hit.entry),

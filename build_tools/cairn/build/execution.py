@@ -236,7 +236,7 @@ def _one(task: Task, run: _Run, running: Running) -> BuiltWheel:
             _fold(task, running)
     parts: tuple[Path, ...] = (request.output_dir / hit.wheel.name,)
     if split_wheels.is_split(step.project, request):
-        parts = split_wheels.parts_of(hit.wheel, hit.sha256, step.project, request)
+        parts = split_wheels.parts_of(hit.wheel, hit.entry.sha256, step.project, request)
     elif not (parts[0].exists() and parts[0].samefile(hit.wheel)):
         files.link_or_copy(hit.wheel, parts[0])
     _remove_others(parts, step, request)
@@ -245,13 +245,13 @@ def _one(task: Task, run: _Run, running: Running) -> BuiltWheel:
         wheel=parts[0],
         devices=parts[1:],
         whole=hit.wheel,
-        sha256=hit.sha256 if not parts[1:] else files.sha256_of(parts[0]),
+        sha256=hit.entry.sha256 if not parts[1:] else files.sha256_of(parts[0]),
         version=wheel_info.read(hit.wheel).version,
         targets=binaries.targets_of(hit.wheel),
-        seconds=hit.seconds,
+        seconds=hit.entry.seconds,
         started=started,
         ended=time.time(),
-        identity=hit.identity,
+        identity=hit.entry.identity,
         cached=hit.origin != "built",
         origin=hit.origin,
         builder=hit.entry.builder,

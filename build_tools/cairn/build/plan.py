@@ -69,7 +69,7 @@ class BuildStep:
         Whether it comes from a build or from the cache, and under which of its keys, must not make others
         build again.
         """
-        return self.hit.identity if self.hit else self.key
+        return self.hit.entry.identity if self.hit else self.key
 
     def source_dir(self) -> Path:
         """The folder whose build backend is called.

@@ -191,7 +191,7 @@ def test_a_fault_at_any_request_on_the_line_is_no_failure(
             line.plan = plan
             there = bucket.BucketStore(dataclasses.replace(place, prefix=f"{prefix}/"))
             put = open_cache(tmp_path / machines / "one", shared=there).put(key, wheel, seconds=1, log=wheel)
-            assert put.sha256 == files.sha256_of(wheel)
+            assert put.entry.sha256 == files.sha256_of(wheel)
             found = open_cache(tmp_path / machines / "two", shared=there).get(key)
             # A fault that the client does not get over is said, and costs a build and no more.
             warned = "warning: the shared cache" in capsys.readouterr().err

@@ -93,17 +93,11 @@ class Hit:
 
     Attributes:
         wheel: its file; never to be changed.
-        sha256: of the file.
-        seconds: what its build took.
-        identity: the key it was first built under, by which builds against it know it.
         origin: `built` by this run, found in the `local` folder, or fetched from the `shared` store.
-        entry: all that the cache knows of it.
+        entry: what the cache knows of it: its sha256, what its build took, the key it was first built under.
     """
 
     wheel: Path
-    sha256: str
-    seconds: float
-    identity: str
     origin: Literal["built", "local", "shared"]
     entry: CacheEntry
 

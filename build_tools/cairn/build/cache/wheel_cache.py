@@ -114,12 +114,14 @@ class WheelCache:
         """
         local = self.local.get(key)
         if local is not None:
-            return _hit(*local, "local")
+            return Hit(entry=local[0], wheel=local[1], origin="local")
         if self.shared is None or private:
             return None
         if not self.fetched:
             known = self.shared.look(key)
-            return None if known is None else _hit(known, self.local.path(known), "shared")
+            if known is None:
+                return None
+            return Hit(entry=known, wheel=self.local.path(known), origin="shared")
         return self.shared.get(key, lambda entry: self._fetch(entry, check))
 
     def put(  # noqa: PLR0913 - each is one independent property of a build
@@ -180,7 +182,7 @@ class WheelCache:
                 first = self.shared.get(key, lambda entry: self._fetch(entry, check))
                 if first is not None:
                     return first
-        return _hit(counts, place, "built" if counts is entry else "local")
+        return Hit(entry=counts, wheel=place, origin="built" if counts is entry else "local")
 
     def log(self, entry: CacheEntry) -> Path | None:
         """The log of a build, where this machine has it."""
@@ -213,7 +215,7 @@ class WheelCache:
         with (
             console.current().stage(f"fetch the wheel of {entry.name} from the shared cache") as stage,
             self.local.staging() as folder,
-            self.shared.fetched(entry, folder, stage.update) as (wheel, log),
+            self.shared.fetched(entry, folder, stage.update) as (wheel, fetched_log),
         ):
             if reason := damage(wheel, entry):
                 raise DamagedEntryError(reason)
@@ -221,21 +223,11 @@ class WheelCache:
                 check(wheel)
             except WheelError as error:
                 raise DamagedEntryError(str(error)) from error
-            if log is not None and files.sha256_of(log) == entry.log_sha256:
-                return _hit(*self.local.add(entry, wheel, log, replace=True), "shared")
-            entry = msgspec.structs.replace(entry, log_sha256=None, log_size=0)
-            return _hit(*self.local.add(entry, wheel, None, replace=True), "shared")
-
-
-def _hit(entry: CacheEntry, wheel: Path, origin: Any) -> Hit:  # noqa: ANN401 - one of the words in `Hit`
-    return Hit(
-        wheel=wheel,
-        sha256=entry.sha256,
-        seconds=entry.seconds,
-        identity=entry.identity,
-        origin=origin,
-        entry=entry,
-    )
+            log = fetched_log
+            if log is None or files.sha256_of(log) != entry.log_sha256:
+                log, entry = None, msgspec.structs.replace(entry, log_sha256=None, log_size=0)
+            entry, place = self.local.add(entry, wheel, log, replace=True)
+            return Hit(entry=entry, wheel=place, origin="shared")
 
 
 def _builder() -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -59,7 +59,12 @@ class PlanGraph:
             UsageError: there is none, or there are several.
         """
         named = [one for one in self.steps if text == one.step.name]
-        builds = [one for one in self.steps if one.step.kind == "build" and text in _names(one)]
+        builds = [
+            one
+            for one in self.steps
+            if one.step.kind == "build"
+            and text in (one.step.project, one.step.name.removeprefix("build "), f"build {one.step.project}")
+        ]
         if len(matches := named or builds) == 1:
             return matches[0]
         names = [one.step.name for one in matches or self.steps]
@@ -77,17 +82,22 @@ def graph_of(plans: Sequence[Plan], labels: Sequence[str]) -> PlanGraph:
         labels: what tells the variants from each other; an empty one where there is one alone.
     """
     steps: dict[str, PlannedStep] = {}
-    sdks = _sdks(plans)
-    trees = _trees(plans)
+    sdk_names, tree_names = _sdk_names(plans), _tree_names(plans)
     for plan, label in zip(plans, labels, strict=True):
-        sdk = sdks.get(plan.request.sdk.environment) if plan.request.sdk else None
-        if sdk is not None:
-            steps[sdk] = _sdk_step(plan, sdk)
+        shared: tuple[str, ...] = ()
+        if (sdk := plan.request.sdk) is not None:
+            name = sdk_names[sdk.environment]
+            inputs = {"version": sdk.info.version, "digest": sdk.digest}
+            reason = f"ROCm {sdk.info.version} is installed"
+            steps[name] = _present(Step(name=name, kind="sdk", inputs=inputs), reason)
+            shared = (name,)
         for step in plan.steps:
-            tree = trees[step.checkout]
+            tree = tree_names[step.checkout]
             steps[tree] = _tree_step(step, tree)
-            needs = [name_of(step.project.name, kind="build", label=label) for step in _needed(plan, step)]
-            planned = _build_step(plan, step, label=label, needs=(*filter(None, (sdk,)), tree, *needs))
+            needs = [
+                _name_of("build", other, label) for other in plan.steps if other.project.name in step.needs
+            ]
+            planned = _build_step(plan, step, label=label, needs=(*shared, tree, *needs))
             steps[planned.step.name] = planned
     graph = Graph(tuple(one.step for one in steps.values()))
     order = {step.name: number for number, step in enumerate(graph.order)}
@@ -97,59 +107,37 @@ def graph_of(plans: Sequence[Plan], labels: Sequence[str]) -> PlanGraph:
     return PlanGraph(tuple(ordered), graph)
 
 
-def name_of(project: str, *, kind: str, label: str) -> str:
-    """What a step is called: `build torch`, and with several variants `build torch [3.12]`."""
-    return f"{kind} {project} [{label}]" if label else f"{kind} {project}"
+def _name_of(kind: str, step: BuildStep, label: str) -> str:
+    """The name of a step: `build torch`, and with several variants `build torch [3.12]`."""
+    return f"{kind} {step.project.name} [{label}]" if label else f"{kind} {step.project.name}"
 
 
-def _names(one: PlannedStep) -> tuple[str, ...]:
-    name = one.step.name
-    return (one.step.project, name.removeprefix("build "), f"build {one.step.project}")
-
-
-def _needed(plan: Plan, step: BuildStep) -> Iterator[BuildStep]:
-    return (other for other in plan.steps if other.project.name in step.needs)
-
-
-def _sdks(plans: Iterable[Plan]) -> Mapping[Path, str]:
+def _sdk_names(plans: Iterable[Plan]) -> Mapping[Path, str]:
     """The steps of the SDKs, by the environment that each is in."""
     places = dict.fromkeys(plan.request.sdk.environment for plan in plans if plan.request.sdk)
-    if len(places) == 1:
-        return dict.fromkeys(places, "ROCm SDK")
-    return {place: f"ROCm SDK [{place.parent.name}]" for place in places}
+    return {place: "ROCm SDK" if len(places) == 1 else f"ROCm SDK [{place.parent.name}]" for place in places}
 
 
-def _trees(plans: Iterable[Plan]) -> Mapping[Path, str]:
+def _tree_names(plans: Iterable[Plan]) -> Mapping[Path, str]:
     """The steps of the checkouts, by folder; those of several lines say which."""
     trees = {step.checkout: (plan.request.stack.line, step) for plan in plans for step in plan.steps}
     several = len({line for line, _ in trees.values()}) > 1
     return {
-        place: name_of(step.project.name, kind="checkout", label=line if several else "")
-        for place, (line, step) in trees.items()
+        place: _name_of("checkout", step, line if several else "") for place, (line, step) in trees.items()
     }
 
 
-def _sdk_step(plan: Plan, name: str) -> PlannedStep:
-    sdk = plan.request.sdk
-    assert sdk is not None  # noqa: S101 - only called where there is one
-    inputs = {"version": sdk.info.version, "digest": sdk.digest}
-    return PlannedStep(
-        step=Step(name=name, kind="sdk", inputs=inputs),
-        variant="",
-        action="present",
-        explanation=Explanation(reason=f"ROCm {sdk.info.version} is installed", last=None),
-    )
+def _present(step: Step, reason: str, checkout: Path | None = None) -> PlannedStep:
+    """A step that has nothing to do."""
+    explanation = Explanation(reason=reason, last=None)
+    return PlannedStep(step=step, variant="", action="present", explanation=explanation, checkout=checkout)
 
 
 def _tree_step(step: BuildStep, name: str) -> PlannedStep:
     inputs = {key: step.inputs[key] for key in ("tree", "unseen", "upstream") if key in step.inputs}
-    return PlannedStep(
-        step=Step(name=name, kind="checkout", project=step.project.name, inputs=inputs),
-        variant="",
-        action="present",
-        explanation=Explanation(reason=f"{step.base_version or ''} at {step.checkout}".lstrip(), last=None),
-        checkout=step.checkout,
-    )
+    reason = f"{step.base_version or ''} at {step.checkout}".lstrip()
+    tree = Step(name=name, kind="checkout", project=step.project.name, inputs=inputs)
+    return _present(tree, reason, step.checkout)
 
 
 def _build_step(plan: Plan, step: BuildStep, *, label: str, needs: tuple[str, ...]) -> PlannedStep:
@@ -157,7 +145,7 @@ def _build_step(plan: Plan, step: BuildStep, *, label: str, needs: tuple[str, ..
     last = explanation.last
     return PlannedStep(
         step=Step(
-            name=name_of(step.project.name, kind="build", label=label),
+            name=_name_of("build", step, label),
             kind="build",
             project=step.project.name,
             needs=needs,

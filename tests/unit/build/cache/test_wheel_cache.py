@@ -91,11 +91,16 @@ def test_what_was_put_is_found_again_with_its_identity(tmp_path: Path, wheel: Pa
     assert put.origin == "built"
     found = store.get(KEY)
     assert found is not None
-    assert (found.wheel, found.sha256, found.seconds, found.identity) == (put.wheel, put.sha256, 2.5, KEY)
+    assert (found.wheel, found.entry, found.entry.seconds, found.entry.identity) == (
+        put.wheel,
+        put.entry,
+        2.5,
+        KEY,
+    )
     assert (found.origin, found.entry) == ("local", put.entry)
     assert found.entry.inputs == {"python": "cp311", "targets": ["gfx942"]}
-    alias = store.put(OTHER, put.wheel, seconds=2.5, identity=put.identity)
-    assert alias.identity == KEY
+    alias = store.put(OTHER, put.wheel, seconds=2.5, identity=put.entry.identity)
+    assert alias.entry.identity == KEY
     assert alias.wheel == put.wheel  # its bytes are there once
     assert store.get("3" * 64) is None
     assert store.local.look("3" * 64) is None
@@ -282,7 +287,7 @@ def _put(root: Path, shared: Path, folder: Path, number: int, barrier: Any, resu
     barrier.wait()
     for key in (KEY, OTHER):
         hit = store.put(key, wheel, seconds=1)
-        results.put((key, hit.sha256, hit.wheel.read_bytes() == store.get(key).wheel.read_bytes()))  # type: ignore[union-attr]
+        results.put((key, hit.entry.sha256, hit.wheel.read_bytes() == store.get(key).wheel.read_bytes()))  # type: ignore[union-attr]
 
 
 @pytest.mark.slow
