@@ -102,6 +102,12 @@ class CompilerCacheOptions:
         return "ccache" if self.use_ccache else "sccache" if self.use_sccache else None
 
 
+def compile_jobs() -> int:
+    """`--jobs`; 0 without it."""
+    jobs: int = option("compile jobs at once (default: what suits)", convert=converters.positive, default=0)
+    return jobs
+
+
 def build_env() -> tuple[str, ...]:
     """`--build-env`, as the user wrote it (`cairn.build.inputs.overrides`)."""
     texts: tuple[str, ...] = repeated(
@@ -121,6 +127,6 @@ class CompileOptions(CompilerCacheOptions):
         split: make host and device wheels of what has device code.
     """
 
-    jobs: int = option("compile jobs at once (default: what suits)", convert=converters.positive, default=0)
+    jobs: int = compile_jobs()
     build_env: tuple[str, ...] = build_env()
     split: bool = flag("put device code into wheels of its own, one for each target")

@@ -1,14 +1,36 @@
-"""How a user may have the trail run: options of `cairn ci run`, and a part of every `TrailRequest`."""
+"""How a user may have the trail run, a night frozen, and a leg of it built: parts of these requests."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from cairn import converters
-from cairn.build.options import CompileOptions
+from cairn.build.options import CompileOptions, build_env, compile_jobs
 from cairn.options import option
-from cairn.sources.checkout.options import force
+from cairn.sources.checkout.options import as_of, force
+
+
+def _work_dir(contents: str) -> Path:
+    """`--work-dir`."""
+    folder: Path = option(
+        f"folder of {contents} (default: %(default)s)",
+        metavar="DIR",
+        convert=converters.new_folder,
+        default=Path(".cairn"),
+    )
+    return folder
+
+
+def _rocm_index_url() -> str:
+    """`--rocm-index-url`."""
+    url: str = option(
+        "index of ROCm packages, for stacks that do not make their SDK; {family} stands for the family",
+        metavar="URL",
+        default="",
+    )
+    return url
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,10 +42,55 @@ class TrailOptions(CompileOptions):
         force: drop local edits in the checkouts.
     """
 
-    work_dir: Path = option(
-        "folder of checkouts, environments, wheels, index and report (default: %(default)s)",
-        metavar="DIR",
-        convert=converters.new_folder,
-        default=Path(".cairn"),
-    )
+    work_dir: Path = _work_dir("checkouts, environments, wheels, index and report")
     force: bool = force()
+
+
+@dataclass(frozen=True, kw_only=True)
+class FreezeOptions:
+    """How a night begins; a text that is empty says nothing.
+
+    Attributes:
+        staging, release: the channels that its sets go through.
+        like: the id of a night whose manifest is taken again, with the image that it names.
+        rocm_sdk_version: the exact version of the ROCm SDK, also in place of that of `like`.
+        rocm_index_url: where the newest ROCm SDK is asked for, where the stack does not name a version.
+        image: the container that builds run in, by digest.
+        work_dir: where the checkouts are made.
+        build_env: variables for the builds, as the user wrote them.
+        as_of: the moment whose sources are taken; None takes the newest.
+    """
+
+    staging: str = option("where sets wait (default: %(default)s)", metavar="CHANNEL", default="staging")
+    release: str = option(
+        "where they go (default: %(default)s)", "--to", metavar="CHANNEL", default="nightly"
+    )
+    like: str = option("take the manifest of that night; empty for a new one", metavar="NIGHT", default="")
+    rocm_sdk_version: str = option(
+        "exact version of the ROCm SDK (default: the stack's, else the newest of --rocm-index-url)",
+        metavar="VERSION",
+        convert=converters.exact_version,
+        default="",
+    )
+    rocm_index_url: str = _rocm_index_url()
+    image: str = option("the container that builds run in, by digest, or empty", metavar="REF", default="")
+    work_dir: Path = _work_dir("checkouts, environments and logs")
+    build_env: tuple[str, ...] = build_env()
+    as_of: datetime | None = as_of()
+
+
+@dataclass(frozen=True, kw_only=True)
+class LegBuildOptions:
+    """How a leg of a night is built.
+
+    Attributes:
+        rocm_index_url: where the ROCm SDK comes from, for a stack that does not make it; `{family}` in it
+            stands for the family.
+        work_dir: checkouts, environments and logs, in a folder for each leg; and an SDK that a stack makes,
+            which the Pythons of a family share.
+        jobs: compile jobs at once; 0 is one per processor.
+    """
+
+    rocm_index_url: str = _rocm_index_url()
+    work_dir: Path = _work_dir("checkouts, environments and logs")
+    jobs: int = compile_jobs()

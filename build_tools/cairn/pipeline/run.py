@@ -19,13 +19,13 @@ from typing import TypeVar, get_args
 
 from cairn import files, venv
 from cairn import targets as gpu
-from cairn.build import cache, job, preflight, rocm_sdk
+from cairn.build import job, preflight, rocm_sdk
 from cairn.build.environments.pip_install import pip_install
 from cairn.build.inputs import overrides
-from cairn.build.model import BuiltWheel, InstalledSdk, Job, SdkRequest
+from cairn.build.model import BuiltWheel, Job, SdkRequest
 from cairn.errors import StoreError, SystemFailureError
 from cairn.output import console
-from cairn.pipeline import report, verdict_cache
+from cairn.pipeline import report, staging, verdict_cache
 from cairn.pipeline.request import TrailRequest, TrailResult
 from cairn.pipeline.timeline import Timeline
 from cairn.release import promote
@@ -35,13 +35,12 @@ from cairn.release.index import keys
 from cairn.release.index.snapshot import Index
 from cairn.release.ledger.chain import NameTakenError
 from cairn.release.provenance.objects import KeyAttester
-from cairn.release.publish import files as publish_files
-from cairn.release.publish import mirror, mirror_lock, mirror_sync
-from cairn.release.publish import wheel_set as staging
+from cairn.release.publish import mirror_lock
 from cairn.release.publish.compatibility import Platform
 from cairn.release.serve import server as serve_server
 from cairn.sources import checkout_stack
 from cairn.sources.checkout.checkout import CheckoutRequest
+from cairn.sources.checkout.describe import Checkout
 from cairn.sources.manifest import manifest
 from cairn.stack import Stack
 from cairn.store import folder as store_folder
@@ -50,7 +49,6 @@ from cairn.testing import smoke
 from cairn.venv import PackageSource
 from cairn.wheels import wheelset as wheel_sets
 from cairn.wheels.metadata import device_names
-from cairn.wheels.provenance import build_statement
 from cairn.wheels.wheelset import WheelSet
 
 _T = TypeVar("_T")
@@ -119,19 +117,7 @@ def _count_steps(request: TrailRequest) -> int:
 def _run(request: TrailRequest, timeline: Timeline) -> TrailResult:
     stack, work_dir = request.stack, request.work_dir
     preflight.targets(build_job(request, {}))
-    python = _hipify_python(request, timeline) if _hipifies_by_torch(request) else None
-    with timeline.stage(f"check out {stack.line}") as stage:
-        requests = [
-            CheckoutRequest(
-                project=project,
-                checkout_dir=work_dir / "src" / project.checkout_dir,
-                jobs=request.jobs,
-                force=request.force,
-                python=python,
-            )
-            for project in stack.projects
-        ]
-        checkouts = checkout_stack.checkout_stack(stack, requests, say=stage.update)
+    checkouts = _check_out(request, timeline)
     # What would stop the build is reported before minutes go into the SDK.
     build = job.check(build_job(request, {c.project.name: c.path for c in checkouts}))
     sdk_dists: tuple[Path, ...] = ()
@@ -140,13 +126,21 @@ def _run(request: TrailRequest, timeline: Timeline) -> TrailResult:
             log = request.logs_dir / "sdk.log"
             sdk_dists = rocm_sdk.make(stack, request.targets, work_dir / "sdk", log=log, say=stage.update)
     opened = store_folder.LocalStore(request.store_dir)
+
+    def publish_sdk() -> None:
+        if sdk_dists:
+            staging.publish_sdk(opened, STAGING, sdk_dists)
+
     with timeline.stage("publish the ROCm SDK to staging") if sdk_dists else contextlib.nullcontext():
-        publish_sdk = functools.partial(_publish_sdk, opened, sdk_dists)
         _retry_in_new_store(opened, publish_sdk)
     # pip and uv read the staging channel over HTTP, as users do.
     with serve_server.serving(opened) as server:
         staging_url = keys.index_url(server.url, STAGING)
-        installed = _install_sdk(request, build, sdk_dists, staging_url, timeline) if sdk_dists else None
+        installed = None
+        if sdk_dists:
+            began, log = time.time(), request.logs_dir / "install-sdk.log"
+            installed = staging.install_sdk(build, sdk_dists, staging_url, log=log)
+            timeline.add("install the ROCm SDK", began, time.time())
         wheels = job.build(build, installed, trees=checkouts)
         for wheel in wheels:  # they were shown by the engine, side by side
             mark: console.Mark = "kept" if wheel.cached else "done"
@@ -176,6 +170,23 @@ def _run(request: TrailRequest, timeline: Timeline) -> TrailResult:
     )
     report.write(request, result)
     return result
+
+
+def _check_out(request: TrailRequest, timeline: Timeline) -> tuple[Checkout, ...]:
+    stack = request.stack
+    python = _hipify_python(request, timeline) if _hipifies_by_torch(request) else None
+    with timeline.stage(f"check out {stack.line}") as stage:
+        requests = [
+            CheckoutRequest(
+                project=project,
+                checkout_dir=request.work_dir / "src" / project.checkout_dir,
+                jobs=request.jobs,
+                force=request.force,
+                python=python,
+            )
+            for project in stack.projects
+        ]
+        return checkout_stack.checkout_stack(stack, requests, say=stage.update)
 
 
 def _pip_requirements(stack: Stack, wheels: Sequence[BuiltWheel]) -> tuple[str, ...]:
@@ -231,12 +242,6 @@ def _hipify_python(request: TrailRequest, timeline: Timeline) -> Path:
     return env.python
 
 
-def _publish_sdk(opened: store_folder.LocalStore, dists: Sequence[Path]) -> None:
-    if dists:
-        publish_files.publish(opened, STAGING, dists)
-        mirror.mirror(opened, STAGING, dists=dists)
-
-
 def _retry_in_new_store(
     opened: store_folder.LocalStore, act: Callable[[], _T], *, before: Callable[[], None] = lambda: None
 ) -> _T:
@@ -256,35 +261,20 @@ def _retry_in_new_store(
         return act()
 
 
-def _install_sdk(
-    request: TrailRequest, build: Job, dists: Sequence[Path], index_url: str, timeline: Timeline
-) -> InstalledSdk:
-    digest = cache.key_of({path.name: files.sha256_of(path) for path in dists})
-    sdk = dataclasses.replace(build.sdk, source=PackageSource(index_url=index_url), digest=digest)
-    begun, log = time.time(), request.logs_dir / "install-sdk.log"
-    installed = job.install_rocm(dataclasses.replace(build, sdk=sdk), log=log)
-    timeline.add("install the ROCm SDK", begun, time.time())
-    return installed
-
-
 def _stage(opened: store_folder.LocalStore, request: TrailRequest, wheels: Sequence[BuiltWheel]) -> WheelSet:
     """Seal the set that the build has left in its folder, and publish it."""
-    folder, paths = request.wheels_dir, [file for wheel in wheels for file in wheel.files]
-    # What was reviewed comes first; what the wheels need besides, the gate then names.
-    if (lock := mirror_lock.of(request.stack)) is not None:
-        mirror_sync.sync(opened, STAGING, lock, only=Platform.here())
-    mirror.mirror(opened, STAGING, dists=paths)
-    frozen = manifest.read(folder / "manifest.json")
+    folder = request.wheels_dir
     sealed = staging.stage_set(
         opened,
         STAGING,
-        wheel_sets.read(folder / "set.json"),
-        paths,
-        manifest=frozen.canonical(),
-        statement=build_statement.beside(folder / "set.json"),
+        folder,
+        [file for wheel in wheels for file in wheel.files],
+        stack=request.stack,
+        platform=Platform.here(),
+        manifest=manifest.read(folder / "manifest.json").canonical(),
         attester=KeyAttester(request.signer) if request.signer else None,
     )
-    wheel_sets.write(folder / "set.json", sealed)
+    wheel_sets.write(folder / staging.SET_FILE, sealed)
     return sealed
 
 

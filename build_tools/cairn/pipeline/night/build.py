@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cairn import files, interpreters
-from cairn.build import cache, job, preflight, rocm_sdk
+from cairn.build import job, preflight, rocm_sdk
 from cairn.build.cache import SharedCache
 from cairn.build.model import BuiltWheel, InstalledSdk, Job, SdkRequest
 from cairn.errors import PrerequisiteError, SourceError, UsageError
 from cairn.interpreters import Interpreter
 from cairn.matrix.legs import Leg
 from cairn.output import console
+from cairn.pipeline import staging
 from cairn.pipeline.night import plan
 from cairn.pipeline.night.freeze import family_url
-from cairn.pipeline.night.plan import NightPlan
+from cairn.pipeline.night.plan import NightRun
+from cairn.pipeline.options import LegBuildOptions
 from cairn.release.index import keys
-from cairn.release.publish import files as publish_files
-from cairn.release.publish import mirror
 from cairn.release.serve import server as serve_server
 from cairn.sources import checkout_stack
 from cairn.sources.checkout.checkout import CheckoutRequest
@@ -30,7 +29,6 @@ from cairn.sources.manifest import manifest, restore
 from cairn.sources.manifest.manifest import Manifest, ProjectSource
 from cairn.stack import Stack
 from cairn.store.folder import LocalStore
-from cairn.store.protocol import Store
 from cairn.targets import CPU
 from cairn.venv import PackageSource
 
@@ -41,35 +39,30 @@ SDK_FOLDER = "rocm-sdk"
 
 
 @dataclass(frozen=True, kw_only=True)
-class LegBuild:
+class LegBuild(LegBuildOptions):
     """A leg that is to be built here.
 
     Attributes:
-        plan: the night.
+        run: the night.
         leg: one of its legs.
-        stack: its stack, on its line.
-        work_dir: checkouts, environments and logs, in a folder for each leg; and an SDK that a stack makes,
-            which the Pythons of a family share.
         output_dir: receives the wheels, `set.json`, `manifest.json` and the SDK that a stack made itself.
-        rocm_index_url: where the ROCm SDK comes from, for a stack that does not make it; `{family}` in it
-            stands for the family.
-        jobs: compile jobs at once; 0 is one per processor.
         shared_cache: where built wheels are kept for other machines; None for nowhere.
     """
 
-    plan: NightPlan
+    run: NightRun
     leg: Leg
-    stack: Stack
-    work_dir: Path
     output_dir: Path
-    rocm_index_url: str | None = None
-    jobs: int = 0
     shared_cache: SharedCache | None = None
+
+    @property
+    def stack(self) -> Stack:
+        """Its stack, on its line."""
+        return self.run.stack
 
     @property
     def own_dir(self) -> Path:
         """What of the work folder is this leg's alone."""
-        return self.work_dir / self.leg.id
+        return self.work_dir.absolute() / self.leg.id
 
     @property
     def makes_sdk(self) -> bool:
@@ -82,7 +75,7 @@ class LegBuild:
         return self.stack.sdk is None or plan.targets_of(self.leg) == (CPU,)
 
 
-def build_leg(store: Store, request: LegBuild) -> tuple[BuiltWheel, ...]:
+def build_leg(request: LegBuild) -> tuple[BuiltWheel, ...]:
     """Build the wheels of a leg from exactly what the night has frozen.
 
     Raises:
@@ -96,11 +89,11 @@ def build_leg(store: Store, request: LegBuild) -> tuple[BuiltWheel, ...]:
         console.current().info, f"waiting for another build of {request.leg.id} in {request.work_dir}"
     )
     with files.locked(request.own_dir / "leg.lock", timeout=_LOCK_WAIT, on_wait=waiting):
-        return _build_alone(store, request, python)
+        return _build_alone(request, python)
 
 
-def _build_alone(store: Store, request: LegBuild, python: Interpreter) -> tuple[BuiltWheel, ...]:
-    frozen = plan.manifest_of(store, request.plan)
+def _build_alone(request: LegBuild, python: Interpreter) -> tuple[BuiltWheel, ...]:
+    frozen = plan.manifest_of(request.run.store, request.run.plan)
     trees = _checkouts(request, frozen)
     build_job = _job(request, frozen, python)
     preflight.targets(build_job)
@@ -131,7 +124,7 @@ def _checkouts(request: LegBuild, frozen: Manifest) -> tuple[Checkout, ...]:
         )
         for source in frozen.projects
     }
-    with console.current().stage(f"check out what the night {request.plan.night} froze") as stage:
+    with console.current().stage(f"check out what the night {request.run.plan.night} froze") as stage:
         checkouts = restore.reproduce(frozen, requests, say=stage.update)
         stage.update("comparing the trees")
         if problems := manifest.verify(frozen, folders):
@@ -172,36 +165,27 @@ def _install_sdk(request: LegBuild, build_job: Job, frozen: Manifest) -> Install
     logs = request.own_dir / "logs"
     if request.makes_sdk:
         return _install_own_sdk(request, build_job, logs)
-    if request.rocm_index_url is None:
+    if not request.rocm_index_url:
         raise UsageError(
             f"nothing says where the ROCm SDK {frozen.sdk_version} comes from", tip="--rocm-index-url URL"
         )
     source = PackageSource(index_url=family_url(request.rocm_index_url, request.leg), pre=True)
-    return job.install_rocm(_with_source(build_job, source), log=logs / "install-sdk.log")
+    sdk = replace(build_job.sdk, source=source)
+    return job.install_rocm(replace(build_job, sdk=sdk), log=logs / "install-sdk.log")
 
 
 def _install_own_sdk(request: LegBuild, build_job: Job, logs: Path) -> InstalledSdk:
     """Make the SDK of a stack that brings its own, and install it from an index that has nothing else."""
+    work_dir, index = request.work_dir.absolute(), request.run.plan.staging
     with console.current().stage("make the ROCm SDK") as stage:
-        targets, folder, log = plan.targets_of(request.leg), request.work_dir / "sdk", logs / "sdk.log"
-        dists = rocm_sdk.make(request.stack, targets, folder, log=log, say=stage.update)
-    _keep(dists, request.output_dir / SDK_FOLDER)
-    local = LocalStore(
-        request.work_dir / "sdk-index" / cache.key_of({p.name: files.sha256_of(p) for p in dists})
-    )
-    publish_files.publish(local, request.plan.staging, dists)
-    mirror.mirror(local, request.plan.staging, dists=dists)
-    with serve_server.serving(local) as server:
-        source = PackageSource(index_url=keys.index_url(server.url, request.plan.staging))
-        digest = cache.key_of({path.name: files.sha256_of(path) for path in dists})
-        return job.install_rocm(_with_source(build_job, source, digest), log=logs / "install-sdk.log")
-
-
-def _keep(dists: Sequence[Path], folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
+        targets, log = plan.targets_of(request.leg), logs / "sdk.log"
+        dists = rocm_sdk.make(request.stack, targets, work_dir / "sdk", log=log, say=stage.update)
+    handed_over = request.output_dir / SDK_FOLDER
+    handed_over.mkdir(parents=True, exist_ok=True)
     for path in dists:
-        files.copy(path, folder / path.name)
-
-
-def _with_source(build_job: Job, source: PackageSource, digest: str | None = None) -> Job:
-    return replace(build_job, sdk=replace(build_job.sdk, source=source, digest=digest))
+        files.copy(path, handed_over / path.name)
+    local = LocalStore(work_dir / "sdk-index" / staging.digest_of(dists))
+    staging.publish_sdk(local, index, dists)
+    with serve_server.serving(local) as server:
+        index_url = keys.index_url(server.url, index)
+        return staging.install_sdk(build_job, dists, index_url, log=logs / "install-sdk.log")

@@ -8,7 +8,6 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 import msgspec
@@ -20,6 +19,7 @@ from cairn.matrix.legs import MOST_LEGS, Leg
 from cairn.output import Progress, github, silent
 from cairn.pipeline.night import plan, shards
 from cairn.pipeline.night.plan import NightPlan
+from cairn.pipeline.options import FreezeOptions
 from cairn.release.index import keys
 from cairn.release.index.generation import now
 from cairn.sources import checkout_stack
@@ -36,35 +36,18 @@ _TIMEOUT = 600.0  # seconds: pip builds the metadata of one small sdist
 
 
 @dataclass(frozen=True, kw_only=True)
-class FreezeRequest:
+class FreezeRequest(FreezeOptions):
     """A night that is to begin.
 
     Attributes:
         night: its id; a night of that id that is there already goes on, with the manifest that it has.
         stack: the stack, on the night's line.
         legs: what is expected; of other lines they are refused.
-        work_dir: where the checkouts are made.
-        staging, release: the channels that its sets go through.
-        rocm_index_url: where the newest ROCm SDK is asked for, where the stack does not name a version.
-        rocm_sdk_version: an exact one instead, also of that of `like`.
-        image: the container that builds run in, by digest; empty for none.
-        as_of: the moment whose sources are taken; None takes the newest.
-        like: the id of a night whose manifest is taken again, with the image that it names; or None.
-        build_env: variables for the builds, as the user wrote them.
     """
 
     night: str
     stack: Stack
     legs: tuple[Leg, ...]
-    work_dir: Path
-    staging: str = "staging"
-    release: str = "nightly"
-    rocm_index_url: str | None = None
-    rocm_sdk_version: str | None = None
-    image: str = ""
-    as_of: datetime | None = None
-    like: str | None = None
-    build_env: tuple[str, ...] = ()
 
 
 def freeze(
@@ -158,7 +141,7 @@ def _manifest(store: Store, request: FreezeRequest, say: Progress) -> Manifest:
     begun = plan.begun(store, request.night)
     if begun is not None and _is_for(begun, request):
         return begun  # an attempt was ended between its two writes
-    return _frozen_again(store, request) if request.like is not None else _or_earlier(store, request, say)
+    return _frozen_again(store, request) if request.like else _or_earlier(store, request, say)
 
 
 def _is_for(frozen: Manifest, request: FreezeRequest) -> bool:
@@ -168,7 +151,7 @@ def _is_for(frozen: Manifest, request: FreezeRequest) -> bool:
 
 def _frozen_again(store: Store, request: FreezeRequest) -> Manifest:
     """The manifest of an earlier night, if it is one for these legs."""
-    frozen = plan.manifest_of(store, plan.read(store, request.like or ""))
+    frozen = plan.manifest_of(store, plan.read(store, request.like))
     if not _is_for(frozen, request):
         lacking = _lacking(frozen, request.legs)
         gap = f", and not for {', '.join(lacking)}" if lacking else ""
@@ -176,7 +159,7 @@ def _frozen_again(store: Store, request: FreezeRequest) -> Manifest:
             f"the manifest of the night {request.like} is of {frozen.stack}, line {frozen.line}{gap}",
             tip="take fewer families and Pythons, or freeze anew",
         )
-    if request.rocm_sdk_version is not None and request.stack.sdk is not None:
+    if request.rocm_sdk_version and request.stack.sdk is not None:
         # A release of what a night was of: under a different SDK it is a different manifest, and built again.
         return msgspec.structs.replace(frozen, sdk_version=request.rocm_sdk_version)
     return frozen
@@ -226,7 +209,7 @@ def _freeze(request: FreezeRequest, say: Progress) -> Manifest:
         [
             CheckoutRequest(
                 project=project,
-                checkout_dir=request.work_dir / "src" / project.checkout_dir,
+                checkout_dir=request.work_dir.absolute() / "src" / project.checkout_dir,
                 as_of=request.as_of,
             )
             for project in stack.projects
@@ -260,7 +243,7 @@ def _sdk_version(request: FreezeRequest) -> str | None:
         return None
     if (version := request.rocm_sdk_version or sdk.version) is not None:
         return version
-    if request.rocm_index_url is None:
+    if not request.rocm_index_url:
         raise UsageError(
             f"nothing says which ROCm SDK the stack {request.stack.name} is built with",
             tip="--rocm-sdk-version VERSION, or --rocm-index-url URL for the newest there",
@@ -277,19 +260,25 @@ def _newest(url: str) -> str:
     """The newest `rocm` package of an index, as pip chooses it."""
     with tempfile.TemporaryDirectory(prefix="cairn-rocm-") as folder:
         report = Path(folder) / "report.json"
-        words = (
-            *(
-                sys.executable,
-                "-m",
-                "pip",
-                "install",
-                "--dry-run",
-                "--ignore-installed",
-                "--no-deps",
-                "--pre",
-            ),
-            *("--quiet", "--disable-pip-version-check", "--index-url", url, "--report", str(report), "rocm"),
-        )
+        words = [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--dry-run",
+            "--ignore-installed",
+            "--no-deps",
+            "--pre",
+        ]
+        words += [
+            "--quiet",
+            "--disable-pip-version-check",
+            "--index-url",
+            url,
+            "--report",
+            str(report),
+            "rocm",
+        ]
         try:
             # To say what it needs, pip runs the setup.py of `rocm`.
             with venv.own_pip(PackageSource(index_url=url)) as env:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from cairn.errors import CairnError, TestsFailedError
 from cairn.matrix.legs import Leg
-from cairn.output import Progress, github, silent
+from cairn.output import Progress, silent
 from cairn.pipeline.night import plan, results, shards, standing
-from cairn.pipeline.night.plan import NightRun, StepNote
+from cairn.pipeline.night.plan import NightRun
 from cairn.pipeline.night.shards import Shard
 from cairn.release import records
 from cairn.release.index.generation import now
@@ -68,7 +68,9 @@ def merge_night(
             say(f"{leg.name}, {config}")
             started = now()
             result = _guarded(run, suite_shards, stands.set_id, work_dir, signer)
-            plan.note(run.store, _note(run, result, started))
+            reason = f"the suite {config}: {result.reason}"
+            ended = plan.ended(run, leg, "test", started, good=result.good, reason=reason, part=config)
+            plan.note(run.store, ended)
             merges.append(result)
     return tuple(merges)
 
@@ -122,18 +124,3 @@ def _notes_of_missing(run: NightRun, suite_shards: Sequence[Shard], merged: Merg
     by_part = plan.notes_of_parts(run.store, run.plan)
     notes = [by_part.get((one.leg.id, "test", one.part)) for one in suite_shards if one.number not in numbers]
     return [f"{note.part}: {note.reason}" for note in notes if note is not None]
-
-
-def _note(run: NightRun, result: SuiteMerge, started: str) -> StepNote:
-    return StepNote(
-        night=run.plan.night,
-        leg=result.leg.id,
-        stage="test",
-        attempt=github.attempt(),
-        good=result.good,
-        reason=f"the suite {result.config}: {result.reason}",
-        started=started,
-        finished=now(),
-        log=github.run_url(),
-        part=result.config,
-    )

@@ -20,7 +20,7 @@ from cairn.errors import StoreError, UsageError
 from cairn.matrix.legs import Leg
 from cairn.output import console, github
 from cairn.release.index import keys, write
-from cairn.release.index.generation import IndexSet
+from cairn.release.index.generation import IndexSet, now
 from cairn.release.index.snapshot import Index
 from cairn.release.provenance.attest import Attester
 from cairn.release.provenance.trust import Trust
@@ -263,6 +263,34 @@ def manifest_of(store: Store, plan: NightPlan) -> Manifest:
     if manifest.digest() != plan.manifest_sha256:
         raise StoreError(f"{store.url}/{key} was changed", tip="freeze the night again, under another id")
     return manifest
+
+
+def ended(  # noqa: PLR0913 - what a note says
+    run: NightRun, leg: Leg, stage: Stage, started: str, *, good: bool, reason: str, part: str = ""
+) -> StepNote:
+    """How a job of a leg ended just now.
+
+    Args:
+        run: the night.
+        leg: one of its legs.
+        stage: what the job is for.
+        started: when it began, RFC 3339 in UTC.
+        good: it did what it is for.
+        reason: see `StepNote`, as `part`.
+        part: of the stage.
+    """
+    return StepNote(
+        night=run.plan.night,
+        leg=leg.id,
+        stage=stage,
+        attempt=github.attempt(),
+        good=good,
+        reason=reason,
+        started=started,
+        finished=now(),
+        log=github.run_url(),
+        part=part,
+    )
 
 
 def note(store: Store, step: StepNote) -> None:

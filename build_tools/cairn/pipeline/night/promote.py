@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from cairn.errors import CairnError, GateError
-from cairn.output import Progress, github, silent
+from cairn.output import Progress, silent
 from cairn.pipeline.night import plan, shards, standing
-from cairn.pipeline.night.plan import NightPlan, NightRun, StepNote
+from cairn.pipeline.night.plan import NightRun
 from cairn.pipeline.night.standing import Standing
 from cairn.release import promote
 from cairn.release.gate.judgement import GateReport
@@ -85,7 +85,10 @@ def promote_night(run: NightRun, *, whole: bool = False, say: Progress = silent)
         started = now()
         result = _one(run, before)
         if before.state == "ready" and not run.dry_run:
-            plan.note(run.store, _note(night, result, started))
+            plan.note(
+                run.store,
+                plan.ended(run, before.leg, "promote", started, good=result.promoted, reason=result.reason),
+            )
         legs.append(result)
     return NightPromotion(legs=tuple(legs), strangers=strangers)
 
@@ -167,17 +170,3 @@ def _strangers(run: NightRun, stood: Sequence[Standing]) -> tuple[str, ...]:
         if entry.manifest_sha256 == run.plan.manifest_sha256 and entry.yanked is None
     }
     return tuple(sorted(staged - expected))
-
-
-def _note(night: NightPlan, result: LegPromotion, started: str) -> StepNote:
-    return StepNote(
-        night=night.night,
-        leg=result.before.leg.id,
-        stage="promote",
-        attempt=github.attempt(),
-        good=result.promoted,
-        reason=result.reason,
-        started=started,
-        finished=now(),
-        log=github.run_url(),
-    )

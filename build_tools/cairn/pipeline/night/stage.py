@@ -15,19 +15,16 @@ from cairn import datafile
 from cairn.errors import CairnError, StoreError, UsageError
 from cairn.matrix.legs import Leg
 from cairn.output import Progress, github, silent
+from cairn.pipeline import staging
 from cairn.pipeline.night import plan
 from cairn.pipeline.night.build import SDK_FOLDER
 from cairn.pipeline.night.plan import NightPlan, NightRun, StepNote
+from cairn.pipeline.staging import SET_FILE
 from cairn.release.index.generation import now
-from cairn.release.publish import files as publish_files
-from cairn.release.publish import mirror, mirror_lock, mirror_sync
-from cairn.release.publish import wheel_set as staging
 from cairn.release.publish.compatibility import Platform
 from cairn.wheels import wheelset
-from cairn.wheels.provenance import build_statement
 from cairn.wheels.wheelset import WheelSet
 
-SET_FILE = "set.json"
 NOTE_FILE = "step.json"
 """Beside the wheels of a leg: how its build ended, also where it failed."""
 
@@ -76,7 +73,9 @@ def stage_night(run: NightRun, artifacts: Path, *, say: Progress = silent) -> tu
             _keep_notes(run, leg, folders)
             # Where nothing was built, the build alone has something to say.
             if not result.kept and any((folder / SET_FILE).is_file() for folder in folders.values()):
-                plan.note(run.store, _note(run.plan, result, started))
+                reason = result.reason or f"set {(result.set_id or '')[:12]}"
+                good = result.set_id is not None
+                plan.note(run.store, plan.ended(run, leg, "stage", started, good=good, reason=reason))
         results.append(result)
     return tuple(results)
 
@@ -96,25 +95,20 @@ def _guarded(run: NightRun, leg: Leg, folders: Sequence[Path]) -> StagedLeg:
 
 def _stage(run: NightRun, leg: Leg, folder: Path) -> WheelSet:
     """Publish the set of a leg with what it needs."""
-    store, stack, index = run.store, run.stack, plan.index_of(leg, run.plan.staging)
+    stack, index = run.stack, plan.index_of(leg, run.plan.staging)
     wheel_set = wheelset.read(folder / SET_FILE)
     _refuse_other_set(wheel_set, run.plan, leg)
     wheels = [_inside(folder, wheel.file_name) for wheel in wheel_set.wheels]
-    if not run.dry_run:
-        if stack.sdk is not None and stack.sdk.build:
-            sdk = sorted((folder / SDK_FOLDER).glob("*"))
-            publish_files.publish(store, index, sdk)
-            mirror.mirror(store, index, dists=sdk)
-        if (lock := mirror_lock.of(stack)) is not None:
-            mirror_sync.sync(store, index, lock, only=Platform(python=leg.python, tag=leg.platform))
-        mirror.mirror(store, index, dists=wheels)
+    if stack.sdk is not None and stack.sdk.build and not run.dry_run:
+        staging.publish_sdk(run.store, index, sorted((folder / SDK_FOLDER).glob("*")))
     return staging.stage_set(
-        store,
+        run.store,
         index,
-        wheel_set,
+        folder,
         wheels,
-        manifest=plan.manifest_of(store, run.plan).canonical(),
-        statement=build_statement.beside(folder / SET_FILE),
+        stack=stack,
+        platform=Platform(python=leg.python, tag=leg.platform),
+        manifest=plan.manifest_of(run.store, run.plan).canonical(),
         attester=run.attester,
         dry_run=run.dry_run,
     )
@@ -178,17 +172,3 @@ def _keep_notes(run: NightRun, leg: Leg, folders: dict[int, Path]) -> None:
             continue
         if (note.night, note.leg, note.stage, note.attempt) == (run.plan.night, leg.id, "build", attempt):
             plan.note(run.store, note)
-
-
-def _note(night: NightPlan, result: StagedLeg, started: str) -> StepNote:
-    return StepNote(
-        night=night.night,
-        leg=result.leg.id,
-        stage="stage",
-        attempt=github.attempt(),
-        good=result.set_id is not None,
-        reason=result.reason or f"set {(result.set_id or '')[:12]}",
-        started=started,
-        finished=now(),
-        log=github.run_url(),
-    )

@@ -11,7 +11,7 @@ import pytest
 from cairn import datafile
 from cairn.errors import GateError, StoreError
 from cairn.output import github
-from cairn.pipeline.night import plan, promote, report, stage, watch
+from cairn.pipeline.night import plan, promote, report, stage
 from cairn.pipeline.night.plan import NightRun, Stage, StepNote
 from cairn.release.audit.audit import audit
 from cairn.release.index import keys
@@ -226,19 +226,19 @@ def test_the_gate_is_asked_of_each_leg_before_one_goes(build: Build, tmp_path: P
 def test_a_night_of_tomorrow_does_not_hide_that_none_happens(run: NightRun) -> None:
     later = msgspec.structs.replace(run.plan, night="8", frozen="2999-01-01T00:00:00+00:00")
     plan.create(run.store, later, FROZEN)
-    found = watch.problems(run.store, lines=("main",), begun_within=timedelta(0), good_within=DAY)
+    found = report.overdue(run.store, lines=("main",), begun_within=timedelta(0), good_within=DAY)
     assert "main: the night 8 began at 2999" in found[0]
     assert "main: the last night, 7, began 0 hours ago" in found
 
 
 def test_a_release_is_no_night_of_the_schedule(run: NightRun) -> None:
-    found = watch.problems(run.store, lines=("main",), begun_within=DAY, good_within=DAY, release="nightly")
+    found = report.overdue(run.store, lines=("main",), begun_within=DAY, good_within=DAY, release="nightly")
     assert found == ("main: there was no night yet",)
 
 
 def test_a_night_that_did_not_happen_is_noticed(run: NightRun) -> None:
     def problems(*lines: str, begun: timedelta = DAY, good: timedelta = DAY) -> str:
-        return "; ".join(watch.problems(run.store, lines=lines, begun_within=begun, good_within=good))
+        return "; ".join(report.overdue(run.store, lines=lines, begun_within=begun, good_within=good))
 
     assert problems("main") == ""  # it has just begun
     assert "nightly: there was no night yet" in problems("nightly")
@@ -249,7 +249,7 @@ def test_a_night_that_did_not_happen_is_noticed(run: NightRun) -> None:
 
 
 def test_a_store_without_nights_is_a_problem_too() -> None:
-    found = watch.problems(MemoryStore(), lines=(), begun_within=DAY, good_within=DAY)
+    found = report.overdue(MemoryStore(), lines=(), begun_within=DAY, good_within=DAY)
     assert found == ("no night was ever frozen",)
 
 

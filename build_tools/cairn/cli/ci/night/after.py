@@ -145,9 +145,9 @@ def _list(request: ListNights) -> int:
 
 def _watch(request: Watch) -> int:
     from cairn.output import github
-    from cairn.pipeline.night import watch
+    from cairn.pipeline.night import report
 
-    problems = watch.problems(
+    problems = report.overdue(
         request.open_existing_store(),
         lines=tuple(word.strip() for word in request.lines.split(",") if word.strip()),
         begun_within=timedelta(hours=request.begun_within),

@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cairn import converters
-from cairn.build.options import build_env
 from cairn.cli import fields
 from cairn.cli.binder import command
 from cairn.cli.ci.night import options as common
 from cairn.errors import CairnError, UsageError
-from cairn.options import option
+from cairn.options import option, part
 from cairn.output import console
-from cairn.sources.checkout.options import as_of
+from cairn.pipeline.options import FreezeOptions, LegBuildOptions
 
 if TYPE_CHECKING:
     from cairn.matrix.legs import Leg
     from cairn.stack import Stack
-
-
-def _rocm_index_url() -> Any:
-    return option(
-        "index of ROCm packages, for stacks that do not make their SDK; {family} stands for the family",
-        metavar="URL",
-        default="",
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,20 +38,7 @@ class Freeze(common.NightOptions):
         convert=converters.file,
         required=True,
     )
-    staging: str = option("where sets wait (default: %(default)s)", metavar="CHANNEL", default="staging")
-    to: str = option("where they go (default: %(default)s)", metavar="CHANNEL", default="nightly")
-    like: str = option("take the manifest of that night; empty for a new one", metavar="NIGHT", default="")
-    rocm_sdk_version: str = option(
-        "exact version of the ROCm SDK (default: the stack's, else the newest of --rocm-index-url)",
-        metavar="VERSION",
-        convert=converters.exact_version,
-        default="",
-    )
-    rocm_index_url: str = _rocm_index_url()
-    image: str = option("the container that builds run in, by digest, or empty", metavar="REF", default="")
-    work_dir: Path = fields.work_dir()
-    build_env: tuple[str, ...] = build_env()
-    as_of: datetime | None = as_of()
+    how: FreezeOptions = part(FreezeOptions)
     dry_run: bool = fields.dry_run()
     json: bool = fields.json()
 
@@ -77,10 +54,8 @@ class Build(common.LegOptions):
         external-builds/sample --store ./store --output-dir wheels
     """
 
-    rocm_index_url: str = _rocm_index_url()
-    work_dir: Path = fields.work_dir()
     output_dir: Path = fields.output_dir()
-    jobs: int = fields.jobs("compile jobs")
+    how: LegBuildOptions = part(LegBuildOptions)
     cache_store: str = option(
         "where built wheels are kept for other machines, such as s3://bucket/cache; empty for nowhere",
         metavar="URL",
@@ -95,20 +70,7 @@ def _freeze(request: Freeze) -> int:
     from cairn.pipeline.night.freeze import FreezeRequest, freeze
 
     (stack, legs), store = _stack_and_legs(request), request.open_store()
-    freeze_request = FreezeRequest(
-        night=request.night,
-        stack=stack,
-        legs=legs,
-        work_dir=request.work_dir.absolute(),
-        staging=request.staging,
-        release=request.to,
-        rocm_index_url=request.rocm_index_url or None,
-        rocm_sdk_version=request.rocm_sdk_version or None,
-        image=request.image,
-        as_of=request.as_of,
-        like=request.like or None,
-        build_env=request.build_env,
-    )
+    freeze_request = FreezeRequest(night=request.night, stack=stack, legs=legs, **vars(request.how))
     with console.current().stage(f"freeze {stack.name}, {stack.line}") as stage:
         night = freeze(store, freeze_request, dry_run=request.dry_run, say=stage.update)
     run = plan.NightRun(store=store, plan=night, stack=stack)
@@ -116,8 +78,10 @@ def _freeze(request: Freeze) -> int:
     missing = [one.leg for one in stood if one.state == "missing"]
     screen = console.current()
     image = "" if request.dry_run else plan.manifest_of(store, night).toolchain.get("image", "")
-    if request.image and not request.dry_run and image != request.image:
-        screen.warn(f"builds run in {image or 'no container'}, as the manifest says, not in {request.image}")
+    if request.how.image and not request.dry_run and image != request.how.image:
+        screen.warn(
+            f"builds run in {image or 'no container'}, as the manifest says, not in {request.how.image}"
+        )
     begun = {"night": night.night, "to": night.release, "image": image}
     github.write_outputs({**begun, **common.outputs("build", missing)})
     if request.json:
@@ -159,32 +123,30 @@ def _build(request: Build) -> int:
     from cairn.build.cache import SharedCache
     from cairn.cli.build.run import show_wheels
     from cairn.pipeline.night.build import LegBuild, build_leg
-    from cairn.pipeline.night.stage import NOTE_FILE, SET_FILE
+    from cairn.pipeline.night.stage import NOTE_FILE
+    from cairn.pipeline.staging import SET_FILE
     from cairn.release.index.generation import now
 
     run, started = request.load_run(), now()
     leg = run.plan.leg(request.leg)
     cache = SharedCache(url=request.cache_store, endpoint_url=request.endpoint_url, read_only=False)
     job = LegBuild(
-        plan=run.plan,
+        run=run,
         leg=leg,
-        stack=run.stack,
-        work_dir=request.work_dir.absolute(),
         output_dir=request.output_dir.absolute(),
-        rocm_index_url=request.rocm_index_url or None,
-        jobs=request.jobs,
         shared_cache=cache if request.cache_store else None,
+        **vars(request.how),
     )
     job.output_dir.mkdir(parents=True, exist_ok=True)
     note = job.output_dir / NOTE_FILE
     for name in (NOTE_FILE, SET_FILE):  # of an earlier build in the same folder
         (job.output_dir / name).unlink(missing_ok=True)
     try:
-        wheels = build_leg(run.store, job)
+        wheels = build_leg(job)
     except (CairnError, OSError) as error:
-        datafile.write(note, common.note(run.plan, leg, "build", started, error))
+        datafile.write(note, common.note(run, leg, "build", started, error))
         raise
-    datafile.write(note, common.note(run.plan, leg, "build", started))
+    datafile.write(note, common.note(run, leg, "build", started))
     return show_wheels(wheels)
 
 

@@ -16,7 +16,7 @@ from cairn.options import flag, option
 
 if TYPE_CHECKING:
     from cairn.matrix.legs import Leg
-    from cairn.pipeline.night.plan import NightPlan, NightRun, Stage, StepNote
+    from cairn.pipeline.night.plan import NightRun, Stage, StepNote
     from cairn.pipeline.night.shards import Shard
 
 
@@ -133,31 +133,13 @@ def shard_of(run: NightRun, leg: Leg, config: str, number: int) -> Shard:
 
 
 def note(
-    night: NightPlan,
-    leg: Leg,
-    stage: Stage,
-    started: str,
-    error: Exception | None = None,
-    *,
-    part: str = "",
+    run: NightRun, leg: Leg, stage: Stage, started: str, error: Exception | None = None, *, part: str = ""
 ) -> StepNote:
     """How a job of a leg ended."""
-    from cairn.output import github
-    from cairn.pipeline.night.plan import StepNote
-    from cairn.release.index.generation import now
+    from cairn.pipeline.night import plan
 
-    return StepNote(
-        night=night.night,
-        leg=leg.id,
-        stage=stage,
-        attempt=github.attempt(),
-        good=error is None,
-        reason="done" if error is None else str(error),
-        started=started,
-        finished=now(),
-        log=github.run_url(),
-        part=part,
-    )
+    reason = "done" if error is None else str(error)
+    return plan.ended(run, leg, stage, started, good=error is None, reason=reason, part=part)
 
 
 def keep_note(run: NightRun, note: StepNote, folder: Path | None) -> None:

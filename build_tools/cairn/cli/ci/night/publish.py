@@ -133,9 +133,9 @@ def _test(request: SmokeLeg) -> int:
     try:
         record = smoke_leg(job)
     except (CairnError, OSError) as error:
-        common.keep_note(run, common.note(run.plan, leg, "test", started, error), folder)
+        common.keep_note(run, common.note(run, leg, "test", started, error), folder)
         raise
-    common.keep_note(run, common.note(run.plan, leg, "test", started), folder)
+    common.keep_note(run, common.note(run, leg, "test", started), folder)
     console.current().out(f"{leg.name}: {record.verdict}: {record.reason}")
     return 0
 

@@ -75,10 +75,10 @@ def _suite(request: Suite) -> int:
     try:
         merged = run_shard(job)
     except (CairnError, OSError) as error:
-        note = common.note(run.plan, shard.leg, "test", started, error, part=shard.part)
+        note = common.note(run, shard.leg, "test", started, error, part=shard.part)
         common.keep_note(run, note, folder)
         raise
-    note = common.note(run.plan, shard.leg, "test", started, part=shard.part)
+    note = common.note(run, shard.leg, "test", started, part=shard.part)
     common.keep_note(run, note, folder)
     console.current().out(f"{shard.name}: {merged.judgement.reason}")
     return 0
