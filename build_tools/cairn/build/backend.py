@@ -46,7 +46,7 @@ def content_of(
 
 
 def requirements_of(step: BuildStep, request: BuildRequest) -> tuple[str, ...]:
-    """What has to be installed to build a project, apart from the wheels of others."""
+    """The build requirements of a project, besides the wheels of other projects."""
     requirements = [*step.project.build_requires, *request.stack.extra_wheels]
     listed = step.project.build_requires_file
     if listed and (step.checkout / listed).exists():
@@ -98,7 +98,7 @@ def context_of(
     *,
     log: Path,
 ) -> Context:
-    """A step with its environment, made now, and with what the placeholders of stack.toml stand for."""
+    """The context of a step, with its environment made now and the values of stack.toml's placeholders."""
     content = content_of(step, request, built)
     env = environments.ready(content, request.packages(), log=log, say=stage.update)
     return context_in(env, step, request, built, stage, log=log)
@@ -113,7 +113,7 @@ def context_in(
     *,
     log: Path,
 ) -> Context:
-    """Likewise, in an environment that is there."""
+    """The context of a step in an environment that exists."""
     values = variables.placeholder_values(
         request,
         base_version=step.base_version,
@@ -131,7 +131,7 @@ def context_in(
 
 @dataclass(frozen=True, kw_only=True)
 class BackendResult:
-    """What came of calling a backend: the wheel, and what a compiler cache counted."""
+    """The wheel that a backend made, and the counts of the compiler cache."""
 
     wheel: Path
     compiler_cache: CacheStatistics | None
@@ -273,7 +273,7 @@ def _compiled(folders: Sequence[Path], since: float) -> bool:
 
 
 def failure(context: Context, error: Exception) -> Exception:
-    """What to raise for an error of a backend: a full disk is one, and not a fault of the project."""
+    """The error to raise for an error of a backend; a full disk is not a fault of the project."""
     cause = getattr(error, "exception", None)
     if isinstance(cause, CairnError | OSError) and not isinstance(cause, ProcessError):
         return cause

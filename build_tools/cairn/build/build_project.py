@@ -1,4 +1,4 @@
-"""Building one project: its environment, its build backend, and what is done to the wheel afterwards."""
+"""Building one project: its environment, its build backend, and the steps after it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SCRATCH = "wheel-"  # what the names of folders begin with in which a wheel is 
 
 
 class BuildResult(NamedTuple):
-    """A wheel that was built: where the cache has it, what the compiler cache counted, and `edited`."""
+    """The wheel of a build in the cache, the counts of the compiler cache, and `edited`."""
 
     hit: cache.Hit
     compiler_cache: CacheStatistics | None
@@ -44,7 +44,7 @@ class BuildResult(NamedTuple):
 
 
 class _BackendOutput(NamedTuple):
-    """What a backend made.
+    """The output of a build backend.
 
     Attributes:
         result: the wheel, with what the compiler cache counted.
@@ -165,7 +165,7 @@ def _scratch(work: Path) -> Iterator[Path]:
 
 
 def _build_in_tree(context: Context, output_dir: Path) -> _BackendOutput:
-    """What the backend makes of the tree, which is to be the same from before to after.
+    """Call the build backend in a tree that must be the same before and after.
 
     Raises:
         SourceError: it is not what the manifest froze, or did not stay so.

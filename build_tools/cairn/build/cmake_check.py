@@ -1,4 +1,4 @@
-"""What CMake has found, compared with what was asked, while the build runs.
+"""CMake's settings compared with those of the stack, while the build runs.
 
 CMake switches off, or on, what it believes to be right for the machine, and says so in one line among
 thousands: a wheel without ROCm is noticed after two hours, one with a library of the build machine (MPI,
@@ -28,7 +28,7 @@ _FALSE = frozenset({"0", "OFF", "NO", "FALSE", "N", "IGNORE", "NOTFOUND", ""})
 
 @dataclass(kw_only=True)
 class Watch:
-    """Looks at what CMake writes in one build.
+    """Checks the CMakeCache.txt files of one build.
 
     Attributes:
         project: its name, for messages.
@@ -48,7 +48,7 @@ class Watch:
     _unknown: set[str] = field(default_factory=set)
 
     def look(self, *, now: bool = False) -> None:
-        """Compare what is new: mostly with each line, and always `now`.
+        """Compare new or changed caches; cheap enough to be called with each line of output.
 
         Raises:
             BuildError: CMake has other settings than the stack asks for.

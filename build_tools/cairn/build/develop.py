@@ -128,7 +128,7 @@ def _build(
 
 @contextlib.contextmanager
 def _in_tree(context: Context) -> Iterator[None]:
-    """Have the tree alone, with what earlier runs of this kind left there and without what others did.
+    """Lock the tree, with the outputs of earlier runs of this kind and without those of other builds.
 
     What is built stays: a real build moves it aside, and the next run here brings it back.
     """

@@ -1,4 +1,4 @@
-"""What upstream's builds fetch by themselves: fetched before, verified, given by the variables they read.
+"""Files that upstream's builds would download: fetched before, verified, handed over by variables.
 
 A build that downloads in the middle of its work takes what is there that day, and fails an hour later where
 nothing is. stack.toml names such files (`Project.downloads`); where upstream pins a version in its tree, it
@@ -45,14 +45,14 @@ _NAME = re.compile(r"\{download:([A-Za-z0-9_-]+)\}")
 
 
 class _FetchRecord(datafile.Value, tag_field="schema", tag="cairn.download/1"):
-    """What an address gave when it was first fetched; from then on it has to be the same."""
+    """The sha256 of an address's content when first fetched; from then on it must be the same."""
 
     url: str
     sha256: str
 
 
 class _UnpackRecord(datafile.Value, tag_field="schema", tag="cairn.download-unpacked/1"):
-    """What lay in a folder when it had been unpacked (`files.inventory`)."""
+    """The inventory of a folder when it was unpacked (`files.inventory`)."""
 
     inventory: str
 
@@ -88,7 +88,7 @@ def needed(request: BuildRequest, project: Project) -> Iterator[PinnedFile]:
 
 
 def ready(pinned: PinnedFile, *, say: Progress, offline: bool = False) -> Path:
-    """The file, or the folder of what is in it; fetched now where it is not in the cache.
+    """The file, or its unpacked folder; fetched now where it is not in the cache.
 
     Raises:
         NetworkError: it is out of reach.
@@ -117,7 +117,7 @@ def ready(pinned: PinnedFile, *, say: Progress, offline: bool = False) -> Path:
 
 
 def sources(requests_of_run: Sequence[BuildRequest]) -> tuple[DownloadSource, ...]:
-    """What the manifest of a run says of these files, as far as this machine has had them."""
+    """The downloads of a run for its manifest, as far as this machine knows their sha256."""
     by_name = {}
     for request in requests_of_run:
         for project in request.projects():
@@ -169,7 +169,7 @@ def _fetch(pinned: PinnedFile, known: str | None, *, say: Progress) -> Path:
 
 
 def _save(pinned: PinnedFile, target: Path) -> None:
-    """Write what is at an address into a file.
+    """Download an address into a file.
 
     Raises:
         NetworkError: there is no answer, or not all of it.
@@ -198,7 +198,7 @@ def _save(pinned: PinnedFile, target: Path) -> None:
 
 
 def _inside(file: Path, pinned: PinnedFile, *, say: Progress) -> Path:
-    """What is in a file; where that is one folder, that folder, as CMake's ExternalProject has it.
+    """The unpacked archive; a single top-level folder is stripped, as by CMake's ExternalProject.
 
     Unpacked anew where it is not as it was unpacked: the manifest says that builds have what is in the file.
     """

@@ -1,4 +1,4 @@
-"""Carries plans out: their steps become one graph, and what the cache does not have is built.
+"""Runs plans: their steps become one graph, and the wheels that the cache lacks are built.
 
 The engine (`cairn.build.engine`) decides what starts when. Here is what a step of a build is to it: which
 tree it must be alone in, how many jobs and how much memory its compilers take, and what it does.
@@ -37,7 +37,7 @@ _SPARE = 1.25  # of the memory that was measured for a compile job: the next fil
 
 
 def run(plan: Plan) -> tuple[BuiltWheel, ...]:
-    """Carry one plan out; see `run_all`."""
+    """Run one plan; see `run_all`."""
     return run_all((plan,))[0]
 
 
@@ -48,7 +48,7 @@ def run_all(
     output_dir: Path | None = None,
     on_whole: Callable[[int, tuple[BuiltWheel, ...]], None] = lambda _number, _wheels: None,
 ) -> tuple[tuple[BuiltWheel, ...], ...]:
-    """Build what the cache does not have, and put every wheel into the output folder of its plan.
+    """Build the wheels that the cache lacks, and put every wheel into the output folder of its plan.
 
     Finished wheels stay in the cache, so that the next run carries on.
 
@@ -137,7 +137,7 @@ def tasks_of(plans: Sequence[Plan], labels: Sequence[str] = ()) -> tuple[Task, .
 
 
 def _compiled_by(task: Task, tasks: Sequence[Task]) -> tuple[str, ...]:
-    """The tasks that compile what a task can find in the compiler cache, if they come first.
+    """The tasks whose compilations a task finds in the compiler cache, if they come first.
 
     Variants of a project that run side by side would all compile the same, since none finds what the others
     are still at. So each waits for the first of its Python, which compiles what knows no target, and for the
@@ -195,7 +195,7 @@ def _step_of(task: Task, known: durations.Durations, size_of: Callable[[Path], i
 
 @dataclass(frozen=True, kw_only=True)
 class _Run:
-    """What the steps of a run know of each other.
+    """The state that the steps of a run share.
 
     Attributes:
         trees: those in which one of them has built.
@@ -263,7 +263,7 @@ def _one(task: Task, run: _Run, running: Running) -> BuiltWheel:
 
 
 def _as_it_is_now(task: Task, run: _Run) -> BuildStep:
-    """The step as it was planned, or anew where the run itself has changed what it starts from."""
+    """The step as planned, or planned again where this run has changed its inputs."""
     step, request = task.step, task.plan.request
     needs = {project: run.built[name].identity for project, name in task.needs.items()}
     if needs != step.needs or step.checkout in run.trees:

@@ -31,7 +31,7 @@ _LOCK_WAIT = 12 * 3600.0  # seconds; the other build may be at torch
 
 
 def plans_of(jobs: Sequence[Job]) -> tuple[plan.Plan, ...]:
-    """What the jobs of one variant or of several would build; nothing is installed.
+    """The plans of the jobs of all variants; nothing is installed.
 
     Raises:
         SourceError: a checkout is missing.
@@ -111,7 +111,7 @@ def install_rocm(job: Job, *, log: Path | None = None) -> InstalledSdk:
 
 
 def sdk_of(job: Job) -> InstalledSdk | None:
-    """The SDK of a job: installed now where that is asked for, else the one that is there; None for `cpu`."""
+    """The SDK of a job: installed now with `install_rocm`, else the existing one; None for `cpu`."""
     with _alone(job.environments()):
         return _sdk_of(job)
 
@@ -167,7 +167,7 @@ def _build_all(
 
 
 def resolve(job: Job, installed: InstalledSdk | None) -> BuildRequest:
-    """The request that follows from a job and the SDK that is there: the one way from what a user wrote.
+    """The request for a job with the installed SDK: the only place where a user's words are interpreted.
 
     Raises:
         UsageError: the SDK is of a different channel, or the job names a target that does not exist.
@@ -203,7 +203,7 @@ def resolve(job: Job, installed: InstalledSdk | None) -> BuildRequest:
 def features(
     stack: Stack, targets: Collection[str], projects: Collection[str], chosen: Mapping[str, bool]
 ) -> frozenset[str]:
-    """The features that are on: as chosen, else where the stack says that they work."""
+    """The enabled features: those of the user, else those that work by the stack."""
     able = {
         name
         for name, feature in stack.features.items()
@@ -221,7 +221,7 @@ def _say_skipped(jobs: Sequence[Job]) -> None:
 
 
 def _for_cpu(job: Job) -> Job:
-    """The job, and where it is for the CPU without the projects that cannot be; says which are skipped.
+    """The job without the projects that cannot be built for the CPU, where it is for the CPU.
 
     Raises:
         UsageError: one was asked for by name.

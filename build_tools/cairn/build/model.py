@@ -1,4 +1,4 @@
-"""The values of a build: what was asked for (`Job`), what follows (`BuildRequest`), what came of it."""
+"""The values of a build: the user's request (`Job`), the resolved `BuildRequest`, and the `BuiltWheel`."""
 
 from __future__ import annotations
 
@@ -48,18 +48,18 @@ class SdkRequest:
 
     @property
     def exact(self) -> str | None:
-        """The one version that is asked for; None where only the index knows which is the newest."""
+        """The version that is named exactly; None where the index decides."""
         return self.version if self.version and self.version[0] not in "<>=!~" else None
 
     def identity(self) -> str:
-        """What tells one installation from another."""
+        """The identity of the installation."""
         place = self.digest or str(self.source)
         return f"{place} version={self.version} extras={sorted(self.extras)} family={self.family}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class InstalledSdk:
-    """The ROCm SDK a build uses: the environment it is installed in, and what a query of it says.
+    """The ROCm SDK of a build: the environment it is installed in, and its own description.
 
     Attributes:
         environment: the folder of its virtual environment.
@@ -89,7 +89,7 @@ class Variant:
 
 @dataclass(frozen=True, kw_only=True)
 class BuildSettings:
-    """What a build is told by its user, and takes as it is.
+    """The settings of a user that a build takes as they are.
 
     Attributes:
         stack: the stack, as loaded; that of a `BuildRequest` is on its line.
@@ -226,7 +226,7 @@ class BuildRequest(BuildSettings):
         return for_all | {n.removeprefix(own): v for n, v in self.build_env.items() if n.startswith(own)}
 
     def place_of(self, project: Project) -> Path:
-        """The folder for what the builds of a project keep outside of its tree."""
+        """The folder where builds of a project keep files outside of its tree."""
         return (self.trees or self.work_dir) / project.name
 
     def tree_of(self, project: Project) -> Path:
@@ -288,5 +288,5 @@ class BuiltWheel:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """What a set has of it."""
+        """Its files in a set."""
         return (self.wheel, *self.devices)

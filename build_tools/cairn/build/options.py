@@ -1,4 +1,4 @@
-"""What a user chooses of how a build is run, as options; light, since a parser is also made for `--help`."""
+"""The options of builds; light, since a parser is also made for `--help`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a build writes beside its wheels: the manifest of its sources, and the set that the wheels form."""
+"""The files beside the wheels of a build: the manifest of its sources, and the set of its wheels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from cairn.wheels.wheelset import BUILDER_FILE
 
 
 def write(request: BuildRequest, wheels: Sequence[BuiltWheel], frozen: Manifest) -> None:
-    """Write the manifest of what was built from, the (open) set that the wheels form, and who says so.
+    """Write the manifest of the sources, the (open) set of the wheels, and the builder's statement.
 
     Raises:
         WheelError: a wheel is not of the manifest's commits: a tree was moved meanwhile.
@@ -62,7 +62,7 @@ def write(request: BuildRequest, wheels: Sequence[BuiltWheel], frozen: Manifest)
 def manifests(
     requests: Sequence[BuildRequest], trees: Sequence[Checkout] | None = None
 ) -> tuple[Manifest, ...]:
-    """The manifest of each build that is given none, of what it was built from.
+    """The manifest of each build, made of its sources.
 
     Families and Pythons of one line and SDK share it: the index takes the wheels of one version from one
     manifest only.
@@ -79,7 +79,7 @@ def manifests(
 
 
 def _shares(request: BuildRequest) -> tuple[str, str | None]:
-    """What builds of one manifest have in common, of all that those of one run may differ in."""
+    """The properties that builds of one manifest have in common."""
     return (request.stack.line, request.sdk.info.version if request.sdk else None)
 
 

@@ -1,4 +1,4 @@
-"""What a build will do, before it does it: the order, the keys, and what is already in the cache.
+"""The plan of a build: the order, the keys, and the wheels that the cache has already.
 
 A project is built again when its key is new. The key is a sha256 over everything that may change the wheel:
 
@@ -64,7 +64,7 @@ class BuildStep:
 
     @property
     def identity(self) -> str:
-        """By what builds against its wheel know it: the key that it was first built under.
+        """The key that its wheel was first built under, by which builds against it know it.
 
         Whether it comes from a build or from the cache, and under which of its keys, must not make others
         build again.
@@ -89,7 +89,7 @@ class Plan:
 
 
 class Trees:
-    """What trees are, asked once each: the plans of many variants are made from the same checkouts."""
+    """The states of trees, read once each: the plans of many variants are made from the same checkouts."""
 
     def __init__(self) -> None:
         self._states: dict[Path, tuple[str, tuple[str, str | None]]] = {}

@@ -1,4 +1,4 @@
-"""What a wheel goes through after its build backend: version, pins, repair, bill of materials, verify.
+"""The steps after the build backend: version, pins, repair, bill of materials, verify.
 
 Whoever changes what comes of a wheel here counts `cairn.build.plan.FINISHING` up.
 """
@@ -57,7 +57,7 @@ class Context:
 
 
 def finish(wheel: Path, context: Context, output_dir: Path, *, sources: Sequence[sbom.Source]) -> Path:
-    """Turn what the build backend made into what may be published.
+    """Finish the wheel of a build backend for publishing.
 
     Args:
         wheel: what it made.

@@ -1,4 +1,4 @@
-"""Finds what is wrong with a build before it starts, all at once and before the SDK is downloaded.
+"""Checks before a build starts: all problems at once, before the SDK is downloaded.
 
 `checks` and `places` list the checks for a job; `run` makes them all and raises what they found.
 """
@@ -40,7 +40,7 @@ _ROOM = 100_000_000  # bytes that even the smallest build needs for its environm
 
 
 def run(checks: Iterable[Check]) -> None:
-    """Make all checks, and raise what they found.
+    """Run all checks, and raise their problems.
 
     Raises:
         CairnError: the only problem.

@@ -29,7 +29,7 @@ _MARKER = "cairn-sdk.json"
 
 
 class _Marker(datafile.Value, tag_field="schema", tag="cairn.sdk-environment/1"):
-    """What an SDK environment holds; written last, so that a half-made one has none."""
+    """The SDK in an environment; written last, so that an unfinished environment has none."""
 
     request: str
     digest: str
@@ -41,7 +41,7 @@ class _Marker(datafile.Value, tag_field="schema", tag="cairn.sdk-environment/1")
     python: str = ""  # the only one that its packages are for; empty for any
 
     def info(self) -> rocm.SdkInfo:
-        """What a query of the SDK said."""
+        """The description of the SDK."""
         folders = {"root": Path(self.root), "bin": Path(self.bin), "cmake": Path(self.cmake)}
         return rocm.SdkInfo(version=self.version, targets=self.targets, **folders)
 
@@ -173,7 +173,7 @@ def install(
 
 
 def runtime_requirements(installed: InstalledSdk, *, devices: bool = True) -> tuple[str, ...]:
-    """Exact requirements for what the `rocm` package chose when it was installed, which no METADATA says.
+    """Exact requirements for the packages that `rocm` chose at its installation, which no METADATA names.
 
     It is an sdist that looks at the machine and at its extras while pip builds it (TheRock's
     build_python_packages.py). `devel` is for builds alone.
@@ -233,7 +233,7 @@ def _installed_at(env_dir: Path, marker: Path, identity: str | None) -> Installe
 
 
 def _of_machine(stack: Stack, sdk: Sdk) -> str:
-    """What the stack's `machine` command prints."""
+    """The output of the stack's `machine` command."""
     values = {"python": sys.executable, "stack_dir": stack.folder}
     command = [variables.expand(word, values, where="sdk.machine") for word in sdk.machine]
     try:
@@ -266,7 +266,7 @@ def _build_prefix(
 
 
 def _run(command: Sequence[str], *, log: Path | None = None, say: Progress | None = None) -> str:
-    """Run a command of the stack's; gives what it printed."""
+    """Run a command of the stack; returns its output."""
     with isolation.own_home() as home, isolation.temporary_files() as places:
         env = isolation.variables(isolation.Isolation.BUILD, home) | places
         hidden = isolation.credential_files()

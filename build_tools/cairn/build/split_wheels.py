@@ -25,7 +25,7 @@ _SPLITTING = 3  # counted up with each change of what comes of a split
 
 
 class _Note(datafile.Value, tag_field="schema", tag="cairn.split-parts/1"):
-    """What lies in the output folder.
+    """The parts in the output folder.
 
     Attributes:
         whole: sha256 of the wheel that was split.
@@ -44,14 +44,14 @@ def is_split(project: Project, request: BuildRequest) -> bool:
 
 
 def terms_of(request: BuildRequest) -> Terms:
-    """What the device wheels of a build are called, and what they require."""
+    """The names of a build's device wheels, and their requirements."""
     words = request.stack.device_wheels
     sdk = rocm.device_packages(request.sdk.environment) if request.sdk else None
     return Terms(prefix=words.prefix, sdk=sdk, runtime=words.runtime)
 
 
 def file_prefix(host: str, request: BuildRequest) -> str:
-    """What the file names of device wheels begin with, up to the processor.
+    """The beginning of the file names of device wheels, up to the processor.
 
     Args:
         host: the name of the host wheel as its file name has it.

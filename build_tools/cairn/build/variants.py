@@ -1,4 +1,4 @@
-"""The variants of one build: each release line, family and Python that it is asked for.
+"""The variants of one build: each combination of release line, family and Python.
 
 `expand` makes of one `Job` the jobs of all variants. A single variant is the job as it was: its layout is the
 same as ever. Several have a folder each below the output folder, `release-2.9/gfx94X-dcgpu/3.12`, and the
@@ -31,7 +31,7 @@ _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._+-]+")
 
 @dataclass(frozen=True, kw_only=True)
 class Axes:
-    """The variants that a user asks for; an empty field is what the job says of itself.
+    """The axes of variants; an empty one has the value of the job.
 
     Attributes:
         lines: release lines.
@@ -99,7 +99,7 @@ def expand(job: Job, axes: Axes, *, root: Path) -> tuple[Job, ...]:
 
 
 def labels(jobs: Sequence[Job]) -> tuple[str, ...]:
-    """What tells each variant from the others, in a few words; empty for one alone."""
+    """A short label for each variant, which tells it from the others; empty for one alone."""
     variants = [job.variant for job in jobs]
     parts = [[v.line or "", v.family or "", v.python] if v else ["", "", ""] for v in variants]
     differ = [len({part[number] for part in parts}) > 1 for number in range(3)]
@@ -138,7 +138,7 @@ def _job_of(
 
 
 def _folder(job: Job, variant: Variant) -> Path:
-    """Line, family and Python, whichever of them differ: a folder tells all of what is in it."""
+    """The folder of a variant: line, family and Python."""
     line = variant.line or job.stack.line
     named = gpu.family_of(gpu.parse_targets(job.targets)) if job.targets else job.sdk.family
     family = variant.family or (gpu.CPU if job.for_cpu() else named or "all")  # all that the SDK serves

@@ -60,7 +60,7 @@ class Try(datafile.Value):
 
 
 class Search(datafile.Value, tag_field="schema", tag="cairn.bisect/1"):
-    """A search and what was tried in it so far.
+    """A search, and the sets that were tried so far.
 
     Attributes:
         store: the store's URL.
@@ -112,7 +112,7 @@ class Search(datafile.Value, tag_field="schema", tag="cairn.bisect/1"):
 
 @dataclass(frozen=True, kw_only=True)
 class BisectResult:
-    """What a search came to.
+    """The result of a search.
 
     Attributes:
         search: all that was tried.
@@ -130,7 +130,7 @@ class BisectResult:
 def prepare(
     store: Store, index: str, *, good: str, bad: str, command: Sequence[str], python: Path
 ) -> tuple[Search, tuple[IndexSet, ...]]:
-    """The search that is asked for, and the sets that it goes through.
+    """The search between two sets, and all sets between them.
 
     Args:
         store: where the index lives.
@@ -173,7 +173,7 @@ def prepare(
 
 
 def resumed(search: Search, output_dir: Path) -> Search:
-    """The search with what an earlier run of it has tried.
+    """The search, continued where an earlier run of it stopped.
 
     Raises:
         UsageError: the folder has the log of a different search.
@@ -220,7 +220,7 @@ def run(
 
 
 def result(store: Store, search: Search, *, commits: bool, say: Progress) -> BisectResult:
-    """What a search that has come to its end says.
+    """The result of a search that has ended.
 
     Args:
         store: what the search was in.
@@ -255,7 +255,7 @@ def _by_date(sets: Sequence[IndexSet], text: str, index: str) -> IndexSet:
 
 
 def _moment(text: str) -> datetime | None:
-    """Where the sets that a date or a moment names end; None for what is neither."""
+    """The end of the day or moment that a text names; None for other texts."""
     if text.count("-") < len("--"):
         return None
     try:

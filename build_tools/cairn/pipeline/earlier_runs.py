@@ -1,4 +1,4 @@
-"""The test records of earlier sets of a line and family, as a store has them: what last night came to."""
+"""The test records of earlier sets of a line and family, from the store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Installing from an index as who owns a machine does: which set, from where, and by which line.
+"""Installing from an index on one's own machine: which set, from where, and by which line.
 
 It takes the address of an index and what is known of the machine, and gives an `Installation`; `run` carries
 one out.
@@ -50,7 +50,7 @@ class Destination:
 
     @property
     def to_name(self) -> Path | None:
-        """What a line must name; None for the active environment, into which a plain `pip install` goes."""
+        """The interpreter to name in a line; None for the active environment, where `pip install` goes."""
         return None if self.origin == "the active environment" else self.interpreter.path
 
     def __str__(self) -> str:
@@ -59,7 +59,7 @@ class Destination:
 
 @dataclass(frozen=True, kw_only=True)
 class Installation:
-    """What to install on a machine.
+    """The sets to install on a machine.
 
     Attributes:
         address: of the targets.json that it was chosen from.
@@ -76,7 +76,7 @@ class Installation:
     choice: Choice
 
     def index_url(self, pick: Pick) -> str:
-        """What to give to `--index-url`."""
+        """The value of `--index-url`."""
         return urllib.parse.urljoin(self.address, pick.offer.index_url)
 
     def line(self, installer: Installer, pick: Pick) -> str:
@@ -87,7 +87,7 @@ class Installation:
 def prepare(
     index_url: str, machine: Machine, *, python: Path | None = None, line: str | None = None
 ) -> Installation:
-    """What a machine should install from an index.
+    """The sets that a machine should install from an index.
 
     Args:
         index_url: of the simple pages of a channel, or of one index of it, or the folder these are in; a path
@@ -216,7 +216,7 @@ def run(prepared: Installation, installer: Installer, python: Path, *, on_line: 
 
 
 def say(prepared: Installation) -> Iterator[str]:
-    """What a user should know before the lines, one sentence each."""
+    """Sentences for the user, shown before the lines."""
     if prepared.gpus:
         yield f"GPU{'s' if len(prepared.gpus) > 1 else ''}: {', '.join(prepared.gpus)}"
     for pick in prepared.choice.picks:
@@ -255,7 +255,7 @@ def _read(address: str) -> bytes:
 
 
 def _check(offer: Offer, address: str) -> None:
-    """Refuse what would make a line do something else than install from this very store."""
+    """Refuse an offer whose line would install from anywhere but this store."""
     parts = urllib.parse.urlsplit(offer.index_url)
     try:
         valid = bool(offer.packages) and all(Requirement(word).url is None for word in offer.packages)

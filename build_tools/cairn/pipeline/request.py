@@ -1,4 +1,4 @@
-"""What a run of the trail is asked for, and what it leaves behind."""
+"""The request of a run of the trail, and its result."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class TrailRequest(TrailOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class TrailResult:
-    """What a run of the trail has made.
+    """The result of a run of the trail.
 
     Attributes:
         checkouts: what was built from.

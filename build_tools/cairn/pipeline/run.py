@@ -82,7 +82,7 @@ def run(request: TrailRequest) -> TrailResult:
 
 
 def require_disk(work_dir: Path, needed: int | None) -> None:
-    """Refuse to begin where the work folder's disk has no room for what a run leaves there.
+    """Refuse to begin where the work folder's disk has no room for a run.
 
     Args:
         work_dir: the work folder; what it holds already need not be free.
@@ -190,7 +190,7 @@ def _check_out(request: TrailRequest, timeline: Timeline) -> tuple[Checkout, ...
 
 
 def _pip_requirements(stack: Stack, wheels: Sequence[BuiltWheel]) -> tuple[str, ...]:
-    """What installs the wheels, with all device wheels of those that were split."""
+    """The requirements that install the wheels, and all device wheels of those that were split."""
     names = stack.install or tuple(stack.project(wheel.project).distribution for wheel in wheels)
     split = {stack.project(wheel.project).distribution for wheel in wheels if wheel.devices}
     return tuple(f"{name}[{device_names.EVERY}]" if name in split else name for name in names)
@@ -201,7 +201,7 @@ def _hipifies_by_torch(request: TrailRequest) -> bool:
 
 
 def build_job(request: TrailRequest, checkouts: Mapping[str, Path]) -> Job:
-    """What a run asks of the build; where its SDK comes from is known later."""
+    """The build job of a run; the source of its SDK is added later."""
     sdk = request.stack.sdk
     return Job(
         stack=request.stack,
@@ -356,7 +356,7 @@ def _install(
 
 
 def install_from_release(request: TrailRequest, wheel_set: WheelSet) -> None:
-    """Install the set's projects from the release channel alone, with each installer: what a user types.
+    """Install the set's projects from the release channel alone, with each installer, as a user does.
 
     Raises:
         StoreError: one could not; its reason is in the error.
@@ -373,5 +373,5 @@ def install_from_release(request: TrailRequest, wheel_set: WheelSet) -> None:
 
 
 def _untested_note(promotion: promote.Promotion) -> str | None:
-    """What the set was not tested on, as the gate judged it."""
+    """The targets that the set was not tested on, by the gate's judgement."""
     return promotion.report.untested_note if promotion.report is not None else promotion.untested

@@ -44,7 +44,7 @@ class Timeline:
         self.add(name, start, time.time(), mark=stage.mark, detail=stage.note)
 
     def kept(self, name: str, note: str) -> None:
-        """A stage that need not run, since what it did before still holds."""
+        """Add a stage that need not run, since its earlier result still holds."""
         console.current().kept(name, note)
         self.add(name, time.time(), time.time(), mark="kept", detail=note)
 

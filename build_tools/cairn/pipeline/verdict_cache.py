@@ -50,7 +50,7 @@ class StoredVerdict(datafile.Value, tag_field="schema", tag="cairn.kept/1"):
 
 
 def key(**inputs: object) -> str:
-    """The digest of what a verdict rests on, this Python and this machine included."""
+    """The digest of a verdict's inputs, this Python and this machine included."""
     return cache.key_of({"machine": machine(), **inputs})
 
 
@@ -74,7 +74,7 @@ def write(path: Path, key: str, evidence: Iterable[Path] = ()) -> None:
 
 
 def key_of_smoke(store: Store, request: SmokeRequest, *, staged: str) -> str:
-    """The digest of what the verdict of a smoke test rests on, the set's own index included.
+    """The digest of a smoke test's inputs, the set's own index included.
 
     Args:
         store: what has the set.
@@ -97,7 +97,7 @@ def key_of_smoke(store: Store, request: SmokeRequest, *, staged: str) -> str:
 
 
 def key_of_install(store: Store, index: str, wheel_set: WheelSet) -> str:
-    """The digest of what an installation from a channel rests on: its pages and the files behind them."""
+    """The digest of an installation's inputs: the pages of the channel and the files behind them."""
     return key(
         program=digest_of_trees([_PACKAGE]),
         set=wheel_set.id,
@@ -129,7 +129,7 @@ def digest_of_objects(store: Store, prefix: str) -> str:
 
 
 def machine() -> dict[str, object]:
-    """This Python, the programs that come with us, the system, its GPUs, and what steers them."""
+    """This Python, the bundled programs, the system, its GPUs, and the variables that matter."""
     return {
         "python": [sys.version, os.path.realpath(sys.executable), sys.prefix],
         "programs": {name: importlib.metadata.version(name) for name in _PROGRAMS},

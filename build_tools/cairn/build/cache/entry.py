@@ -1,4 +1,4 @@
-"""What is in a cache of wheels, whichever store it is in, and how its objects are named.
+"""The contents of a cache of wheels, in any store, and the names of its objects.
 
     entries/<key[:2]>/<key>.json                    what is known of a build, written last
     files/<sha256[:2]>/<sha256>/<wheel file name>   its wheel, which several entries may name
@@ -34,11 +34,11 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class DamagedEntryError(StoreError):
-    """What a cache has under a key is not what was put there, or must not be used."""
+    """An entry of a cache was changed since it was written, or must not be used."""
 
 
 class CacheEntry(datafile.Value, tag_field="schema", tag="cairn.cache-entry/2"):
-    """What a cache knows of a build.
+    """The record of one build in a cache.
 
     Attributes:
         key: of its inputs (`key_of`).
@@ -70,7 +70,7 @@ class CacheEntry(datafile.Value, tag_field="schema", tag="cairn.cache-entry/2"):
 
     @property
     def name(self) -> str:
-        """What the user knows it by."""
+        """The name to show."""
         return self.project or self.file_name
 
     def wheel_key(self) -> str:

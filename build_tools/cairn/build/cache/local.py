@@ -35,7 +35,7 @@ class LocalTier:
         self.store = LocalStore(root)
 
     def look(self, key: str) -> CacheEntry | None:
-        """What is known of a build; its files are not read. An entry that cannot be used is removed."""
+        """The entry of a build, without reading its files. An entry that cannot be used is removed."""
         try:
             return entries.read(self.store, key)[0]
         except MissingKeyError:
@@ -65,7 +65,7 @@ class LocalTier:
     def add(
         self, entry: CacheEntry, wheel: Path, log: Path | None, *, replace: bool = False
     ) -> tuple[CacheEntry, Path]:
-        """Keep a wheel and its log; what is there of that key, and whole, counts unless `replace` says not.
+        """Store a wheel and its log, unless an undamaged entry of that key exists and `replace` is not set.
 
         Args:
             entry: what to note of it; its sha256 was taken of these files.
@@ -105,7 +105,7 @@ class LocalTier:
             yield Path(folder)
 
     def tidy(self) -> None:
-        """Remove what killed processes left half-written."""
+        """Remove the unfinished files of killed processes."""
         for path in self.store.path.glob(f"{_STAGED}*"):
             with contextlib.suppress(FileNotFoundError):
                 if time.time() - path.stat().st_mtime > _ABANDONED:
@@ -126,7 +126,7 @@ class LocalTier:
 
 
 def damage(wheel: Path, entry: CacheEntry) -> str | None:
-    """What is wrong with the file of a wheel; None where it has the bytes that its entry names."""
+    """The damage of a wheel's file; None where it has the bytes that its entry names."""
     try:
         size = wheel.stat().st_size
         if size != entry.size:

@@ -39,7 +39,7 @@ class SharedTier:
         self._out_of_reach = False
 
     def look(self, key: str) -> CacheEntry | None:
-        """What is known of a build; None where that cannot be said."""
+        """The entry of a build; None where there is none, or the store is out of reach."""
 
         def ask() -> CacheEntry | None:
             try:
@@ -86,7 +86,7 @@ class SharedTier:
             (files.copy if isinstance(self.store, LocalStore) else files.link_or_copy)(path, target)
 
     def get(self, key: str, use: Callable[[CacheEntry], T]) -> T | None:
-        """What `use` makes of the entry of a build; None where there is none, or none that can be used.
+        """The result of `use` on the entry of a build; None where there is no entry that can be used.
 
         Args:
             key: of the build.
@@ -145,7 +145,7 @@ class SharedTier:
         self._attempt(remove, writes=True)
 
     def _commit(self, entry: CacheEntry) -> CacheEntry | None:
-        """Write the entry where none is, or one that cannot be read; the one that is there then."""
+        """Write the entry unless a readable one exists; returns the entry in the store."""
         key, data, etag = entries.entry_key(entry.key), entries.dumps(entry), None
         for _ in range(_TRIES):
             if self.store.write_if(key, data, etag=etag):
@@ -163,7 +163,7 @@ class SharedTier:
         return None
 
     def _attempt(self, work: Callable[[], T], *, writes: bool = False) -> T | None:
-        """What `work` returns; None where the store does not do it, which is said once."""
+        """The result of `work`; None where the store fails, with one warning."""
         if self._out_of_reach or (writes and self.read_only):
             return None
         try:
@@ -175,7 +175,7 @@ class SharedTier:
             return None
 
     def _give_up(self, error: Exception, *, writes: bool) -> None:
-        """Ask for less from now on: who may not write may read, and a server in trouble is left alone."""
+        """Degrade after a failure: to reading where writing is refused, to nothing where the server fails."""
         for_good = not writes or isinstance(error, NetworkError)
         with self._lock:
             known = self._out_of_reach or (self.read_only and not for_good)
@@ -187,7 +187,7 @@ class SharedTier:
 
 
 class _Arrived:
-    """Says how much of a file has arrived; refuses one that is larger than its entry says."""
+    """Progress of one download; refuses a file that is larger than its entry says."""
 
     def __init__(self, name: str, size: int, say: Progress) -> None:
         self._name, self._size, self._say = name, size, say
@@ -201,6 +201,6 @@ class _Arrived:
             self._say(f"fetching {self._name}: {console.size(self._count)} of {console.size(self._size)}")
 
     def refuse_more_than(self, size: int) -> None:
-        """Raise where more bytes than the entry says were found."""
+        """Raise where the file has more bytes than its entry says."""
         if size > self._size:
             raise DamagedEntryError(f"{self._name} has more than the {self._size:,} bytes of its entry")

@@ -1,4 +1,4 @@
-"""Keeps a cache within a size: what was used longest ago goes first, an entry before the files it names."""
+"""Keeps a cache within a size: the least recently used go first, an entry before the files it names."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Contents:
 
 @dataclass(frozen=True, kw_only=True)
 class TrimResult:
-    """What a trim removed, or would remove.
+    """The entries and files that a trim removes.
 
     Attributes:
         url: of the store.
@@ -132,7 +132,7 @@ def bound() -> int:
 
 
 def contents(store: Store, *, used: Collection[str] = ()) -> Contents:
-    """What is in a store; of `used`, running builds have been given the wheels."""
+    """The contents of a store; `used` are the keys of entries that running builds use."""
     listed = sorted(store.list(entries.ENTRIES), key=lambda item: item.modified, reverse=True)
 
     def read(item: ListedObject) -> StoredEntry | None:
@@ -157,7 +157,7 @@ def contents(store: Store, *, used: Collection[str] = ()) -> Contents:
 
 
 def contents_of_folder(tier: LocalTier) -> Contents:
-    """What is in the folder of a machine."""
+    """The contents of this machine's folder."""
     with _alone(tier):
         return contents(tier.store, used=in_use.keys(tier.store.path))
 
@@ -165,7 +165,7 @@ def contents_of_folder(tier: LocalTier) -> Contents:
 def trim(
     store: Store, *, max_size: int | None = None, older_than: timedelta | None = None, dry_run: bool = False
 ) -> TrimResult:
-    """Remove from a store that machines share what was used longest ago.
+    """Remove the least recently used entries from a store that machines share.
 
     A reader that comes too late finds no entry, or one whose wheel is missing, and builds.
 
@@ -186,7 +186,7 @@ def trim_folder(
     older_than: timedelta | None = None,
     dry_run: bool = False,
 ) -> TrimResult:
-    """Like `trim`, of the folder of a machine; what running builds use stays."""
+    """Like `trim`, for this machine's folder; entries that running builds use stay."""
     with _alone(tier):
         before = contents(tier.store, used=in_use.keys(tier.store.path))
         # Whoever puts a wheel there holds the lock until its entry is written: what none names is left over.

@@ -60,7 +60,7 @@ class SharedCache:
 
 @functools.cache
 def of_build(root: Path, shared: SharedCache | None) -> WheelCache:
-    """The cache of a build. All parts of one process have the same: what is out of reach is found once.
+    """The cache of a build, one for a whole process: an unreachable store is found out once.
 
     Raises:
         UsageError: the URL names no store.
@@ -87,7 +87,7 @@ def open_cache(root: Path, *, shared: Store | None = None, read_only: bool = Fal
 
 
 class WheelCache:
-    """Wheels by the key of what they were built from; many processes and machines may use one.
+    """Wheels by the key of their inputs; many processes and machines may use one.
 
     Of two builds of one key the first to end counts, and the other is given its wheel: what is built against
     either is then the same.
@@ -202,7 +202,7 @@ class WheelCache:
                 yield entry
 
     def bound(self) -> None:
-        """Remove from the folder what was used longest ago, where it has become larger than it may."""
+        """Trim the folder of this machine to its limit."""
         trim.keep_within_bound(self.local)
 
     def _fetch(self, entry: CacheEntry, check: Check) -> Hit:
@@ -231,7 +231,7 @@ class WheelCache:
 
 
 def _builder() -> str:
-    """Who builds: what a reader of a shared cache wants to know, without the name of a machine or a user."""
+    """The builder for readers of a shared cache: without the name of a machine or a user."""
     version = f"Cairn {importlib.metadata.version('cairn')}"
     # Of every run of GitHub Actions; GitLab and others have none of these names.
     run = [os.environ.get(f"GITHUB_{name}", "") for name in ("SERVER_URL", "REPOSITORY", "RUN_ID")]

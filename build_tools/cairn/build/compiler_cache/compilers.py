@@ -1,4 +1,4 @@
-"""The compilers of a machine: those that a build may find on PATH, and what tells one from another.
+"""The compilers that a build finds on PATH, and their identities.
 
 A compiler cache knows a compiler by its file, and by default by that file's time. That is too much, since the
 same compiler in another container is not found again, and too little: `g++` only starts `cc1plus`, and
@@ -87,7 +87,7 @@ def device_libraries(variables: Mapping[str, str], sdk_root: Path | None) -> Pat
 
 
 def keeps_device_code(compiler: Path) -> bool:
-    """Whether a cache may keep what a compiler makes of device code.
+    """Whether a compiler's device code may be cached.
 
     That takes a clang whose preprocessor says all that there is to know, for host and targets alike. A script
     counts as one where it says which clang it starts.
@@ -105,7 +105,7 @@ def _is_script(path: Path) -> bool:
 
 @functools.cache
 def digest_of(compiler: Path) -> str:
-    """A digest over the bytes that make up a compiler: its driver, what that starts, its libraries."""
+    """A digest over the files of a compiler: its driver, the programs that it starts, their libraries."""
     real = compiler.resolve()
     # `c++` and `x86_64-linux-gnu-g++-12` are one file. (A ccache that is called so is a different matter.)
     if real != compiler and _NAME.fullmatch(real.name):

@@ -116,7 +116,7 @@ exec cmake "$@"
 
 @dataclass(frozen=True, kw_only=True)
 class Launchers:
-    """What goes into a folder of launchers.
+    """The contents of a folder of launchers.
 
     Attributes:
         folder: where they are, the same for each build of a tree.
@@ -151,12 +151,12 @@ class Launchers:
 
     @property
     def bin(self) -> Path:
-        """What leads PATH."""
+        """The folder that comes first on PATH."""
         return self.folder / "bin"
 
     @property
     def hip_bin(self) -> Path:
-        """What takes the place of the clang of hipcc."""
+        """The folder that replaces that of hipcc's clang."""
         return self.folder / "hip" / "bin"
 
 

@@ -1,4 +1,4 @@
-"""A compiler cache in use by one build: the variables that put it in front, and what it counted."""
+"""A compiler cache in use by one build: its variables, and its statistics afterwards."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Session:
 
 @dataclass(frozen=True, kw_only=True)
 class CacheRequest:
-    """What a build needs of a compiler cache.
+    """The settings of a compiler cache for one build.
 
     Attributes:
         program: which.
@@ -163,7 +163,7 @@ def _through(scripts: launchers.Launchers, text: str) -> str:
 
 
 def _of_ccache(request: CacheRequest) -> dict[str, str]:
-    """Ccache's own variables: those of the user's that say where results are kept, none that says of what."""
+    """Ccache's own variables: of the user's, only those that say where results are kept."""
     return {
         **{name: os.environ[name] for name in _PLACES_OF_CCACHE if name in os.environ},
         # Configuration is read from this folder too, and not from that of the user.
@@ -212,7 +212,7 @@ def _server(cache: Path, variables: Mapping[str, str], log: Path) -> Iterator[No
 
 
 def _own_of_server() -> dict[str, str]:
-    """What the server sees of the caller's: its own variables, and the logins of a cloud that these name."""
+    """The caller's variables that the server sees: sccache's, and the logins of the cloud they name."""
     clouds = (
         login for name, login in _LOGINS_OF_SCCACHE.items() if {name, "SCCACHE_CONF"} & os.environ.keys()
     )

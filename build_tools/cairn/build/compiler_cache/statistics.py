@@ -1,4 +1,4 @@
-"""What a compiler cache counted in one build, read back in the program's own machine-readable form."""
+"""The statistics of a compiler cache in one build, from the program's machine-readable output."""
 
 from __future__ import annotations
 

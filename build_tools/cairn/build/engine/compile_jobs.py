@@ -56,7 +56,7 @@ class Tokens:
         self._pipe = os.open(path, os.O_RDWR | os.O_NONBLOCK)
 
     def makeflags(self) -> str:
-        """What `MAKEFLAGS` has to be for the tools to find it."""
+        """The value of `MAKEFLAGS` by which tools find it."""
         return f" -j{self._most} --jobserver-auth=fifo:{self.path}"
 
     def put(self, count: int) -> None:
@@ -102,7 +102,7 @@ class Pool:
 
     @contextlib.contextmanager
     def joined(self, step: Step) -> Iterator[str]:
-        """A pipe for a step: what `MAKEFLAGS` has to be."""
+        """A pipe for a step; yields the value of `MAKEFLAGS`."""
         most = step.cores
         if self._limits.memory is not None and step.memory:
             most = max(1, min(most, self._limits.memory // step.memory))

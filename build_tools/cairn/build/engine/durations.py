@@ -23,7 +23,7 @@ _LOCK_WAIT = 10.0  # seconds
 
 
 class Record(datafile.Value):
-    """What a step took when it last ran to its end.
+    """The cost of a step when it last ran to its end.
 
     Attributes:
         kind: of the step.
@@ -46,7 +46,7 @@ class Record(datafile.Value):
     ended: float = 0.0
 
     def cost(self) -> Cost:
-        """What of it is serial: the seconds, and the core-seconds in fewer seconds, have one solution."""
+        """Its serial and its parallel part, solved from seconds and core-seconds."""
         # seconds = serial + parallel / cores, cpu = serial + parallel
         if self.cpu <= 0:
             return Cost(serial=self.seconds)
@@ -69,7 +69,7 @@ class Durations:
     steps: Mapping[str, Record] = field(default_factory=dict)
 
     def costs(self, graph: Graph) -> dict[str, Cost]:
-        """What each step will take: as recorded, else as its project's, or its kind's, steps have taken."""
+        """The expected cost of each step: recorded, else typical of its project, else of its kind."""
         alike: dict[tuple[str, ...], list[Record]] = {}
         for record in self.steps.values():
             alike.setdefault((record.kind, record.project), []).append(record)

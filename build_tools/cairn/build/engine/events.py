@@ -1,4 +1,4 @@
-"""What happened in a run, one line of JSON each, for programs: `events.jsonl` in the output folder.
+"""The events of a run, one line of JSON each, for programs: `events.jsonl` in the output folder.
 
 Each line is written whole by one call, and all of them are there whatever ends the run. A run appends to what
 those before it wrote; the line that a kill has cut off is skipped by readers.
@@ -29,7 +29,7 @@ RunEnding = Literal["done", "failed", "stopped"]
 
 
 class Event(datafile.Value, tag_field="event"):
-    """What all events say.
+    """The fields of every event.
 
     Attributes:
         run: which run, the same for all its events.

@@ -23,7 +23,7 @@ side seldom compile all the time, and the last one cannot be given the share of 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What the machine has for the steps that run side by side.
+    """The machine's resources for the steps that run side by side.
 
     Attributes:
         cores: how many may be busy.
@@ -36,7 +36,7 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """What a step takes.
+    """The time that a step takes.
 
     Attributes:
         serial: seconds that are the same with any number of cores.

@@ -1,4 +1,4 @@
-"""Carries a graph out: each step starts as soon as its needs are met, and all end together.
+"""Runs the steps of a graph: each starts as soon as its needs are met, and all end together.
 
     ready ── policy ──> running ── returns ──────> done (or kept) ──> those that waited for it are ready
       ^                   │ └───── raises ───────> failed ──────────> those that waited for it are skipped
@@ -90,7 +90,7 @@ class Running:
     kept: str | None = None
 
     def keep(self, why: str) -> None:
-        """Say that the step has nothing to do, since what was done before still holds."""
+        """Mark the step as having nothing to do: its earlier result still holds."""
         self.kept = why
         console.current().kept(self.step.name, why)
 
@@ -117,7 +117,7 @@ Work = Callable[[Running], T]
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome(Generic[T]):
-    """What came of a graph.
+    """The outcome of a graph.
 
     Attributes:
         results: by the names of the steps that are done.
@@ -130,7 +130,7 @@ class Outcome(Generic[T]):
     skipped: Mapping[str, str]
 
     def require(self) -> None:
-        """Raise what failed.
+        """Raise the failures, if there are any.
 
         Raises:
             CairnError: the only failure.
@@ -289,7 +289,7 @@ class _Run(Generic[T]):
             self._ended.put((name, result, None))
 
     def _wait(self) -> None:
-        """Take what has ended; until then, look after time limits and compile jobs."""
+        """Wait for a step to end; meanwhile enforce time limits and share out compile jobs."""
         while True:
             try:
                 name, result, error = self._ended.get(timeout=_TICK)

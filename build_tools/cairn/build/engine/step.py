@@ -1,4 +1,4 @@
-"""A step of a build, and the graph that steps form by what they need of each other."""
+"""The steps of a build, and the graph of their dependencies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""pip in a build: what it refuses becomes a `BuildError` that shows where the cause is."""
+"""pip in a build: its failure becomes a `BuildError` that shows the cause."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ _WAIT = 3600.0  # seconds that another run may take to make one
 
 
 class _Note(datafile.Value, tag_field="schema", tag="cairn.build-environment/1"):
-    """What an environment was made of, and a digest of the files it had then."""
+    """The content of an environment when it was made, and a digest of its files then."""
 
     requirements: tuple[str, ...]
     inventory: str
@@ -45,7 +45,7 @@ class _Note(datafile.Value, tag_field="schema", tag="cairn.build-environment/1")
 
 @dataclass(frozen=True, kw_only=True)
 class Content:
-    """What an environment holds.
+    """The content of an environment.
 
     Attributes:
         requirements: lines of a requirements file.
@@ -107,7 +107,7 @@ def ready(content: Content, source: PackageSource, *, log: Path, say: Progress) 
 def at(
     path: Path, content: Content, source: PackageSource, *, log: Path, say: Progress
 ) -> VirtualEnvironment:
-    """An environment that a developer works in, with this content and all else that is there.
+    """A developer's environment: this content is installed into it, everything else in it stays.
 
     Args:
         path: its folder; it is made where it is missing.

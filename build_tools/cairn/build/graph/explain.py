@@ -1,4 +1,4 @@
-"""Which input made a step new: what it would be built from now beside what its last wheel was built from."""
+"""Why a step is built: its inputs now, compared with those of its last wheel."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _STACK = "what stack.toml says of it changed"
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """An input that is not what it was.
+    """An input that has changed.
 
     Attributes:
         name: with the names of what it is in, such as `toolchain.c++`.

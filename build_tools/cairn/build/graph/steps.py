@@ -1,4 +1,4 @@
-"""The plans of all variants as one graph: SDKs, checkouts and builds, each with what will be done and why."""
+"""The plans of all variants as one graph: SDKs, checkouts and builds, each with its action and the reason."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Action = Literal["build", "cached", "present"]
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedStep:
-    """A step, and what will become of it.
+    """A step, and the action that is planned for it.
 
     Attributes:
         step: as the engine sees it; its digest is in the graph.
@@ -49,7 +49,7 @@ class PlanGraph:
     graph: Graph
 
     def digest(self, step: PlannedStep) -> str:
-        """A sha256 over all that can change what a step gives."""
+        """A sha256 over all inputs of a step."""
         return self.graph.digests[step.step.name]
 
     def find(self, text: str) -> PlannedStep:

@@ -1,4 +1,4 @@
-"""What goes into a build: its tree, what earlier builds left there, variables, compilers.
+"""The inputs of a build: its tree, leftovers of earlier builds, variables, compilers.
 
 All of it is in the key that `build.plan` computes: what may change a wheel and is not here is a defect.
 """

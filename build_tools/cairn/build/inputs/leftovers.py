@@ -1,4 +1,4 @@
-"""What builds leave in a tree, kept apart by the settings of the build.
+"""The outputs that builds leave in a tree, kept apart by the settings of the build.
 
 A build goes on where the last one in the same tree stopped, so that an edit of one file does not cost an
 hour. It must not go on with what a build of *different* settings left: setup.py of torch takes the
@@ -64,7 +64,7 @@ class RunningBuild:
 
 @dataclass(frozen=True, kw_only=True)
 class TreeLeftovers:
-    """What lies in a tree beside what git sees, for the key of a build.
+    """The files of a tree that git does not see, for the key of a build.
 
     Attributes:
         foreign: a digest of what no build of this flavour is known to have left; None for nothing.
@@ -79,7 +79,7 @@ class TreeLeftovers:
 
 @dataclass(frozen=True, kw_only=True)
 class _Note:
-    """What is known of the build that was last in a tree.
+    """The record of the last build in a tree.
 
     Attributes:
         flavour: what its settings were: one text for all settings that are the same.
@@ -111,7 +111,7 @@ class _Note:
 
 
 def look(root: Repository, flavour: str, sources: Collection[str], *, clean: bool = False) -> TreeLeftovers:
-    """What the next build of a flavour would find in a tree; changes nothing.
+    """The leftovers that the next build of a flavour would find in a tree; changes nothing.
 
     Args:
         root: the tree.
@@ -137,7 +137,7 @@ def look(root: Repository, flavour: str, sources: Collection[str], *, clean: boo
 
 @contextlib.contextmanager
 def exchange(root: Repository, flavour: str, sources: Collection[str]) -> Iterator[RunningBuild]:
-    """Run a build in the tree with what builds of its flavour left, and without what others left."""
+    """Run a build in the tree with the leftovers of its own flavour, and without those of others."""
     is_output = _output_matcher(sources)
     _change_flavour(root, flavour, is_output)
     note, present = _read(root), _untracked(root, is_output)
@@ -164,13 +164,13 @@ def exchange(root: Repository, flavour: str, sources: Collection[str]) -> Iterat
 
 
 def movable(root: Repository, sources: Collection[str]) -> frozenset[str]:
-    """What the last build left in a tree and does not belong to its sources: a copy does without."""
+    """The leftovers of the last build that a copy of the tree does without."""
     note, is_output = _read(root), _output_matcher(sources)
     return frozenset(note.movable_of(_untracked(root, is_output), is_output) if note else ())
 
 
 def clear(root: Repository, sources: Collection[str]) -> None:
-    """Remove what builds of all flavours left: what may be moved, and all in `build` that git ignores."""
+    """Remove the leftovers of all flavours: movable files, and all ignored files in `build`."""
     is_output, note = _output_matcher(sources), _read(root)
     present, ignored = _untracked(root, is_output), unseen.ignored(walk(root))
     for name in {*(note.movable_of(present, is_output) if note else ()), *filter(is_output, ignored)}:
@@ -181,7 +181,7 @@ def clear(root: Repository, sources: Collection[str]) -> None:
 
 
 def _change_flavour(root: Repository, flavour: str, is_output: IsOutput) -> None:
-    """Move what the last build left out of the way if its flavour was different; bring back this one's."""
+    """Move the last build's leftovers aside if its flavour was different; bring back this flavour's."""
     note = _read(root)
     if note is not None and note.flavour != flavour:
         present, place = _untracked(root, is_output), root.git_dir / ASIDE / note.flavour
@@ -238,7 +238,7 @@ def _is_made(name: str, is_output: IsOutput) -> bool:
 
 
 def _untracked(root: Repository, is_output: IsOutput) -> dict[str, Path]:
-    """What git ignores, and what it does not know in the folders that build tools make."""
+    """The ignored files of a tree, and the untracked ones in folders that build tools make."""
     ignored = unseen.ignored(walk(root))
     listed = root.run("ls-files", "--others", "--exclude-standard", "-z").split("\0")
     return ignored | {n: root.work_tree / n for n in listed if is_output(n) and not n.endswith("/")}

@@ -1,4 +1,4 @@
-"""What a build may read outside of its tree, its environment and the ROCm SDK: it is in the key of its wheel.
+"""Files that a build may read outside of its tree, its environment and the ROCm SDK: part of its key.
 
 Compilers and build systems look into folders that variables name (`CPATH`, `CMAKE_PREFIX_PATH`), into those
 of the system, which packages fill, and into `/usr/local`, which people fill. All that could be read there
@@ -46,7 +46,7 @@ _SETTLED = 2_000_000_000  # ns: what was written just now may be written again w
 
 @dataclass(frozen=True, kw_only=True)
 class Outside:
-    """What could be read.
+    """The packages and places that a build could read.
 
     Attributes:
         packages: digest of the packages for development; None where nobody here knows them.
@@ -62,7 +62,7 @@ class Outside:
 
 
 def look(variables: Mapping[str, str], *, inside: Collection[Path], root: Path = Path("/")) -> Outside:
-    """What a build could read on this machine, now.
+    """The packages and places that a build could read on this machine, now.
 
     Args:
         variables: those of the build, and its settings; what placeholders stand for is an input by itself.
@@ -98,7 +98,7 @@ def _is_covered(path: Path, inside: Collection[Path]) -> bool:
 
 
 def _digest(place: Path, inside: Collection[Path]) -> str:
-    """What is at a place: the content of every file there, by its path."""
+    """A digest of a place: the content of every file there, by its path."""
     if place.is_dir():
         others = [folder for folder in inside if folder.is_relative_to(place)]
         paths = (path for path in files.walk(place) if not any(path.is_relative_to(one) for one in others))

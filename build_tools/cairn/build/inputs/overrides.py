@@ -70,7 +70,7 @@ _COMPILERS = (
 
 
 def parse(texts: Iterable[str], stack: Stack) -> dict[str, str]:
-    """What the user wrote, as `NAME` or `project:NAME` to value; of two for one name the last counts.
+    """The variables of `--build-env`, as `NAME` or `project:NAME` to value; the last of a name counts.
 
     Raises:
         UsageError: it is not `NAME=VALUE`, the stack has no such project, it looks like a secret, or it is
@@ -102,7 +102,7 @@ def left_out(
     flags: Collection[str] = (),
     environ: Mapping[str, str] | None = None,
 ) -> tuple[str, ...]:
-    """What is set in the caller's environment, is known to change builds of a stack, and no build will see.
+    """Variables of the caller that are known to change builds of a stack, and that no build will see.
 
     Args:
         stack: the stack; its words on variables (`Project.reads`, `environment`, `cmake`) say what is known.
@@ -154,7 +154,7 @@ def _refuse_ours(name: str, project: Project, stack: Stack) -> None:
 
 
 def _ours(name: str, project: Project, stack: Stack) -> str | None:
-    """What to use in place of a variable that Cairn sets, empty for nothing; None where it sets it not."""
+    """The flag to use in place of a variable that Cairn sets, or an empty text; None for other variables."""
     # A variable whose template has a placeholder follows a flag of ours, whatever its name is.
     templates = (variables.template_of(stack, project, for_cpu=for_cpu) for for_cpu in (False, True))
     template = next((each[name] for each in templates if name in each), "")

@@ -1,4 +1,4 @@
-"""What a build needs of its checkout: entry point, version, time, edits, and a module lent to it.
+"""A build's view of its checkout: entry point, version, time, edits, and a module lent to it.
 
 That module is `torch/_rocm_init.py`, which the repository does not have: it is written for the build alone,
 so that it gets into the wheel (`rocm_init` in stack.toml).
@@ -126,7 +126,7 @@ def heads(checkout: Path) -> tuple[str | None, ...]:
 
 
 def edits(checkout: Path) -> str:
-    """A digest of what differs from the last commit in files that git knows, those of submodules included."""
+    """A digest of the tracked files' differences from the last commit, submodules included."""
     # Each part is asked: of a submodule git says only that it is dirty, and in torch's tree not even that.
     words = ("diff", "--no-ext-diff", "--binary", "HEAD")
     parts = [part.repository.run(*words) for part in walk(root_at(checkout))]
@@ -135,7 +135,7 @@ def edits(checkout: Path) -> str:
 
 @contextlib.contextmanager
 def egg_info_restored(checkout: Path) -> Iterator[None]:
-    """Undo what a build in the block writes into a tracked `*.egg-info`; what was edited before stays.
+    """Undo a build's changes to a tracked `*.egg-info`; earlier edits stay.
 
     setuptools rewrites that folder in each build, and a repository that was made from an sdist has it in its
     commit: the tree would count as edited though no one edited it, and be built again the next time.

@@ -18,7 +18,7 @@ from cairn.interpreters import Interpreter
 def identity(
     python: Interpreter, *, host_compiler: bool, named: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """What names the toolchain in cache keys.
+    """The identity of the toolchain in cache keys.
 
     Args:
         python: the interpreter that builds.
@@ -37,7 +37,7 @@ def identity(
 def of_manifest(
     python: Interpreter, *, host_compiler: bool, named: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Like `identity`, with what deflates wheels: it changes their bytes, but must not cause a rebuild."""
+    """Like `identity`, with the deflate library: it changes a wheel's bytes, but must not cause a rebuild."""
     return identity(python, host_compiler=host_compiler, named=named) | {"deflate": deflate.engine()}
 
 

@@ -57,7 +57,7 @@ def template_of(stack: Stack, project: Project, *, for_cpu: bool) -> Mapping[str
 
 
 def cmake_settings(project: Project, values: Mapping[str, str], *, request: BuildRequest) -> dict[str, str]:
-    """What the project's CMakeCache.txt must have: what stack.toml says, or the user in its place."""
+    """The entries that the project's CMakeCache.txt must have: those of stack.toml, or of the user."""
     templates = project.cmake.of(platforms.here.stack_section(), cpu=request.for_cpu)
     env = request.env_of(project)
     expanded = expand_all(templates, values, where=f"cmake of {project.name}")
@@ -96,7 +96,7 @@ def stack_files(stack: Stack, project: Project, *, for_cpu: bool) -> dict[str, s
 def placeholder_values(
     request: BuildRequest, *, base_version: str | None, built: Mapping[str, str], source_dir: Path
 ) -> dict[str, str]:
-    """What the placeholders stand for.
+    """The values of the placeholders.
 
     Args:
         request: the build.
@@ -132,7 +132,7 @@ def placeholder_values(
 
 
 def _device_extras(request: BuildRequest, sdk: InstalledSdk) -> str:
-    """What wheels that are not split ask `rocm` for, since no device wheel asks for it."""
+    """The extras of `rocm` that wheels without device wheels require."""
     if request.split or rocm.device_packages(sdk.environment) is None:
         return ""
     processors = in_order({parse_target_id(target).processor for target in request.targets})

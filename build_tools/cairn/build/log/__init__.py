@@ -1,1 +1,1 @@
-"""What a build's output tells: the first causes of a failure (`causes`), and how far it is (`progress`)."""
+"""Reading a build's output: the first causes of a failure (`causes`), and its progress (`progress`)."""

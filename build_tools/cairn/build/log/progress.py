@@ -1,4 +1,4 @@
-"""What of a build's output shows how far it is: `[317/1588] Version.cpp`, not the path of a compiler."""
+"""The progress in a build's output: `[317/1588] Version.cpp`, not the path of a compiler."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _REMARK = re.compile(
 
 
 def shown(line: str, before: str) -> str:
-    """What to show after a line of output, where `before` was shown until now."""
+    """The text to show after a line of output; `before` was shown until now."""
     line = line[:_LONGEST]
     if counted := _COUNT.match(line):
         return f"{counted['count'].replace(' ', '')} {_named(counted['rest'])}"
@@ -37,7 +37,7 @@ def _is_command(line: str) -> bool:
 
 
 def _named(text: str) -> str:
-    """What a step works on: the source of a compiler's command, or the file that any other makes."""
+    """The subject of a command: the source of a compiler's, the output file of any other."""
     words = _words(text)
     if not words:
         return text

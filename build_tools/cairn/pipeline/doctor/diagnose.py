@@ -30,5 +30,5 @@ _CHECKS: tuple[Check, ...] = (
 
 
 def diagnose(machine: Machine, need: Need) -> tuple[Finding, ...]:
-    """Everything that is to be said of a machine."""
+    """All findings of a machine."""
     return tuple(finding for check in _CHECKS for finding in check(machine, need))

@@ -1,4 +1,4 @@
-"""What a check of a machine gives: findings, and lines to type in the words of the machine's own system."""
+"""The findings of a check, and the lines to type in the words of the machine's own system."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _PACKAGES: Mapping[str, Mapping[str, str]] = {
 
 
 class Finding(Value):
-    """What was found of one thing.
+    """The result of checking one thing.
 
     Attributes:
         check: the thing, in a word or two.
@@ -56,22 +56,22 @@ class Finding(Value):
 
 
 def ok(check: str, text: str, *, fix: str | None = None) -> Finding:
-    """What is as it should be."""
+    """A thing that is as it should be."""
     return Finding(check=check, level="ok", text=text, fix=fix)
 
 
 def note(check: str, text: str, *, fix: str | None = None) -> Finding:
-    """What is good to know."""
+    """A thing that is good to know."""
     return Finding(check=check, level="note", text=text, fix=fix)
 
 
 def warning(check: str, text: str, *, fix: str | None = None) -> Finding:
-    """What will hurt."""
+    """A thing that will hurt."""
     return Finding(check=check, level="warning", text=text, fix=fix)
 
 
 def missing(check: str, text: str, *, fix: str | None = None) -> Finding:
-    """What is needed, and not there."""
+    """A thing that is needed, and missing."""
     return Finding(check=check, level="missing", text=text, fix=fix)
 
 

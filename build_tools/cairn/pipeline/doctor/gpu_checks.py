@@ -24,7 +24,7 @@ def shown(names: tuple[str, ...]) -> str:
 
 
 def gpu(machine: Machine, need: Need) -> Iterator[Finding]:
-    """What there is, and the first thing that keeps programs from it."""
+    """The GPUs, and the first obstacle between programs and them."""
     if need.builds:  # compilers need none
         yield ok("GPU", f"{_seen(machine.gpu)}; a build needs none")
         return
@@ -128,7 +128,7 @@ def _without_driver(machine: Machine) -> Finding:
 
 
 def requested_targets(machine: Machine, need: Need) -> Iterator[Finding]:
-    """Whether the GPUs are those that were asked for."""
+    """Whether the GPUs are the requested ones."""
     if not need.targets or need.builds:
         return
     here = machine.gpu.visible

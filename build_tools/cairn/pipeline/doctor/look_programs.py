@@ -53,7 +53,7 @@ print(json.dumps({
 
 
 def python(path: Path) -> PythonFacts:
-    """What an interpreter says of itself.
+    """The description of an interpreter, by itself.
 
     Raises:
         PrerequisiteError: it is not one.

@@ -73,7 +73,7 @@ class Device(Value):
 
 
 class GpuFacts(Value):
-    """What there is of AMD's GPUs.
+    """AMD's GPUs in the machine.
 
     Attributes:
         targets: of each GPU that the kernel's driver describes, in its order.
@@ -95,7 +95,7 @@ class GpuFacts(Value):
 
 
 class WindowsFacts(Value):
-    """What only Windows has.
+    """Facts that only Windows has.
 
     Attributes:
         long_paths: paths of more than 260 characters work; None where that is not known.

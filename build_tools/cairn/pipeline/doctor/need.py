@@ -1,4 +1,4 @@
-"""What a machine is checked for."""
+"""The requirements that a machine is checked against."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DISK = {"build": 40_000_000_000, "install": 15_000_000_000, "test": 15_000_000_
 
 @dataclass(frozen=True, kw_only=True)
 class Offer:
-    """What is to be installed, as far as it must fit a machine.
+    """A wheel to be installed, as far as it must fit a machine.
 
     Attributes:
         name: of the wheel or the address of the index.
@@ -35,7 +35,7 @@ class Offer:
 
 @dataclass(frozen=True, kw_only=True)
 class Need:
-    """What the machine is for.
+    """The purpose of the machine, and its requirements.
 
     Attributes:
         purpose: build, installation or tests.

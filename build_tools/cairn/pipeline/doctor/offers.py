@@ -58,7 +58,7 @@ def index(url: str, machine: Described, *, line: str | None = None) -> Iterator[
 
 
 def wheel(path: Path) -> Offer:
-    """What a wheel is for.
+    """The requirements of a wheel.
 
     Raises:
         WheelError: it is not a wheel.

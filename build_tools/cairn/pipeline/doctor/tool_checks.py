@@ -82,7 +82,7 @@ def _without_headers(machine: Machine, need: Need, short: str) -> Finding:
 
 
 def git(machine: Machine, need: Need) -> Iterator[Finding]:
-    """Its age, and what of its settings changes what is checked out."""
+    """Its age, and its settings that change checked-out files."""
     if not need.builds:
         return
     version = machine.programs.get("git")

@@ -61,7 +61,7 @@ class LegBuild(LegBuildOptions):
 
     @property
     def own_dir(self) -> Path:
-        """What of the work folder is this leg's alone."""
+        """The leg's own part of the work folder."""
         return self.work_dir.absolute() / self.leg.id
 
     @property
@@ -134,7 +134,7 @@ def _checkouts(request: LegBuild, frozen: Manifest) -> tuple[Checkout, ...]:
 
 
 def origin_of(stack: Stack, source: ProjectSource) -> str:
-    """Where this machine checks out what was frozen, if not at the origin that the manifest names."""
+    """This machine's origin of a frozen source; empty for the one that the manifest names."""
     # An origin that the stack describes by a tree is made in the cache of each machine.
     local_origin = (
         checkout_stack.materialized(stack.project(source.name)) if git_url.is_local(source.origin) else None

@@ -1,4 +1,4 @@
-"""What the compatibility pages claim of a leg's wheels, measured where its smoke tests have installed them.
+"""The claims of the compatibility pages, measured in the environment of a leg's smoke tests.
 
 What was broken already in the last night of the leg that was promoted is known, and fails nothing; anything
 else that a page claims and is not there does.
@@ -52,14 +52,14 @@ def measure_leg(run: NightRun, leg: Leg, installed: SmokeResult, work_dir: Path)
 
 
 def keep(run: NightRun, leg: Leg, work_dir: Path, signer: Signer | None) -> None:
-    """Put the record into the store, and show what was measured."""
+    """Store the record, and show the results."""
     name = f"the compatibility record of {leg.name}"
     records.add_file(run.store, work_dir / test_record.FILE, name=name, signer=signer)
     results.show(run, leg, f"What the pages claim of {leg.name}", work_dir)
 
 
 def require_passed(record: TestRecord, leg: Leg, work_dir: Path) -> None:
-    """Raise `TestsFailedError` where what a page claims is not there."""
+    """Raise `TestsFailedError` where a claim of a page does not hold."""
     if record.verdict == "passed" or (record.verdict == "untested" and leg.bypass_tests):
         return
     raise TestsFailedError(

@@ -1,4 +1,4 @@
-"""The beginning of a night: its sources, checked out and frozen in one manifest, and what it is to make."""
+"""The beginning of a night: its sources frozen in one manifest, and the legs that are expected."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def _frozen_again(store: Store, request: FreezeRequest) -> Manifest:
 
 
 def _or_earlier(store: Store, request: FreezeRequest, say: Progress) -> Manifest:
-    """What there is now, frozen; where it is what the last night froze, that night's own manifest.
+    """The manifest of the current sources; the last night's own, where nothing has changed since.
 
     Of one manifest a set is built once. One that differed only in which families or Pythons were asked for
     would be another build of the same versions, which no index takes.
@@ -190,7 +190,7 @@ def _or_earlier(store: Store, request: FreezeRequest, say: Progress) -> Manifest
 
 
 def _lacking(frozen: Manifest, legs: Sequence[Leg]) -> tuple[str, ...]:
-    """What legs need that a manifest is not for."""
+    """The Pythons, platforms and targets of legs that a manifest is not for."""
     return tuple(
         dict.fromkeys(
             [

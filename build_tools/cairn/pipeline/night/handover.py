@@ -1,4 +1,4 @@
-"""What a job of a night does with the store, in steps of their own: the one between needs no credentials.
+"""Steps before and after a job that read and write the store, so that the job needs no credentials.
 
 `fetch` brings into a folder what the job reads of the store; the folder is a store, too. `keep_tests` and
 `keep_shard` put what the job has left in its work folder where `smoke.smoke_leg` and `suite.run_shard` would.
@@ -41,7 +41,7 @@ class _Copying(OverlayStore):
 
 
 def fetch(run: NightRun, folder: Path, leg: Leg | None = None, shard: Shard | None = None) -> None:
-    """Bring what a job reads of a night.
+    """Copy the objects that a job reads of a night.
 
     Args:
         run: the night.
@@ -77,13 +77,13 @@ def fetch(run: NightRun, folder: Path, leg: Leg | None = None, shard: Shard | No
 
 
 def forget(folder: Path) -> None:
-    """Remove what an earlier job has left there, so that it is not kept for the next one."""
+    """Remove the results of an earlier job, so that they are not taken for those of the next."""
     for name in (NOTE_FILE, record.FILE, f"compat/{record.FILE}", suite_results.SHARD):
         (folder / name).unlink(missing_ok=True)
 
 
 def keep_tests(run: NightRun, leg: Leg, work_dir: Path, signer: Signer | None) -> bool:
-    """Keep what the smoke tests of a leg have left; false where they have left nothing.
+    """Store the results of a leg's smoke tests; false where there are none.
 
     Raises:
         UsageError: a record is of a different set than the leg's staged one.
@@ -102,7 +102,7 @@ def keep_tests(run: NightRun, leg: Leg, work_dir: Path, signer: Signer | None) -
 
 
 def keep_shard(run: NightRun, shard: Shard, results: Path) -> bool:
-    """Keep what a shard has left; false where it has left nothing."""
+    """Store the results of a shard; false where there are none."""
     if has_results := (results / suite_results.SHARD).is_file():
         shards.keep(run.store, run.plan, shard, results)
     return _keep_note(run, shard.leg, results, shard.part) or has_results

@@ -22,7 +22,7 @@ from cairn.testing.suite.merge import Merged
 
 @dataclass(frozen=True, kw_only=True)
 class SuiteMerge:
-    """What became of one configuration of a leg's suite.
+    """The verdict on one configuration of a leg's suite.
 
     Attributes:
         leg: whose set was tested.
@@ -38,7 +38,7 @@ class SuiteMerge:
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """Its name for people."""
         return f"{self.leg.name}, {self.config}"
 
 

@@ -1,4 +1,4 @@
-"""What a night is to make, as the store keeps it: its manifest, its legs, and what was noted of each.
+"""The plan of a night in the store: its manifest, its legs, and the notes on each.
 
 nights/<id>/night.json     what was frozen and what is expected of it; never changes
 nights/<id>/manifest.json  the manifest that every set of the night is of
@@ -36,7 +36,7 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 
 class NightPlan(datafile.Value, tag_field="schema", tag="cairn.night-plan/1"):
-    """What a night was frozen as, and what is expected of it.
+    """The frozen inputs of a night, and the legs that are expected of it.
 
     Attributes:
         night: its id.

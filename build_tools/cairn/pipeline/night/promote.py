@@ -1,4 +1,4 @@
-"""The promotion of a night: each leg by itself through the gate, by what the store has of it alone."""
+"""The promotion of a night: each leg by itself through the gate, by the store's evidence alone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from cairn.release.publish import mirror_lock
 
 @dataclass(frozen=True, kw_only=True)
 class LegPromotion:
-    """What became of a leg.
+    """The outcome of promoting a leg.
 
     Attributes:
         before: where it stood.
@@ -43,7 +43,7 @@ class LegPromotion:
 
 @dataclass(frozen=True, kw_only=True)
 class NightPromotion:
-    """What became of a night.
+    """The outcome of promoting a night.
 
     Attributes:
         legs: each leg that was expected.

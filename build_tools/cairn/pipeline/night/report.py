@@ -100,7 +100,7 @@ def _why(stands: Standing, notes: Mapping[tuple[str, Stage], StepNote]) -> tuple
 
 
 def record(store: Store, night: NightPlan, ended: Sequence[Night]) -> tuple[str, ...]:
-    """Put how a night ended on the status pages; what a later night has said of a leg stays.
+    """Write the outcome of a night to the status pages; a leg's status from a later night stays.
 
     Returns:
         Why pages of an index could not be written, a sentence each; those of the others were.
@@ -131,7 +131,7 @@ def _settle(store: Store, key: str, shown: Night) -> None:
 
 
 def _status(store: Store, key: str) -> Night | None:
-    """What the status pages say of a leg; None where they say nothing that can be read."""
+    """The status of a leg on its page; None where there is none that can be read."""
     try:
         return datafile.loads(store.read(key).data, Night, name=key)
     except (MissingKeyError, UsageError):
@@ -172,7 +172,7 @@ def overdue(
     good_within: timedelta,
     release: str | None = None,
 ) -> tuple[str, ...]:
-    """What is wrong with the last nights, a sentence each; nothing where all is well.
+    """Problems of the last nights, a sentence each; none where all is well.
 
     Args:
         store: where the nights live.

@@ -1,4 +1,4 @@
-"""What tests came to, for people: in the summary of the step that ran them, and as a page beside them."""
+"""Test results for people: in the summary of the step that ran them, and as a page beside them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _EARLIER = 3  # nights that failures are compared with
 
 
 def show(run: NightRun, leg: Leg, title: str, folder: Path) -> None:
-    """Show the results in a folder; that they cannot be shown changes nothing of what they came to."""
+    """Show the results in a folder; a failure to show them does not change them."""
     say = console.current().warn
     try:
         run_results = results.read(folder)

@@ -1,4 +1,4 @@
-"""The shards of a night's suites: which there must be, and what those that ran have left in the store.
+"""The shards of a night's suites: the expected ones, and the stored results of those that ran.
 
 nights/<id>/shards/<leg>.<config>/<shard>.<run>.<attempt>/shard.json, and what it is of beside it
 
@@ -38,7 +38,7 @@ _CONFIG = re.compile("[A-Za-z0-9][A-Za-z0-9_-]{0,49}")
 
 @dataclass(frozen=True, kw_only=True)
 class Shard:
-    """What one job runs of the suites of a leg.
+    """The part of a leg's suites that one job runs.
 
     Attributes:
         leg: whose set is tested.
@@ -56,12 +56,12 @@ class Shard:
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """Its name for people."""
         return f"{self.leg.name}, {self.config} {self.number}/{self.count}"
 
     @property
     def part(self) -> str:
-        """What notes call it, among all that is tested of a leg."""
+        """Its name in notes."""
         return f"{self.config}-{self.number}"
 
     def results_in(self, work_dir: Path) -> Path:
@@ -71,7 +71,7 @@ class Shard:
 
 @dataclass(frozen=True, kw_only=True)
 class StoredShard:
-    """What a shard has left in the store.
+    """The stored results of a shard.
 
     Attributes:
         prefix: of its keys.
@@ -88,7 +88,7 @@ class StoredShard:
 
     @property
     def run(self) -> tuple[object, ...]:
-        """What the shards of one run agree in (`cairn.testing.suite.merge`)."""
+        """The properties that the shards of one run share (`cairn.testing.suite.merge`)."""
         result = self.result
         return result.plan, result.family, result.targets, result.wheels, result.sources, result.pytest_args
 

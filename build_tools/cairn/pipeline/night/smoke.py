@@ -90,7 +90,7 @@ def smoke_leg(request: LegTest) -> TestRecord:
 
 
 def keep(run: NightRun, leg: Leg, folder: Path, signer: Signer | None) -> None:
-    """Put the record of smoke tests into the store, and show what they came to."""
+    """Store the record of smoke tests, and show the results."""
     path = folder / test_record.FILE
     records.add_file(run.store, path, name=f"the record of {leg.name}", signer=signer)
     results.show(run, leg, f"Smoke tests of {leg.name}", folder)

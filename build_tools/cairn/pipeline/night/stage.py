@@ -1,4 +1,4 @@
-"""The sets of a night brought into staging, from what its build jobs have left.
+"""Publishing the sets of a night to staging, from the artifacts of its build jobs.
 
 Build jobs run upstream's code and may write to no index: they leave files, and one job that runs nothing of
 theirs looks at these and publishes them.
@@ -33,7 +33,7 @@ _ARTIFACT = re.compile(r"wheels-(?P<leg>.+)-(?P<attempt>[0-9]{1,5})")
 
 @dataclass(frozen=True, kw_only=True)
 class StagedLeg:
-    """What became of a leg.
+    """The outcome of staging a leg.
 
     Attributes:
         leg: which.
@@ -49,12 +49,12 @@ class StagedLeg:
 
 
 def artifact_name(leg: Leg, attempt: int) -> str:
-    """What the wheels of a leg are uploaded as: a re-run finds none of its own name there."""
+    """The name of the artifact with a leg's wheels; each attempt has its own."""
     return f"wheels-{leg.id}-{attempt}"
 
 
 def stage_night(run: NightRun, artifacts: Path, *, say: Progress = silent) -> tuple[StagedLeg, ...]:
-    """Stage what was built; a leg that cannot be staged does not hold up the others.
+    """Stage the built sets; a leg that cannot be staged does not hold up the others.
 
     Args:
         run: the night.
@@ -164,7 +164,7 @@ def _artifacts(folder: Path) -> dict[str, dict[int, Path]]:
 
 
 def _keep_notes(run: NightRun, leg: Leg, folders: dict[int, Path]) -> None:
-    """Keep what the builds said of themselves, as far as it is of this leg."""
+    """Store the notes of this leg's builds."""
     for attempt, folder in folders.items():
         try:
             note = datafile.read(folder / NOTE_FILE, StepNote)

@@ -1,4 +1,4 @@
-"""Where a leg stands, by what the store has of it: it decides what is left to do, and what is promoted.
+"""The state of a leg by the store's evidence: it decides what is left to do, and what is promoted.
 
 Neither what a job has printed nor how it ended is asked here, so whoever edits artifacts, cancels a job or
 has a workflow go on after a failure changes nothing of it.

@@ -63,7 +63,7 @@ class ShardTest:
 
 
 def run_shard(request: ShardTest) -> Merged:
-    """Install a leg's staged set, run a shard of its suite, and keep what it came to.
+    """Install a leg's staged set, run a shard of its suite, and store the results.
 
     The set is the store's own, the tests are of the commit that the manifest names, and the wheel must say
     that it was built from it.
