@@ -61,7 +61,7 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
         keep_trailing_newline=True,
-        finalize=_seen,
+        finalize=_visible,
     )
     environment.filters.update(
         clock=console.clock,
@@ -92,7 +92,7 @@ def _bytecode_cache() -> jinja2.BytecodeCache | None:
     return jinja2.FileSystemBytecodeCache(str(folder), f"%s.{made:x}.template")
 
 
-def _seen(value: object) -> object:
+def _visible(value: object) -> object:
     """A value as a page shows it: one line in which nothing is hidden; markup of ours as it is."""
     return safe_text.visible(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 

@@ -1,7 +1,7 @@
 """The page of a project for people and for installers at once: HTML whose only links are its files (PEP 503).
 
 Whatever else leads somewhere is a button: pip and uv take every link of the page for a file. Files of one
-version stand together, the newest first, and what is true of all of them is said once.
+version stand together, the newest first, and what all of them have in common stands there once.
 
 A page of 5,000 files is made whenever one more of them comes, so it is put together from strings, each
 escaped where it comes in: 75 ms, where a template takes 165 ms (and 20 ms for importing Jinja2). Its bytes
@@ -33,10 +33,10 @@ def project_html(project: ProjectState, *, prefix: str) -> bytes:
     newest_first = itertools.groupby(reversed(project.files), key=lambda file: file.version)
     groups = [(version, list(files)[::-1]) for version, files in newest_first]
     count = f"{len(groups)} version{_s(groups)}, {len(project.files)} file{_s(project.files)}"
-    said: list[str] = [] if project.status == "active" else [project.status]
+    status: list[str] = [] if project.status == "active" else [project.status]
     head = _serial(project.serial) + _meta("pypi:project-status", project.status)
     if project.status_reason:
-        said.append(project.status_reason)
+        status.append(project.status_reason)
         head += _meta("pypi:project-status-reason", project.status_reason)
     body = "".join(
         _version(project.name, version, files, prefix, is_open=number < _OPEN)
@@ -44,7 +44,7 @@ def project_html(project: ProjectState, *, prefix: str) -> bytes:
     )
     return document(
         f"Links for {project.name}",
-        f"<h1>{_shown(project.name)}</h1>\n<p>{count}</p>\n{_note(': '.join(said))}"
+        f"<h1>{_text(project.name)}</h1>\n<p>{count}</p>\n{_note(': '.join(status))}"
         f"{_install_line('pip', prefix, project.name)}{_install_line('uv pip', prefix, project.name)}"
         f"<form>\n<p>{_ways_up(prefix)}</p>\n{body}</form>\n",
         head=head,
@@ -55,7 +55,7 @@ def root_html(names: Sequence[str], *, serial: int) -> bytes:
     """The page that lists every project: one link for each, to its page; `serial` is that of the page."""
     # A name that PEP 503 has normalised consists of characters that need no escape; one that was not is a
     # mistake further up, and still must not become markup.
-    links = "".join(f'<li><a href="{_attribute(name)}/">{_shown(name)}</a></li>\n' for name in names)
+    links = "".join(f'<li><a href="{_attribute(name)}/">{_text(name)}</a></li>\n' for name in names)
     count = f"{len(names)} package{_s(names)}"
     listed = f"<h1>Packages</h1>\n<p>{count}</p>\n<ul class=names>\n{links}</ul>\n"
     return document("Projects", listed, head=_serial(serial))
@@ -70,22 +70,22 @@ def document(title: str, body: str, *, head: str = "") -> bytes:
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_policy(script)}">\n'
-        f"<title>{_shown(title)}</title>\n<style>{style}</style>\n</head>\n"
+        f"<title>{_text(title)}</title>\n<style>{style}</style>\n</head>\n"
         f"<body>\n<main>\n{body}</main>\n<script>{script}</script>\n</body>\n</html>\n"
     ).encode()
 
 
 def _install_line(program: str, prefix: str, name: str) -> str:
     # The script puts the address of the page in the place of URL, which this text cannot know.
-    url = f'<span data-url="../">URL/{_shown(prefix)}</span>'
-    return f"<pre class=line><code>{program} install --index-url {url} {_shown(name)}</code></pre>\n"
+    url = f'<span data-url="../">URL/{_text(prefix)}</span>'
+    return f"<pre class=line><code>{program} install --index-url {url} {_text(name)}</code></pre>\n"
 
 
 def _ways_up(prefix: str) -> str:
-    found = {"all packages": "../index.html"}
+    pages = {"all packages": "../index.html"}
     if keys.is_own(f"{prefix.removesuffix('simple/')}index.html"):  # the index of a set has none
-        found["how to install"] = "../../index.html"
-    return "".join(f'<button formaction="{address}">{name}</button>' for name, address in found.items())
+        pages["how to install"] = "../../index.html"
+    return "".join(f'<button formaction="{address}">{name}</button>' for name, address in pages.items())
 
 
 def _version(name: str, version: str, files: Sequence[FileEntry], prefix: str, *, is_open: bool) -> str:
@@ -103,36 +103,35 @@ def _version(name: str, version: str, files: Sequence[FileEntry], prefix: str, *
         notes += _note(files[0].untested)
     if len(failed) == 1:
         notes += _note(files[0].failed)
-    if len(yanked) == 1 and files[0].yanked is not None:
-        notes += _note(f"yanked: {files[0].yanked}" if files[0].yanked else "yanked, without a reason")
+    if len(yanked) == 1:
+        notes += _yank_note(files[0].yanked)
     alone = (len(untested) > 1, len(yanked) > 1, len(failed) > 1)
     items = "".join(_file_item(file, prefix, alone=alone) for file in files)
     items += "".join(_variants_item(file, prefix) for file in variants_of(files))
     day = max((file.upload_time or "" for file in files), default="")[:10]
     requirement = f"{name}=={version}"
-    summary = f"<summary><b>{_shown(version)}</b>{marks} <i>{_shown(day)}</i></summary>"
+    summary = f"<summary><b>{_text(version)}</b>{marks} <i>{_text(day)}</i></summary>"
     return (
         f"<details{' open' * is_open}>{summary}\n"
-        f"<p class=copy><code>{_shown(requirement)}</code></p>\n{notes}<ul>\n{items}</ul></details>\n"
+        f"<p class=copy><code>{_text(requirement)}</code></p>\n{notes}<ul>\n{items}</ul></details>\n"
     )
 
 
 def _file_item(file: FileEntry, prefix: str, *, alone: tuple[bool, bool, bool]) -> str:
     """One file; `alone` says which of its marks (untested, yanked, failed) not all of its version have."""
-    said = [_often(tag_words.of_file(file.filename)), readable_size(file.size)]
+    facts = [_repeated_text(tag_words.of_file(file.filename)), readable_size(file.size)]
     if file.requires_python:
-        said.append(f"Python {_often(file.requires_python)}")
+        facts.append(f"Python {_repeated_text(file.requires_python)}")
     if file.upload_time:
-        said.append(_shown(file.upload_time[:16].replace("T", " ")))
+        facts.append(_text(file.upload_time[:16].replace("T", " ")))
     if file.provenance is not None:
-        said.append("signed by a workflow" if file.provenance_kind == "pep740" else "signed by a local key")
+        facts.append("signed by a workflow" if file.provenance_kind == "pep740" else "signed by a local key")
     notes = _note(file.untested) if alone[0] else ""
-    if alone[1] and file.yanked is not None:
-        notes += _note(f"yanked: {file.yanked}" if file.yanked else "yanked, without a reason")
+    notes += _yank_note(file.yanked) if alone[1] else ""
     notes += _note(file.failed) if alone[2] else ""
     return (
-        f"<li><a {_attributes(file, prefix)}>{_shown(file.filename)}</a>\n<p>{' · '.join(said)}</p>"
-        f"<p class=copy>sha256 <code>{_shown(file.sha256)}</code></p>{notes}</li>\n"
+        f"<li><a {_attributes(file, prefix)}>{_text(file.filename)}</a>\n<p>{' · '.join(facts)}</p>"
+        f"<p class=copy>sha256 <code>{_text(file.sha256)}</code></p>{notes}</li>\n"
     )
 
 
@@ -141,34 +140,34 @@ def _variants_item(file: VariantsFile, prefix: str) -> str:
     url = file_url(file, prefix)
     return (
         f'<li><a href="{url}#sha256={_attribute(file.sha256)}" data-size="{file.size}">'
-        f"{_shown(file.filename)}</a>\n<p>what the wheel variants are for</p></li>\n"
+        f"{_text(file.filename)}</a>\n<p>what the wheel variants are for</p></li>\n"
     )
 
 
 def _attributes(file: FileEntry, prefix: str) -> str:
     """What installers read: the same as the JSON page has, and no more."""
     # A URL of ours has none of HTML's characters: it is encoded down to letters, digits and "%./-_~".
-    found = f'href="{file_url(file, prefix)}#sha256={_attribute(file.sha256)}"'
+    attributes = f'href="{file_url(file, prefix)}#sha256={_attribute(file.sha256)}"'
     if file.requires_python is not None:
-        found += f' data-requires-python="{_attribute(file.requires_python)}"'
+        attributes += f' data-requires-python="{_attribute(file.requires_python)}"'
     if file.metadata_sha256:
         # PEP 714 has the new name, and for HTML allows the old one of PEP 658 beside it, with the same value.
         digest = _attribute(file.metadata_sha256)
-        found += f' data-core-metadata="sha256={digest}" data-dist-info-metadata="sha256={digest}"'
+        attributes += f' data-core-metadata="sha256={digest}" data-dist-info-metadata="sha256={digest}"'
     if file.provenance is not None:
         # Clients of PEP 740 read what this leads to; what a key of one's own signed is not for them.
         kind = "data-provenance" if file.provenance_kind == "pep740" else "data-key-provenance"
-        found += f' {kind}="{provenance_url(file, prefix)}"'
+        attributes += f' {kind}="{provenance_url(file, prefix)}"'
     if file.yanked is not None:
-        found += f' data-yanked="{_attribute(file.yanked)}"'
-    found += f' data-size="{file.size}"'
+        attributes += f' data-yanked="{_attribute(file.yanked)}"'
+    attributes += f' data-size="{file.size}"'
     if file.upload_time is not None:
-        found += f' data-upload-time="{_attribute(file.upload_time)}"'
+        attributes += f' data-upload-time="{_attribute(file.upload_time)}"'
     if file.untested is not None:
-        found += f' data-untested="{_attribute(file.untested)}"'
+        attributes += f' data-untested="{_attribute(file.untested)}"'
     if file.failed is not None:
-        found += f' data-failed="{_attribute(file.failed)}"'
-    return found
+        attributes += f' data-failed="{_attribute(file.failed)}"'
+    return attributes
 
 
 def file_url(file: FileEntry | VariantsFile, prefix: str) -> str:
@@ -183,7 +182,11 @@ def provenance_url(file: FileEntry, prefix: str) -> str:
 
 
 def _note(text: str | None) -> str:
-    return f"<p class=note>! {_shown(text)}</p>\n" if text else ""
+    return f"<p class=note>! {_text(text)}</p>\n" if text else ""
+
+
+def _yank_note(reason: str | None) -> str:
+    return "" if reason is None else _note(f"yanked: {reason}" if reason else "yanked, without a reason")
 
 
 def _s(things: Sequence[object]) -> str:
@@ -205,12 +208,12 @@ def _attribute(value: str) -> str:
     return value if _PLAIN(value) else html.escape(value)
 
 
-def _shown(value: str) -> str:
+def _text(value: str) -> str:
     """A value as people see it: nothing of it hidden."""
     return value if _PLAIN(value) else html.escape(safe_text.visible(value))
 
 
-_often = functools.lru_cache(maxsize=1024)(_shown)
+_repeated_text = functools.lru_cache(maxsize=1024)(_text)
 """The same for values that many files share."""
 
 

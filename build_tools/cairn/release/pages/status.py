@@ -65,7 +65,7 @@ def page(views: Sequence[IndexView], *, folder: str) -> bytes:
 
 def rows(views: Sequence[IndexView]) -> tuple[Row, ...]:
     """Everything that these indexes have or had a run of: newest line first, then by family and Python."""
-    found: dict[tuple[str, str, str, str, str], Row] = {}
+    by_key: dict[tuple[str, str, str, str, str], Row] = {}
     for view in views:
         nights = {(n.line, n.family, n.python, n.platform): n for n in sorted(view.nights, key=_finished)}
         goods: dict[tuple[str, str, str, str], SetView] = {}
@@ -73,7 +73,7 @@ def rows(views: Sequence[IndexView]) -> tuple[Row, ...]:
             goods[one.line, one.family, one.python, one.platform] = one
         for key in goods.keys() | nights.keys():
             line, family, python, platform = key
-            found[view.name, *key] = Row(
+            by_key[view.name, *key] = Row(
                 index=view.name,
                 line=line,
                 family=family,
@@ -83,7 +83,7 @@ def rows(views: Sequence[IndexView]) -> tuple[Row, ...]:
                 night=nights.get(key),
             )
     ordered = sorted(
-        found.values(),
+        by_key.values(),
         key=lambda row: (_family_order(row.family), parsed(row.python), row.platform, row.index),
     )
     return tuple(sorted(ordered, key=lambda row: _line_order(row.line), reverse=True))

@@ -77,8 +77,8 @@ class TargetsFile(datafile.Value, tag_field="schema", tag="cairn.targets/1"):
 
     def entry(self, target: str) -> TargetEntry:
         """The entry of a target; one without offers where the file does not know it."""
-        found = next((entry for entry in self.targets if entry.target == target), None)
-        return found or TargetEntry(target=target, products=gpu.products(target), families=())
+        match = next((entry for entry in self.targets if entry.target == target), None)
+        return match or TargetEntry(target=target, products=gpu.products(target), families=())
 
 
 def make(index: str, views: Sequence[IndexView]) -> TargetsFile:
@@ -118,7 +118,7 @@ def relative(key: str, folder: str) -> str:
 
 def _offers(views: Sequence[IndexView], folder: str) -> dict[str, list[Offer]]:
     """What there is for each target."""
-    found: dict[str, list[Offer]] = {}
+    offers: dict[str, list[Offer]] = {}
     for view in sorted(views, key=lambda view: (_breadth(view.name), view.name)):
         url = relative(view.simple, folder)
         live = view.live
@@ -145,8 +145,8 @@ def _offers(views: Sequence[IndexView], folder: str) -> dict[str, list[Offer]]:
                     added=one.added,
                     untested=one.untested_on(target),
                 )
-                found.setdefault(target, []).append(offer)
-    return found
+                offers.setdefault(target, []).append(offer)
+    return offers
 
 
 def _breadth(index: str) -> int:
@@ -157,13 +157,13 @@ def _breadth(index: str) -> int:
 
 def _taken(live: Sequence[SetView]) -> dict[tuple[str, str, str], str]:
     """The version of a project that installers take where none is asked for, by Python and platform."""
-    found: dict[tuple[str, str, str], str] = {}
+    versions: dict[tuple[str, str, str], str] = {}
     for one in live:
         key = (one.python, one.platform, one.lead)
         version = one.projects.get(one.lead, "")
-        if key not in found or _preference(version) > _preference(found[key]):
-            found[key] = version
-    return found
+        if key not in versions or _preference(version) > _preference(versions[key]):
+            versions[key] = version
+    return versions
 
 
 def _packages(one: SetView, target: str, *, pinned: bool) -> tuple[str, ...]:
@@ -183,13 +183,13 @@ def _has_code(one: SetView, target: str) -> bool:
     Installers only warn of an extra that does not exist, and what they install fails at its first kernel.
     """
     split = filter(None, (_device_wheels(one, name) for name in one.packages))
-    return target == gpu.CPU or all(not found.isdisjoint(_serving(target)) for found in split)
+    return target == gpu.CPU or all(not processors.isdisjoint(_serving(target)) for processors in split)
 
 
 def _device_wheels(one: SetView, name: str) -> frozenset[str]:
     """The processors whose code a project has in wheels of their own; none for one that was not split."""
-    found = (device_names.processor_of(project, name) for project in one.projects)
-    return frozenset(filter(None, found))
+    processors = (device_names.processor_of(project, name) for project in one.projects)
+    return frozenset(filter(None, processors))
 
 
 def _serving(target: str) -> tuple[str, ...]:
@@ -199,5 +199,5 @@ def _serving(target: str) -> tuple[str, ...]:
 
 def _preference(version: str) -> tuple[bool, Version]:
     # Installers take a pre-release only where there is nothing else (PEP 440, "Handling of pre-releases").
-    found = parsed(version)
-    return not found.is_prerelease, found
+    order = parsed(version)
+    return not order.is_prerelease, order
