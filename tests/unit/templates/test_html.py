@@ -2,6 +2,7 @@ import base64
 import hashlib
 import re
 import sys
+import tomllib
 from pathlib import Path
 
 import jinja2
@@ -126,3 +127,12 @@ def test_compiled_templates_are_kept_only_where_python_keeps_bytecode(
 ) -> None:
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     assert html._bytecode_cache() is None
+
+
+def test_a_wheel_of_cairn_holds_every_template_and_sheet() -> None:
+    with (PACKAGE.parents[1] / "pyproject.toml").open("rb") as file:
+        patterns = tomllib.load(file)["tool"]["setuptools"]["package-data"]["cairn"]
+    data = [path for path in (PACKAGE / "templates").iterdir() if path.is_file() and path.suffix != ".py"]
+    assert {path.suffix for path in data} == {".j2", ".css", ".js"}
+    for path in data:
+        assert any(path.relative_to(PACKAGE).match(pattern.removeprefix("**/")) for pattern in patterns), path
