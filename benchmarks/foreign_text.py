@@ -21,7 +21,7 @@ from cairn import datafile, requirements, targets
 from cairn.build.inputs import variables
 from cairn.errors import CairnError
 from cairn.output import console, safe_text
-from cairn.process import dialogue
+from cairn.process import run_program
 from cairn.release.serve import site
 from cairn.sources import pins
 from cairn.sources.checkout import local_commits
@@ -119,7 +119,7 @@ def _once(text: str) -> None:
 def _lines(block: int) -> Callable[[str], object]:
     def work(text: str) -> None:
         data = text.encode()
-        lines = dialogue._Stream(lambda _line: None, None)  # noqa: SLF001
+        lines = run_program._Stream(lambda _line: None, None)  # noqa: SLF001
         for at in range(0, len(data), block):
             lines.add(data[at : at + block])
         lines.add(b"")

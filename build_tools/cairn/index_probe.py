@@ -6,7 +6,7 @@ the reason in one sentence, or None.
 
 from __future__ import annotations
 
-import html.parser
+import html
 import re
 from http import HTTPStatus
 
@@ -18,8 +18,14 @@ _PROBE_SECONDS = 10
 _PAGE_SIZE = 1 << 18  # bytes that are read of a page to judge it
 _ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
 _INDEX_TYPES = ("application/vnd.pypi.simple.v1+json", "application/vnd.pypi.simple.v1+html")
-_DISTRIBUTION = re.compile(r"\.(whl|zip|tar\.gz|tgz)($|[#?])")
+# What a page of links has: a distribution, the mark of PEP 629, or the title that servers give to a folder.
+_IS_INDEX = re.compile(
+    r"<a\s[^>]*href=[\"']?[^\"'>]*\.(whl|zip|tar\.gz|tgz)[\"'>#?\s]|<meta[^>]*pypi:repository-version",
+    re.IGNORECASE,
+)
 _INDEX_TITLE = re.compile(r"links for|index|directory listing", re.IGNORECASE)
+_TITLE = re.compile(r"<title[^>]*>([^<]*)", re.IGNORECASE)
+_PASSWORD = re.compile(r"<input[^>]*type=[\"']?password", re.IGNORECASE)
 _LOGIN = re.compile(r"log[ -]?in|sign[ -]?in|log[ -]?on|authenticat", re.IGNORECASE)
 
 
@@ -61,34 +67,11 @@ def page_problem(url: str, *, named: str | None = None) -> str | None:
 
 
 def _web_page_problem(body: str) -> str | None:
-    page = _Page()
-    page.feed(body)
-    if page.distributions or page.is_index or (_INDEX_TITLE.search(page.title) and not page.password):
+    match = _TITLE.search(body)
+    title = html.unescape(match[1]).strip() if match else ""
+    has_password = _PASSWORD.search(body) is not None
+    if _IS_INDEX.search(body) or (_INDEX_TITLE.search(title) and not has_password):
         return None
-    if page.password or _LOGIN.search(page.title):
+    if has_password or _LOGIN.search(title):
         return "a login page"
-    title = page.title.strip()[:80]
-    return f"the web page {title!r}" if title else "a web page without a link to a distribution"
-
-
-class _Page(html.parser.HTMLParser):
-    """What tells the page of an index from any other web page."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.title = ""
-        self.password = self.distributions = self.is_index = False
-        self._in_title = False
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        values = {name: (value or "").lower() for name, value in attrs}
-        self._in_title = tag == "title"
-        self.password |= tag == "input" and values.get("type") == "password"
-        self.distributions |= tag == "a" and _DISTRIBUTION.search(values.get("href", "")) is not None
-        self.is_index |= tag == "meta" and values.get("name") == "pypi:repository-version"  # PEP 629
-
-    def handle_endtag(self, tag: str) -> None:
-        self._in_title &= tag != "title"
-
-    def handle_data(self, data: str) -> None:
-        self.title += data if self._in_title else ""
+    return f"the web page {title[:80]!r}" if title else "a web page without a link to a distribution"

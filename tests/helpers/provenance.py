@@ -17,7 +17,7 @@ from cairn.release.index import keys
 from cairn.release.index.commit import commit
 from cairn.release.index.generation import IndexSet
 from cairn.release.index.snapshot import Change, Index, Snapshot
-from cairn.release.provenance import chain, record_signatures
+from cairn.release.provenance import chain, evidence
 from cairn.release.provenance.attest import Attester, attest
 from cairn.release.provenance.chain import Report
 from cairn.release.provenance.objects import KeyAttester
@@ -114,8 +114,8 @@ def released(
     record = datafile.dumps(record_of(made)).encode()
     digest = records.add(store, record, name="the record").digest
     if tested_by:
-        signature = record_signatures.sign(record, tested_by)
-        store.write(record_signatures.signature_key(made.id, digest), signature)
+        signature = evidence.sign_record(record, tested_by)
+        store.write(evidence.signature_key(made.id, digest), signature)
     report = GateReport(
         set_id=made.id,
         target=target,
@@ -141,7 +141,7 @@ def offer(
 ) -> None:
     """List a set of staging in another index, signed or not."""
     source, there = Index(store, "staging").load(), Index(store, target)
-    attested = attest(store, made, listed, attester, there=there.load()) if attester else None
+    attested = attest(store, made, listed, attester, snapshot=there.load()) if attester else None
 
     def plan(now_there: Snapshot) -> Change:
         return sets.promotion(source, now_there, made, entry=listed, attested=attested)

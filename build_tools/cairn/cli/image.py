@@ -18,17 +18,16 @@ from cairn.options import argument, flag, option, repeated, switch
 from cairn.output import console
 
 if TYPE_CHECKING:
-    from cairn.images.building import ImageBuild
-    from cairn.images.dockerfile import Dockerfile
+    from cairn.images.building import Dockerfile, ImageBuild
     from cairn.images.engines import Engine
     from cairn.images.running import ImageRun
 
 
 def _complete_names(**_: object) -> list[str]:
-    from cairn.images import dockerfile
+    from cairn.images import building
 
-    files = dockerfile.folder(Path.cwd()).glob(f"*{dockerfile.SUFFIX}")
-    return sorted(path.name.removesuffix(dockerfile.SUFFIX) for path in files)
+    files = building.folder(Path.cwd()).glob(f"*{building.SUFFIX}")
+    return sorted(path.name.removesuffix(building.SUFFIX) for path in files)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,9 +44,9 @@ class Image:
 
     def file(self) -> Dockerfile:
         """The Dockerfile of the image."""
-        from cairn.images import dockerfile
+        from cairn.images import building
 
-        return dockerfile.find(self.name, Path.cwd())
+        return building.find(self.name, Path.cwd())
 
     def choose_engine(self, *, dry_run: bool) -> Engine:
         """The engine that is named, or one that this machine has: with `dry_run`, none needs to answer."""

@@ -67,7 +67,7 @@ class MatrixRequest:
 def _run(request: MatrixRequest) -> int:
     from cairn import datafile
     from cairn import stack as stacks
-    from cairn.matrix import github, legs, matrix_toml
+    from cairn.matrix import legs, matrix_toml
 
     stack = stacks.load(request.stack)
     choice = legs.Choice(
@@ -81,7 +81,7 @@ def _run(request: MatrixRequest) -> int:
     config = matrix_toml.load(request.matrix or Path(stack.folder, matrix_toml.FILE), stack)
     matrix = legs.make(stack, config, choice, stack_path=request.stack)
     if request.github_output:
-        github.write_outputs(matrix)
+        legs.write_outputs(matrix)
     if request.json:
         console.current().json(datafile.to_plain(matrix))
     elif matrix.legs:
@@ -98,7 +98,7 @@ def _run(request: MatrixRequest) -> int:
 
 
 def _show(matrix: Matrix) -> None:
-    from cairn.matrix import github
+    from cairn.matrix import legs
 
     console.current().table(
         ("line", "family", "Python", "platform", "built on", "tested on", "notes"),
@@ -110,7 +110,7 @@ def _show(matrix: Matrix) -> None:
                 leg.platform,
                 " ".join(leg.build_runs_on),
                 " ".join(leg.test_runs_on) or "no runner",
-                ", ".join(github.notes(leg)) or "-",
+                ", ".join(legs.notes(leg)) or "-",
             )
             for leg in matrix.legs
         ],

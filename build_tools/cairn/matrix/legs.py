@@ -1,10 +1,15 @@
-"""The legs of a matrix: what one job builds, and what one job tests, from one list that both read."""
+"""The legs of a matrix: what one job builds, and what one job tests, from one list that both read.
+
+A workflow gets it as the outputs of a job, people as a table on the run's page.
+"""
 
 from __future__ import annotations
 
 import itertools
+import json
+import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from cairn import datafile
@@ -12,7 +17,7 @@ from cairn import targets as gpu
 from cairn.errors import UsageError
 from cairn.matrix import matrix_toml
 from cairn.matrix.matrix_toml import MatrixToml, TriggerName
-from cairn.output import wording
+from cairn.output import github, markdown, wording
 from cairn.stack import Stack
 
 MOST_LEGS = 256
@@ -122,7 +127,9 @@ def make(stack: Stack, config: MatrixToml, choice: Choice, *, stack_path: Path) 
     trigger = config.triggers.get(choice.trigger, matrix_toml.Trigger())
     lines = _chosen(choice.lines, stack.line_names(), "line") or trigger.lines or (stack.line,)
     families = _chosen_families(choice.families, config) or config.families_of(choice.trigger)
-    known_pythons = stack.pythons or _all_pythons(config)
+    known_pythons = stack.pythons or tuple(
+        dict.fromkeys(p for trigger in config.triggers.values() for p in trigger.pythons)
+    )
     pythons = _chosen(choice.pythons, known_pythons, "Python") or trigger.pythons or stack.pythons
     platforms = _chosen(choice.platforms, tuple(config.platforms), "platform") or tuple(config.platforms)
     at_home = config.at_home(choice.owner)
@@ -199,10 +206,6 @@ def _chosen_families(names: Sequence[str], config: MatrixToml) -> tuple[str, ...
     return _chosen(names, tuple(config.families), "family")
 
 
-def _all_pythons(config: MatrixToml) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(p for trigger in config.triggers.values() for p in trigger.pythons))
-
-
 def _in_order(families: Iterable[str]) -> list[str]:
     """Families by their first target, so that a matrix does not depend on the order of the file."""
     return sorted(set(families), key=lambda name: (gpu.sort_key(gpu.parse_targets(name)[0]), name))
@@ -233,3 +236,67 @@ def _refuse_too_many(legs: Sequence[Leg], *axes: Sequence[str]) -> None:
         f"the matrix has {len(legs)} legs ({sizes}), and GitHub takes {MOST_LEGS}",
         tip=f"run it in parts with {longest[1]}, or take some out of the trigger",
     )
+
+
+def outputs(matrix: Matrix) -> Mapping[str, str]:
+    """The outputs of a step, by name; lists and matrices as JSON for `fromJSON`."""
+    return {
+        "matrix": _include(matrix.legs),
+        "count": str(len(matrix.legs)),
+        "empty": "false" if matrix.legs else "true",
+        "test_matrix": _include(matrix.tested),
+        "test_count": str(len(matrix.tested)),
+        "test_empty": "false" if matrix.tested else "true",
+        "lines": json.dumps(matrix.lines),
+        "without_runner": json.dumps([leg.id for leg in matrix.without_runner]),
+    }
+
+
+def write_outputs(matrix: Matrix) -> None:
+    """Set the outputs of the step that is running, and add a table to its summary.
+
+    Raises:
+        UsageError: this is not a step of GitHub Actions.
+    """
+    if not os.environ.get("GITHUB_OUTPUT"):
+        raise UsageError(
+            "GITHUB_OUTPUT is not set: this is not a step of GitHub Actions", tip="use --json elsewhere"
+        )
+    github.write_outputs(outputs(matrix))
+    github.add_summary(summary_text(matrix))
+
+
+def summary_text(matrix: Matrix) -> str:
+    """The matrix as Markdown."""
+    if not matrix.legs:
+        return f"### Matrix\n\n**Empty**: {matrix.empty_because}. Nothing is built, tested or promoted.\n\n"
+    head = ("line", "family", "Python", "platform", "built on", "tested on", "notes")
+    rows = (
+        (
+            leg.line,
+            leg.family,
+            leg.python,
+            leg.platform,
+            " ".join(leg.build_runs_on),
+            " ".join(leg.test_runs_on) or "no runner: not tested",
+            ", ".join(notes(leg)),
+        )
+        for leg in matrix.legs
+    )
+    table = markdown.table(head, (map(markdown.text, cells) for cells in rows))
+    title = f"### Matrix: {len(matrix.legs)} legs, {len(matrix.tested)} tested"
+    return "\n".join((title, "", *table, ""))
+
+
+def notes(leg: Leg) -> list[str]:
+    """What is special about a leg."""
+    outputs = {
+        "expected to fail": leg.expect_failure,
+        "may be promoted untested": leg.bypass_tests,
+        "stays in staging": not leg.push_on_success,
+    }
+    return [text for text, holds in outputs.items() if holds]
+
+
+def _include(legs: Sequence[Leg]) -> str:
+    return github.matrix([datafile.to_plain(leg) for leg in legs])

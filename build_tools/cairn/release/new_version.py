@@ -15,7 +15,7 @@ from cairn.errors import UsageError
 from cairn.release.index import keys
 from cairn.release.index.snapshot import MANIFEST_FILE, SET_FILE, read_set
 from cairn.release.ledger.chain import Ledger
-from cairn.release.provenance import built as build_claims
+from cairn.release.provenance import evidence
 from cairn.requirements import requirement
 from cairn.store import transfer
 from cairn.store.protocol import Store
@@ -53,7 +53,7 @@ def next_stage(
     Ledger(store).refuse_banned([old])
     own = [keys.file_key(wheel.sha256, wheel.file_name) for wheel in old.wheels]
     with transfer.as_files(store, own) as paths:
-        build_claims.require(store, old, list(paths.values()))
+        evidence.require_builder(store, old, list(paths.values()))
         changes = set_versions([paths[key] for key in own], Wanted(stage=stage), output_dir, dry_run=dry_run)
     if dry_run:
         return None, changes
@@ -71,7 +71,9 @@ def next_stage(
     )
     made = msgspec.structs.replace(made, derived_from=old.id)
     frozen, new = store.read(keys.set_key(old.id, MANIFEST_FILE)).data, [change.target for change in changes]
-    said = build_statement.of_set(made, new, manifest=frozen, inputs=build_claims.read(store, old).inputs)
+    said = build_statement.of_set(
+        made, new, manifest=frozen, inputs=evidence.builder_statement(store, old).inputs
+    )
     files.write_bytes(output_dir / MANIFEST_FILE, frozen)
     files.write_bytes(output_dir / BUILDER_FILE, build_statement.encode(said))
     wheelset.write(output_dir / SET_FILE, made)

@@ -48,16 +48,16 @@ def notice(report: GateReport) -> Notice:
     )
 
 
-def send(command: Sequence[str], said: Notice, *, folder: Path) -> str | None:
+def send(command: Sequence[str], message: Notice, *, folder: Path) -> str | None:
     """Run a command that reads a notice; why it did not work, or None.
 
     Args:
         command: the program and its arguments.
-        said: what it reads.
+        message: what it reads.
         folder: where it runs.
     """
     try:
-        process.run(command, stdin=datafile.dumps(said).encode(), cwd=folder, timeout=_TIMEOUT)
+        process.run(command, stdin=datafile.dumps(message).encode(), cwd=folder, timeout=_TIMEOUT)
     except (CairnError, OSError) as error:
         return f"{command[0]} was to be told of it, and failed: {error}"
     return None

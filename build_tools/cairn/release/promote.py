@@ -306,7 +306,7 @@ def _transfer(
         # Evidence before the commit: a set that is on the pages never lacks it.
         write.create(store, keys.set_key(set_id, f"judgements/{digest}.json"), judgement)
         if attester:
-            attested = attest(store, case.wheel_set, entry, attester, there=case.target)
+            attested = attest(store, case.wheel_set, entry, attester, snapshot=case.target)
         commit(case.target.index, "promote", plan, why=entry.untested)
         # What became known of the set while it went there: that looks for it only where it is already.
         marks.settle(store, set_id, "record", indexes=[case.target.index.name])

@@ -24,7 +24,7 @@ from cairn.release.index.generation import now, who
 from cairn.release.index.snapshot import read_set
 from cairn.release.ledger.chain import Ledger
 from cairn.release.ledger.entry import Event, with_wheels
-from cairn.release.provenance import record_signatures
+from cairn.release.provenance import evidence
 from cairn.release.provenance.signing_key import Signer
 from cairn.release.provenance.trust import Trust
 from cairn.store.protocol import MissingKeyError, Store
@@ -206,8 +206,8 @@ def add(  # noqa: PLR0913 - each says one thing of the record, or of how it is k
         for key, result in by_key.items():  # first, so that whoever sees the record finds them
             write.create(store, key, result)
         if signer is not None:
-            signature = record_signatures.sign(data, signer)
-            store.write(record_signatures.signature_key(wheel_set.id, digest), signature)
+            signature = evidence.sign_record(data, signer)
+            store.write(evidence.signature_key(wheel_set.id, digest), signature)
         # The ledger first: a run that dies here leaves a failure that counts, and not one that nobody knows.
         Ledger(store).add(events=[_given(wheel_set.id, digest, record)])
         write.create(store, keys.set_key(wheel_set.id, f"records/{digest}.json"), data)
@@ -409,7 +409,7 @@ def _doubt(store: Store, set_id: str, data: bytes, trust: Trust | None) -> str |
     if trust is None:
         return None
     try:
-        record_signatures.signed_by(store, set_id, data, trust)
+        evidence.record_signers(store, set_id, data, trust)
     except CairnError as error:
         return str(error)
     return None

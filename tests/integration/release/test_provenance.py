@@ -10,7 +10,7 @@ import pytest
 
 from cairn.cli.main import main
 from cairn.release.promote import promote
-from cairn.release.provenance import record_signatures, signing_key
+from cairn.release.provenance import evidence, signing_key
 from cairn.release.provenance.objects import KeyAttester
 from cairn.release.provenance.signing_key import PRIVATE_NAME, PUBLIC_NAME
 from cairn.release.publish import wheel_set as sets
@@ -41,8 +41,8 @@ def test_a_signed_release_is_checked_by_whoever_installs_it(store: LocalStore, t
         store, made.id, stack=stack_of(made), records=[GivenRecord(data=record)], attester=attester
     )
     assert done.judgement is not None
-    key = record_signatures.signature_key(made.id, hashlib.sha256(record).hexdigest())
-    store.write(key, record_signatures.sign(record, signer))
+    key = evidence.signature_key(made.id, hashlib.sha256(record).hexdigest())
+    store.write(key, evidence.sign_record(record, signer))
 
     trust = ["--trust", str(tmp_path / "keys" / PUBLIC_NAME)]
     named = [str(path) for path in wheels]

@@ -11,7 +11,7 @@ import pytest
 
 from cairn.cli.main import main
 from cairn.errors import PrerequisiteError
-from cairn.images import building, dockerfile, engines, running
+from cairn.images import building, engines, running
 
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "dockerfiles"
@@ -58,7 +58,7 @@ def calls(engine: Path) -> list[list[str]]:
 
 def test_both_images_name_their_base_by_digest() -> None:
     for name in (TEST, BUILD):
-        base = dockerfile.find(name, ROOT).arguments["BASE"]
+        base = building.find(name, ROOT).arguments["BASE"]
         assert base.count("/") == 2  # with its registry: podman asks, or refuses, where there is none
         assert len(base.partition("@sha256:")[2]) == 64
 
@@ -257,7 +257,7 @@ def test_a_dockerfile_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[st
     folder = tmp_path / "my é dir"
     folder.mkdir()
     (folder / "x.Dockerfile").write_text("ARG BASE=debian:12\nFROM ${BASE}\nARG BASE\nARG N\nUSER 1001\n")
-    found = dockerfile.find(str(folder / "x.Dockerfile"), tmp_path)
+    found = building.find(str(folder / "x.Dockerfile"), tmp_path)
     assert (found.name, dict(found.arguments)) == ("x", {"BASE": "debian:12", "N": ""})
     out = printed(capsys, "build", str(folder / "x.Dockerfile"), "--engine", "podman", "--dry-run")
     assert shlex.split(out) == [

@@ -10,7 +10,7 @@ import pytest
 
 from cairn import stack as stacks
 from cairn.errors import UsageError
-from cairn.matrix import github, legs, matrix_toml
+from cairn.matrix import legs, matrix_toml
 
 ROOT = Path(__file__).parents[3]
 STACKS = [ROOT / "external-builds" / name for name in ("pytorch", "sample")]
@@ -97,7 +97,7 @@ def test_a_leg_says_all_that_its_jobs_need(tmp_path: Path) -> None:
 
 def test_build_and_test_have_the_same_legs_but_for_those_without_a_runner(tmp_path: Path) -> None:
     found = _make(tmp_path, trigger="presubmit")
-    written = github.outputs(found)
+    written = legs.outputs(found)
     built, tested = (json.loads(written[name])["include"] for name in ("matrix", "test_matrix"))
     without = json.loads(written["without_runner"])
     assert without == ["nightly-gfx110X-all-py3.12-win_amd64"]
@@ -194,8 +194,8 @@ def test_an_empty_matrix_says_why(
     found = _make(tmp_path, text, **choice)
     assert found.legs == ()
     assert reason in str(found.empty_because)
-    assert github.outputs(found)["empty"] == github.outputs(found)["test_empty"] == "true"
-    assert "Nothing is built" in github.summary_text(found)
+    assert legs.outputs(found)["empty"] == legs.outputs(found)["test_empty"] == "true"
+    assert "Nothing is built" in legs.summary_text(found)
 
 
 def test_more_jobs_than_github_takes_are_refused(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cairn.store.protocol import Store
 
 RELEASE_TYPES = ("ci", "dev", "dev-bkc", "nightly", "nightly-bkc", "prerelease")
-"""Those of `cairn.rocm.fetch.runs`, which is not loaded for `--help`."""
+"""Those of `cairn.rocm.fetch.choose`, which is not loaded for `--help`."""
 _PLATFORMS = ("linux", "windows")
 
 
@@ -71,7 +71,7 @@ class Artifacts:
 
     def _places(self) -> tuple[str, ...]:
         """URLs of stores that may have the artifacts, the likeliest first."""
-        from cairn.rocm.fetch import runs
+        from cairn.rocm.fetch import choose
 
         if self.run_id is None:
             if self.store is None:
@@ -79,7 +79,7 @@ class Artifacts:
                     "nothing says where the artifacts are", tip="name the run: --run-id, or --store URL"
                 )
             return (self.store,)
-        run = runs.Run(
+        run = choose.Run(
             id=self.run_id,
             platform=self.platform or own_platform(),
             repository=self.run_github_repo,

@@ -49,24 +49,24 @@ def audit(
     """
     on_step("listing the store")
     inventory = Inventory(store)
-    there = inventory.indexes()
+    present = inventory.indexes()
     for name in indexes:
-        if keys.checked_index(name) not in there:
+        if keys.checked_index(name) not in present:
             raise missing(store, name)
     problems = list(inventory.problems)
-    if not there:  # perhaps the disk that it should be on: nothing must not look like nothing wrong
-        said = f"{store.url} has no index: nothing was ever published into it, or all of it was lost"
-        problems.append(Problem(code="pointer", index=None, where=store.url, said=said))
+    if not present:  # perhaps the disk that it should be on: nothing must not look like nothing wrong
+        text = f"{store.url} has no index: nothing was ever published into it, or all of it was lost"
+        problems.append(Problem(code="pointer", index=None, where=store.url, said=text))
     counting: dict[str, int | None] = {}
-    looked_at, seen = indexes or there, set[str]()
+    looked_at, seen = indexes or present, set[str]()
     for name in looked_at:
-        snapshot, found = _index(name, inventory, hashes=hashes, trust=trust, on_step=on_step)
+        snapshot, of_index = _index(name, inventory, hashes=hashes, trust=trust, on_step=on_step)
         counting[name] = snapshot.generation.number if snapshot else None
         seen |= {*snapshot.set_ids} if snapshot else set()
-        problems += found
+        problems += of_index
     problems += _people(looked_at, inventory)
     problems += memory.check(looked_at, inventory)
-    inventory.named |= _of_nights(inventory, there)
+    inventory.named |= _of_nights(inventory, present)
     problems += inventory.foreign(_places(indexes, inventory))
     problems += _of_no_index(looked_at, inventory)
     if not indexes:
@@ -88,18 +88,18 @@ def _index(
     name: str, inventory: Inventory, *, hashes: bool, trust: Trust | None, on_step: Progress
 ) -> tuple[Snapshot | None, list[Problem]]:
     """An index, and what is wrong with it at one moment, as far as others leave it alone."""
-    snapshot, found = _loaded(name, inventory)
+    snapshot, problems = _loaded(name, inventory)
     for _ in range(_TRIES):
         if snapshot is None:
             break
-        found = list(_problems(snapshot, inventory, hashes=hashes, trust=trust, on_step=on_step))
+        problems = list(_problems(snapshot, inventory, hashes=hashes, trust=trust, on_step=on_step))
         again, _lost = _loaded(name, inventory)
-        if not found or again is None or again.etag == snapshot.etag:
+        if not problems or again is None or again.etag == snapshot.etag:
             break
         # What was found may be the work of a writer.
         snapshot = again
         inventory.checked.clear()
-    return snapshot, found
+    return snapshot, problems
 
 
 def _loaded(name: str, inventory: Inventory) -> tuple[Snapshot | None, list[Problem]]:
@@ -137,7 +137,9 @@ def _places(indexes: Sequence[str], inventory: Inventory) -> tuple[str, ...]:
     if not indexes:
         return ("",)
     snapshots = [_loaded(name, inventory)[0] for name in indexes]
-    of_sets = {keys.set_key(one, "") for found in snapshots if found is not None for one in found.set_ids}
+    of_sets = {
+        keys.set_key(one, "") for one_index in snapshots if one_index is not None for one in one_index.set_ids
+    }
     return (*(f"{name}/" for name in indexes), *sorted(of_sets))
 
 
@@ -153,13 +155,13 @@ def _of_no_index(names: Sequence[str], inventory: Inventory) -> Iterator[Problem
             is_page = kind == "page" or (kind == "for people" and key.endswith((".html", "/targets.json")))
             known = any(f"{one}/".startswith(f"{place}/") for one in published) or key in inventory.named
             if is_page and not known and not inventory.store.exists(keys.state_key(place)):
-                said = f"{key} is of {place}, into which nothing was published"
-                yield Problem(code="page", index=place, where=key, said=said)
+                text = f"{key} is of {place}, into which nothing was published"
+                yield Problem(code="page", index=place, where=key, said=text)
 
 
-def _of_nights(inventory: Inventory, there: Sequence[str]) -> set[str]:
+def _of_nights(inventory: Inventory, present: Sequence[str]) -> set[str]:
     """What nights have left: their plans, and the pages where none of them has come into an index yet."""
-    waiting = [name for name in with_status(inventory.store) if name not in there]
+    waiting = [name for name in with_status(inventory.store) if name not in present]
     places = {place for name in waiting for place in (name, name.partition("/")[0])}
     pages = (key for key in inventory.objects if keys.kind_of(key) == "for people")
     return {*inventory.below(keys.NIGHTS), *(key for key in pages if _place_of(key) in places)}
@@ -191,7 +193,7 @@ def _unnamed_files(inventory: Inventory) -> list[Problem]:
         lambda key: offered.digest_problem(inventory.store, key, key.split("/")[2]), files, jobs=_AT_ONCE
     )
     return [
-        Problem(code="file", index=None, where=key, said=said)
-        for key, said in zip(files, problems, strict=True)
-        if said
+        Problem(code="file", index=None, where=key, said=text)
+        for key, text in zip(files, problems, strict=True)
+        if text
     ]

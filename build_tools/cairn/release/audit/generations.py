@@ -22,13 +22,13 @@ def check(snapshot: Snapshot, inventory: Inventory, *, hashes: bool) -> Iterator
     index = snapshot.index
     every = dict(_read(index, inventory))
     inventory.named |= {keys.state_key(index.name), *inventory.below(keys.generations_prefix(index.name))}
-    for key, found in every.items():
-        if isinstance(found, str):
-            yield Problem(code="generation", index=index.name, where=key, said=found)
-    true = {key: found for key, found in every.items() if isinstance(found, Generation)}
+    for key, generation in every.items():
+        if isinstance(generation, str):
+            yield Problem(code="generation", index=index.name, where=key, said=generation)
+    true = {key: generation for key, generation in every.items() if isinstance(generation, Generation)}
     chain: list[Generation] = []
     try:
-        chain += (found for _, found in index.chain(snapshot))
+        chain += (generation for _, generation in index.chain(snapshot))
     except CairnError as error:
         yield Problem(
             code="generation", index=index.name, where=index.name, said=f"the chain breaks: {error}"
@@ -52,8 +52,8 @@ def _read(index: Index, inventory: Inventory) -> Iterator[tuple[str, Generation 
         except (CairnError, OSError) as error:
             return str(error)
 
-    found = inventory.below(keys.generations_prefix(index.name))
-    return zip(found, side_by_side(one, found, jobs=_AT_ONCE), strict=True)
+    generation_keys = inventory.below(keys.generations_prefix(index.name))
+    return zip(generation_keys, side_by_side(one, generation_keys, jobs=_AT_ONCE), strict=True)
 
 
 def _pointer(snapshot: Snapshot) -> Iterator[Problem]:
@@ -64,18 +64,18 @@ def _pointer(snapshot: Snapshot) -> Iterator[Problem]:
     key = keys.state_key(index.name)
     try:
         shown = index.generation(pointer.rendered, pointer.rendered_digest)
-        on_chain = pointer.rendered == 0 or any(found == shown for _, found in index.chain(snapshot))
+        on_chain = pointer.rendered == 0 or any(past == shown for _, past in index.chain(snapshot))
     except CairnError as error:
         yield Problem(code="pointer", index=index.name, where=key, said=str(error))
         return
     if not on_chain:
-        said = f"{key} says that the pages are of generation {pointer.rendered}, which never counted"
-        yield Problem(code="pointer", index=index.name, where=key, said=said)
-    said = (
+        text = f"{key} says that the pages are of generation {pointer.rendered}, which never counted"
+        yield Problem(code="pointer", index=index.name, where=key, said=text)
+    text = (
         f"the pages of {index.name} are of generation {pointer.rendered}, and {pointer.generation} counts:"
         " cairn index recover writes them"
     )
-    yield Problem(code="unfinished", index=index.name, where=key, said=said)
+    yield Problem(code="unfinished", index=index.name, where=key, said=text)
 
 
 def _set_back(snapshot: Snapshot, true: dict[str, Generation]) -> Iterator[Problem]:
@@ -85,32 +85,32 @@ def _set_back(snapshot: Snapshot, true: dict[str, Generation]) -> Iterator[Probl
     left. One that was made from that one in its turn shows that the first had counted.
     """
     children: dict[str, list[tuple[str, Generation]]] = collections.defaultdict(list)
-    for key, found in true.items():
+    for key, later in true.items():
         named = keys.generation_of(key)
         if named is not None:
-            children[found.parent or ""].append((named[1], found))
+            children[later.parent or ""].append((named[1], later))
     ahead = [(1, *child) for child in children[snapshot.digest or ""]]
     newest = max(ahead, key=lambda item: item[0], default=None)
     while ahead:
-        depth, digest, found = ahead.pop()
+        depth, digest, later = ahead.pop()
         if newest is None or depth > newest[0]:
-            newest = depth, digest, found
+            newest = depth, digest, later
         ahead += [(depth + 1, *child) for child in children[digest]]
     if newest is not None and newest[0] >= _AHEAD:
-        _, digest, found = newest
+        _, digest, later = newest
         name, number = snapshot.index.name, snapshot.generation.number
-        said = (
-            f"{keys.state_key(name)} was set back: it names generation {number}, and {found.number} was made"
-            f" after it (cairn index recover --index {name} --generation {found.number}-{digest[:12]})"
+        text = (
+            f"{keys.state_key(name)} was set back: it names generation {number}, and {later.number} was made"
+            f" after it (cairn index recover --index {name} --generation {later.number}-{digest[:12]})"
         )
-        yield Problem(code="pointer", index=name, where=keys.state_key(name), said=said)
+        yield Problem(code="pointer", index=name, where=keys.state_key(name), said=text)
 
 
 def _name_what_they_name(index: Index, chain: list[Generation], inventory: Inventory) -> None:
     """Note every part, file and set that a generation of the chain names, and that is still there."""
-    projects = {(digest, name) for found in chain for name, digest in found.projects.items()}
-    sets = {set_id for found in chain for set_id in found.sets}
-    parts = {digest for digest, _ in projects} | {digest for found in chain for digest in found.sets.values()}
+    projects = {(digest, name) for one in chain for name, digest in one.projects.items()}
+    sets = {set_id for one in chain for set_id in one.sets}
+    parts = {digest for digest, _ in projects} | {digest for one in chain for digest in one.sets.values()}
     inventory.named |= {keys.part_key(index.name, digest) for digest in parts}
 
     def objects(project: tuple[str, str]) -> set[str]:
@@ -121,8 +121,8 @@ def _name_what_they_name(index: Index, chain: list[Generation], inventory: Inven
         except (CairnError, OSError):
             return set()  # that of the generation that counts is missed by `offered`; others may be collected
 
-    there = [one for one in sorted(projects) if keys.part_key(index.name, one[0]) in inventory.objects]
-    inventory.named |= set().union(*side_by_side(objects, there, jobs=_AT_ONCE))
+    present = [one for one in sorted(projects) if keys.part_key(index.name, one[0]) in inventory.objects]
+    inventory.named |= set().union(*side_by_side(objects, present, jobs=_AT_ONCE))
     for key in inventory.below("sets/"):
         if key.split("/")[1] in sets:
             inventory.named.add(key)
@@ -140,7 +140,7 @@ def _damaged_parts(index: Index, inventory: Inventory) -> Iterator[Problem]:
             return str(error)
         return None
 
-    found = inventory.below(f"{index.name}/parts/")
-    for key, said in zip(found, side_by_side(one, found, jobs=_AT_ONCE), strict=True):
-        if said:
-            yield Problem(code="generation", index=index.name, where=key, said=said)
+    part_keys = inventory.below(f"{index.name}/parts/")
+    for key, text in zip(part_keys, side_by_side(one, part_keys, jobs=_AT_ONCE), strict=True):
+        if text:
+            yield Problem(code="generation", index=index.name, where=key, said=text)

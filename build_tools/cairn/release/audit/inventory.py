@@ -39,19 +39,19 @@ class Inventory:
         self.pages_left: set[str] = set()
         self.checked: dict[str, tuple[Problem, ...]] = {}
         try:
-            self.objects = {found.key: found for found in store.list("")}
+            self.objects = {listed.key: listed for listed in store.list("")}
             self.strays = tuple(store.strays())
         except (CairnError, OSError) as error:
-            said = f"the store cannot be listed to its end: {error}"
-            self.problems.append(Problem(code="key", index=None, where=store.url, said=said))
+            text = f"the store cannot be listed to its end: {error}"
+            self.problems.append(Problem(code="key", index=None, where=store.url, said=text))
         self._sorted = sorted(self.objects)  # asked for what is below a prefix once for each set
 
     def size(self, key: str) -> int | None:
         """The size of an object; None where there is none, also not since the store was listed."""
         if key in self.objects:
             return self.objects[key].size
-        found = self.store.stat(key)
-        return found.size if found else None
+        info = self.store.stat(key)
+        return info.size if info else None
 
     def below(self, prefix: str) -> list[str]:
         """The keys that begin so, sorted."""
@@ -60,8 +60,8 @@ class Inventory:
 
     def indexes(self) -> tuple[str, ...]:
         """Every index that anything is left of, also one whose pointer was lost."""
-        found = {keys.index_of(key) for key in self.objects}
-        return tuple(name for name in keys.possible_indexes() if name in found)
+        present = {keys.index_of(key) for key in self.objects}
+        return tuple(name for name in keys.possible_indexes() if name in present)
 
     def classes(self, now: datetime, young: timedelta) -> dict[KeyClass, Counted]:
         """How many keys there are of each class.
@@ -70,13 +70,13 @@ class Inventory:
             now: the present, by the clock of the store.
             young: for how long a key may wait to be named.
         """
-        found: dict[KeyClass, list[tuple[str, int]]] = collections.defaultdict(list)
+        by_class: dict[KeyClass, list[tuple[str, int]]] = collections.defaultdict(list)
         for key, listed in self.objects.items():
-            found[self._class(listed, now - young)].append((key, listed.size))
+            by_class[self._class(listed, now - young)].append((key, listed.size))
         for stray in self.strays:
-            found[stray.kind].append((stray.name, stray.size))
+            by_class[stray.kind].append((stray.name, stray.size))
         order: tuple[KeyClass, ...] = ("live", "pending", "garbage", "temporary", "foreign")
-        return {name: _counted(found[name]) for name in order}
+        return {name: _counted(by_class[name]) for name in order}
 
     def foreign(self, places: tuple[str, ...]) -> Iterator[Problem]:
         """What is not of a store of ours, and keys that a file system could take for each other.
@@ -113,13 +113,13 @@ def _is_ours(key: str) -> bool:
     return kind is not None and keys.index_of(key) in (None, *keys.possible_indexes())
 
 
-def _foreign(name: str, said: str) -> Problem:
+def _foreign(name: str, text: str) -> Problem:
     # A file system's names may be no text at all (PEP 383).
     shown = name.encode("utf-8", "backslashreplace").decode()
-    return Problem(code="key", index=None, where=shown, said=f"{shown} {said}")
+    return Problem(code="key", index=None, where=shown, said=f"{shown} {text}")
 
 
-def _counted(found: Iterable[tuple[str, int]]) -> Counted:
-    ordered = sorted(found)
+def _counted(sizes: Iterable[tuple[str, int]]) -> Counted:
+    ordered = sorted(sizes)
     names = (name.encode("utf-8", "backslashreplace").decode() for name, _ in ordered[:SHOWN])
     return Counted(count=len(ordered), size=sum(size for _, size in ordered), names=tuple(names))

@@ -30,8 +30,8 @@ def check(names: Sequence[str], inventory: Inventory) -> Iterator[Problem]:
         yield Problem(code="ledger", index=None, where="ledger/", said=str(error))
         return
     if len(entries) < len(inventory.below("ledger/entries/")):
-        said = f"the ledger ends after entry {len(entries) - 1}, and there are later ones"
-        yield Problem(code="ledger", index=None, where=keys.ledger_entry_key(len(entries)), said=said)
+        text = f"the ledger ends after entry {len(entries) - 1}, and there are later ones"
+        yield Problem(code="ledger", index=None, where=keys.ledger_entry_key(len(entries)), said=text)
     yield from _lookups(entries, inventory)
     published = {
         scope: {name: sha for entry in entries for name, sha in entry.names.get(scope, {}).items()}
@@ -52,12 +52,12 @@ def _lookups(entries: Sequence[Entry], inventory: Inventory) -> Iterator[Problem
         head = datafile.loads(inventory.store.read(keys.LEDGER_HEAD).data, Head, name=keys.LEDGER_HEAD)
     except (CairnError, OSError):
         if not entries and inventory.below("ledger/"):
-            said = "the ledger has lost its entries: restore it from a copy of the store"
-            yield Problem(code="ledger", index=None, where=keys.ledger_entry_key(0), said=said)
+            text = "the ledger has lost its entries: restore it from a copy of the store"
+            yield Problem(code="ledger", index=None, where=keys.ledger_entry_key(0), said=text)
         return  # without it nothing is looked up
     if head.number >= len(entries):
-        said = f"the ledger had {head.number + 1} entries, and has {len(entries)}: restore it from a copy"
-        yield Problem(code="ledger", index=None, where=keys.ledger_entry_key(len(entries)), said=said)
+        text = f"the ledger had {head.number + 1} entries, and has {len(entries)}: restore it from a copy"
+        yield Problem(code="ledger", index=None, where=keys.ledger_entry_key(len(entries)), said=text)
         return
     if head.number != len(entries) - 1:  # a writer is at work or has died: readers go by the entries after it
         return
@@ -70,8 +70,8 @@ def _lookups(entries: Sequence[Entry], inventory: Inventory) -> Iterator[Problem
         except (CairnError, OSError):
             same = False
         if not same:
-            said = f"{key} does not say what the entries say: remove it and {keys.LEDGER_HEAD}"
-            yield Problem(code="ledger", index=None, where=key, said=said)
+            text = f"{key} does not say what the entries say: remove it and {keys.LEDGER_HEAD}"
+            yield Problem(code="ledger", index=None, where=key, said=text)
 
 
 def _names(snapshot: Snapshot, published: dict[str, str] | None) -> Iterator[Problem]:
@@ -82,10 +82,10 @@ def _names(snapshot: Snapshot, published: dict[str, str] | None) -> Iterator[Pro
     for project in readable_projects(snapshot):
         for file in project.files:
             if published.get(file.filename) != file.sha256:
-                said = (
+                text = (
                     f"{name} offers {file.filename}, and the ledger does not have these bytes under that name"
                 )
-                yield Problem(code="ledger", index=name, where=file.filename, said=said)
+                yield Problem(code="ledger", index=name, where=file.filename, said=text)
 
 
 def _marks(snapshot: Snapshot) -> Iterator[Problem]:
@@ -96,23 +96,21 @@ def _marks(snapshot: Snapshot) -> Iterator[Problem]:
         short = f"set {set_id[:_SHORT]}"
         try:
             listed = snapshot.set(set_id)
-            wanted = known(listed)
+            due = known(listed)
             # What was damaged is said of the record itself.
             if listed.failed or any(event.is_bad for event in ledger.history(set_id)):
-                wanted = msgspec.structs.replace(wanted, failed=records.standing(store, set_id) or None)
+                due = msgspec.structs.replace(due, failed=records.standing(store, set_id) or None)
         except (CairnError, OSError):
             continue  # as above
-        if wanted.yanked is not None and listed.yanked is None:
-            said = (
-                f"{short}: {name} offers it, and it was yanked: {wanted.yanked} "
+        if due.yanked is not None and listed.yanked is None:
+            text = (
+                f"{short}: {name} offers it, and it was yanked: {due.yanked} "
                 "(run the yank again, or cairn index render)"
             )
-            yield Problem(code="ledger", index=name, where=set_id, said=said)
-        if wanted.failed != listed.failed:
-            said = f"{short}: {name} does not say what its records come to: {wanted.failed or 'none failed'}"
-            yield Problem(code="evidence", index=name, where=set_id, said=said)
-        elif wanted.failed is not None and wanted.yanked is None and keys.is_gated(name):
-            said = (
-                f"{short}: since it came into {name}, a test has failed: {wanted.failed} (yank it, or answer)"
-            )
-            yield Problem(code="evidence", index=name, where=set_id, said=said)
+            yield Problem(code="ledger", index=name, where=set_id, said=text)
+        if due.failed != listed.failed:
+            text = f"{short}: {name} does not say what its records come to: {due.failed or 'none failed'}"
+            yield Problem(code="evidence", index=name, where=set_id, said=text)
+        elif due.failed is not None and due.yanked is None and keys.is_gated(name):
+            text = f"{short}: since it came into {name}, a test has failed: {due.failed} (yank it, or answer)"
+            yield Problem(code="evidence", index=name, where=set_id, said=text)

@@ -22,17 +22,17 @@ def check(snapshot: Snapshot, inventory: Inventory, *, hashes: bool, on_step: Pr
     """What is wrong with the pages of an index and with the files of its generation."""
     name = snapshot.index.name
     projects: list[ProjectState] = []
-    for project_name, found in zip(
+    for project_name, project in zip(
         snapshot.project_names,
         side_by_side(lambda n: _project(snapshot, n), snapshot.project_names, jobs=_AT_ONCE),
         strict=True,
     ):
-        if isinstance(found, str):
-            yield Problem(code="generation", index=name, where=project_name, said=found)
+        if isinstance(project, str):
+            yield Problem(code="generation", index=name, where=project_name, said=project)
         else:
-            projects.append(found)
-            for said in _strange_names(name, found):
-                yield Problem(code="generation", index=name, where=project_name, said=said)
+            projects.append(project)
+            for text in _strange_names(name, project):
+                yield Problem(code="generation", index=name, where=project_name, said=text)
     on_step(f"{name}: files")
     entries = [file for project in projects for file in project.files]
     for problems in side_by_side(
@@ -72,36 +72,36 @@ def _strange_names(index: str, project: ProjectState) -> Iterator[str]:
 
 def file_problems(inventory: Inventory, file: FileEntry, *, index: str, hashes: bool) -> tuple[Problem, ...]:
     """What is wrong with a file that an index offers, its metadata and its provenance."""
-    found: list[Problem] = []
+    problems: list[Problem] = []
     for key, sha256 in objects_of(file).items():
         whole = key == keys.file_key(file.sha256, file.filename)
         if key not in inventory.checked:
             size = inventory.size(key)
-            said = None
+            text = None
             if size is None:
-                said = f"{file.filename}: {key} is missing from the store"
+                text = f"{file.filename}: {key} is missing from the store"
             elif whole and size != file.size:
-                said = f"{file.filename} has {size} bytes, the generation says {file.size}"
+                text = f"{file.filename} has {size} bytes, the generation says {file.size}"
             elif hashes or not whole:
-                said = digest_problem(inventory.store, key, sha256)
-            problem = (Problem(code="file", index=index, where=key, said=said),) if said else ()
+                text = digest_problem(inventory.store, key, sha256)
+            problem = (Problem(code="file", index=index, where=key, said=text),) if text else ()
             inventory.checked[key] = problem
         # What several indexes share is read once, and said of each.
-        found += (
+        problems += (
             Problem(code=one.code, index=index, where=one.where, said=one.said)
             for one in inventory.checked[key]
         )
-    return tuple(found)
+    return tuple(problems)
 
 
 def digest_problem(store: Store, key: str, sha256: str) -> str | None:
     """What is wrong with an object whose bytes are to have this digest; None for nothing."""
     try:
         with store.open(key) as stream:
-            found = sha256_of(stream)
+            digest = sha256_of(stream)
     except (CairnError, OSError) as error:
         return f"{key} cannot be read: {error}"
-    return None if found == sha256 else f"{key} was changed: it has sha256 {found}, not {sha256}"
+    return None if digest == sha256 else f"{key} was changed: it has sha256 {digest}, not {sha256}"
 
 
 def _pages(snapshot: Snapshot, projects: list[ProjectState], inventory: Inventory) -> Iterator[Problem]:
@@ -120,18 +120,18 @@ def _pages(snapshot: Snapshot, projects: list[ProjectState], inventory: Inventor
         pages = [render.project_page(one, prefix=prefix) for one in states if not isinstance(one, str)]
         return _not_of(store, f"{prefix}{project}/", pages, may_lack=len(states) < len(moments))
 
-    there = {project for moment in moments for project in moment.project_names}
+    shown = {project for moment in moments for project in moment.project_names}
     unreadable = {*snapshot.project_names} - readable  # which is said of them already
-    said = [
+    problems = [
         problem
-        for problems in side_by_side(of_project, sorted(there - unreadable), jobs=_AT_ONCE)
+        for problems in side_by_side(of_project, sorted(shown - unreadable), jobs=_AT_ONCE)
         for problem in problems
     ]
     roots = [render.root_page(one.project_names, serial=one.generation.serial) for one in moments]
-    said += _not_of(store, prefix, roots, may_lack=not all(moment.exists for moment in moments))
-    for problem in said:
+    problems += _not_of(store, prefix, roots, may_lack=not all(moment.exists for moment in moments))
+    for problem in problems:
         yield Problem(code="page", index=name, where=problem.split(" ", 1)[0], said=problem)
-    yield from _left_pages(snapshot, inventory, there)
+    yield from _left_pages(snapshot, inventory, shown)
 
 
 def _not_of(store: Store, folder: str, pages: Sequence[render.Page], *, may_lack: bool) -> Iterable[str]:
@@ -167,18 +167,18 @@ def _moments(snapshot: Snapshot) -> tuple[Snapshot, ...]:
     There are others where a writer is at work, or has ended early: those since all pages were last written.
     A page that shows none of them is nobody's, however little of it is said to be written.
     """
-    pointer, found = snapshot.pointer, [snapshot]
+    pointer, moments = snapshot.pointer, [snapshot]
     if pointer is None or pointer.rendered == pointer.generation:
         return (snapshot,)
     try:
-        for digest, made in snapshot.index.chain(snapshot):
-            if pointer.rendered <= made.number < snapshot.generation.number:
-                found.append(snapshot.index.at(made, digest))
+        for digest, generation in snapshot.index.chain(snapshot):
+            if pointer.rendered <= generation.number < snapshot.generation.number:
+                moments.append(snapshot.index.at(generation, digest))
     except (CairnError, OSError):
         pass  # that the chain breaks is said of it already
     if pointer.rendered == 0:
-        found.append(snapshot.index.at(snapshot.index.generation(0, ""), ""))
-    return tuple(found)
+        moments.append(snapshot.index.at(snapshot.index.generation(0, ""), ""))
+    return tuple(moments)
 
 
 def _left_pages(snapshot: Snapshot, inventory: Inventory, compared: Collection[str]) -> Iterator[Problem]:
@@ -191,19 +191,19 @@ def _left_pages(snapshot: Snapshot, inventory: Inventory, compared: Collection[s
         if write.is_empty_page(inventory.store, key):
             inventory.pages_left.add(key)
         elif project not in compared:
-            said = f"{key} is of no project in the generation"
-            yield Problem(code="page", index=snapshot.index.name, where=key, said=said)
+            text = f"{key} is of no project in the generation"
+            yield Problem(code="page", index=snapshot.index.name, where=key, said=text)
 
 
 def differences(
-    store: Store, expected: Mapping[str, bytes], said: str = "does not say what the generation says"
+    store: Store, expected: Mapping[str, bytes], difference: str = "does not say what the generation says"
 ) -> list[str]:
     """The keys that do not hold what they should, each with what is wrong."""
 
     def one(item: tuple[str, bytes]) -> str | None:
         key, data = item
         try:
-            return None if store.read(key).data == data else f"{key} {said}"
+            return None if store.read(key).data == data else f"{key} {difference}"
         except MissingKeyError:
             return f"{key} is missing"
         except (CairnError, OSError) as error:

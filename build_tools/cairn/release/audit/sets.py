@@ -8,7 +8,6 @@ from datetime import datetime
 
 from packaging.utils import canonicalize_name
 
-from cairn import datafile
 from cairn.concurrency import side_by_side
 from cairn.errors import CairnError
 from cairn.output import Progress
@@ -18,7 +17,7 @@ from cairn.release.audit.report import Code, Problem
 from cairn.release.index import keys, write
 from cairn.release.index.generation import FileEntry, FileRef, IndexSet, project_of, version_of
 from cairn.release.index.snapshot import MANIFEST_FILE, SET_FILE, Snapshot, read_set
-from cairn.release.provenance import built, chain, evidence
+from cairn.release.provenance import chain, evidence
 from cairn.release.provenance.trust import Trust
 from cairn.release.publish import distribution, locks
 from cairn.release.publish.compatibility import Platform
@@ -42,8 +41,8 @@ def check(
     def one(set_id: str) -> list[Problem]:
         short = f"set {set_id[:_SHORT]}"
         return [
-            Problem(code=code, index=name, where=set_id, said=f"{short}: {said}")
-            for code, said in _problems(snapshot, inventory, set_id, trust)
+            Problem(code=code, index=name, where=set_id, said=f"{short}: {text}")
+            for code, text in _problems(snapshot, inventory, set_id, trust)
         ]
 
     for number, problems in enumerate(side_by_side(one, ids, jobs=_AT_ONCE), start=1):
@@ -51,8 +50,8 @@ def check(
         yield from problems
     if keys.is_gated(name):
         for file in _of_no_set(snapshot, inventory):
-            said = f"{file.filename} is of no set that the gate let into {name}"
-            yield Problem(code="file", index=name, where=file.filename, said=said)
+            text = f"{file.filename} is of no set that the gate let into {name}"
+            yield Problem(code="file", index=name, where=file.filename, said=text)
 
 
 def _of_no_set(snapshot: Snapshot, inventory: Inventory) -> Iterator[FileEntry]:
@@ -78,7 +77,7 @@ def _problems(
     snapshot: Snapshot, inventory: Inventory, set_id: str, trust: Trust | None
 ) -> Iterator[tuple[Code, str]]:
     store = snapshot.index.store
-    yield from (("evidence", said) for said in _evidence(inventory, set_id))
+    yield from (("evidence", text) for text in _evidence(inventory, set_id))
     try:
         entry, wheel_set = snapshot.set(set_id), read_set(store, set_id)
     except MissingKeyError:
@@ -87,23 +86,23 @@ def _problems(
     except (CairnError, OSError) as error:
         yield "set", str(error)
         return
-    yield from (("set", said) for said in _entry(snapshot, entry, wheel_set))
-    yield from (("evidence", said) for said in _named_evidence(inventory, entry))
+    yield from (("set", text) for text in _entry(snapshot, entry, wheel_set))
+    yield from (("evidence", text) for text in _named_evidence(inventory, entry))
     if keys.is_gated(snapshot.index.name):
-        yield from (("evidence", said) for said in _judgement(snapshot, entry, wheel_set))
-    yield from (("set", said) for said in _objects(inventory, wheel_set))
+        yield from (("evidence", text) for text in _judgement(snapshot, entry, wheel_set))
+    yield from (("set", text) for text in _objects(inventory, wheel_set))
     try:
         metadata = locks.metadata_of(store, wheel_set)
         expected = locks.of_set(wheel_set, metadata)
-        yield from (("set", said) for said in differences(store, expected, "is not the lock of the set"))
+        yield from (("set", text) for text in differences(store, expected, "is not the lock of the set"))
         for extra in inventory.below(keys.set_key(set_id, "locks/")):
             if extra not in expected:
                 yield "set", f"{extra} is no lock of the set"
-        yield from (("requirement", said) for said in _unmet(wheel_set, metadata))
+        yield from (("requirement", text) for text in _unmet(wheel_set, metadata))
     except (CairnError, OSError) as error:
         yield "set", str(error)
     if trust is not None:
-        yield from (("signature", said) for said in _signatures(snapshot, wheel_set, trust))
+        yield from (("signature", text) for text in _signatures(snapshot, wheel_set, trust))
 
 
 def _entry(snapshot: Snapshot, entry: IndexSet, wheel_set: WheelSet) -> Iterator[str]:
@@ -131,7 +130,7 @@ def _objects(inventory: Inventory, wheel_set: WheelSet) -> Iterator[str]:
         if hashlib.sha256(store.read(key).data).hexdigest() != wheel_set.manifest_sha256:
             yield f"{key} was changed: it is not the manifest that the set names"
         else:
-            yield from built.problems(store, wheel_set, ())
+            yield from evidence.builder_problems(store, wheel_set, ())
     except MissingKeyError:
         yield f"{key} is missing"
     except (CairnError, OSError) as error:
@@ -168,8 +167,8 @@ def of_no_index(inventory: Inventory, offered: Collection[str], since: datetime)
                 problems = [f"{key} is of a set that has no {SET_FILE}"]
         except (CairnError, OSError) as error:
             problems = [str(error)]
-        for said in problems:
-            yield Problem(code="set", index=None, where=set_id, said=f"set {set_id[:_SHORT]}: {said}")
+        for text in problems:
+            yield Problem(code="set", index=None, where=set_id, said=f"set {set_id[:_SHORT]}: {text}")
 
 
 def _named_evidence(inventory: Inventory, entry: IndexSet) -> Iterator[str]:
@@ -189,21 +188,20 @@ def _judgement(snapshot: Snapshot, entry: IndexSet, wheel_set: WheelSet) -> Iter
         yield f"{name} has it without a judgement of the gate"
         return
     key = keys.set_key(entry.set_id, f"judgements/{entry.judgement}.json")
+    store = snapshot.index.store
     try:
-        said = datafile.parse_json(snapshot.index.store.read(key).data, name=key)
-        about = (said["set_id"], said["target"])
-        refused = [demand["name"] for demand in said["demands"] if demand["outcome"] == "not met"]
-    except (CairnError, OSError, KeyError, TypeError):
+        verdict = evidence.Judgement.read(store.read(key).data, what=key)
+    except (CairnError, OSError):
         return  # that it is missing or changed is said of it already
-    if about != (entry.set_id, name):
-        yield f"{key} is of the set {str(about[0])[:_SHORT]} for {str(about[1])[:64]}, not for {name}"
+    if (verdict.set_id, verdict.target) != (entry.set_id, name):
+        yield f"{key} is of the set {verdict.set_id[:_SHORT]} for {str(verdict.target)[:64]}, not for {name}"
     try:
-        found = evidence.Judgement.read(snapshot.index.store.read(key).data, what=key)
-        yield from evidence.contradictions(snapshot.index.store, wheel_set, entry, found)
+        yield from evidence.contradictions(store, wheel_set, entry, verdict)
     except CairnError as error:
         yield str(error)
-    if refused or not said["demands"]:
-        yield f"{key} refused it: {', '.join(map(str, refused)) or 'nothing was asked'}"
+    refused = [demand.name for demand in verdict.demands if demand.outcome == "not met"]
+    if refused or not verdict.demands:
+        yield f"{key} refused it: {', '.join(refused) or 'nothing was asked'}"
 
 
 def _evidence(inventory: Inventory, set_id: str) -> Iterator[str]:
@@ -244,11 +242,11 @@ def _unmet(wheel_set: WheelSet, metadata: dict[str, bytes]) -> Iterator[str]:
         for requirement in needs[name].requires if name in needs else ():
             if requirement.marker is not None and not requirement.marker.evaluate(markers | {"extra": extra}):
                 continue
-            wanted = str(canonicalize_name(requirement.name))
-            there = versions.get(wanted, set())
-            if not any(requirement.specifier.contains(v, prereleases=True) for v in there):
-                yield f"{name} needs {requirement}, and the set has {', '.join(sorted(there)) or 'none'}"
-            more = {(wanted, str(canonicalize_name(one))) for one in ("", *requirement.extras)} - seen
+            project = str(canonicalize_name(requirement.name))
+            present = versions.get(project, set())
+            if not any(requirement.specifier.contains(v, prereleases=True) for v in present):
+                yield f"{name} needs {requirement}, and the set has {', '.join(sorted(present)) or 'none'}"
+            more = {(project, str(canonicalize_name(one))) for one in ("", *requirement.extras)} - seen
             seen |= more
             todo += sorted(more)
 

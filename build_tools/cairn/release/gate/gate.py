@@ -27,8 +27,7 @@ from cairn.release.index import keys
 from cairn.release.index.generation import project_of
 from cairn.release.index.snapshot import refs_of
 from cairn.release.ledger.chain import Ledger
-from cairn.release.provenance import built
-from cairn.release.provenance.evidence import TESTED
+from cairn.release.provenance.evidence import TESTED, builder_problems
 from cairn.release.publish import distribution, rules
 from cairn.release.publish.compatibility import Platform
 from cairn.release.publish.wheel_set import index_set
@@ -262,7 +261,7 @@ def _guarded(judge: Callable[[Case, Files], Installation], case: Case, files: Fi
 
 def _not_as_built(case: Case, files: Files) -> Iterable[str]:
     own = [files.paths[w.file_name] for w in case.wheel_set.wheels if w.file_name in files.paths]
-    return built.problems(case.store, case.wheel_set, own)
+    return builder_problems(case.store, case.wheel_set, own)
 
 
 def _sorting_below(case: Case, files: Files) -> Iterable[str]:  # noqa: ARG001 - as every demand is asked

@@ -38,7 +38,7 @@ def attest(
     listed: IndexSet,
     attester: Attester,
     *,
-    there: Snapshot,
+    snapshot: Snapshot,
 ) -> Mapping[str, Attested]:
     """Vouch for every wheel of a set as an index is about to offer it.
 
@@ -49,7 +49,7 @@ def attest(
         wheel_set: the sealed set.
         listed: the set as the index is going to list it: its evidence is part of what is said.
         attester: who vouches.
-        there: the index as it is; what it has of a wheel from other sets stays beside what is new.
+        snapshot: the index as it is; what it has of a wheel from other sets stays beside what is new.
 
     Returns:
         The provenance of each wheel, by file name.
@@ -63,18 +63,18 @@ def attest(
     sources = manifest_sources.sources_in(
         store.read(key).data, sha256=wheel_set.manifest_sha256, name=f"{store.url}/{key}"
     )
-    claims = claims_of(wheel_set, listed, sources=sources, index=there.index.name, builder=builder.here())
-    made = {}
+    claims = claims_of(wheel_set, listed, sources=sources, index=snapshot.index.name, builder=builder.here())
+    provenance = {}
     for wheel in wheel_set.wheels:
-        present = there.project(wheel.distribution).file(wheel.file_name)
-        others = {*present.sets} & {*there.set_ids} - {wheel_set.id} if present else ()
+        present = snapshot.project(wheel.distribution).file(wheel.file_name)
+        others = {*present.sets} & {*snapshot.set_ids} - {wheel_set.id} if present else ()
         previous = _previous(store, present, attester.kind) if present and others else None
         own = dataclasses.replace(claims, file_name=wheel.file_name, sha256=wheel.sha256)
         data = attester.add(previous, own)
         new = hashlib.sha256(data).hexdigest()
         store.write(keys.provenance_key(wheel.sha256, wheel.file_name, new), data)
-        made[wheel.file_name] = Attested(provenance=new, provenance_kind=attester.kind)
-    return made
+        provenance[wheel.file_name] = Attested(provenance=new, provenance_kind=attester.kind)
+    return provenance
 
 
 def _previous(store: Store, file: FileEntry, kind: ProvenanceKind) -> bytes | None:

@@ -10,7 +10,7 @@ from typing import Literal
 from cairn.errors import CairnError, NetworkError, PrerequisiteError, StoreError
 from cairn.release.index import keys
 from cairn.release.index.generation import MIRRORED, PUBLISHED, FileEntry, IndexSet
-from cairn.release.provenance import built, evidence, record_signatures
+from cairn.release.provenance import evidence
 from cairn.release.provenance.dsse import UntrustedKeyError
 from cairn.release.provenance.evidence import Offer
 from cairn.release.provenance.objects import Vouched
@@ -120,16 +120,16 @@ def check(
         NetworkError: the index could not be read to the end; that is neither good nor bad.
     """
     report = Report(file_name=file_name, sha256=sha256, index=index, path=path)
-    found: Offer | None = None
-    with report.link("generation") as said:
-        found = evidence.offer(reader, index, file_name)
-        made = found.generation
-        said.append(f"{index}, number {made.number}: {made.action} by {made.who}, {made.when}")
-    file = _offered(report, found) if found else None
-    if found is None or file is None:
+    offer: Offer | None = None
+    with report.link("generation") as texts:
+        offer = evidence.offer(reader, index, file_name)
+        state = offer.generation
+        texts.append(f"{index}, number {state.number}: {state.action} by {state.who}, {state.when}")
+    file = _offered(report, offer) if offer else None
+    if offer is None or file is None:
         return report
-    statements = _provenance(report, reader, found, file, trust)
-    for set_id, listed in found.sets.items():
+    statements = _provenance(report, reader, offer, file, trust)
+    for set_id, listed in offer.sets.items():
         if statements is None or set_id in statements or trust is None:
             _set(report, reader, file, listed, (statements or {}).get(set_id), trust)
         else:
@@ -137,10 +137,10 @@ def check(
     return report
 
 
-def _offered(report: Report, found: Offer) -> FileEntry | None:
+def _offered(report: Report, offer: Offer) -> FileEntry | None:
     """The index's entry of the very file."""
-    file = found.file
-    with report.link("wheel") as said:
+    file = offer.file
+    with report.link("wheel") as texts:
         if file is None:
             raise StoreError(f"{report.index} does not offer {report.file_name}")
         if file.sha256 != report.sha256:
@@ -150,37 +150,37 @@ def _offered(report: Report, found: Offer) -> FileEntry | None:
         if file.build in (MIRRORED, PUBLISHED):
             came = f"{file.filename} came into {report.index} as {file.build}, not by a build of ours"
             raise StoreError(f"{came}; sets that need it name it by its hash: verify a wheel of such a set")
-        if not found.sets:
+        if not offer.sets:
             raise StoreError(f"{report.index} has no set with {file.filename} any more")
-        said.append(f"sha256 {file.sha256}, {file.size:,} bytes")
-        yanked = (file.yanked, *(listed.yanked for listed in found.sets.values()))
+        texts.append(f"sha256 {file.sha256}, {file.size:,} bytes")
+        yanked = (file.yanked, *(listed.yanked for listed in offer.sets.values()))
         report.warnings += [f"it was yanked: {why}" for why in dict.fromkeys(yanked) if why is not None]
-        failed = dict.fromkeys(listed.failed for listed in found.sets.values() if listed.failed is not None)
+        failed = dict.fromkeys(listed.failed for listed in offer.sets.values() if listed.failed is not None)
         report.warnings += [f"a test has failed since it came: {why}" for why in failed]
-        untested = dict.fromkeys(listed.untested for listed in found.sets.values())
-        report.warnings += [why for why in (found.warning, *untested) if why is not None]
+        untested = dict.fromkeys(listed.untested for listed in offer.sets.values())
+        report.warnings += [why for why in (offer.warning, *untested) if why is not None]
         return file
     return None
 
 
 def _provenance(
-    report: Report, reader: Reader, found: Offer, file: FileEntry, trust: Trust | None
+    report: Report, reader: Reader, offer: Offer, file: FileEntry, trust: Trust | None
 ) -> dict[str, Vouched] | None:
     """The statements about the sets that the index has; None where they cannot be relied on."""
     if trust is None and file.provenance is None:
         text = "nobody has signed it, and no signature was asked for"
         report.links.append(Link(name="provenance", state="unsigned", text=text))
         return None
-    with report.link("provenance", good="unsigned" if trust is None else "good") as said:
+    with report.link("provenance", good="unsigned" if trust is None else "good") as texts:
         every = evidence.vouched(reader, file, trust)
         if strangers := sorted(set_id[:_SHOWN] for set_id in every if set_id not in file.sets):
             raise StoreError(f"a statement is about the set {strangers[0]}, with which the file never came")
-        known = {set_id: one for set_id, one in every.items() if set_id in found.sets}
+        known = {set_id: one for set_id, one in every.items() if set_id in offer.sets}
         if not known:
             raise StoreError(f"no statement is about a set that {report.index} has")
         for one in known.values():
             by = f"signed by {one.by}" if one.by else "signature not checked"
-            said.append(f"{by}, built by {one.claims.builder.id}")
+            texts.append(f"{by}, built by {one.claims.builder.id}")
         return known
     return None
 
@@ -195,43 +195,43 @@ def _set(
 ) -> None:
     """The links of one set that has the file."""
     wheel_set: WheelSet | None = None
-    with report.link("set", listed.set_id) as said:
+    with report.link("set", listed.set_id) as texts:
         wheel_set = evidence.sealed_set(reader, listed, file)
-        said.append(
+        texts.append(
             f"{listed.set_id}: {listed.stack} {listed.line}, Python {listed.python}, {listed.platform}, "
             f"{listed.family}, {len(wheel_set.files)} files"
         )
     if wheel_set is None:
         return
-    with report.link("manifest", listed.set_id) as said:
+    with report.link("manifest", listed.set_id) as texts:
         sources = evidence.sources(reader, wheel_set)
-        said.append(f"{wheel_set.manifest_sha256}: {len(sources)} projects")
+        texts.append(f"{wheel_set.manifest_sha256}: {len(sources)} projects")
         report.sources = sources
     if report.links[-1].state == "good":
         _builder(report, reader, wheel_set, listed)
         if vouched:
             _statement(report, wheel_set, report.sources, listed, vouched)
     _records(report, reader, wheel_set, listed, trust)
-    with report.link("judgement", listed.set_id) as said:
+    with report.link("judgement", listed.set_id) as texts:
         if listed.judgement is None and keys.is_gated(report.index):
             raise StoreError(f"{report.index} has the set without a judgement of the gate")
         if listed.judgement is None:
-            said.append(f"none: {report.index} asks no gate")
+            texts.append(f"none: {report.index} asks no gate")
         else:
-            found = evidence.judgement(reader, listed.set_id, listed.judgement, report.index)
-            if wrong := list(evidence.contradictions(reader, wheel_set, listed, found)):
+            judgement = evidence.judgement(reader, listed.set_id, listed.judgement, report.index)
+            if wrong := list(evidence.contradictions(reader, wheel_set, listed, judgement)):
                 raise StoreError("; ".join(wrong))
-            met = sum(demand.outcome == "met" for demand in found.demands)
-            said.append(f"{met} of {len(found.demands)} demands met, {found.judged}")
+            met = sum(demand.outcome == "met" for demand in judgement.demands)
+            texts.append(f"{met} of {len(judgement.demands)} demands met, {judgement.judged}")
 
 
 def _builder(report: Report, reader: Reader, wheel_set: WheelSet, listed: IndexSet) -> None:
     """Whether the builder says that it made the set of the manifest's commits, and the wheel does."""
-    with report.link("builder", listed.set_id) as said:
-        built.require(reader, wheel_set, [report.path] if report.path else ())
-        who = built.read(reader, wheel_set).builder
+    with report.link("builder", listed.set_id) as texts:
+        evidence.require_builder(reader, wheel_set, [report.path] if report.path else ())
+        who = evidence.builder_statement(reader, wheel_set).builder
         beside = ", and so does its bill of materials" if report.path else ""
-        said.append(f"{who.id} says that it built it of these commits{beside}; nobody signed that")
+        texts.append(f"{who.id} says that it built it of these commits{beside}; nobody signed that")
 
 
 def _statement(
@@ -241,27 +241,27 @@ def _statement(
     claims = vouched.claims
     of_set = claims_of(wheel_set, listed, sources=sources, index=report.index, builder=claims.builder)
     expected = dataclasses.replace(of_set, file_name=report.file_name, sha256=report.sha256)
-    with report.link("statement", listed.set_id) as said:
+    with report.link("statement", listed.set_id) as texts:
         differing = [name for name, value in vars(expected).items() if vars(claims)[name] != value]
         if differing:
             names = ", ".join(name.replace("_", " ") for name in differing)
             raise StoreError(f"what was signed differs from what {report.index} has: {names}")
-        said.append("says the same of set, manifest, commits and evidence")
+        texts.append("says the same of set, manifest, commits and evidence")
 
 
 def _records(
     report: Report, reader: Reader, wheel_set: WheelSet, listed: IndexSet, trust: Trust | None
 ) -> None:
-    with report.link("records", listed.set_id) as said:
+    with report.link("records", listed.set_id) as texts:
         if not listed.records and listed.untested is None and keys.is_gated(report.index):
             raise StoreError(f"{report.index} has the set without a test record, and does not say so")
         for digest in listed.records:
             data, record = evidence.record(reader, wheel_set, digest)
             hardware = ", ".join(dict.fromkeys(record.hardware)) or "a CPU"
             signers = _signers(report, reader, wheel_set.id, digest, data, trust)
-            said.append(f"{record.kind} {record.verdict} on {hardware}{signers}")
+            texts.append(f"{record.kind} {record.verdict} on {hardware}{signers}")
         if not listed.records:
-            said.append(listed.untested or "none yet")
+            texts.append(listed.untested or "none yet")
 
 
 def _signers(
@@ -275,8 +275,8 @@ def _signers(
     if trust is None:
         return ""
     try:
-        reader.read(record_signatures.signature_key(set_id, digest))
-        signers = record_signatures.signed_by(reader, set_id, record, trust)
+        reader.read(evidence.signature_key(set_id, digest))
+        signers = evidence.record_signers(reader, set_id, record, trust)
     except MissingKeyError:
         report.warnings.append(f"whoever tested did not sign the record {digest[:_SHOWN]}")
     except UntrustedKeyError as error:

@@ -116,30 +116,30 @@ def verify(envelope: Envelope, payload_type: str, keys: PublicKeys, *, name: str
         SignatureError: it is of another type, no trusted key signed it, or a signature does not hold.
     """
     if envelope.payload_type != payload_type:
-        said = f"{name} is signed as {envelope.payload_type[:100]!r}, not as {payload_type}"
-        raise SignatureError(said, tip=_RESTORE)
+        text = f"{name} is signed as {envelope.payload_type[:100]!r}, not as {payload_type}"
+        raise SignatureError(text, tip=_RESTORE)
     if not envelope.signatures:
         raise SignatureError(f"{name} has no signature", tip=_RESTORE)
     payload = _decoded(envelope.payload, f"the payload of {name}")
     message = pae(payload_type, payload)
-    held = []
+    key_ids = []
     for signature in envelope.signatures:
         raw = _decoded(signature.sig, f"a signature of {name}")
         # The id is optional in DSSE and not authenticated: it narrows the choice, no more.
         named = [signature.keyid] if signature.keyid else list(keys)
-        held += [key for key in named if key in keys and keys[key].holds(raw, message)]
-        if signature.keyid in keys and signature.keyid not in held:
+        key_ids += [key for key in named if key in keys and keys[key].holds(raw, message)]
+        if signature.keyid in keys and signature.keyid not in key_ids:
             raise SignatureError(
                 f"{name} is not what key {signature.keyid[:_SHOWN]} signed: it was changed, or is another's",
                 tip=_RESTORE,
             )
-    if not held:
+    if not key_ids:
         signers = ", ".join(s.keyid[:_SHOWN] or "an unnamed key" for s in envelope.signatures)
         raise UntrustedKeyError(
             f"{name} is signed by {signers}, which is not trusted",
             tip="if you know that key to be the releaser's, give its public half: --trust FILE",
         )
-    return Signed(payload=payload, key_ids=tuple(dict.fromkeys(held)))
+    return Signed(payload=payload, key_ids=tuple(dict.fromkeys(key_ids)))
 
 
 def unverified_payload(envelope: Envelope, *, name: str) -> bytes:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
 from cairn import datafile, targets
-from cairn.errors import StoreError, UsageError
+from cairn.errors import CairnError, StoreError, UsageError
 from cairn.release.index import keys
 from cairn.release.index.generation import (
     FileEntry,
@@ -23,16 +24,21 @@ from cairn.release.index.generation import (
     ProjectState,
     project_of,
 )
-from cairn.release.provenance import objects
+from cairn.release.index.snapshot import MANIFEST_FILE
+from cairn.release.provenance import dsse, objects
+from cairn.release.provenance.dsse import SignatureError
 from cairn.release.provenance.objects import Vouched
 from cairn.release.provenance.reader import Reader
+from cairn.release.provenance.signing_key import Signer
 from cairn.release.provenance.trust import Trust
 from cairn.store.protocol import MissingKeyError
 from cairn.testing import record as test_record
 from cairn.testing.record import TestRecord
 from cairn.wheels import wheelset
+from cairn.wheels.provenance import build_statement
+from cairn.wheels.provenance.build_statement import BuildStatement
 from cairn.wheels.provenance.manifest_sources import Source, sources_in
-from cairn.wheels.wheelset import PARAMETERS, WheelSet
+from cairn.wheels.wheelset import BUILDER_FILE, PARAMETERS, WheelSet
 
 V = TypeVar("V", bound=datafile.Value)
 
@@ -67,22 +73,22 @@ def offer(reader: Reader, index: str, file_name: str) -> Offer:
     what = f"generation {pointer.generation} of {index}"
     generation = _loads(_named(reader, key, pointer.digest, what), Generation, what)
     if (generation.index, generation.number) != (index, pointer.generation):
-        said = f"{generation.number} of {generation.index[:100]}"
-        raise StoreError(f"state.json names {what}, and finds that to be generation {said}")
+        other = f"{generation.number} of {generation.index[:100]}"
+        raise StoreError(f"state.json names {what}, and finds that to be generation {other}")
     project = project_of(file_name)
     if project not in generation.projects:
         return Offer(generation=generation, file=None, sets={})
-    state, found = _file_of(reader, index, generation.projects[project], file_name, what)
+    state, entries = _file_of(reader, index, generation.projects[project], file_name, what)
     sets = {
         set_id: _index_set(reader, index, set_id, generation.sets[set_id], what)
-        for file in found
+        for file in entries
         for set_id in file.sets
         if set_id in generation.sets
     }
     reason = f": {state.status_reason}" if state.status_reason else ""
     return Offer(
         generation=generation,
-        file=found[0] if found else None,
+        file=entries[0] if entries else None,
         warning=None if state.status == "active" else f"the project {project} is {state.status}{reason}",
         sets=sets,
     )
@@ -109,20 +115,20 @@ def _file_of(
         parts.append(part)
         if len(parts) == 1 and isinstance(part, ProjectChange):
             left = list(part.over)
-        found = [file for file in part.files if file.filename == file_name]
-        if len(found) > 1:
+        entries = [file for file in part.files if file.filename == file_name]
+        if len(entries) > 1:
             raise StoreError(f"{what} has {file_name} twice")
-        if found or (isinstance(part, ProjectChange) and file_name in part.gone):
-            return parts[0], found
+        if entries or (isinstance(part, ProjectChange) and file_name in part.gone):
+            return parts[0], entries
     return parts[0], []
 
 
 def _index_set(reader: Reader, index: str, set_id: str, digest: str, what: str) -> IndexSet:
     name = f"{what}: the set {set_id[:_SHOWN]}"
-    found = _loads(_named(reader, keys.part_key(index, digest), digest, name), IndexSet, name)
-    if found.set_id != set_id:
-        raise StoreError(f"{what} gives the set {found.set_id[:_SHOWN]} for {set_id[:_SHOWN]}")
-    return found
+    listed = _loads(_named(reader, keys.part_key(index, digest), digest, name), IndexSet, name)
+    if listed.set_id != set_id:
+        raise StoreError(f"{what} gives the set {listed.set_id[:_SHOWN]} for {set_id[:_SHOWN]}")
+    return listed
 
 
 def vouched(reader: Reader, file: FileEntry, trust: Trust | None) -> Mapping[str, Vouched]:
@@ -140,8 +146,8 @@ def vouched(reader: Reader, file: FileEntry, trust: Trust | None) -> Mapping[str
     data = _named(reader, key, file.provenance, f"the provenance of {file.filename}")
     if (kind := objects.kind_of(data)) != file.provenance_kind:
         raise StoreError(f"the provenance is of kind {kind}, and the index calls it {file.provenance_kind}")
-    found = objects.vouched(data, trust, file_name=file.filename, sha256=file.sha256)
-    return {one.claims.set_id: one for one in found}
+    statements = objects.vouched(data, trust, file_name=file.filename, sha256=file.sha256)
+    return {one.claims.set_id: one for one in statements}
 
 
 def sealed_set(reader: Reader, listed: IndexSet, file: FileEntry) -> WheelSet:
@@ -154,27 +160,27 @@ def sealed_set(reader: Reader, listed: IndexSet, file: FileEntry) -> WheelSet:
     name = f"the set {listed.set_id[:_SHOWN]}"
     data = _read(reader, keys.set_key(listed.set_id, "set.json"))
     try:
-        found = wheelset.loads(data, name="set.json")
+        wheel_set = wheelset.loads(data, name="set.json")
     except UsageError as error:
         raise StoreError(str(error)) from error
     # The id is of what it says; another spelling of the same would go unnoticed, and only Cairn writes it.
-    if found.set_id != listed.set_id or data != wheelset.dumps(found):
+    if wheel_set.set_id != listed.set_id or data != wheelset.dumps(wheel_set):
         raise StoreError(f"set.json was changed: it is not {name}")
-    said = {field: getattr(listed, field) for field in ("manifest_sha256", *PARAMETERS)}
-    differing = [field for field, value in said.items() if getattr(found, field) != value]
-    if listed.projects != {wheel.distribution: wheel.version for wheel in found.wheels}:
+    listed_fields = {field: getattr(listed, field) for field in ("manifest_sha256", *PARAMETERS)}
+    differing = [field for field, value in listed_fields.items() if getattr(wheel_set, field) != value]
+    if listed.projects != {wheel.distribution: wheel.version for wheel in wheel_set.wheels}:
         differing.append("projects")
     if differing:
         raise StoreError(f"{name} and the index say different things of its {', '.join(differing)}")
-    wheel = next((w for w in found.wheels if w.file_name == file.filename), None)
+    wheel = next((w for w in wheel_set.wheels if w.file_name == file.filename), None)
     if wheel is None or (wheel.sha256, wheel.size) != (file.sha256, file.size):
         raise StoreError(f"{name} does not have {file.filename} with sha256 {file.sha256[:_SHOWN]}")
     # Installers resolve by these, before they have the file; where no metadata is offered, by the file's own.
     metadata = wheel.metadata_sha256 if file.metadata_sha256 is None else file.metadata_sha256
     offered = (file.version, file.requires_python, metadata, file.build)
-    if offered != (wheel.version, wheel.requires_python, wheel.metadata_sha256, found.manifest_sha256):
+    if offered != (wheel.version, wheel.requires_python, wheel.metadata_sha256, wheel_set.manifest_sha256):
         raise StoreError(f"{name} and the index say different things of the metadata of {file.filename}")
-    return found
+    return wheel_set
 
 
 def sources(reader: Reader, wheel_set: WheelSet) -> tuple[Source, ...]:
@@ -187,6 +193,45 @@ def sources(reader: Reader, wheel_set: WheelSet) -> tuple[Source, ...]:
     return sources_in(data, sha256=wheel_set.manifest_sha256, name="manifest.json")
 
 
+def builder_statement(reader: Reader, wheel_set: WheelSet) -> BuildStatement:
+    """What the builder said of a set.
+
+    Raises:
+        StoreError: the store has no such statement, or it cannot be read.
+    """
+    return build_statement.decode(_of_builder(reader, wheel_set), name=BUILDER_FILE)
+
+
+def builder_problems(reader: Reader, wheel_set: WheelSet, wheels: Sequence[Path]) -> Iterator[str]:
+    """How a set is not what its builder said, or these wheels of it not of its manifest's commits."""
+    try:
+        statement = _of_builder(reader, wheel_set)
+        manifest = reader.read(keys.set_key(wheel_set.id, MANIFEST_FILE)).data
+    except MissingKeyError:
+        yield "its manifest is missing"
+    except CairnError as error:
+        yield str(error)
+    else:
+        yield from build_statement.problems(wheel_set, wheels, manifest=manifest, statement=statement)
+
+
+def require_builder(reader: Reader, wheel_set: WheelSet, wheels: Sequence[Path]) -> None:
+    """Refuse a set of which `builder_problems` has something to say.
+
+    Raises:
+        StoreError: it has.
+    """
+    if problems := tuple(builder_problems(reader, wheel_set, wheels)):
+        raise StoreError(f"the set {wheel_set.id[:12]} is not what its builder says: {'; '.join(problems)}")
+
+
+def _of_builder(reader: Reader, wheel_set: WheelSet) -> bytes:
+    try:
+        return reader.read(keys.set_key(wheel_set.id, BUILDER_FILE)).data
+    except MissingKeyError as error:
+        raise StoreError("there is no builder's statement: nobody says that they built it") from error
+
+
 def record(reader: Reader, wheel_set: WheelSet, digest: str) -> tuple[bytes, TestRecord]:
     """A test record of a set, with its bytes.
 
@@ -196,15 +241,52 @@ def record(reader: Reader, wheel_set: WheelSet, digest: str) -> tuple[bytes, Tes
     what = f"the record {digest[:_SHOWN]}"
     data = _named(reader, keys.set_key(wheel_set.id, f"records/{digest}.json"), digest, what)
     try:
-        found = test_record.loads(data, name=what)
+        test = test_record.loads(data, name=what)
     except UsageError as error:
         raise StoreError(str(error)) from error
     own = [wheel.file_name for wheel in wheel_set.wheels]
-    if found.set_id != wheel_set.set_id:
-        raise StoreError(f"{what} is of another set: {str(found.set_id)[:_SHOWN]}")
-    if problem := test_record.disagreement(found, wheel_set.sha256s, own):
+    if test.set_id != wheel_set.set_id:
+        raise StoreError(f"{what} is of another set: {str(test.set_id)[:_SHOWN]}")
+    if problem := test_record.disagreement(test, wheel_set.sha256s, own):
         raise StoreError(f"{what} is not of the set: {problem}")
-    return data, found
+    return data, test
+
+
+def sign_record(record: bytes, signer: Signer) -> bytes:
+    """The envelope that lies beside a record."""
+    return datafile.dumps(dsse.sign(record, dsse.RECORD, signer)).encode()
+
+
+def signature_key(set_id: str, digest: str) -> str:
+    """Where the signature of a record lies; `digest` is that of the record's bytes."""
+    return keys.set_key(set_id, f"records/{digest}.dsse.json")
+
+
+def record_signers(reader: Reader, set_id: str, record: bytes, trust: Trust) -> tuple[str, ...]:
+    """The ids of the trusted keys that signed a record.
+
+    Args:
+        reader: what has the signature.
+        set_id: the set that the record is of.
+        record: its bytes.
+        trust: whose word counts.
+
+    Raises:
+        SignatureError: it has no signature, no trusted one, or is not what was signed.
+    """
+    digest = hashlib.sha256(record).hexdigest()
+    name = f"the record {digest[:12]}"
+    try:
+        data = reader.read(signature_key(set_id, digest)).data
+    except MissingKeyError as error:
+        raise SignatureError(
+            f"{name} is not signed", tip="whoever tested adds it with --sign-key: cairn release record add"
+        ) from error
+    envelope = dsse.loads(data, name=f"the signature of {name}")
+    signed = dsse.verify(envelope, dsse.RECORD, {**trust.testers, **trust.keys}, name=name)
+    if signed.payload != record:
+        raise SignatureError(f"{name} is not what its signature is over")
+    return signed.key_ids
 
 
 TESTED = "tested on hardware of each target"
@@ -258,40 +340,44 @@ def judgement(reader: Reader, set_id: str, digest: str, index: str) -> Judgement
     """
     what = f"the judgement {digest[:_SHOWN]}"
     data = _named(reader, keys.set_key(set_id, f"judgements/{digest}.json"), digest, what)
-    found = Judgement.read(data, what=what)
-    if found.set_id != set_id:
-        raise StoreError(f"{what} is of another set: {found.set_id[:_SHOWN]}")
-    if found.target not in (None, index):
-        raise StoreError(f"{what} is of another index: {str(found.target)[:100]}")
-    if refused := [demand.name for demand in found.demands if demand.outcome == "not met"]:
+    judgement = Judgement.read(data, what=what)
+    if judgement.set_id != set_id:
+        raise StoreError(f"{what} is of another set: {judgement.set_id[:_SHOWN]}")
+    if judgement.target not in (None, index):
+        raise StoreError(f"{what} is of another index: {str(judgement.target)[:100]}")
+    if refused := [demand.name for demand in judgement.demands if demand.outcome == "not met"]:
         raise StoreError(f"{what} is a no: {', '.join(refused)}")
-    return found
+    return judgement
 
 
-def contradictions(reader: Reader, wheel_set: WheelSet, listed: IndexSet, found: Judgement) -> Iterator[str]:
+def contradictions(
+    reader: Reader, wheel_set: WheelSet, listed: IndexSet, judgement: Judgement
+) -> Iterator[str]:
     """Where an index says better of a set than the judgement by which it has it, or that than the records.
 
     Args:
         reader: what has the records.
         wheel_set: the set.
         listed: what the index says of it.
-        found: the judgement.
+        judgement: by which it has it.
     """
     word = listed.untested or ""
     shown = (*listed.untested_targets, *word.replace(",", " ").split())  # earlier ones have the words alone
-    if hidden := [name for name in found.untested if name not in shown]:
+    if hidden := [name for name in judgement.untested if name not in shown]:
         yield f"the judgement says that it is untested on {', '.join(hidden)}, and the index does not"
-    if not word and (found.answered or any(demand.outcome == "bypassed" for demand in found.demands)):
+    if not word and (judgement.answered or any(demand.outcome == "bypassed" for demand in judgement.demands)):
         yield "the judgement let it in on somebody's word, and the index does not say so"
-    yield from (f"the index does not say: {said}" for said in found.answered if word and said not in word)
-    if any(demand.name == TESTED and demand.outcome == "met" for demand in found.demands):
+    yield from (
+        f"the index does not say: {answer}" for answer in judgement.answered if word and answer not in word
+    )
+    if any(demand.name == TESTED and demand.outcome == "met" for demand in judgement.demands):
         covered = set[str]()
-        for digest in found.records:
+        for digest in judgement.records:
             with contextlib.suppress(StoreError):  # it is of something else, and shows nothing of this set
                 _, one = record(reader, wheel_set, digest)
                 if one.verdict == "passed":
                     covered |= {targets.CPU, *(name for name, count in one.covered.items() if count)}
-        claimed = [name for name in wheel_set.targets or (targets.CPU,) if name not in found.untested]
+        claimed = [name for name in wheel_set.targets or (targets.CPU,) if name not in judgement.untested]
         if left := [name for name in claimed if name not in covered]:
             yield f"the judgement says that it was tested on {', '.join(left)}, and no record beside it does"
 

@@ -62,9 +62,9 @@ class KeyAttester:
             previous: the object of this kind that the file has, if any.
             claims: what to vouch for.
         """
-        kept = _of_other_sets(previous, claims) if previous else ()
-        made = dsse.sign(statement.encode(claims), dsse.IN_TOTO, self._signer)
-        return datafile.dumps(Provenance(envelopes=(*kept, made))).encode()
+        others = _of_other_sets(previous, claims) if previous else ()
+        envelope = dsse.sign(statement.encode(claims), dsse.IN_TOTO, self._signer)
+        return datafile.dumps(Provenance(envelopes=(*others, envelope))).encode()
 
 
 def kind_of(data: bytes) -> ProvenanceKind:
@@ -98,7 +98,7 @@ def vouched(data: bytes, trust: Trust | None, *, file_name: str, sha256: str) ->
         PrerequisiteError: it is of PEP 740, and the extra `sign` is missing.
     """
     name = f"the provenance of {file_name}"
-    found: Sequence[Vouched]
+    vouchers: Sequence[Vouched]
     if kind_of(data) == "pep740":
         try:
             from cairn.release.provenance import pep740  # noqa: PLC0415 - half a second, and an extra
@@ -108,32 +108,32 @@ def vouched(data: bytes, trust: Trust | None, *, file_name: str, sha256: str) ->
                 tip="pip install 'cairn[sign]'",
             ) from error
         statements = pep740.statements(data, trust, file_name=file_name, sha256=sha256)
-        found = [Vouched(claims=statement.decode(payload, name=name), by=by) for payload, by in statements]
+        vouchers = [Vouched(claims=statement.decode(payload, name=name), by=by) for payload, by in statements]
     else:
-        found = _by_keys(_local(data, name).envelopes, trust, name)
-    if not found:
+        vouchers = _by_keys(_local(data, name).envelopes, trust, name)
+    if not vouchers:
         raise SignatureError(f"{name} holds no statement")
-    for one in found:
+    for one in vouchers:
         if (one.claims.file_name, one.claims.sha256) != (file_name, sha256):
-            said = f"{name} is about {one.claims.file_name[:200]} with sha256 {one.claims.sha256[:12]}"
-            raise SignatureError(f"{said}, not about this file with {sha256[:12]}")
-    sets = [one.claims.set_id for one in found]
+            text = f"{name} is about {one.claims.file_name[:200]} with sha256 {one.claims.sha256[:12]}"
+            raise SignatureError(f"{text}, not about this file with {sha256[:12]}")
+    sets = [one.claims.set_id for one in vouchers]
     if len(set(sets)) != len(sets):
         raise SignatureError(f"{name} has two statements about one set")
-    return found
+    return vouchers
 
 
 def _by_keys(envelopes: Sequence[Envelope], trust: Trust | None, name: str) -> Sequence[Vouched]:
     """The statements that a trusted key signed; others may have signed for sets that are theirs."""
-    found, strange = [], None
+    vouchers, strange = [], None
     for envelope in envelopes:
         try:
-            found.append(_by_key(envelope, trust, name))
+            vouchers.append(_by_key(envelope, trust, name))
         except UntrustedKeyError as error:
             strange = error
-    if strange is not None and not found:
+    if strange is not None and not vouchers:
         raise strange
-    return found
+    return vouchers
 
 
 def _by_key(envelope: Envelope, trust: Trust | None, name: str) -> Vouched:
@@ -154,9 +154,9 @@ def _local(data: bytes, name: str) -> Provenance:
 
 def _of_other_sets(previous: bytes, claims: Claims) -> Sequence[Envelope]:
     name = f"the provenance of {claims.file_name}"
-    kept = []
+    envelopes = []
     for envelope in _local(previous, name).envelopes:
-        said = statement.decode(dsse.unverified_payload(envelope, name=name), name=name)
-        if said.set_id != claims.set_id:
-            kept.append(envelope)
-    return kept
+        claims_before = statement.decode(dsse.unverified_payload(envelope, name=name), name=name)
+        if claims_before.set_id != claims.set_id:
+            envelopes.append(envelope)
+    return envelopes

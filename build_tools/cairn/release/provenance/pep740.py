@@ -64,14 +64,14 @@ class WorkflowAttester:
         Raises:
             NetworkError: Sigstore could not be reached.
         """
-        kept = _bundles_of_other_sets(previous, claims)
+        others = _bundles_of_other_sets(previous, claims)
         try:
             bundle = self._signer.sign_dsse(Statement(statement.encode(claims)))
         except (SigstoreError, ExpiredCertificate, ExpiredIdentity, requests.RequestException) as error:
             raise NetworkError(f"Sigstore did not sign: {error}", tip="run the job again") from error
         publisher = GitHubPublisher(repository=self._workflow.repository, workflow=self._workflow.file)
-        made = AttestationBundle(publisher=publisher, attestations=[Attestation.from_bundle(bundle)])
-        return Provenance(attestation_bundles=[*kept, made]).model_dump_json().encode()
+        own = AttestationBundle(publisher=publisher, attestations=[Attestation.from_bundle(bundle)])
+        return Provenance(attestation_bundles=[*others, own]).model_dump_json().encode()
 
 
 def running_workflow(environ: Mapping[str, str] | None = None) -> Workflow:
@@ -80,9 +80,9 @@ def running_workflow(environ: Mapping[str, str] | None = None) -> Workflow:
     Raises:
         PrerequisiteError: no workflow of GitHub's does.
     """
-    given = os.environ if environ is None else environ
-    match = _WORKFLOW_REF.fullmatch(given.get("GITHUB_WORKFLOW_REF", ""))
-    if given.get("GITHUB_ACTIONS") != "true" or match is None:
+    variables = os.environ if environ is None else environ
+    match = _WORKFLOW_REF.fullmatch(variables.get("GITHUB_WORKFLOW_REF", ""))
+    if variables.get("GITHUB_ACTIONS") != "true" or match is None:
         raise PrerequisiteError(
             "this does not run in a GitHub workflow", tip="sign with a key: --sign-key FILE"
         )
@@ -134,7 +134,7 @@ def statements(
     bundles = _read(data).attestation_bundles
     if trust is None:
         return [(attestation.envelope.statement, None) for b in bundles for attestation in b.attestations]
-    found = []
+    payloads = []
     for bundle in bundles:
         for attestation in bundle.attestations:
             payload, workflow = _vouched(attestation, trust, file_name, sha256)
@@ -144,19 +144,19 @@ def statements(
             )
             if named != (workflow.repository, workflow.file):
                 raise SignatureError(f"{workflow} signed for {file_name}, and {named} is named for it")
-            found.append((payload, str(workflow)))
-    return found
+            payloads.append((payload, str(workflow)))
+    return payloads
 
 
 def _vouched(attestation: Attestation, trust: Trust, file_name: str, sha256: str) -> tuple[bytes, Workflow]:
     """The statement of an attestation, and the trusted workflow that signed it."""
-    said = f"no workflow that signs for {file_name} is trusted"
+    reason = f"no workflow that signs for {file_name} is trusted"
     for workflow in trust.workflows:
         publisher = GitHubPublisher(repository=workflow.repository, workflow=workflow.file)
         try:
             attestation.verify(publisher, Distribution(name=file_name, digest=sha256), offline=True)
         except Exception as error:  # noqa: BLE001 - what stumbles over an attacker's bytes vouches for none
-            said = f"{workflow} does not vouch for {file_name}: {error}"
+            reason = f"{workflow} does not vouch for {file_name}: {error}"
             continue
         payload = attestation.envelope.statement
         builder = statement.decode(payload, name=f"the provenance of {file_name}").builder.id
@@ -164,10 +164,10 @@ def _vouched(attestation: Attestation, trust: Trust, file_name: str, sha256: str
         if ran != builder:
             raise SignatureError(f"{workflow} signed that {builder[:200]} built {file_name}, which it is not")
         if workflow.ref is not None and not ran.endswith(f"/{workflow.file}@{workflow.ref}"):
-            said = f"{workflow} does not vouch for {file_name}: {ran} does"
+            reason = f"{workflow} does not vouch for {file_name}: {ran} does"
             continue
         return payload, workflow
-    raise SignatureError(said, tip="give the releaser's workflow: --trust github:OWNER/NAME/WORKFLOW.yml")
+    raise SignatureError(reason, tip="give the releaser's workflow: --trust github:OWNER/NAME/WORKFLOW.yml")
 
 
 def _read(data: bytes) -> Provenance:

@@ -78,9 +78,9 @@ class Recorder:
 
     def read(self, key: str) -> StoredObject:
         """See `Reader.read`."""
-        found = self._reader.read(key)
-        self.objects[key] = found.data
-        return found
+        stored = self._reader.read(key)
+        self.objects[key] = stored.data
+        return stored
 
 
 def fetch(url: str, *, to: Path | None = None) -> bytes:
@@ -180,13 +180,13 @@ def index_of_bundle(bundle: Store) -> str:
     Raises:
         UsageError: it is of none, of several, or not of a release.
     """
-    found = [name for name in keys.possible_indexes() if bundle.exists(keys.state_key(name))]
-    if len(found) == 1 and found[0].partition("/")[0] == "release":
-        return found[0]
+    names = [name for name in keys.possible_indexes() if bundle.exists(keys.state_key(name))]
+    if len(names) == 1 and names[0].partition("/")[0] == "release":
+        return names[0]
     tip = (
-        f"say which: --index {' or '.join(found)}" if found else "save one: cairn index verify --save-bundle"
+        f"say which: --index {' or '.join(names)}" if names else "save one: cairn index verify --save-bundle"
     )
-    raise UsageError(f"{bundle.url} is a bundle of {', '.join(found) or 'no index'}", tip=tip)
+    raise UsageError(f"{bundle.url} is a bundle of {', '.join(names) or 'no index'}", tip=tip)
 
 
 class _Bundle(MemoryStore):

@@ -99,10 +99,10 @@ def create(folder: Path) -> PublicKey:
     # Made with its final mode: at no moment could others open it. O_EXCL follows no link.
     with os.fdopen(os.open(private, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
         file.write(pem)
-    made = PublicKey(key.public_key())
+    public_half = PublicKey(key.public_key())
     with public.open("xb") as file:
-        file.write(made.pem())
-    return made
+        file.write(public_half.pem())
+    return public_half
 
 
 def signer(path: Path) -> Signer:
@@ -158,8 +158,8 @@ def public_key(path: Path) -> PublicKey:
 
 def public_keys(paths: Sequence[Path]) -> PublicKeys:
     """These keys, by id; raises like `public_key`."""
-    found = [public_key(path) for path in paths]
-    return {key.key_id: key for key in found}
+    keys = [public_key(path) for path in paths]
+    return {key.key_id: key for key in keys}
 
 
 def _read(path: Path) -> bytes:

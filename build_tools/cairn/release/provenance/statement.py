@@ -151,9 +151,9 @@ def decode(payload: bytes, *, name: str) -> Claims:
         # "Verifiers SHOULD reject unrecognized or unexpected fields within externalParameters" (SLSA 1.0).
         "its parameters": (sorted(definition.external_parameters), sorted(PARAMETERS)),
     }
-    for what, (found, expected) in wrong.items():
-        if found != expected:
-            raise SignatureError(f"{name}: {what} is {str(found)[:200]}, expected {expected}")
+    for what, (value, expected) in wrong.items():
+        if value != expected:
+            raise SignatureError(f"{name}: {what} is {str(value)[:200]}, expected {expected}")
     if set(read.subject[0].digest) != {"sha256"}:
         raise SignatureError(f"{name} does not name one wheel and one manifest by their sha256")
     try:

@@ -65,8 +65,8 @@ class Missing:
     found: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        there = f" (there: {', '.join(self.found)})" if self.found else ""
-        return f"{self.requirement}, wanted by {self.wanted_by}{there}"
+        versions = f" (there: {', '.join(self.found)})" if self.found else ""
+        return f"{self.requirement}, wanted by {self.wanted_by}{versions}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,20 +213,20 @@ class _OfferedIndex:
         """All that fits of the versions that uv chose out of the channel."""
         for name, version in chosen.items():
             if name not in self._made:
-                there = self._versions(name)
-                same = (files for other, files in there.items() if Version(other) == Version(version))
+                versions = self._versions(name)
+                same = (files for other, files in versions.items() if Version(other) == Version(version))
                 yield from (file.ref for files in same for file in files)
 
     def _versions(self, name: str) -> dict[str, list[FileEntry]]:
         """What fits of a project of the channel, by version: wheels, or sdists where there is no wheel."""
         if name not in self._fitting:
-            found: dict[str, list[FileEntry]] = {}
+            by_version: dict[str, list[FileEntry]] = {}
             for file in self._snapshot.project(name).files:
                 if self._platform.fits(file):
-                    found.setdefault(file.version, []).append(file)
-            for version, files in found.items():
-                found[version] = [file for file in files if file.filename.endswith(".whl")] or files
-            self._fitting[name] = found
+                    by_version.setdefault(file.version, []).append(file)
+            for version, files in by_version.items():
+                by_version[version] = [file for file in files if file.filename.endswith(".whl")] or files
+            self._fitting[name] = by_version
         return self._fitting[name]
 
     def _needs_of(self, file: FileEntry) -> Needs:
@@ -252,8 +252,8 @@ class _OfferedIndex:
         if self._met(name, shown.specifier):
             shown.url = None
         else:
-            there = self._made.get(name) or {file.version for file in self._snapshot.project(name).files}
-            versions = tuple(sorted(there, key=Version))
+            known = self._made.get(name) or {file.version for file in self._snapshot.project(name).files}
+            versions = tuple(sorted(known, key=Version))
             missing = Missing(requirement=str(shown), wanted_by=wanted_by, found=versions)
             # By its own name, so that uv's threads agree on it.
             stand_in = f"unmet-{hashlib.sha256(str(missing).encode()).hexdigest()[:16]}"
@@ -299,24 +299,24 @@ def _resolve(index: _OfferedIndex, platform: Platform) -> dict[str, str]:
         for last_resort in (False, True):
             # The first run may have failed at an older version that does not matter any more.
             index.offers_unmet, index.problem = last_resort, None
-            asked = "\n".join(index.asked).encode()
-            done = process.run(
-                command, env=env, stdin=asked, separate_stderr=True, timeout=_TIMEOUT, check=False
+            wanted_lines = "\n".join(index.asked).encode()
+            answer = process.run(
+                command, env=env, stdin=wanted_lines, separate_stderr=True, timeout=_TIMEOUT, check=False
             )
-            if done.returncode == 0:
-                return dict(line.split("==") for line in done.output.splitlines())
+            if answer.returncode == 0:
+                return dict(line.split("==") for line in answer.output.splitlines())
     if index.problem is not None:
         raise index.problem
-    said = " ".join(done.stderr.split())
-    if "invalid metadata" in said:  # packaging reads some markers that uv does not
-        raise StoreError(f"uv cannot read what the set needs: {said[said.find('hint:') :]}")
-    if "No solution found" not in said:
+    reason = " ".join(answer.stderr.split())
+    if "invalid metadata" in reason:  # packaging reads some markers that uv does not
+        raise StoreError(f"uv cannot read what the set needs: {reason[reason.find('hint:') :]}")
+    if "No solution found" not in reason:
         raise StoreError(
-            f"uv cannot resolve what the set needs: {said}",
+            f"uv cannot resolve what the set needs: {reason}",
             tip="if it is older than 0.12: python3 -m pip install --upgrade uv",
         )
     raise StoreError(
-        f"the requirements of the set contradict each other: {said[max(said.find('Because'), 0) :]}",
+        f"the requirements of the set contradict each other: {reason[max(reason.find('Because'), 0) :]}",
         tip="add a version that all of them accept to the channel",
     )
 

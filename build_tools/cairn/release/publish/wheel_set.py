@@ -74,7 +74,7 @@ def stage_set(  # noqa: PLR0913 - each is one independent part of the request
     def write_set() -> Mapping[str, Attested]:
         metadata = locks.metadata_of(store, sealed)
         write.write_set(store, sealed, manifest, statement, locks.of_set(sealed, metadata))
-        return attest(store, sealed, entry, attester, there=target.load()) if attester else {}
+        return attest(store, sealed, entry, attester, snapshot=target.load()) if attester else {}
 
     publish_dists(
         target,

@@ -1,4 +1,8 @@
-"""Which artifacts of a run are wanted: by GPU family, by target, by patterns over their names."""
+"""Where TheRock's CI puts the artifacts of a run, and which are wanted: by family, target and name.
+
+Source: ROCm/TheRock, docs/development/workflow_outputs.md and s3_buckets.md: all of a run is in a bucket
+below `{owner}-{repo}/{run id}-{platform}/`, without the repository for TheRock itself; anyone may read it.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +16,66 @@ from cairn.output import wording
 from cairn.rocm.tree import ARTIFACT, GENERIC
 from cairn.store.protocol import ListedObject, Store
 
+UPSTREAM = "ROCm/TheRock"
+"""The repository whose runs are meant where none is named."""
+
+_RUN_ID = re.compile(r"[0-9]{1,20}")
+_REPOSITORY = re.compile(r"([A-Za-z0-9-]{1,39})/([A-Za-z0-9._-]{1,100})")
+# TheRock's release types, and the bucket of each but `ci`, whose bucket depends on the repository.
+_BUCKETS = {
+    "dev": "therock-dev-artifacts",
+    "dev-bkc": "therock-dev-artifacts",
+    "nightly": "therock-nightly-artifacts",
+    "nightly-bkc": "therock-nightly-artifacts",
+    "prerelease": "therock-prerelease-artifacts",
+}
+RELEASE_TYPES = ("ci", *_BUCKETS)
+"""What a run may be of."""
+
 # TheRock's order of preference, where an artifact is there in both.
 _ENDINGS = (".tar.zst", ".tar.xz")
 _SHOWN = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A run of a workflow, whose artifacts are wanted.
+
+    Attributes:
+        id: GitHub's number of it.
+        platform: `linux` or `windows`.
+        repository: `owner/name`, where it ran.
+        release_type: which kind of builds it made.
+    """
+
+    id: str
+    platform: str
+    repository: str = UPSTREAM
+    release_type: str = "ci"
+
+    def __post_init__(self) -> None:
+        if not _RUN_ID.fullmatch(self.id):
+            raise UsageError(
+                f"{self.id[:60]!r} is not the id of a run",
+                tip="it is the number in the run's address: …/actions/runs/17123441166",
+            )
+        if not _REPOSITORY.fullmatch(self.repository):
+            raise UsageError(f"{self.repository[:100]!r} is not a repository", tip=f"write {UPSTREAM}")
+
+    def folder(self) -> str:
+        """What it is called in a store that has the outputs of several runs."""
+        return f"{self.id}-{self.platform}"
+
+    def places(self) -> tuple[str, ...]:
+        """URLs of stores that may have it, the likeliest first."""
+        own = f"{self.repository.replace('/', '-')}/{self.folder()}"
+        # Runs of a fork's pull request are listed as runs of the repository, but cannot write to its bucket.
+        elsewhere = f"s3://therock-ci-artifacts-external/{own}"
+        if self.release_type != "ci":
+            return (f"s3://{_BUCKETS[self.release_type]}/{self.folder()}",)
+        if self.repository == UPSTREAM:
+            return (f"s3://therock-ci-artifacts/{self.folder()}", elsewhere)
+        return (elsewhere,)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +146,7 @@ def choose(artifacts: Collection[Artifact], wanted: Wanted, *, where: str) -> tu
             tip="they are called NAME_COMPONENT_TARGET.tar.zst or .tar.xz: check the run and the platform",
         )
     wishes = {
-        **{name: _of_group(name) for name in wanted.groups},
+        **{name: {name, *gpu.families().get(name, ())} for name in wanted.groups},
         **{name: {name} for name in wanted.targets},
     }
     processors = {a.processor for a in artifacts} - {GENERIC}
@@ -124,11 +185,6 @@ def _patterns(texts: Iterable[str]) -> list[re.Pattern[str]]:
         return [re.compile(text) for text in texts]
     except re.error as error:
         raise UsageError(f"{str(error.pattern)[:80]!r} is not a regular expression: {error}") from error
-
-
-def _of_group(name: str) -> set[str]:
-    """The targets of artifacts that belong to a group."""
-    return {name, *gpu.families().get(name, ())}
 
 
 def _artifact(listed: ListedObject, ending: str) -> Artifact | None:

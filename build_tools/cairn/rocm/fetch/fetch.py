@@ -1,24 +1,32 @@
-"""From the archives of a run to a tree of artifacts; what is in place already is not fetched again."""
+"""From the archives of a run to a tree of artifacts; what is in place already is not fetched again.
+
+Each archive is checked by the sha256 beside it, and goes on where an earlier try ended.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
+import re
 import secrets
 import shutil
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from cairn import datafile, files
-from cairn.concurrency import side_by_side
-from cairn.errors import UsageError
-from cairn.rocm.fetch import choose, download, unpack
+from cairn.concurrency import go_on, side_by_side
+from cairn.errors import StoreError, UsageError
+from cairn.rocm.fetch import choose, unpack
 from cairn.rocm.fetch.choose import Artifact, Wanted
-from cairn.store.protocol import Store
+from cairn.store.protocol import MissingKeyError, OnBytes, Store
 from cairn.store.transfer import Count, OnProgress
+
+_BLOCK = 1 << 20
+_LOCK_WAIT = 4 * 3600.0  # seconds
+_SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 
 NOTES = ".fetched"
 """Folder with what is known of each artifact that was fetched, and with what of archives has arrived."""
@@ -100,16 +108,19 @@ def fetch(
         UnsafeArchiveError: an archive is malformed, or would write outside of its folder.
     """
     chosen = choose.choose(choose.listed(store), request.wanted, where=store.url)
-    digests = dict(
-        zip(chosen, side_by_side(lambda a: download.expected_sha256(store, a), chosen), strict=True)
-    )
+    digests = dict(zip(chosen, side_by_side(lambda a: _expected_sha256(store, a), chosen), strict=True))
     if request.verified_only:
-        missing = [artifact.key for artifact, digest in digests.items() if digest is None]
-        download.refuse_unverified(missing, where=store.url)
+        unverified = [artifact.key for artifact, digest in digests.items() if digest is None]
+        if unverified:
+            raise UsageError(
+                f"{len(unverified)} archive(s) at {store.url} have no sha256sum beside them, "
+                f"such as {unverified[0]}",
+                tip="pass --allow-unverified to take them as they are",
+            )
     fetcher = _Fetcher(store, request, on_progress)
     in_place = {a: fetcher.is_in_place(a, digests[a]) for a in chosen}
     if not dry_run:
-        with _alone(request.output_dir):
+        with files.locked(request.output_dir / NOTES / "fetch.lock", timeout=_LOCK_WAIT):
             digests |= fetcher.fetch([a for a in chosen if not in_place[a]], digests)
     return tuple(
         FetchedArtifact(
@@ -162,9 +173,7 @@ class _Fetcher:
         def one(artifact: Artifact) -> str:
             archive = self._notes / "archives" / artifact.key
             archive.parent.mkdir(parents=True, exist_ok=True)
-            sha256 = download.download(
-                self._store, artifact, archive, sha256=digests[artifact], on_bytes=count.bytes
-            )
+            sha256 = _download(self._store, artifact, archive, sha256=digests[artifact], on_bytes=count.bytes)
             with self._unpacking:
                 self._put_in_place(artifact, archive)
             note = FetchedNote(
@@ -221,7 +230,78 @@ class _Fetcher:
         return self._notes / f"{artifact.name}.json"
 
 
-@contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    with files.locked(folder / NOTES / "fetch.lock", timeout=4 * 3600):
-        yield
+def _expected_sha256(store: Store, artifact: Artifact) -> str | None:
+    """What the file beside an archive says of it; None where there is no such file.
+
+    Raises:
+        StoreError: the file says no sha256.
+    """
+    try:
+        text = store.read(f"{artifact.key}.sha256sum").data[:200].decode("ascii", errors="replace")
+    except MissingKeyError:
+        return None
+    # The digest alone, or as the program sha256sum writes it: TheRock's tools have both.
+    first = (text.split() or [""])[0]
+    if not _SHA256.fullmatch(first):
+        raise StoreError(
+            f"{store.url}/{artifact.key}.sha256sum does not begin with a sha256",
+            tip="the upload of the run may not have ended: look at the run",
+        )
+    return first.lower()
+
+
+def _download(store: Store, artifact: Artifact, path: Path, *, sha256: str | None, on_bytes: OnBytes) -> str:
+    """Bring an archive to `path`; what an earlier try brought there is not fetched again.
+
+    Args:
+        store: where it is.
+        artifact: the archive.
+        path: where it goes. It is there only once it is whole; until then, it is beside it, with `.part`.
+        sha256: what it must have; None where it is not known.
+        on_bytes: called with how many bytes have arrived more.
+
+    Returns:
+        Its sha256.
+
+    Raises:
+        StoreError: it is not what its sha256 says.
+    """
+    part = path.with_name(f"{path.name}.part")
+    if path.exists():
+        if sha256 is not None and files.sha256_of(path) == sha256:
+            on_bytes(artifact.size)
+            return sha256
+        path.unlink()
+    for _ in range(2):
+        begun = part.stat().st_size if part.exists() and sha256 is not None else 0
+        if begun > artifact.size:
+            begun = 0
+        digest = _fetch(store, artifact.key, part, begun, on_bytes)
+        if sha256 in (None, digest):
+            part.replace(path)
+            return digest
+        part.unlink()
+        on_bytes(-artifact.size)
+        if not begun:
+            break  # else what lay there may be at fault: a different build of the same name, a lost write
+    raise StoreError(
+        f"{store.url}/{artifact.key} is not what its sha256sum says",
+        tip="it was damaged, or is being replaced: fetch it again later, or look at the run that made it",
+    )
+
+
+def _fetch(store: Store, key: str, part: Path, begun: int, on_bytes: OnBytes) -> str:
+    """Bring what is missing after the first `begun` bytes; the sha256 of the whole."""
+    digest = hashlib.sha256()
+    with part.open("r+b" if begun else "wb") as file:
+        while file.tell() < begun and (block := file.read(min(_BLOCK, begun - file.tell()))):
+            digest.update(block)
+            on_bytes(len(block))
+        with store.open(key, start=begun) as stream:
+            while block := stream.read(_BLOCK):
+                go_on()
+                file.write(block)
+                digest.update(block)
+                on_bytes(len(block))
+        file.truncate()
+    return digest.hexdigest()

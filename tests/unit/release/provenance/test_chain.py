@@ -15,7 +15,7 @@ from cairn.errors import NetworkError, StoreError
 from cairn.release.index import generation, keys
 from cairn.release.index.generation import Generation, IndexSet, Pointer, ProjectState, digest_of
 from cairn.release.index.snapshot import Index
-from cairn.release.provenance import chain, record_signatures
+from cairn.release.provenance import chain, evidence
 from cairn.release.provenance.objects import KeyAttester
 from cairn.release.provenance.trust import Trust
 from cairn.release.publish import wheel_set as sets
@@ -281,8 +281,8 @@ def test_an_edited_record_shows_even_where_every_digest_fits(there: Released) ->
     edited = there.store.objects[key].replace(b'"passed": 3', b'"passed": 9')
     new = hashlib.sha256(edited).hexdigest()
     there.store.objects[keys.set_key(there.made.id, f"records/{new}.json")] = edited
-    signature = there.store.objects[record_signatures.signature_key(there.made.id, digest)]
-    there.store.objects[record_signatures.signature_key(there.made.id, new)] = signature
+    signature = there.store.objects[evidence.signature_key(there.made.id, digest)]
+    there.store.objects[evidence.signature_key(there.made.id, new)] = signature
     rewrite(there, listed=lambda plain: plain.update(records=[new]))
     report = there.check()
     assert broken(report) == ["statement", "records"]

@@ -2,8 +2,8 @@ import pytest
 
 from cairn.cli.rocm import fetch as rocm_fetch
 from cairn.errors import UsageError
-from cairn.rocm.fetch import runs
-from cairn.rocm.fetch.runs import Run
+from cairn.rocm.fetch import choose
+from cairn.rocm.fetch.choose import Run
 
 
 def test_a_run_is_where_the_layout_of_the_outputs_says() -> None:
@@ -32,4 +32,4 @@ def test_what_is_no_repository(text: str) -> None:
 
 
 def test_the_command_line_knows_every_release_type() -> None:
-    assert rocm_fetch.RELEASE_TYPES == runs.RELEASE_TYPES
+    assert rocm_fetch.RELEASE_TYPES == choose.RELEASE_TYPES
