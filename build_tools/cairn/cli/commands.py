@@ -144,7 +144,7 @@ PROGRAM = Group(
                         "run": "probe every row in a process of its own, and write the tables with what "
                         "was measured",
                         "diff": "show what changed between two reports, of two wheels or of two nights",
-                        "rows": "count the rows of each table, and say how pages differ from them",
+                        "rows": "count the rows of each table of the pages",
                     },
                 ),
                 "report": "show what test runs came to: verdict, modules, failures, flaky and slow tests, "

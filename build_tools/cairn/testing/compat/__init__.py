@@ -2,6 +2,6 @@
 
 Takes an interpreter with torch, and gives a `report.CompatReport`: the tables of the pages, with what was
 seen beside what is claimed. `measure.measure` is the call one needs; `rows` has the pages' rows, `probes/`
-what is tried for each, in a process of its own. `write` writes a report (`tables`, `html`), `diff` compares
-two, `evidence` makes a test record of one, and `pages` says how upstream's pages differ from our rows.
+what is tried for each, in a process of its own. `write` writes a report (`tables`), `diff` compares
+two, and `evidence` makes a test record of one.
 """

@@ -15,7 +15,7 @@ PROBES = Path(compat.__file__).parent / "probes"
 TABLES = rows.load()
 ROWS = [(table, row) for table in TABLES for row in table.rows]
 
-# As the pages have them: the rows of each table, in order. `cairn test compat rows --against` counts anew.
+# As the pages have them: the rows of each table, in order.
 ON_THE_PAGES = {
     "pytorch-compatibility.rst": (8, 20, 22, 11, 8, 2, 3, 2, 2, 4, 4, 15),
     "pytorch-compatibility-short.rst": (7, 4),
