@@ -94,18 +94,18 @@ class Counter:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_pycollect_makeitem(self, name: str, obj: object) -> Generator[None, Any, Any]:
         """Count what is a test by its name, and is not to be one here."""
-        made = yield
+        items = yield
         setting = "python_classes" if inspect.isclass(obj) else "python_functions"
-        if made or not name.startswith(_PREFIXES[setting]):
-            return made
+        if items or not name.startswith(_PREFIXES[setting]):
+            return items
         if inspect.isclass(obj) or inspect.isfunction(obj):
             chosen = self._config.getini(setting)
-            if made is None and chosen != [_PREFIXES[setting]]:
+            if items is None and chosen != [_PREFIXES[setting]]:
                 by = (f"{setting} = {' '.join(chosen)}", self._origin_of_setting(setting))
             else:
                 by = self._whoever(("pytest_pycollect_makeitem",))
             self._unseen[by] = self._unseen.get(by, 0) + 1
-        return made
+        return items
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -164,14 +164,14 @@ class Counter:
 
         @functools.wraps(function)
         def call(*values: object) -> object:
-            found = function(*values)
-            if found and (files := self._files_of_tests(self._path)):
+            ignored = function(*values)
+            if ignored and (files := self._files_of_tests(self._path)):
                 who, origin = self._by(plugin)
                 if who == "_pytest.main":  # without an option
                     who, origin = "collect_ignore or norecursedirs", "tests"
                 by = (f"{who} (files)", origin)
                 self._unseen[by] = self._unseen.get(by, 0) + files
-            return found
+            return ignored
 
         return call
 
@@ -190,14 +190,14 @@ class Counter:
         module = itself if isinstance(itself, ModuleType) else sys.modules.get(type(itself).__module__)
         if module is None:
             return str(plugin.plugin_name), "elsewhere"
-        options = [option for option in _OPTIONS.get(module.__name__, ()) if self._given(option[0])]
+        options = [option for option in _OPTIONS.get(module.__name__, ()) if self._value_of(option[0])]
         if options:
-            written = (
-                f"{_WRITTEN.get(name, f'--{name}')} {_plain(self._given(name))}".strip()
+            as_written = (
+                f"{_WRITTEN.get(name, f'--{name}')} {_plain(self._value_of(name))}".strip()
                 for name, _ in options
             )
             origins = {self._from_options(pattern) or "elsewhere" for _, pattern in options}
-            return ", ".join(written), "elsewhere" if "elsewhere" in origins else origins.pop()
+            return ", ".join(as_written), "elsewhere" if "elsewhere" in origins else origins.pop()
         file = os.path.realpath(getattr(module, "__file__", None) or "")
         if file.startswith(self._top + os.sep):
             return os.path.relpath(file, self._top).replace(os.sep, "/"), "tests"
@@ -220,7 +220,7 @@ class Counter:
         origin = "tests" if all(origin == "tests" for _, origin in named) else "elsewhere"
         return " or ".join(name for name, _ in named), origin
 
-    def _given(self, option: str) -> Any:  # noqa: ANN401
+    def _value_of(self, option: str) -> Any:  # noqa: ANN401
         return getattr(self._config.option, option, None)
 
     def _from_options(self, pattern: str) -> str | None:
@@ -236,8 +236,8 @@ class Counter:
         return "tests" if has(self._config.getini("addopts")) else None
 
     def _origin_of_setting(self, setting: str) -> str:
-        given = self._from_options(rf"(-o|--override-ini=)?{setting}=.*")
-        return given or ("tests" if setting in self._config.inicfg else "elsewhere")
+        origin = self._from_options(rf"(-o|--override-ini=)?{setting}=.*")
+        return origin or ("tests" if setting in self._config.inicfg else "elsewhere")
 
 
 def _plain(value: object) -> str:

@@ -47,19 +47,19 @@ def missing_symbols(
             named.setdefault(name, []).append(binary)
     interpreter = read([program])[0]
     for_all = [interpreter.path, *(_linked(interpreter, named) or ())]
-    wanted = {library.path: elf.imports(Path(library.path)) for library in libraries}
-    among = frozenset(symbol for symbols in wanted.values() for symbol in symbols)
-    given: dict[str, frozenset[bytes]] = {}
+    imports = {library.path: elf.imports(Path(library.path)) for library in libraries}
+    among = frozenset(symbol for symbols in imports.values() for symbol in symbols)
+    exports: dict[str, frozenset[bytes]] = {}
     missing: dict[str, tuple[str, ...]] = {}
     for library in libraries:
         linked = _linked(library, named)
         if linked is None:
             continue
-        left = set(wanted[library.path])
+        left = set(imports[library.path])
         for path in (*for_all, *linked):
-            if path not in given:
-                given[path] = elf.exports(Path(path), among)
-            left -= given[path]
+            if path not in exports:
+                exports[path] = elf.exports(Path(path), among)
+            left -= exports[path]
         if left:
             missing[library.path] = tuple(sorted(name.decode("utf-8", "backslashreplace") for name in left))
     return missing
@@ -70,13 +70,13 @@ def _linked(start: Binary, named: Mapping[str, Sequence[Binary]]) -> Iterable[st
 
     Of several libraries of one name all count: which of them is loaded first is not known here.
     """
-    found: dict[str, Binary] = {}
+    linked: dict[str, Binary] = {}
     waiting = [start]
     while waiting:
         for name in waiting.pop().needed:
             if name not in named:
                 return None
-            fresh = {other.path: other for other in named[name] if other.path not in found}
-            found |= fresh
+            fresh = {other.path: other for other in named[name] if other.path not in linked}
+            linked |= fresh
             waiting += fresh.values()
-    return found.keys()
+    return linked.keys()

@@ -187,10 +187,10 @@ def write(path: Path, tests: Iterable[TestOutcome], *, name: str) -> None:
         if module.endswith(".py"):
             case.set("file", module)
         case.set("time", f"{test.seconds:.3f}")
-        noted = [(DEVICE_PROPERTY, test.device)] if test.device else []
-        noted += [(FLAKY_PROPERTY, test.reason or "yes")] if test.flaky else []
-        properties = ET.SubElement(case, "properties") if noted else case
-        for key, value in noted:
+        noted_properties = [(DEVICE_PROPERTY, test.device)] if test.device else []
+        noted_properties += [(FLAKY_PROPERTY, test.reason or "yes")] if test.flaky else []
+        properties = ET.SubElement(case, "properties") if noted_properties else case
+        for key, value in noted_properties:
             ET.SubElement(properties, "property", name=key, value=_printable(value))
         if test.outcome != "passed":
             why = ET.SubElement(case, _TAGS[test.outcome], message=_printable(test.reason))
@@ -324,4 +324,4 @@ def _class_and_name(test: str) -> tuple[str, str]:
 
 
 def _printable(text: str) -> str:
-    return _NOT_XML.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+    return _NOT_XML.sub(lambda character: f"\\x{ord(character[0]):02x}", text)

@@ -115,11 +115,11 @@ class TestPolicy(datafile.Value):
     @classmethod
     def of(cls, stack: Stack | None, *, skips: Iterable[Path] = ()) -> TestPolicy:
         """That of a stack, or of none, before any test ran; `skips` are files and folders of skip-tests."""
-        made = cls(cairn=cairn.__version__, skips_sha256=policy.skips_digest(skips))
+        own = cls(cairn=cairn.__version__, skips_sha256=policy.skips_digest(skips))
         if stack is None:
-            return made
+            return own
         return msgspec.structs.replace(
-            made, stack=stack.name, line=stack.line, stack_sha256=policy.digest_of(stack)
+            own, stack=stack.name, line=stack.line, stack_sha256=policy.digest_of(stack)
         )
 
 

@@ -83,9 +83,9 @@ def collect(
 def _top_level(distribution: str, site_packages: Sequence[Path]) -> tuple[str, ...]:
     """The packages and modules that an installed distribution puts at the top."""
     # From RECORD, not from a guess by the distribution's name: PyYAML is imported as yaml.
-    found = importlib.metadata.distributions(path=[str(site) for site in site_packages])
-    wanted = next((d for d in found if canonicalize_name(d.name) == distribution), None)
-    paths = [file.parts for file in (wanted.files if wanted else None) or ()]
+    distributions = importlib.metadata.distributions(path=[str(site) for site in site_packages])
+    match = next((d for d in distributions if canonicalize_name(d.name) == distribution), None)
+    paths = [file.parts for file in (match.files if match else None) or ()]
     packages = {parts[0] for parts in paths if parts[1:] == ("__init__.py",)}
     modules = {
         parts[0].removesuffix(".py") for parts in paths if len(parts) == 1 and parts[0].endswith(".py")

@@ -117,8 +117,8 @@ def _wrong_hardware(
         return f"tests computed on {_names(untargeted)}, which is not among the targets ({_names(targets)})"
     absent = [name for name in used if not gpus.covers(hardware, name)]
     if absent:
-        there = f"only {_names(hardware)}" if hardware else "no GPU"
-        return f"tests say that they computed on {_names(absent)}, and there is {there}"
+        present = f"only {_names(hardware)}" if hardware else "no GPU"
+        return f"tests say that they computed on {_names(absent)}, and there is {present}"
     return None
 
 

@@ -118,7 +118,7 @@ def _run(request: Run) -> int:
         python=python.absolute(),
         tables=rows.load(),
         work_dir=request.output_dir.absolute(),
-        wanted=lambda table, row: not request.only or any(p.search(f"{table}/{row}") for p in request.only),
+        selects=lambda table, row: not request.only or any(p.search(f"{table}/{row}") for p in request.only),
         timeout=request.timeout,
         jobs=request.jobs or 1,  # probes that look at a GPU's free memory are alone with it
         set_id=installed.set_id if installed else None,

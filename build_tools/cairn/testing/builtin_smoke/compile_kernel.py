@@ -26,11 +26,11 @@ def main(request_path: str, answer_path: str) -> None:
     answer: dict[str, tuple[str | None, str]] = {}
     for processor in json.loads(Path(request_path).read_text(encoding="utf-8")):
         code, why = None, ""
-        with tempfile.TemporaryFile() as said:
+        with tempfile.TemporaryFile() as messages:
             # LLVM says what it has to say past Python, to the descriptor itself.
             sys.stderr.flush()
             own = os.dup(2)
-            os.dup2(said.fileno(), 2)
+            os.dup2(messages.fileno(), 2)
             try:
                 code = _compile(processor).hex()
             except BaseException:  # noqa: BLE001 - a broken compiler may raise anything
@@ -39,8 +39,8 @@ def main(request_path: str, answer_path: str) -> None:
                 sys.stderr.flush()
                 os.dup2(own, 2)
                 os.close(own)
-            said.seek(0)
-            answer[processor] = (code, f"{why}{said.read(_KEPT).decode('utf-8', 'replace')}")
+            messages.seek(0)
+            answer[processor] = (code, f"{why}{messages.read(_KEPT).decode('utf-8', 'replace')}")
     Path(answer_path).write_text(json.dumps(answer), encoding="utf-8")
 
 
@@ -49,8 +49,8 @@ def _compile(processor: str) -> bytes:
     target = GPUTarget("hip", processor, 64 if processor.startswith("gfx9") else 32)
     signature = {"left": "*fp16", "right": "*fp16", "product": "*fp32", "size": "constexpr"}
     source = ASTSource(fn=triton.jit(_multiply), signature=signature, constexprs={"size": 32})
-    made: bytes = triton.compile(source, target=target).asm["hsaco"]
-    return made
+    code: bytes = triton.compile(source, target=target).asm["hsaco"]
+    return code
 
 
 def _multiply(left, right, product, size: tl.constexpr):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202

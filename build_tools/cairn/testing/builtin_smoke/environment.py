@@ -43,28 +43,36 @@ def probed(wheel: WheelFacts) -> dict[str, Any]:
         "programs": [str(path) for path, e in loadable if e.interpreter],
     }
     with tempfile.TemporaryDirectory(prefix="cairn-probe-") as folder:
-        asked, answered = Path(folder, "request.json"), Path(folder, "answer.json")
-        asked.write_text(json.dumps(request), encoding="utf-8")
-        run_inside("probe.py", asked, answered)
-        answer: dict[str, Any] = json.loads(answered.read_text(encoding="utf-8"))
+        request_file, answer_file = Path(folder, "request.json"), Path(folder, "answer.json")
+        request_file.write_text(json.dumps(request), encoding="utf-8")
+        run_inside("probe.py", request_file, answer_file)
+        answer: dict[str, Any] = json.loads(answer_file.read_text(encoding="utf-8"))
     return answer
 
 
-def run_inside(script: str, asked: Path, answered: Path) -> None:
+def run_inside(script: str, request_file: Path, answer_file: Path) -> None:
     """Run a script of this folder by the tested interpreter, with the paths of a question and an answer."""
-    command: list[str | Path] = [facts().python, "-I", Path(__file__).with_name(script), asked, answered]
+    command: list[str | Path] = [
+        facts().python,
+        "-I",
+        Path(__file__).with_name(script),
+        request_file,
+        answer_file,
+    ]
     # Nothing that triton compiled before for this user is taken for what it compiles now.
-    variables = {**os.environ, "TRITON_CACHE_DIR": str(asked.with_name("triton"))}
-    done = process.run(command, cwd=asked.parent, env=variables, check=False, timeout=PROBE_TIMEOUT)
-    ended = f"the interpreter ended with exit code {done.returncode}: {done.output[-2000:]}"
-    require(answered.exists(), ended)
+    variables = {**os.environ, "TRITON_CACHE_DIR": str(request_file.with_name("triton"))}
+    completed = process.run(
+        command, cwd=request_file.parent, env=variables, check=False, timeout=PROBE_TIMEOUT
+    )
+    ended = f"the interpreter ended with exit code {completed.returncode}: {completed.output[-2000:]}"
+    require(answer_file.exists(), ended)
 
 
 @functools.cache
 def installed_as(distribution: str) -> importlib.metadata.Distribution:
     """A distribution of the environment."""
-    found = importlib.metadata.distributions(path=list(facts().site_packages))
-    return next(d for d in found if canonicalize_name(d.name) == distribution)
+    distributions = importlib.metadata.distributions(path=list(facts().site_packages))
+    return next(d for d in distributions if canonicalize_name(d.name) == distribution)
 
 
 def files_of(distribution: importlib.metadata.Distribution) -> Iterator[Path]:
@@ -86,8 +94,8 @@ def elf_files(distribution: importlib.metadata.Distribution) -> Iterator[Path]:
 @functools.cache
 def binaries(wheel: WheelFacts) -> tuple[Path, ...]:
     """A wheel's ELF files for this kind of machine; device code that is a file by itself is not."""
-    found = elf_files(installed_as(wheel.distribution))
-    return tuple(path for path in found if elf.read_file(path).machine == platform.machine())
+    paths = elf_files(installed_as(wheel.distribution))
+    return tuple(path for path in paths if elf.read_file(path).machine == platform.machine())
 
 
 @functools.cache

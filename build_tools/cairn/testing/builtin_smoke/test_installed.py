@@ -42,10 +42,10 @@ def test_versions_agree(wheel: WheelFacts) -> None:
     installed = Version(installed_as(wheel.distribution).version)
     require(installed == Version(wheel.version), f"METADATA says {installed}, the set {wheel.version}")
     for module, text in probed(wheel)["versions"].items():
-        said = Version(text)
+        version = Version(text)
         # A project that hard-codes its public version cannot know the local part that a build gave it.
-        same = said == installed or (said.local is None and said.public == installed.public)
-        require(same, f"{module}.__version__ says {said}, METADATA {installed}")
+        same = version == installed or (version.local is None and version.public == installed.public)
+        require(same, f"{module}.__version__ says {version}, METADATA {installed}")
 
 
 def test_siblings_are_pinned(wheel: WheelFacts) -> None:
@@ -59,8 +59,8 @@ def test_siblings_are_pinned(wheel: WheelFacts) -> None:
 
 
 def test_code_objects_are_what_was_asked_for(wheel: WheelFacts) -> None:
-    asked = {str(parse_target_id(name)) for name in facts().targets if name != CPU}
-    found: set[str] = set()
+    targets = {str(parse_target_id(name)) for name in facts().targets if name != CPU}
+    with_code: set[str] = set()
     for path in binaries(wheel):
         objects = code_objects(path)
         empty = [str(code.target) for code in objects if not code.size]
@@ -68,11 +68,14 @@ def test_code_objects_are_what_was_asked_for(wheel: WheelFacts) -> None:
         # A library may have no device code at all; one that has some must have it for every target.
         here = {str(code.target) for code in objects}
         require(
-            not here or here == asked, f"{shown(str(path))} has code for {named(here)}, not {named(asked)}"
+            not here or here == targets,
+            f"{shown(str(path))} has code for {named(here)}, not {named(targets)}",
         )
-        found |= here
-    found |= {target for path in archives(wheel) for target in split_targets(path)}
-    require(found == set(wheel.targets), f"code for {named(found)}; the set says {named(wheel.targets)}")
+        with_code |= here
+    with_code |= {target for path in archives(wheel) for target in split_targets(path)}
+    require(
+        with_code == set(wheel.targets), f"code for {named(with_code)}; the set says {named(wheel.targets)}"
+    )
 
 
 def test_the_set_has_device_code_where_it_is_for_a_gpu() -> None:
@@ -91,8 +94,8 @@ def test_requirements_are_met() -> None:
         "check",
         "--disable-pip-version-check",
     ]
-    done = process.run(command, check=False, timeout=PROBE_TIMEOUT)
-    require(not done.returncode, done.output)
+    completed = process.run(command, check=False, timeout=PROBE_TIMEOUT)
+    require(not completed.returncode, completed.output)
 
 
 def code_objects(path: Path) -> tuple[code_object.CodeObject, ...]:

@@ -27,16 +27,16 @@ def test_triton_compiles_a_kernel(target: str) -> None:
     if not any(place.joinpath("backends", "amd", "compiler.py").exists() for place in places):
         pytest.skip("this triton has no AMD backend")
     processor = parse_target_id(target).processor
-    kernel, said = compiled()[processor]
-    if kernel is None and _UNKNOWN.format(processor) in said:
+    kernel, messages = compiled()[processor]
+    if kernel is None and _UNKNOWN.format(processor) in messages:
         pytest.skip(f"triton does not know {processor}")
-    require(kernel is not None, f"triton compiled nothing for {processor}:\n{said}")
+    require(kernel is not None, f"triton compiled nothing for {processor}:\n{messages}")
     try:
-        found = [str(code.target) for code in code_object.of_elf(kernel or b"")]
+        targets = [str(code.target) for code in code_object.of_elf(kernel or b"")]
     except WheelError as error:
         pytest.fail(f"what triton compiled for {processor} is not a code object: {error}", pytrace=False)
-    processors = {parse_target_id(name).processor for name in found}
-    require(processors == {processor}, f"asked for {processor}, triton compiled for {named(found)}")
+    processors = {parse_target_id(name).processor for name in targets}
+    require(processors == {processor}, f"asked for {processor}, triton compiled for {named(targets)}")
 
 
 @functools.cache
@@ -44,11 +44,11 @@ def compiled() -> dict[str, tuple[bytes | None, str]]:
     """Processor to its code object, None where there is none, and what triton said; all in one process."""
     processors = sorted({parse_target_id(target).processor for target in facts().targets})
     with tempfile.TemporaryDirectory(prefix="cairn-triton-") as folder:
-        asked, answered = Path(folder, "request.json"), Path(folder, "answer.json")
-        asked.write_text(json.dumps(processors), encoding="utf-8")
-        run_inside("compile_kernel.py", asked, answered)
-        answer = json.loads(answered.read_text(encoding="utf-8"))
+        request_file, answer_file = Path(folder, "request.json"), Path(folder, "answer.json")
+        request_file.write_text(json.dumps(processors), encoding="utf-8")
+        run_inside("compile_kernel.py", request_file, answer_file)
+        answer = json.loads(answer_file.read_text(encoding="utf-8"))
     return {
-        name: (bytes.fromhex(code) if code is not None else None, said)
-        for name, (code, said) in answer.items()
+        name: (bytes.fromhex(code) if code is not None else None, messages)
+        for name, (code, messages) in answer.items()
     }

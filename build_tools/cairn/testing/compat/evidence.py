@@ -115,7 +115,7 @@ def write_record(
         disagreements=attested.disagreements,
         translated=report.translated,
     )
-    made = TestRecord(
+    result = TestRecord(
         set_id=installed.set_id,
         wheels=installed.wheels,
         kind="compat",
@@ -143,8 +143,8 @@ def write_record(
             builtin_sha256=None,
         ),
     )
-    record.write(folder / record.FILE, made)
-    return made
+    record.write(folder / record.FILE, result)
+    return result
 
 
 def check_environment(environment: VirtualEnvironment, installed: TestRecord) -> None:
@@ -156,11 +156,11 @@ def check_environment(environment: VirtualEnvironment, installed: TestRecord) ->
     Raises:
         UsageError: something was installed, changed or removed since.
     """
-    there = list(importlib.metadata.distributions(path=[str(site) for site in environment.sites]))
-    found = {(canonicalize_name(one.name), str(Version(one.version))) for one in there}
-    named = {_name_and_version(wheel.file_name) for wheel in installed.wheels}
-    different = sorted(f"{name} {version}" for name, version in found ^ named)
-    different = different or [*_changed(there), *_strangers(environment, there)]
+    distributions = list(importlib.metadata.distributions(path=[str(site) for site in environment.sites]))
+    present = {(canonicalize_name(one.name), str(Version(one.version))) for one in distributions}
+    recorded = {_name_and_version(wheel.file_name) for wheel in installed.wheels}
+    different = sorted(f"{name} {version}" for name, version in present ^ recorded)
+    different = different or [*_changed(distributions), *_strangers(environment, distributions)]
     if different:
         raise UsageError(
             f"the environment is not what was tested there: {', '.join(different[:3])}",
@@ -168,9 +168,9 @@ def check_environment(environment: VirtualEnvironment, installed: TestRecord) ->
         )
 
 
-def _changed(there: Iterable[Distribution]) -> Iterator[str]:
+def _changed(distributions: Iterable[Distribution]) -> Iterator[str]:
     """The files of distributions that are not those that were installed."""
-    for file in (file for one in there for file in one.files or ()):
+    for file in (file for one in distributions for file in one.files or ()):
         if file.hash is None or file.hash.mode != "sha256":  # RECORD itself, and what Python compiled
             continue
         path = Path(str(file.locate()))
@@ -180,9 +180,9 @@ def _changed(there: Iterable[Distribution]) -> Iterator[str]:
             yield file.as_posix()
 
 
-def _strangers(environment: VirtualEnvironment, there: Iterable[Distribution]) -> Iterator[str]:
+def _strangers(environment: VirtualEnvironment, distributions: Iterable[Distribution]) -> Iterator[str]:
     """Modules and path files at the top that are of no distribution; Python imports some by itself."""
-    known = {Path(str(file.locate())).resolve() for one in there for file in one.files or ()}
+    known = {Path(str(file.locate())).resolve() for one in distributions for file in one.files or ()}
     for site in environment.sites:
         for path in sorted(site.iterdir()):
             if path.suffix in (".py", ".pth", ".so") and path.resolve() not in known:

@@ -55,7 +55,7 @@ class CompatRequest:
         python: the interpreter of the environment that has torch.
         tables: what to measure.
         work_dir: holds the answers and the log of the probes; what an earlier run left there goes.
-        wanted: whether to measure a row; its table's id, and its name. The others are not in the report.
+        selects: whether to measure a row; its table's id, and its name. The others are not in the report.
         timeout: seconds for each probe.
         jobs: probes at once.
         set_id: the sealed set that is installed there.
@@ -65,7 +65,7 @@ class CompatRequest:
     python: Path
     tables: Sequence[RowTable]
     work_dir: Path
-    wanted: Callable[[str, str], bool] = lambda _table, _row: True
+    selects: Callable[[str, str], bool] = lambda _table, _row: True
     timeout: float = 600.0
     jobs: int = 1
     set_id: str | None = None
@@ -75,7 +75,7 @@ class CompatRequest:
     def chosen(self) -> list[tuple[RowTable, Row]]:
         """The rows to measure, each with its table."""
         pairs = ((table, row) for table in self.tables for row in table.rows)
-        return [(table, row) for table, row in pairs if self.wanted(table.id, row.name)]
+        return [(table, row) for table, row in pairs if self.selects(table.id, row.name)]
 
     @property
     def log(self) -> Path:
@@ -98,22 +98,27 @@ def measure(request: CompatRequest, *, on_line: Progress | None = None) -> Compa
 
 def _measure(request: CompatRequest, on_line: Progress | None) -> CompatReport:
     began, started = time.monotonic(), datetime.now(UTC)
-    owned.empty_places(
-        request.work_dir, of_files=(request.log.name,), of_folders=("probes", "answers", "scratch")
-    )
-    runner = _Runner(request)
-    wanted = list(dict.fromkeys(_probe_of(row) for _, row in request.chosen if row.probe))
-    tested, settled = _describe(runner, wanted)
-    left = [probe for probe in wanted if probe not in settled]
-    done = itertools.count(1)
+    folders = ("probes", "answers", "scratch")
+    owned.empty_places(request.work_dir, of_files=(request.log.name,), of_folders=folders)
+    (request.work_dir / "answers").mkdir(parents=True, exist_ok=True)
+    # A copy, in a folder that has nothing else: Cairn itself must not be importable there.
+    copies, ignored = request.work_dir / "probes", shutil.ignore_patterns("__pycache__")
+    shutil.copytree(Path(__file__).with_name("probes"), copies / _PACKAGE, ignore=ignored)
+    if request.translate is not None:
+        translation.put_beside(request.translate, copies)
+    probes = list(dict.fromkeys(_probe_of(row) for _, row in request.chosen if row.probe))
+    tested, settled = _describe(request, probes)
+    left = [probe for probe in probes if probe not in settled]
+    numbers = itertools.count(1)
 
-    def one(probe: _Probe) -> Measured:
-        measured = runner.run(probe)
+    def measure_one(probe: _Probe) -> Measured:
+        measured = _run(request, probe)
         if on_line is not None:
-            on_line(f"{next(done)} of {len(left)}: {probe[0]}: {measured.support}")
+            on_line(f"{next(numbers)} of {len(left)}: {probe[0]}: {measured.support}")
         return measured
 
-    found = settled | dict(zip(left, concurrency.side_by_side(one, left, jobs=request.jobs), strict=True))
+    measured = concurrency.side_by_side(measure_one, left, jobs=request.jobs)
+    results = settled | dict(zip(left, measured, strict=True))
     return CompatReport(
         tested=tested,
         set_id=request.set_id,
@@ -121,13 +126,13 @@ def _measure(request: CompatRequest, on_line: Progress | None) -> CompatReport:
         started=record.time_of(started),
         duration_seconds=round(time.monotonic() - began, 3),
         tables=tuple(
-            _measured_table(table, [row for _, row in rows], found)
+            _measured_table(table, [row for _, row in rows], results)
             for table, rows in itertools.groupby(request.chosen, key=operator.itemgetter(0))
         ),
     )
 
 
-def _measured_table(table: RowTable, rows: Sequence[Row], found: Mapping[_Probe, Measured]) -> ReportTable:
+def _measured_table(table: RowTable, rows: Sequence[Row], results: Mapping[_Probe, Measured]) -> ReportTable:
     return ReportTable(
         id=table.id,
         page=table.page,
@@ -137,7 +142,7 @@ def _measured_table(table: RowTable, rows: Sequence[Row], found: Mapping[_Probe,
             ReportRow(
                 cells=row.cells,
                 claim=row.claim or table.claim,
-                measured=found[_probe_of(row)]
+                measured=results[_probe_of(row)]
                 if row.probe
                 else Measured(support="not measurable", reason=row.why_not or table.why_not),
             )
@@ -150,10 +155,10 @@ def _probe_of(row: Row) -> _Probe:
     return row.probe, tuple(sorted(row.environment.items()))
 
 
-def _describe(runner: _Runner, wanted: Sequence[_Probe]) -> tuple[Tested, dict[_Probe, Measured]]:
-    """What is tested, and what is known by that of each probe: a hundred processes would find the same."""
-    functions = {probe: probe[0].partition(" ")[0] for probe in wanted}
-    described = runner.run((" ".join((_DESCRIBE, *dict.fromkeys(functions.values()))), ()))
+def _describe(request: CompatRequest, probes: Sequence[_Probe]) -> tuple[Tested, dict[_Probe, Measured]]:
+    """What is tested, and what is known by that of each probe: a hundred processes would learn the same."""
+    functions = {probe: probe[0].partition(" ")[0] for probe in probes}
+    described = _run(request, (" ".join((_DESCRIBE, *dict.fromkeys(functions.values()))), ()))
     try:
         facts = datafile.parse_json(described.found, name="the interpreter's answer")
         no_gpu, gpu_only = facts.pop("no_gpu"), set(facts.pop("gpu_only"))
@@ -161,62 +166,46 @@ def _describe(runner: _Runner, wanted: Sequence[_Probe]) -> tuple[Tested, dict[_
     except (UsageError, ValueError, KeyError):
         problem = described.reason or "the interpreter gives no answer"
         broken = Measured(support="unsupported", reason=problem, checks=described.checks)
-        return Tested(problem=problem), dict.fromkeys(wanted, broken)
+        return Tested(problem=problem), dict.fromkeys(probes, broken)
     unmeasured = Measured(support="not measurable", reason=no_gpu)
     return tested, {probe: unmeasured for probe, function in functions.items() if function in gpu_only}
 
 
-class _Runner:
-    """Runs probes in the tested interpreter."""
-
-    def __init__(self, request: CompatRequest) -> None:
-        self._request = request
-        self._answers = request.work_dir / "answers"
-        self._answers.mkdir(parents=True, exist_ok=True)
-        # A copy, in a folder that has nothing else: Cairn itself must not be importable there.
-        self._folder = request.work_dir / "probes"
-        source, ignored = Path(__file__).with_name("probes"), shutil.ignore_patterns("__pycache__")
-        shutil.copytree(source, self._folder / _PACKAGE, ignore=ignored)
-        if request.translate is not None:
-            translation.put_beside(request.translate, self._folder)
-
-        self._translating = {"CAIRN_COMPAT_TRANSLATED": "1"} if request.translate else {}
-
-    def run(self, probe: _Probe) -> Measured:
-        """Run one probe to its end, whatever that is."""
-        words, environment = probe[0].split(), dict(probe[1])
-        module, _, function = words[0].partition(".")
-        name = words[0] if words[0] == _DESCRIBE else "-".join([*words, *environment])
-        path = self._answers / f"{name}.jsonl"
-        start = _TRANSLATED if self._request.translate else _START
-        command = ["-I", "-c", start, str(self._folder), str(path), module, function, *words[1:]]
-        # Empty, and for what torch, triton and MIOpen keep as well: a kernel that an earlier night compiled
-        # would hide that it cannot be compiled any more.
-        scratch = self._request.work_dir / "scratch" / name
-        scratch.mkdir(parents=True)
-        caches = dict.fromkeys(_CACHES, str(scratch))
-        began, ended, clean = time.monotonic(), "", False
-        try:
-            done = process.run(
-                [self._request.python, *command],
-                cwd=scratch,
-                env={
-                    **isolation.variables(isolation.Isolation.TEST, scratch),
-                    **self._translating,
-                    **caches,
-                    **environment,
-                },
-                hidden=isolation.credential_files(),
-                log=self._request.log,
-                timeout=self._request.timeout,
-                check=False,
-            )
-        except ProcessError:
-            ended = f"it did not end within {self._request.timeout:g} seconds"
-        else:
-            ended, clean = _how_it_ended(done.returncode, done.output), not done.returncode
-        shutil.rmtree(scratch, ignore_errors=True)
-        return read_answer(path, ended=ended, clean=clean, seconds=time.monotonic() - began)
+def _run(request: CompatRequest, probe: _Probe) -> Measured:
+    """Run a probe in the tested interpreter to its end, whatever that is."""
+    words, environment = probe[0].split(), dict(probe[1])
+    module, _, function = words[0].partition(".")
+    name = words[0] if words[0] == _DESCRIBE else "-".join([*words, *environment])
+    answer = request.work_dir / "answers" / f"{name}.jsonl"
+    start = _TRANSLATED if request.translate else _START
+    copies = str(request.work_dir / "probes")
+    # Empty, and for what torch, triton and MIOpen keep as well: a kernel that an earlier night compiled would
+    # hide that it cannot be compiled any more.
+    scratch = request.work_dir / "scratch" / name
+    scratch.mkdir(parents=True)
+    variables = {
+        **isolation.variables(isolation.Isolation.TEST, scratch),
+        **({"CAIRN_COMPAT_TRANSLATED": "1"} if request.translate else {}),
+        **dict.fromkeys(_CACHES, str(scratch)),
+        **environment,
+    }
+    began, clean = time.monotonic(), False
+    try:
+        completed = process.run(
+            [request.python, "-I", "-c", start, copies, str(answer), module, function, *words[1:]],
+            cwd=scratch,
+            env=variables,
+            hidden=isolation.credential_files(),
+            log=request.log,
+            timeout=request.timeout,
+            check=False,
+        )
+    except ProcessError:
+        ended = f"it did not end within {request.timeout:g} seconds"
+    else:
+        ended, clean = _how_it_ended(completed.returncode, completed.output), not completed.returncode
+    shutil.rmtree(scratch, ignore_errors=True)
+    return read_answer(answer, ended=ended, clean=clean, seconds=time.monotonic() - began)
 
 
 def _how_it_ended(code: int, output: str) -> str:
@@ -239,11 +228,11 @@ class _Line(datafile.Value):
     not_measurable: str = ""
     device: str = ""
     found: str = ""
-    done: bool = False
+    complete: bool = False
 
 
 def read_answer(path: Path, *, ended: str, seconds: float, clean: bool = False) -> Measured:
-    """What a probe has found, by the lines that it left.
+    """The result of a probe, by the lines that it left.
 
     Args:
         path: the lines.
@@ -275,7 +264,7 @@ def _checks(lines: Sequence[_Line], *, ended: str, clean: bool) -> list[Check]:
     checks: list[Check] = []
     begun: Check | None = None
     for line in lines:
-        if begun is not None and (line.begin is not None or line.done):
+        if begun is not None and (line.begin is not None or line.complete):
             # Its end was cut off, by a full disk perhaps: nobody knows that it has passed.
             checks.append(msgspec.structs.replace(begun, reason="it left no outcome"))
             begun = None
@@ -284,7 +273,7 @@ def _checks(lines: Sequence[_Line], *, ended: str, clean: bool) -> list[Check]:
         elif line.end is not None and begun is not None:
             checks.append(msgspec.structs.replace(begun, outcome=line.end, reason=line.reason))
             begun = None
-    if not any(line.done for line in lines):
+    if not any(line.complete for line in lines):
         # It crashed, or was ended: in the check that it had begun, or before or between checks.
         what = begun.what if begun is not None else "the probe"
         checks.append(Check(what=what, outcome="failed", reason=ended))
@@ -299,11 +288,11 @@ def _first(texts: Iterable[str]) -> str:
 
 def _judge(checks: Sequence[Check]) -> tuple[Support, str]:
     failed = [check for check in checks if check.outcome == "failed"]
-    said = "; ".join(f"{check.what}: {check.reason}" for check in failed)
+    reasons = "; ".join(f"{check.what}: {check.reason}" for check in failed)
     if any(check.essential for check in failed):
-        return "unsupported", said
+        return "unsupported", reasons
     if failed:
-        return "partial", said
+        return "partial", reasons
     left = "; ".join(f"{c.what} not measured: {c.reason}" for c in checks if c.outcome == "not measured")
     if not any(check.outcome == "passed" for check in checks):
         return "not measurable", left or "the probe tried nothing"

@@ -32,13 +32,13 @@ def parse(output: str) -> Answer:
     listed = plain.get("gpu_data") if isinstance(plain, dict) else plain
     if not isinstance(listed, list) or not all(isinstance(item, dict) for item in listed):
         return Answer(problem="amd-smi gives no list of GPUs")
-    found = []
+    gpus = []
     for item in listed:
         asic, partition = _part(item, "asic"), _part(item, "partition")
         target = text(asic.get("target_graphics_version")).lower()
         place = text(_part(item, "bus").get("bdf")).lower()
         divided = partition.get("accelerator_partition", partition.get("compute_partition"))
-        found.append(
+        gpus.append(
             Gpu(
                 target=target if _TARGET.fullmatch(target) else "",
                 name=text(asic.get("market_name")),
@@ -49,7 +49,7 @@ def parse(output: str) -> Answer:
                 pci=place if _PLACE.fullmatch(place) else "",
             )
         )
-    return Answer(gpus=tuple(found))
+    return Answer(gpus=tuple(gpus))
 
 
 def _part(item: dict[str, Any], name: str) -> dict[str, Any]:

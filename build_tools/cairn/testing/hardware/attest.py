@@ -107,12 +107,12 @@ def _run(
     if program is None:
         return Answer()
     try:
-        done = process.run(
+        completed = process.run(
             [program, *arguments], env=variables, log=log, timeout=_TIMEOUT, separate_stderr=True
         )
     except CairnError as error:
         return Answer(problem=str(error))
-    return parse(done.output)
+    return parse(completed.output)
 
 
 def _runtime_disagreements(machine: Sequence[Gpu], listed: Sequence[Gpu]) -> Iterator[str]:
@@ -128,12 +128,12 @@ def _runtime_disagreements(machine: Sequence[Gpu], listed: Sequence[Gpu]) -> Ite
 def _management_disagreements(machine: Sequence[Gpu], listed: Sequence[Gpu], driver: str) -> Iterator[str]:
     for known in machine:
         for gpu in (gpu for gpu in listed if gpu.card and gpu.card == known.card):
-            said = (
+            statements = (
                 ("the target", gpu.target, known.target),
                 ("the compute partition", gpu.compute_partition, known.compute_partition),
                 ("the memory partition", gpu.memory_partition, known.memory_partition),
             )
-            for what, one, other in said:
+            for what, one, other in statements:
                 if one and other and one.lower() != other.lower():
                     yield f"amd-smi calls {what} of {known.card} {one}, and the kernel {other}"
     for gpu in listed:
@@ -143,14 +143,14 @@ def _management_disagreements(machine: Sequence[Gpu], listed: Sequence[Gpu], dri
 
 
 def _torch_disagreements(usable: Sequence[Gpu], tested: Sequence[Gpu]) -> Iterator[str]:
-    there = Counter(gpu.target for gpu in usable)
-    shown = ", ".join(there) or "no GPU"
+    present = Counter(gpu.target for gpu in usable)
+    names = ", ".join(present) or "no GPU"
     for target, count in Counter(gpu.target for gpu in tested).items():
-        if count > there[target]:
+        if count > present[target]:
             how_many = (
-                f"{count}x {target}, of which {there[target]} are" if there[target] else f"{target}, not"
+                f"{count}x {target}, of which {present[target]} are" if present[target] else f"{target}, not"
             )
-            yield f"torch sees {how_many} among what the machine has for it: {shown}"
+            yield f"torch sees {how_many} among what the machine has for it: {names}"
     shared = targets.families().get("igpu-all", ())  # these take the machine's memory as well
     for gpu in tested:
         most = max((known.memory_bytes for known in usable if known.target == gpu.target), default=0)
@@ -160,22 +160,22 @@ def _torch_disagreements(usable: Sequence[Gpu], tested: Sequence[Gpu]) -> Iterat
 
 def _completed(machine: Sequence[Gpu], runtime: Sequence[Gpu], management: Sequence[Gpu]) -> tuple[Gpu, ...]:
     """The kernel's GPUs, with what it does not say of them."""
-    found = []
+    completed = []
     for gpu in machine:
         one = next((other for other in runtime if other.node == gpu.node), None)
         two = next((other for other in management if other.card and other.card == gpu.card), None)
         others = [other for other in (one, two) if other is not None and other.target in ("", gpu.target)]
-        said: dict[str, object] = {}
+        values_by_field: dict[str, object] = {}
         for field in ("name", "uuid", "compute_partition", "memory_partition"):
             values = (getattr(other, field) for other in (gpu, *others))
-            said[field] = next(filter(None, values), "")
+            values_by_field[field] = next(filter(None, values), "")
         sources: tuple[tuple[Source, Gpu | None], ...] = (("rocminfo", one), ("amd-smi", two))
         agreeing = tuple(name for name, other in sources if other is not None and other in others)
         if not gpu.memory_bytes and one is not None:
-            said["memory_bytes"] = one.memory_bytes
+            values_by_field["memory_bytes"] = one.memory_bytes
         seen_by = tuple(dict.fromkeys((*gpu.seen_by, *agreeing)))
-        found.append(msgspec.structs.replace(gpu, **said, seen_by=seen_by))
-    return tuple(found)
+        completed.append(msgspec.structs.replace(gpu, **values_by_field, seen_by=seen_by))
+    return tuple(completed)
 
 
 def _visible(machine: tuple[Gpu, ...], variables: Mapping[str, str]) -> tuple[Gpu, ...]:

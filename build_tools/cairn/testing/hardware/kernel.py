@@ -16,7 +16,7 @@ _GPU_HEAPS = ("1", "2")  # public and private frame buffer: HSA_MEM_HEAP_TYPE of
 def read(nodes: Path = gpus.KFD_NODES, sysfs: Path = SYSFS) -> tuple[Gpu, ...]:
     """AMD's GPUs, in the order of the driver's nodes; each partition of a card is a node."""
     driver = own_version(sysfs)
-    found = []
+    machine = []
     for folder in gpus.nodes(nodes):
         properties = gpus.properties(folder)
         if (version := properties.get("gfx_target_version", 0)) == 0:
@@ -26,7 +26,7 @@ def read(nodes: Path = gpus.KFD_NODES, sysfs: Path = SYSFS) -> tuple[Gpu, ...]:
         # The function counts partitions, and only the card itself, function 0, is on the bus.
         device = sysfs / "bus/pci/devices" / f"{card}.0"
         unique = properties.get("unique_id", 0)
-        found.append(
+        machine.append(
             Gpu(
                 target=gpus.gfx_name(version),
                 name=text(gpus.line(device / "product_name")),
@@ -41,7 +41,7 @@ def read(nodes: Path = gpus.KFD_NODES, sysfs: Path = SYSFS) -> tuple[Gpu, ...]:
                 seen_by=("kernel",),
             )
         )
-    return tuple(found)
+    return tuple(machine)
 
 
 def own_version(sysfs: Path = SYSFS) -> str:

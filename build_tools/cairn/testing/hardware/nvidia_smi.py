@@ -17,13 +17,13 @@ _PLACE = re.compile(r"0*([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])")  # eight 
 
 def parse(output: str) -> Answer:
     """The GPUs of an output; memory is in MiB."""
-    found = []
+    gpus = []
     for row in csv.reader(output.splitlines(), skipinitialspace=True):
         if len(row) != _COLUMNS or not row[0].strip():
             return Answer(problem="nvidia-smi gives no list of GPUs")
         name, driver, memory, uuid, place = map(text, row)
         at = _PLACE.fullmatch(place.lower())
-        found.append(
+        gpus.append(
             Gpu(
                 target=name,
                 vendor="nvidia",
@@ -35,4 +35,4 @@ def parse(output: str) -> Answer:
                 seen_by=("nvidia-smi",),
             )
         )
-    return Answer(gpus=tuple(found))
+    return Answer(gpus=tuple(gpus))

@@ -27,7 +27,7 @@ def parse(output: str) -> Answer:
     agents = _AGENT.split(output)[1:]
     if not agents:
         return Answer(problem="rocminfo lists no agent")
-    found = []
+    gpus = []
     for agent in agents:
         fields: dict[str, str] = {}
         pools = [0]
@@ -45,7 +45,7 @@ def parse(output: str) -> Answer:
             return Answer(problem=f"rocminfo calls a GPU {text(target)!r}")
         node = fields.get("Internal Node ID", "")
         uuid = fields.get("Uuid", "").lower()
-        found.append(
+        gpus.append(
             Gpu(
                 target=target,
                 name=text(fields.get("Marketing Name")),
@@ -55,4 +55,4 @@ def parse(output: str) -> Answer:
                 node=int(node) if re.fullmatch(r"[0-9]{1,6}", node) else None,
             )
         )
-    return Answer(gpus=tuple(found))
+    return Answer(gpus=tuple(gpus))

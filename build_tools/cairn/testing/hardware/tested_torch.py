@@ -40,10 +40,10 @@ def ask(python: Path, variables: Mapping[str, str], log: Path) -> Answer:
     try:
         command: list[str | Path] = [python, "-I", "-c", _SCRIPT]
         hidden = isolation.credential_files()
-        done = process.run(command, env=variables, log=log, timeout=_TIMEOUT, hidden=hidden)
+        completed = process.run(command, env=variables, log=log, timeout=_TIMEOUT, hidden=hidden)
     except CairnError as error:
         return Answer(problem=f"torch does not say which GPUs it sees: {error}")
-    lines = [line for line in done.output.splitlines() if line.startswith(_MARK)]
+    lines = [line for line in completed.output.splitlines() if line.startswith(_MARK)]
     try:
         (line,) = lines
         plain = json.loads(line.removeprefix(_MARK))
@@ -64,10 +64,10 @@ def _gpu(item: dict[str, object], *, hip: bool) -> Gpu:
     )
 
 
-def _uuid(shown: str) -> str:
+def _uuid(text_of_hip: str) -> str:
     """HIP's UUID as the kernel has it: its 16 bytes are the letters of that number, written as hex again."""
     try:
-        letters = bytes.fromhex(shown.replace("-", "")).decode("ascii")
+        letters = bytes.fromhex(text_of_hip.replace("-", "")).decode("ascii")
         return f"GPU-{int(letters, 16):016x}"
     except ValueError:
-        return f"GPU-{shown}" if shown else ""
+        return f"GPU-{text_of_hip}" if text_of_hip else ""

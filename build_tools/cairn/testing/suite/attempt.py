@@ -117,10 +117,12 @@ def run(
     module: str,
     *,
     only: Collection[str] | None = None,
-    done: Collection[str] = (),
+    finished: Collection[str] = (),
     piece: Mapping[str, Any] | None = None,
 ) -> Ended:
-    """Run a module, or a part of it, in a process of its own; see `worker` for `only`, `done` and `piece`.
+    """Run a module, or a part of it, in a process of its own.
+
+    See `worker` for `only`, `finished` and `piece`.
 
     Raises:
         PrerequisiteError: there is no such interpreter.
@@ -133,7 +135,7 @@ def run(
     options: dict[str, object] = {
         "journal": str(folder / "journal.jsonl"),
         "only": None if only is None else sorted(only),
-        "done": sorted(done),
+        "finished": sorted(finished),
         "piece": piece,
     }
     files.write_text(folder / "worker.json", json.dumps(options))
@@ -153,8 +155,7 @@ def run(
         *("-o", "junit_family=xunit1", f"--junit-xml={junit}", setup.tests / module),
     ]
     variables = {**setup.variables, worker.VARIABLE: str(folder / "worker.json")}
-    hidden = isolation.credential_files()
-    running = _Running(command, cwd=setup.tests, env=variables, log=setup.log, hidden=hidden)
+    running = _Running(command, cwd=setup.tests, env=variables, log=setup.log)
     try:
         killed = _watch(setup, module, running, journal)
     finally:
@@ -163,12 +164,11 @@ def run(
         raise running.error
     journal.follow()
     shutil.rmtree(folder / "tmp", ignore_errors=True)
-    output = "\n".join(process.tail(running.output, _TAIL))
     return Ended(
         journal=journal,
         exit_code=running.exit_code,
         killed=killed,
-        output=output,
+        output="\n".join(process.tail(running.output, _TAIL)),
         stuck=running.is_alive(),
         junit=junit,
     )
@@ -205,8 +205,8 @@ def _progress(module: str, journal: Journal) -> str:
     if journal.selected is None:
         return f"{module}: collecting"
     failed = sum(outcome.failed for outcome in journal.outcomes.values())
-    said = f"{module}: {len(journal.outcomes)} of {len(journal.selected)}"
-    return f"{said}, {failed} failed" if failed else said
+    progress = f"{module}: {len(journal.outcomes)} of {len(journal.selected)}"
+    return f"{progress}, {failed} failed" if failed else progress
 
 
 class _Running(threading.Thread):
@@ -225,8 +225,9 @@ class _Running(threading.Thread):
         """What the thread does."""
         self._group.join()
         try:
-            done = process.run(self._command, check=False, **self._options)
-            self.exit_code, self.output = done.returncode, done.output
+            hidden = isolation.credential_files()
+            completed = process.run(self._command, check=False, hidden=hidden, **self._options)
+            self.exit_code, self.output = completed.returncode, completed.output
         except (CairnError, OSError) as error:
             self.error = error
 

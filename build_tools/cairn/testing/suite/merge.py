@@ -79,8 +79,8 @@ def merge(
         TestsFailedError: there is no shard at all.
     """
     in_place = _is_in_place(folders, output)
-    found, problems = _read_all(folders)
-    results = tuple(result for result, _ in found)
+    shards, problems = _read_all(folders)
+    results = tuple(result for result, _ in shards)
     _refuse_mixture(results)
     first = results[0]
     missing = sorted({*range(1, first.shards + 1)} - {result.shard for result in results})
@@ -91,8 +91,8 @@ def merge(
         for result in results
         for problem in result.problems
     ]
-    problems += _not_once(found, whole=not missing)
-    unique = tuple({outcome.test: outcome for _, tests in found for outcome in tests}.values())
+    problems += _not_once(shards, whole=not missing)
+    unique = tuple({outcome.test: outcome for _, tests in shards for outcome in tests}.values())
     judged = judge_shards(results, JUnit.of(unique), floor=floor, device_floor=device_floor, part=part)
     if judged.verdict == "passed" and (flaky := sum(outcome.flaky for outcome in unique)):
         judged = Judgement(verdict="passed", reason=f"{judged.reason}; {flaky} flaky")
@@ -143,7 +143,7 @@ def judge_shards(
         exit_code=0,
         targets=first.targets or tuple(filter(gpus.is_amds, hardware)) or (CPU,),
         hardware=hardware,
-        disagreements=[said for result in results for said in result.disagreements],
+        disagreements=[disagreement for result in results for disagreement in result.disagreements],
         floor=0 if part else floor,
         device_floor=0 if part else device_floor,
         deselected=_deselected(results),
@@ -162,10 +162,10 @@ def _deselected(results: Sequence[ShardResult]) -> tuple[Deselected, ...]:
             for one in count.gone:
                 key = (count.module, msgspec.structs.replace(one, tests=0))
                 most[key] = max(most.get(key, 0), one.tests)
-    found: dict[Deselected, int] = defaultdict(int)
+    totals: dict[Deselected, int] = defaultdict(int)
     for (_, who), tests in most.items():
-        found[who] += tests
-    return tuple(msgspec.structs.replace(who, tests=tests) for who, tests in found.items())
+        totals[who] += tests
+    return tuple(msgspec.structs.replace(who, tests=tests) for who, tests in totals.items())
 
 
 def _most(results: Sequence[ShardResult]) -> ShardResult:
@@ -175,18 +175,18 @@ def _most(results: Sequence[ShardResult]) -> ShardResult:
 
 def _read_all(folders: Sequence[Path]) -> tuple[list[_Shard], list[str]]:
     """The shards in the folders, in order, and why others cannot be read."""
-    found, problems = list[_Shard](), list[str]()
+    shards, problems = list[_Shard](), list[str]()
     for folder in folders:
         try:
-            found.append(suite_results.read_shard(folder))
+            shards.append(suite_results.read_shard(folder))
         except UsageError as error:
             problems.append(str(error))
-    if not found:
+    if not shards:
         raise TestsFailedError(
             f"no shard left a result: {problems[0] if problems else 'no folder was named'}",
             tip="read the logs of the machines that ran them",
         )
-    return sorted(found, key=lambda pair: pair[0].shard), problems
+    return sorted(shards, key=lambda pair: pair[0].shard), problems
 
 
 def _refuse_mixture(results: Sequence[ShardResult]) -> None:
@@ -218,15 +218,15 @@ def _refuse_mixture(results: Sequence[ShardResult]) -> None:
             )
 
 
-def _not_once(found: Sequence[_Shard], *, whole: bool) -> list[str]:
+def _not_once(shards: Sequence[_Shard], *, whole: bool) -> list[str]:
     """What did not run exactly once, or not on the same kind of GPU."""
     problems = []
-    times = Counter(outcome.test for _, tests in found for outcome in tests if "::" in outcome.test)
+    times = Counter(outcome.test for _, tests in shards for outcome in tests if "::" in outcome.test)
     if twice := sorted(test for test, count in times.items() if count > 1):
         problems.append(f"{len(twice)} tests ran in two shards: {_listed(twice)}")
     selected: dict[str, int] = defaultdict(int)
     wholes: dict[str, set[int]] = defaultdict(set)
-    for result, _ in found:
+    for result, _ in shards:
         for count in result.modules:
             if count.cut:
                 selected[count.module] += count.selected
@@ -236,7 +236,7 @@ def _not_once(found: Sequence[_Shard], *, whole: bool) -> list[str]:
         if whole and seen != {selected[module]}:
             counted = " and ".join(map(str, sorted(seen)))
             problems.append(f"{module} has {counted} tests, and its shards had {selected[module]}")
-    kinds = {frozenset(result.hardware) for result, _ in found}
+    kinds = {frozenset(result.hardware) for result, _ in shards}
     if len(kinds) > 1:
         named = sorted(", ".join(sorted(kind)) or "no GPU" for kind in kinds)
         problems.append(f"the shards ran on different hardware: {'; '.join(named)}")

@@ -96,40 +96,42 @@ def _together(first: TestOutcome, second: TestOutcome) -> TestOutcome:
             seconds=seconds,
             attempts=attempts,
         )
-    kept = second if second.failed else first  # a test that skips itself the second time has failed
-    return msgspec.structs.replace(kept, seconds=seconds, attempts=attempts)
+    last = second if second.failed else first  # a test that skips itself the second time has failed
+    return msgspec.structs.replace(last, seconds=seconds, attempts=attempts)
 
 
 def _go_through(setup: Setup, piece: Piece, *, only: Collection[str] | None) -> tuple[ModuleRun, set[str]]:
     """Run the tests, in as many processes as it takes; also gives the tests that ran out of time."""
-    found, slow = ModuleRun(), set[str]()
+    result, slow = ModuleRun(), set[str]()
     while True:
-        ended = attempt.run(setup, piece.module, only=only, done=found.outcomes, piece=piece.for_worker())
+        ended = attempt.run(
+            setup, piece.module, only=only, finished=result.outcomes, piece=piece.for_worker()
+        )
         journal = ended.journal
-        found.collected = found.collected or journal.selected or ()
-        found.whole = found.whole or journal.collected
-        found.gone = found.gone or record.as_asked(journal.gone, setup.arguments)
-        found.stuck = ended.stuck
-        found.journals.append(bytes(journal.text))
-        found.results += _readable(ended.junit)
-        before = len(found.outcomes)
+        result.collected = result.collected or journal.selected or ()
+        result.whole = result.whole or journal.collected
+        result.gone = result.gone or record.as_asked(journal.gone, setup.arguments)
+        result.stuck = ended.stuck
+        result.journals.append(bytes(journal.text))
+        result.results += _readable(ended.junit)
+        before = len(result.outcomes)
         for outcome in (*journal.broken, *journal.absent, *journal.outcomes.values()):
-            found.outcomes[outcome.test] = outcome
+            result.outcomes[outcome.test] = outcome
         blamed = _blamed(ended, piece.module)
         if blamed is not None:
-            found.outcomes[blamed.test] = blamed
+            result.outcomes[blamed.test] = blamed
             if ended.killed:
                 slow.add(blamed.test)
-        left = [test for test in journal.left if test not in found.outcomes]
+        left = [test for test in journal.left if test not in result.outcomes]
         whole = journal.exit is not None and blamed is None
-        if left and len(found.outcomes) > before and not (whole or ended.stuck or setup.over):
+        if left and len(result.outcomes) > before and not (whole or ended.stuck or setup.over):
             continue
         if whole:
-            found.problems += [f"{piece.module}: {said}" for said in _disagreements(ended)]
+            result.problems += [f"{piece.module}: {problem}" for problem in _disagreements(ended)]
         if left:
             why = _why_left(setup, ended)
-            found.problems.append(f"{piece.module}: {len(left)} tests did not run: {why}")
-        return found, slow
+            result.problems.append(f"{piece.module}: {len(left)} tests did not run: {why}")
+        return result, slow
 
 
 def _why_left(setup: Setup, ended: Ended) -> str:
@@ -164,22 +166,22 @@ def _blamed(ended: Ended, module: str) -> TestOutcome | None:
 def _disagreements(ended: Ended) -> list[str]:
     """Where exit code, journal and JUnit XML of a process that came to its end do not say the same."""
     journal, code = ended.journal, ended.exit_code
-    told = (*journal.broken, *journal.absent, *journal.outcomes.values())
-    failed = sum(outcome.failed for outcome in told)
-    found = []
+    ends = (*journal.broken, *journal.absent, *journal.outcomes.values())
+    failed = sum(outcome.failed for outcome in ends)
+    problems = []
     if code not in (0, _FAILED, _NOTHING_COLLECTED) and not (code == _INTERRUPTED and journal.broken):
-        found.append(f"pytest ended with {ended.how}")
+        problems.append(f"pytest ended with {ended.how}")
     elif (code in (0, _NOTHING_COLLECTED)) != (failed == 0):
-        found.append(f"pytest ended with {ended.how}, and {failed} of its tests failed")
+        problems.append(f"pytest ended with {ended.how}, and {failed} of its tests failed")
     try:
-        written = Counter(junit.read(ended.junit).by_test.values())
+        in_xml = Counter(junit.read(ended.junit).by_test.values())
     except TestsFailedError as error:
-        found.append(str(error))
+        problems.append(str(error))
     else:
-        counted = Counter(outcome.outcome for outcome in told)
-        if written != counted:
-            found.append(f"its JUnit XML has {_counts(written)}, and {_counts(counted)} were seen")
-    return found
+        counted = Counter(outcome.outcome for outcome in ends)
+        if in_xml != counted:
+            problems.append(f"its JUnit XML has {_counts(in_xml)}, and {_counts(counted)} were seen")
+    return problems
 
 
 def _readable(path: Path) -> list[bytes]:

@@ -55,14 +55,14 @@ def installed(python: Path, suite: Suite, variables: Mapping[str, str]) -> Wheel
     """
     try:
         # -I: not what lies in our working folder, which may be the source tree.
-        asked = process.run(
+        completed = process.run(
             [python, "-I", "-c", _ASK, suite.version_module],
             env=variables,
             timeout=_ASK_TIMEOUT,
             separate_stderr=True,
             hidden=isolation.credential_files(),
         )
-        return WheelVersion(**datafile.parse_json(asked.output, name="its answer"))
+        return WheelVersion(**datafile.parse_json(completed.output, name="its answer"))
     except (ProcessError, UsageError, TypeError) as error:
         why = error.output.strip().splitlines()[-1:] if isinstance(error, ProcessError) else [str(error)]
         raise PrerequisiteError(
@@ -93,8 +93,8 @@ def mismatch(
                 name for name in edits if name == suite.config_file or name.startswith(f"{suite.tests}/")
             ]
             return f"the tests have local edits: {wording.some(edited)}" if edited else None
-        there, built = commits[0][:_SHORT], wheel.commit[:_SHORT]
-        return f"the tests are of commit {there}, the wheel ({wheel.version}) of {built}"
+        checked_out, built = commits[0][:_SHORT], wheel.commit[:_SHORT]
+        return f"the tests are of commit {checked_out}, the wheel ({wheel.version}) of {built}"
     missing = "the wheel does not say" if commits else f"{checkout} is not a git checkout that says"
     source = _source_version(checkout / suite.version_file)
     try:

@@ -116,23 +116,23 @@ def choose(
         UsageError: a name or pattern finds no module, a module is in two groups, none is left, or no node id
             can have its name.
     """
-    found: dict[str, Mapping[str, str]] = {}
+    environments: dict[str, Mapping[str, str]] = {}
     for group in config.groups:
         left_out = set(_matching(tests, group.exclude, must=False))
         for module in _matching(tests, group.modules, must=not choice.include):
             if module in left_out:
                 continue
-            if module in found and found[module] != group.environment:
+            if module in environments and environments[module] != group.environment:
                 raise UsageError(f"{module} is in two groups of the configuration")
-            found[module] = group.environment
+            environments[module] = group.environment
     if choice.include:
-        found = {module: found.get(module, {}) for module in _matching(tests, choice.include)}
+        environments = {module: environments.get(module, {}) for module in _matching(tests, choice.include)}
     for module in (*_matching(tests, choice.exclude), *without):
-        found.pop(module, None)
-    if not found:
+        environments.pop(module, None)
+    if not environments:
         raise UsageError(f"no module of {tests} is left to run")
-    _refuse_odd_names(found)
-    return found
+    _refuse_odd_names(environments)
+    return environments
 
 
 def _refuse_odd_names(modules: Iterable[str]) -> None:
@@ -143,7 +143,7 @@ def _refuse_odd_names(modules: Iterable[str]) -> None:
 
 
 def _matching(tests: Path, names: Iterable[str], *, must: bool = True) -> list[str]:
-    found: list[str] = []
+    modules: list[str] = []
     for name in names:
         plain = name.removesuffix(".py")
         if Path(plain).is_absolute() or ".." in Path(plain).parts:
@@ -156,5 +156,5 @@ def _matching(tests: Path, names: Iterable[str], *, must: bool = True) -> list[s
             close = wording.nearest(plain, known)
             tip = f"did you mean {' or '.join(close)}?" if close else "name it as a path below that folder"
             raise UsageError(f"{tests} has no module {name}", tip=tip)
-        found += [path.relative_to(tests).as_posix() for path in paths]
-    return list(dict.fromkeys(found))
+        modules += [path.relative_to(tests).as_posix() for path in paths]
+    return list(dict.fromkeys(modules))

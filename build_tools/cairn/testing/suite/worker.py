@@ -9,7 +9,7 @@ file:
 
     journal     where to write
     only        the node ids to run; all that are collected where null
-    done        node ids that have an outcome already, and are not run again
+    finished    node ids that have an outcome already, and are not run again
     piece       null, or the part of the module that this shard runs: `tests`, node ids of it; `others`, those
     of
                 the module's other parts; `low` and `high`: of tests in neither list, those whose `place` is
@@ -53,7 +53,7 @@ def json_line(value: Mapping[str, Any]) -> bytes:
     """A line of JSON that every reader takes; see `plain`."""
     # In a string of JSON the backslash is one more.
     text = json.dumps(value, ensure_ascii=False)
-    return _SURROGATE.sub(lambda found: rf"\\u{ord(found[0]):04x}", text).encode() + b"\n"
+    return _SURROGATE.sub(lambda surrogate: rf"\\u{ord(surrogate[0]):04x}", text).encode() + b"\n"
 
 
 def place(test: str) -> float:
@@ -77,7 +77,7 @@ class Worker:
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._journal: str = options["journal"]
         self._only = None if options["only"] is None else frozenset(options["only"])
-        self._done = frozenset(options["done"])
+        self._finished = frozenset(options["finished"])
         self._piece: Mapping[str, Any] | None = options["piece"]
         self._pid, self._parent = _pid_of(), _parent_of()
         self._test: dict[str, Any] = {}
@@ -90,13 +90,13 @@ class Worker:
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Select, after every other plugin has."""
-        kept: list[pytest.Item] = []
-        left: list[pytest.Item] = []
+        selected: list[pytest.Item] = []
+        deselected: list[pytest.Item] = []
         for item in items:
-            (kept if self._runs(plain(item.nodeid)) else left).append(item)
-        if left:
-            config.hook.pytest_deselected(items=left)
-            items[:] = kept
+            (selected if self._runs(plain(item.nodeid)) else deselected).append(item)
+        if deselected:
+            config.hook.pytest_deselected(items=deselected)
+            items[:] = selected
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Say what will run, of how many, and who took the others away."""
@@ -162,7 +162,7 @@ class Worker:
         return result
 
     def _runs(self, test: str) -> bool:
-        if test in self._done or (self._only is not None and test not in self._only):
+        if test in self._finished or (self._only is not None and test not in self._only):
             return False
         if self._piece is None or test in self._piece["tests"]:
             return True
@@ -191,10 +191,10 @@ def _why(report: pytest.CollectReport | pytest.TestReport) -> dict[str, str]:
         return {"reason": _line(f"expected to fail: {reason}"), "detail": ""}
     text = report.longreprtext
     crash = getattr(report.longrepr, "reprcrash", None)
-    said = crash.message if crash is not None else next(iter(reversed(text.strip().splitlines())), "")
-    written = "".join(f"\n--- {name} ---\n{content[-_MOST_OUTPUT:]}" for name, content in report.sections)
+    message = crash.message if crash is not None else next(iter(reversed(text.strip().splitlines())), "")
+    sections = "".join(f"\n--- {name} ---\n{content[-_MOST_OUTPUT:]}" for name, content in report.sections)
     detail = text if len(text) <= _MOST_DETAIL else f"…{text[-_MOST_DETAIL:]}"
-    return {"reason": _line(said), "detail": detail + written[-_MOST_DETAIL:]}
+    return {"reason": _line(message), "detail": detail + sections[-_MOST_DETAIL:]}
 
 
 def _line(text: str) -> str:

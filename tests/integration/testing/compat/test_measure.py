@@ -264,7 +264,9 @@ def test_a_real_torch_is_measured_truthfully(tmp_path: Path) -> None:
     names = ("torch.float16", "torch.uint16", "torch.cuda.CUDAGraph", "Gloo", "rocm and hip name no device")
     tables, folder = rows.load(), tmp_path / "work"
     report = measure.measure(
-        CompatRequest(python=Path(python), tables=tables, work_dir=folder, wanted=lambda _, row: row in names)
+        CompatRequest(
+            python=Path(python), tables=tables, work_dir=folder, selects=lambda _, row: row in names
+        )
     )
     found = {row.name: row.measured for _, row in report.rows}
     assert set(found) == set(names)

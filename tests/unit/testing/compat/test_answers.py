@@ -19,7 +19,7 @@ def end(outcome: str, reason: str = "") -> dict[str, object]:
     return {"end": outcome, "reason": reason}
 
 
-DONE: dict[str, object] = {"done": True}
+DONE: dict[str, object] = {"complete": True}
 GOOD = [begin("a"), end("passed")]
 
 
@@ -80,7 +80,7 @@ def test_a_process_that_ended_early_has_failed_where_it_was(
 
 
 def test_half_a_line_and_strange_lines_are_no_answer(tmp_path: Path) -> None:
-    found = read(tmp_path, *GOOD, tail='[]\n3\n\n{"done": tr')
+    found = read(tmp_path, *GOOD, tail='[]\n3\n\n{"complete": tr')
     assert (found.support, found.reason) == ("unsupported", f"the probe: {ENDED}")
 
 
@@ -90,7 +90,7 @@ def test_a_process_that_crashes_when_all_is_done_is_not_whole(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    "line", [{"begin": 3}, {"end": "wonderful"}, {"done": "yes"}, {"found": "\ud800"}, {"x": 1}]
+    "line", [{"begin": 3}, {"end": "wonderful"}, {"complete": "yes"}, {"found": "\ud800"}, {"x": 1}]
 )
 def test_a_line_that_is_not_ours_counts_for_nothing(tmp_path: Path, line: dict[str, object]) -> None:
     assert read(tmp_path, *GOOD, line, DONE) == read(tmp_path, *GOOD, DONE)
@@ -107,7 +107,13 @@ def test_no_file_is_no_support(tmp_path: Path) -> None:
 
 def test_a_check_whose_end_was_cut_off_has_not_passed(tmp_path: Path) -> None:
     path = tmp_path / "answer.jsonl"
-    lines = ('{"begin": "sum"}', '{"end": "fai', '{"begin": "mean"}', '{"end": "passed"}', '{"done": true}')
+    lines = (
+        '{"begin": "sum"}',
+        '{"end": "fai',
+        '{"begin": "mean"}',
+        '{"end": "passed"}',
+        '{"complete": true}',
+    )
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     found = measure.read_answer(path, ended="", seconds=1.0, clean=True)
     assert (found.support, found.reason) == ("unsupported", "sum: it left no outcome")

@@ -62,7 +62,7 @@ def test_a_test_that_is_longer_than_a_shard_should_be_is_alone() -> None:
 
 def selects(piece: Piece, test: str) -> bool:
     """Whether the plugin would run a test: what `worker` does with the piece."""
-    options = {"journal": "", "only": None, "done": [], "piece": piece.for_worker()}
+    options = {"journal": "", "only": None, "finished": [], "piece": piece.for_worker()}
     return worker.Worker(options)._runs(test)
 
 

@@ -1,8 +1,8 @@
 """What a probe found, written down check by check: what was known before a crash is not lost with it.
 
 The file has a JSON object a line: `{"begin": …}` before a check, `{"end": …}` after it, and what is said of
-the probe as a whole (`no_gpu`, `not_measurable`, `device`, `found`, `done`). `cairn.testing.compat.measure`
-reads it.
+the probe as a whole (`no_gpu`, `not_measurable`, `device`, `found`, `complete`).
+`cairn.testing.compat.measure` reads it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Answer:
         self._file.write(json.dumps(facts, ensure_ascii=False) + "\n")
         self._file.flush()
 
-    def found(self, text: str) -> None:
+    def fact(self, text: str) -> None:
         """Tell a version, or a similar fact, that belongs to the row."""
         self.say(found=text)
 
@@ -91,5 +91,5 @@ def require(holds: object, message: str) -> None:
 def reason(error: BaseException) -> str:
     """An exception in one line."""
     name, text = type(error).__name__, " ".join(str(error).split())
-    said = text if isinstance(error, AssertionError) and text else f"{name}: {text}".removesuffix(": ")
-    return said if len(said) <= _KEPT else f"{said[:_KEPT]}…"
+    line = text if isinstance(error, AssertionError) and text else f"{name}: {text}".removesuffix(": ")
+    return line if len(line) <= _KEPT else f"{line[:_KEPT]}…"

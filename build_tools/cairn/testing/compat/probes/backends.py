@@ -130,8 +130,8 @@ def attention(answer: Answer, name: str) -> None:
     )
     expected = torch.softmax(query.double() @ key.double().transpose(-1, -2) / 8, -1) @ value.double()
     with answer.check("computing with it alone"), sdpa_kernel([only[name]]):
-        found = nn.functional.scaled_dot_product_attention(query, key, value)
-        torch.testing.assert_close(found.double(), expected, rtol=2e-2, atol=2e-2)
+        result = nn.functional.scaled_dot_product_attention(query, key, value)
+        torch.testing.assert_close(result.double(), expected, rtol=2e-2, atol=2e-2)
     with answer.optional("gradients"), sdpa_kernel([only[name]]):
         nn.functional.scaled_dot_product_attention(query, key, value).square().mean().backward()
         require(query.grad is not None and query.grad.isfinite().all(), "they are not finite")

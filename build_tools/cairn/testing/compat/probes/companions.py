@@ -28,7 +28,7 @@ def companion(name: str) -> ModuleType:
 def imports(answer: Answer, distribution: str, module: str) -> None:
     """A package imports beside this torch."""
     try:
-        answer.found(metadata.version(distribution))
+        answer.fact(metadata.version(distribution))
     except metadata.PackageNotFoundError as error:
         raise NotMeasurableError(f"{distribution} is not installed") from error
     with answer.check(f"import {module}"):
@@ -41,7 +41,7 @@ def audio(answer: Answer, name: str) -> None:
     transforms = companion("torchaudio.transforms")
     rate, tone = 16_000, 1_000
     wave = torch.sin(2 * math.pi * tone * torch.arange(rate) / rate)
-    made: dict[str, Any] = {
+    make: dict[str, Any] = {
         "Spectrogram": lambda: transforms.Spectrogram(n_fft=512),
         "MelSpectrogram": lambda: transforms.MelSpectrogram(sample_rate=rate, n_fft=512, n_mels=40),
         "MFCC": lambda: transforms.MFCC(
@@ -50,17 +50,17 @@ def audio(answer: Answer, name: str) -> None:
         "Resample": lambda: transforms.Resample(rate, rate // 2),
     }
     with answer.check("the same as on the CPU"):
-        expected = made[name]()(wave)
-        found = made[name]().to(answer.device)(wave.to(answer.device))
-        torch.testing.assert_close(found.cpu(), expected, rtol=1e-3, atol=1e-2)
+        expected = make[name]()(wave)
+        result = make[name]().to(answer.device)(wave.to(answer.device))
+        torch.testing.assert_close(result.cpu(), expected, rtol=1e-3, atol=1e-2)
     with answer.check("a tone is where it belongs"):
         if name == "Spectrogram":
-            strongest = found.cpu().mean(-1).argmax().item()
+            strongest = result.cpu().mean(-1).argmax().item()
             require(strongest == tone * 512 // rate, f"the strongest frequency is number {strongest}")
         elif name == "Resample":
-            require(found.shape[-1] == rate // 2, "a different number of samples")
+            require(result.shape[-1] == rate // 2, "a different number of samples")
         else:
-            require(found.isfinite().all() and found.abs().max() > 0, "nothing, or not finite")
+            require(result.isfinite().all() and result.abs().max() > 0, "nothing, or not finite")
 
 
 @runs("gpu or cpu")
@@ -68,7 +68,7 @@ def vision_transforms(answer: Answer) -> None:
     """Images are resized, cropped, turned and normalised."""
     functional = companion("torchvision.transforms.functional")
     image = torch.arange(3 * 32 * 32, dtype=torch.float32).reshape(3, 32, 32) / 3072
-    there = image.to(answer.device)
+    on_device = image.to(answer.device)
     calls: dict[str, Any] = {
         "resize": lambda x: functional.resize(x, [16, 16], antialias=True),
         "crop": lambda x: functional.crop(x, 4, 5, 16, 17),
@@ -77,7 +77,7 @@ def vision_transforms(answer: Answer) -> None:
     }
     for name, call in calls.items():
         with answer.check(name):
-            torch.testing.assert_close(call(there).cpu(), call(image), rtol=1e-4, atol=1e-4)
+            torch.testing.assert_close(call(on_device).cpu(), call(image), rtol=1e-4, atol=1e-4)
 
 
 @runs("gpu or cpu")
@@ -86,13 +86,13 @@ def vision_ops(answer: Answer) -> None:
     ops, device = companion("torchvision.ops"), answer.device
     boxes = torch.tensor([[0.0, 0, 10, 10], [1, 1, 11, 11], [20, 20, 30, 30]], device=device)
     with answer.check("nms"):
-        kept = ops.nms(boxes, torch.tensor([0.9, 0.8, 0.7], device=device), 0.5)
-        require(kept.tolist() == [0, 2], "different boxes are kept")
+        boxes_left = ops.nms(boxes, torch.tensor([0.9, 0.8, 0.7], device=device), 0.5)
+        require(boxes_left.tolist() == [0, 2], "different boxes are kept")
     with answer.check("roi_align"):
         # On a slope, the mean over a box is the value in its middle.
         slope = torch.arange(32.0, device=device).expand(1, 1, 32, 32).contiguous()
-        found = ops.roi_align(slope, [torch.tensor([[4.0, 4, 12, 12]], device=device)], 1, aligned=True)
-        torch.testing.assert_close(found.flatten().cpu(), torch.tensor([7.5]))
+        means = ops.roi_align(slope, [torch.tensor([[4.0, 4, 12, 12]], device=device)], 1, aligned=True)
+        torch.testing.assert_close(means.flatten().cpu(), torch.tensor([7.5]))
     with answer.check("box_convert"):
         wide = ops.box_convert(boxes, "xyxy", "xywh")
         require(wide[1].tolist() == [1, 1, 10, 10], "a wrong box")
@@ -112,11 +112,15 @@ def vision_models(answer: Answer) -> None:
     x = torch.randn(2, 3, 64, 64)
     with answer.check("the same as on the CPU"):
         expected = model.eval()(x).detach()
-        there = model.to(answer.device)
-        torch.testing.assert_close(there(x.to(answer.device)).detach().cpu(), expected, rtol=1e-2, atol=1e-2)
+        on_device = model.to(answer.device)
+        torch.testing.assert_close(
+            on_device(x.to(answer.device)).detach().cpu(), expected, rtol=1e-2, atol=1e-2
+        )
     with answer.check("gradients"):
-        there.train()(x.to(answer.device)).square().mean().backward()
-        require(all(p.grad is not None and p.grad.isfinite().all() for p in there.parameters()), "not finite")
+        on_device.train()(x.to(answer.device)).square().mean().backward()
+        require(
+            all(p.grad is not None and p.grad.isfinite().all() for p in on_device.parameters()), "not finite"
+        )
 
 
 @runs("gpu or cpu")
@@ -125,16 +129,16 @@ def vision_io(answer: Answer) -> None:
     io = companion("torchvision.io")
     image = torch.arange(64, dtype=torch.uint8).repeat(3, 64, 1)
 
-    def difference(found: torch.Tensor) -> float:
-        return float((found.cpu().float() - image.float()).abs().mean())
+    def difference(decoded: torch.Tensor) -> float:
+        return float((decoded.cpu().float() - image.float()).abs().mean())
 
     with answer.check("JPEG and PNG"):
         require(difference(io.decode_jpeg(io.encode_jpeg(image, quality=95))) < 8, "a different image")
         require(difference(io.decode_png(io.encode_png(image))) == 0, "a different image")
     if answer.device.type == "cuda":
         with answer.optional("decoding JPEG on the GPU"):
-            found = io.decode_jpeg(io.encode_jpeg(image, quality=95), device="cuda")
-            require(found.is_cuda and difference(found) < 8, "elsewhere, or a different image")
+            decoded = io.decode_jpeg(io.encode_jpeg(image, quality=95), device="cuda")
+            require(decoded.is_cuda and difference(decoded) < 8, "elsewhere, or a different image")
         with answer.optional("encoding JPEG on the GPU"):
             again = io.decode_jpeg(io.encode_jpeg(image.cuda(), quality=95).cpu())
             require(difference(again) < 8, "a different image")
@@ -147,5 +151,5 @@ def apex_batch_norm(answer: Answer) -> None:
     with answer.check("as torch's own"):
         torch.manual_seed(0)
         x = torch.randn(8, 4, 5, 5, device="cuda")
-        found = parallel.SyncBatchNorm(4).cuda()(x)
-        torch.testing.assert_close(found, torch.nn.BatchNorm2d(4).cuda()(x), rtol=1e-3, atol=1e-3)
+        result = parallel.SyncBatchNorm(4).cuda()(x)
+        torch.testing.assert_close(result, torch.nn.BatchNorm2d(4).cuda()(x), rtol=1e-3, atol=1e-3)

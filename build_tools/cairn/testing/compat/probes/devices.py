@@ -27,7 +27,7 @@ def management(answer: Answer) -> None:
     with answer.check("name and properties"):
         properties = torch.cuda.get_device_properties(0)
         require(torch.cuda.get_device_name(0) and properties.total_memory > 0, "they are empty")
-        answer.found(properties.name)
+        answer.fact(properties.name)
     with answer.optional("capability and synchronising"):
         torch.cuda.get_device_capability(0)
         torch.cuda.synchronize()
@@ -47,8 +47,8 @@ def processes(answer: Answer) -> None:
     with answer.check("memory_summary"):
         require("Allocated memory" in torch.cuda.memory_summary(), "no summary")
     with answer.optional("list_gpu_processes"):
-        said = torch.cuda.list_gpu_processes()
-        require(said.startswith("GPU:"), said)
+        listing = torch.cuda.list_gpu_processes()
+        require(listing.startswith("GPU:"), listing)
 
 
 @runs("gpu")
@@ -59,8 +59,8 @@ def streams(answer: Answer) -> None:
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             y = x * 2
-            done = side.record_event()
-        torch.cuda.current_stream().wait_event(done)
+            event = side.record_event()
+        torch.cuda.current_stream().wait_event(event)
         require(torch.equal(y + x, x * 3), "a wrong result")
     with answer.check("events measure time"):
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
@@ -191,5 +191,5 @@ def jiterator(answer: Answer) -> None:
 
 def _jiterated(x: torch.Tensor) -> torch.Tensor:
     source = "template <typename T> T twice_and_one(T x) { return x * T(2) + T(1); }"
-    made: torch.Tensor = importlib.import_module("torch.cuda.jiterator")._create_jit_fn(source)(x)
-    return made
+    result: torch.Tensor = importlib.import_module("torch.cuda.jiterator")._create_jit_fn(source)(x)
+    return result

@@ -74,7 +74,7 @@ def nccl(answer: Answer) -> None:
 
     with answer.check("nccl is built in"):
         require(dist.is_available() and dist.is_nccl_available(), "it is not")
-        answer.found(".".join(map(str, library.version())))
+        answer.fact(".".join(map(str, library.version())))
     with tempfile.TemporaryDirectory() as folder:
         with answer.check("a group of one process"):
             _meet("nccl", folder, rank=0, size=1)
@@ -121,8 +121,8 @@ def tensorpipe(answer: Answer) -> None:
         address = (Path(folder) / "store").as_uri()
         options = rpc.TensorPipeRpcBackendOptions(init_method=address, rpc_timeout=_WAIT)
         rpc.init_rpc("only", rank=0, world_size=1, rpc_backend_options=options)
-        found = rpc.rpc_sync("only", torch.add, args=(torch.ones(2), 3))
-        require(found.tolist() == [4.0, 4.0], "a wrong result")
+        result = rpc.rpc_sync("only", torch.add, args=(torch.ones(2), 3))
+        require(result.tolist() == [4.0, 4.0], "a wrong result")
         rpc.shutdown()
 
 

@@ -31,7 +31,7 @@ def describe(answer: Answer, *probes: str) -> None:
         "gpus": [] if missing else [gpu_name(index) for index in range(torch.cuda.device_count())],
     }
     with answer.check("import torch"):
-        answer.found(json.dumps(facts))
+        answer.fact(json.dumps(facts))
 
 
 def _where(probe: str) -> str:

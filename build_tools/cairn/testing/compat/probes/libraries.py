@@ -28,13 +28,13 @@ def version(answer: Answer, library: str, package: str) -> None:
     if not roots:
         raise NotMeasurableError("no ROCm is installed here")
     files = [path for root in roots for path in _libraries(root, library)]
-    said = [version for root in roots for version in _cmake_versions(root, package)]
-    if library == "-" and not said and not any((root / "include" / "hip").is_dir() for root in roots):
+    versions = [version for root in roots for version in _cmake_versions(root, package)]
+    if library == "-" and not versions and not any((root / "include" / "hip").is_dir() for root in roots):
         raise NotMeasurableError("it is headers only, and the ROCm here has none: they are in rocm[devel]")
     with answer.check("it is there"):
-        require(files or said, "the ROCm here does not have it")
-    if found := _asked(files) or next(iter(said), "") or next((path.name for path in files), ""):
-        answer.found(found)
+        require(files or versions, "the ROCm here does not have it")
+    if fact := _own_version(files) or next(iter(versions), "") or next((path.name for path in files), ""):
+        answer.fact(fact)
     if files:
         with answer.check("it loads"):
             ctypes.CDLL(str(files[0]))
@@ -58,21 +58,21 @@ def _libraries(root: Path, library: str) -> list[Path]:
     if library == "-":
         return []
     # The SDK has each library under its SONAME; a development package adds a link without a number.
-    found = [
+    paths = [
         *root.glob(f"lib/lib{library}.so*"),
         *root.glob(f"bin/{library}.dll"),
         *root.glob(f"bin/lib{library}.dll"),
     ]
-    return sorted(found, key=lambda path: len(path.name), reverse=True)
+    return sorted(paths, key=lambda path: len(path.name), reverse=True)
 
 
 def _cmake_versions(root: Path, package: str) -> Iterator[str]:
     for path in sorted(root.glob(f"lib/cmake/{package}/*[vV]ersion.cmake")):
-        if found := _CMAKE_VERSION.search(path.read_text(encoding="utf-8", errors="replace")):
-            yield found["version"]
+        if match := _CMAKE_VERSION.search(path.read_text(encoding="utf-8", errors="replace")):
+            yield match["version"]
 
 
-def _asked(files: list[Path]) -> str:
+def _own_version(files: list[Path]) -> str:
     """The version that a library itself tells without a GPU.
 
     MIOpen (`miopen.h`) and RCCL (`rccl.h`) do. Those of hipFFT and hipRAND tell the version of rocFFT and

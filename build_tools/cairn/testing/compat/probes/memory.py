@@ -48,12 +48,12 @@ def reserved(answer: Answer) -> None:
 def empty_cache(answer: Answer) -> None:
     """Unused memory goes back to the driver, and none of what is used."""
     with answer.check("empty_cache"):
-        kept, gone = _block(), _block()
-        del gone
+        in_use, unused = _block(), _block()
+        del unused
         before = torch.cuda.memory_reserved()
         torch.cuda.empty_cache()
         require(before - torch.cuda.memory_reserved() >= _SIZE, "nothing was given back")
-        require((kept == 1).all(), "a tensor lost its values")
+        require((in_use == 1).all(), "a tensor lost its values")
 
 
 @runs("gpu")
@@ -61,9 +61,9 @@ def stats(answer: Answer) -> None:
     """The figures of the allocator."""
     with answer.check("memory_stats"):
         held = _block()
-        found = torch.cuda.memory_stats()
-        require(found["allocated_bytes.all.current"] >= held.nbytes, "a tensor does not count")
-        require(found["num_ooms"] == 0, "it says that memory ran out")
+        figures = torch.cuda.memory_stats()
+        require(figures["allocated_bytes.all.current"] >= held.nbytes, "a tensor does not count")
+        require(figures["num_ooms"] == 0, "it says that memory ran out")
 
 
 @runs("gpu")

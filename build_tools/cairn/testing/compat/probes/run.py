@@ -33,7 +33,7 @@ def main(answer_path: str, module: str, function: str, *arguments: str) -> None:
         except Exception as error:  # noqa: BLE001 - what is tested may raise anything
             answer.say(begin="the probe", essential=True)
             answer.say(end="failed", reason=reason(error))
-        answer.say(done=True)
+        answer.say(complete=True)
 
 
 def _torch() -> Any:
@@ -45,8 +45,8 @@ def why_no_gpu() -> str | None:
     torch = _torch()
     # A translation of torch.cuda to a different device says that it is available, with no ROCm behind it. It
     # is believed only where it was asked for, and the report says so.
-    asked = "CAIRN_COMPAT_TRANSLATED" in os.environ
-    if torch.version.hip is None and torch.version.cuda is None and not asked:
+    translated = "CAIRN_COMPAT_TRANSLATED" in os.environ
+    if torch.version.hip is None and torch.version.cuda is None and not translated:
         return "this torch is built for the CPU"
     return None if torch.cuda.is_available() else "no GPU"
 

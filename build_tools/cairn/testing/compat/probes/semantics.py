@@ -15,11 +15,11 @@ from .answer import Answer, NotMeasurableError, require, runs
 def cuda_is_the_name(answer: Answer) -> None:
     """`cuda` names the current GPU, `cuda:0` the first."""
     with answer.check("tensors are there"):
-        for made in (
+        for tensor in (
             torch.tensor([1.0, 2.0], device=torch.device("cuda:0")),
             torch.tensor([1.0, 2.0]).cuda(),
         ):
-            require(made.device == torch.device("cuda", 0), f"a tensor is on {made.device}")
+            require(tensor.device == torch.device("cuda", 0), f"a tensor is on {tensor.device}")
         require(
             torch.zeros(1, device="cuda").device.index == torch.cuda.current_device(), "not the current one"
         )
@@ -42,8 +42,8 @@ def transfers(answer: Answer) -> None:
     """`Tensor.to` and `Tensor.cuda` take a tensor to a GPU by its name or number."""
     x = torch.tensor([1.0, 2.0])
     with answer.check("to and cuda agree"):
-        there = (x.to(device="cuda"), x.to("cuda:0"), x.cuda(), x.cuda(0), x.cuda(torch.device("cuda:0")))
-        require(all(t.device.index == 0 and torch.equal(t.cpu(), x) for t in there), "they do not")
+        copies = (x.to(device="cuda"), x.to("cuda:0"), x.cuda(), x.cuda(0), x.cuda(torch.device("cuda:0")))
+        require(all(t.device.index == 0 and torch.equal(t.cpu(), x) for t in copies), "they do not")
 
 
 @runs("gpu")
@@ -62,8 +62,8 @@ def context_chooses(answer: Answer) -> None:
     if torch.cuda.device_count() == 1:
         raise NotMeasurableError("one GPU")
     with answer.check("the chosen device"), torch.cuda.device(1):
-        made = (torch.ones(1, device="cuda"), torch.ones(1).cuda(), torch.ones(1).to(device="cuda"))
-        require(all(tensor.device.index == 1 for tensor in made), "a tensor is on a different one")
+        tensors = (torch.ones(1, device="cuda"), torch.ones(1).cuda(), torch.ones(1).to(device="cuda"))
+        require(all(tensor.device.index == 1 for tensor in tensors), "a tensor is on a different one")
         require(torch.randn(2, device="cuda:0").device.index == 0, "cuda:0 is a different one")
 
 
@@ -107,13 +107,18 @@ def kernel_asserts(answer: Answer) -> None:
     """An index out of range is noticed by the kernel that uses it; the process that has it ends."""
     answer.used(torch.ones(1, device="cuda"))
     with answer.check("an index within range is taken"):
-        done = _indexed(3)
-        require(not done.returncode, f"the process ended with {done.returncode}: {done.stderr[-200:]}")
+        completed = _indexed(3)
+        require(
+            not completed.returncode,
+            f"the process ended with {completed.returncode}: {completed.stderr[-200:]}",
+        )
     with answer.check("an index out of range is noticed"):
-        done = _indexed(9)
-        require(done.returncode, "the kernel read beyond the tensor, and nothing was said")
+        completed = _indexed(9)
+        require(completed.returncode, "the kernel read beyond the tensor, and nothing was said")
         # A read that leaves the GPU's memory ends the process as well, and is no assert.
-        require("assert" in done.stderr.lower(), f"the process ended without one: {done.stderr[-200:]}")
+        require(
+            "assert" in completed.stderr.lower(), f"the process ended without one: {completed.stderr[-200:]}"
+        )
 
 
 def _indexed(index: int) -> subprocess.CompletedProcess[str]:

@@ -16,9 +16,11 @@ def dtype(answer: Answer, name: str) -> None:
     expected = torch.tensor(_VALUES, dtype=torch.float64)
     expected = expected.bool().double() if kind is torch.bool else expected
     with answer.check("values there and back"):
-        there = torch.tensor(_VALUES, dtype=torch.float64).to(kind).to(device)
-        require(there.dtype == kind and there.device.type == device.type, "not of that type, or elsewhere")
-        require(torch.equal(_values(there), expected), "different values came back")
+        on_device = torch.tensor(_VALUES, dtype=torch.float64).to(kind).to(device)
+        require(
+            on_device.dtype == kind and on_device.device.type == device.type, "not of that type, or elsewhere"
+        )
+        require(torch.equal(_values(on_device), expected), "different values came back")
     with answer.check("conversion on the device"):
         converted = torch.tensor(_VALUES, dtype=torch.float32, device=device).to(kind)
         require(torch.equal(_values(converted), expected), "different values were made")
@@ -26,10 +28,10 @@ def dtype(answer: Answer, name: str) -> None:
         require(not _values(torch.zeros(8, dtype=kind, device=device)).any(), "they are not zero")
     with answer.optional("indexing"):
         chosen = torch.tensor([1, 3, 5])
-        require(torch.equal(_values(there[chosen.to(device)]), expected[chosen]), "different elements")
+        require(torch.equal(_values(on_device[chosen.to(device)]), expected[chosen]), "different elements")
     with answer.optional("addition"):
         total = (expected + expected).clamp(max=1) if kind is torch.bool else expected + expected
-        require(torch.equal(_values(there + there), total), "a wrong sum")
+        require(torch.equal(_values(on_device + on_device), total), "a wrong sum")
     if kind.is_floating_point or kind.is_complex:
         with answer.optional("matrix product"):
             # 2 x 1, sixteen times. GPUs multiply types of 8 bits by sixteens, the second matrix by columns,
@@ -38,15 +40,15 @@ def dtype(answer: Answer, name: str) -> None:
             if kind.itemsize == 1:
                 one = torch.ones((), device=device)
                 twos = (ones * 2).to(torch.float8_e4m3fn).t()
-                found = torch._scaled_mm(ones.to(kind), twos, one, one, out_dtype=torch.bfloat16)
+                product = torch._scaled_mm(ones.to(kind), twos, one, one, out_dtype=torch.bfloat16)
             else:
-                found = ones.to(kind) @ (ones * 2).to(kind)
-            require((_values(found) == 2 * 16).all(), "a wrong product")
+                product = ones.to(kind) @ (ones * 2).to(kind)
+            require((_values(product) == 2 * 16).all(), "a wrong product")
 
 
 def _values(tensor: torch.Tensor) -> torch.Tensor:
-    there = tensor.to("cpu")
-    return there.to(torch.complex128).real if there.dtype.is_complex else there.to(torch.float64)
+    on_cpu = tensor.to("cpu")
+    return on_cpu.to(torch.complex128).real if on_cpu.dtype.is_complex else on_cpu.to(torch.float64)
 
 
 @runs("gpu or cpu")
@@ -75,8 +77,8 @@ def operations(answer: Answer) -> None:
         torch.testing.assert_close((a.to(answer.device) + 1).cpu(), a + 1)
     with answer.check("matrix product"):
         exact = a.double() @ b.double()
-        found = a.to(answer.device) @ b.to(answer.device)
-        torch.testing.assert_close(found.cpu().double(), exact, rtol=1e-3, atol=1e-3)
+        product = a.to(answer.device) @ b.to(answer.device)
+        torch.testing.assert_close(product.cpu().double(), exact, rtol=1e-3, atol=1e-3)
 
 
 @runs("gpu or cpu")
@@ -99,5 +101,5 @@ def random_numbers(answer: Answer) -> None:
     with answer.optional("distributions"):
         normal = torch.randn(100_000, device=device, generator=generator)
         require(abs(normal.mean()) < 0.05 and abs(normal.std() - 1) < 0.05, "not normal")
-        kept = torch.nn.functional.dropout(torch.ones(100_000, device=device), 0.25).count_nonzero()
-        require(abs(kept / 100_000 - 0.75) < 0.05, "dropout keeps a different share")
+        nonzero = torch.nn.functional.dropout(torch.ones(100_000, device=device), 0.25).count_nonzero()
+        require(abs(nonzero / 100_000 - 0.75) < 0.05, "dropout keeps a different share")

@@ -108,7 +108,7 @@ def make(modules: Iterable[str], times: Times, shards: int) -> ShardPlan:
     if not known and len(names) < _FEW * shards:
         return _evenly(names, shards)
     middle = sorted(known.values())[len(known) // 2] if known else 0.0
-    wanted = [
+    to_deal = [
         _Module(
             name=name,
             seconds=known.get(name, middle),
@@ -116,13 +116,13 @@ def make(modules: Iterable[str], times: Times, shards: int) -> ShardPlan:
         )
         for name in names
     ]
-    wanted.sort(key=lambda module: (-module.seconds, module.name))
-    total = sum(module.seconds + START for module in wanted)
+    to_deal.sort(key=lambda module: (-module.seconds, module.name))
+    total = sum(module.seconds + START for module in to_deal)
     low, high = total / shards, total + START * shards
-    dealt = _deal(wanted, shards, high)
+    dealt = _deal(to_deal, shards, high)
     while high - low > low * _EXACT:
         middle = (low + high) / 2
-        tried = _deal(wanted, shards, middle)
+        tried = _deal(to_deal, shards, middle)
         low, high, dealt = (middle, high, dealt) if tried is None else (low, middle, tried)
     if dealt is None:
         raise AssertionError("one shard has room for everything")

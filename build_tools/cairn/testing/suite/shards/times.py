@@ -61,19 +61,19 @@ def read(paths: Sequence[Path], *, environment: str = DEFAULT, config: str = DEF
     classes: dict[str, Mapping[str, float]] = {}
     tests: dict[str, Mapping[str, float]] = {}
     for path in paths:
-        found = _read_one(path, environment, config)
-        if bad := [name for name, seconds in _all(found) if not 0 <= seconds < LONGEST]:
+        times = _read_one(path, environment, config)
+        if bad := [name for name, seconds in _all(times) if not 0 <= seconds < LONGEST]:
             raise UsageError(f"{path}: the time of {bad[0]} is not one")
-        modules |= found.modules
-        classes |= found.classes
-        tests |= found.tests
+        modules |= times.modules
+        classes |= times.classes
+        tests |= times.tests
     return Times(modules=modules, classes=classes, tests=tests)
 
 
-def from_outcomes(found: Iterable[TestOutcome]) -> Times:
+def from_outcomes(results: Iterable[TestOutcome]) -> Times:
     """The times of tests that ran; of those that were skipped as well, since that takes time too."""
     tests: dict[str, dict[str, float]] = defaultdict(dict)
-    for outcome in found:
+    for outcome in results:
         module, _, rest = outcome.test.partition("::")
         if rest:  # not of a module that never came to its tests
             tests[module][rest] = round(outcome.seconds / outcome.attempts, 3)
@@ -100,13 +100,13 @@ def _read_one(path: Path, environment: str, config: str) -> Times:
 
 
 def _chosen(plain: Any, key: str, path: Path) -> dict[str, Any]:  # noqa: ANN401 - JSON
-    found = plain.get(key, plain.get(DEFAULT)) if isinstance(plain, dict) else None
-    if not isinstance(found, dict):
+    below = plain.get(key, plain.get(DEFAULT)) if isinstance(plain, dict) else None
+    if not isinstance(below, dict):
         raise UsageError(
             f"{path} has no test times for {key}, and none by {DEFAULT!r}",
             tip="give upstream's test-times.json, or outcomes.jsonl of an earlier run",
         )
-    return found
+    return below
 
 
 def _all(times: Times) -> Iterable[tuple[str, float]]:
