@@ -1,53 +1,52 @@
-"""Where everything stands in a 64-bit little-endian ELF file: its header, segments, sections, relocations.
+"""Where everything stands in an ELF file: its header, segments, sections and dynamic entries.
 
-`elf` says what a loader makes of a file of any class; this is for those who change one byte by byte.
+`elf` says what a loader makes of it; those who change a file byte by byte read it by `read_to_change`.
 
-Source: System V ABI, chapters 4 and 5; x86-64 psABI, "Relocation Types"; the generic ABI's proposal for
-SHT_RELR, which glibc has had since 2.36.
+Source: System V ABI, chapters 4 and 5.
 """
 
 from __future__ import annotations
 
 import functools
-import itertools
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from cairn.errors import WheelError
-from cairn.formats.elf import MAGIC
 from cairn.formats.view import View
 
-# Elf64_Ehdr, from e_type on: type, machine, version, entry, phoff, shoff, flags, ehsize, phentsize, phnum,
-# shentsize, shnum, shstrndx.
-_EHDR = struct.Struct("<16xHHIQQQIHHHHHH")
+MAGIC = b"\x7fELF"
+# e_ident[EI_CLASS] at byte 4, e_ident[EI_DATA] at byte 5 (chapter 4, "ELF Header").
+_IDENT_SIZE = 16
+_BITS = {1: 32, 2: 64}
+_ORDERS = {1: "<", 2: ">"}
+# Of a 64-bit little-endian file: Elf64_Ehdr from e_type on (type, machine, version, entry, phoff, shoff,
+# flags, ehsize, phentsize, phnum, shentsize, shnum, shstrndx), Elf64_Phdr, Elf64_Shdr and Elf64_Dyn.
+EHDR = struct.Struct("<16xHHIQQQIHHHHHH")
 PHDR = struct.Struct("<IIQQQQQQ")
 SHDR = struct.Struct("<IIQQQQIIQQ")
-_DYN = struct.Struct("<QQ")  # Elf64_Dyn: tag, value
-_RELA = struct.Struct("<QQq")  # Elf64_Rela: offset, info, addend
-_REL = struct.Struct("<QQ")
+DYN = struct.Struct("<QQ")
 WORD = struct.Struct("<Q")
-PHOFF_AT, SHOFF_AT, PHNUM_AT, SHNUM_AT = 32, 40, 56, 60  # places in the header
+PHOFF_AT, SHOFF_AT, PHNUM_AT, SHNUM_AT = 32, 40, 56, 60  # places in that header
 X86_64 = 62
-EXECUTABLE, SHARED = 2, 3  # e_type
-PT_LOAD, PT_DYNAMIC, PT_INTERP, PT_PHDR = 1, 2, 3, 6
-SHT_PROGBITS, SHT_NOBITS = 1, 8
+EXECUTABLE = 2  # e_type
+PT_LOAD, PT_DYNAMIC, PT_INTERP, PT_PHDR, PT_GNU_STACK = 1, 2, 3, 6, 0x6474E551
+RUNS = 1  # p_flags: PF_X
+SHT_PROGBITS, SHT_STRTAB, SHT_DYNAMIC, SHT_NOBITS = 1, 3, 6, 8  # NOBITS: room in memory alone, as .bss
 SHF_ALLOC = 2
-RELATIVE = 8  # R_X86_64_RELATIVE: the base address and the addend
-# d_tag: where tables of relocations begin, and how many bytes they have.
-_DT_RELA, _DT_RELASZ, _DT_REL, _DT_RELSZ, _DT_RELRSZ, _DT_RELR = 7, 8, 17, 18, 35, 36
-_DT_ANDROID = range(0x6000000F, 0x60000013)  # packed tables, which glibc does not read either
-_MOST_SECTIONS = 0xFF00  # SHN_LORESERVE: from here on the count stands elsewhere
+# Limits. What is real stays far below; what is above would cost time or memory out of proportion to the file.
+_MOST_SECTIONS = 200_000
 _MOST_DYNAMIC = 1 << 20  # bytes
-_MOST_RELOCATIONS = 1 << 28  # bytes of a table: 11 million of the largest kind
-_STEP = 24 << 16  # bytes of relocations that are read at a time; whole ones of each kind
+_LONGEST_NAME = 1 << 20  # run paths made by bazel are longer than any path may be
+_FIRST_STEP = 256  # bytes read at first of a name whose end is not known
+_RESERVED = 0xFF00  # SHN_LORESERVE: from so many sections on their count stands elsewhere
 _LAST_ADDRESS = 1 << 57  # of x86-64 with five levels of page tables; far beyond it sums leave 64 bits
 _LARGEST_PAGE = 1 << 30
 
 
 class Segment(NamedTuple):
-    """Elf64_Phdr."""
+    """Elf64_Phdr, or Elf32_Phdr in its order."""
 
     kind: int
     flags: int
@@ -65,7 +64,7 @@ class Segment(NamedTuple):
 
 
 class Section(NamedTuple):
-    """Elf64_Shdr."""
+    """Elf64_Shdr, or Elf32_Shdr."""
 
     name: int
     kind: int
@@ -79,62 +78,74 @@ class Section(NamedTuple):
     entry_size: int
 
 
-RelocationKind: TypeAlias = Literal["rela", "rel", "relr"]
+class Dynamic(NamedTuple):
+    """An entry of the dynamic section."""
 
-
-class Relocation(NamedTuple):
-    """One relocation.
-
-    Attributes:
-        kind: of the table that it is in.
-        address: of the word that it changes.
-        info: type and symbol, as Elf64_Rela has them.
-        value: its addend: what it has itself (`rela`), or what stands in the word.
-        addend_at: where in the file that addend is.
-    """
-
-    kind: RelocationKind
-    address: int
-    info: int
+    tag: int
     value: int
-    addend_at: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Layout:
     """An ELF file as it lies there.
 
     Attributes:
         view: its bytes.
-        machine: e_machine.
+        bits: 32 or 64.
+        order: of its bytes, as `struct` has it.
         type: e_type.
+        machine: e_machine.
         segments_at: where the program headers are.
         segments: them.
         sections_at: where the section table is; 0 where there is none.
-        sections: it.
+        section_count: how many sections the header says there are.
         names_index: which section has the names of sections.
     """
 
     view: View
-    machine: int
+    bits: int
+    order: str
     type: int
+    machine: int
     segments_at: int
     segments: tuple[Segment, ...]
     sections_at: int
-    sections: tuple[Section, ...]
+    section_count: int
     names_index: int
 
+    @property
+    def word(self) -> str:
+        """What `struct` calls an address of the file."""
+        return "Q" if self.bits == 64 else "I"  # noqa: PLR2004 - bits
+
     @functools.cached_property
-    def names(self) -> bytes:
-        """The table of the sections' names."""
-        if not 0 < self.names_index < len(self.sections):
-            return b""
-        return self.view.read(self.sections[self.names_index].offset, self.sections[self.names_index].size)
+    def sections(self) -> tuple[Section, ...]:
+        """The section table, which stands at the end of nearly all files."""
+        if not self.sections_at:
+            return ()
+        row = f"II{self.word * 4}II{self.word * 2}"
+        header = struct.Struct(self.order + row)
+        # From SHN_LORESERVE sections on e_shnum is 0, and the first header's sh_size has the number.
+        count = self.section_count or self.unpack(row, self.sections_at)[5]
+        if count > _MOST_SECTIONS:
+            raise WheelError(f"an ELF file of {count} sections")
+        table = self.view.read(self.sections_at, count * header.size)
+        return tuple(Section(*fields) for fields in header.iter_unpack(table))
+
+    @property
+    def names_section(self) -> Section | None:
+        """The section that has the names of all."""
+        return self.sections[self.names_index] if 0 < self.names_index < len(self.sections) else None
+
+    def named_sections(self) -> Iterator[tuple[bytes, Section]]:
+        """The sections with their names; none where these are nowhere."""
+        names = self.names_section
+        for section in self.sections if names else ():
+            yield self.text(names.offset + section.name if names else 0), section
 
     def named(self, name: str) -> tuple[Section, ...]:
         """The sections of that name."""
-        terminated = name.encode() + b"\0"
-        return tuple(s for s in self.sections if self.names[s.name : s.name + len(terminated)] == terminated)
+        return tuple(section for text, section in self.named_sections() if text == name.encode())
 
     @functools.cached_property
     def loads(self) -> tuple[Segment, ...]:
@@ -142,9 +153,32 @@ class Layout:
         return tuple(segment for segment in self.segments if segment.kind == PT_LOAD)
 
     @property
-    def is_program(self) -> bool:
-        """Whether it is started by the kernel, which finds its program headers in a way of its own."""
-        return self.type == EXECUTABLE or any(segment.kind == PT_INTERP for segment in self.segments)
+    def page(self) -> int:
+        """What its segments are aligned to."""
+        return max((1, *(segment.alignment for segment in self.loads)))
+
+    @functools.cached_property
+    def dynamic_segment(self) -> Segment | None:
+        """The segment with the dynamic entries: of several the last, as glibc has it (elf/dl-load.c)."""
+        return next((s for s in reversed(self.segments) if s.kind == PT_DYNAMIC), None)
+
+    @functools.cached_property
+    def dynamic(self) -> tuple[Dynamic, ...]:
+        """The dynamic entries up to DT_NULL, which ends them whatever their segment's size."""
+        segment = self.dynamic_segment
+        if segment is None:
+            return ()
+        if segment.file_size > _MOST_DYNAMIC:
+            raise WheelError(f"an ELF file with {segment.file_size} bytes of dynamic section")
+        entry = struct.Struct(f"{self.order}{self.word * 2}")
+        data = self.view.read(segment.offset, segment.file_size - segment.file_size % entry.size)
+        entries = [Dynamic(*fields) for fields in entry.iter_unpack(data)]
+        end = next((number for number, one in enumerate(entries) if not one.tag), len(entries))
+        return tuple(entries[:end])
+
+    def value(self, tag: int) -> int | None:
+        """What the first dynamic entry of that tag holds."""
+        return next((entry.value for entry in self.dynamic if entry.tag == tag), None)
 
     def offset_of(self, address: int, size: int = 1) -> int:
         """Where in the file the bytes at an address are.
@@ -158,99 +192,93 @@ class Layout:
                 return segment.offset + at
         raise WheelError(f"address {address:#x} lies outside of every segment")
 
-    def relocations(self, changing: range, to: range) -> Iterator[Relocation]:
-        """The relocations that change a word in one range of addresses, or make any word lead into another.
+    def place_of(self, tag: int) -> int | None:
+        """Where in the file the address lies that the first dynamic entry of that tag holds."""
+        address = self.value(tag)
+        return None if address is None else self.offset_of(address)
 
-        Those of calls are left out, which are for other libraries. A library can have a million of them all.
+    def free_address(self, offset: int) -> int:
+        """An address behind all others, for a place in the file.
+
+        Both must be the same modulo the page size (chapter 5, p_align), since whole pages are mapped.
+        """
+        end = max(segment.address + segment.memory_size for segment in self.loads)
+        return end + -end % self.page + offset % self.page
+
+    def text(self, at: int) -> bytes:
+        """The bytes of the file from a place up to the next zero.
 
         Raises:
-            WheelError: a table is malformed, or packed in a way that is not known here.
+            WheelError: there is none for a long way.
         """
-        dynamic = dict(self._dynamic())
-        if any(tag in dynamic for tag in _DT_ANDROID):
-            raise WheelError("an ELF file whose relocations are packed as Android's are")
-        for place, chunk in self._table(dynamic.get(_DT_RELA), dynamic.get(_DT_RELASZ, 0), _RELA.size):
-            for number, (address, info, addend) in enumerate(_RELA.iter_unpack(chunk)):
-                if address in changing or addend in to:
-                    yield Relocation("rela", address, info, addend, place + number * _RELA.size + 16)
-        in_place = self._without_addend(dynamic.get(_DT_REL), dynamic.get(_DT_RELSZ, 0))
-        packed = self._packed(dynamic.get(_DT_RELR), dynamic.get(_DT_RELRSZ, 0))
-        for relocation in itertools.chain(in_place, packed):
-            if relocation.address in changing or relocation.value in to:
-                yield relocation
+        text = b""
+        step = _FIRST_STEP
+        while len(text) < _LONGEST_NAME:
+            part = self.view.read(at, min(step, max(self.view.size - at, 1)))
+            head, end, _ = part.partition(b"\0")
+            text += head
+            if end:
+                return text
+            at += len(part)
+            step *= 2
+        raise WheelError("an ELF file with a name that does not end")
 
-    def _without_addend(self, address: int | None, size: int) -> Iterator[Relocation]:
-        """Those of DT_REL: the word that is changed has the value."""
-        for _, chunk in self._table(address, size, _REL.size):
-            for place, info in _REL.iter_unpack(chunk):
-                at = self.offset_of(place, WORD.size)
-                yield Relocation("rel", place, info, WORD.unpack(self.view.read(at, WORD.size))[0], at)
-
-    def _packed(self, address: int | None, size: int) -> Iterator[Relocation]:
-        """Those of DT_RELR: an even word is an address, an odd one a bit for each of the 63 words behind."""
-        following = 0
-        for _, chunk in self._table(address, size, WORD.size):
-            for (word,) in WORD.iter_unpack(chunk):
-                bits = word >> 1 if word & 1 else 1
-                begin = following if word & 1 else word
-                count = bits.bit_length()
-                at = self.offset_of(begin, count * WORD.size) if count else 0
-                values = WORD.iter_unpack(self.view.read(at, count * WORD.size))
-                for number, (value,) in enumerate(values):
-                    if bits >> number & 1:
-                        place = WORD.size * number
-                        yield Relocation("relr", begin + place, RELATIVE, value, at + place)
-                following = begin + WORD.size * (63 if word & 1 else 1)
-
-    def _table(self, address: int | None, size: int, entry: int) -> Iterator[tuple[int, bytes]]:
-        """A table in pieces, each with its place in the file."""
-        if address is None or not size:
-            return
-        if size % entry or size > _MOST_RELOCATIONS:
-            raise WheelError(f"an ELF file with {size} bytes of relocations")
-        at = self.offset_of(address, size)
-        for start in range(at, at + size, _STEP):
-            yield start, self.view.read(start, min(_STEP, at + size - start))
-
-    def _dynamic(self) -> Iterator[tuple[int, int]]:
-        for segment in self.segments:
-            if segment.kind == PT_DYNAMIC:
-                if segment.file_size > _MOST_DYNAMIC:
-                    raise WheelError(f"an ELF file with {segment.file_size} bytes of dynamic section")
-                size = segment.file_size - segment.file_size % _DYN.size
-                for tag, value in _DYN.iter_unpack(self.view.read(segment.offset, size)):
-                    if not tag:
-                        return
-                    yield tag, value
+    def unpack(self, layout: str, offset: int) -> tuple[int, ...]:
+        """Numbers at a place of the file, in its byte order."""
+        layout = self.order + layout
+        return struct.unpack(layout, self.view.read(offset, struct.calcsize(layout)))
 
 
 def read(view: View) -> Layout:
-    """Read the headers of a file.
+    """Read the headers of a file but for its section table.
+
+    Raises:
+        WheelError: it is not an ELF file, or its headers are broken.
+    """
+    ident = view.read(0, min(_IDENT_SIZE, view.size))
+    if not ident.startswith(MAGIC) or len(ident) < _IDENT_SIZE:
+        raise WheelError("not an ELF file")
+    if ident[4] not in _BITS or ident[5] not in _ORDERS:
+        raise WheelError("an ELF file of unknown class or byte order")
+    bits, order = _BITS[ident[4]], _ORDERS[ident[5]]
+    wide = bits == 64  # noqa: PLR2004 - bits
+    # Elf64_Ehdr and Elf32_Ehdr differ in the width of e_entry, e_phoff and e_shoff alone.
+    header = struct.Struct(f"{order}HHI{'QQQ' if wide else 'III'}IHHHHHH")
+    fields = header.unpack(view.read(_IDENT_SIZE, header.size))
+    kind, machine, _, _, segments_at, sections_at, _, _, *sizes = fields
+    segment_size, segment_count, section_size, section_count, names_index = sizes
+    # Headers of a size that they do not have: loaders refuse them (glibc: e_phentsize), tools skip them.
+    odd = segment_count and segment_size != (56 if wide else 32)
+    if odd or (sections_at and section_size != (64 if wide else 40)):
+        raise WheelError("an ELF file whose headers have an impossible size")
+    row = struct.Struct(order + ("IIQQQQQQ" if wide else "IIIIIIII"))
+    rows = row.iter_unpack(view.read(segments_at, segment_count * row.size) if segment_count else b"")
+    return Layout(
+        view=view,
+        bits=bits,
+        order=order,
+        type=kind,
+        machine=machine,
+        segments_at=segments_at,
+        # In an Elf32_Phdr the flags are the last field but one.
+        segments=tuple(Segment(*(r if wide else (r[0], r[6], *r[1:6], r[7]))) for r in rows),
+        sections_at=sections_at,
+        section_count=section_count,
+        names_index=names_index,
+    )
+
+
+def read_to_change(view: View) -> Layout:
+    """Read the headers of a file that shall be changed, and hold it to what every loader expects.
 
     Raises:
         WheelError: it is not a 64-bit little-endian ELF file, or its headers are broken.
     """
-    ident = view.read(0, min(6, view.size))
-    if ident != MAGIC + b"\x02\x01":
+    layout = read(view)
+    if (layout.bits, layout.order) != (64, "<"):
         raise WheelError("not a 64-bit little-endian ELF file")
-    kind, machine, _, _, segments_at, sections_at, _, _, *sizes = _EHDR.unpack(view.read(0, _EHDR.size))
-    segment_size, segment_count, section_size, section_count, names_index = sizes
-    if segment_size != PHDR.size or (sections_at and section_size != SHDR.size):
-        raise WheelError("an ELF file whose headers have an impossible size")
-    if section_count >= _MOST_SECTIONS:
-        raise WheelError(f"an ELF file of {section_count} sections")
-    segments = view.read(segments_at, segment_count * PHDR.size)
-    sections = view.read(sections_at, section_count * SHDR.size if sections_at else 0)
-    layout = Layout(
-        view=view,
-        machine=machine,
-        type=kind,
-        segments_at=segments_at,
-        segments=tuple(Segment(*fields) for fields in PHDR.iter_unpack(segments)),
-        sections_at=sections_at,
-        sections=tuple(Section(*fields) for fields in SHDR.iter_unpack(sections)),
-        names_index=names_index,
-    )
+    if layout.section_count >= _RESERVED:
+        raise WheelError(f"an ELF file of {layout.section_count} sections")
     for segment in layout.loads:
         page = segment.alignment
         if (

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from cairn.errors import WheelError
+from cairn.formats.image import Image
 from cairn.formats.view import View
 
 _THIN = {b"\xcf\xfa\xed\xfe": ("<", 64), b"\xce\xfa\xed\xfe": ("<", 32), b"\xfe\xed\xfa\xce": (">", 32)}
@@ -20,7 +20,8 @@ _FAT = {b"\xca\xfe\xba\xbe": 32, b"\xca\xfe\xba\xbf": 64}
 _FAT_ARCHES = {32: struct.Struct(">IIIII"), 64: struct.Struct(">IIQQII")}  # CPU, its kind, offset, size, …
 # CPU_TYPE_*, as platform tags of macOS have them.
 _MACHINES = {7: "i386", 0x01000007: "x86_64", 12: "arm", 0x0100000C: "arm64", 18: "ppc", 0x01000012: "ppc64"}
-_TYPES = {1: "object", 2: "program", 6: "library", 8: "bundle", 9: "stub", 10: "symbols"}
+_PROGRAM = 2
+_TYPES = {1: "object", _PROGRAM: "program", 6: "library", 8: "bundle", 9: "stub", 10: "symbols"}
 # LC_*: what begins with LC_REQ_DYLD in Apple's header has bit 31 set.
 _LOAD, _LOAD_WEAK, _REEXPORT, _LAZY, _UPWARD = 0xC, 0x80000018, 0x8000001F, 0x20, 0x80000023
 _ID, _RPATH, _SYMTAB = 0xD, 0x8000001C, 0x2
@@ -36,33 +37,6 @@ _MOST_STRINGS = 256 << 20  # bytes
 _LONGEST_SYMBOL = 512
 
 
-@dataclass(frozen=True, kw_only=True)
-class MachO:
-    """A Mach-O file, or that part of a universal one which is for one machine.
-
-    Attributes:
-        machine: as platform tags have it (`arm64`), or the bare number.
-        type: `program`, `library` (which others are linked with), `bundle` (which is loaded while a program
-            runs, as extension modules are), `object`, or the bare number.
-        install_name: the name that others find it by, or None.
-        needed: the libraries that it does not load without, as it writes their paths.
-        run_paths: the folders that `@rpath` stands for.
-        minimum_macos: the oldest macOS that it says it runs on; None where it does not say, or is for another
-            system of Apple's.
-        defined: the symbols of Python that it has for others, where they were asked for.
-        wanted: those that it does not load without.
-    """
-
-    machine: str
-    type: str
-    install_name: str | None = None
-    needed: tuple[str, ...] = ()
-    run_paths: tuple[str, ...] = ()
-    minimum_macos: tuple[int, int] | None = None
-    defined: frozenset[str] = frozenset()
-    wanted: frozenset[str] = frozenset()
-
-
 def is_macho(head: bytes) -> bool:
     """Whether a file that begins so (8 bytes are enough) is a Mach-O file."""
     if head[:4] in _THIN:
@@ -70,7 +44,7 @@ def is_macho(head: bytes) -> bool:
     return head[:4] in _FAT and 0 < int.from_bytes(head[4:8], "big") <= _MOST_SLICES
 
 
-def read_view(view: View, *, python: bool = False) -> tuple[MachO, ...]:
+def read_view(view: View, *, python: bool = False) -> tuple[Image, ...]:
     """Read a Mach-O file: one for each machine that it is for.
 
     Args:
@@ -93,7 +67,7 @@ def read_view(view: View, *, python: bool = False) -> tuple[MachO, ...]:
     return tuple(_read(view, at, size, python=python) for at, size in slices)
 
 
-def _read(view: View, begin: int, size: int, *, python: bool) -> MachO:
+def _read(view: View, begin: int, size: int, *, python: bool) -> Image:
     """The part of a file that is for one machine."""
     magic = view.read(begin, 4)
     if magic not in _THIN:
@@ -116,15 +90,17 @@ def _read(view: View, begin: int, size: int, *, python: bool) -> MachO:
             for name, defined in _python_symbols(view, begin, table, order, bits):
                 symbols[defined].add(name)
     needed = [name for command in (_LOAD, _REEXPORT, _LAZY, _UPWARD) for name in names.get(command, ())]
-    return MachO(
+    return Image(
+        format="macho",
         machine=_MACHINES.get(cpu, str(cpu)),
         type=_TYPES.get(kind, str(kind)),
-        install_name=next(iter(names.get(_ID, ())), None),
+        is_program=kind == _PROGRAM,
+        soname=next(iter(names.get(_ID, ())), None),
         needed=tuple(dict.fromkeys(needed)),
-        run_paths=tuple(names.get(_RPATH, ())),
+        rpath=tuple(names.get(_RPATH, ())),
         minimum_macos=_minimum(commands, order),
-        defined=frozenset(symbols[True]),
-        wanted=frozenset(symbols[False]),
+        python_defined=frozenset(symbols[True]),
+        python_wanted=frozenset(symbols[False]),
     )
 
 

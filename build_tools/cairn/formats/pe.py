@@ -8,13 +8,14 @@ Source: Microsoft's "PE Format" page, sections on the headers, the import, delay
 
 from __future__ import annotations
 
-import mmap
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from cairn.errors import WheelError
+from cairn.formats import view as formats_view
+from cairn.formats.image import Image, Section
 from cairn.formats.view import BytesView, View
 
 # A PE file begins with a program for DOS, whose header has at 0x3c where the signature `PE` stands; then come
@@ -43,7 +44,6 @@ _IL_ONLY, _NEEDS_32_BITS = 1, 2
 ANY_MACHINE = "any"
 """What stands for the machine of a .NET assembly without machine code (AnyCPU)."""
 _MOST_TABLES = 16
-_IS_DLL = 0x2000  # IMAGE_FILE_DLL
 _LONGEST_NAME = 1024
 _MOST_IMPORTS = 4096
 _MOST_NAMES = 1 << 20
@@ -51,50 +51,14 @@ _LARGEST_SECTION = 128 << 20  # what a table points to beyond that is refused
 _MOST_HELD = 512 << 20  # bytes of the sections that tables point to, which may share theirs in the file
 
 
-@dataclass(frozen=True, kw_only=True)
-class Section:
-    """A section.
+class _Section(NamedTuple):
+    """A section as its header has it: its name, and its places and sizes in memory and in the file."""
 
-    Attributes:
-        name: its name, of at most eight characters.
-        address: where it is loaded, counted from the image's base.
-        offset: where it begins in the file.
-        size: its bytes in the file.
-        memory_size: its bytes in memory.
-    """
-
-    name: str
-    address: int
-    offset: int
-    size: int
+    name: bytes
     memory_size: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pe:
-    """A PE file.
-
-    Attributes:
-        bits: 32 or 64.
-        machine: as platform tags have it (`win_amd64`), the bare number in hex, or `any`.
-        dll: whether it is a DLL (`.pyd` files are), not a program.
-        imports: the DLLs it needs, as it writes their names, in order.
-        delay_imports: those that it loads when it first calls them.
-        name: the name that it exports itself by, or None.
-        sections: all sections.
-        python_defined: the symbols that begin as Python's do and that it exports, when asked for.
-        python_wanted: those that it imports from a DLL of Python's.
-    """
-
-    bits: int
-    machine: str
-    dll: bool
-    imports: tuple[str, ...] = ()
-    delay_imports: tuple[str, ...] = ()
-    name: str | None = None
-    sections: tuple[Section, ...] = ()
-    python_defined: frozenset[str] = frozenset()
-    python_wanted: frozenset[str] = frozenset()
+    address: int
+    size: int
+    offset: int
 
 
 def is_pe(head: bytes) -> bool:
@@ -102,51 +66,47 @@ def is_pe(head: bytes) -> bool:
     return head.startswith(MAGIC)
 
 
-def read(data: bytes | mmap.mmap) -> Pe:
-    """Read a PE file in memory.
-
-    Raises:
-        WheelError: it is none, or its headers are broken.
-    """
+def read(data: bytes) -> Image:
+    """Read a PE file in memory; see `read_view`."""
     return read_view(BytesView(data))
 
 
-def read_file(path: Path) -> Pe:
-    """Read a PE file on disk; see `read`."""
-    with path.open("rb") as file:
-        if not path.stat().st_size:
-            raise WheelError(f"{path} is empty")
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            return read(data)
+def read_file(path: Path) -> Image:
+    """Read a PE file on disk; see `read_view`."""
+    with formats_view.opening(path) as view:
+        return read_view(view)
 
 
-def read_view(view: View, *, python: bool = False) -> Pe:
+def read_view(view: View, *, python: bool = False) -> Image:
     """Read a PE file, and with `python` the symbols of Python's C API that it exports and imports.
 
     Raises:
         WheelError: it is none, or its headers are broken.
     """
-    image = _Image(view)
+    reader = _Reader(view)
     # What has no machine code needs no DLL either: such a file begins with a jump into .NET for old systems.
-    anywhere = image.machine == _I386 and image.is_il_only()
-    if anywhere:
-        return Pe(
-            bits=image.bits, machine=ANY_MACHINE, dll=bool(image.flags & _IS_DLL), sections=image.sections
-        )
-    return Pe(
-        bits=image.bits,
-        machine=_MACHINES.get(image.machine, hex(image.machine)),
-        dll=bool(image.flags & _IS_DLL),
-        imports=tuple(image.imports()),
-        delay_imports=tuple(image.delay_imports()),
-        name=image.export_name(),
-        sections=image.sections,
-        python_defined=frozenset(image.python_exports()) if python else frozenset(),
-        python_wanted=frozenset(image.python_imports()) if python else frozenset(),
+    anywhere = reader.machine == _I386 and reader.is_il_only()
+    machine = _MACHINES.get(reader.machine, hex(reader.machine))
+    needed = () if anywhere else (*reader.imports(), *reader.delay_imports())
+    return Image(
+        format="pe",
+        machine=ANY_MACHINE if anywhere else machine,
+        needed=tuple(dict.fromkeys(name.lower() for name in needed)),
+        python_defined=frozenset(reader.python_exports() if python and not anywhere else ()),
+        python_wanted=frozenset(reader.python_imports() if python and not anywhere else ()),
+        sections=tuple(
+            # On disk a section is padded to the alignment of the file; its size in memory is the true one.
+            Section(
+                name=section.name.rstrip(b"\0").decode("utf-8", "backslashreplace"),
+                offset=section.offset,
+                size=min(section.size, section.memory_size),
+            )
+            for section in reader.sections
+        ),
     )
 
 
-class _Image:
+class _Reader:
     """The headers of a PE file and ways to follow them."""
 
     def __init__(self, view: View) -> None:
@@ -158,12 +118,11 @@ class _Image:
         if view.read(at, len(_SIGNATURE)) != _SIGNATURE:
             raise WheelError("not a PE file but a program for DOS")
         header = at + len(_SIGNATURE)
-        self.machine, count, _, _, _, size, self.flags = _FILE_HEADER.unpack(
-            view.read(header, _FILE_HEADER.size)
-        )
+        self.machine, count, _, _, _, size, _ = _FILE_HEADER.unpack(view.read(header, _FILE_HEADER.size))
         optional = header + _FILE_HEADER.size
         self._read_optional(view.read(optional, size))
-        self.sections = tuple(self._read_sections(optional + size, count))
+        table = view.read(optional + size, count * _SECTION.size)
+        self.sections = [_Section(*fields[:5]) for fields in _SECTION.iter_unpack(table)]
 
     def imports(self) -> Iterator[str]:
         """The DLLs of the import table."""
@@ -179,14 +138,6 @@ class _Image:
                 return
             # Bit 0 of the attributes says "relative to the base"; compilers before 2002 wrote full addresses.
             yield self._name(row[1] if row[0] & 1 else row[1] - self._base)
-
-    def export_name(self) -> str | None:
-        """The name in the export table."""
-        address, size = self._tables.get(_EXPORTS, (0, 0))
-        if not address or size < _EXPORT.size:
-            return None
-        row = _EXPORT.unpack(self._read(address, _EXPORT.size))
-        return self._name(row[4]) if row[4] else None
 
     def python_exports(self) -> Iterator[str]:
         """The names in the export table that begin as those of modules do."""
@@ -248,17 +199,6 @@ class _Image:
         (count,) = struct.unpack_from("<I", data, begin - 4)
         room = min(count, _MOST_TABLES, (len(data) - begin) // 8)
         self._tables = {i: struct.unpack_from("<II", data, begin + 8 * i) for i in range(room)}
-
-    def _read_sections(self, at: int, count: int) -> Iterator[Section]:
-        data = self._view.read(at, count * _SECTION.size)
-        for name, memory_size, address, size, offset, *_ in _SECTION.iter_unpack(data):
-            yield Section(
-                name=name.rstrip(b"\0").decode("utf-8", "backslashreplace"),
-                address=address,
-                offset=offset,
-                size=size,
-                memory_size=memory_size,
-            )
 
     def _read(self, address: int, size: int) -> bytes:
         """Bytes by their address in memory."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import mmap
+import contextlib
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import IO, Protocol
 
 from cairn.errors import WheelError
@@ -33,9 +34,9 @@ class View(Protocol):
 
 
 class BytesView:
-    """A view of bytes in memory, or of a mapped file."""
+    """A view of bytes in memory."""
 
-    def __init__(self, data: bytes | mmap.mmap) -> None:
+    def __init__(self, data: bytes) -> None:
         self._data = data
         self.size = len(data)
 
@@ -59,6 +60,20 @@ class FileView:
         data = self._file.read(size)
         check_range(offset, size, offset + len(data))  # of a file that someone has cut meanwhile
         return data
+
+
+@contextlib.contextmanager
+def opening(path: Path) -> Iterator[FileView]:
+    """A view of a file on disk as long as the block lasts.
+
+    Raises:
+        WheelError: it is empty.
+    """
+    with path.open("rb") as file:
+        view = FileView(file)
+        if not view.size:
+            raise WheelError(f"{path} is empty")
+        yield view
 
 
 class MemberView:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cairn.errors import UsageError
-from cairn.formats.elf import Elf
+from cairn.formats.image import Image
 from cairn.rocm import binaries
 from cairn.rocm.packages_toml import COMPONENTS, ComponentName, Description, matches
 from cairn.rocm.tree import GENERIC, RocmTree, TreeEntry
@@ -26,7 +26,7 @@ class PackageMember:
 
     path: str
     source: Path
-    binary: Elf | None = None
+    binary: Image | None = None
 
     @property
     def executable(self) -> bool:

@@ -13,13 +13,13 @@ from typing import Any
 from cairn import process
 from cairn.errors import PrerequisiteError, WheelError
 from cairn.formats import elf
-from cairn.formats.elf import Elf
+from cairn.formats.image import Image
 
 _LOADERS = {"x86_64": "ld-linux-x86-64.so.2", "aarch64": "ld-linux-aarch64.so.1"}
 """The machines that ROCm runs on, and the dynamic loader of each."""
 
 
-def read(path: Path) -> Elf | None:
+def read(path: Path) -> Image | None:
     """Read a program or shared library; None for anything else, static programs and device code included."""
     with path.open("rb") as file:
         if not elf.is_elf(file.read(len(elf.MAGIC))):
@@ -31,7 +31,7 @@ def read(path: Path) -> Elf | None:
     return image if image.machine in _LOADERS and image.section(".dynamic") is not None else None
 
 
-def run_path(binary: Elf) -> str:
+def run_path(binary: Image) -> str:
     """Its DT_RUNPATH or, where there is none, its DT_RPATH, as it is written."""
     return ":".join(binary.runpath or binary.rpath)
 
@@ -58,7 +58,7 @@ def system_libraries(machine: str) -> frozenset[str]:
     return frozenset(_policy(machine).whitelist) | {_LOADERS[machine]}
 
 
-def platform_tag(binaries: Sequence[Elf]) -> str:
+def platform_tag(binaries: Sequence[Image]) -> str:
     """The platform tag these files justify: manylinux_2_28 or plain linux; `any` where there is no file."""
     if not binaries:
         return "any"

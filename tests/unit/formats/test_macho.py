@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from cairn.errors import WheelError
 from cairn.formats import macho
+from cairn.formats.image import Image
 from cairn.formats.view import BytesView
 from helpers.formats import make_macho, make_universal
 
@@ -28,18 +29,19 @@ FILE = make_macho(
 
 def test_what_the_loader_reads() -> None:
     (found,) = macho.read_view(BytesView(FILE), python=True)
-    assert found == macho.MachO(
+    assert found == Image(
+        format="macho",
         machine="arm64",
         type="library",
-        install_name="@rpath/libdemo.dylib",
+        soname="@rpath/libdemo.dylib",
         needed=("@rpath/liba.dylib", "/usr/lib/libSystem.B.dylib"),
-        run_paths=("@loader_path/../lib",),
+        rpath=("@loader_path/../lib",),
         minimum_macos=(12, 3),
-        defined=frozenset(["PyInit_demo"]),
-        wanted=frozenset(["PyList_New", "_Py_Dealloc"]),
+        python_defined=frozenset(["PyInit_demo"]),
+        python_wanted=frozenset(["PyList_New", "_Py_Dealloc"]),
     )
     (plain,) = macho.read_view(BytesView(FILE))
-    assert (plain.defined, plain.wanted) == (frozenset(), frozenset())
+    assert (plain.python_defined, plain.python_wanted) == (frozenset(), frozenset())
 
 
 def test_every_part_of_a_universal_file() -> None:
@@ -47,7 +49,7 @@ def test_every_part_of_a_universal_file() -> None:
     assert macho.is_macho(data[:8])
     one, other = macho.read_view(BytesView(data), python=True)
     assert (one.machine, one.type, one.minimum_macos) == ("x86_64", "bundle", (10, 9))
-    assert other.defined == frozenset(["PyInit_demo"])
+    assert other.python_defined == frozenset(["PyInit_demo"])
 
 
 def test_what_is_none() -> None:

@@ -16,11 +16,10 @@ def test_what_the_loader_reads() -> None:
         ("KERNEL32.dll", "amdhip64_7.dll"), ("rocblas.dll",), name="demo.pyd", old_delayed=("old.dll",)
     )
     parsed = pe.read(data)
-    assert parsed.imports == ("KERNEL32.dll", "amdhip64_7.dll")
-    assert parsed.delay_imports == ("rocblas.dll", "old.dll")
-    assert (parsed.name, parsed.bits, parsed.machine, parsed.dll) == ("demo.pyd", 64, "win_amd64", True)
+    assert parsed.needed == ("kernel32.dll", "amdhip64_7.dll", "rocblas.dll", "old.dll")
+    assert parsed.machine == "win_amd64"
     bare = pe.read(make_dll(machine=0xAA64))
-    assert (bare.imports, bare.delay_imports, bare.name, bare.machine) == ((), (), None, "win_arm64")
+    assert (bare.needed, bare.machine) == ((), "win_arm64")
 
 
 @pytest.mark.parametrize(
@@ -35,7 +34,7 @@ def test_other_files_are_refused(data: bytes) -> None:
 def test_a_file_on_disk(tmp_path: Path) -> None:
     path = tmp_path / "a.dll"
     path.write_bytes(make_dll(("a.dll",)))
-    assert pe.read_file(path).imports == ("a.dll",)
+    assert pe.read_file(path).needed == ("a.dll",)
     path.write_bytes(b"")
     with pytest.raises(WheelError, match="empty"):
         pe.read_file(path)
@@ -72,8 +71,8 @@ def test_sections_are_refused_before_they_take_all_memory(monkeypatch: pytest.Mo
     data = make_dll(("a.dll",), sections={".far": b"x.dll\0" + bytes(90_000)})
     name_at = data.index(struct.pack("<I", DLL_SECTION_AT + data.index(b"a.dll") - data.index(b".far") - 40))
     far = data[:name_at] + struct.pack("<I", DLL_SECTION_AT + 0x100000) + data[name_at + 4 :]
-    assert pe.read(far).imports == ("x.dll",)
+    assert pe.read(far).needed == ("x.dll",)
     monkeypatch.setattr(pe, "_MOST_HELD", 90_000)
-    assert pe.read(data).imports == ("a.dll",)
+    assert pe.read(data).needed == ("a.dll",)
     with pytest.raises(WheelError, match="more room"):
         pe.read(far)

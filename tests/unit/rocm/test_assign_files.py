@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cairn.errors import UsageError
-from cairn.formats.elf import Elf
+from cairn.formats.image import Image
 from cairn.rocm import assign_files
 from cairn.rocm import tree as rocm_tree
 from cairn.rocm.assign_files import DevelLink, Package, PackageMember
@@ -19,8 +19,8 @@ DESCRIBED = Description(
 )
 
 
-def binary(*needed: str, soname: str | None = None) -> Elf:
-    return Elf(bits=64, machine="x86_64", type="shared", soname=soname, needed=needed, version_needs={})
+def binary(*needed: str, soname: str | None = None) -> Image:
+    return Image(format="elf", machine="x86_64", soname=soname, needed=needed)
 
 
 def member(path: str, *needed: str) -> PackageMember:

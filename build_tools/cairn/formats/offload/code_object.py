@@ -5,20 +5,17 @@ Source: LLVM's docs/AMDGPUUsage.rst, "Header": the processor and its features st
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cairn.errors import UsageError, WheelError
 from cairn.formats import elf, pe
-from cairn.formats.elf import Elf
+from cairn.formats.image import DEVICE, Format, Image
 from cairn.formats.offload import bundle as offload_bundle
 from cairn.formats.offload.bundle import Bundle, Checker
-from cairn.formats.pe import Pe
 from cairn.formats.view import BytesView, View
 from cairn.targets import TargetId, parse_target_id
 
-MACHINE = "amdgpu"  # EM_AMDGPU, 224
 _FLAGS_AT = 48  # e_flags of an Elf64_Ehdr
 _ABI_VERSION_AT = 8  # e_ident[EI_ABIVERSION]: 1 for code object version 3, 2 for 4, 3 for 5, 4 for 6
 _PROCESSOR = 0xFF  # EF_AMDGPU_MACH, the low byte of e_flags
@@ -41,7 +38,8 @@ _V3_FEATURES = (("sramecc", 0x200), ("xnack", 0x100))
 _FEATURES = (("sramecc", 0xC00, 0x400), ("xnack", 0x300, 0x100))
 _OFF, _ON = 2, 3
 SECTION = ".hip_fatbin"  # where clang puts the bundles of an ELF file
-_PE_SECTION = ".hip_fat"  # the same in a PE file, whose section names have eight characters at most
+# In a PE file the names of sections have eight characters at most.
+_SECTIONS: dict[Format, str] = {"elf": SECTION, "pe": ".hip_fat"}
 
 
 def target_of(view: View) -> TargetId:
@@ -82,16 +80,7 @@ class CodeObject:
     offset: int
 
 
-def read(data: bytes) -> tuple[CodeObject, ...]:
-    """The code objects in the content of a `.hip_fatbin` section.
-
-    Raises:
-        WheelError: it is malformed.
-    """
-    return tuple(read_range(BytesView(data), 0, len(data)))
-
-
-def of_elf(data: bytes | mmap.mmap) -> tuple[CodeObject, ...]:
+def of_elf(data: bytes) -> tuple[CodeObject, ...]:
     """The code objects of a whole ELF file; none when it has no device code.
 
     Raises:
@@ -101,18 +90,18 @@ def of_elf(data: bytes | mmap.mmap) -> tuple[CodeObject, ...]:
     return of_view(view, elf.read_view(view))
 
 
-def of_view(view: View, parsed: Elf, checker: Checker | None = None) -> tuple[CodeObject, ...]:
-    """Like `of_elf`, for a file that has been read (with its sections); see `bundle.read_range`."""
-    if parsed.machine == MACHINE:
+def of_view(view: View, image: Image, checker: Checker | None = None) -> tuple[CodeObject, ...]:
+    """Those of an ELF or PE file that has been read, with its sections; see `bundle.read_range`."""
+    if image.machine == DEVICE:
         target = target_of(view)
         return (CodeObject(target=target, size=view.size, compressed=False, offset=0),)
-    return tuple(code for start, end in ranges(parsed) for code in read_range(view, start, end, checker))
+    return tuple(code for start, end in ranges(image) for code in read_range(view, start, end, checker))
 
 
-def ranges(parsed: Elf) -> Iterator[tuple[int, int]]:
-    """Where in an ELF file (read with its sections) bundles lie."""
-    for section in parsed.sections:
-        if section.name == SECTION:
+def ranges(image: Image) -> Iterator[tuple[int, int]]:
+    """Where in a file that was read with its sections bundles lie."""
+    for section in image.sections:
+        if section.name == _SECTIONS[image.format]:
             yield section.offset, section.offset + section.size
 
 
@@ -123,7 +112,7 @@ def bundles_of(view: View) -> Iterator[Bundle]:
         WheelError: it is neither, or malformed.
     """
     windows = view.read(0, min(len(pe.MAGIC), view.size)) == pe.MAGIC
-    for start, end in pe_ranges(pe.read_view(view)) if windows else ranges(elf.read_view(view)):
+    for start, end in ranges(pe.read_view(view) if windows else elf.read_view(view)):
         yield from offload_bundle.read_range(view, start, end)
 
 
@@ -141,14 +130,6 @@ def read_range(view: View, start: int, end: int, checker: Checker | None = None)
                 compressed=bundle.packing is not None,
                 offset=bundle.at,
             )
-
-
-def pe_ranges(parsed: Pe) -> Iterator[tuple[int, int]]:
-    """Where in a PE file bundles lie."""
-    for section in parsed.sections:
-        if section.name == _PE_SECTION:
-            # On disk a section is padded to the alignment of the file; its size in memory is the true one.
-            yield section.offset, section.offset + min(section.size, section.memory_size)
 
 
 def target_of_entry(entry: str) -> TargetId:

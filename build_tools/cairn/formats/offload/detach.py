@@ -28,9 +28,11 @@ from cairn import datafile
 from cairn.errors import WheelError
 from cairn.formats import elf_layout, patch
 from cairn.formats.elf_layout import (
+    EXECUTABLE,
     PHDR,
     PHNUM_AT,
     PHOFF_AT,
+    PT_INTERP,
     PT_LOAD,
     PT_PHDR,
     SHDR,
@@ -105,7 +107,7 @@ def read(view: View) -> Library | None:
         WheelError: its code cannot be taken out faithfully: a wrapper leads to no bundle, a bundle has none,
             or something else about the library cannot be explained.
     """
-    layout = elf_layout.read(view)
+    layout = elf_layout.read_to_change(view)
     sections = layout.named(code_object.SECTION)
     if not sections or sections[0].kind == SHT_NOBITS:
         return None
@@ -138,7 +140,7 @@ def read_host(view: View) -> tuple[Reference, int]:
     Raises:
         WheelError: it is not as `detach` leaves a library: a wrapper leads elsewhere, or is not numbered.
     """
-    layout = elf_layout.read(view)
+    layout = elf_layout.read_to_change(view)
     sections = [layout.named(name) for name in (code_object.SECTION, kpack_reference.SECTION)]
     if any(len(wrapper_list) != 1 for wrapper_list in sections):
         raise WheelError(f"it has no section {code_object.SECTION} or {kpack_reference.SECTION}, or several")
@@ -176,7 +178,7 @@ def detach(library: Library, reference: bytes, target: Path) -> Undo:
             out.seek(cut.block_at)
             out.write(block)
         names_at = out.tell() + -out.tell() % WORD.size
-        names = b"\0".join((library.layout.names, kpack_reference.SECTION.encode(), b""))
+        names = b"\0".join((cut.names, kpack_reference.SECTION.encode(), b""))
         sections_at = names_at + len(names) + -len(names) % WORD.size
         out.seek(names_at)
         out.write(names)
@@ -219,6 +221,7 @@ class _Cut:
     """What changes where, for one library.
 
     Attributes:
+        names: the names of the sections.
         begin: where in the file the pages begin that go.
         size: how many bytes they are.
         inside: whether what is new stands before them, in the first pages of the code, as in a program.
@@ -228,14 +231,17 @@ class _Cut:
     def __init__(self, library: Library, reference_size: int) -> None:
         self._library = library
         self._layout = layout = library.layout
+        section = layout.names_section
+        self.names = layout.view.read(section.offset, section.size) if section else b""
         code = library.code
         self._segment = next(
             s for s in layout.loads if s.offset <= code.offset and code.offset + code.size <= s.end
         )
         self._check_overlaps()
-        self._page = max(segment.alignment for segment in layout.loads)
+        self._page = layout.page
         self._reference_size = reference_size
-        self.inside = layout.is_program
+        # What is started by the kernel, which finds the program headers in a way of its own.
+        self.inside = layout.type == EXECUTABLE or any(s.kind == PT_INTERP for s in layout.segments)
         # Whole pages of it, as addresses have them, and as many as keep all behind them aligned.
         first = code.address + -code.address % _PAGE
         last = (code.address + code.size) // _PAGE * _PAGE
@@ -254,8 +260,7 @@ class _Cut:
             # has them, be it that this page is .bss behind the segment's end (elf/dl-map-segments.h, l_phdr).
             end = layout.view.size - self.size
             self.block_at = end + -end % _PAGE
-            top = max(segment.address + segment.memory_size for segment in layout.loads)
-            self._block_address = top + -top % self._page + self.block_at % self._page
+            self._block_address = layout.free_address(self.block_at)
         self._reference_address = self._block_address + self._headers_size
 
     def _room(self) -> int:
@@ -333,7 +338,7 @@ class _Cut:
                 new = section._replace(offset=self.moved(section.offset))
             edits.append(new)
         made = Section(
-            name=len(layout.names) + 1,
+            name=len(self.names) + 1,
             kind=SHT_PROGBITS,
             flags=SHF_ALLOC,
             address=self._reference_address,

@@ -9,17 +9,20 @@ The address is filled in when the library is loaded, so that a relocation has it
 code is in an archive the magic is 0x4b504948, the address is that of what leads to the archive, and the u32
 at 16 is the wrapper's ordinal: how many wrappers stand before it.
 
-Source: clang/lib/CodeGen/CGCUDANV.cpp, `makeModuleCtorFunction`.
+Source: clang/lib/CodeGen/CGCUDANV.cpp, `makeModuleCtorFunction`; for relocations the x86-64 psABI,
+"Relocation Types", and the generic ABI's proposal for SHT_RELR, which glibc has had since 2.36.
 """
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from cairn.errors import WheelError
-from cairn.formats.elf_layout import EXECUTABLE, RELATIVE, SHT_NOBITS, Layout, Relocation, Section
+from cairn.formats.elf_layout import EXECUTABLE, SHT_NOBITS, WORD, Layout, Section
 
 SECTION = ".hipFatBinSegment"
 LAYOUT = struct.Struct("<IIQIxxxx")
@@ -28,6 +31,30 @@ POINTER_AT, ORDINAL_AT = 8, 16
 _VERSION = 1
 _UNUSED = struct.Struct("<Q")
 _LARGEST = 24 << 20  # bytes of the section: a million wrappers
+_RELA = struct.Struct("<QQq")  # Elf64_Rela: offset, info, addend
+_REL = struct.Struct("<QQ")
+_RELATIVE = 8  # R_X86_64_RELATIVE: the base address and the addend
+# d_tag: where tables of relocations begin, and how many bytes they have.
+_DT_RELA, _DT_RELASZ, _DT_REL, _DT_RELSZ, _DT_RELRSZ, _DT_RELR = 7, 8, 17, 18, 35, 36
+_DT_ANDROID = range(0x6000000F, 0x60000013)  # packed tables, which glibc does not read either
+_MOST_RELOCATIONS = 1 << 28  # bytes of a table: 11 million of the largest kind
+_STEP = 24 << 16  # bytes of relocations that are read at a time; whole ones of each kind
+
+
+class Relocation(NamedTuple):
+    """One relocation.
+
+    Attributes:
+        address: of the word that it changes.
+        info: type and symbol, as Elf64_Rela has them.
+        value: its addend: what it has itself (DT_RELA), or what stands in the word.
+        addend_at: where in the file that addend is.
+    """
+
+    address: int
+    info: int
+    value: int
+    addend_at: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,14 +141,72 @@ def _by_address(layout: Layout, section: Section, code: range) -> dict[int, Relo
     relocations: dict[int, Relocation] = {}
     # A word that begins up to seven bytes before them changes their first.
     changing = range(section.address - 7, section.address + section.size)
-    for relocation in layout.relocations(changing, code):
+    for relocation in _relocations(layout, changing, code):
         if relocation.address not in changing:
-            if relocation.info == RELATIVE and relocation.value in code:
+            if relocation.info == _RELATIVE and relocation.value in code:
                 raise WheelError(f"the word at {relocation.address:#x} leads to its device code too")
             continue
-        if relocation.info != RELATIVE:
+        if relocation.info != _RELATIVE:
             raise WheelError(f"its wrappers are relocated by type {relocation.info & 0xFFFFFFFF}")
         if relocation.address in relocations:
             raise WheelError(f"two relocations change its wrapper at {relocation.address:#x}")
         relocations[relocation.address] = relocation
     return relocations
+
+
+def _relocations(layout: Layout, changing: range, to: range) -> Iterator[Relocation]:
+    """The relocations that change a word in one range of addresses, or make any word lead into another.
+
+    Those of calls are left out, which are for other libraries. A library can have a million of them all.
+
+    Raises:
+        WheelError: a table is malformed, or packed in a way that is not known here.
+    """
+    dynamic = dict(layout.dynamic)
+    if any(tag in dynamic for tag in _DT_ANDROID):
+        raise WheelError("an ELF file whose relocations are packed as Android's are")
+    table = _table(layout, dynamic.get(_DT_RELA), dynamic.get(_DT_RELASZ, 0), _RELA.size)
+    for place, chunk in table:
+        for number, (address, info, addend) in enumerate(_RELA.iter_unpack(chunk)):
+            if address in changing or addend in to:
+                yield Relocation(address, info, addend, place + number * _RELA.size + 16)
+    in_place = _without_addend(layout, dynamic.get(_DT_REL), dynamic.get(_DT_RELSZ, 0))
+    packed = _packed(layout, dynamic.get(_DT_RELR), dynamic.get(_DT_RELRSZ, 0))
+    for relocation in itertools.chain(in_place, packed):
+        if relocation.address in changing or relocation.value in to:
+            yield relocation
+
+
+def _without_addend(layout: Layout, address: int | None, size: int) -> Iterator[Relocation]:
+    """Those of DT_REL: the word that is changed has the value."""
+    for _, chunk in _table(layout, address, size, _REL.size):
+        for place, info in _REL.iter_unpack(chunk):
+            at = layout.offset_of(place, WORD.size)
+            yield Relocation(place, info, WORD.unpack(layout.view.read(at, WORD.size))[0], at)
+
+
+def _packed(layout: Layout, address: int | None, size: int) -> Iterator[Relocation]:
+    """Those of DT_RELR: an even word is an address, an odd one a bit for each of the 63 words behind."""
+    following = 0
+    for _, chunk in _table(layout, address, size, WORD.size):
+        for (word,) in WORD.iter_unpack(chunk):
+            bits = word >> 1 if word & 1 else 1
+            begin = following if word & 1 else word
+            count = bits.bit_length()
+            at = layout.offset_of(begin, count * WORD.size) if count else 0
+            for number, (value,) in enumerate(WORD.iter_unpack(layout.view.read(at, count * WORD.size))):
+                if bits >> number & 1:
+                    place = WORD.size * number
+                    yield Relocation(begin + place, _RELATIVE, value, at + place)
+            following = begin + WORD.size * (63 if word & 1 else 1)
+
+
+def _table(layout: Layout, address: int | None, size: int, entry: int) -> Iterator[tuple[int, bytes]]:
+    """A table in pieces, each with its place in the file."""
+    if address is None or not size:
+        return
+    if size % entry or size > _MOST_RELOCATIONS:
+        raise WheelError(f"an ELF file with {size} bytes of relocations")
+    at = layout.offset_of(address, size)
+    for start in range(at, at + size, _STEP):
+        yield start, layout.view.read(start, min(_STEP, at + size - start))

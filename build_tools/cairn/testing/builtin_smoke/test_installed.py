@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import mmap
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,8 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from cairn import process
+from cairn.formats import elf
+from cairn.formats import view as formats_view
 from cairn.formats.kpack import archive as kpack
 from cairn.formats.offload import code_object
 from cairn.formats.view import FileView
@@ -99,8 +100,8 @@ def test_requirements_are_met() -> None:
 
 
 def code_objects(path: Path) -> tuple[code_object.CodeObject, ...]:
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        return code_object.of_elf(data)
+    with formats_view.opening(path) as view:
+        return code_object.of_view(view, elf.read_view(view))
 
 
 def archives(wheel: WheelFacts) -> Iterator[Path]:

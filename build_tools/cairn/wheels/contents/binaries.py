@@ -7,21 +7,20 @@ library that it needs. Mach-O is read by `read_macho` alone: no device code is i
 
 from __future__ import annotations
 
-import mmap
 import os
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
 from cairn.errors import WheelError
 from cairn.formats import elf, macho, pe
-from cairn.formats.elf import Elf
-from cairn.formats.pe import Pe
-from cairn.formats.view import BytesView, MemberView, View
+from cairn.formats import view as formats_view
+from cairn.formats.image import Format, Image
+from cairn.formats.view import MemberView, View
 from cairn.formats.zip import layout
 from cairn.formats.zip.layout import Member
 from cairn.formats.zip.reader import Archive, collector_paused
@@ -33,9 +32,8 @@ if TYPE_CHECKING:
     from cairn.formats.offload.bundle import Checker
     from cairn.formats.offload.code_object import CodeObject
 
-Format: TypeAlias = Literal["elf", "pe", "macho"]
+__all__ = ["Binary", "Format"]
 
-_DEVICE = "amdgpu"
 _SMALLEST_ELF = 52  # bytes of an Elf32_Ehdr, the shorter of the two
 _SMALLEST_PE = 64  # bytes of an IMAGE_DOS_HEADER, which every PE file begins with
 _PE_SUFFIXES = (".dll", ".pyd", ".exe")
@@ -50,46 +48,18 @@ _TEXT = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Binary:
+class Binary(Image):
     """A program, library or code object, in a wheel or on disk: a file that some loader reads.
 
     Attributes:
         path: in the wheel, or on disk.
         size: bytes unpacked.
-        format: which loader reads it: that of Linux (`elf`), of Windows (`pe`) or of macOS (`macho`).
-        machine: what it runs on, as platform tags have it (`x86_64`, `win_amd64`), `amdgpu` for a code object
-            that is a file of its own, `any` for a .NET assembly without machine code, or the bare number.
-        is_program: whether it is started, not loaded.
-        soname: the name that others find it by (DT_SONAME), or None where that is its file name.
-        needed: the libraries it needs (DT_NEEDED; the import and delay-load tables), in order. Those of a PE
-            file are in lower case, since Windows ignores case.
-        rpath: folders of DT_RPATH, which are searched before LD_LIBRARY_PATH.
-        runpath: folders of DT_RUNPATH, which are searched after it.
-        version_needs: library to the symbol versions wanted of it (`GLIBC_2.28`); PE files have none.
-        undefined: those of the symbols looked for that it does not load without.
-        python_defined: the symbols that begin as Python's do and that others may use, where asked for.
-        python_wanted: those that it does not load without.
-        executable_stack: whether it asks for a stack that code can be run from.
-        minimum_macos: the oldest macOS that it says it runs on, where it says one.
         code_objects: its device code.
         reference: where it looks for the device code that was taken out of it; None where none was.
     """
 
     path: str
     size: int
-    format: Format
-    machine: str
-    is_program: bool = False
-    soname: str | None = None
-    needed: tuple[str, ...] = ()
-    rpath: tuple[str, ...] = ()
-    runpath: tuple[str, ...] = ()
-    version_needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    undefined: frozenset[str] = frozenset()
-    python_defined: frozenset[str] = frozenset()
-    python_wanted: frozenset[str] = frozenset()
-    executable_stack: bool = False
-    minimum_macos: tuple[int, int] | None = None
     code_objects: tuple[CodeObject, ...] = ()
     reference: Reference | None = None
 
@@ -106,16 +76,6 @@ class Binary:
     def is_module(self) -> bool:
         """Whether it is named as an extension module and as nothing else."""
         return bool(MODULE.search(self.path))
-
-    @property
-    def run_paths(self) -> tuple[str, ...]:
-        """Where it looks for libraries: the folders of DT_RPATH and DT_RUNPATH."""
-        return self.rpath + self.runpath
-
-    @property
-    def is_device_code(self) -> bool:
-        """Whether it is a code object itself, which no loader of the host ever opens."""
-        return self.machine == _DEVICE
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -174,11 +134,10 @@ def read_file(
     """A binary on disk; see `read_archive`.
 
     Raises:
-        WheelError: it is not a file of that format, or malformed.
-        ValueError: it is empty.
+        WheelError: it is not a file of that format, malformed or empty.
     """
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        return read_view(BytesView(data), str(path), kind, device_code=device_code, look_for=look_for)
+    with formats_view.opening(path) as view:
+        return read_view(view, str(path), kind, device_code=device_code, look_for=look_for)
 
 
 def read_view(  # noqa: PLR0913 - what to look for is one keyword each
@@ -207,36 +166,17 @@ def read_view(  # noqa: PLR0913 - what to look for is one keyword each
     """
     if kind == "pe":
         image = pe.read_view(view, python=python)
-        return Binary(
-            path=path,
-            size=view.size,
-            format=kind,
-            machine=image.machine,
-            is_program=path.lower().endswith(".exe"),
-            needed=tuple(dict.fromkeys(name.lower() for name in (*image.imports, *image.delay_imports))),
-            python_defined=image.python_defined,
-            python_wanted=image.python_wanted,
-            code_objects=_device_code(view, image, checker) if device_code else (),
-        )
-    # The section table, which says where device code is, stands at the end of the file.
-    parsed = elf.read_view(view, sections=device_code, look_for=look_for, python=python)
+        image = replace(image, is_program=path.lower().endswith(".exe"))
+    else:
+        # The section table, which says where device code is, stands at the end of the file.
+        image = elf.read_view(view, sections=device_code, look_for=look_for, python=python)
+    codes: tuple[CodeObject, ...] = ()
+    if device_code:
+        from cairn.formats.offload import code_object  # noqa: PLC0415
+
+        codes = code_object.of_view(view, image, checker)
     return Binary(
-        path=path,
-        size=view.size,
-        format=kind,
-        machine=parsed.machine,
-        is_program=parsed.is_program,
-        soname=parsed.soname,
-        needed=parsed.needed,
-        rpath=parsed.rpath,
-        runpath=parsed.runpath,
-        version_needs=parsed.version_needs,
-        undefined=parsed.wants,
-        python_defined=parsed.python_defined,
-        python_wanted=parsed.python_wanted,
-        executable_stack=parsed.executable_stack,
-        code_objects=_device_code(view, parsed, checker) if device_code else (),
-        reference=_reference(view, parsed),
+        **vars(image), path=path, size=view.size, code_objects=codes, reference=_reference(view, image)
     )
 
 
@@ -247,40 +187,19 @@ def read_macho(view: View, path: str, *, python: bool = False) -> tuple[Binary, 
         WheelError: it is malformed.
     """
     return tuple(
-        Binary(
-            path=path,
-            size=view.size,
-            format="macho",
-            machine=one.machine,
-            is_program=one.type == "program",
-            soname=one.install_name,
-            needed=one.needed,
-            rpath=one.run_paths,
-            python_defined=one.defined,
-            python_wanted=one.wanted,
-            minimum_macos=one.minimum_macos,
-        )
+        Binary(**vars(one), path=path, size=view.size)
         for one in macho.read_view(view, python=python)
         if one.type in ("program", "library", "bundle")
     )
 
 
-def _device_code(view: View, parsed: Elf | Pe, checker: Checker | None) -> tuple[CodeObject, ...]:
-    from cairn.formats.offload import code_object  # noqa: PLC0415
-
-    if isinstance(parsed, Elf):
-        return code_object.of_view(view, parsed, checker)
-    places = code_object.pe_ranges(parsed)
-    return tuple(code for place in places for code in code_object.read_range(view, *place, checker))
-
-
-def _reference(view: View, parsed: Elf) -> Reference | None:
+def _reference(view: View, image: Image) -> Reference | None:
     """What stands in place of device code in a library of a host wheel."""
-    if not parsed.sections:
+    if image.format != "elf" or not image.sections:
         return None
     from cairn.formats.kpack import reference  # noqa: PLC0415
 
-    section = parsed.section(reference.SECTION)
+    section = image.section(reference.SECTION)
     if section is None:
         return None
     return reference.loads(view.read(section.offset, min(section.size, reference.LARGEST + 1)))

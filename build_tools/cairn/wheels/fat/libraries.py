@@ -214,7 +214,7 @@ class _Collector:
         if library is None:
             try:
                 binary = self._platform.read_library(real)
-            except (WheelError, ValueError) as error:  # ValueError: an empty file cannot be mapped
+            except WheelError as error:
                 raise WheelError(f"{path} cannot be bundled: {error}", tip="repair the ROCm tree") from error
             library = BundledLibrary(name=binary.soname or path.name, binary=binary)
             self._libraries[real] = library

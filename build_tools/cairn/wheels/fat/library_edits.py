@@ -9,7 +9,6 @@ the code becomes zeros, which cost next to nothing in a wheel. A compressed bund
 
 from __future__ import annotations
 
-import mmap
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -18,10 +17,10 @@ from pathlib import Path
 from cairn import files
 from cairn.errors import WheelError
 from cairn.formats import patch
+from cairn.formats import view as formats_view
 from cairn.formats.offload import bundle as offload_bundle
 from cairn.formats.offload import code_object
 from cairn.formats.patch import Patch
-from cairn.formats.view import BytesView
 from cairn.targets import TargetId
 from cairn.wheels.contents.binaries import Binary
 from cairn.wheels.fat import target_names
@@ -116,8 +115,8 @@ def trimmed(library: BundledLibrary, targets: Sequence[TargetId]) -> BundledLibr
 
 def _trim(path: Path, targets: Sequence[TargetId]) -> None:
     """Take the code for other targets out of a file of our own."""
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        bundles = list(code_object.bundles_of(BytesView(data)))
+    with formats_view.opening(path) as view:
+        bundles = list(code_object.bundles_of(view))
     patches: list[Patch] = []
     for bundle in bundles:
         if bundle.packing is not None:  # CCOB: its sizes and its hash would have to be made anew

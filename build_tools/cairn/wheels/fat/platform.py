@@ -49,8 +49,7 @@ class WheelPlatform:
         """A library of the ROCm tree.
 
         Raises:
-            WheelError: it is malformed, or for a different machine.
-            ValueError: it is empty.
+            WheelError: it is malformed or empty, or for a different machine.
         """
         binary = binaries.read_file(path, self.format, look_for=manylinux.watched_symbols())
         if binary.machine != self.machine:

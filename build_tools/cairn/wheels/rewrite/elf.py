@@ -9,39 +9,25 @@ Source: System V ABI, chapters 4 and 5; glibc's elf/dl-load.c for what a loader 
 
 from __future__ import annotations
 
-import mmap
 import os
 import struct
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from cairn import process
 from cairn.errors import ProcessError, WheelError
-from cairn.formats import elf, patch
+from cairn.formats import elf, elf_layout, patch
+from cairn.formats import view as formats_view
+from cairn.formats.elf_layout import Dynamic
+from cairn.formats.image import Image
 from cairn.formats.patch import Patch
-from cairn.wheels.rewrite.elf_image import Dynamic, Image
+from cairn.formats.view import View
+from cairn.wheels.rewrite.elf_image import DynamicSection
 
 _RPATH, _RUNPATH, _SONAME, _NEEDED = 15, 29, 14, 1
 _TIMEOUT = 600.0  # seconds; patchelf loads and writes the whole file
-
-
-class Linked(Protocol):
-    """What is known of a file that may have to change, be it a `formats.elf.Elf` or a `contents` binary."""
-
-    @property
-    def needed(self) -> tuple[str, ...]:
-        """The names of DT_NEEDED."""
-
-    @property
-    def rpath(self) -> tuple[str, ...]:
-        """The folders of DT_RPATH."""
-
-    @property
-    def runpath(self) -> tuple[str, ...]:
-        """The folders of DT_RUNPATH."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +44,7 @@ class BinaryEdit:
     run_path: tuple[str, ...] | None = None
     replace_needed: Mapping[str, str] = field(default_factory=dict)
 
-    def changes(self, parsed: Linked) -> bool:
+    def changes(self, parsed: Image) -> bool:
         """Whether it would change a file that was read as `parsed`."""
         if any(old in parsed.needed and old != new for old, new in self.replace_needed.items()):
             return True
@@ -74,43 +60,43 @@ def change(path: Path, edit: BinaryEdit) -> None:
     parsed = elf.read_file(path)
     if not edit.changes(parsed):
         return
-    if parsed.bits == 64 and not parsed.interpreter and _is_little_endian(path):  # noqa: PLR2004 - bits
-        patch.apply(path, _patches(path, edit))
+    with formats_view.opening(path) as view:
+        layout = elf_layout.read(view)
+        ours = (layout.bits, layout.order) == (64, "<") and not parsed.interpreter
+        patches = _patches(view, edit) if ours else []
+    if ours:
+        patch.apply(path, patches)
     else:
         _run_patchelf(path, edit)
-    _check(path, edit)
+    # Read again, as every other reader will.
+    if edit.changes(elf.read_file(path)):
+        raise WheelError(f"{path.name} could not be changed", tip="its headers are unusual: link it again")
 
 
-def _patches(path: Path, edit: BinaryEdit) -> list[Patch]:
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        try:
-            image = Image(data)
-            return image.patches(_edited(image, edit))
-        except struct.error as error:
-            raise WheelError("an ELF file with addresses beyond 64 bits") from error
+def _patches(view: View, edit: BinaryEdit) -> list[Patch]:
+    try:
+        section = DynamicSection(view)
+        return section.patches(_edited(section, edit))
+    except struct.error as error:
+        raise WheelError("an ELF file with addresses beyond 64 bits") from error
 
 
-def _edited(image: Image, edit: BinaryEdit) -> list[Dynamic]:
-    entries = list(image.entries)
+def _edited(section: DynamicSection, edit: BinaryEdit) -> list[Dynamic]:
+    entries = list(section.entries)
     for old, new in edit.replace_needed.items():
-        place = image.string(new)
+        place = section.string(new)
         entries = [
-            Dynamic(entry.tag, place) if entry.tag == _NEEDED and image.text(entry.value) == old else entry
+            Dynamic(entry.tag, place) if entry.tag == _NEEDED and section.text(entry.value) == old else entry
             for entry in entries
         ]
         # The loader looks for a needed library's versions by its name, so the chain of versions follows.
-        image.rename_version_need(old, place)
+        section.rename_version_need(old, place)
     if edit.run_path is not None:
         # Where DT_RUNPATH exists DT_RPATH is ignored (ld.so(8)), so both go.
         entries = [entry for entry in entries if entry.tag not in (_RPATH, _RUNPATH)]
         if edit.run_path:
-            entries.append(Dynamic(_RPATH, image.string(":".join(edit.run_path))))
+            entries.append(Dynamic(_RPATH, section.string(":".join(edit.run_path))))
     return entries
-
-
-def _is_little_endian(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(6)[5:] == b"\x01"
 
 
 def _run_patchelf(path: Path, edit: BinaryEdit) -> None:
@@ -128,9 +114,3 @@ def _run_patchelf(path: Path, edit: BinaryEdit) -> None:
     except ProcessError as error:
         last = " ".join(process.tail(error.output, 2))
         raise WheelError(f"patchelf cannot change {path.name}: {last}") from error
-
-
-def _check(path: Path, edit: BinaryEdit) -> None:
-    """Read the file again, as every other reader will."""
-    if edit.changes(elf.read_file(path)):
-        raise WheelError(f"{path.name} could not be changed", tip="its headers are unusual: link it again")

@@ -13,14 +13,13 @@ Source: System V ABI, chapter 4 ("Sections") and chapter 5 ("Program Header", "D
 
 from __future__ import annotations
 
-import mmap
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from cairn.errors import WheelError
 from cairn.formats import elf_layout
 from cairn.formats.elf_layout import (
+    DYN,
     PHDR,
     PHNUM_AT,
     PHOFF_AT,
@@ -28,56 +27,48 @@ from cairn.formats.elf_layout import (
     PT_LOAD,
     PT_PHDR,
     SHDR,
+    SHT_DYNAMIC,
+    SHT_STRTAB,
+    Dynamic,
     Segment,
 )
 from cairn.formats.patch import Patch
-from cairn.formats.view import BytesView
+from cairn.formats.view import View
 
-_DYN = struct.Struct("<QQ")  # Elf64_Dyn: tag, value
 _VERNEED = struct.Struct("<HHIII")  # Elf64_Verneed: version, count, file, first, next
 _NULL, _STRTAB, _STRSZ, _VERNEED_TAG = 0, 5, 10, 0x6FFFFFFE
 _READ_WRITE = 6  # PF_R | PF_W: the loader writes addresses into the dynamic section
 _MOST_HEADERS = 4096
-_MOST_DYNAMIC = 1 << 20
 _MOST_STRINGS = 256 << 20
 _MOST_VERSIONS = 10_000
 # Bytes of a page as systems map it; an alignment beyond is for huge pages.
 _SMALLEST_PAGE, _LARGEST_MAPPED_PAGE = 1 << 12, 1 << 16
-_SHT_STRTAB, _SHT_DYNAMIC = 3, 6
 
 
-class Dynamic(NamedTuple):
-    """An entry of the dynamic section."""
-
-    tag: int
-    value: int
-
-
-class Image:
-    """A library being changed: its dynamic entries and strings, and the writes that put new ones in place.
+class DynamicSection:
+    """Dynamic entries and strings of a library being changed, and the writes that put new ones in place.
 
     Attributes:
         entries: the dynamic entries up to the terminator.
     """
 
-    def __init__(self, data: mmap.mmap | bytes) -> None:
+    def __init__(self, view: View) -> None:
         """Read what may have to change.
 
         Raises:
             WheelError: the headers are broken, or there is no dynamic section.
         """
-        self._view = BytesView(data)
-        self._layout = elf_layout.read(self._view)
+        self._view = view
+        self._layout = elf_layout.read_to_change(view)
         self._segments = self._layout.segments
         if len(self._segments) >= _MOST_HEADERS:
             raise WheelError("an ELF file with unusual program headers")
-        dynamic = next((s for s in self._segments if s.kind == PT_DYNAMIC), None)
-        if dynamic is None or dynamic.file_size > _MOST_DYNAMIC:
+        if self._layout.dynamic_segment is None:
             raise WheelError("an ELF file without a dynamic section that can be changed")
-        self._dynamic = dynamic
-        self._room = dynamic.file_size // _DYN.size
-        self.entries = tuple(self._read_entries())
-        self._strings_address = dict(self.entries).get(_STRTAB, 0)
+        self._dynamic = self._layout.dynamic_segment
+        self._room = self._dynamic.file_size // DYN.size
+        self.entries = self._layout.dynamic
+        self._strings_address = self._layout.value(_STRTAB) or 0
         self._strings = self._read_strings()
         self._added = b""
         self._renamed: list[Patch] = []
@@ -99,10 +90,9 @@ class Image:
 
     def rename_version_need(self, old: str, place: int) -> None:
         """Let the symbol versions wanted of the library `old` be wanted of the one named at `place`."""
-        values = dict(self.entries)
-        if _VERNEED_TAG not in values:
+        at = self._layout.place_of(_VERNEED_TAG)
+        if at is None:
             return
-        at = self._layout.offset_of(values[_VERNEED_TAG])
         # To the end of the chain whatever DT_VERNEEDNUM says, as glibc does (elf/dl-version.c).
         for _ in range(_MOST_VERSIONS):
             *_, file, _, following = _VERNEED.unpack(self._view.read(at, _VERNEED.size))
@@ -124,17 +114,19 @@ class Image:
         """A new segment with the program headers, the strings and, where it outgrew its room, the section."""
         # On a page of its own: glibc takes the program headers for a part of the segment whose last page they
         # share, and in memory that page is .bss behind the segment's end (elf/dl-map-segments.h, l_phdr).
-        start = _aligned(self._view.size, min(max(self._page, _SMALLEST_PAGE), _LARGEST_MAPPED_PAGE))
-        shift = self._free_address(start) - start
+        mapped = min(max(self._layout.page, _SMALLEST_PAGE), _LARGEST_MAPPED_PAGE)
+        start = self._view.size + -self._view.size % mapped
+        shift = self._layout.free_address(start) - start
         dynamic_at = start + PHDR.size * (len(self._segments) + 1)
-        dynamic_size = _DYN.size * (len(entries) + 1) if moves else 0
+        dynamic_size = DYN.size * (len(entries) + 1) if moves else 0
         strings_at = dynamic_at + dynamic_size
         strings = self._strings + self._added
         moved_strings = {_STRTAB: strings_at + shift, _STRSZ: len(strings)}
         entries = [Dynamic(entry.tag, moved_strings.get(entry.tag, entry.value)) for entry in entries]
         packed = self._packed(entries, grown=moves)
         size = strings_at + len(strings) - start
-        segment = Segment(PT_LOAD, _READ_WRITE, start, start + shift, start + shift, size, size, self._page)
+        address = start + shift
+        segment = Segment(PT_LOAD, _READ_WRITE, start, address, address, size, size, self._layout.page)
         # PT_PHDR, where there is one, says where the program headers are in memory: the loader checks it.
         moved = {PT_PHDR: (start, dynamic_at - start)}
         if moves:
@@ -146,22 +138,10 @@ class Image:
             yield Patch(at=self._dynamic.offset, data=packed)
         yield Patch(at=PHOFF_AT, data=struct.pack("<Q", start))
         yield Patch(at=PHNUM_AT, data=struct.pack("<H", len(self._segments) + 1))
-        places = {_SHT_STRTAB: (self._strings_address, strings_at, len(strings))}
+        places = {SHT_STRTAB: (self._strings_address, strings_at, len(strings))}
         if moves:
-            places[_SHT_DYNAMIC] = (self._dynamic.address, dynamic_at, dynamic_size)
+            places[SHT_DYNAMIC] = (self._dynamic.address, dynamic_at, dynamic_size)
         yield from self._section_patches(places, shift)
-
-    @property
-    def _page(self) -> int:
-        return max((1, *(segment.alignment for segment in self._segments if segment.kind == PT_LOAD)))
-
-    def _free_address(self, offset: int) -> int:
-        """An address behind all others, for a place in the file.
-
-        Both must be the same modulo the page size (chapter 5, p_align), since whole pages are mapped.
-        """
-        end = max(s.address + s.memory_size for s in self._segments if s.kind == PT_LOAD)
-        return _aligned(end, self._page) + offset % self._page
 
     def _headers(self, new: Segment, moved: Mapping[int, tuple[int, int]]) -> bytes:
         shift = new.address - new.offset
@@ -188,21 +168,10 @@ class Image:
     def _packed(self, entries: Sequence[Dynamic], *, grown: bool = False) -> bytes:
         room = len(entries) + 1 if grown else self._room
         padded = [*entries, *[Dynamic(_NULL, 0)] * (room - len(entries))]
-        return b"".join(_DYN.pack(*entry) for entry in padded)
-
-    def _read_entries(self) -> Iterator[Dynamic]:
-        data = self._view.read(self._dynamic.offset, self._room * _DYN.size)
-        for tag, value in _DYN.iter_unpack(data):
-            if tag == _NULL:
-                return
-            yield Dynamic(tag, value)
+        return b"".join(DYN.pack(*entry) for entry in padded)
 
     def _read_strings(self) -> bytes:
-        values = dict(self.entries)
-        if _STRTAB not in values or values.get(_STRSZ, 0) > _MOST_STRINGS:
+        at, size = self._layout.place_of(_STRTAB), self._layout.value(_STRSZ) or 0
+        if at is None or size > _MOST_STRINGS:
             raise WheelError("an ELF file with dynamic entries but no string table")
-        return self._view.read(self._layout.offset_of(values[_STRTAB]), values.get(_STRSZ, 0))
-
-
-def _aligned(value: int, alignment: int) -> int:
-    return value + -value % max(alignment, 1)
+        return self._view.read(at, size)

@@ -10,13 +10,13 @@ Source: LLVM's docs/AMDGPUUsage.rst, "ELF Code Object".
 from __future__ import annotations
 
 import contextlib
-import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cairn import datafile
 from cairn.errors import UsageError, WheelError
 from cairn.formats import elf
 from cairn.formats.compression import Forward, ViewReader, exactly
+from cairn.formats.elf_layout import EHDR, PHDR, PT_LOAD, RUNS, Segment
 from cairn.formats.kpack import archive as kpack
 from cairn.formats.offload import bundle, code_object, record
 from cairn.formats.offload.bundle import Entry
@@ -28,13 +28,8 @@ from cairn.wheels.contents.binaries import Binary
 from cairn.wheels.metadata.wheel_info import WheelInfo
 from cairn.wheels.verify.findings import Expectation, Finding, FindingCode
 
-# Elf64_Ehdr, of which are read: e_machine, e_phoff, e_shoff, e_phnum, e_shentsize, e_shnum.
-_HEADER = struct.Struct("<18xH12xQQ8xHHH2x")
-# Elf64_Phdr, of which are read: p_type, p_flags, p_offset, p_filesz.
-_SEGMENT = struct.Struct("<IIQ16xQ16x")
 _CLASS_64 = 2  # ELFCLASS64 in e_ident[EI_CLASS], the fifth byte
 _AMDGPU = 224  # EM_AMDGPU
-_LOAD, _RUNS = 1, 1  # PT_LOAD, PF_X
 _FARTHEST = 1 << 16  # where the table of segments may begin: linkers put it right after the header
 _STEP = 1 << 18
 _SPLIT_AGAIN = "split the whole wheel again"
@@ -293,12 +288,12 @@ def problem_of(
 ) -> str | None:
     """What is wrong with a code object of `size` bytes that begins here; None where nothing is."""
     code = _CodeBytes(content, size)
-    head = code.read(_HEADER.size)
+    head = code.read(EHDR.size)
     if not head.strip(b"\0"):
         return "is nothing but zeros"
-    if len(head) < _HEADER.size or not elf.is_elf(head) or head[4] != _CLASS_64:
+    if len(head) < EHDR.size or not elf.is_elf(head) or head[4] != _CLASS_64:
         return "is not a 64-bit ELF file"
-    machine, *places = _HEADER.unpack(head)
+    _, machine, *header = EHDR.unpack(head)
     if machine != _AMDGPU:
         return f"is not for an AMD GPU, but for machine {machine}"
     with contextlib.suppress(WheelError):  # of a processor that is newer than our list
@@ -307,7 +302,7 @@ def problem_of(
         if target is not None and target.processor not in serves:
             return f"is for {processor}"
     try:
-        ranges = list(_required_ranges(code, size, places))
+        ranges = list(_required_ranges(code, size, header))
     except WheelError:
         return "is cut off"
     return next((f"has nothing but zeros for {what}" for what in _empty(code, ranges)), None)
@@ -333,13 +328,13 @@ class _CodeBytes:
             self._content.skip(offset - self.at)
 
 
-def _required_ranges(code: _CodeBytes, size: int, places: Sequence[int]) -> Iterator[tuple[int, int, str]]:
+def _required_ranges(code: _CodeBytes, size: int, header: Sequence[int]) -> Iterator[tuple[int, int, str]]:
     """Where there must be something, as beginning, end and what it is.
 
     Raises:
         WheelError: some of it is not within the file.
     """
-    segments, sections, segment_count, section_size, section_count = places
+    _, _, segments, sections, *_, segment_count, section_size, section_count, _ = header
     end = sections + section_size * section_count
     if end > size or (segment_count and not code.at <= segments <= _FARTHEST):
         raise WheelError("cut off")
@@ -347,11 +342,11 @@ def _required_ranges(code: _CodeBytes, size: int, places: Sequence[int]) -> Iter
         yield sections + section_size, end, "its section headers"  # the first one is zeros in every file
     code.skip_to(segments if segment_count else 0)  # an object file has none before it is linked
     for _ in range(segment_count):
-        kind, flags, offset, in_file = _SEGMENT.unpack(exactly(code, _SEGMENT.size))
-        if kind == _LOAD and offset + in_file > size:
+        segment = Segment(*PHDR.unpack(exactly(code, PHDR.size)))
+        if segment.kind == PT_LOAD and segment.end > size:
             raise WheelError("cut off")
-        if kind == _LOAD and flags & _RUNS and in_file:
-            yield offset, offset + in_file, "its instructions"
+        if segment.kind == PT_LOAD and segment.flags & RUNS and segment.file_size:
+            yield segment.offset, segment.end, "its instructions"
 
 
 def _empty(code: _CodeBytes, ranges: Sequence[tuple[int, int, str]]) -> Iterator[str]:

@@ -13,6 +13,7 @@ from cairn.cli import main as program
 from cairn.cli.upstream import patch_fat_wheel
 from cairn.errors import UsageError, WheelError
 from cairn.formats import elf
+from cairn.formats.image import Image
 from cairn.formats.offload import code_object as offload_code_object
 from cairn.targets import parse_target_id
 from cairn.wheels import sbom
@@ -100,7 +101,7 @@ def make(wheel: Path, rocm: Rocm, output_dir: Path, **properties: object) -> Fat
     return build.make(build.FatRequest(wheel=wheel, rocm=rocm.root, output_dir=output_dir, **properties))  # type: ignore[arg-type]
 
 
-def read(wheel: str, member: str) -> elf.Elf:
+def read(wheel: str, member: str) -> Image:
     with zipfile.ZipFile(wheel) as archive:
         return elf.read(archive.read(member))
 

@@ -1,0 +1,87 @@
+"""What a loader reads of a program or library, the same for each format; `elf`, `pe` and `macho` give it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+Format: TypeAlias = Literal["elf", "pe", "macho"]
+
+DEVICE = "amdgpu"
+"""The machine of a code object, which no loader of the host ever opens."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A section.
+
+    Attributes:
+        name: its name.
+        offset: where it begins in the file.
+        size: its bytes in the file; 0 where it takes room in memory alone.
+    """
+
+    name: str
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Image:
+    """A program, library or code object. Words are those of ELF where formats have different ones.
+
+    Attributes:
+        format: which loader reads it: that of Linux (`elf`), of Windows (`pe`) or of macOS (`macho`).
+        machine: what it runs on, as platform tags have it (`x86_64`, `win_amd64`), `amdgpu` for a code object
+            that is a file of its own, `any` for a .NET assembly without machine code, or the bare number.
+        type: `shared`, `executable`, `relocatable` or `core`; of Mach-O `program`, `library` (which others
+            are linked with), `bundle` (which is loaded while a program runs), `object`, or the bare number.
+            A program that can be loaded anywhere is `shared` too.
+        interpreter: whether it names a dynamic loader, as programs of Linux do.
+        is_program: whether it is started, not loaded.
+        soname: the name that others find it by (DT_SONAME, LC_ID_DYLIB), or None where that is its file name.
+        needed: the libraries it needs (DT_NEEDED; the import and delay-load tables), in order. Those of a PE
+            file are in lower case, since Windows ignores case.
+        rpath: folders of DT_RPATH, which are searched before LD_LIBRARY_PATH, and of LC_RPATH.
+        runpath: folders of DT_RUNPATH, which are searched after it.
+        version_needs: library to the symbol versions wanted of it (`GLIBC_2.28`); only ELF has any.
+        undefined: those of the symbols looked for that it does not load without: undefined, and not weak.
+        python_defined: the symbols that begin as Python's do and that it has for others, where asked for.
+        python_wanted: those that it does not load without; of a PE file those of a DLL of Python's.
+        executable_stack: whether it asks for a stack that code can be run from.
+        minimum_macos: the oldest macOS that it says it runs on; None where it does not say, or is for another
+            system of Apple's.
+        sections: all sections, where they were asked for.
+    """
+
+    format: Format
+    machine: str
+    type: str = "shared"
+    interpreter: bool = False
+    is_program: bool = False
+    soname: str | None = None
+    needed: tuple[str, ...] = ()
+    rpath: tuple[str, ...] = ()
+    runpath: tuple[str, ...] = ()
+    version_needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    undefined: frozenset[str] = frozenset()
+    python_defined: frozenset[str] = frozenset()
+    python_wanted: frozenset[str] = frozenset()
+    executable_stack: bool = False
+    minimum_macos: tuple[int, int] | None = None
+    sections: tuple[Section, ...] = ()
+
+    @property
+    def run_paths(self) -> tuple[str, ...]:
+        """Where it looks for libraries: the folders of DT_RPATH and DT_RUNPATH."""
+        return self.rpath + self.runpath
+
+    @property
+    def is_device_code(self) -> bool:
+        """Whether it is a code object itself."""
+        return self.machine == DEVICE
+
+    def section(self, name: str) -> Section | None:
+        """The first section of that name."""
+        return next((section for section in self.sections if section.name == name), None)
