@@ -5,7 +5,6 @@ PEP 770 gives such files the folder `sboms` of the dist-info folder; ours is `ca
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -55,7 +54,4 @@ def _bundled(archive: Archive) -> Iterator[dict[str, Any]]:
         if not member.name.rpartition("/")[0].endswith(_BUNDLED):
             continue
         if member.name in binaries or member.name.lower().endswith(_DLL):
-            digest = hashlib.sha256()
-            for piece in archive.stream(member):
-                digest.update(piece)
-            yield cyclonedx.bundled_file(member.name, digest.hexdigest())
+            yield cyclonedx.bundled_file(member.name, archive.digest(member.name).hex())

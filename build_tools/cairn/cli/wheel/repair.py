@@ -77,9 +77,9 @@ def _repair(wheel: Path, request: Repair) -> tuple[Path, dict[str, object]]:
 
 
 def _write_record(wheel: Path, request: Repair) -> tuple[Path, dict[str, object]]:
-    from cairn.wheels.rewrite import new_record
+    from cairn.wheels.rewrite import record
 
-    written = new_record.write(wheel, request.output_dir)
+    written = record.write(wheel, request.output_dir)
     for text in written.differences:
         console.current().info(f"{wheel.name}: RECORD was wrong: {text}")
     return written.path, {"record": list(written.differences)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
@@ -93,6 +94,17 @@ class Archive:
         if member.size > limit:
             raise BombError(f"{name} is {member.size} bytes, far more than it should need")
         return b"".join(self.stream(member))
+
+    def read_any(self, name: str) -> bytes | None:
+        """Like `read`; None where there is no such member."""
+        return self.read(name) if name in self else None
+
+    def digest(self, name: str, algorithm: str = "sha256") -> bytes:
+        """The hash of a member's content; for what it raises see `stream`."""
+        digest = hashlib.new(algorithm)
+        for piece in self.stream(self.member(name)):
+            digest.update(piece)
+        return digest.digest()
 
     def stream(self, member: Member) -> Iterator[bytes]:
         """The content of a member in pieces of at most 256 KiB, its size and CRC checked at the end.

@@ -77,8 +77,7 @@ def write(
     Raises:
         WheelError: `target` is the source; two entries have one name; a name leads out of the wheel.
     """
-    if source is not None and target.exists() and target.samefile(source.path):
-        raise WheelError(f"{target} would overwrite its own source", tip="choose a different output folder")
+    refuse_source(target, [source.path] if source else [])
     with files.writing_beside(target) as part, part.open("wb") as out:
         writer = _Writer(out, zip64 or Zip64At())
         for step in _runs(entries):
@@ -87,6 +86,16 @@ def write(
             elif source is not None:
                 writer.copy(source.raw, step)
         writer.finish()
+
+
+def refuse_source(target: Path, sources: Iterable[Path]) -> None:
+    """Refuse to write over one of the files that are read.
+
+    Raises:
+        WheelError: `target` is one of them.
+    """
+    if target.exists() and any(target.samefile(path) for path in sources):
+        raise WheelError(f"{target} would overwrite its own source", tip="choose a different output folder")
 
 
 class _Writer:

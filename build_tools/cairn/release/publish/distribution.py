@@ -193,7 +193,7 @@ def _normal(version: str) -> str:
 def _wheel(path: Path) -> tuple[str, str, bytes, Variants | None]:
     name = wheel_metadata.parse_file_name(path.name, variants_too=True)
     with Archive.open(path) as archive:
-        info = wheel_metadata.read_archive(archive, name)
+        info = wheel_metadata.read_archive(archive, variants_too=True)
         said, variant = f"{info.dist_info}/{variants.IN_WHEEL}", None
         if name.variant is not None or said in archive:  # and then it is one that lost its label
             variant = variants.of_wheel(archive.read(said), path.name)

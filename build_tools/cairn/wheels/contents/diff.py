@@ -128,9 +128,9 @@ class _Side:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        name = wheel_info.parse_file_name(path.name, variants_too=True)
+        wheel_info.parse_file_name(path.name, variants_too=True)
         with Archive.open(path) as archive:
-            self.info = wheel_info.read_archive(archive, name)
+            self.info = wheel_info.read_archive(archive, variants_too=True)
             self.members = {self._neutral(member.name): member for member in archive.members}
             # A host wheel requires each of its device wheels in its own version, thrice (PEP 508 pins: `==`).
             own = re.compile(rf"=={re.escape(self.info.version)}(?![\w.+!*-])")

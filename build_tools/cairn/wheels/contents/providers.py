@@ -114,7 +114,7 @@ def _in_folders(folders: Iterable[Path]) -> Iterator[tuple[FileName, frozenset[s
 def _read_if_whole(wheel: Path) -> _Supplier | None:
     try:
         with Archive.open(wheel) as archive:
-            info = wheel_info.read_archive(archive, wheel_info.parse_file_name(wheel.name, variants_too=True))
+            info = wheel_info.read_archive(archive, variants_too=True)
             required = [wheel_info.requirement(text) for text in info.requires_dist]
             libraries = library_names(archive)
     except CairnError:

@@ -3,43 +3,40 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from cairn import targets
 from cairn.formats.kpack import reference
 from cairn.formats.offload import record
 from cairn.formats.zip.reader import Archive, Limits, Member
+from cairn.targets import in_order
 from cairn.wheels.contents import binaries, code_archives
 from cairn.wheels.contents.binaries import Binary
 from cairn.wheels.contents.code_archives import CodeArchive
 from cairn.wheels.metadata import wheel_info
+from cairn.wheels.metadata.wheel_info import WheelInfo
 
 _LONGEST_LINK = 4096
 Kind: TypeAlias = Literal["host", "device", "variant"]
 
 
+# What is printed as JSON, in this order.
+_SHOWN = (
+    *("file_name", "distribution", "version", "build", "variant", "tags", "requires_python", "requires_dist"),
+    *("extras", "entry_points", "size", "unpacked_size", "members", "metadata_sha256", "targets", "binaries"),
+    *("kind", "archives", "builds", "links"),
+)
+
+
 @dataclass(frozen=True, kw_only=True)
-class Summary:
+class Summary(WheelInfo):
     """A wheel.
 
     Attributes:
-        file_name: its file name.
-        distribution: its project's canonical name.
-        version: its version.
-        build: its build number, or None.
-        variant: its label where it is a wheel variant, or None.
-        tags: the tags it is good for.
-        requires_python: the Python versions it supports, or None.
-        requires_dist: its requirements.
-        extras: its extras.
-        entry_points: group to name to object reference.
-        size: bytes of the file.
         unpacked_size: bytes of its members.
         members: how many there are.
-        metadata_sha256: of METADATA.
         targets: every target it has device code for.
         binaries: those of Linux, then those of Windows.
         kind: `host` for what is left of a wheel that was split, `device` for nothing but device code,
@@ -49,31 +46,18 @@ class Summary:
         links: its symbolic links and where they lead, as `a -> b`; no wheel may be published that has any.
     """
 
-    file_name: str
-    distribution: str
-    version: str
-    build: str | None
-    variant: str | None
-    tags: tuple[str, ...]
-    requires_python: str | None
-    requires_dist: tuple[str, ...]
-    extras: tuple[str, ...]
-    entry_points: Mapping[str, Mapping[str, str]]
-    size: int
     unpacked_size: int
     members: int
-    metadata_sha256: str
     targets: tuple[str, ...]
     binaries: tuple[Binary, ...]
-    kind: Kind | None = None
-    archives: tuple[CodeArchive, ...] = ()
-    builds: tuple[str, ...] = ()
-    links: tuple[str, ...] = ()
+    kind: Kind | None
+    archives: tuple[CodeArchive, ...]
+    builds: tuple[str, ...]
+    links: tuple[str, ...]
 
     def to_plain(self) -> dict[str, Any]:
         """What `cairn wheel show --json` prints: plain values, under names that programs rely on."""
-        names = (field.name for field in dataclasses.fields(self))
-        plain = {"libraries" if name == "binaries" else name: getattr(self, name) for name in names}
+        plain = {"libraries" if name == "binaries" else name: getattr(self, name) for name in _SHOWN}
         plain["libraries"] = [
             {
                 "member": binary.path,
@@ -98,39 +82,24 @@ def summarise(wheel: Path) -> Summary:
     Raises:
         WheelError: it cannot be read.
     """
-    name = wheel_info.parse_file_name(wheel.name, variants_too=True)
+    wheel_info.parse_file_name(wheel.name, variants_too=True)
     with Archive.open(wheel, limits=Limits(links=True)) as archive:
-        info = wheel_info.read_archive(archive, name)
+        info = wheel_info.read_archive(archive, variants_too=True)
         read = binaries.read_archive(archive)
         archives = code_archives.read_archives(archive)
-        has_record = f"{info.dist_info}/{record.NAME}" in archive
-        links = tuple(_link(archive, member) for member in archive.members if member.is_link)
-        sizes = [member.size for member in archive.members]
-    return Summary(
-        file_name=info.file_name,
-        distribution=info.distribution,
-        version=info.version,
-        build=info.build,
-        variant=name.variant,
-        tags=info.tags,
-        requires_python=info.requires_python,
-        requires_dist=info.requires_dist,
-        extras=info.extras,
-        entry_points=info.entry_points,
-        size=info.size,
-        unpacked_size=sum(sizes),
-        members=len(sizes),
-        metadata_sha256=info.metadata_sha256,
-        targets=targets.in_order(
-            [name for binary in read for name in binary.targets]
-            + [name for one in archives for name in one.targets]
-        ),
-        binaries=read,
-        kind=_kind(read, archives, has_record=has_record),
-        archives=archives,
-        builds=_builds(read, archives),
-        links=links,
-    )
+        targets = [name for binary in read for name in binary.targets]
+        targets += [name for one in archives for name in one.targets]
+        return Summary(
+            **vars(info),
+            unpacked_size=sum(member.size for member in archive.members),
+            members=len(archive.members),
+            targets=in_order(targets),
+            binaries=read,
+            kind=_kind(read, archives, has_record=f"{info.dist_info}/{record.NAME}" in archive),
+            archives=archives,
+            builds=_builds(read, archives),
+            links=tuple(_link(archive, member) for member in archive.members if member.is_link),
+        )
 
 
 def _kind(libraries: Sequence[Binary], archives: Sequence[CodeArchive], *, has_record: bool) -> Kind | None:

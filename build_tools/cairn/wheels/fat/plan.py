@@ -85,7 +85,7 @@ def make_plan(request: FatRequest, archive: Archive) -> FatPlan:
         UsageError: no such ROCm tree.
         WheelError: the wheel cannot be made fat.
     """
-    info = wheel_info.read_archive(archive, wheel_info.parse_file_name(request.wheel.name))
+    info = wheel_info.read_archive(archive)
     package_files.fat_version(info.version)  # refuses a wheel that is fat already
     platform = platform_of(info)
     package = package_files.package_of(archive, info)

@@ -22,7 +22,7 @@ from cairn.errors import WheelError
 from cairn.formats.zip.reader import Archive
 from cairn.wheels.metadata import variants
 from cairn.wheels.metadata.fields import core_metadata, parse_headers
-from cairn.wheels.metadata.record import RecordRow, format_record, parse_record
+from cairn.wheels.metadata.record import UNLISTED, RecordRow, format_record, parse_record
 
 __all__ = ["FileName", "RecordRow", "WheelInfo", "format_record", "parse_record", "read", "read_archive"]
 
@@ -75,6 +75,7 @@ class WheelInfo:
         name: the project's name as METADATA writes it.
         version: the version as METADATA writes it.
         build: the build number of the file name, or None.
+        variant: the label of a wheel variant, or None.
         tags: every tag of the file name, sorted.
         dist_info: the name of the dist-info folder.
         metadata: METADATA's bytes.
@@ -95,6 +96,7 @@ class WheelInfo:
     name: str
     version: str
     build: str | None
+    variant: str | None = None
     tags: tuple[str, ...]
     dist_info: str
     metadata: bytes
@@ -107,6 +109,16 @@ class WheelInfo:
     pure: bool
     size: int
     record: tuple[RecordRow, ...] = field(repr=False)
+
+    @property
+    def data_folder(self) -> str:
+        """The name of the folder for what installers put elsewhere than into site-packages."""
+        return f"{self.dist_info.removesuffix(_DIST_INFO)}.data"
+
+    @property
+    def unlisted(self) -> frozenset[str]:
+        """The paths of RECORD and its signatures, which need no hash in it."""
+        return frozenset(f"{self.dist_info}/{name}" for name in UNLISTED)
 
     @property
     def metadata_version(self) -> Version:
@@ -125,13 +137,14 @@ def read(path: Path) -> WheelInfo:
         WheelError: not a wheel, or an archive, METADATA, WHEEL, entry points or RECORD that cannot be read;
             or a wheel variant (see `parse_file_name`).
     """
-    name = parse_file_name(path.name)
+    parse_file_name(path.name)
     with Archive.open(path) as archive:
-        return read_archive(archive, name)
+        return read_archive(archive)
 
 
-def read_archive(archive: Archive, name: FileName) -> WheelInfo:
-    """Like `read`, from an open archive."""
+def read_archive(archive: Archive, *, variants_too: bool = False) -> WheelInfo:
+    """Like `read`, from an open archive; for `variants_too` see `parse_file_name`."""
+    name = parse_file_name(archive.path.name, variants_too=variants_too)
     folder = find_dist_info(archive, name.distribution)
     metadata = archive.read(f"{folder}/METADATA")
     raw = core_metadata(metadata, name="METADATA")
@@ -143,6 +156,7 @@ def read_archive(archive: Archive, name: FileName) -> WheelInfo:
         name=_required(raw.get("name"), "Name", archive),
         version=_required(raw.get("version"), "Version", archive),
         build=name.build,
+        variant=name.variant,
         tags=name.tags,
         dist_info=folder,
         metadata=metadata,

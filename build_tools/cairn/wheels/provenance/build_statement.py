@@ -168,9 +168,7 @@ def bill_problems(
 
 def _bill(wheel: Path) -> bytes | None:
     with Archive.open(wheel) as archive:
-        info = wheel_info.read_archive(archive, wheel_info.parse_file_name(wheel.name))
-        path = f"{info.dist_info}/{wheel_info.SBOM}"
-        return archive.read(path) if path in archive else None
+        return archive.read_any(f"{wheel_info.read_archive(archive).dist_info}/{wheel_info.SBOM}")
 
 
 def beside(set_file: Path) -> bytes:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from cairn import files, isolation, process
 from cairn.errors import ProcessError, WheelError
+from cairn.formats.zip import writer
 from cairn.formats.zip.reader import Archive
 from cairn.wheels.contents import binaries, manylinux
 from cairn.wheels.contents.binaries import Binary
@@ -25,7 +26,7 @@ from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.wheel_info import WheelInfo
 from cairn.wheels.repair import delvewheel, own_libraries, rocm_rpath
 from cairn.wheels.repair.rocm_rpath import SdkLibraries
-from cairn.wheels.rewrite import record_check
+from cairn.wheels.rewrite import record
 from cairn.wheels.rewrite import wheel as rewrite_wheel
 from cairn.wheels.rewrite.elf import BinaryEdit
 from cairn.wheels.rewrite.wheel import Edit
@@ -78,8 +79,8 @@ def repair_linked(
     patterns = (*exclude, *(sorted(libraries.names) if libraries else ()))
     job = _Job(wheel=wheel, output_dir=output_dir, exclude=patterns, search=tuple(search))
     with Archive.open(wheel) as archive:
-        info = wheel_info.read_archive(archive, wheel_info.parse_file_name(wheel.name))
-        record_check.require_right(archive, info)
+        info = wheel_info.read_archive(archive)
+        record.require_right(archive, info)
         if any(name.startswith("win") for name in wheel_info.platforms_of(info.tags)):
             return _repaired_for_windows(job, binaries.read_archive(archive, only="pe"))
         machine = _machine(info)
@@ -121,10 +122,8 @@ def _run_paths(elves: Sequence[Binary], sdk: SdkLibraries | None) -> dict[str, B
 def _repaired_for_windows(job: _Job, dlls: Iterable[Binary]) -> Path:
     if not delvewheel.missing_libraries(dlls, job.exclude):
         return _taken_over(job)
-    target = job.output_dir / job.wheel.name
-    if target.exists() and target.samefile(job.wheel):
-        # Its tags stay, so that the repaired wheel has the same name.
-        raise WheelError(f"{target} would overwrite its own source", tip="choose a different output folder")
+    # Its tags stay, so that the repaired wheel has the same name.
+    writer.refuse_source(job.output_dir / job.wheel.name, [job.wheel])
     with _folder_beside(job.output_dir) as folder:
         delvewheel.run_delvewheel(job.wheel, folder, exclude=job.exclude, search=job.search)
         return _moved(_only_wheel(folder, job), job)

@@ -12,6 +12,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from cairn.errors import WheelError
+from cairn.formats.zip import writer
 from cairn.formats.zip.reader import Archive, collector_paused
 from cairn.wheels.metadata import rocm_version as metadata_rocm_version
 from cairn.wheels.metadata import wheel_info
@@ -74,10 +75,11 @@ def set_versions(
     Raises:
         WheelError: a wheel cannot be read, or has a pin or a file that cannot follow (the message names it).
     """
-    names = [wheel_info.parse_file_name(path.name) for path in wheels]
+    for path in wheels:
+        wheel_info.parse_file_name(path.name)
     with ExitStack() as stack, collector_paused():
         archives = [stack.enter_context(Archive.open(path)) for path in wheels]
-        infos = [wheel_info.read_archive(a, name) for a, name in zip(archives, names, strict=True)]
+        infos = list(map(wheel_info.read_archive, archives))
         versions = [_new_version(info, wanted) for info in infos]
         siblings: dict[str, dict[str, str]] = {}
         for info, new in zip(infos, versions, strict=True):
@@ -173,7 +175,4 @@ def _check_targets(wheels: Sequence[Path], targets: Sequence[Path]) -> None:
             raise WheelError(
                 f"two wheels would both be named {target.name}", tip="give one version to one wheel at a time"
             )
-        if target.exists() and any(target.samefile(path) for path in wheels):
-            raise WheelError(
-                f"{target} would overwrite its own source", tip="choose a different output folder"
-            )
+        writer.refuse_source(target, wheels)

@@ -20,9 +20,9 @@ from cairn.formats.zip import writer
 from cairn.formats.zip.reader import Archive, collector_paused
 from cairn.formats.zip.writer import Kept, New
 from cairn.wheels.metadata import wheel_info
-from cairn.wheels.metadata.record import UNLISTED, RecordRow, format_record, row_of
+from cairn.wheels.metadata.record import RecordRow, format_record, row_of
 from cairn.wheels.metadata.wheel_info import WheelInfo
-from cairn.wheels.rewrite import metadata, record_check
+from cairn.wheels.rewrite import metadata, record
 from cairn.wheels.rewrite.metadata import MetadataEdit
 
 if TYPE_CHECKING:
@@ -57,9 +57,9 @@ def apply(wheel: Path, edit: Edit, output_dir: Path) -> Path:
         WheelError: the wheel cannot be read, RECORD does not list its members or has a different hash for one
             that changes, or the edit names what is not there (or adds what is).
     """
-    name = wheel_info.parse_file_name(wheel.name)
+    wheel_info.parse_file_name(wheel.name)
     with collector_paused(), Archive.open(wheel) as archive:
-        return apply_to(archive, wheel_info.read_archive(archive, name), edit, output_dir)
+        return apply_to(archive, wheel_info.read_archive(archive), edit, output_dir)
 
 
 def new_name(info: WheelInfo, edit: Edit) -> str:
@@ -88,7 +88,7 @@ def apply_to(archive: Archive, info: WheelInfo, edit: Edit, output_dir: Path) ->
         # of it, and would vouch for a file that was tampered with.
         inputs = {f"{info.dist_info}/{name}" for name in ("METADATA", "WHEEL", wheel_info.SBOM)}
         inputs.update(edit.replace_files, edit.remove_files, edit.binaries)
-        record_check.require_right(archive, info, inputs - edit.checked)
+        record.require_right(archive, info, inputs - edit.checked)
         if edit.binaries:
             output_dir.mkdir(parents=True, exist_ok=True)
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=".edit.", dir=output_dir))
@@ -141,7 +141,7 @@ def _entries(archive: Archive, info: WheelInfo, edit: Edit) -> list[Kept | New]:
     changed = _changed_content(archive, info, edit)
     moved = _moved(archive, info, edit)
     # With RECORD go RECORD.jws and RECORD.p7s, the signatures that were made over it.
-    removed = {*edit.remove_files, *(about + name for name in UNLISTED)}
+    removed = {*edit.remove_files, *info.unlisted}
     first: list[Kept | New] = []
     last: list[Kept | New] = []
     for member in archive.members:
@@ -177,7 +177,7 @@ def _moved(archive: Archive, info: WheelInfo, edit: Edit) -> dict[str, str]:
         return {}
     old = info.dist_info.removesuffix(".dist-info")
     new = f"{old.rpartition('-')[0]}-{wheel_info.parsed_version(edit.version)}"
-    folders = (f"{old}.dist-info/", f"{old}.data/")
+    folders = (f"{info.dist_info}/", f"{info.data_folder}/")
     paths = [*(member.name for member in archive.members), *edit.add_files]
     return {path: new + path.removeprefix(old) for path in paths if path.startswith(folders)}
 

@@ -7,7 +7,6 @@ code of each target, and the sha256 of that code as the whole wheel had it.
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -60,7 +59,7 @@ class Host:
             WheelError: it, or what it says of its split, cannot be read.
         """
         with Archive.open(wheel) as archive:
-            info = wheel_info.read_archive(archive, wheel_info.parse_file_name(wheel.name))
+            info = wheel_info.read_archive(archive)
             if f"{info.dist_info}/{records.NAME}" not in archive:
                 return None
             return cls(info=info, record=read_record(info, archive))
@@ -139,17 +138,16 @@ def variant_problems(path: Path) -> Iterator[str]:
         WheelError: the wheel cannot be read.
     """
     with Archive.open(path) as archive:
-        name = wheel_info.parse_file_name(path.name, variants_too=True)
-        info = wheel_info.read_archive(archive, name)
+        info = wheel_info.read_archive(archive, variants_too=True)
         if f"{info.dist_info}/{records.NAME}" not in archive:
             return
         record = read_record(info, archive)
-        processor = name.variant or ""
+        processor = info.variant or ""
         hashes = {library.path: library.host_sha256 for library in record.libraries}
         hashes |= {file.path: file.sha256 for file in record.files if file.processor == processor}
         for common, sha256 in sorted(hashes.items()):
             member = device_wheel.data_path(info, common)
-            if member not in archive or _sha256(archive, member) != sha256:
+            if member not in archive or archive.digest(member).hex() != sha256:
                 yield f"{path.name} has no {member} as it was split"
         packed = _archives_of(record, processor)
         for common in sorted(packed):
@@ -252,7 +250,7 @@ def _extras(host: Host) -> Iterator[str]:
 def _device_wheel(host: Host, processor: str, path: Path) -> Iterator[str]:
     """What is wrong with one device wheel."""
     with Archive.open(path) as archive:
-        info = wheel_info.read_archive(archive, wheel_info.parse_file_name(path.name))
+        info = wheel_info.read_archive(archive)
         pin = str(wheel_info.requirement(f"{host.info.name}=={host.info.version}"))
         pins = {
             str(one): canonicalize_name(one.name) for one in map(wheel_info.requirement, info.requires_dist)
@@ -278,7 +276,7 @@ def _device_wheel(host: Host, processor: str, path: Path) -> Iterator[str]:
                 yield from _archive(archive, name, packed[common], of=path.name)
             elif common not in moved:
                 yield f"{path.name} has {name}, which was not split from {host.info.file_name}"
-            elif _sha256(archive, name) != moved[common]:
+            elif archive.digest(name).hex() != moved[common]:
                 yield f"{path.name} has {name} of a different build"
 
 
@@ -337,10 +335,3 @@ def _archive(archive: Archive, name: str, packed: _Packed, *, of: str) -> Iterat
 def _plain(places: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
     """Keys and targets, by which the code of one build is that of another."""
     return {(without_build(key), arch) for key, arch in places}
-
-
-def _sha256(archive: Archive, name: str) -> str:
-    digest = hashlib.sha256()
-    for piece in archive.stream(archive.member(name)):
-        digest.update(piece)
-    return digest.hexdigest()

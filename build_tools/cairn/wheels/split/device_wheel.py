@@ -76,13 +76,13 @@ def file_prefix(host: str, processor: str, terms: Terms) -> str:
 
 def common_path(info: WheelInfo, path: str) -> str:
     """A path in a wheel with `.data` for the name of its data folder, which differs in each wheel."""
-    own = f"{info.dist_info.removesuffix('.dist-info')}.data/"
+    own = f"{info.data_folder}/"
     return f".data/{path.removeprefix(own)}" if path.startswith(own) else path
 
 
 def data_path(info: WheelInfo, path: str) -> str:
     """The path in a wheel that `common_path` was made of."""
-    own = f"{info.dist_info.removesuffix('.dist-info')}.data/"
+    own = f"{info.data_folder}/"
     return own + path.removeprefix(".data/") if path.startswith(".data/") else path
 
 
@@ -116,10 +116,9 @@ def write(
         terms: its name, and what it requires.
     """
     prefix = file_prefix(host.file_name.split("-", maxsplit=1)[0], processor, terms)
-    old = host.dist_info.removesuffix(".dist-info")
-    new = f"{prefix}-{old.rpartition('-')[2]}"
+    new = f"{prefix}-{host.dist_info.removesuffix('.dist-info').rpartition('-')[2]}"
     entries = [
-        New(name=path.replace(f"{old}.data/", f"{new}.data/", 1), content=file, executable=False)
+        New(name=path.replace(f"{host.data_folder}/", f"{new}.data/", 1), content=file, executable=False)
         for path, file in sorted(content.items())
     ]
     about = f"{new}.dist-info"

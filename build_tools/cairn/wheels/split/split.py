@@ -19,6 +19,7 @@ from cairn.formats.kpack.reference import PLACEHOLDER
 from cairn.formats.offload import detach, record, unpacked
 from cairn.formats.offload.record import Library, Moved, Record
 from cairn.formats.view import FileView
+from cairn.formats.zip import writer
 from cairn.formats.zip.layout import Member
 from cairn.formats.zip.reader import Archive, collector_paused
 from cairn.targets import in_order
@@ -57,9 +58,7 @@ def split(wheel: Path, output_dir: Path, terms: Terms | None = None) -> tuple[Pa
             code cannot be taken out faithfully.
     """
     info = wheel_info.read(wheel)
-    target = output_dir / info.file_name
-    if target.exists() and target.samefile(wheel):
-        raise WheelError(f"{target} would overwrite its own source", tip="choose a different output folder")
+    writer.refuse_source(output_dir / info.file_name, [wheel])
     with Archive.open(wheel) as archive:
         _check(info, archive)
         output_dir.mkdir(parents=True, exist_ok=True)

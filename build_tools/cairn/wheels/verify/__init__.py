@@ -69,7 +69,7 @@ def _judge_archive(
     # What the wheel says about itself. Where that cannot be read, its files are looked at all the same.
     info = None
     try:
-        info = wheel_info.read_archive(archive, name)
+        info = wheel_info.read_archive(archive, variants_too=True)
         findings += metadata.check(info, name, expected)
         findings += metadata.check_requirements(info, name, expected)
         findings += installability.check(archive, info, name)

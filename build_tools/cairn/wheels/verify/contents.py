@@ -22,7 +22,7 @@ from cairn.formats.zip.reader import Archive
 from cairn.wheels.contents import binaries, manylinux
 from cairn.wheels.contents.binaries import Binary, Format
 from cairn.wheels.metadata import places
-from cairn.wheels.metadata.record import UNLISTED, RecordRow, encode_digest, is_strong
+from cairn.wheels.metadata.record import RecordRow, encode_digest, is_strong
 from cairn.wheels.metadata.wheel_info import WheelInfo, platforms_of
 from cairn.wheels.verify import device_code, secrets
 from cairn.wheels.verify.device_code import CodeObjectChecker
@@ -73,10 +73,9 @@ class Contents:
 
 def check_listing(archive: Archive, info: WheelInfo) -> Iterator[Finding]:
     """RECORD must list every member, and nothing else."""
-    own = {f"{info.dist_info}/{name}" for name in UNLISTED}
     listed = {row.path for row in info.record}
     names = {member.name for member in archive.members if not member.is_dir}
-    for path in sorted(((names - own) | {f"{info.dist_info}/RECORD"}) - listed):
+    for path in sorted(((names - info.unlisted) | {f"{info.dist_info}/RECORD"}) - listed):
         reason = "RECORD does not list it"
         yield Finding(code=FindingCode.RECORD_MISSING, member=path, reason=reason, fix=_REWRITE)
     for path in sorted(listed - names):
@@ -87,7 +86,7 @@ def check_listing(archive: Archive, info: WheelInfo) -> Iterator[Finding]:
 def read(archive: Archive, info: WheelInfo | None, expected: Expectation) -> Contents:
     """Stream every member once and judge it."""
     rows = {row.path: row for row in info.record} if info else {}
-    own = {f"{info.dist_info}/{name}" for name in UNLISTED} if info else set()
+    own = info.unlisted if info else frozenset()
     for_windows = info is not None and all(name.startswith("win") for name in platforms_of(info.tags))
     read: list[Binary] = []
     archived: dict[str, tuple[str, ...]] = {}

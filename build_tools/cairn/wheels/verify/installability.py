@@ -104,7 +104,7 @@ def _check_licences(archive: Archive, info: WheelInfo) -> Iterator[Finding]:
 
 def _check_names(archive: Archive, info: WheelInfo, name: FileName) -> Iterator[Finding]:
     """File names that are displayed differently, have no place, or cannot be written."""
-    data = f"{info.dist_info.removesuffix('.dist-info')}.data"
+    data = info.data_folder
     on_windows = any(platform.startswith(_ON_WINDOWS) for platform in wheel_info.platforms_of(name.tags))
     for path, is_dir in ((member.name, member.is_dir) for member in archive.members):
         if not path.isascii() and safe_text.UNSEEN.search(path):

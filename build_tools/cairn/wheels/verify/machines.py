@@ -96,12 +96,11 @@ def _check_purity(
             )
         return
     # Only some systems have two folders; there a library in the one for pure Python is in the wrong one.
-    top = info.dist_info.removesuffix(".dist-info") if info else ""
-    pure = f"{top}.data/purelib/"
+    data = f"{info.data_folder}/" if info else ""
     wrong = [
         path
         for path in dict.fromkeys(libraries)
-        if info and (path.startswith(pure) or (info.pure and not path.startswith(f"{top}.data/")))
+        if info and (path.startswith(f"{data}purelib/") or (info.pure and not path.startswith(data)))
     ]
     if wrong:
         yield Finding(

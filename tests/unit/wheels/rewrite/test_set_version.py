@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name
 from cairn.errors import WheelError
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.rocm_version import with_rocm
-from cairn.wheels.rewrite import new_record
+from cairn.wheels.rewrite import record
 from cairn.wheels.rewrite.repin import Renamed, RocmChange, repinned
 from cairn.wheels.rewrite.set_version import Wanted, set_versions
 from cairn.wheels.verify import Expectation, verify
@@ -360,7 +360,7 @@ def test_line_ends_stay_as_they_are(make_wheel: MakeWheel, tmp_path: Path) -> No
     with zipfile.ZipFile(wheel, "w") as archive:
         for name, data in content.items():
             archive.writestr(name, data)
-    whole, _ = new_record.write(wheel, tmp_path / "whole").path, wheel.unlink()
+    whole, _ = record.write(wheel, tmp_path / "whole").path, wheel.unlink()
     wanted = Wanted(version="2.0", build="1", requires=("numpy",))
     (change,) = set_versions([whole], wanted, tmp_path / "out")
     made = members_of(change.target)
