@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import zlib
-from typing import IO, Protocol
+from collections.abc import Callable
+from typing import IO, Any, Protocol
 
 import zstandard
 
@@ -107,28 +108,28 @@ class Unpacker:
 
 
 class Forward:
-    """What a reader gives, with its place; optionally hashed on the way.
+    """What a reader gives, with its place; `observer` is called with every piece on the way.
 
     Attributes:
         at: how many bytes have been read.
     """
 
-    def __init__(self, reader: Reader, *, digest: Digest | None = None) -> None:
+    def __init__(self, reader: Reader, *, observer: Callable[[bytes], object] | None = None) -> None:
         self.at = 0
         self._reader = reader
-        self._digest = digest
+        self._observer = observer
 
     def read(self, size: int, /) -> bytes:
         """See `Reader.read`."""
         data = self._reader.read(size)
         self.at += len(data)
-        if self._digest is not None:
-            self._digest.update(data)
+        if self._observer is not None:
+            self._observer(data)
         return data
 
     def skip(self, size: int) -> bool:
         """Go on by so many bytes; whether there are as many."""
-        if self._digest is None and isinstance(self._reader, ViewReader):
+        if self._observer is None and isinstance(self._reader, ViewReader):
             self._reader.at += size
             self.at += size
             return True
@@ -137,23 +138,6 @@ class Forward:
             if not self.read(min(end - self.at, _STEP)):
                 return False
         return True
-
-
-class Packer(Protocol):
-    """Something that compresses, a piece at a time."""
-
-    def compress(self, data: bytes, /) -> bytes:
-        """Take more bytes in; what can be said of them."""
-
-    def flush(self) -> bytes:
-        """The rest."""
-
-
-class Digest(Protocol):
-    """A running hash."""
-
-    def update(self, data: bytes, /) -> None:
-        """Take more bytes in."""
 
 
 def exactly(reader: Reader, size: int) -> bytes:
@@ -184,7 +168,7 @@ def compress(plain: bytes, method: int, level: int) -> bytes:
 def compress_file(plain: IO[bytes], size: int, out: IO[bytes], method: int, level: int) -> None:
     """Like `compress`, for `size` bytes of a file, of which a piece at a time is in memory."""
     if method == ZLIB:
-        packer: Packer = zlib.compressobj(level)
+        packer: Any = zlib.compressobj(level)
     else:
         packer = zstandard.ZstdCompressor(compression_params=_parameters(level)).compressobj(size=size)
     while part := plain.read(_STEP):

@@ -84,6 +84,7 @@ def read_view(
     interpreter = any(segment.kind == PT_INTERP for segment in layout.segments)
     pie = bool((layout.value(_FLAGS_1) or 0) & _PIE)
     stack = [segment for segment in layout.segments if segment.kind == PT_GNU_STACK]
+    names = {symbol.encode(): symbol for symbol in look_for}
     defined, undefined = reader.python_symbols() if python else (frozenset(), frozenset())
     return Image(
         format="elf",
@@ -97,7 +98,7 @@ def read_view(
         rpath=reader.folders(_RPATH),
         runpath=reader.folders(_RUNPATH),
         version_needs=reader.version_needs(),
-        undefined=reader.wanted(look_for) if look_for else frozenset(),
+        undefined=frozenset(names[name] for name in reader.wants(names)) if names else frozenset(),
         executable_stack=bool(stack and stack[-1].flags & RUNS),
         python_defined=defined,
         python_wanted=undefined,
@@ -159,18 +160,13 @@ class _Reader:
             at = at + following if following else None
         return versions
 
-    def wanted(self, symbols: frozenset[str]) -> frozenset[str]:
-        """Those of the symbols that are undefined here and not weak: without a weak one it loads too."""
-        names = {symbol.encode(): symbol for symbol in symbols}
-        return frozenset(names[name] for name in self._names_at(self._undefined(), among=names.keys()))
-
-    def wants(self) -> frozenset[bytes]:
-        """Every symbol that is undefined here and not weak."""
+    def wants(self, among: Collection[bytes] | None = None) -> frozenset[bytes]:
+        """Every symbol that is undefined here and not weak, or those of some: without a weak one it loads."""
         names: set[bytes] = set()
         length = 0
-        for name in self._names_at(self._undefined()):
+        for name in self._names_at(self._undefined(), among):
             length += len(name)
-            if length > _MOST_NAMES:
+            if among is None and length > _MOST_NAMES:
                 raise WheelError(f"an ELF file that wants more than {_MOST_NAMES} bytes of symbols")
             names.add(name)
         return frozenset(names)
@@ -182,7 +178,7 @@ class _Reader:
             for at, bind, other, section in self._symbols(self._listed_symbols())
             if section != _UNDEFINED and bind != _LOCAL and other & 3 in _SEEN_OUTSIDE
         )
-        return frozenset(self._names_at(places, among=symbols))
+        return frozenset(self._names_at(places, symbols))
 
     def python_symbols(self) -> tuple[frozenset[str], frozenset[str]]:
         """The symbols of Python's C API, by how their names begin: those defined here, and those wanted."""

@@ -23,9 +23,8 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import msgspec
 import zstandard
@@ -49,9 +48,6 @@ _LARGEST_TABLE = 64 << 20  # bytes; an entry takes about 100
 _ORDINAL = re.compile("0|[1-9][0-9]{0,9}")  # a u32 in each wrapper
 _LONGEST_FRAME_HEADER = 18  # bytes, its magic number included (RFC 8878, 3.1.1)
 _STEP = 1 << 20
-
-
-Look: TypeAlias = Callable[[str, int, Iterator[bytes]], None]
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -178,12 +174,11 @@ class Archive:
         """The bytes of a code object; see `pieces`."""
         return b"".join(self.pieces(entry))
 
-    def check(self, look: Look | None = None) -> None:
-        """Read all that the table does not vouch for: each code object, and what lies between them.
+    def checked(self) -> Iterator[tuple[str, int, Iterator[bytes]]]:
+        """Target, size and content of each code object, in the order in which they lie there.
 
-        Args:
-            look: called with target, size and content of each code object, in the order in which they lie
-                there. It need not read to the end.
+        Once all are read, so is everything that the table does not vouch for: each code object to its end,
+        and what lies between them.
 
         Raises:
             WheelError: one cannot be unpacked, belongs to no entry, is in a frame that does not say its size,
@@ -198,8 +193,7 @@ class Archive:
             arch, entry = by_ordinal[ordinal]
             self._check_frame(entry)
             pieces = self.pieces(entry)
-            if look is not None:
-                look(arch, entry.original_size, pieces)
+            yield arch, entry.original_size, pieces
             for _ in pieces:
                 pass
         if self.table.compression_scheme == PLAIN:  # frames have no gaps

@@ -215,7 +215,7 @@ def _read_packed(view: View, at: int, end: int, checker: Checker | None) -> Bund
     packed = Unpacker(ViewReader(view, begin, stop), zlib_stream=packing.method == ZLIB)
     # As in the header: MD5::MD5Result::low() is the first 8 of its 16 bytes.
     hasher = hashlib.md5(usedforsecurity=False)
-    content = Forward(packed, digest=hasher if checker else None)
+    content = Forward(packed, observer=hasher.update if checker else None)
     sane_size = min(plain_size, most_plain(stop - at))
     problem = None
     try:

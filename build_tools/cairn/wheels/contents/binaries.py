@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from cairn.errors import WheelError
 from cairn.formats import elf, macho, pe
@@ -34,11 +34,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Binary", "Format"]
 
+_T = TypeVar("_T")
+
 _SMALLEST_ELF = 52  # bytes of an Elf32_Ehdr, the shorter of the two
 _SMALLEST_PE = 64  # bytes of an IMAGE_DOS_HEADER, which every PE file begins with
 _PE_SUFFIXES = (".dll", ".pyd", ".exe")
 MODULE = re.compile(r"\.(?:cpython|pypy|graalpy|cp|abi3)[^/]*\.so$|\.pyd$", re.IGNORECASE)
 """The names of extension modules that say so; `m.so` may be one, too."""
+OF_MACOS = ("/usr/lib/", "/System/Library/")
+"""Where the libraries are that every macOS has."""
 _PEEK = 512  # compressed bytes that are enough to see the first four of a file
 # An ELF file may have any name, but not one of these endings: that spares 10,000 looks in a torch wheel.
 _TEXT = (
@@ -113,11 +117,27 @@ def read_archive(
         WheelError: one of them is malformed; the message names it.
     """
 
-    def one(pair: tuple[Member, Format]) -> Binary:
+    def one(member: Member, kind: Format) -> Binary:
+        view = MemberView(archive, member)
+        return read_view(view, member.name, kind, device_code=device_code, look_for=look_for)
+
+    read = for_each(archive, one, only=only)
+    return tuple(sorted(read, key=lambda binary: (binary.format, binary.path)))
+
+
+def for_each(
+    archive: Archive, function: Callable[[Member, Format], _T], *, only: Format | None = None
+) -> list[_T]:
+    """Call a function for every binary in a wheel, on all cores, and return what it gives.
+
+    Raises:
+        WheelError: it did, or a member cannot be unpacked; the message names the member.
+    """
+
+    def one(pair: tuple[Member, Format]) -> _T:
         member, kind = pair
         try:
-            view = MemberView(archive, member)
-            return read_view(view, member.name, kind, device_code=device_code, look_for=look_for)
+            return function(member, kind)
         except WheelError as error:
             raise WheelError(f"{member.name}: {error}", tip=error.tip) from error
 
@@ -125,7 +145,7 @@ def read_archive(
     members = [pair for pair in binary_members(archive) if only in (None, pair[1])]
     members.sort(key=lambda pair: -pair[0].size)
     with collector_paused(), ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        return tuple(sorted(pool.map(one, members), key=lambda binary: (binary.format, binary.path)))
+        return list(pool.map(one, members))
 
 
 def read_file(

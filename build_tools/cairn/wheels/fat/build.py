@@ -7,18 +7,20 @@ needs no SDK package, says so in its METADATA, and has a version of its own.
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
 from cairn import files
+from cairn.errors import WheelError
 from cairn.formats.zip.reader import Archive
-from cairn.wheels.fat import bill_of_materials, library_edits, package_files, platform
+from cairn.wheels.fat import library_edits, package_files, platform
 from cairn.wheels.fat.plan import FatPlan, FatRequest, make_plan
 from cairn.wheels.fat.recipe import plain
 from cairn.wheels.fat.report import FatReport, report
 from cairn.wheels.fat.rocm_tree import key_of
-from cairn.wheels.metadata import wheel_info
+from cairn.wheels.metadata import cyclonedx, wheel_info
 from cairn.wheels.metadata.wheel_info import WheelInfo
 from cairn.wheels.rewrite import repin, wheel
 from cairn.wheels.rewrite.wheel import Edit
@@ -49,8 +51,7 @@ def _edit(plan: FatPlan, request: FatRequest, archive: Archive, folder: Path) ->
     digests = {path: files.sha256_of(source) for path, source in libraries.items()}
     # The generated files: the package's version, the bill of materials, what loads the libraries.
     texts = package_files.version_file(archive, plan.package, plan.info.version, version)
-    bill = bill_of_materials.fat_document(archive, plan.info, version, plan.rocm_version, digests)
-    texts[f"{plan.info.dist_info}/{wheel_info.SBOM}"] = bill
+    texts[f"{plan.info.dist_info}/{wheel_info.SBOM}"] = _bill_of_materials(plan, archive, version, digests)
     if plan.hooked:
         texts[f"{plan.package}/{package_files.MODULE}"] = package_files.module_text(_preloads(plan)).encode()
     # pip must not install an SDK that the wheel no longer uses.
@@ -76,6 +77,21 @@ def _edit(plan: FatPlan, request: FatRequest, archive: Archive, folder: Path) ->
         digests=digests,
         binaries=dict(library_edits.own_edits(plan.own, plan.bundle, plan.package)),
     )
+
+
+def _bill_of_materials(plan: FatPlan, archive: Archive, version: str, digests: Mapping[str, str]) -> bytes:
+    """That of the linked wheel, and the bundled libraries, of each its sha256 in hex (PEP 770)."""
+    bundled = [cyclonedx.bundled_file(path, digest) for path, digest in sorted(digests.items())]
+    linked = archive.read_any(f"{plan.info.dist_info}/{wheel_info.SBOM}")
+    if linked is not None:
+        return cyclonedx.with_version(linked, version, bundled)
+    rocm = plan.rocm_version
+    try:
+        wheel_info.parsed_version(rocm or "")
+    except WheelError:  # the tree says nothing, or nothing that is a version
+        rocm = None
+    name = plan.info.distribution
+    return cyclonedx.document(name, version, sources=(), rocm_version=rocm, bundled=bundled)
 
 
 def _sdk_requirements(info: WheelInfo) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -70,58 +70,34 @@ class LibraryBundle:
         return next((b for b in self.libraries if key_of(b.name) == name), None)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sought:
-    """What the libraries are for.
+class Collector:
+    """Takes libraries out of a ROCm tree for a wheel, and what each of them needs and opens in turn."""
 
-    Attributes:
-        own: the binaries of the wheel.
-        preloads: shortnames of the libraries that the wheel loads before its own.
-        extra: stems or names of further libraries to take.
-        provided: globs of libraries that other wheels supply.
-        strict: whether each listed library of that ROCm version must be there.
-    """
+    def __init__(
+        self,
+        own: Sequence[Binary],
+        tree: RocmTree,
+        recipe: Recipe,
+        platform: WheelPlatform,
+        *,
+        provided: Sequence[str],
+    ) -> None:
+        """Begin with nothing.
 
-    own: Sequence[Binary]
-    preloads: Sequence[str] = ()
-    extra: Sequence[str] = ()
-    provided: Sequence[str] = ()
-    strict: bool = False
-
-
-def collect(sought: Sought, tree: RocmTree, recipe: Recipe, platform: WheelPlatform) -> LibraryBundle:
-    """Follow all needs through the tree.
-
-    Raises:
-        WheelError: libraries are missing (all are named), or one cannot be read.
-    """
-    collector = _Collector(sought, tree, recipe, platform)
-    # What must be there comes first, then what is taken where the tree has it.
-    for binary in sought.own:
-        collector.need(binary.needed, binary.path)
-    for shortname in sought.preloads:
-        stem = recipe.shortnames.get(shortname, shortname)
-        collector.open(stem, f"the wheel's _rocm_init.py (as {shortname})", required=True)
-    for name in sought.extra:
-        collector.open(stem_of(name)[0], "the command line", required=True)
-    for listed in recipe.libraries:
-        known = listed.belongs_to(tree.rocm_version)
-        if not collector.open(listed.stem, "--strict", required=known and sought.strict):
-            reason = "the ROCm tree has none, and nothing in the wheel needs it"
-            collector.leave_out(listed.stem, reason if known else f"not part of ROCm {tree.rocm_version}")
-    return collector.finish()
-
-
-class _Collector:
-    """Takes libraries out of the tree, and what each of them needs and opens in turn."""
-
-    def __init__(self, sought: Sought, tree: RocmTree, recipe: Recipe, platform: WheelPlatform) -> None:
+        Args:
+            own: the binaries of the wheel.
+            tree: where to take from.
+            recipe: who opens what by name.
+            platform: of the wheel.
+            provided: globs of libraries that other wheels supply.
+        """
         self._tree = tree
         self._recipe = recipe
         self._platform = platform
-        self._own = shipped(sought.own)
+        self._wheel = own
+        self._own = shipped(own)
         on_windows = platform.system == "windows"
-        self._provided = [glob.lower() if on_windows else glob for glob in sought.provided]
+        self._provided = [glob.lower() if on_windows else glob for glob in provided]
         # File in the tree, its links resolved, to the library.
         self._libraries: dict[Path, BundledLibrary] = {}
         # Library as a binary needs it to the name that it has in the wheel.
@@ -133,10 +109,11 @@ class _Collector:
         # Taken, but their own needs are not looked at yet.
         self._waiting: deque[BundledLibrary] = deque()
 
-    def need(self, names: Iterable[str], by: str) -> None:
-        """Libraries that a binary names exactly."""
-        self._take_needed(names, by)
-        self._follow()
+    def follow_own(self) -> None:
+        """What the wheel's own binaries need."""
+        for binary in self._wheel:
+            self._take_needed(binary.needed, binary.path)
+            self._follow()
 
     def open(self, stem: str, by: str, *, required: bool) -> bool:
         """A library that is opened by name; whether it is there."""

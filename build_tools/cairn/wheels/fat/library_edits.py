@@ -9,7 +9,6 @@ the code becomes zeros, which cost next to nothing in a wheel. A compressed bund
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +21,7 @@ from cairn.formats.offload import bundle as offload_bundle
 from cairn.formats.offload import code_object
 from cairn.formats.patch import Patch
 from cairn.targets import TargetId
+from cairn.wheels.contents import run_paths
 from cairn.wheels.contents.binaries import Binary
 from cairn.wheels.fat import target_names
 from cairn.wheels.fat.libraries import BundledLibrary, LibraryBundle
@@ -46,12 +46,10 @@ def own_edits(own: Iterable[Binary], bundle: LibraryBundle, package: str) -> Ite
         if binary.format == "pe" or not (uses or to_sdk):
             continue
         # Run paths to the SDK's packages would be searched first, and find any ROCm that is installed there.
-        run_paths = [path for path in binary.run_paths if _stays_inside(binary.path, path)]
-        if uses:
-            lib = posixpath.relpath(f"{package}/lib", posixpath.dirname(binary.path) or ".")
-            run_paths.append("$ORIGIN" if lib == "." else f"$ORIGIN/{lib}")
+        folders = [path for path in binary.run_paths if _stays_inside(binary.path, path)]
+        folders += [run_paths.to_folder(binary.path, f"{package}/lib")] if uses else []
         change = BinaryEdit(
-            run_path=tuple(dict.fromkeys(run_paths)),
+            run_path=tuple(dict.fromkeys(folders)),
             replace_needed={old: new for old, new in names.items() if old != new},
         )
         if change.changes(binary):
@@ -60,9 +58,8 @@ def own_edits(own: Iterable[Binary], bundle: LibraryBundle, package: str) -> Ite
 
 def _stays_inside(member: str, path: str) -> bool:
     """Whether a run path leads into the wheel itself."""
-    head, _, rest = path.replace("${ORIGIN}", "$ORIGIN").partition("/")
-    place = posixpath.normpath(posixpath.join(posixpath.dirname(member), rest))
-    return head == "$ORIGIN" and not place.startswith(("..", _SDK_FOLDER))
+    folder = run_paths.folder_of(member, path)
+    return folder is not None and not folder.startswith(("..", _SDK_FOLDER))
 
 
 def added(

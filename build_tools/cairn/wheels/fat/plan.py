@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,12 +11,12 @@ from cairn.formats.zip.reader import Archive
 from cairn.targets import TargetId, parse_target_id
 from cairn.wheels.contents import binaries
 from cairn.wheels.contents.binaries import Binary
-from cairn.wheels.fat import data_files, libraries, library_edits, package_files
+from cairn.wheels.fat import data_files, library_edits, package_files
 from cairn.wheels.fat.data_files import DataFolder
-from cairn.wheels.fat.libraries import LeftOut, LibraryBundle, Sought
+from cairn.wheels.fat.libraries import Collector, LeftOut, LibraryBundle
 from cairn.wheels.fat.platform import WheelPlatform, platform_of
 from cairn.wheels.fat.recipe import Recipe, recipe
-from cairn.wheels.fat.rocm_tree import RocmTree, system_folders
+from cairn.wheels.fat.rocm_tree import RocmTree, stem_of, system_folders
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.wheel_info import WheelInfo
 
@@ -95,14 +96,8 @@ def make_plan(request: FatRequest, archive: Archive) -> FatPlan:
     targets = request.targets or _targets_of(request.wheel)
     rules = recipe(platform.system)
     tree = RocmTree(root=request.rocm, system=system_folders() if platform.system == "linux" else ())
-    sought = Sought(
-        own=own,
-        preloads=preloads,
-        extra=request.libraries,
-        provided=request.provided,
-        strict=request.strict,
-    )
-    bundle = libraries.collect(sought, tree, rules, platform)
+    collector = Collector(own, tree, rules, platform, provided=request.provided)
+    bundle = _collected(collector, request, preloads, tree, rules)
     if not bundle.libraries:
         raise WheelError(f"{request.rocm} has no library for {request.wheel.name}", tip="name a ROCm tree")
     # Only marked here: the libraries are changed when they are written.
@@ -123,6 +118,28 @@ def make_plan(request: FatRequest, archive: Archive) -> FatPlan:
         folders=folders,
         left_out=(*bundle.left_out, *missing),
     )
+
+
+def _collected(
+    collector: Collector, request: FatRequest, preloads: Sequence[str], tree: RocmTree, rules: Recipe
+) -> LibraryBundle:
+    """The libraries that the wheel gets: what must be there comes first, then what the tree has besides.
+
+    Raises:
+        WheelError: libraries are missing (all are named), or one cannot be read.
+    """
+    collector.follow_own()
+    for shortname in preloads:
+        stem = rules.shortnames.get(shortname, shortname)
+        collector.open(stem, f"the wheel's _rocm_init.py (as {shortname})", required=True)
+    for name in request.libraries:
+        collector.open(stem_of(name)[0], "the command line", required=True)
+    for listed in rules.libraries:
+        known = listed.belongs_to(tree.rocm_version)
+        if not collector.open(listed.stem, "--strict", required=known and request.strict):
+            reason = "the ROCm tree has none, and nothing in the wheel needs it"
+            collector.leave_out(listed.stem, reason if known else f"not part of ROCm {tree.rocm_version}")
+    return collector.finish()
 
 
 def _targets_of(wheel: Path) -> tuple[TargetId, ...]:

@@ -76,19 +76,30 @@ def document(
     return _dumps(component)
 
 
-def with_version(data: bytes, version: str) -> bytes:
+def with_version(data: bytes, version: str, bundled: Sequence[dict[str, Any]] = ()) -> bytes:
     """A bill of materials that Cairn wrote, for the same wheel under a different version.
+
+    Args:
+        data: the bill.
+        version: the version to be.
+        bundled: components to add, from `bundled_file`.
 
     Raises:
         WheelError: it is malformed.
     """
+    refs = [part["bom-ref"] for part in bundled]
     try:
         document = json.loads(data)
         old = document["metadata"]["component"]
         new = old | _package(old["name"], version)
         document["metadata"]["component"] = new
+        document["components"] += bundled
         for entry in document["dependencies"]:
-            entry["ref"] = new["bom-ref"] if entry["ref"] == old["bom-ref"] else entry["ref"]
+            if entry["ref"] == old["bom-ref"]:
+                entry["ref"] = new["bom-ref"]
+                if refs:
+                    entry["dependsOn"] = sorted({*entry["dependsOn"], *refs})
+        document["dependencies"] += [{"ref": ref} for ref in refs]
         return _dumps(document)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise WheelError(f"{SBOM} is not a bill of materials", tip="build the wheel again") from error

@@ -24,8 +24,8 @@ from cairn.wheels.contents.binaries import Binary
 from cairn.wheels.contents.manylinux import Policy
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.wheel_info import WheelInfo
-from cairn.wheels.repair import delvewheel, own_libraries, rocm_rpath
-from cairn.wheels.repair.rocm_rpath import SdkLibraries
+from cairn.wheels.repair import delvewheel, missing_run_paths
+from cairn.wheels.repair.missing_run_paths import SdkLibraries
 from cairn.wheels.rewrite import record
 from cairn.wheels.rewrite import wheel as rewrite_wheel
 from cairn.wheels.rewrite.elf import BinaryEdit
@@ -75,7 +75,7 @@ def repair_linked(
         WheelError: the wheel cannot run on `platform`, a library that it needs cannot be found, it is for
             macOS, or its RECORD is wrong: the repaired one would vouch for content that nothing vouched for.
     """
-    libraries = rocm_rpath.read(sdk) if sdk else None
+    libraries = missing_run_paths.sdk_libraries(sdk) if sdk else None
     patterns = (*exclude, *(sorted(libraries.names) if libraries else ()))
     job = _Job(wheel=wheel, output_dir=output_dir, exclude=patterns, search=tuple(search))
     with Archive.open(wheel) as archive:
@@ -99,7 +99,7 @@ def repair_linked(
     with _folder_beside(output_dir) as folder:
         # auditwheel must find the wheel's own libraries. The run paths to the SDK come after it: it removes
         # those that lead out of the wheel.
-        own = own_libraries.edits(host)
+        own = missing_run_paths.to_own_libraries(host)
         linked = rewrite_wheel.apply(wheel, Edit(binaries=own), folder / "linked") if own else wheel
         _run_auditwheel(replace(job, wheel=linked), folder, platform=platform or "auto")
         made = _only_wheel(folder, job)
@@ -109,14 +109,14 @@ def repair_linked(
 
 def _run_paths(elves: Sequence[Binary], sdk: SdkLibraries | None) -> dict[str, BinaryEdit]:
     """The run paths that binaries lack: to libraries of their own wheel, and to those of the SDK."""
-    own = own_libraries.edits(elves)
+    own = missing_run_paths.to_own_libraries(elves)
     if sdk is None:
         return own
     linked = (
         replace(one, rpath=own[one.path].run_path or (), runpath=()) if one.path in own else one
         for one in elves
     )
-    return {**own, **rocm_rpath.edits(linked, sdk)}
+    return {**own, **missing_run_paths.to_sdk(linked, sdk)}
 
 
 def _repaired_for_windows(job: _Job, dlls: Iterable[Binary]) -> Path:

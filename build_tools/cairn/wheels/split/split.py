@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -21,10 +19,10 @@ from cairn.formats.offload.record import Library, Moved, Record
 from cairn.formats.view import FileView
 from cairn.formats.zip import writer
 from cairn.formats.zip.layout import Member
-from cairn.formats.zip.reader import Archive, collector_paused
+from cairn.formats.zip.reader import Archive
 from cairn.targets import in_order
 from cairn.wheels.contents import binaries
-from cairn.wheels.contents.binaries import Binary
+from cairn.wheels.contents.binaries import Binary, Format
 from cairn.wheels.metadata import device_names, wheel_info
 from cairn.wheels.metadata.record import row_of
 from cairn.wheels.metadata.wheel_info import WheelInfo
@@ -129,24 +127,17 @@ class _Work:
         To look for it takes each of them whole, and inflating is what costs most: so that is done once.
         """
 
-        def one(pair: tuple[Member, binaries.Format]) -> tuple[Binary, Path]:
-            member, kind = pair
+        def one(member: Member, kind: Format) -> tuple[Binary, Path]:
             path = extract(self._archive, member.name, self._new_folder())
-            try:
-                with path.open("rb") as file:
-                    binary = binaries.read_view(FileView(file), member.name, kind)
-            except WheelError as error:
-                raise WheelError(f"{member.name}: {error}", tip=error.tip) from error
+            with path.open("rb") as file:
+                binary = binaries.read_view(FileView(file), member.name, kind)
             if binary.code_objects:
                 self._known(member.name, path)
             else:
                 path.unlink()
             return binary, path
 
-        # The largest first, so that no core waits for it at the end.
-        pair = sorted(binaries.binary_members(self._archive), key=lambda pair: -pair[0].size)
-        with collector_paused(), ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-            read = list(pool.map(one, pair))
+        read = binaries.for_each(self._archive, one)
         with_code = sorted((each for each in read if each[0].code_objects), key=lambda each: each[0].path)
         self._whole = {binary.path: path for binary, path in with_code}
         return [binary for binary, _ in with_code]

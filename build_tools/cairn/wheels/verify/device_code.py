@@ -109,16 +109,14 @@ def check_archive(archive: Archive, member: Member) -> tuple[tuple[str, ...], li
     checker = CodeObjectChecker(member.name)
     empty: set[str] = set()
 
-    def look(target: str, size: int, pieces: Iterator[bytes]) -> None:
-        if size:
-            checker.look_at_archived(Forward(_Pieces(pieces)), size, target)
-        else:
-            empty.add(target)
-
     again = "split the wheel again"
     try:
         opened = kpack.Archive.open(MemberView(archive, member), member.name)
-        opened.check(look)
+        for target, size, pieces in opened.checked():
+            if size:
+                checker.look_at_archived(Forward(_Pieces(pieces)), size, target)
+            else:
+                empty.add(target)
     except WheelError as error:
         code = FindingCode.KPACK_MALFORMED
         return (), [Finding(code=code, member=member.name, reason=str(error), fix=again)]

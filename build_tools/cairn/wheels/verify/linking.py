@@ -8,25 +8,23 @@ On macOS each is named by a path, which may begin with the folder of the binary 
 
 from __future__ import annotations
 
-import posixpath
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from cairn.formats.zip.reader import Archive
 from cairn.output import wording
-from cairn.wheels.contents import manylinux, windows_dlls
-from cairn.wheels.contents.binaries import Binary, shipped
+from cairn.wheels.contents import manylinux, run_paths, windows_dlls
+from cairn.wheels.contents.binaries import OF_MACOS, Binary, shipped
 from cairn.wheels.contents.manylinux import Policy
 from cairn.wheels.metadata import places, wheel_info
 from cairn.wheels.metadata.wheel_info import FileName
 from cairn.wheels.verify.findings import Expectation, Finding, FindingCode
 
-_ORIGIN = ("$ORIGIN", "${ORIGIN}")
 _ADDS_FOLDERS = (b"add_dll_directory", b"AddDllDirectory", b"WinDLL")
 _PLUGIN_FOLDERS = frozenset(("plugins", "qml"))
 _PLUGIN = re.compile(r"plugin\.(?:so|dll|dylib)$", re.IGNORECASE)
-_OF_MACOS = ("/usr/lib/", "/System/Library/")
 _MACOS_TAG = re.compile(r"macosx_(\d+)_(\d+)_(\w+)")
 _PACKAGE_DEPTH = 2  # the __init__.py of a top package, or of one below it
 
@@ -35,30 +33,22 @@ def check(
     archive: Archive, binaries: Sequence[Binary], name: FileName, expected: Expectation
 ) -> Iterator[Finding]:
     """Breaches by binary; code objects are loaded by ROCm's runtime, not by the linker."""
-    elves = [binary for binary in binaries if binary.format == "elf" and not binary.is_device_code]
+    platforms = wheel_info.platforms_of(name.tags)
     # Names of one policy, such as manylinux2014 and manylinux_2_17, are one promise. The oldest comes first.
-    promises = map(manylinux.promise_of, wheel_info.platforms_of(name.tags))
-    by_name = {rule.name: rule for rule in promises if rule}
+    by_name = {rule.name: rule for rule in map(manylinux.promise_of, platforms) if rule}
     rules = sorted(by_name.values(), key=lambda rule: tuple(map(int, rule.name.split("_")[1:])))
-    own = shipped(elves)
-    optional = _optional(elves)
-    for binary in elves:
-        yield from _check_symbols(binary, own, rules)
-        yield from _as_note(_check_needed(binary, own, rules, expected), optional)
-        yield from _check_run_paths(binary)
-    dlls = [binary for binary in binaries if binary.format == "pe"]
-    own = shipped(dlls)
-    optional = _optional(dlls)
-    for binary in dlls:
-        yield from _as_note(_check_imports(binary, own, expected), optional)
-    yield from _check_folders(archive, dlls)
-    dylibs = [binary for binary in binaries if binary.format == "macho"]
-    own = shipped(dylibs)
-    optional = _optional(dylibs)
-    for binary in dylibs:
-        yield from _as_note(_check_dylibs(binary, own, expected), optional)
-        yield from _check_macos_run_paths(binary)
-        yield from _check_minimum_macos(binary, wheel_info.platforms_of(name.tags))
+    for kind in ("elf", "pe", "macho"):
+        of_kind = [binary for binary in binaries if binary.format == kind and not binary.is_device_code]
+        own, optional = shipped(of_kind), _optional(of_kind)
+        for binary in of_kind:
+            yield from _as_note(_check_needed(binary, own, rules, expected), optional)
+            if kind == "elf":
+                yield from _check_symbols(binary, own, rules)
+                yield from _check_run_paths(binary)
+            elif kind == "macho":
+                yield from _check_macos_run_paths(binary)
+                yield from _check_minimum_macos(binary, platforms)
+    yield from _check_folders(archive, [binary for binary in binaries if binary.format == "pe"])
 
 
 def _optional(binaries: Sequence[Binary]) -> frozenset[str]:
@@ -111,39 +101,39 @@ def _check_symbols(binary: Binary, own: frozenset[str], rules: Sequence[Policy])
 def _check_needed(
     binary: Binary, own: frozenset[str], rules: Sequence[Policy], expected: Expectation
 ) -> Iterator[Finding]:
-    elsewhere = (*expected.provided_libraries, *manylinux.LOADERS)
-    foreign = [name for name in binary.needed if name not in own and not manylinux.matches(name, elsewhere)]
-    for rule in rules or (manylinux.newest(),):
-        missing = [name for name in foreign if not rule.has(name)]
+    """What a binary needs must be in the wheel, on every system of its tag, or in what it requires."""
+    provided = expected.provided_libraries
+    if binary.format == "elf":
+        provided = (*provided, *manylinux.LOADERS)
+    elif binary.format == "pe":
+        provided = tuple(pattern.lower() for pattern in provided)
+    foreign = []
+    for library in binary.needed:
+        name = library.rpartition("/")[2] if binary.format == "macho" else library
+        if name not in own and not manylinux.matches(name, provided):
+            foreign.append(library)
+    for system, has in _systems(binary, rules):
+        missing = [library for library in foreign if not has(library)]
         if missing:
-            yield _missing(binary, missing, f"on every system of {rule.name}", expected)
+            beside = "a wheel given beside it"
+            if expected.unread:
+                beside += f" (not given: {wording.some(expected.unread)}, which it requires)"
+            reason = f"it needs {wording.some(missing)}: not in the wheel, not {system}, not in {beside}"
+            tool = "delocate-wheel" if binary.format == "macho" else "`cairn wheel repair`"
+            fix = f"bundle it by {tool}, or give the required wheel that has it to the same command"
+            yield Finding(code=FindingCode.NEEDED, member=binary.path, reason=reason, fix=fix)
             return
 
 
-def _check_imports(binary: Binary, own: frozenset[str], expected: Expectation) -> Iterator[Finding]:
-    provided = [pattern.lower() for pattern in expected.provided_libraries]
-    missing = [
-        name
-        for name in binary.needed
-        if name not in own
-        and not manylinux.matches(name, provided)
-        and not windows_dlls.on_system(name, binary.machine)
-    ]
-    if missing:
-        yield _missing(binary, missing, "a part of Windows or of Python", expected)
-
-
-def _missing(binary: Binary, names: Sequence[str], system: str, expected: Expectation) -> Finding:
-    beside = "a wheel given beside it"
-    if expected.unread:
-        beside += f" (not given: {wording.some(expected.unread)}, which it requires)"
-    tool = "delocate-wheel" if binary.format == "macho" else "`cairn wheel repair`"
-    return Finding(
-        code=FindingCode.NEEDED,
-        member=binary.path,
-        reason=f"it needs {wording.some(names)}: not in the wheel, not {system}, not in {beside}",
-        fix=f"bundle it by {tool}, or give the required wheel that has it to the same command",
-    )
+def _systems(binary: Binary, rules: Sequence[Policy]) -> Iterator[tuple[str, Callable[[str], bool]]]:
+    """The systems that a binary must run on, in words, and whether each has a library."""
+    if binary.format == "elf":
+        for rule in rules or (manylinux.newest(),):
+            yield f"on every system of {rule.name}", rule.has
+    elif binary.format == "pe":
+        yield "a part of Windows or of Python", partial(windows_dlls.on_system, machine=binary.machine)
+    else:
+        yield "a part of macOS", lambda path: path.startswith(OF_MACOS)
 
 
 def _check_run_paths(binary: Binary) -> Iterator[Finding]:
@@ -167,14 +157,13 @@ def _problem_of(member: str, path: str) -> str | None:
     The linker puts the folder of the binary in place of `$ORIGIN` (ld.so(8)). An empty path, as `::` leaves
     one, is the current folder.
     """
-    head, _, rest = path.partition("/")
-    if head not in _ORIGIN:
-        if path.startswith("/"):
-            return "an absolute path outside of the wheel"
-        return "which counts from the folder that the program is started in"
     # Packages lie side by side in site-packages, and may find each other there: beyond that nothing is ours.
-    place = posixpath.normpath(posixpath.join(posixpath.dirname(places.installed(member)), rest))
-    return "which is outside of site-packages" if place.split("/")[0] == ".." else None
+    folder = run_paths.folder_of(places.installed(member), path)
+    if folder is not None:
+        return "which is outside of site-packages" if folder.split("/")[0] == ".." else None
+    if path.startswith("/"):
+        return "an absolute path outside of the wheel"
+    return "which counts from the folder that the program is started in"
 
 
 def _check_folders(archive: Archive, dlls: Sequence[Binary]) -> Iterator[Finding]:
@@ -220,21 +209,8 @@ def _away(module: Binary, folders: Mapping[str, Mapping[str, Binary]]) -> Iterat
                 near.append(beside)
 
 
-def _check_dylibs(binary: Binary, own: frozenset[str], expected: Expectation) -> Iterator[Finding]:
-    elsewhere = (*expected.provided_libraries,)
-    missing = [
-        path
-        for path in binary.needed
-        if not path.startswith(_OF_MACOS)
-        and (name := path.rpartition("/")[2]) not in own
-        and not manylinux.matches(name, elsewhere)
-    ]
-    if missing:
-        yield _missing(binary, missing, "a part of macOS", expected)
-
-
 def _check_macos_run_paths(binary: Binary) -> Iterator[Finding]:
-    wrong = [path for path in binary.run_paths if path.startswith("/") and not path.startswith(_OF_MACOS)]
+    wrong = [path for path in binary.run_paths if path.startswith("/") and not path.startswith(OF_MACOS)]
     if wrong and any(path.startswith("@rpath/") for path in binary.needed):
         yield Finding(
             code=FindingCode.RPATH,

@@ -16,7 +16,7 @@ from cairn.errors import PrerequisiteError
 from cairn.formats.zip.reader import Archive
 from cairn.output import wording
 from cairn.wheels.contents import manylinux
-from cairn.wheels.contents.binaries import Binary, shipped
+from cairn.wheels.contents.binaries import OF_MACOS, Binary, shipped
 from cairn.wheels.metadata import places
 from cairn.wheels.metadata.wheel_info import FileName
 from cairn.wheels.verify.findings import Finding, FindingCode
@@ -25,7 +25,6 @@ _PYTHON_3 = re.compile(r"(?:cp|pp|py|graalpy)3")
 _ABI3_SINCE = re.compile(r"cp3(\d+)-abi3-")
 _OF_PYTHON = re.compile(r"_?Py[A-Z_]\w*")
 _INIT = ("PyInit_", "PyInitU_")
-_OF_MACOS = ("/usr/lib/", "/System/Library/")
 _DEBUG = "_d"  # what a debug build of Python for Windows adds to the names of modules
 # How Python code opens a file as a library instead of importing it.
 _OPENS = (b"CDLL", b"WinDLL", b"PyDLL", b"dlopen", b"LoadLibrary", b"load_library")
@@ -127,7 +126,7 @@ def _is_known(library: str, binary: Binary, own: frozenset[str]) -> bool:
     if binary.format == "pe":
         return True  # which says of each symbol where it comes from
     name = library.rpartition("/")[2]
-    return name in own or library.startswith(_OF_MACOS) or manylinux.newest().has(name)
+    return name in own or library.startswith(OF_MACOS) or manylinux.newest().has(name)
 
 
 @functools.cache

@@ -9,7 +9,7 @@ from cairn.errors import WheelError
 from cairn.wheels.contents import manylinux
 from cairn.wheels.contents.binaries import Binary
 from cairn.wheels.metadata import wheel_info
-from cairn.wheels.repair import own_libraries
+from cairn.wheels.repair import missing_run_paths
 from cairn.wheels.repair.auditwheel import repair_linked
 from cairn.wheels.verify import Expectation, verify
 from helpers.formats import make_elf
@@ -148,7 +148,7 @@ def test_a_run_path_to_a_library_of_the_same_wheel(
         binary(needing, needed=("libbase.so",), runpath=run_path),
         binary(library),
     ]
-    found = own_libraries.edits(binaries)
+    found = missing_run_paths.to_own_libraries(binaries)
     assert {path: edit.run_path for path, edit in found.items()} == ({needing: expected} if expected else {})
 
 
@@ -158,7 +158,7 @@ def test_a_library_that_is_there_twice_is_left_to_the_project() -> None:
         binary("demo/a/libbase.so"),
         binary("demo/b/libbase.so"),
     ]
-    assert own_libraries.edits(binaries) == {}
+    assert missing_run_paths.to_own_libraries(binaries) == {}
 
 
 def tagged(make_wheel: MakeWheel, platform: str, elf: bytes) -> Path:
