@@ -180,7 +180,7 @@ def _verify(wheel: Path, context: Context, provided: Sequence[str]) -> None:
         forbidden_strings=texts_of((*trees, request.work_dir, context.env.path)),
     )
     known = request.stack.gate.allow
-    entries = allowed.read(Path(known)) if known else ()
+    entries = allowed.read([Path(known)] if known else [])
     judged = allowed.judge({wheel: verify(wheel, expected)}, entries, today=datetime.now(UTC).date())
     if findings := judged.findings[wheel]:
         listed = "; ".join(f"{f.code} {f.member or ''}: {f.reason}" for f in findings[:_SHOWN])

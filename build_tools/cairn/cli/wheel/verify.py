@@ -83,7 +83,7 @@ def run(request: Verify) -> int:
     from cairn.wheels.verify import Finding, FindingCode, allowed, judge
 
     expectation = request.expectation()
-    entries = [entry for path in request.allow for entry in allowed.read(path)]
+    entries = allowed.read(request.allow)
     verdicts = {
         path: judge(
             path,

@@ -36,7 +36,7 @@ def problems(case: Case, files: Files) -> Iterator[str]:
             passed = _NOT_OF_MIRRORED if name in mirrored else set()
             findings = verify(wheels[name], expected)
             found[wheels[name]] = tuple(one for one in findings if one.code not in passed)
-    entries = allowed.read(Path(case.stack.gate.allow)) if case.stack.gate.allow else ()
+    entries = allowed.read([Path(case.stack.gate.allow)] if case.stack.gate.allow else [])
     judged = allowed.judge(found, entries, today=case.moment.date())
     for path, findings in judged.findings.items():
         for finding in findings:

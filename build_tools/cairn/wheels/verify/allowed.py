@@ -13,24 +13,24 @@ A TOML file: `schema = "cairn.allow/1"`, and a table for each finding:
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Annotated
+
+import msgspec
 
 from cairn import datafile
 from cairn.errors import UsageError
 from cairn.wheels.verify.findings import Finding, FindingCode
 
-SCHEMA = "cairn.allow/1"
-_KEYS = frozenset(("wheel", "code", "member", "reason", "expires"))
-_REQUIRED = ("wheel", "code", "reason")
+_Text = Annotated[str, msgspec.Meta(pattern=r"\S")]
 # After these nothing, or not everything, was looked at.
 _NEVER_ALLOWED = frozenset((FindingCode.ARCHIVE, FindingCode.METADATA))
 
 
-@dataclass(frozen=True, kw_only=True)
-class AllowedFinding:
+class AllowedFinding(datafile.Value):
     """One entry.
 
     Attributes:
@@ -39,15 +39,13 @@ class AllowedFinding:
         member: a glob of the members it is about, or None for one about the wheel as a whole.
         reason: why it may be there.
         expires: the first day on which the entry no longer counts, or None.
-        where: the file, and which of its entries this is.
     """
 
-    wheel: str
+    wheel: _Text
     code: FindingCode
-    member: str | None = None
-    reason: str
+    member: _Text | None = None
+    reason: _Text
     expires: dt.date | None = None
-    where: str
 
     def covers(self, wheel: str, finding: Finding) -> bool:
         """Whether it is about that finding on the wheel of that file name."""
@@ -57,6 +55,10 @@ class AllowedFinding:
         if self.member is None or finding.member is None:
             return self.member is finding.member
         return fnmatchcase(finding.member, self.member)
+
+
+class _File(datafile.Value, tag_field="schema", tag="cairn.allow/1"):
+    finding: tuple[AllowedFinding, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,73 +76,52 @@ class Judged:
     notes: tuple[str, ...]
 
 
-def read(path: Path) -> tuple[AllowedFinding, ...]:
-    """Read a file.
+def read(paths: Iterable[Path]) -> dict[str, AllowedFinding]:
+    """The entries of files, each by where it stands: the file, and which of its entries it is.
 
     Raises:
-        UsageError: it cannot be read, or is malformed; the message names the entry.
+        UsageError: a file cannot be read, or is malformed; the message names the entry.
     """
-    data = datafile.read_toml(path)
-    if data.get("schema") != SCHEMA:
-        raise UsageError(f"{path}: schema is {data.get('schema')!r}, expected {SCHEMA!r}")
-    if unknown := sorted(data.keys() - {"schema", "finding"}):
-        raise UsageError(f"{path}: unknown key {unknown[0]}")
-    tables = data.get("finding", [])
-    if not isinstance(tables, list):
-        raise UsageError(f"{path}: finding is not an array of tables: [[finding]]")
-    entries = tuple(_entry(table, f"{path}, entry {n}") for n, table in enumerate(tables, start=1))
-    seen: dict[tuple[str, str, str | None], AllowedFinding] = {}
-    for entry in entries:
-        first = seen.setdefault((entry.wheel, entry.code, entry.member), entry)
-        if first is not entry:
-            raise UsageError(f"{entry.where}: it repeats {first.where}")
+    entries: dict[str, AllowedFinding] = {}
+    for path in paths:
+        seen: dict[tuple[str, str, str | None], str] = {}
+        read = datafile.from_plain(datafile.read_toml(path), _File, name=str(path))
+        for number, entry in enumerate(read.finding, start=1):
+            where = f"{path}, entry {number}"
+            if entry.code in _NEVER_ALLOWED:
+                reason = "nothing else of the wheel was looked at"
+                raise UsageError(f"{where}: {entry.code.value!r} cannot be allowed: {reason}")
+            first = seen.setdefault((entry.wheel, entry.code, entry.member), where)
+            if first != where:
+                raise UsageError(f"{where}: it repeats {first}")
+            entries[where] = entry
     return entries
 
 
 def judge(
-    by_path: Mapping[Path, Sequence[Finding]], entries: Sequence[AllowedFinding], *, today: dt.date
+    by_path: Mapping[Path, Sequence[Finding]], entries: Mapping[str, AllowedFinding], *, today: dt.date
 ) -> Judged:
-    """Sort the findings by whether an entry lets them through."""
-    current = [entry for entry in entries if entry.expires is None or today < entry.expires]
+    """Sort the findings by whether an entry of `read` lets them through."""
+    current = {
+        where: entry for where, entry in entries.items() if entry.expires is None or today < entry.expires
+    }
     standing: dict[Path, tuple[Finding, ...]] = {}
     allowed: dict[Path, tuple[tuple[Finding, AllowedFinding], ...]] = {}
+    used: set[str] = set()
     for path, findings in by_path.items():
-        by = {f: next((entry for entry in current if entry.covers(path.name, f)), None) for f in findings}
-        standing[path] = tuple(finding for finding, entry in by.items() if entry is None)
-        allowed[path] = tuple((finding, entry) for finding, entry in by.items() if entry is not None)
-    used = {entry.where for pairs in allowed.values() for _, entry in pairs}
+        by = {
+            f: next((w for w, entry in current.items() if entry.covers(path.name, f)), None) for f in findings
+        }
+        standing[path] = tuple(finding for finding, where in by.items() if where is None)
+        allowed[path] = tuple((finding, current[where]) for finding, where in by.items() if where)
+        used.update(filter(None, by.values()))
     return Judged(findings=standing, allowed=allowed, notes=tuple(_notes(entries, used, today)))
 
 
-def _notes(entries: Sequence[AllowedFinding], used: set[str], today: dt.date) -> Iterator[str]:
-    for entry in entries:
+def _notes(entries: Mapping[str, AllowedFinding], used: set[str], today: dt.date) -> Iterator[str]:
+    for where, entry in entries.items():
         if entry.expires is not None and today >= entry.expires:
-            yield f"{entry.where}: expired on {entry.expires}, and no longer counts"
-        elif entry.where not in used:
+            yield f"{where}: expired on {entry.expires}, and no longer counts"
+        elif where not in used:
             about = entry.member or "the wheel as a whole"
-            yield f"{entry.where}: no wheel here that matches {entry.wheel} has {entry.code} of {about}"
-
-
-def _entry(table: object, where: str) -> AllowedFinding:
-    if not isinstance(table, dict):
-        raise UsageError(f"{where}: it is not a table: [[finding]]")
-    if unknown := sorted(table.keys() - _KEYS):
-        raise UsageError(f"{where}: unknown key {unknown[0]}")
-    if missing := [key for key in _REQUIRED if key not in table]:
-        raise UsageError(f"{where}: {missing[0]} is missing")
-    for key, value in table.items():
-        if key == "expires" and type(value) is not dt.date:
-            raise UsageError(f"{where}: expires is {value!r}, expected a date such as 2027-01-31")
-        if key != "expires" and not (isinstance(value, str) and value.strip()):
-            raise UsageError(f"{where}: {key} is {value!r}, expected a string that is not empty")
-    return AllowedFinding(**{**table, "code": _code(table["code"], where)}, where=where)
-
-
-def _code(text: str, where: str) -> FindingCode:
-    if text not in set(FindingCode):
-        raise UsageError(
-            f"{where}: verify has no finding {text!r}", tip="docs/reference/findings.md lists the codes"
-        )
-    if text in _NEVER_ALLOWED:
-        raise UsageError(f"{where}: {text!r} cannot be allowed: nothing else of the wheel was looked at")
-    return FindingCode(text)
+            yield f"{where}: no wheel here that matches {entry.wheel} has {entry.code} of {about}"

@@ -102,23 +102,26 @@ reason = "it is for later"
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("finding = 3", "schema is None"),
-        (ENTRY.replace("/1", "/2"), "schema is 'cairn.allow/2'"),
-        (ENTRY + "[other]", "unknown key other"),
-        (ENTRY + 'whel = "x"', "entry 1: unknown key whel"),
-        (ENTRY.replace('reason = "nobody starts them"\n', ""), "entry 1: reason is missing"),
-        (ENTRY.replace("nobody starts them", " "), "entry 1: reason is ' '"),
-        (ENTRY.replace('"rpath"', '"rpaths"'), "entry 1: verify has no finding 'rpaths'"),
+        ("finding = 3", "has schema None"),
+        (ENTRY.replace("/1", "/2"), "has schema 'cairn.allow/2'"),
+        (ENTRY + "[other]", "at the top: object contains unknown field `other`"),
+        (ENTRY + 'whel = "x"', "at finding[0]: object contains unknown field `whel`"),
+        (
+            ENTRY.replace('reason = "nobody starts them"\n', ""),
+            "at finding[0]: object missing required field `reason`",
+        ),
+        (ENTRY.replace("nobody starts them", " "), "at finding[0].reason"),
+        (ENTRY.replace('"rpath"', '"rpaths"'), "at finding[0].code: invalid enum value 'rpaths'"),
         (ENTRY.replace('"rpath"', '"archive"'), "'archive' cannot be allowed"),
-        (ENTRY.replace('"rpath"', "7"), "entry 1: code is 7"),
-        (ENTRY + 'expires = "soon"', "entry 1: expires is 'soon'"),
+        (ENTRY.replace('"rpath"', "7"), "at finding[0].code"),
+        (ENTRY + 'expires = "soon"', "at finding[0].expires"),
         (ENTRY + ENTRY.partition("\n")[2], "entry 2: it repeats"),
-        ('schema = "cairn.allow/1"\n[finding]\nwheel = "x"', "not an array of tables"),
-        ('schema = "cairn.allow/1"\nfinding = [1]', "it is not a table"),
+        ('schema = "cairn.allow/1"\n[finding]\nwheel = "x"', "at finding: expected `array`"),
+        ('schema = "cairn.allow/1"\nfinding = [1]', "at finding[0]: expected `object`"),
         ("[[", "not TOML"),
     ],
 )
 def test_malformed_files_are_refused(write: Callable[[str], Path], text: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
-        allowed.read(write(text))
+        allowed.read([write(text)])
     assert message in str(caught.value)
