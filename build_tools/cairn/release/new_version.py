@@ -22,7 +22,7 @@ from cairn.store.protocol import Store
 from cairn.wheels import wheels_to_set, wheelset
 from cairn.wheels.provenance import build_statement
 from cairn.wheels.rewrite import repin
-from cairn.wheels.rewrite.set_version import Change, Wanted, set_versions
+from cairn.wheels.rewrite.set_version import Change, NewVersion, set_versions
 from cairn.wheels.wheelset import BUILDER_FILE, WheelSet
 
 
@@ -54,7 +54,8 @@ def next_stage(
     own = [keys.file_key(wheel.sha256, wheel.file_name) for wheel in old.wheels]
     with transfer.as_files(store, own) as paths:
         evidence.require_builder(store, old, list(paths.values()))
-        changes = set_versions([paths[key] for key in own], Wanted(stage=stage), output_dir, dry_run=dry_run)
+        wheels = [paths[key] for key in own]
+        changes = set_versions(wheels, NewVersion(stage=stage), output_dir, dry_run=dry_run)
     if dry_run:
         return None, changes
     made = wheels_to_set.make(

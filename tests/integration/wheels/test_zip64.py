@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cairn.formats.zip.reader import Archive, Limits
-from cairn.formats.zip.writer import Kept, New, write
+from cairn.formats.zip.writer import CopiedMember, New, write
 
 MANY = 70_000
 LARGE = 5 << 30
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 def renamed_copy(source: Path, target: Path, limits: Limits) -> None:
     with Archive.open(source, limits=limits) as archive:
-        write(target, [Kept(member=m, name=f"moved/{m.name}") for m in archive.members], archive)
+        write(target, [CopiedMember(member=m, name=f"moved/{m.name}") for m in archive.members], archive)
 
 
 def test_more_members_than_sixteen_bits_count(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from cairn.formats.view import MemberView
 from cairn.formats.zip import deflate, layout
 from cairn.formats.zip.layout import Zip64At
 from cairn.formats.zip.reader import Archive, Limits
-from cairn.formats.zip.writer import Kept, New, write
+from cairn.formats.zip.writer import CopiedMember, New, write
 
 END = b"PK\x05\x06"
 CENTRAL = b"PK\x01\x02"
@@ -56,7 +56,7 @@ def test_reads_data_descriptors(tmp_path: Path) -> None:
         assert archive.members[0].flags & layout.FLAG_DESCRIPTOR
         assert archive.read("a") == b"data"
         copy = tmp_path / "y.zip"
-        write(copy, [Kept(member=archive.member("a"), name="renamed")], archive)
+        write(copy, [CopiedMember(member=archive.member("a"), name="renamed")], archive)
     assert opened(copy) == {"renamed": b"data"}
     with zipfile.ZipFile(copy) as again:
         assert again.testzip() is None
@@ -279,7 +279,7 @@ def test_unchanged_members_are_copied_with_their_compressed_bytes(tmp_path: Path
     path = plain_zip(tmp_path / "x.zip", {"a": b"1" * 100, "b": b"2" * 100, "c": b"3" * 100})
     target = tmp_path / "out" / "y.zip"
     with Archive.open(path) as archive:
-        kept = [Kept(member=m, name=m.name) for m in archive.members]
+        kept = [CopiedMember(member=m, name=m.name) for m in archive.members]
         write(target, [kept[0], New(name="n", content=b"new", executable=True), *kept[1:]], archive)
         originals = {m.name: archive.raw.at(m.data_offset, m.compressed_size) for m in archive.members}
     with Archive.open(target) as again:
@@ -295,7 +295,7 @@ def test_an_identical_copy_is_byte_identical(tmp_path: Path) -> None:
     source, target = tmp_path / "x.zip", tmp_path / "y.zip"
     write(source, [New(name="a", content=b"1"), New(name="ü", content=b"2" * 3_000_000)])
     with Archive.open(source) as archive:
-        write(target, [Kept(member=m, name=m.name) for m in archive.members], archive)
+        write(target, [CopiedMember(member=m, name=m.name) for m in archive.members], archive)
     assert target.read_bytes() == source.read_bytes()
 
 
@@ -362,7 +362,7 @@ def test_zip64_with_lowered_limits_is_read_by_everyone(tmp_path: Path, limits: Z
     first, second = tmp_path / "x.zip", tmp_path / "y.zip"
     write(first, [New(name=n, content=d) for n, d in content.items()], zip64=limits)
     with Archive.open(first) as archive:
-        renamed = [Kept(member=m, name=f"r/{m.name}") for m in archive.members]
+        renamed = [CopiedMember(member=m, name=f"r/{m.name}") for m in archive.members]
         write(second, renamed, archive, zip64=limits)
     assert opened(first) == content
     assert opened(second) == {f"r/{n}": d for n, d in content.items()}

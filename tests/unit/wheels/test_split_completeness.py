@@ -15,7 +15,7 @@ from cairn.formats.kpack.archive import Archive
 from cairn.formats.kpack.reference import builds_in, kernel_name_of, without_build
 from cairn.formats.kpack.writer import writing
 from cairn.formats.view import BytesView
-from cairn.wheels.rewrite.set_version import Wanted, set_versions
+from cairn.wheels.rewrite.set_version import NewVersion, set_versions
 from cairn.wheels.rewrite.wheel import Edit, apply
 from cairn.wheels.split.completeness import problems
 from cairn.wheels.split.device_wheel import Terms
@@ -234,7 +234,7 @@ def test_verify_compares_parts_that_are_given_together(
     said = f"  [split-differs] {other[2].name} has code of a different build for gfx942 of lib/libdemo.so#0"
     assert said in out
     # What is of a different version is not compared: its pin says that it belongs to another host wheel.
-    later = set_versions(parts, Wanted(version="1.1"), tmp_path / "later")
+    later = set_versions(parts, NewVersion(version="1.1"), tmp_path / "later")
     assert cairn_wheel("verify", parts[0], later[2].target) != 0
     out = capsys.readouterr().out
     assert "requirement-unmet" in out
@@ -251,7 +251,7 @@ def test_verify_compares_parts_that_are_given_together(
 
 
 def test_a_split_under_another_version_is_whole(parts: list[Path], tmp_path: Path) -> None:
-    wanted = Wanted(version="1.1+rocm7.14.0")
+    wanted = NewVersion(version="1.1+rocm7.14.0")
     made = set_versions(parts, wanted, tmp_path / "renamed")
     assert list(problems([each.target for each in made])) == []
 

@@ -20,7 +20,7 @@ from cairn.release.publish import distribution
 from cairn.stack import Stack
 from cairn.wheels.metadata import device_names, wheel_info
 from cairn.wheels.metadata.rocm_version import channel_of, promote, rocm_version_of, suffix, with_suffix
-from cairn.wheels.rewrite.set_version import Wanted, set_versions
+from cairn.wheels.rewrite.set_version import NewVersion, set_versions
 from helpers.wheels import MakeWheel
 
 SHA = "515115ea2cb85a0b71b5507ce56a627d14c7ae73"
@@ -251,7 +251,7 @@ LINUX, WINDOWS = "linux_x86_64", "win_amd64"
 def test_promoted_file_names(make_wheel: MakeWheel, tmp_path: Path, name: str) -> None:
     project, version, tag = name.split("-", 2)
     wheel = make_wheel(name=project, version=version, tags=(tag,), requires=(), pure=False)
-    (change,) = set_versions([wheel], Wanted(stage="final"), tmp_path / "out")
+    (change,) = set_versions([wheel], NewVersion(stage="final"), tmp_path / "out")
     assert change.target.name == f"{name.replace('rc1-', '-')}.whl"
     assert wheel_info.read(change.target).version == version.removesuffix("rc1")
 

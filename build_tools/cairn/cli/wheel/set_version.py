@@ -41,9 +41,9 @@ class SetVersion:
 
 def run(request: SetVersion) -> int:
     """Run the command; returns the exit code."""
-    from cairn.wheels.rewrite.set_version import Wanted, set_versions
+    from cairn.wheels.rewrite.set_version import NewVersion, set_versions
 
-    new_version = Wanted(
+    new_version = NewVersion(
         version=request.version,
         rocm_version=request.rocm_version,
         stage=request.promote,

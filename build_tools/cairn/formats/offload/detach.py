@@ -337,7 +337,7 @@ class _Cut:
             else:
                 new = section._replace(offset=self.moved(section.offset))
             edits.append(new)
-        made = Section(
+        added = Section(
             name=len(self.names) + 1,
             kind=SHT_PROGBITS,
             flags=SHF_ALLOC,
@@ -349,7 +349,7 @@ class _Cut:
             alignment=WORD.size,
             entry_size=0,
         )
-        return b"".join(SHDR.pack(*section) for section in (*edits, made))
+        return b"".join(SHDR.pack(*section) for section in (*edits, added))
 
     def _code_place(self) -> dict[str, int]:
         """What of `.hip_fatbin` changes besides: in a program it begins behind what is new there."""

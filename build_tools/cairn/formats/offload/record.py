@@ -34,7 +34,7 @@ class Code(datafile.Value):
     sha256: str
 
 
-class Packed(datafile.Value):
+class BundlePacking(datafile.Value):
     """How a bundle was compressed.
 
     Attributes:
@@ -69,7 +69,7 @@ class Part(datafile.Value):
     plain_size: int
     pieces: tuple[tuple[int, str], ...]
     codes: tuple[Code, ...]
-    packed: Packed | None = None
+    packed: BundlePacking | None = None
 
 
 class Library(datafile.Value):
@@ -94,7 +94,7 @@ class Library(datafile.Value):
     parts: tuple[Part, ...]
 
 
-class Moved(datafile.Value):
+class MovedFile(datafile.Value):
     """A file that went to a device wheel as it was.
 
     Attributes:
@@ -120,7 +120,7 @@ class Record(datafile.Value, tag_field="schema", tag="cairn.split/2"):
     """
 
     libraries: tuple[Library, ...]
-    files: tuple[Moved, ...]
+    files: tuple[MovedFile, ...]
     devices: Mapping[str, str]
     extras: Mapping[str, tuple[str, ...]]
     runtime: str | None = None

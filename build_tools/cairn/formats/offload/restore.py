@@ -18,7 +18,7 @@ from cairn.formats.kpack.reference import key_of, without_build
 from cairn.formats.offload import bundle as offload_bundle
 from cairn.formats.offload import detach
 from cairn.formats.offload.bundle import Packing
-from cairn.formats.offload.record import Code, Library, Packed, Part
+from cairn.formats.offload.record import BundlePacking, Code, Library, Part
 from cairn.formats.view import FileView
 from cairn.targets import in_order
 
@@ -29,7 +29,7 @@ _OTHER = "the device wheels and the host wheel must come from one split"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Joined:
+class JoinedLibrary:
     """What became of a library.
 
     Attributes:
@@ -45,7 +45,7 @@ class Joined:
     same_bytes: bool
 
 
-def join(host: Path, record: Library, archives: Mapping[str, Archive], target: Path) -> Joined:
+def join(host: Path, record: Library, archives: Mapping[str, Archive], target: Path) -> JoinedLibrary:
     """Write the library that `host` was, with the code that the archives have, to `target`.
 
     Args:
@@ -72,7 +72,9 @@ def join(host: Path, record: Library, archives: Mapping[str, Archive], target: P
     if not missing and exact and not same:
         raise WheelError(f"{host.name} as joined differs from the library that was split", tip=_OTHER)
     present = {_processor(code.target) for code in codes} - missing
-    return Joined(library=host.name, processors=in_order(present), missing=in_order(missing), same_bytes=same)
+    return JoinedLibrary(
+        library=host.name, processors=in_order(present), missing=in_order(missing), same_bytes=same
+    )
 
 
 def _processor(target: str) -> str:
@@ -169,7 +171,7 @@ def _code(archive: Archive, code: Code, key: str) -> Iterator[bytes]:
         raise WheelError(f"{archive.name} has different code for {place}", tip=_OTHER)
 
 
-def _pack(plain: IO[bytes], part: Part, how: Packed, out: IO[bytes], *, complete: bool) -> bool:
+def _pack(plain: IO[bytes], part: Part, how: BundlePacking, out: IO[bytes], *, complete: bool) -> bool:
     """Compress a bundle as it was; whether it fits where it was."""
     known = how.method in LEVELS and how.version in offload_bundle.VERSIONS
     if not known or how.level not in (None, *LEVELS[how.method]):

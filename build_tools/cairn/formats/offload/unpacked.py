@@ -18,7 +18,7 @@ from cairn.formats.compression import ZLIB, Unpacker, ViewReader
 from cairn.formats.offload import bundle as offload_bundle
 from cairn.formats.offload import code_object
 from cairn.formats.offload.bundle import Bundle, Entry
-from cairn.formats.offload.record import Code, Packed, Part
+from cairn.formats.offload.record import BundlePacking, Code, Part
 from cairn.formats.view import FileView, View
 
 # Of an unpacked bundle for which the level of compression is looked for: that takes both forms in memory.
@@ -28,7 +28,7 @@ _STEP = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Unpacked:
+class UnpackedBundle:
     """A bundle whose content can be read.
 
     Attributes:
@@ -54,7 +54,7 @@ class Unpacked:
 
 
 @contextlib.contextmanager
-def unpacking(view: View, bundle: Bundle, folder: Path) -> Iterator[Unpacked]:
+def unpacking(view: View, bundle: Bundle, folder: Path) -> Iterator[UnpackedBundle]:
     """Yield the content of a bundle; a compressed one is unpacked into a file in `folder` meanwhile.
 
     Raises:
@@ -63,7 +63,7 @@ def unpacking(view: View, bundle: Bundle, folder: Path) -> Iterator[Unpacked]:
     _check(bundle)
     packing = bundle.packing
     if packing is None:
-        yield Unpacked(bundle=bundle, view=view, begin=bundle.at, size=bundle.size)
+        yield UnpackedBundle(bundle=bundle, view=view, begin=bundle.at, size=bundle.size)
         return
     if packing.plain_size > offload_bundle.most_plain(bundle.size):
         raise WheelError(f"a compressed offload bundle that would unpack to {packing.plain_size} bytes")
@@ -79,10 +79,10 @@ def unpacking(view: View, bundle: Bundle, folder: Path) -> Iterator[Unpacked]:
             raise WheelError(
                 f"a compressed offload bundle that does not unpack to {packing.plain_size} bytes"
             )
-        yield Unpacked(bundle=bundle, view=FileView(file), begin=0, size=packing.plain_size)
+        yield UnpackedBundle(bundle=bundle, view=FileView(file), begin=0, size=packing.plain_size)
 
 
-def record(content: Unpacked, wrappers: tuple[int, ...], library: View) -> Part:
+def record(content: UnpackedBundle, wrappers: tuple[int, ...], library: View) -> Part:
     """All of a bundle but the code; `wrappers` lead to it, `library` has it."""
     bundle = content.bundle
     return Part(
@@ -111,7 +111,7 @@ def _check(bundle: Bundle) -> None:
         raise WheelError(f"an offload bundle has two code objects for {twice}")
 
 
-def _code(content: Unpacked, entry: Entry) -> Code:
+def _code(content: UnpackedBundle, entry: Entry) -> Code:
     digest = hashlib.sha256()
     for piece in content.code(entry):
         digest.update(piece)
@@ -125,7 +125,7 @@ def _code(content: Unpacked, entry: Entry) -> Code:
     )
 
 
-def _between(content: Unpacked) -> Iterator[tuple[int, str]]:
+def _between(content: UnpackedBundle) -> Iterator[tuple[int, str]]:
     """What is between the code objects: the table, and whatever else is not zero."""
     at = count = 0
     ends = [(e.offset, e.offset + e.size) for e in content.bundle.device_entries if e.size]
@@ -142,7 +142,7 @@ def _between(content: Unpacked) -> Iterator[tuple[int, str]]:
         at = end
 
 
-def _packed(content: Unpacked, data: bytes) -> Packed | None:
+def _packed(content: UnpackedBundle, data: bytes) -> BundlePacking | None:
     how = content.bundle.packing
     if how is None:
         return None
@@ -150,7 +150,7 @@ def _packed(content: Unpacked, data: bytes) -> Packed | None:
     if content.size <= _MOST_REPACKED:
         plain = b"".join(content.pieces(0, content.size))
         level = compression.level_of(plain, data[how.header_size :], how.method)
-    return Packed(
+    return BundlePacking(
         version=how.version,
         method=how.method,
         digest=data[how.header_size - 8 : how.header_size].hex(),  # the last field in each version

@@ -1,5 +1,5 @@
 """ZIP archives (APPNOTE.TXT), read without trusting a header and written by copying what does not change.
 
-`reader.Archive.open` reads one; `writer.write` makes one of members kept as they lie (`writer.Kept`) and new
-ones (`writer.New`). What an archive may claim is bounded in `limits`.
+`reader.Archive.open` reads one; `writer.write` makes one of members that are copied as they lie
+(`writer.CopiedMember`) and new ones (`writer.New`). What an archive may claim is bounded in `limits`.
 """

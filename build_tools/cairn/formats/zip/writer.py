@@ -29,7 +29,7 @@ _ZIP_YEARS = (1980, 2107)  # the year has seven bits
 _ANY_SIZE = zip_limits.Limits(total_size=1 << 62)  # what we write ourselves is not a bomb
 
 
-class Kept(NamedTuple):
+class CopiedMember(NamedTuple):
     """A member copied with its compressed bytes, its time and its mode (a tuple: a torch wheel has 12,000).
 
     Attributes:
@@ -58,7 +58,7 @@ class New:
 
 def write(
     target: Path,
-    entries: Sequence[Kept | New],
+    entries: Sequence[CopiedMember | New],
     source: Archive | None = None,
     *,
     zip64: Zip64At | None = None,
@@ -71,7 +71,7 @@ def write(
     Args:
         target: the archive to write; never the source's own file.
         entries: what it holds.
-        source: the archive that `Kept` entries come from.
+        source: the archive that `CopiedMember` entries come from.
         zip64: where the ZIP64 fields begin to be used; only tests lower it.
 
     Raises:
@@ -107,7 +107,7 @@ class _Writer:
         self._stamp = _stamp()
         self._members: list[tuple[Member, int]] = []
 
-    def copy(self, raw: RawFile, run: Sequence[Kept]) -> None:
+    def copy(self, raw: RawFile, run: Sequence[CopiedMember]) -> None:
         """Copy members that stand one after the other in the source; only the first may be renamed."""
         first, last = run[0].member, run[-1].member
         here = self._out.tell()
@@ -171,9 +171,9 @@ class _Counter:
             yield piece
 
 
-def _runs(entries: Iterable[Kept | New]) -> Iterator[New | list[Kept]]:
+def _runs(entries: Iterable[CopiedMember | New]) -> Iterator[New | list[CopiedMember]]:
     """New members one by one, kept ones in the longest runs that one copy can move."""
-    run: list[Kept] = []
+    run: list[CopiedMember] = []
     for entry in entries:
         if isinstance(entry, New):
             if run:

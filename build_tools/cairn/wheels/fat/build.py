@@ -102,10 +102,10 @@ def _sdk_requirements(info: WheelInfo) -> tuple[tuple[str, ...], tuple[str, ...]
     extras = []
     for extra in info.extras:
         mark = f'extra == "{canonicalize_name(extra)}"'
-        asked = [
+        projects = [
             canonicalize_name(required.name) for required in requirements if mark in str(required.marker)
         ]
-        if asked and dropped.issuperset(asked):
+        if projects and dropped.issuperset(projects):
             extras.append(extra)
     return tuple(sorted(dropped)), tuple(extras)
 

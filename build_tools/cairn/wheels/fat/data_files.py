@@ -68,7 +68,7 @@ def collect(
 def _folder(entry: Data, source: Path, targets: Sequence[TargetId]) -> DataFolder:
     files: dict[str, Path] = {}
     sizes: dict[str, int] = {}
-    served: set[TargetId] = set()
+    served_targets: set[TargetId] = set()
     left_out: list[int] = []
     names_targets = False
     for path, relative in _files(source):
@@ -82,8 +82,8 @@ def _folder(entry: Data, source: Path, targets: Sequence[TargetId]) -> DataFolde
         # A file may name several targets, and counts for each: the sizes say what a target needs.
         for name in map(str, named) if named else ("any",):
             sizes[name] = sizes.get(name, 0) + size
-        served |= {target for target in targets if named and target_names.serves(named, (target,))}
-    lacking = tuple(str(target) for target in targets if target not in served)
+        served_targets |= {target for target in targets if named and target_names.serves(named, (target,))}
+    lacking = tuple(str(target) for target in targets if target not in served_targets)
     return DataFolder(
         target=entry.target,
         files=files,

@@ -20,7 +20,7 @@ from cairn import datafile
 Naming: TypeAlias = Literal["whole", "prefix", "none"]
 
 
-class Listed(datafile.Value):
+class ListedLibrary(datafile.Value):
     """A library that is taken where the tree has it.
 
     Attributes:
@@ -44,7 +44,7 @@ class Listed(datafile.Value):
         return late_enough and (not self.until or release[:2] <= Version(self.until).release)
 
 
-class Opened(datafile.Value):
+class OpenedLibrary(datafile.Value):
     """A library that a different one opens by name.
 
     Attributes:
@@ -88,13 +88,13 @@ class Recipe:
         data: the files that libraries need at run time.
     """
 
-    libraries: tuple[Listed, ...]
+    libraries: tuple[ListedLibrary, ...]
     aliases: Mapping[str, tuple[str, ...]]
-    opened: tuple[Opened, ...]
+    opened: tuple[OpenedLibrary, ...]
     shortnames: Mapping[str, str]
     data: tuple[Data, ...]
 
-    def opened_by(self, stem: str) -> Iterator[Opened]:
+    def opened_by(self, stem: str) -> Iterator[OpenedLibrary]:
         """What the library of that stem (with or without `lib`) opens by name."""
         return (entry for entry in self.opened if entry.library.lower() == plain(stem))
 
@@ -105,14 +105,14 @@ def plain(stem: str) -> str:
 
 
 class _Platform(datafile.Value):
-    libraries: tuple[Listed, ...]
+    libraries: tuple[ListedLibrary, ...]
     aliases: Mapping[str, tuple[str, ...]]
 
 
 class _File(datafile.Value):
     linux: _Platform
     windows: _Platform
-    opens: tuple[Opened, ...]
+    opens: tuple[OpenedLibrary, ...]
     shortnames: Mapping[str, str]
     data: tuple[Data, ...]
 

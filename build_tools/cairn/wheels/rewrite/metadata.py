@@ -100,8 +100,8 @@ def compressed(tags: Sequence[str], *, like: str | None = None) -> str:
     columns = zip(*(tag.split("-") for tag in sorted(single)), strict=True)
     parts = []
     for new, before in zip(columns, (like or "--").split("-"), strict=False):
-        kept = [part for part in dict.fromkeys(before.split(".")) if part in new]
-        parts.append(".".join([*kept, *sorted(set(new).difference(kept))]))
+        remaining = [part for part in dict.fromkeys(before.split(".")) if part in new]
+        parts.append(".".join([*remaining, *sorted(set(new).difference(remaining))]))
     result = "-".join(parts)
     # A set in a file name stands for every combination of its parts, so not every list of tags has one.
     if not single or set(wheel_info.expand_tags(result)) != single:

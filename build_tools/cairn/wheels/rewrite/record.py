@@ -13,7 +13,7 @@ from pathlib import Path
 from cairn.errors import WheelError
 from cairn.formats.zip import writer
 from cairn.formats.zip.reader import Archive, collector_paused
-from cairn.formats.zip.writer import Kept, New
+from cairn.formats.zip.writer import CopiedMember, New
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.record import (
     UNLISTED,
@@ -29,7 +29,7 @@ _WORTH_THREADS = 8 << 20  # bytes that take longer to check than threads to star
 
 
 @dataclass(frozen=True, kw_only=True)
-class Written:
+class WrittenWheel:
     """A wheel with a new RECORD.
 
     Attributes:
@@ -41,7 +41,7 @@ class Written:
     differences: tuple[str, ...]
 
 
-def write(wheel: Path, output_dir: Path) -> Written:
+def write(wheel: Path, output_dir: Path) -> WrittenWheel:
     """Write a wheel with a RECORD that lists its files as they are, and nothing else changed.
 
     Signatures of the old RECORD are left out.
@@ -68,10 +68,10 @@ def write(wheel: Path, output_dir: Path) -> Written:
         ]
         record = f"{folder}/RECORD"
         text = format_record([*rows, RecordRow(record)])
-        kept: list[Kept | New] = [Kept(member, member.name) for member in members]
-        entries = [*kept, New(name=record, content=text.encode())]
+        copied: list[CopiedMember | New] = [CopiedMember(member, member.name) for member in members]
+        entries = [*copied, New(name=record, content=text.encode())]
         writer.write(target, entries, archive)
-    return Written(path=target, differences=wrong)
+    return WrittenWheel(path=target, differences=wrong)
 
 
 def require_right(archive: Archive, info: WheelInfo, only: Collection[str] | None = None) -> None:

@@ -28,7 +28,7 @@ class RocmChange:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Renamed:
+class RenamedWheel:
     """A wheel whose version changes.
 
     Attributes:
@@ -38,7 +38,7 @@ class Renamed:
         new: the version to be.
         rocm: how the ROCm version in it changes; None when it stays, or there is none.
         siblings: the versions of wheels that change with it: canonical name to old to new.
-        given: canonical names of requirements that the user gives: these are left alone.
+        required: canonical names of requirements that the user gives: these are left alone.
     """
 
     file_name: str
@@ -47,7 +47,7 @@ class Renamed:
     new: str
     rocm: RocmChange | None = None
     siblings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    given: Collection[str] = ()
+    required: Collection[str] = ()
 
 
 def is_sdk(distribution: str) -> bool:
@@ -55,7 +55,7 @@ def is_sdk(distribution: str) -> bool:
     return distribution == "rocm" or distribution.startswith("rocm-sdk-")
 
 
-def repinned(requirements: Collection[str], wheel: Renamed) -> dict[str, str]:
+def repinned(requirements: Collection[str], wheel: RenamedWheel) -> dict[str, str]:
     """The requirements that must change, as they are written and as they are to be.
 
     Exact pins follow: on the ROCm SDK, on wheels that are renamed together, on any other project by a version
@@ -69,13 +69,15 @@ def repinned(requirements: Collection[str], wheel: Renamed) -> dict[str, str]:
     changed = {}
     for text in requirements:
         parsed = wheel_info.requirement(text)
-        pinned = None if canonicalize_name(parsed.name) in wheel.given else _wanted(parsed, text, wheel)
+        pinned = (
+            None if canonicalize_name(parsed.name) in wheel.required else _needed_version(parsed, text, wheel)
+        )
         if pinned is not None:
             changed[text] = _replaced(parsed, text, pinned, wheel)
     return changed
 
 
-def _wanted(parsed: Requirement, text: str, wheel: Renamed) -> str | None:
+def _needed_version(parsed: Requirement, text: str, wheel: RenamedWheel) -> str | None:
     """The version that a requirement must allow and does not."""
     name = canonicalize_name(parsed.name)
     new = None
@@ -90,7 +92,7 @@ def _wanted(parsed: Requirement, text: str, wheel: Renamed) -> str | None:
     return None if new is None or parsed.specifier.contains(new, prereleases=True) else new
 
 
-def _of_sibling(parsed: Requirement, text: str, wheel: Renamed) -> str:
+def _of_sibling(parsed: Requirement, text: str, wheel: RenamedWheel) -> str:
     versions = wheel.siblings[canonicalize_name(parsed.name)]
     fitting = [new for old, new in versions.items() if parsed.specifier.contains(old, prereleases=True)]
     if not fitting:
@@ -102,7 +104,7 @@ def _of_sibling(parsed: Requirement, text: str, wheel: Renamed) -> str:
     return fitting[0]
 
 
-def _by_rocm(parsed: Requirement, text: str, wheel: Renamed, rocm: RocmChange) -> str | None:
+def _by_rocm(parsed: Requirement, text: str, wheel: RenamedWheel, rocm: RocmChange) -> str | None:
     for pin in _pins(parsed):
         if parsed.name.lower().startswith("rocm") and rocm.old and Version(pin) == Version(rocm.old):
             return rocm.new
@@ -137,7 +139,7 @@ def _goes_with(name: str, distribution: str) -> bool:
     return any(device_names.processor_of(device, host) is not None for device, host in pairs)
 
 
-def _replaced(parsed: Requirement, text: str, specifier: str, wheel: Renamed) -> str:
+def _replaced(parsed: Requirement, text: str, specifier: str, wheel: RenamedWheel) -> str:
     head, mark, tail = text.partition(";")
     new = _PIN.sub(lambda match: match["operator"] + specifier, head) + mark + tail
     if new == text or not wheel_info.requirement(new).specifier.contains(specifier, prereleases=True):

@@ -19,13 +19,13 @@ from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.fields import parse_headers
 from cairn.wheels.metadata.wheel_info import WheelInfo
 from cairn.wheels.rewrite import repin, version_files, wheel
-from cairn.wheels.rewrite.repin import Renamed, RocmChange
+from cairn.wheels.rewrite.repin import RenamedWheel, RocmChange
 from cairn.wheels.rewrite.wheel import Edit
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """The versions wanted: one of the first three is given.
+class NewVersion:
+    """What versions wheels shall get: one of the first three is given.
 
     Attributes:
         version: the whole new version.
@@ -64,7 +64,7 @@ class Change:
 
 
 def set_versions(
-    wheels: Sequence[Path], wanted: Wanted, output_dir: Path, *, dry_run: bool = False
+    wheels: Sequence[Path], request: NewVersion, output_dir: Path, *, dry_run: bool = False
 ) -> tuple[Change, ...]:
     """Write wheels under their new versions into `output_dir`, all of them or none.
 
@@ -80,12 +80,12 @@ def set_versions(
     with ExitStack() as stack, collector_paused():
         archives = [stack.enter_context(Archive.open(path)) for path in wheels]
         infos = list(map(wheel_info.read_archive, archives))
-        versions = [_new_version(info, wanted) for info in infos]
+        versions = [_new_version(info, request) for info in infos]
         siblings: dict[str, dict[str, str]] = {}
         for info, new in zip(infos, versions, strict=True):
             siblings.setdefault(info.distribution, {})[info.version] = new
         edits = [
-            _edit(archive, _renamed(info, new, wanted, siblings), info, wanted)
+            _edit(archive, _renamed(info, new, request, siblings), info, request)
             for archive, info, new in zip(archives, infos, versions, strict=True)
         ]
         targets = [output_dir / wheel.new_name(info, e) for info, e in zip(infos, edits, strict=True)]
@@ -113,18 +113,20 @@ def set_versions(
         )
 
 
-def _new_version(info: WheelInfo, wanted: Wanted) -> str:
-    if wanted.stage is not None:
-        return metadata_rocm_version.promote(info.version, wanted.stage)
-    if wanted.rocm_version is None:
-        return str(wheel_info.parsed_version(wanted.version or ""))
+def _new_version(info: WheelInfo, request: NewVersion) -> str:
+    if request.stage is not None:
+        return metadata_rocm_version.promote(info.version, request.stage)
+    if request.rocm_version is None:
+        return str(wheel_info.parsed_version(request.version or ""))
     if repin.is_sdk(info.distribution):
-        metadata_rocm_version.channel_of(wanted.rocm_version)
-        return str(Version(wanted.rocm_version))
-    return metadata_rocm_version.with_rocm(info.version, wanted.rocm_version)
+        metadata_rocm_version.channel_of(request.rocm_version)
+        return str(Version(request.rocm_version))
+    return metadata_rocm_version.with_rocm(info.version, request.rocm_version)
 
 
-def _renamed(info: WheelInfo, new: str, wanted: Wanted, siblings: Mapping[str, Mapping[str, str]]) -> Renamed:
+def _renamed(
+    info: WheelInfo, new: str, request: NewVersion, siblings: Mapping[str, Mapping[str, str]]
+) -> RenamedWheel:
     if repin.is_sdk(info.distribution):
         old_rocm, new_rocm = info.version, new
     else:
@@ -132,30 +134,30 @@ def _renamed(info: WheelInfo, new: str, wanted: Wanted, siblings: Mapping[str, M
             metadata_rocm_version.rocm_version_of(info.version) or "",
             metadata_rocm_version.rocm_version_of(new) or "",
         )
-    changes = bool(new_rocm) and (wanted.rocm_version is not None or old_rocm != new_rocm)
-    return Renamed(
+    changes = bool(new_rocm) and (request.rocm_version is not None or old_rocm != new_rocm)
+    return RenamedWheel(
         file_name=info.file_name,
         distribution=info.distribution,
         old=info.version,
         new=new,
         rocm=RocmChange(old=old_rocm or None, new=new_rocm) if changes else None,
         siblings=siblings,
-        given={_project(text) for text in wanted.requires},
+        required={_project(text) for text in request.requires},
     )
 
 
-def _edit(archive: Archive, renamed: Renamed, info: WheelInfo, wanted: Wanted) -> Edit:
+def _edit(archive: Archive, renamed: RenamedWheel, info: WheelInfo, request: NewVersion) -> Edit:
     requires = parse_headers(info.metadata, name="METADATA").all("Requires-Dist")
     own = set(map(_project, requires))
     # Requirements are given for all wheels at once; the wheel that one names does not require itself.
     requirements: dict[str, list[str]] = {}
-    for text in wanted.requires:
+    for text in request.requires:
         if (name := _project(text)) != info.distribution:
             requirements.setdefault(name, []).append(text)
     replaced = {name: texts.pop(0) for name, texts in requirements.items() if name in own}
     return Edit(
         version=renamed.new,
-        build=wanted.build,
+        build=request.build,
         rewrite_requirements=repin.repinned(requires, renamed),
         replace_requirements=replaced,
         add_requirements=tuple(text for texts in requirements.values() for text in texts),

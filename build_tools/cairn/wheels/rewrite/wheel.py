@@ -18,7 +18,7 @@ from cairn import files
 from cairn.errors import WheelError
 from cairn.formats.zip import writer
 from cairn.formats.zip.reader import Archive, collector_paused
-from cairn.formats.zip.writer import Kept, New
+from cairn.formats.zip.writer import CopiedMember, New
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.record import RecordRow, format_record, row_of
 from cairn.wheels.metadata.wheel_info import WheelInfo
@@ -132,7 +132,7 @@ def _with_binaries(archive: Archive, edit: Edit, folder: Path) -> Edit:
     return replace(edit, replace_files=changed)
 
 
-def _entries(archive: Archive, info: WheelInfo, edit: Edit) -> list[Kept | New]:
+def _entries(archive: Archive, info: WheelInfo, edit: Edit) -> list[CopiedMember | New]:
     """Every member of the new wheel: kept order, added files before the dist-info folder, RECORD last.
 
     PEP 427 recommends that the dist-info folder stands at the end of the archive, physically.
@@ -142,8 +142,8 @@ def _entries(archive: Archive, info: WheelInfo, edit: Edit) -> list[Kept | New]:
     moved = _moved(archive, info, edit)
     # With RECORD go RECORD.jws and RECORD.p7s, the signatures that were made over it.
     removed = {*edit.remove_files, *info.unlisted}
-    first: list[Kept | New] = []
-    last: list[Kept | New] = []
+    first: list[CopiedMember | New] = []
+    last: list[CopiedMember | New] = []
     for member in archive.members:
         name = member.name
         if name in removed:
@@ -153,7 +153,7 @@ def _entries(archive: Archive, info: WheelInfo, edit: Edit) -> list[Kept | New]:
             content = changed[name]
             where.append(New(name=moved.get(name, name), content=content, executable=member.executable))
         else:
-            where.append(Kept(member, moved.get(name, name)))
+            where.append(CopiedMember(member, moved.get(name, name)))
     for path, content in sorted(edit.add_files.items()):
         where = last if path.startswith(about) else first
         where.append(New(name=moved.get(path, path), content=content))

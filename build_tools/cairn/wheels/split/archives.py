@@ -22,7 +22,7 @@ from cairn.formats.kpack.reference import PLACEHOLDER, Reference, kernel_name_of
 from cairn.formats.kpack.writer import Writer
 from cairn.formats.offload import code_object
 from cairn.formats.offload.record import Part
-from cairn.formats.offload.unpacked import Unpacked
+from cairn.formats.offload.unpacked import UnpackedBundle
 from cairn.targets import TargetId
 from cairn.wheels.metadata.wheel_info import WheelInfo
 
@@ -87,7 +87,7 @@ def complete(offered: Iterable[TargetId]) -> tuple[TargetId, ...]:
         WheelError: it is for more features of a processor than any has.
     """
     every = set(offered)
-    found: set[TargetId] = set()
+    targets_needed: set[TargetId] = set()
     for processor in {target.processor for target in every}:
         features = {target.features for target in every if processor in targets.that_run(target.processor)}
         names = {feature[:-1] for some in features for feature in some}
@@ -98,8 +98,8 @@ def complete(offered: Iterable[TargetId]) -> tuple[TargetId, ...]:
         # Until nothing is new: with the codes for a GPU there is one that has the features of them all.
         while new := {both for one, other in pairs(features, 2) if (both := _union(one, other))} - features:
             features |= new
-        found |= {TargetId(processor=processor, features=some) for some in features}
-    return tuple(sorted(found, key=lambda target: (targets.sort_key(str(target)), str(target))))
+        targets_needed |= {TargetId(processor=processor, features=some) for some in features}
+    return tuple(sorted(targets_needed, key=lambda target: (targets.sort_key(str(target)), str(target))))
 
 
 def best(target: TargetId, offered: Sequence[TargetId]) -> int | None:
@@ -125,14 +125,14 @@ class Archives:
         """Begin an archive for each target, in `folder`."""
         self.paths: dict[str, Path] = {}
         self._writers: list[tuple[TargetId, Writer]] = []
-        self._there: dict[tuple[TargetId, str], int] = {}
+        self._ordinals: dict[tuple[TargetId, str], int] = {}
         for number, target in enumerate(complete(offered)):
             path = folder / f"{number}{SUFFIX}"
             archive = writer.writing(path, group=group, family=target.processor, targets=[str(target)])
             self._writers.append((target, stack.enter_context(archive)))
             self.paths[str(target)] = path
 
-    def add(self, kernel_name: str, content: Unpacked, part: Part) -> None:
+    def add(self, kernel_name: str, content: UnpackedBundle, part: Part) -> None:
         """Write the code of one bundle, of which `part` is the record, for all wrappers that lead to it.
 
         Code that is in an archive already, from another bundle, is not written again.
@@ -144,7 +144,7 @@ class Archives:
             if chosen is None:
                 continue
             place = target, part.codes[chosen].sha256
-            if place not in self._there:
-                self._there[place] = archive.add(content.code(entries[chosen]), part.codes[chosen].size)
+            if place not in self._ordinals:
+                self._ordinals[place] = archive.add(content.code(entries[chosen]), part.codes[chosen].size)
             for ordinal in part.wrappers:
-                archive.name(kernel_name, ordinal, str(target), self._there[place])
+                archive.name(kernel_name, ordinal, str(target), self._ordinals[place])

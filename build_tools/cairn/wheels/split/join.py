@@ -18,7 +18,7 @@ from cairn.formats.kpack.archive import SUFFIX
 from cairn.formats.kpack.reference import PLACEHOLDER
 from cairn.formats.offload import record, restore
 from cairn.formats.offload.record import Library, Record
-from cairn.formats.offload.restore import Joined
+from cairn.formats.offload.restore import JoinedLibrary
 from cairn.formats.view import FileView
 from cairn.formats.zip.reader import Archive
 from cairn.wheels.metadata import wheel_info
@@ -39,7 +39,7 @@ class JoinedWheel:
     """
 
     path: Path
-    libraries: tuple[Joined, ...]
+    libraries: tuple[JoinedLibrary, ...]
 
 
 def join(host: Path, devices: Sequence[Path], output_dir: Path) -> JoinedWheel:
@@ -101,7 +101,7 @@ class _Work:
                 if not unique:
                     raise WheelError(f"two device wheels have {path}")
 
-    def join(self) -> tuple[Joined, ...]:
+    def join(self) -> tuple[JoinedLibrary, ...]:
         """Put the code of every library back."""
         used: set[str] = set()
         joined = tuple(self._join_one(library, used) for library in self._record.libraries)
@@ -123,7 +123,7 @@ class _Work:
             remove_extras=tuple(self._record.extras),
         )
 
-    def _join_one(self, library: Library, used: set[str]) -> Joined:
+    def _join_one(self, library: Library, used: set[str]) -> JoinedLibrary:
         path = device_wheel.data_path(self._host, library.path)
         if path not in self._archive:
             raise WheelError(f"{self._host.file_name} has no {path}, which was split")

@@ -15,7 +15,7 @@ from cairn.formats.kpack import reference
 from cairn.formats.kpack.archive import SUFFIX
 from cairn.formats.kpack.reference import PLACEHOLDER
 from cairn.formats.offload import detach, record, unpacked
-from cairn.formats.offload.record import Library, Moved, Record
+from cairn.formats.offload.record import Library, MovedFile, Record
 from cairn.formats.view import FileView
 from cairn.formats.zip import writer
 from cairn.formats.zip.layout import Member
@@ -111,7 +111,7 @@ class _Work:
         self.terms = terms
         self.code: dict[str, dict[str, Path]] = {}
         self.hosts: dict[str, Path | bytes] = {}
-        self.moved: list[Moved] = []
+        self.moved: list[MovedFile] = []
         self.records: list[Library] = []
         self.build = ""
         self._info = info
@@ -150,7 +150,7 @@ class _Work:
         copy = self._whole.get(path) or extract(self._archive, path, self._new_folder())
         self.code.setdefault(processor, {})[path] = copy
         sha256 = self._sums.get(path) or self._known(path, copy)
-        self.moved.append(Moved(path=common, processor=processor, sha256=sha256))
+        self.moved.append(MovedFile(path=common, processor=processor, sha256=sha256))
 
     def name_build(self, libraries: Iterable[str]) -> None:
         """Know the build of these libraries, and of the files that have moved, from every other."""

@@ -48,11 +48,11 @@ def judge(wheel: Path, expected: Expectation) -> Verdict:
     try:
         name = wheel_info.parse_file_name(wheel.name, variants_too=True)
         with Archive.open(wheel) as archive:
-            all_found, not_checked = _judge_archive(archive, name, expected)
+            all_findings, not_checked = _judge_archive(archive, name, expected)
     except WheelError as error:
         return Verdict(findings=(_unreadable(FindingCode.ARCHIVE, error),))
     ordered = sorted(
-        dict.fromkeys(all_found), key=lambda finding: (finding.member or "", finding.code, finding.reason)
+        dict.fromkeys(all_findings), key=lambda finding: (finding.member or "", finding.code, finding.reason)
     )
     return Verdict(
         findings=tuple(finding for finding in ordered if finding.code not in NOTES),

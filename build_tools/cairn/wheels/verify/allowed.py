@@ -62,7 +62,7 @@ class _File(datafile.Value, tag_field="schema", tag="cairn.allow/1"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judged:
+class JudgedFindings:
     """The findings on some wheels, sorted by whether they are allowed.
 
     Attributes:
@@ -100,7 +100,7 @@ def read(paths: Iterable[Path]) -> dict[str, AllowedFinding]:
 
 def judge(
     by_path: Mapping[Path, Sequence[Finding]], entries: Mapping[str, AllowedFinding], *, today: dt.date
-) -> Judged:
+) -> JudgedFindings:
     """Sort the findings by whether an entry of `read` lets them through."""
     current = {
         where: entry for where, entry in entries.items() if entry.expires is None or today < entry.expires
@@ -115,7 +115,7 @@ def judge(
         standing[path] = tuple(finding for finding, where in by.items() if where is None)
         allowed[path] = tuple((finding, current[where]) for finding, where in by.items() if where)
         used.update(filter(None, by.values()))
-    return Judged(findings=standing, allowed=allowed, notes=tuple(_notes(entries, used, today)))
+    return JudgedFindings(findings=standing, allowed=allowed, notes=tuple(_notes(entries, used, today)))
 
 
 def _notes(entries: Mapping[str, AllowedFinding], used: set[str], today: dt.date) -> Iterator[str]:

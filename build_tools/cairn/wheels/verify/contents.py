@@ -172,7 +172,7 @@ class _MemberReader:
         for text in sorted(self._hit):
             fix = "build so that no path or secret gets in"
             self._find(FindingCode.FORBIDDEN_TEXT, f"it contains {text!r}", fix)
-        for secret in sorted(self._secrets.found):
+        for secret in sorted(self._secrets.matches):
             self._find(FindingCode.SECRET, f"it contains what looks like {secret}", "remove and revoke it")
         return parts
 
@@ -196,7 +196,7 @@ class _MemberReader:
         urls = self._secrets.urls
         small = self._member.size <= _LARGEST_MODULE
         if urls and small and not secrets.outside_docstrings(archive.read(self._member.name), urls):
-            self._secrets.found.discard(secrets.PASSWORD)
+            self._secrets.matches.discard(secrets.PASSWORD)
 
     def _judge_content(self) -> None:
         """What is not a binary may be named as one, or stand in place of a file that was never fetched."""

@@ -143,8 +143,8 @@ class _Pieces:
         """See `compression.Reader.read`."""
         while len(self._left) < size and (piece := next(self._pieces, None)) is not None:
             self._left += piece
-        found, self._left = self._left[:size], self._left[size:]
-        return found
+        data, self._left = self._left[:size], self._left[size:]
+        return data
 
 
 def check_targets(

@@ -45,7 +45,7 @@ def check(archive: Archive, info: WheelInfo) -> tuple[tuple[Finding, ...], tuple
     files = {places.installed(member.name): member.name for member in archive.members if not member.is_dir}
     if any(path.endswith(".pth") and "/" not in path for path in files):
         return (), ()  # site.py may find modules anywhere
-    found, elsewhere = [], []
+    findings, elsewhere = [], []
     for group, points in info.entry_points.items():
         for name, text in points.items():
             match = _REFERENCE.fullmatch(text.strip())
@@ -59,13 +59,13 @@ def check(archive: Archive, info: WheelInfo) -> tuple[tuple[Finding, ...], tuple
                 fix = "name what is there, or ship the module"
                 path = f"{info.dist_info}/entry_points.txt"
                 code = FindingCode.ENTRY_POINT if group in SCRIPTS else FindingCode.OPTIONAL_PLUGIN
-                found.append(Finding(code=code, member=path, reason=reason, fix=fix))
+                findings.append(Finding(code=code, member=path, reason=reason, fix=fix))
             else:
                 elsewhere.append(match[1].split(".")[0])
     unknown = [
         f"whether a requirement has {top}, which entry points name" for top in dict.fromkeys(elsewhere)
     ]
-    return tuple(found), tuple(unknown)
+    return tuple(findings), tuple(unknown)
 
 
 def _problem(

@@ -170,16 +170,16 @@ def _fits_python(module: ExtensionModule, tag: _Tag) -> bool:
 
 
 def _fits_platform(module: ExtensionModule, platform: str) -> bool:
-    said = module.platform
-    if said is None:
+    named_platform = module.platform
+    if named_platform is None:
         return True
     if platform.startswith("macosx"):
-        return said == "darwin"
+        return named_platform == "darwin"
     if platform.startswith("win"):
-        return said.lower() == platform
+        return named_platform.lower() == platform
     if "linux" not in platform:
         return True
-    machine, system, libc = (*said.split("-"), "", "")[:3]
+    machine, system, libc = (*named_platform.split("-"), "", "")[:3]
     on_machine = platform.endswith(tuple(f"_{name}" for name in _MACHINES.get(machine, (machine,))))
     return system == "linux" and on_machine and _fits_libc(module, libc, platform)
 

@@ -58,9 +58,9 @@ def _check_wheel_file(archive: Archive, info: WheelInfo) -> Iterator[Finding]:
     ):
         values = headers.all(field)
         if values not in allowed:
-            given = " and ".join(map(repr, values)) or "nothing"
+            values_shown = " and ".join(map(repr, values)) or "nothing"
             expected = " or ".join(repr(value[0]) for value in allowed if value and value[0]) or "nothing"
-            reason = f"{field} says {given} where it must say {expected}"
+            reason = f"{field} says {values_shown} where it must say {expected}"
             yield Finding(code=FindingCode.WHEEL_HEADER, member=path, reason=reason, fix=_AGAIN)
 
 

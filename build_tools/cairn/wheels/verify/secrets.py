@@ -93,13 +93,13 @@ class Scanner:
     """Looks through one file, piece by piece.
 
     Attributes:
-        found: the kinds of secrets it has.
+        matches: the kinds of secrets it has.
         urls: those with passwords, of a Python module: `outside_docstrings` tells examples from them.
     """
 
     def __init__(self, member: str) -> None:
         """Begin with the member of that path."""
-        self.found: set[str] = set()
+        self.matches: set[str] = set()
         self.urls: set[bytes] = set()
         self._python = member.endswith((".py", ".pyi"))
         # The private keys of tests are published on purpose; a token or a password never is.
@@ -137,13 +137,13 @@ class Scanner:
         low, high = 0 if first else 1, len(text) if last else len(text) - 1
         for kind in self._kinds:
             collects = kind is _PASSWORD and self._python
-            if (collects or kind.name not in self.found) and kind.mark.search(text):
+            if (collects or kind.name not in self.matches) and kind.mark.search(text):
                 matches = (m for m in kind.pattern.finditer(text) if low <= m.start() and m.end() <= high)
                 real = (m[0] for m in matches if kind is not _PASSWORD or _is_real(m))
                 if collects and len(self.urls) < _MOST_URLS:
                     self.urls.update(real)
                 if any(real) or (collects and self.urls):
-                    self.found.add(kind.name)
+                    self.matches.add(kind.name)
         self._held = text[-_OVERLAP:]
 
 

@@ -40,8 +40,8 @@ def check(
             )
             actual = {parse_target_id(t).processor for targets in archived.values() for t in targets}
             if processors and actual != set(processors):
-                there = ", ".join(in_order(actual)) or "no target"
-                reason = f"it is for {', '.join(processors)}, and its kpack archives have code for {there}"
+                names = ", ".join(in_order(actual)) or "no target"
+                reason = f"it is for {', '.join(processors)}, and its kpack archives have code for {names}"
     if reason:
         yield Finding(
             code=FindingCode.VARIANT, member=member or None, reason=reason, fix="make the variants again"

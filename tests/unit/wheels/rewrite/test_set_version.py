@@ -15,8 +15,8 @@ from cairn.errors import WheelError
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.rocm_version import with_rocm
 from cairn.wheels.rewrite import record
-from cairn.wheels.rewrite.repin import Renamed, RocmChange, repinned
-from cairn.wheels.rewrite.set_version import Wanted, set_versions
+from cairn.wheels.rewrite.repin import RenamedWheel, RocmChange, repinned
+from cairn.wheels.rewrite.set_version import NewVersion, set_versions
 from cairn.wheels.verify import Expectation, verify
 from helpers.wheels import MakeWheel, cairn_wheel, members_of, rocm_versions, validated
 
@@ -86,20 +86,20 @@ def requires(path: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("wanted", "rocm", "suffix"),
     [
-        (Wanted(rocm_version="7.10.1"), "7.10.1", "rocm7.10.1"),
-        (Wanted(stage="final"), "7.10.0", "rocm7.10.0"),
-        (Wanted(stage="rc2"), "7.10.0rc2", "rocm7.10.0rc2"),
-        (Wanted(rocm_version="10.0.0"), "10.0.0", "rocmv.10.0.0.0"),
+        (NewVersion(rocm_version="7.10.1"), "7.10.1", "rocm7.10.1"),
+        (NewVersion(stage="final"), "7.10.0", "rocm7.10.0"),
+        (NewVersion(stage="rc2"), "7.10.0rc2", "rocm7.10.0rc2"),
+        (NewVersion(rocm_version="10.0.0"), "10.0.0", "rocmv.10.0.0.0"),
         (
-            Wanted(rocm_version="7.14.0a20260811+bkc.20260813"),
+            NewVersion(rocm_version="7.14.0a20260811+bkc.20260813"),
             "7.14.0a20260811+bkc.20260813",
             "rocm7.14.0a20260811.bkc.20260813",
         ),
-        (Wanted(rocm_version="7.10.0.dev0+efed3c"), "7.10.0.dev0+efed3c", "devrocm7.10.0.dev0.efed3c"),
+        (NewVersion(rocm_version="7.10.0.dev0+efed3c"), "7.10.0.dev0+efed3c", "devrocm7.10.0.dev0.efed3c"),
     ],
 )
 def test_a_set_stays_a_set_under_another_rocm_version(
-    stones: Stones, tmp_path: Path, wanted: Wanted, rocm: str, suffix: str
+    stones: Stones, tmp_path: Path, wanted: NewVersion, rocm: str, suffix: str
 ) -> None:
     made = set_versions(list(stones.values()), wanted, tmp_path / "out")
     triton, torch, vision = (change.target for change in made)
@@ -163,12 +163,12 @@ def test_the_input_stays_and_what_is_done_is_said(
 
 def test_siblings_follow_any_version(stones: Stones, tmp_path: Path) -> None:
     torch = stones["torch"]
-    (change,) = set_versions([torch], Wanted(version="2.9.1+rocm7.10.0rc1"), tmp_path / "one")
+    (change,) = set_versions([torch], NewVersion(version="2.9.1+rocm7.10.0rc1"), tmp_path / "one")
     pins = requires(change.target)
     assert "rocm[libraries]==7.10.0rc1" in pins
     assert 'torch-device-gfx942==2.9.1+rocm7.10.0rc1 ; extra == "device-all"' in pins
     both = [stones["triton"], torch]
-    made = set_versions(both, Wanted(version="4.0"), tmp_path / "two")
+    made = set_versions(both, NewVersion(version="4.0"), tmp_path / "two")
     assert "triton==4.0; platform_machine == 'x86_64'" in requires(made[1].target)
     assert "rocm[libraries]==7.10.0rc1" in requires(made[1].target)
 
@@ -188,7 +188,7 @@ def test_the_rocm_part_alone_changes(
     make_wheel: MakeWheel, tmp_path: Path, version: str, rocm: str, expected: str
 ) -> None:
     wheel = make_wheel(version=version, requires=())
-    (change,) = set_versions([wheel], Wanted(rocm_version=rocm), tmp_path / "out")
+    (change,) = set_versions([wheel], NewVersion(rocm_version=rocm), tmp_path / "out")
     assert change.new == expected
     assert wheel_info.read(change.target).version == expected
 
@@ -218,7 +218,7 @@ def test_what_cannot_follow_is_refused_and_nothing_written(
     good = make_wheel(name="good", requires=())
     wheel = make_wheel(**({"requires": ()} | properties))
     with pytest.raises(WheelError, match=match):
-        set_versions([good, wheel], Wanted(rocm_version="7.10.0"), tmp_path / "out")
+        set_versions([good, wheel], NewVersion(rocm_version="7.10.0"), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -227,9 +227,9 @@ def test_a_requirement_given_by_hand_wins(make_wheel: MakeWheel, tmp_path: Path)
     triton = make_wheel(name="triton", version="3.5", requires=())
     with pytest.raises(WheelError, match=r"triton given with it is 3\.5"):
         set_versions(
-            [torch, triton], Wanted(rocm_version="7.10.0", requires=("rocm>=7.10",)), tmp_path / "out"
+            [torch, triton], NewVersion(rocm_version="7.10.0", requires=("rocm>=7.10",)), tmp_path / "out"
         )
-    wanted = Wanted(rocm_version="7.10.0", requires=("rocm>=7.10", "triton==3.5+rocm7.10.0"))
+    wanted = NewVersion(rocm_version="7.10.0", requires=("rocm>=7.10", "triton==3.5+rocm7.10.0"))
     made = set_versions([torch, triton], wanted, tmp_path / "out")
     assert requires(made[0].target) == ["rocm>=7.10", "triton==3.5+rocm7.10.0"]
     assert requires(made[1].target) == ["rocm>=7.10"]
@@ -239,7 +239,7 @@ def test_several_requirements_of_one_project_may_be_given(make_wheel: MakeWheel,
     pair = ("numpy<2; python_version < '3.12'", "numpy>=2; python_version >= '3.12'")
     for own in ((), ("numpy", "filelock")):
         wheel = make_wheel(requires=own)
-        (change,) = set_versions([wheel], Wanted(version="2", requires=pair), tmp_path / "out")
+        (change,) = set_versions([wheel], NewVersion(version="2", requires=pair), tmp_path / "out")
         assert sorted(requires(change.target)) == sorted((*pair, *own[1:]))
 
 
@@ -260,14 +260,14 @@ def test_the_parts_of_the_version_follow_too(
     text = "__version__ = version = '{}'\n__version_tuple__ = version_tuple = {}\n"
     files = {"demo/_version.py": text.format(old, before).encode()}
     wheel = make_wheel(version=old, requires=(), files=files)
-    (change,) = set_versions([wheel], Wanted(version=new), tmp_path / "out")
+    (change,) = set_versions([wheel], NewVersion(version=new), tmp_path / "out")
     assert contents(change.target)["demo/_version.py"] == text.format(new, after)
 
 
 def test_a_pin_that_allows_the_new_version_stays(make_wheel: MakeWheel, tmp_path: Path) -> None:
     torch = make_wheel(name="torch", version="2.9.0+rocm7.9.0", requires=("triton==3.5", "rocm==7.*"))
     triton = make_wheel(name="triton", version="3.5+rocm7.9.0", requires=())
-    made = set_versions([torch, triton], Wanted(rocm_version="7.10.0"), tmp_path / "out")
+    made = set_versions([torch, triton], NewVersion(rocm_version="7.10.0"), tmp_path / "out")
     assert requires(made[0].target) == ["triton==3.5", "rocm==7.*"]
 
 
@@ -277,9 +277,9 @@ def test_device_wheels_follow_their_host(make_wheel: MakeWheel, tmp_path: Path) 
         version="2.9.0+rocm7.9.0",
         requires=("torch==2.9.0+rocm7.9.0", "rocm-sdk-device-gfx942==7.9.0"),
     )
-    (change,) = set_versions([device], Wanted(rocm_version="7.10.0"), tmp_path / "a")
+    (change,) = set_versions([device], NewVersion(rocm_version="7.10.0"), tmp_path / "a")
     assert requires(change.target) == ["torch==2.9.0+rocm7.10.0", "rocm-sdk-device-gfx942==7.10.0"]
-    (change,) = set_versions([device], Wanted(version="3.0+rocm7.9.0"), tmp_path / "b")
+    (change,) = set_versions([device], NewVersion(version="3.0+rocm7.9.0"), tmp_path / "b")
     assert requires(change.target) == ["torch==3.0+rocm7.9.0", "rocm-sdk-device-gfx942==7.9.0"]
 
 
@@ -295,7 +295,7 @@ def test_packages_of_the_sdk_get_its_version(make_wheel: MakeWheel, tmp_path: Pa
         },
     )
     devel = make_wheel(name="rocm_sdk_devel", version="7.9.0rc1", requires=("rocm-sdk-core==7.9.0rc1",))
-    for wanted in (Wanted(rocm_version="7.9.0"), Wanted(stage="final")):
+    for wanted in (NewVersion(rocm_version="7.9.0"), NewVersion(stage="final")):
         made = set_versions([core, devel], wanted, tmp_path / "out")
         assert [change.new for change in made] == ["7.9.0", "7.9.0"]
         assert requires(made[1].target) == ["rocm-sdk-core==7.9.0"]
@@ -310,9 +310,9 @@ def test_two_wheels_of_one_name_and_the_source_itself_are_refused(
 ) -> None:
     one, two = make_wheel(version="1.0", requires=()), make_wheel(version="1.1", requires=())
     with pytest.raises(WheelError, match="both be named"):
-        set_versions([one, two], Wanted(version="2"), tmp_path / "out")
+        set_versions([one, two], NewVersion(version="2"), tmp_path / "out")
     with pytest.raises(WheelError, match="own source"):
-        set_versions([one], Wanted(version="1.0"), one.parent)
+        set_versions([one], NewVersion(version="1.0"), one.parent)
     assert sorted(path.name for path in one.parent.iterdir()) == sorted((one.name, two.name))
 
 
@@ -323,7 +323,7 @@ def test_one_wheel_for_each_python_keeps_its_pin(make_wheel: MakeWheel, tmp_path
         for python in (311, 312)
         for name, base, pins in projects
     ]
-    made = set_versions(wheels, Wanted(rocm_version="7.10.0"), tmp_path / "out")
+    made = set_versions(wheels, NewVersion(rocm_version="7.10.0"), tmp_path / "out")
     found = [Requirement(text) for change in made for text in requires(change.target)]
     assert [(canonicalize_name(pin.name), str(pin.specifier)) for pin in found] == [
         ("torch", "==2.9.0+rocm7.10.0"),
@@ -339,7 +339,7 @@ def test_exact_pins_follow_from_any_rocm_version_to_any_other(old: str, new: str
     assert news == {name: with_rocm(base, new) for name, base in before.items()}
     requirements = [f"rocm[libraries]=={old}", *(f"{name}==={version}" for name, version in olds.items())]
     for siblings in ({}, {name: {olds[name]: news[name]} for name in olds}):
-        wheel = Renamed(
+        wheel = RenamedWheel(
             file_name="v.whl",
             distribution="torchvision",
             old=with_rocm("0.24", old),
@@ -361,7 +361,7 @@ def test_line_ends_stay_as_they_are(make_wheel: MakeWheel, tmp_path: Path) -> No
         for name, data in content.items():
             archive.writestr(name, data)
     whole, _ = record.write(wheel, tmp_path / "whole").path, wheel.unlink()
-    wanted = Wanted(version="2.0", build="1", requires=("numpy",))
+    wanted = NewVersion(version="2.0", build="1", requires=("numpy",))
     (change,) = set_versions([whole], wanted, tmp_path / "out")
     made = members_of(change.target)
     for name in (metadata, build):
