@@ -13,7 +13,7 @@ from cairn.cli.main import main
 from cairn.errors import WheelError
 from cairn.wheels.metadata import device_names, wheel_info
 from cairn.wheels.rewrite.wheel import Edit, apply
-from cairn.wheels.split import databases
+from cairn.wheels.split import device_wheel
 from cairn.wheels.split.device_wheel import SDK, Terms
 from cairn.wheels.split.join import join
 from cairn.wheels.split.split import split
@@ -130,7 +130,7 @@ PROCESSORS = ("gfx90a", "gfx942", "gfx1100", "gfx9-4-generic")
     ],
 )
 def test_which_files_are_databases_of_one_processor(path: str, processor: str | None) -> None:
-    assert databases.processor_of(path, PROCESSORS) == processor
+    assert device_wheel.database_processor(path, PROCESSORS) == processor
 
 
 def test_databases_move_under_their_own_paths_and_come_back(make_wheel: MakeWheel, tmp_path: Path) -> None:

@@ -289,6 +289,11 @@ def requirement(text: str) -> Requirement:
         raise WheelError(str(error)) from error
 
 
+def required_name(text: str) -> str:
+    """The canonical name of the project that a requirement asks for; for what it raises see `requirement`."""
+    return canonicalize_name(requirement(text).name)
+
+
 def parsed_version(text: str) -> Version:
     """A version.
 

@@ -110,7 +110,7 @@ def compressed(tags: Sequence[str], *, like: str | None = None) -> str:
 
 
 def _names(requirements: Iterable[str]) -> set[str]:
-    return {canonicalize_name(wheel_info.requirement(text).name) for text in requirements}
+    return set(map(wheel_info.required_name, requirements))
 
 
 def _without(headers: Headers, names: Iterable[str]) -> Headers:

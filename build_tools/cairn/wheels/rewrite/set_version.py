@@ -8,7 +8,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from cairn.errors import WheelError
@@ -142,17 +141,17 @@ def _renamed(
         new=new,
         rocm=RocmChange(old=old_rocm or None, new=new_rocm) if changes else None,
         siblings=siblings,
-        required={_project(text) for text in request.requires},
+        required={wheel_info.required_name(text) for text in request.requires},
     )
 
 
 def _edit(archive: Archive, renamed: RenamedWheel, info: WheelInfo, request: NewVersion) -> Edit:
     requires = parse_headers(info.metadata, name="METADATA").all("Requires-Dist")
-    own = set(map(_project, requires))
+    own = set(map(wheel_info.required_name, requires))
     # Requirements are given for all wheels at once; the wheel that one names does not require itself.
     requirements: dict[str, list[str]] = {}
     for text in request.requires:
-        if (name := _project(text)) != info.distribution:
+        if (name := wheel_info.required_name(text)) != info.distribution:
             requirements.setdefault(name, []).append(text)
     replaced = {name: texts.pop(0) for name, texts in requirements.items() if name in own}
     return Edit(
@@ -165,10 +164,6 @@ def _edit(archive: Archive, renamed: RenamedWheel, info: WheelInfo, request: New
             archive, info.distribution, renamed.old, renamed.new, renamed.rocm
         ),
     )
-
-
-def _project(text: str) -> str:
-    return canonicalize_name(wheel_info.requirement(text).name)
 
 
 def _check_targets(wheels: Sequence[Path], targets: Sequence[Path]) -> None:

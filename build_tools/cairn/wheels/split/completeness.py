@@ -90,7 +90,7 @@ def problems(
         yield from _parts(host, beside)
     unknown = sorted(name for name in beside.keys() - recorded if _MARK in name)
     requires = [text for path in wheels for text in wheel_info.read(path).requires_dist]
-    required = {canonicalize_name(wheel_info.requirement(text).name) for text in requires}
+    required = set(map(wheel_info.required_name, requires))
     for name in unknown:
         if name not in required:
             yield f"{name} is a device wheel, and no wheel beside it has an extra for it"

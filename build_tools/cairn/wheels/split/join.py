@@ -83,7 +83,7 @@ class _Work:
     def add(self, wheel: Path) -> None:
         """Take in a device wheel."""
         info = wheel_info.read(wheel)
-        processor = self._check_pair(info)
+        processor = processor_of(info, self._host, self._record)
         self._processors.add(processor)
         with Archive.open(wheel) as archive:
             for member in archive.members:
@@ -164,27 +164,30 @@ class _Work:
         if any(target.partition(":")[0] != processor for target in targets):
             raise WheelError(f"{path} is not code for {processor}, as the name of its wheel says")
 
-    def _check_pair(self, info: WheelInfo) -> str:
-        """The processor of a device wheel, once it is certain that it belongs to the host wheel."""
-        host = self._host
-        devices = self._record.devices.items()
-        names: dict[str, str] = {canonicalize_name(name): processor for processor, name in devices}
-        if info.distribution not in names:
-            raise WheelError(f"{info.file_name} is not a device wheel of {host.name}")
-        pins = {str(wheel_info.requirement(text)) for text in info.requires_dist}
-        pinned = str(wheel_info.requirement(f"{host.name}=={host.version}")) in pins
-        if not pinned or info.version != host.version:
-            raise WheelError(
-                f"{info.file_name} does not belong to {host.file_name}",
-                tip="join wheels of exactly one version",
-            )
-        return names[info.distribution]
-
     def _new_folder(self) -> Path:
         self._count += 1
         folder = self._folder / str(self._count)
         folder.mkdir()
         return folder
+
+
+def processor_of(device: WheelInfo, host: WheelInfo, split: Record) -> str:
+    """The processor of a device wheel, once it is certain that it belongs to a host wheel.
+
+    Raises:
+        WheelError: it does not.
+    """
+    names: dict[str, str] = {canonicalize_name(name): processor for processor, name in split.devices.items()}
+    if device.distribution not in names:
+        raise WheelError(f"{device.file_name} is not a device wheel of {host.name}")
+    pins = {str(wheel_info.requirement(text)) for text in device.requires_dist}
+    pinned = str(wheel_info.requirement(f"{host.name}=={host.version}")) in pins
+    if not pinned or device.version != host.version:
+        raise WheelError(
+            f"{device.file_name} does not belong to {host.file_name}",
+            tip="join wheels of exactly one version",
+        )
+    return names[device.distribution]
 
 
 def read_record(host: WheelInfo, archive: Archive) -> Record:

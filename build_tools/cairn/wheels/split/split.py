@@ -28,7 +28,7 @@ from cairn.wheels.metadata.record import row_of
 from cairn.wheels.metadata.wheel_info import WheelInfo
 from cairn.wheels.rewrite import wheel as rewrite_wheel
 from cairn.wheels.rewrite.wheel import Edit
-from cairn.wheels.split import databases, device_wheel, import_hook
+from cairn.wheels.split import device_wheel, import_hook
 from cairn.wheels.split.archives import HEADERS, Archives, Place
 from cairn.wheels.split.device_wheel import Terms
 
@@ -73,7 +73,7 @@ def split(wheel: Path, output_dir: Path, terms: Terms | None = None) -> tuple[Pa
             alone = {b.path: b.code_objects[0].target.processor for b in unpacked if b.is_device_code}
             libraries = {binary.path for binary in unpacked} - alone.keys()
             for name in (member.name for member in archive.members if member.name not in libraries):
-                processor = alone.get(name) or databases.processor_of(name, processors)
+                processor = alone.get(name) or device_wheel.database_processor(name, processors)
                 if processor is not None:
                     work.move(name, processor)
             work.name_build(libraries)

@@ -10,8 +10,6 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from packaging.utils import canonicalize_name
-
 from cairn import datafile
 from cairn.errors import WheelError
 from cairn.formats.zip.reader import Archive
@@ -21,7 +19,7 @@ from cairn.wheels.metadata.variants import AMD, GFX_ARCH, Priorities, Provider, 
 from cairn.wheels.rewrite import wheel as rewrite_wheel
 from cairn.wheels.rewrite.wheel import Edit
 from cairn.wheels.split import device_wheel
-from cairn.wheels.split.join import read_record
+from cairn.wheels.split.join import processor_of, read_record
 from cairn.wheels.split.split import extract
 
 PROVIDER = Provider(
@@ -75,14 +73,8 @@ def write(host: Path, device: Path, output_dir: Path) -> Path:
         Archive.open(device) as code,
     ):
         record = read_record(info, archive)
-        devices = record.devices
-        names: dict[str, str] = {canonicalize_name(name): processor for processor, name in devices.items()}
-        pins = [text for text in other.requires_dist if _project(text) == info.distribution]
-        if other.distribution not in names or [*map(wheel_info.requirement, pins)] != [
-            wheel_info.requirement(f"{info.name}=={info.version}")
-        ]:
-            raise WheelError(f"{device.name} is not a device wheel of {host.name}")
-        processor = names[other.distribution]
+        processor = processor_of(other, info, record)
+        requires = [t for t in other.requires_dist if wheel_info.required_name(t) != info.distribution]
         content = datafile.dumps(of_processor(processor)).encode()
         added: dict[str, Path | bytes] = {f"{info.dist_info}/{variants.IN_WHEEL}": content}
         for number, member in enumerate(code.members):
@@ -93,12 +85,8 @@ def write(host: Path, device: Path, output_dir: Path) -> Path:
         change = Edit(
             add_files=added,
             remove_extras=tuple(record.extras),
-            remove_requirements=tuple(devices.values()),
-            add_requirements=tuple(text for text in other.requires_dist if text not in pins),
+            remove_requirements=tuple(record.devices.values()),
+            add_requirements=tuple(requires),
         )
         path = rewrite_wheel.apply(host, change, Path(folder, "made"))
         return path.replace(output_dir / variants.with_label(path.name, processor))
-
-
-def _project(requirement: str) -> str:
-    return canonicalize_name(wheel_info.requirement(requirement).name)
