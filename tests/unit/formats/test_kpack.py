@@ -93,11 +93,9 @@ def test_every_code_object_is_read(scheme: str) -> None:
     list(archive.checked())
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
-def test_what_is_written_is_what_the_description_says(scheme: str, tmp_path: Path) -> None:
+def test_what_is_written_is_what_the_description_says(tmp_path: Path) -> None:
     path = tmp_path / "x.kpack"
-    packed = scheme == "zstd-per-kernel"
-    with writing(path, group="demo", family="gfx94X-dcgpu", targets=TARGETS, packed=packed) as writer:
+    with writing(path, group="demo", family="gfx94X-dcgpu", targets=TARGETS) as writer:
         ordinals = [
             writer.add((code[at : at + 999] for at in range(0, len(code), 999)), len(code)) for code in CODES
         ]
@@ -110,33 +108,27 @@ def test_what_is_written_is_what_the_description_says(scheme: str, tmp_path: Pat
     magic, version, table_at = struct.unpack_from("<4sIQ", data)
     assert (magic, version) == (b"KPAK", 1)
     table = msgspec.msgpack.decode(data[table_at:])
-    where = {name: table.pop(name) for name in ("blobs", "zstd_offset", "zstd_size") if name in table}
-    assert table == table_of(compression_scheme=scheme)
-    if packed:
-        blob = data[where["zstd_offset"] :][: where["zstd_size"]]
-        assert where["zstd_offset"] + where["zstd_size"] == table_at
-        at, found = 4, []
-        for _ in range(struct.unpack_from("<I", blob)[0]):
-            (size,) = struct.unpack_from("<I", blob, at)
-            frame = blob[at + 4 : at + 4 + size]
-            # As rocm-kpack's own reader does it (python/rocm_kpack/compression.py): in one go.
-            found.append(zstandard.ZstdDecompressor().decompress(frame))
-            at += 4 + size
-        assert at == len(blob)
-    else:
-        found = [data[blob["offset"] :][: blob["size"]] for blob in where["blobs"]]
+    where = {name: table.pop(name) for name in ("zstd_offset", "zstd_size")}
+    assert table == table_of(compression_scheme="zstd-per-kernel")
+    blob = data[where["zstd_offset"] :][: where["zstd_size"]]
+    assert where["zstd_offset"] + where["zstd_size"] == table_at
+    at, found = 4, []
+    for _ in range(struct.unpack_from("<I", blob)[0]):
+        (size,) = struct.unpack_from("<I", blob, at)
+        frame = blob[at + 4 : at + 4 + size]
+        # As rocm-kpack's own reader does it (python/rocm_kpack/compression.py): in one go.
+        found.append(zstandard.ZstdDecompressor().decompress(frame))
+        at += 4 + size
+    assert at == len(blob)
     assert found == CODES
     list(opened(data).checked())
     assert content(opened(data)) == WANTED
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("said", [3, 5])
-def test_code_of_another_size_is_refused(tmp_path: Path, scheme: str, said: int) -> None:
-    packed = scheme != "none"
-
+def test_code_of_another_size_is_refused(tmp_path: Path, said: int) -> None:
     def write() -> None:
-        with writing(tmp_path / "x", group="", family="", targets=["gfx942"], packed=packed) as writer:
+        with writing(tmp_path / "x", group="", family="", targets=["gfx942"]) as writer:
             writer.add([b"code"], said)
 
     with pytest.raises(WheelError, match=f"not of {said} bytes"):

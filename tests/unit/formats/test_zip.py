@@ -13,7 +13,6 @@ import pytest
 from cairn.formats import errors
 from cairn.formats.view import MemberView
 from cairn.formats.zip import deflate, layout
-from cairn.formats.zip.layout import Zip64At
 from cairn.formats.zip.reader import Archive, Limits
 from cairn.formats.zip.writer import CopiedMember, New, write
 
@@ -354,16 +353,22 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
         assert list((tmp_path / "out").iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    "limits", [Zip64At(1000, 3), Zip64At(1000, 65535), Zip64At(1 << 31, 3), Zip64At(0, 0)]
-)
-def test_zip64_with_lowered_limits_is_read_by_everyone(tmp_path: Path, limits: Zip64At) -> None:
+def lower(patch: pytest.MonkeyPatch, size: int = 0, count: int = 0) -> None:
+    patch.setattr(layout, "WIDE_SIZE", size)
+    patch.setattr(layout, "WIDE_COUNT", count)
+
+
+@pytest.mark.parametrize("limits", [(1000, 3), (1000, 65535), (1 << 31, 3), (0, 0)])
+def test_zip64_with_lowered_limits_is_read_by_everyone(
+    tmp_path: Path, limits: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lower(monkeypatch, *limits)
     content = {f"m{i}": os.urandom(400) * (i % 4) for i in range(20)}
     first, second = tmp_path / "x.zip", tmp_path / "y.zip"
-    write(first, [New(name=n, content=d) for n, d in content.items()], zip64=limits)
+    write(first, [New(name=n, content=d) for n, d in content.items()])
     with Archive.open(first) as archive:
         renamed = [CopiedMember(member=m, name=f"r/{m.name}") for m in archive.members]
-        write(second, renamed, archive, zip64=limits)
+        write(second, renamed, archive)
     assert opened(first) == content
     assert opened(second) == {f"r/{n}": d for n, d in content.items()}
     with zipfile.ZipFile(second) as archive:
@@ -371,16 +376,18 @@ def test_zip64_with_lowered_limits_is_read_by_everyone(tmp_path: Path, limits: Z
         assert len(archive.namelist()) == len(content)
 
 
-def test_the_zip64_end_record_says_which_zip_made_it(tmp_path: Path) -> None:
+def test_the_zip64_end_record_says_which_zip_made_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lower(monkeypatch)
     path = tmp_path / "x.zip"
-    write(path, [New(name="a", content=b"a")], zip64=Zip64At(0, 0))
+    write(path, [New(name="a", content=b"a")])
     data = path.read_bytes()
     assert data[data.index(layout.END64_MAGIC) :][12:16] == bytes((45, 3, 45, 0))  # by 4.5 on Unix, needs 4.5
 
 
-def test_sizes_in_two_zip64_fields_are_compared(tmp_path: Path) -> None:
+def test_sizes_in_two_zip64_fields_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lower(monkeypatch)
     path = tmp_path / "x.zip"
-    write(path, [New(name="a", content=b"abc" * 9)], zip64=Zip64At(0, 0))
+    write(path, [New(name="a", content=b"abc" * 9)])
     # The 32-bit sizes of both headers are all ones, byte for byte the same; the true ones are in two fields.
     field = struct.pack("<HHQ", 1, 16, 27)
     assert path.read_bytes().count(field) == 1

@@ -12,18 +12,15 @@ import zstandard
 
 from cairn import files
 from cairn.errors import WheelError
-from cairn.formats.kpack.archive import CODE, HEADER, MAGIC, PLAIN, VERSION, WORD, ZSTD, Blob, Entry, Table
+from cairn.formats.kpack.archive import CODE, HEADER, MAGIC, VERSION, WORD, ZSTD, Entry, Table
 from cairn.formats.kpack.reference import key_of
 
-_ALIGNMENT = 4096  # of the code: a runtime may map the file instead of reading it
 _LEVEL = 3  # zstd's own default, which clang takes for bundles too
 _LONGEST_FRAME = (1 << 32) - 1
 
 
 @contextlib.contextmanager
-def writing(
-    path: Path, *, group: str, family: str, targets: Iterable[str], packed: bool = True
-) -> Iterator[Writer]:
+def writing(path: Path, *, group: str, family: str, targets: Iterable[str]) -> Iterator[Writer]:
     """Yield the writer of an archive, which is at `path` once the block has ended without an error.
 
     Args:
@@ -31,10 +28,9 @@ def writing(
         group: of what it is a part.
         family: what its targets are called together.
         targets: those that it is for.
-        packed: whether to compress each code object, with zstd.
     """
     with files.writing_beside(path) as part, part.open("wb") as out:
-        writer = Writer(out, packed=packed)
+        writer = Writer(out)
         yield writer
         writer.finish(group, family, tuple(targets))
 
@@ -42,17 +38,15 @@ def writing(
 class Writer:
     """An archive that is being written: `add` the code, and `name` whose it is.
 
-    Code goes to the disk at once, a piece at a time.
+    Code goes to the disk at once, a piece at a time, each code object compressed by itself with zstd.
     """
 
-    def __init__(self, out: IO[bytes], *, packed: bool) -> None:
+    def __init__(self, out: IO[bytes]) -> None:
         self._out = out
-        self._packed = packed
-        self._places: list[Blob] = []
         self._sizes: list[int] = []
         self._toc: dict[str, dict[str, Entry]] = {}
         # The header, which says where the table is, and the count of frames come when they are known.
-        self._at = HEADER.size + (WORD.size if packed else 0)
+        self._at = HEADER.size + WORD.size
         out.write(bytes(self._at))
 
     def add(self, pieces: Iterable[bytes], plain: int) -> int:
@@ -61,33 +55,25 @@ class Writer:
         Raises:
             WheelError: the pieces have more bytes or fewer.
         """
-        if self._packed:
-            at, size = self._at + WORD.size, 0
-            self._out.write(bytes(WORD.size))
-            # A stream does not know its length by itself, and rocm-kpack's Python reader, which unpacks in
-            # one go (`ZstdDecompressor.decompress`), refuses a frame that does not say it.
-            packer = zstandard.ZstdCompressor(level=_LEVEL).compressobj(size=plain)
-            try:
-                for piece in pieces:
-                    size += self._out.write(packer.compress(piece))
-                size += self._out.write(packer.flush())
-            except zstandard.ZstdError as error:
-                raise WheelError(f"a code object is not of {plain} bytes: {error}") from error
-            if size > _LONGEST_FRAME:
-                raise WheelError(f"a code object that takes {size} bytes is too large for a kpack archive")
-            self._out.seek(at - WORD.size)
-            self._out.write(WORD.pack(size))
-            self._out.seek(at + size)
-        else:
-            at = self._at + -self._at % _ALIGNMENT
-            self._out.write(bytes(at - self._at))
-            size = sum(map(self._out.write, pieces))
-            if size != plain:
-                raise WheelError(f"a code object is not of {plain} bytes, but of {size}")
+        at, size = self._at + WORD.size, 0
+        self._out.write(bytes(WORD.size))
+        # A stream does not know its length by itself, and rocm-kpack's Python reader, which unpacks in
+        # one go (`ZstdDecompressor.decompress`), refuses a frame that does not say it.
+        packer = zstandard.ZstdCompressor(level=_LEVEL).compressobj(size=plain)
+        try:
+            for piece in pieces:
+                size += self._out.write(packer.compress(piece))
+            size += self._out.write(packer.flush())
+        except zstandard.ZstdError as error:
+            raise WheelError(f"a code object is not of {plain} bytes: {error}") from error
+        if size > _LONGEST_FRAME:
+            raise WheelError(f"a code object that takes {size} bytes is too large for a kpack archive")
+        self._out.seek(at - WORD.size)
+        self._out.write(WORD.pack(size))
+        self._out.seek(at + size)
         self._at = at + size
-        self._places.append(Blob(offset=at, size=size))
         self._sizes.append(plain)
-        return len(self._places) - 1
+        return len(self._sizes) - 1
 
     def name(self, kernel_name: str, wrapper: int, target: str, ordinal: int) -> None:
         """Let the code object `ordinal` be that of a wrapper for a target."""
@@ -103,14 +89,12 @@ class Writer:
             group_name=group,
             gfx_arch_family=family,
             gfx_arches=targets,
-            compression_scheme=ZSTD if self._packed else PLAIN,
+            compression_scheme=ZSTD,
             toc=self._toc,
-            blobs=msgspec.UNSET if self._packed else tuple(self._places),
-            zstd_offset=HEADER.size if self._packed else msgspec.UNSET,
-            zstd_size=self._at - HEADER.size if self._packed else msgspec.UNSET,
+            zstd_offset=HEADER.size,
+            zstd_size=self._at - HEADER.size,
         )
         self._out.write(msgspec.msgpack.encode(table))
         self._out.seek(0)
         self._out.write(HEADER.pack(MAGIC, VERSION, self._at))
-        if self._packed:
-            self._out.write(WORD.pack(len(self._places)))
+        self._out.write(WORD.pack(len(self._sizes)))

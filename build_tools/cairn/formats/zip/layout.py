@@ -21,6 +21,8 @@ FLAGS_ENCRYPTED = 1 | 1 << 6 | 1 << 13  # encrypted; strongly; the central direc
 # A field of all ones means that the value is in the ZIP64 extra field or the ZIP64 end record (4.4.1.4).
 MAX_32 = 0xFFFFFFFF
 MAX_16 = 0xFFFF
+# From which sizes, offsets and counts on the ZIP64 fields are used; only tests lower them.
+WIDE_SIZE, WIDE_COUNT = MAX_32, MAX_16
 # Version made by (4.4.2): the system in the high byte (3: Unix, so that the mode counts), 2.0 in the low one.
 MADE_ON_UNIX = 3 << 8 | 20
 # Date (years from 1980, 7 bits; month, 4; day, 5) and time (hour, 5; minute, 6; seconds halved, 5) of MS-DOS.
@@ -58,13 +60,6 @@ _EXTRA_UNICODE_NAME = 0x7075  # Info-ZIP's second name (4.6.9), which some reade
 # Version needed to extract (4.4.3): 2.0 brought deflate, and 4.5 ZIP64, the newest thing that wheels use.
 NEEDS_AT_MOST = 45
 _NEEDS_DEFLATE = 20
-
-
-class Zip64At(NamedTuple):
-    """From which values on the ZIP64 fields are used; only tests lower them."""
-
-    size: int = MAX_32
-    members: int = MAX_16
 
 
 class Member(NamedTuple):
@@ -193,12 +188,12 @@ def local_header(member: Member, *, zip64: bool) -> bytes:
     return head + member.raw_name + extra
 
 
-def central_entry(member: Member, offset: int, limits: Zip64At) -> bytes:
+def central_entry(member: Member, offset: int) -> bytes:
     """The entry of `member` in the central directory of an archive that has it at `offset`."""
     # Taken apart at once: for 12,000 members fields by their names would take four times as long.
     _, raw_name, *same, packed, size, external, internal, made_by, extra, comment, _, _, _ = member
     needed = _NEEDS_DEFLATE
-    most = limits.size
+    most = WIDE_SIZE
     if size >= most or packed >= most or offset >= most:
         wide = [value for value in (size, packed, offset) if value >= most]
         size, packed, offset = (MAX_32 if value >= most else value for value in (size, packed, offset))
@@ -209,13 +204,13 @@ def central_entry(member: Member, offset: int, limits: Zip64At) -> bytes:
     return CENTRAL.pack(CENTRAL_MAGIC, made_by, needed, *numbers) + raw_name + extra + comment
 
 
-def end_records(count: int, size: int, offset: int, limits: Zip64At) -> bytes:
+def end_records(count: int, size: int, offset: int) -> bytes:
     """What follows the central directory: the end record, and before it the ZIP64 ones when needed."""
     head = b""
-    if count >= limits.members or size >= limits.size or offset >= limits.size:
+    if count >= WIDE_COUNT or size >= WIDE_SIZE or offset >= WIDE_SIZE:
         versions = (3 << 8 | NEEDS_AT_MOST, NEEDS_AT_MOST)
         head = END64.pack(END64_MAGIC, END64.size - 12, *versions, 0, 0, count, count, size, offset)
         head += LOCATOR64.pack(LOCATOR64_MAGIC, 0, offset + size, 1)
-    count = MAX_16 if count >= limits.members else count
-    size, offset = (MAX_32 if value >= limits.size else value for value in (size, offset))
+    count = MAX_16 if count >= WIDE_COUNT else count
+    size, offset = (MAX_32 if value >= WIDE_SIZE else value for value in (size, offset))
     return head + END.pack(END_MAGIC, 0, 0, count, count, size, offset, 0)

@@ -19,7 +19,7 @@ from cairn import files
 from cairn.errors import WheelError
 from cairn.formats.zip import deflate, layout
 from cairn.formats.zip import limits as zip_limits
-from cairn.formats.zip.layout import Member, Zip64At
+from cairn.formats.zip.layout import Member
 from cairn.formats.zip.raw_file import RawFile
 from cairn.formats.zip.reader import Archive
 
@@ -56,13 +56,7 @@ class New:
     executable: bool | None = None
 
 
-def write(
-    target: Path,
-    entries: Sequence[CopiedMember | New],
-    source: Archive | None = None,
-    *,
-    zip64: Zip64At | None = None,
-) -> None:
+def write(target: Path, entries: Sequence[CopiedMember | New], source: Archive | None = None) -> None:
     """Write the archive `target` whole or not at all, its members in the order given.
 
     New members get the time `SOURCE_DATE_EPOCH` says (else 1980-01-01) and mode 0644 or 0755, so that the
@@ -72,14 +66,13 @@ def write(
         target: the archive to write; never the source's own file.
         entries: what it holds.
         source: the archive that `CopiedMember` entries come from.
-        zip64: where the ZIP64 fields begin to be used; only tests lower it.
 
     Raises:
         WheelError: `target` is the source; two entries have one name; a name leads out of the wheel.
     """
     refuse_source(target, [source.path] if source else [])
     with files.writing_beside(target) as part, part.open("wb") as out:
-        writer = _Writer(out, zip64 or Zip64At())
+        writer = _Writer(out)
         for step in _runs(entries):
             if isinstance(step, New):
                 writer.add(step)
@@ -101,9 +94,8 @@ def refuse_source(target: Path, sources: Iterable[Path]) -> None:
 class _Writer:
     """The archive being written, and what its directory will say: its members, each with its offset."""
 
-    def __init__(self, out: BinaryIO, limits: Zip64At) -> None:
+    def __init__(self, out: BinaryIO) -> None:
         self._out = out
-        self._limits = limits
         self._stamp = _stamp()
         self._members: list[tuple[Member, int]] = []
 
@@ -114,7 +106,7 @@ class _Writer:
         begin = first.offset
         if run[0].name != first.name:
             first = _renamed(first, run[0].name)
-            wide = max(first.size, first.compressed_size) >= self._limits.size
+            wide = max(first.size, first.compressed_size) >= layout.WIDE_SIZE
             header = bytearray(layout.local_header(first, zip64=wide))
             # The bytes that follow may end in a data descriptor, so the flag that announces it stays.
             header[6:8] = first.flags.to_bytes(2, "little")
@@ -132,7 +124,7 @@ class _Writer:
         member = _blank(new, self._stamp)
         # The header must say whether the sizes are wide before they are known: deflate adds at most 0.1 %.
         most = new.content.stat().st_size if isinstance(new.content, Path) else len(new.content)
-        wide = most + most // 1000 + 1024 >= self._limits.size
+        wide = most + most // 1000 + 1024 >= layout.WIDE_SIZE
         self._out.write(layout.local_header(member, zip64=wide))
         begin = self._out.tell()
         counter = _Counter(_pieces(new.content))
@@ -150,10 +142,10 @@ class _Writer:
         """Write the central directory."""
         zip_limits.check_together([member for member, _ in self._members], _ANY_SIZE)
         begin = self._out.tell()
-        directory = b"".join([layout.central_entry(m, offset, self._limits) for m, offset in self._members])
+        directory = b"".join([layout.central_entry(m, offset) for m, offset in self._members])
         self._out.write(directory)
         size = len(directory)
-        self._out.write(layout.end_records(len(self._members), size, begin, self._limits))
+        self._out.write(layout.end_records(len(self._members), size, begin))
 
 
 class _Counter:

@@ -102,13 +102,10 @@ def repair_linked(
         own = missing_run_paths.to_own_libraries(host)
         linked = rewrite_wheel.apply(wheel, Edit(binaries=own), folder / "linked") if own else wheel
         _run_auditwheel(replace(job, wheel=linked), folder, platform=platform or "auto")
-        repaired = _only_wheel(folder, job)
-        changes = _run_paths(binaries.read_wheel(repaired, only="elf"), libraries)
-        return (
-            rewrite_wheel.apply(repaired, Edit(binaries=changes), output_dir)
-            if changes
-            else _moved(repaired, job)
-        )
+        whole = _only_wheel(folder, job)
+        changes = _run_paths(binaries.read_wheel(whole, only="elf"), libraries)
+        edit = Edit(binaries=changes)
+        return rewrite_wheel.apply(whole, edit, output_dir) if changes else _moved(whole, job)
 
 
 def _run_paths(elves: Sequence[Binary], sdk: SdkLibraries | None) -> dict[str, BinaryEdit]:

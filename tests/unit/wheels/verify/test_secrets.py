@@ -56,7 +56,7 @@ def test_secrets_are_found_however_they_come(kind: str) -> None:
         for at in range(0, len(text), step):
             scanner.feed(text[at : at + step])
         scanner.finish()
-        assert scanner.found == {kind}
+        assert scanner.matches == {kind}
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_texts_about_secrets_are_none(text: str) -> None:
         scanner.feed(before + text.encode()[:5])
         scanner.feed(text.encode()[5:])
         scanner.finish()
-        assert scanner.found == set()
+        assert scanner.matches == set()
 
 
 def test_binaries_are_not_read_as_texts(make_wheel: MakeWheel) -> None:
