@@ -103,9 +103,8 @@ def repair_linked(
         linked = rewrite_wheel.apply(wheel, Edit(binaries=own), folder / "linked") if own else wheel
         _run_auditwheel(replace(job, wheel=linked), folder, platform=platform or "auto")
         whole = _only_wheel(folder, job)
-        changes = _run_paths(binaries.read_wheel(whole, only="elf"), libraries)
-        edit = Edit(binaries=changes)
-        return rewrite_wheel.apply(whole, edit, output_dir) if changes else _moved(whole, job)
+        edit = Edit(binaries=_run_paths(binaries.read_wheel(whole, only="elf"), libraries))
+        return rewrite_wheel.apply(whole, edit, output_dir) if edit.binaries else _moved(whole, job)
 
 
 def _run_paths(elves: Sequence[Binary], sdk: SdkLibraries | None) -> dict[str, BinaryEdit]:
