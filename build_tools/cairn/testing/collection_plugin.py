@@ -1,17 +1,17 @@
-"""The pytest plugin that counts the tests which pytest collects, and who takes which of them away again.
+"""The pytest plugin that counts the tests which pytest collects, and those that are deselected, by whom.
 
 This file is copied beside the tests and imported by the interpreter that is tested, which need not have
 Cairn: it imports the standard library and pytest, nothing else.
 
 Tests are counted one by one as pytest finds them, before any hook can choose among them, and compared with
-those that are left to run; a file that nobody looks into counts as one, and so does what has the name of a
-test and is none here. For each part that is gone, the answer says `by`, the plugin or option that took it,
-`tests`, how many, and `origin`:
+those that are left to run; a file that is passed over counts as one, and so does a function that is named
+like a test and is not collected. For each part that is gone, the answer says `by`, the plugin or option that
+deselected it, `tests`, how many, and `origin`:
 
     ours            skip-tests, or the shard
     tests           a conftest.py or a plugin beside the tests, or the pytest.ini that they came with
     command line    an option that pytest was started with
-    elsewhere       a variable, a plugin of the environment, or somebody who left no name
+    elsewhere       a variable, a plugin of the environment, or an unknown one
 
 `CAIRN_COLLECTION` names the file that receives the answer, as JSON. A suite's worker asks for it itself.
 """
@@ -39,7 +39,7 @@ NAME = "cairn-collection"
 _By = tuple[str, str]  # who, and of which origin
 
 _OURS = {"cairn-skips": "skip-tests", "cairn-suite-worker": "shard"}
-# What of pytest itself takes tests away when it is told to: the option's destination, and how it is written.
+# Plugins of pytest itself that deselect tests by options: an option's destination, and how it is written.
 _OPTIONS: dict[str, tuple[tuple[str, str], ...]] = {
     "_pytest.mark": (("keyword", r"-[a-zA-Z]*k.*"), ("markexpr", r"-[a-zA-Z]*m.*")),
     "_pytest.main": (
@@ -60,7 +60,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class Counter:
-    """What this process of pytest collects, and what becomes of it before the first test runs."""
+    """Counts the tests of this process of pytest, until the first of them runs."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -121,7 +121,7 @@ class Counter:
         self._running = item
 
     def answer(self, items: Iterable[pytest.Item]) -> dict[str, Any]:
-        """How many tests were collected, and who took which away, where these are left to run."""
+        """How many tests were collected, and how many by whom deselected, where these are left to run."""
         gone = dict(self._unseen)
         left = {id(item) for item in items}
         nameless: _By | None = None
@@ -205,7 +205,7 @@ class Counter:
         return module.__name__, "tests" if own else "elsewhere"
 
     def _whoever(self, hooks: Iterable[str]) -> _By:
-        """All who may have done it, where one cannot be told from the other."""
+        """All plugins that may have done it, where one cannot be told from the other."""
         plugins = [plugin for hook in hooks for plugin in getattr(self._config.hook, hook).get_hookimpls()]
         unknown = [
             plugin for plugin in plugins if id(plugin) not in self._watched and plugin.plugin is not self
@@ -216,7 +216,7 @@ class Counter:
             if by[1] != "ours" and not by[0].startswith(("_pytest.", "-"))
         ]
         if not named:
-            return "somebody who left no name", "elsewhere"
+            return "an unknown plugin", "elsewhere"
         origin = "tests" if all(origin == "tests" for _, origin in named) else "elsewhere"
         return " or ".join(name for name, _ in named), origin
 
@@ -224,7 +224,7 @@ class Counter:
         return getattr(self._config.option, option, None)
 
     def _from_options(self, pattern: str) -> str | None:
-        """Where an option was given; None where it was not, and somebody has set it all the same."""
+        """Where an option was given; None where it was set in another way."""
 
         def has(words: Iterable[object]) -> bool:
             return any(re.fullmatch(pattern, str(word), re.DOTALL) for word in words)

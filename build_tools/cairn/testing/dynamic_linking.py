@@ -25,7 +25,7 @@ def read(paths: Iterable[Path]) -> tuple[Binary, ...]:
 
 
 def missing_libraries(library: Binary, installed: Iterable[Binary]) -> tuple[str, ...]:
-    """What a library needs and neither the environment nor every system of the newest policy has."""
+    """The libraries that one needs, and that neither the environment nor every manylinux system has."""
     here, promised = binaries.shipped(installed), manylinux.newest()
     return tuple(name for name in library.needed if name not in here and not promised.has(name))
 
@@ -33,13 +33,13 @@ def missing_libraries(library: Binary, installed: Iterable[Binary]) -> tuple[str
 def missing_symbols(
     libraries: Sequence[Binary], *, around: Iterable[Binary], program: Path
 ) -> Mapping[str, tuple[str, ...]]:
-    """By path, the symbols that libraries want and that nothing has which they are linked to.
+    """By path, the symbols that libraries import and that none of the libraries they are linked to exports.
 
     Args:
-        libraries: those to look at. One that is linked to a library which is not there is passed over: nobody
-            knows what that one would have.
+        libraries: those to look at. One that is linked to a missing library is passed over: its symbols are
+            not known.
         around: all that the loader may find, of the environment and of the system.
-        program: the interpreter. What it has, and what it is linked to has, is there for all.
+        program: the interpreter. Its symbols, and those of its own libraries, are there for all.
     """
     named: dict[str, list[Binary]] = {}
     for binary in around:
@@ -66,7 +66,7 @@ def missing_symbols(
 
 
 def _linked(start: Binary, named: Mapping[str, Sequence[Binary]]) -> Iterable[str] | None:
-    """The paths of what a library needs, and of what that needs; None where one of them is not there.
+    """The paths of all libraries that one needs, directly or not; None where one of them is missing.
 
     Of several libraries of one name all count: which of them is loaded first is not known here.
     """

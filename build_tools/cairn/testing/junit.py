@@ -36,7 +36,7 @@ _MAX_DEPTH = 32
 _SUITES = ("testsuites", "testsuite")
 _KEPT_TEXT = 4000  # characters of a failure
 _KEPT_REASON = 300  # characters of the line that says why
-# A test's outcome is the worst of what its phases report.
+# A test's outcome is the worst of its phases.
 _OUTCOMES: dict[str, Outcome] = {"error": "error", "failure": "failed", "skipped": "skipped"}
 _TAGS = {outcome: tag for tag, outcome in _OUTCOMES.items()}
 _RANK: dict[Outcome, int] = {"passed": 0, "skipped": 1, "failed": 2, "error": 3}

@@ -159,7 +159,7 @@ def _run(start: Sequence[str | Path], counter: str, session: Session) -> Run:
         outcome=outcome,
         problem=problem,
         junit=session.junit,
-        deselected=record.as_asked(gone, session.arguments),
+        deselected=record.with_origins(gone, session.arguments),
         tests_sha256=tests_sha256,
     )
 

@@ -45,7 +45,7 @@ class Skip(datafile.Value):
 
 
 class Deselected(datafile.Value):
-    """Tests that pytest collected and did not run, since somebody took them away.
+    """Tests that pytest collected and did not run, because a plugin or an option deselected them.
 
     Attributes:
         by: the plugin or the option, such as `conftest.py` or `-k vision`; where it ends in "(files)",
@@ -142,7 +142,7 @@ class TestRecord(datafile.Value, tag_field="schema", tag="cairn.record/3"):
         junit_sha256: of the JUnit XML; None where the run left none.
         started: RFC 3339, with its zone.
         duration_seconds: wall time of installing and testing.
-        verdict: `invalid` is a run that proves nothing (wrong hardware, or nobody can say which), `untested`
+        verdict: `invalid` is a run that proves nothing (wrong or uncertain hardware), `untested`
             one for GPUs in which nothing failed, and no test computed on one.
         reason: of the verdict, one sentence.
         skips: tests that did not run; a suite's are in its JUnit XML alone, since there are thousands.
@@ -217,13 +217,13 @@ def time_of(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def as_asked(gone: Sequence[Deselected], arguments: Sequence[str]) -> tuple[Deselected, ...]:
-    """Who took tests away, where the user gave pytest these arguments; with none, nobody has asked for it."""
+def with_origins(deselected: Sequence[Deselected], arguments: Sequence[str]) -> tuple[Deselected, ...]:
+    """Deselections, those by options of pytest as the user's own only where the user gave any."""
     return tuple(
         msgspec.structs.replace(one, origin="elsewhere")
         if one.origin == "command line" and not arguments
         else one
-        for one in gone
+        for one in deselected
     )
 
 
@@ -308,7 +308,7 @@ def _contradiction(record: TestRecord) -> str | None:
         "it was translated, and passed": record.translated and record.verdict == "passed",
         "it was translated, and tests computed on a device": record.translated and counts.device_passed,
         "it passed with failures": record.verdict == "passed" and counts.failed + counts.errors,
-        "it passed, and nobody knows who took tests away": record.verdict == "passed"
+        "it passed, and tests were deselected for no known reason": record.verdict == "passed"
         and any(one.origin == "elsewhere" for one in record.deselected),
         "it passed without a passed test": record.verdict == "passed" and not counts.passed,
     }

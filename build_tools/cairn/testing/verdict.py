@@ -37,8 +37,7 @@ def judge(  # noqa: PLR0913 - each is one independent property of the run
 ) -> Judgement:
     """Judge a test run.
 
-    `untested` is one for GPUs in which nothing failed, and no test computed on one: what it says of the host
-    holds.
+    `untested` is a run for GPUs in which nothing failed and no test computed on one: it covers the host.
 
     Args:
         outcome: its results; None where they are missing, truncated or refused.
@@ -137,7 +136,7 @@ def _taken_away(deselected: Sequence[Deselected]) -> str | None:
     strange = [one for one in deselected if one.origin == "elsewhere"]
     if not strange:
         return None
-    return f"tests were taken away by what neither came with them nor was asked for: {_listed(strange)}"
+    return f"tests were deselected by what neither came with them nor was asked for: {_listed(strange)}"
 
 
 def _listed(deselected: Sequence[Deselected]) -> str:

@@ -58,7 +58,7 @@ def test_a_record_survives_its_file(tmp_path: Path) -> None:
         ({"translated": "torchdevice 0.1.0", "verdict": "untested"}, "translated, and tests computed"),
         (
             {"deselected": (Deselected(by="a", origin="elsewhere", tests=1),)},
-            "nobody knows who took tests away",
+            "tests were deselected for no known reason",
         ),
         ({"deselected": (Deselected(by="a", origin="tests", tests=-1),)}, "negative"),
         ({"wheels": ()}, "names no wheel"),

@@ -1,4 +1,4 @@
-"""What a wheel supports of what PyTorch's compatibility pages for ROCm list, measured.
+"""PyTorch's compatibility pages for ROCm, measured row by row on an installed wheel.
 
 Takes an interpreter with torch, and gives a `report.CompatReport`: the tables of the pages, with what was
 seen beside what is claimed. `measure.measure` is the call one needs; `rows` has the pages' rows, `probes/`

@@ -156,7 +156,7 @@ def _probe_of(row: Row) -> _Probe:
 
 
 def _describe(request: CompatRequest, probes: Sequence[_Probe]) -> tuple[Tested, dict[_Probe, Measured]]:
-    """What is tested, and what is known by that of each probe: a hundred processes would learn the same."""
+    """The tested environment; and the result of each probe that needs a GPU, where there is none."""
     functions = {probe: probe[0].partition(" ")[0] for probe in probes}
     described = _run(request, (" ".join((_DESCRIBE, *dict.fromkeys(functions.values()))), ()))
     try:
@@ -172,7 +172,7 @@ def _describe(request: CompatRequest, probes: Sequence[_Probe]) -> tuple[Tested,
 
 
 def _run(request: CompatRequest, probe: _Probe) -> Measured:
-    """Run a probe in the tested interpreter to its end, whatever that is."""
+    """Run a probe in a process of the tested interpreter."""
     words, environment = probe[0].split(), dict(probe[1])
     module, _, function = words[0].partition(".")
     name = words[0] if words[0] == _DESCRIBE else "-".join([*words, *environment])

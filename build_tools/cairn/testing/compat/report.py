@@ -17,10 +17,10 @@ Support = Literal["supported", "partial", "unsupported", "not measurable"]
 Outcome = Literal["passed", "failed", "not measured"]
 
 Against = Literal["as claimed", "more", "less", ""]
-"""What was measured, seen from what the page claims; empty where either is missing."""
+"""The measurement compared with the page's claim; empty where either is missing."""
 
 RANK = {"unsupported": 0, "partial": 1, "supported": 2}
-"""What is more, and what is less."""
+"""The order of results, the worst first."""
 
 
 class Check(datafile.Value):
@@ -81,7 +81,7 @@ class ReportRow(datafile.Value):
 
     @property
     def against(self) -> Against:
-        """How what was measured compares with what is claimed."""
+        """How the measurement compares with the claim."""
         support = self.measured.support
         if self.claim is None or support == "not measurable":
             return ""

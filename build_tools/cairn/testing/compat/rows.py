@@ -19,7 +19,7 @@ class Row(datafile.Value):
 
     Attributes:
         cells: what the page says, in the order of the table's columns; the first is the row's name.
-        claim: what the page claims, where it is not what the table's rows claim in general.
+        claim: of this row, where it differs from the claim of its table.
         probe: how to measure it: a function of `cairn.testing.compat.probes`, with its arguments.
         why_not: why it cannot be measured of a wheel, where there is no probe and its table does not say.
         environment: variables that the probe's process has.

@@ -159,7 +159,7 @@ def _torch_disagreements(usable: Sequence[Gpu], tested: Sequence[Gpu]) -> Iterat
 
 
 def _completed(machine: Sequence[Gpu], runtime: Sequence[Gpu], management: Sequence[Gpu]) -> tuple[Gpu, ...]:
-    """The kernel's GPUs, with what it does not say of them."""
+    """The kernel's GPUs, completed from the other sources."""
     completed = []
     for gpu in machine:
         one = next((other for other in runtime if other.node == gpu.node), None)
@@ -179,7 +179,7 @@ def _completed(machine: Sequence[Gpu], runtime: Sequence[Gpu], management: Seque
 
 
 def _visible(machine: tuple[Gpu, ...], variables: Mapping[str, str]) -> tuple[Gpu, ...]:
-    """What the runtime leaves, counted anew, and of that what HIP leaves."""
+    """The GPUs that the variables for the runtime and for HIP leave visible, numbered anew by each."""
     hip = next((name for name in _OF_HIP if name in variables), None)
     for name in ("ROCR_VISIBLE_DEVICES", hip):
         if name is not None:

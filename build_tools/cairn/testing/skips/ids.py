@@ -131,7 +131,7 @@ def _with_stars(text: str, star: str) -> str:
 
 
 def read_collection(path: Path) -> Collected:
-    """The tests by their file, in pytest's order, out of what `pytest --collect-only -q` printed.
+    """Read the tests by their file, in pytest's order, from the output of `pytest --collect-only -q`.
 
     That is an id a line, up to the first empty one. Collected from the top of torch's tree, all ids begin
     with `test/`, which is not part of them here.

@@ -54,7 +54,7 @@ def contradictory(entries: Iterable[Listed]) -> Iterator[Finding]:
 
 
 def against(entries: Sequence[Listed], collection: Collected) -> Iterator[Finding]:
-    """What of the entries matches none of the tests there are, or only what is named already.
+    """The entries that match none of the collected tests, or only tests that are named already.
 
     Nothing is said of a file of tests that the collection does not have.
     """

@@ -24,7 +24,7 @@ _QUIET = re.compile(r"\s*(?:#.*)?")  # an empty line or a comment
 
 @dataclass(frozen=True, kw_only=True)
 class Solved:
-    """What of an entry may go.
+    """The names of an entry that may be removed.
 
     Attributes:
         listed: the entry.
@@ -41,7 +41,7 @@ class Solved:
 
 
 def solved(entries: Sequence[Listed], runs: Sequence[Mapping[str, bool]]) -> tuple[Solved, ...]:
-    """What of each entry may go.
+    """The names of each entry that may be removed: all their tests passed.
 
     Args:
         entries: those that applied to the runs.
@@ -72,7 +72,7 @@ def _named(name: str, entry: Entry, tests: Iterable[str]) -> set[str]:
 
 
 def patch(removable: Iterable[Solved], *, top: Path) -> str:
-    """A patch that takes out what may go, for `git apply` or `patch -p1` in the folder `top`.
+    """A patch that removes these names, for `git apply` or `patch -p1` in the folder `top`.
 
     Raises:
         UsageError: a file is written in a way that its lines cannot be taken out of.
@@ -95,7 +95,7 @@ def patch(removable: Iterable[Solved], *, top: Path) -> str:
 
 
 def without(text: str, removable: Iterable[Solved], *, name: str) -> str:
-    """The text of a file without what may go, its other lines as they are.
+    """The text of a file without the names that may be removed, its other lines as they are.
 
     Raises:
         UsageError: they cannot be taken out of it, line by line.

@@ -67,7 +67,7 @@ class _Collected(datafile.Value):
 
 @dataclass(frozen=True, kw_only=True)
 class Unmatched:
-    """What of an entry matched nothing.
+    """The names of an entry that matched no test.
 
     Attributes:
         listed: the entry.
@@ -80,11 +80,11 @@ class Unmatched:
 
 @dataclass(frozen=True, kw_only=True)
 class Excluded:
-    """What a run left out.
+    """The tests that a run left out.
 
     Attributes:
         tests: each test, or file, and its entry.
-        unmatched: what is out of date.
+        unmatched: entries that are out of date.
     """
 
     tests: tuple[tuple[str, Listed], ...]
@@ -203,7 +203,7 @@ def _nothing_chosen(entries: Sequence[Listed], chosen: Sequence[Listed]) -> list
 
 
 def _unknown_line(entries: Sequence[Listed], facts: RunFacts) -> list[str]:
-    """Say where nobody has looked at a version of torch yet: its entries may be missing."""
+    """Warn where no entry is for this version of torch yet: its exclusions may be missing."""
     conditional = [listed.entry.when.torch for listed in entries if listed.entry.when.torch]
     if facts.torch is None or not conditional:
         return []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -35,14 +34,14 @@ class _Event(datafile.Value, forbid_unknown_fields=False):
 
 
 class Journal:
-    """What one process has said so far.
+    """The events of one process so far.
 
     Attributes:
         selected: the node ids that it was to run, in its order; None until they were collected.
-        collected: how many there were before anybody took any away.
-        gone: who took how many.
+        collected: how many there were before any was deselected.
+        gone: how many were deselected, and by what.
         outcomes: of the tests that ended.
-        broken: of what could not be collected.
+        broken: of modules that could not be collected.
         absent: of modules that skipped themselves.
         running: the test that has begun and not ended; empty for none.
         orphaned_by: the test that ended the process above pytest; empty for none.
@@ -130,15 +129,16 @@ def _worse(first: TestOutcome, second: TestOutcome) -> TestOutcome:
 
 
 def _outcome(event: _Event, outcome: Outcome) -> TestOutcome:
-    values: dict[str, Any] = {name: getattr(event, name) for name in ("test", "detail", "device")}
     # A test may have replaced the clock that pytest looks at.
     seconds = event.seconds if 0 <= event.seconds < LONGEST else 0.0
     again = event.runs > 1 and outcome == "passed"  # a plugin has run it until it passed
     return TestOutcome(
+        test=event.test,
         outcome=outcome,
         reason=(event.first or "a plugin ran it again") if again else event.reason,
         seconds=seconds,
         attempts=max(event.runs, 1),
         flaky=again,
-        **values,
+        detail=event.detail,
+        device=event.device,
     )

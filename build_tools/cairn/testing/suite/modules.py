@@ -36,9 +36,9 @@ class ModuleRun:
     Attributes:
         outcomes: by node id; that of the module itself where something went wrong outside of its tests.
         collected: the node ids that were to run here.
-        whole: how many pytest collected of the module, before anybody took any away.
-        gone: who took how many.
-        problems: what of the run itself cannot be believed, a sentence each.
+        whole: how many tests of the module pytest collected, before any was deselected.
+        gone: how many were deselected, and by what.
+        problems: why the run itself cannot be believed, a sentence each.
         stuck: a process could not be ended, so that nothing more can be run here.
         journals: what each process wrote with our plugin.
         results: what each wrote as JUnit XML, where that can be read.
@@ -110,7 +110,7 @@ def _go_through(setup: Setup, piece: Piece, *, only: Collection[str] | None) -> 
         journal = ended.journal
         result.collected = result.collected or journal.selected or ()
         result.whole = result.whole or journal.collected
-        result.gone = result.gone or record.as_asked(journal.gone, setup.arguments)
+        result.gone = result.gone or record.with_origins(journal.gone, setup.arguments)
         result.stuck = ended.stuck
         result.journals.append(bytes(journal.text))
         result.results += _readable(ended.junit)

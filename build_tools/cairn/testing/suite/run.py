@@ -298,12 +298,12 @@ def _prepare(
 
 
 def _check(request: SuiteRequest, say: Progress) -> tuple[WheelVersion, str]:
-    """The wheel; and what the tests are of where that is not what it was built from, empty where it is."""
+    """Check the request; gives the wheel, and why the tests are not those of its commit, or nothing."""
     if not 1 <= request.shard <= request.shards:
         raise UsageError(f"there is no shard {request.shard} of {request.shards}")
     if spread := [word for word in request.pytest_args if _SPREADS.match(word)]:
         raise UsageError(
-            f"{spread[0]} would run tests in processes that nobody watches",
+            f"{spread[0]} would run tests in processes that are not watched",
             tip="cut the suite into shards instead: --shard and --num-shards",
         )
     suite, tested = request.suite, request.tested

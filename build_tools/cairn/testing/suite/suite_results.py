@@ -26,18 +26,18 @@ JOURNAL, PYTEST = "journal.jsonl", "pytest.xml"
 ACCOUNTS = (JOURNAL, PYTEST)
 
 FILES = (outcomes.FILE, *ACCOUNTS, SHARD)
-"""What makes a shard's result: this file last, so that what has one is whole."""
+"""The files of a shard's result, shard.json last: a folder that has it is complete."""
 
 
 class ModuleCount(datafile.Value):
-    """What of a module a shard ran.
+    """How many tests of a module a shard ran.
 
     Attributes:
         module: its path below the folder of tests.
         selected: how many of its tests the shard had.
-        whole: how many pytest collected, before anybody took any away.
+        whole: how many pytest collected, before any was deselected.
         cut: other shards have the rest.
-        gone: who took how many, the other shards aside.
+        gone: how many were deselected, and by what, the other shards aside.
     """
 
     module: str
@@ -70,7 +70,7 @@ class ShardResult(datafile.Value, tag_field="schema", tag="cairn.suite-shard/3")
         shards: of how many.
         plan: the digest of who runs what.
         set_id: the sealed set that is tested; None for an open one, or for what is installed somewhere.
-        family: of the wheels; empty where nobody said.
+        family: of the wheels; empty where it is not known.
         targets: of the wheels.
         wheels: every distribution that was installed for the tests; empty where that is not known.
         gpus: those that the tests could see.
@@ -78,8 +78,8 @@ class ShardResult(datafile.Value, tag_field="schema", tag="cairn.suite-shard/3")
         sources: what the tests are of where that is not the wheel's own commit; empty where it is.
         modules: what was run of each module.
         problems: why the results cannot be believed as they are, a sentence each.
-        excluded: what skip-tests kept from running.
-        outdated: what of skip-tests matched no test that was collected, or has expired, a sentence each.
+        excluded: the tests that skip-tests leaves out.
+        outdated: entries of skip-tests that match no collected test, or have expired, a sentence each.
         started: RFC 3339, with its zone.
         duration_seconds: by a clock that does not jump.
         outcomes_sha256: of the outcomes beside this file.
@@ -132,8 +132,8 @@ class SuiteResult(datafile.Value, tag_field="schema", tag="cairn.suite-result/1"
         missing: those that left no result, by their numbers.
         sources: what the tests are of where that is not the wheel's own commit; empty where it is.
         problems: why the results cannot be believed as they are, a sentence each.
-        excluded: what skip-tests kept from running.
-        outdated: what of skip-tests matched no test that was collected, or has expired, a sentence each.
+        excluded: the tests that skip-tests leaves out.
+        outdated: entries of skip-tests that match no collected test, or have expired, a sentence each.
         outcomes_sha256: of the outcomes beside this file.
     """
 

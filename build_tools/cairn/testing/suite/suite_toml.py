@@ -38,7 +38,7 @@ class Config(datafile.Value):
     Attributes:
         groups: what it runs; a module is in one of them at most.
         about: what it is for.
-        shards: how many machines share it unless somebody says otherwise.
+        shards: how many machines share it by default.
         gpus: whether its tests see one GPU of the machine, or all.
         floor: fewest tests that must run, all shards together, where the nightly runs it.
         device_floor: fewest that must have passed on a GPU, likewise.
@@ -63,7 +63,7 @@ class Suite(datafile.Value, tag_field="schema", tag="cairn.suite/1"):
         and
             `__version__`; it is executed by itself, and must import nothing.
         version_file: the file with the version in the sources, to compare where there is no commit.
-        configs: by name; `default` is what runs when nobody says which.
+        configs: by name; `default` runs unless another is named.
         requires: what the tests need besides the wheel, installed where nothing else is.
         environment: variables of every run.
         gpu_environment: those of a run for GPUs besides; `{scratch}` is a folder for the run.

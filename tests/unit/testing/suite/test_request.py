@@ -14,7 +14,7 @@ from helpers.suites import request_of, suite_of
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"pytest_args": ("-n4",)}, "-n4 would run tests in processes that nobody watches"),
+        ({"pytest_args": ("-n4",)}, "-n4 would run tests in processes that are not watched"),
         ({"pytest_args": ("--dist", "load")}, "--dist would run"),
         ({"shard": 3, "shards": 2}, "there is no shard 3 of 2"),
         ({"config": "defualt"}, "no configuration 'defualt'"),

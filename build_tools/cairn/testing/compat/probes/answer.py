@@ -1,4 +1,4 @@
-"""What a probe found, written down check by check: what was known before a crash is not lost with it.
+"""The results of a probe, written check by check, so that a crash loses none of the earlier ones.
 
 The file has a JSON object a line: `{"begin": …}` before a check, `{"end": …}` after it, and what is said of
 the probe as a whole (`no_gpu`, `not_measurable`, `device`, `found`, `complete`).

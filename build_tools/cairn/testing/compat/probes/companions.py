@@ -1,4 +1,4 @@
-"""What is installed beside torch: torchaudio, torchvision, and libraries without kernels of their own."""
+"""Packages beside torch: torchaudio, torchvision, and libraries without kernels of their own."""
 
 from __future__ import annotations
 

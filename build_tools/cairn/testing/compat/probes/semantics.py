@@ -1,4 +1,4 @@
-"""What HIP semantics says of names, versions and asserts."""
+"""Names, versions and asserts, as PyTorch's page on HIP semantics has them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the wheel itself is: its version, and what it was built with."""
+"""The wheel itself: its version and build settings."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def read(lists: Iterable[Path], collection: Collected, *, owner: str, expires: d
 
 
 def write(imported: Imported, path: Path) -> None:
-    """Write what a list meant, atomically; what it did not find stands at the end as comments."""
+    """Write the entries of a list, atomically; names that led to no test stand at the end, as comments."""
     lines = [
         f"# Out of {toml_text(imported.source.name)}, by `cairn test skips import`.",
         'schema = "cairn.skips/1"',

@@ -1,4 +1,4 @@
-"""What upstream's lists name, and what they meant."""
+"""The names on upstream's lists, and the tests they mean."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class UpstreamName:
         filed: what upstream files it under: `cuda` for test_cuda.py, `inductor` for a folder; may be empty.
         class_name: of its class, where the list has it.
         when: the conditions.
-        reason: what the list says of it.
+        reason: as the list gives it.
         issue: an address that it names, or empty.
         place: where it stands: file and line, or name.
     """
