@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from cairn import files
-from cairn.pipeline.request import TrailRequest, TrailResult
-from cairn.pipeline.timeline import StageSpan
+from cairn.pipeline.request import StageSpan, TrailRequest, TrailResult
 from cairn.release.index import keys
 from cairn.templates import html
 from cairn.testing import record

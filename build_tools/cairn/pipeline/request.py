@@ -7,8 +7,8 @@ from pathlib import Path
 
 from cairn import targets as gpu
 from cairn.build.model import BuiltWheel
+from cairn.output import console
 from cairn.pipeline.options import TrailOptions
-from cairn.pipeline.timeline import StageSpan
 from cairn.release.promote import Promotion
 from cairn.release.provenance.signing_key import Signer
 from cairn.sources.checkout.describe import Checkout
@@ -50,6 +50,25 @@ class TrailRequest(TrailOptions):
     def logs_dir(self) -> Path:
         """Where the logs of the run go."""
         return self.work_dir / "logs"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageSpan:
+    """A stage that has ended; times in seconds since the epoch.
+
+    Attributes:
+        name: what the report and the console call it.
+        start: when it began.
+        end: when it ended.
+        mark: how it ended.
+        detail: why, where it was not plainly done.
+    """
+
+    name: str
+    start: float
+    end: float
+    mark: console.Mark = "done"
+    detail: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

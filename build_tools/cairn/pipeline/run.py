@@ -13,7 +13,7 @@ import functools
 import shlex
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar, get_args
 
@@ -26,8 +26,7 @@ from cairn.build.model import BuiltWheel, Job, SdkRequest
 from cairn.errors import StoreError, SystemFailureError
 from cairn.output import console
 from cairn.pipeline import report, staging, verdict_cache
-from cairn.pipeline.request import TrailRequest, TrailResult
-from cairn.pipeline.timeline import Timeline
+from cairn.pipeline.request import StageSpan, TrailRequest, TrailResult
 from cairn.release import promote
 from cairn.release import records as kept_records
 from cairn.release.gate import evidence, install_check
@@ -56,6 +55,32 @@ _T = TypeVar("_T")
 STAGING, RELEASE = "staging", "release"
 _INSTALLERS: tuple[install_check.Installer, ...] = get_args(install_check.Installer)
 _LOCK_WAIT = 2.0  # seconds: a run takes minutes, and the user who starts a second should not wait in silence
+
+
+class Timeline:
+    """Shows stages on the console and remembers them."""
+
+    def __init__(self) -> None:
+        self.spans: list[StageSpan] = []
+
+    @contextlib.contextmanager
+    def stage(self, name: str) -> Iterator[console.Stage]:
+        """A stage that is shown while it runs."""
+        start = time.time()
+        with console.current().stage(name) as stage:
+            yield stage
+        self.add(name, start, time.time(), mark=stage.mark, detail=stage.note)
+
+    def kept(self, name: str, note: str) -> None:
+        """Add a stage that need not run, since its earlier result still holds."""
+        console.current().kept(name, note)
+        self.add(name, time.time(), time.time(), mark="kept", detail=note)
+
+    def add(
+        self, name: str, start: float, end: float, *, mark: console.Mark = "done", detail: str = ""
+    ) -> None:
+        """Remember a stage that was shown elsewhere."""
+        self.spans.append(StageSpan(name=name, start=start, end=end, mark=mark, detail=detail))
 
 
 def run(request: TrailRequest) -> TrailResult:

@@ -16,7 +16,7 @@ import pytest
 
 from cairn import files
 from cairn.build import execution, plan
-from cairn.build.cache import SharedCache, open_cache
+from cairn.build.cache import SharedCache, WheelCache
 from cairn.build.cache import entry as entries
 from cairn.build.model import BuildRequest, BuiltWheel
 from cairn.retry import RetryPolicy
@@ -190,9 +190,9 @@ def test_a_fault_at_any_request_on_the_line_is_no_failure(
             """Put a wheel from one machine and get it on the next; how many requests that takes."""
             line.plan = plan
             there = bucket.BucketStore(dataclasses.replace(place, prefix=f"{prefix}/"))
-            put = open_cache(tmp_path / machines / "one", shared=there).put(key, wheel, seconds=1, log=wheel)
+            put = WheelCache(tmp_path / machines / "one", shared=there).put(key, wheel, seconds=1, log=wheel)
             assert put.entry.sha256 == files.sha256_of(wheel)
-            found = open_cache(tmp_path / machines / "two", shared=there).get(key)
+            found = WheelCache(tmp_path / machines / "two", shared=there).get(key)
             # A fault that the client does not get over is said, and costs a build and no more.
             warned = "warning: the shared cache" in capsys.readouterr().err
             assert warned if found is None else found.wheel.read_bytes() == wheel.read_bytes()
@@ -201,4 +201,4 @@ def test_a_fault_at_any_request_on_the_line_is_no_failure(
         for at in range(1, use("count", "count", Plan()) + 1):
             use(f"{at}", f"{at}", Plan(fault, at))
             use(f"{at}-again", f"{at}", Plan())
-            assert open_cache(tmp_path / f"{at}-again/two").get(key) is not None
+            assert WheelCache(tmp_path / f"{at}-again/two").get(key) is not None

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from cairn import interpreters
-from cairn.build import plan
-from cairn.build.inputs import toolchain
+from cairn.build import cache, plan
+from cairn.build.inputs import source_tree, toolchain
 from cairn.build.model import BuildRequest, InstalledSdk
 from cairn.formats.zip import deflate
 from cairn.rocm.install import SdkInfo
@@ -161,3 +161,22 @@ def test_a_helper_file_beside_the_stack_is_in_the_key_of_who_names_it(
     helper.write_text("2")
     after = [step.key for step in plan.make(request).steps]
     assert [a == b for a, b in zip(before, after, strict=True)] == [False, True]
+
+
+def test_the_same_inputs_have_the_key_that_they_always_had(request_for: MakeRequest) -> None:
+    """Where this key changes, everybody builds everything again."""
+    (step,) = plan.make(request_for(a="x = 1")).steps
+    inputs = {name: value for name, value in step.inputs.items() if name != source_tree.SOURCES}
+    assert step.key == cache.key_of(inputs)
+    of_this_machine = {
+        "toolchain": {"python": "3.12.3", "libc": "glibc 2.39", "c++": "g++ 13"},
+        "outside": {"packages": "0" * 64},
+        "platform": "linux_x86_64",
+        "python": "cp312",
+        "upstream": ["1" * 40, None],
+    }
+    assert of_this_machine.keys() <= inputs.keys()
+    assert (
+        cache.key_of({**inputs, **of_this_machine})
+        == "8ea58a7aae6bb4ee5a21ac6ead286e9baacc8bc1377bb6ca770624025af237f7"
+    )

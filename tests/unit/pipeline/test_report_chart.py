@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cairn.pipeline.report import lay_out
-from cairn.pipeline.timeline import StageSpan
+from cairn.pipeline.request import StageSpan
 
 
 def stage(name: str, start: float, end: float) -> StageSpan:

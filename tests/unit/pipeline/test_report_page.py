@@ -13,8 +13,7 @@ from cairn.build.engine.events import CacheStatistics
 from cairn.build.model import BuiltWheel
 from cairn.pipeline import report
 from cairn.pipeline.report import Link
-from cairn.pipeline.request import TrailRequest, TrailResult
-from cairn.pipeline.timeline import StageSpan
+from cairn.pipeline.request import StageSpan, TrailRequest, TrailResult
 from cairn.release.gate.evidence import Bypass
 from cairn.release.gate.judgement import Demand, GateReport
 from cairn.release.promote import Promotion

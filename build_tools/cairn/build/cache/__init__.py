@@ -5,6 +5,6 @@ it; `trim` keeps either within a size. What is in them is said in `entry`.
 """
 
 from cairn.build.cache.entry import CacheEntry, Hit, key_of
-from cairn.build.cache.wheel_cache import Check, SharedCache, WheelCache, of_build, open_cache
+from cairn.build.cache.wheel_cache import Check, SharedCache, WheelCache, of_build
 
-__all__ = ["CacheEntry", "Check", "Hit", "SharedCache", "WheelCache", "key_of", "of_build", "open_cache"]
+__all__ = ["CacheEntry", "Check", "Hit", "SharedCache", "WheelCache", "key_of", "of_build"]

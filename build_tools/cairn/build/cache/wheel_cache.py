@@ -67,23 +67,11 @@ def of_build(root: Path, shared: SharedCache | None) -> WheelCache:
         PrerequisiteError: it is a bucket, and obstore is not installed.
     """
     if shared is None:
-        return open_cache(root)
+        return WheelCache(root)
     store = opening.open_store(
         shared.url, endpoint_url=shared.endpoint_url, retry=_PATIENCE, say=console.current().info
     )
-    read_only = shared.read_only or not shared.fetched
-    return WheelCache(root, shared=SharedTier(store, read_only=read_only), fetched=shared.fetched)
-
-
-def open_cache(root: Path, *, shared: Store | None = None, read_only: bool = False) -> WheelCache:
-    """The cache in a folder, perhaps in front of a store.
-
-    Args:
-        root: the folder; it is made by the first wheel.
-        shared: the store.
-        read_only: put nothing into the store.
-    """
-    return WheelCache(root, shared=None if shared is None else SharedTier(shared, read_only=read_only))
+    return WheelCache(root, shared=store, read_only=shared.read_only, fetched=shared.fetched)
 
 
 class WheelCache:
@@ -98,9 +86,12 @@ class WheelCache:
         fetched: see `SharedCache`.
     """
 
-    def __init__(self, root: Path, *, shared: SharedTier | None = None, fetched: bool = True) -> None:
+    def __init__(
+        self, root: Path, *, shared: Store | None = None, read_only: bool = False, fetched: bool = True
+    ) -> None:
+        """Open the cache of a folder, which the first wheel makes, and of the store behind it."""
         self.local = LocalTier(root)
-        self.shared = shared
+        self.shared = None if shared is None else SharedTier(shared, read_only=read_only or not fetched)
         self.fetched = fetched
 
     def get(self, key: str, *, check: Check = unchecked, private: bool = False) -> Hit | None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import get_args
 
 from cairn import files, isolation, platforms, process
-from cairn.build.compiler_cache import compilers, headers, launchers, programs, statistics
+from cairn.build.compiler_cache import compilers, headers, launchers, programs
 from cairn.build.engine.events import CacheStatistics
 from cairn.build.options import CompilerCache
 from cairn.errors import CairnError, PrerequisiteError
@@ -90,7 +90,7 @@ def opened(request: CacheRequest, *, say: Progress) -> Iterator[Session]:
         try:
             yield session
         finally:
-            session.statistics = statistics.of_ccache(stats_log)
+            session.statistics = programs.statistics_of_ccache(stats_log)
     else:
         with _server(cache, env, request.log):
             try:
@@ -231,7 +231,9 @@ def _listens(port: int) -> bool:
 def _statistics_of_server(cache: Path, env: Mapping[str, str]) -> CacheStatistics | None:
     command = [str(cache), "--show-stats", "--stats-format=json"]
     try:
-        return statistics.of_sccache(process.run(command, env=env, timeout=60, separate_stderr=True).output)
+        return programs.statistics_of_sccache(
+            process.run(command, env=env, timeout=60, separate_stderr=True).output
+        )
     except (CairnError, ValueError, KeyError) as error:
         console.current().warn(f"sccache does not say what it did: {error}")
         return None

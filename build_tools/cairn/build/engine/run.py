@@ -51,7 +51,7 @@ class Options:
     Attributes:
         limits: of the machine.
         keep_going: after a failure, go on with what does not need the failed step.
-        time_limit: seconds for each step that has no limit of its own.
+        time_limit: seconds after which a step is ended and has failed; None for as long as it takes.
         events: file of events; None for none.
         durations: file of what steps took; None for none.
         logs: the logs of steps that have one, by name.
@@ -250,7 +250,7 @@ class _Run(Generic[T]):
                 note=self._log.write,
             )
             group = process.Group(on_start=functools.partial(self._note_program, name))
-            limit = start.step.time_limit or self._options.time_limit
+            limit = self._options.time_limit
             now = time.monotonic()
             thread = threading.Thread(target=self._one, args=(running, group), name=name, daemon=True)
             self._running[name] = _Thread(
@@ -326,7 +326,7 @@ class _Run(Generic[T]):
 
     def _of_late(self, thread: _Thread) -> CairnError:
         step, log = thread.running.step, thread.running.log
-        limit = step.time_limit or self._options.time_limit or 0.0
+        limit = self._options.time_limit or 0.0
         tail = causes.tail(log, _TAIL) if log is not None else ()
         return BuildError(
             f"{step.name} was ended: it had not come to its end within {console.clock(limit)}",

@@ -29,7 +29,6 @@ class Step:
         disk: bytes that must be free where it works when it starts.
         seconds: how long it takes, where who made the graph knows better than the records: 0 for a wheel that
             the cache has; None where not.
-        time_limit: seconds after which it is ended and has failed; None for as long as it takes.
         exclusive: what it must be the only user of, such as a checkout: steps that name the same one run one
             after another.
     """
@@ -44,7 +43,6 @@ class Step:
     memory: int = 0
     disk: int = 0
     seconds: float | None = None
-    time_limit: float | None = None
     exclusive: tuple[str, ...] = ()
 
     @functools.cached_property

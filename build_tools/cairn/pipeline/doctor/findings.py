@@ -55,9 +55,9 @@ class Finding(Value):
     fix: str | None = None
 
 
-def ok(check: str, text: str, *, fix: str | None = None) -> Finding:
+def ok(check: str, text: str) -> Finding:
     """A thing that is as it should be."""
-    return Finding(check=check, level="ok", text=text, fix=fix)
+    return Finding(check=check, level="ok", text=text)
 
 
 def note(check: str, text: str, *, fix: str | None = None) -> Finding:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from cairn.build.engine import policy
 from cairn.pipeline.doctor.findings import Purpose
 
 HostCompiler = Literal["needed", "alone", "brought"]
@@ -44,7 +43,6 @@ class Need:
         compiler: whether the machine's own compiler and Python's headers are `needed`, are all that builds
             (`alone`), or are `brought` by the ROCm SDK.
         disk: bytes that the work folder must have free; None where no stack says.
-        memory_per_job: bytes that one compiler may need.
         offers: what is to be installed.
     """
 
@@ -53,7 +51,6 @@ class Need:
     pythons: tuple[str, ...] = ()
     compiler: HostCompiler = "needed"
     disk: int | None = None
-    memory_per_job: int = policy.MEMORY_PER_JOB
     offers: tuple[Offer, ...] = ()
 
     @property

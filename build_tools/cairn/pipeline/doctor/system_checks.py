@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
+from cairn.build.engine.policy import MEMORY_PER_JOB
 from cairn.output import console
 from cairn.pipeline.doctor.findings import Finding, missing, note, ok, warning
 from cairn.pipeline.doctor.machine import Disk, Machine
@@ -187,11 +188,11 @@ def memory(machine: Machine, need: Need) -> Iterator[Finding]:
     if machine.memory is None or machine.memory_free is None:
         return
     has = f"{console.size(machine.memory)}, {console.size(machine.memory_free)} of them free"
-    jobs = machine.memory_free // need.memory_per_job
+    jobs = machine.memory_free // MEMORY_PER_JOB
     if not need.builds or jobs >= machine.cores:
         yield ok("memory", f"{has}; {machine.cores} cores")
         return
-    each = console.size(need.memory_per_job)
+    each = console.size(MEMORY_PER_JOB)
     yield warning(
         "memory",
         f"{has}: enough for {max(1, jobs)} of {machine.cores} compilers at once, at {each} each",

@@ -16,7 +16,6 @@ from cairn.pipeline.night import plan, results
 from cairn.pipeline.night.plan import NightRun
 from cairn.release import records
 from cairn.release.provenance.signing_key import Signer
-from cairn.testing import record as test_record
 from cairn.testing.compat import evidence, measure, rows
 from cairn.testing.compat.report import CompatReport
 from cairn.testing.hardware.attest import Attestation, attest
@@ -53,9 +52,8 @@ def measure_leg(run: NightRun, leg: Leg, installed: SmokeResult, work_dir: Path)
 
 def keep(run: NightRun, leg: Leg, work_dir: Path, signer: Signer | None) -> None:
     """Store the record, and show the results."""
-    name = f"the compatibility record of {leg.name}"
-    records.add_file(run.store, work_dir / test_record.FILE, name=name, signer=signer)
-    results.show(run, leg, f"What the pages claim of {leg.name}", work_dir)
+    title, name = f"What the pages claim of {leg.name}", f"the compatibility record of {leg.name}"
+    results.keep(run, leg, work_dir, title=title, name=name, signer=signer)
 
 
 def require_passed(record: TestRecord, leg: Leg, work_dir: Path) -> None:

@@ -12,10 +12,8 @@ from cairn.output import Progress, silent
 from cairn.pipeline.night import plan, results, shards, standing
 from cairn.pipeline.night.plan import NightRun
 from cairn.pipeline.night.shards import Shard
-from cairn.release import records
 from cairn.release.index.generation import now
 from cairn.release.provenance.signing_key import Signer
-from cairn.testing import record as test_record
 from cairn.testing.suite import merge as merging
 from cairn.testing.suite.merge import Merged
 
@@ -86,10 +84,9 @@ def _guarded(
             return SuiteMerge(
                 leg=first.leg, config=first.config, good=False, reason="nothing says what was tested"
             )
-        path = merged.junit.parent / test_record.FILE
+        title = f"Suite {first.config} of {first.leg.name}"
         name = f"the record of {first.leg.name}, {first.config}"
-        records.add_file(run.store, path, name=name, signer=signer)
-        results.show(run, first.leg, f"Suite {first.config} of {first.leg.name}", path.parent)
+        results.keep(run, first.leg, merged.junit.parent, title=title, name=name, signer=signer)
     except (CairnError, OSError) as error:  # one leg holds up no other
         return SuiteMerge(leg=first.leg, config=first.config, good=False, reason=str(error))
     let_through = record.verdict == "untested" and first.leg.bypass_tests

@@ -11,11 +11,29 @@ from cairn.output import console, github
 from cairn.pipeline import earlier_runs
 from cairn.pipeline.night import plan
 from cairn.pipeline.night.plan import NightRun
+from cairn.release import records
 from cairn.release.index.generation import now
+from cairn.release.provenance.signing_key import Signer
+from cairn.testing import record as test_record
 from cairn.testing.report import page, results, step_summary, summary
 
 PAGE = "report.html"
 _EARLIER = 3  # nights that failures are compared with
+
+
+def keep(run: NightRun, leg: Leg, folder: Path, *, title: str, name: str, signer: Signer | None) -> None:
+    """Store the record of tests that is in a folder, and show their results.
+
+    Args:
+        run: the night.
+        leg: whose set was tested.
+        folder: with the record, the results and the JUnit XML.
+        title: of the results.
+        name: of the record, in messages.
+        signer: signs the record; None for nobody.
+    """
+    records.add_file(run.store, folder / test_record.FILE, name=name, signer=signer)
+    show(run, leg, title, folder)
 
 
 def show(run: NightRun, leg: Leg, title: str, folder: Path) -> None:

@@ -12,14 +12,12 @@ from cairn.matrix.legs import Leg
 from cairn.output import console
 from cairn.pipeline.night import compat, plan, results
 from cairn.pipeline.night.plan import NightRun
-from cairn.release import records
 from cairn.release.index import keys
 from cairn.release.index.snapshot import read_set
 from cairn.release.provenance.signing_key import Signer
 from cairn.release.serve import server
 from cairn.targets import CPU
 from cairn.testing import gpus, smoke
-from cairn.testing import record as test_record
 from cairn.testing.record import TestRecord
 
 
@@ -91,9 +89,8 @@ def smoke_leg(request: LegTest) -> TestRecord:
 
 def keep(run: NightRun, leg: Leg, folder: Path, signer: Signer | None) -> None:
     """Store the record of smoke tests, and show the results."""
-    path = folder / test_record.FILE
-    records.add_file(run.store, path, name=f"the record of {leg.name}", signer=signer)
-    results.show(run, leg, f"Smoke tests of {leg.name}", folder)
+    title, name = f"Smoke tests of {leg.name}", f"the record of {leg.name}"
+    results.keep(run, leg, folder, title=title, name=name, signer=signer)
 
 
 def staged_set(run: NightRun, leg: Leg) -> str:

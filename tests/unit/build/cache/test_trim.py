@@ -144,7 +144,7 @@ def test_what_a_killed_build_used_goes(root: Path, reader: subprocess.Popen[str]
 
 def test_a_shared_store_keeps_what_may_be_on_its_way(make_wheel: MakeWheel, tmp_path: Path) -> None:
     store = MemoryStore()
-    machine = cache.open_cache(tmp_path / "machine", shared=store)
+    machine = cache.WheelCache(tmp_path / "machine", shared=store)
     for number, key in enumerate(KEYS):
         machine.put(key, make_wheel(b"%d" % number * 100), seconds=1)
         store.modified[entries.entry_key(key)] = datetime.now(UTC) - timedelta(days=9 - number)
@@ -156,7 +156,7 @@ def test_a_shared_store_keeps_what_may_be_on_its_way(make_wheel: MakeWheel, tmp_
     assert store.exists("files/aa/aa/new.whl")
     assert not store.exists("files/bb/bb/old.whl")
     assert len(list(store.list("entries/"))) == 2
-    assert cache.open_cache(tmp_path / "next", shared=store).get(KEYS[4]) is not None
+    assert cache.WheelCache(tmp_path / "next", shared=store).get(KEYS[4]) is not None
 
 
 def test_a_folder_that_is_not_there_is_empty_and_is_not_made(tmp_path: Path) -> None:

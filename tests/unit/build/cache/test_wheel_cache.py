@@ -38,15 +38,15 @@ def machine(tmp_path: Path, shared: Store) -> Callable[..., cache.WheelCache]:
     """The cache of a machine, by its name, in front of the shared store."""
 
     def make(name: str, *, store: Store = shared, read_only: bool = False) -> cache.WheelCache:
-        return cache.open_cache(tmp_path / name, shared=store, read_only=read_only)
+        return cache.WheelCache(tmp_path / name, shared=store, read_only=read_only)
 
     return make
 
 
 def test_a_wheel_is_kept_though_its_log_is_gone(tmp_path: Path, wheel: Path) -> None:
-    put = cache.open_cache(tmp_path / "cache").put(KEY, wheel, seconds=1, log=tmp_path / "logs" / "a.log")
+    put = cache.WheelCache(tmp_path / "cache").put(KEY, wheel, seconds=1, log=tmp_path / "logs" / "a.log")
     assert put.entry.log_sha256 is None
-    assert cache.open_cache(tmp_path / "cache").get(KEY) is not None
+    assert cache.WheelCache(tmp_path / "cache").get(KEY) is not None
 
 
 @pytest.mark.parametrize("lie", [{"identity": OTHER}, {"file_name": "..-1-py3-none-any.whl"}])
@@ -283,7 +283,7 @@ def _put(root: Path, shared: Path, folder: Path, number: int, barrier: Any, resu
     wheel = folder / str(number) / "a-1-py3-none-any.whl"
     wheel.parent.mkdir(parents=True)
     wheel.write_bytes(os.urandom(200_000))
-    store = cache.open_cache(root / str(number % 2), shared=LocalStore(shared))
+    store = cache.WheelCache(root / str(number % 2), shared=LocalStore(shared))
     barrier.wait()
     for key in (KEY, OTHER):
         hit = store.put(key, wheel, seconds=1)
@@ -325,7 +325,7 @@ def test_a_fault_at_any_request_of_a_put_costs_no_build(
     tmp_path: Path, wheel: Path, fault: Fault, kind: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def put(store: Store, root: str) -> None:
-        built = cache.open_cache(tmp_path / root, shared=store).put(KEY, wheel, seconds=1, log=wheel)
+        built = cache.WheelCache(tmp_path / root, shared=store).put(KEY, wheel, seconds=1, log=wheel)
         assert built.wheel.read_bytes() == b"wheel"
 
     count = _requests(lambda store: put(store, "count"), MemoryStore)
@@ -337,12 +337,12 @@ def test_a_fault_at_any_request_of_a_put_costs_no_build(
         assert plan.happened == 1
         said = warnings(capsys)
         # The next machine finds all of it or nothing; and where it is nothing, that was said.
-        found = cache.open_cache(tmp_path / f"{fault.name}-{at}-next", shared=inner).get(KEY)
+        found = cache.WheelCache(tmp_path / f"{fault.name}-{at}-next", shared=inner).get(KEY)
         assert (found is not None and found.wheel.read_bytes() == b"wheel") or len(said) == 1
         assert len(said) <= 1
         # And whoever puts the same again gets it there.
         put(inner, f"{fault.name}-{at}-again")
-        assert cache.open_cache(tmp_path / f"{fault.name}-{at}-last", shared=inner).get(KEY) is not None
+        assert cache.WheelCache(tmp_path / f"{fault.name}-{at}-last", shared=inner).get(KEY) is not None
         capsys.readouterr()
 
 
@@ -352,19 +352,19 @@ def test_a_fault_at_any_request_of_a_get_is_a_build_at_most(
     tmp_path: Path, wheel: Path, fault: Fault, kind: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     inner = new_store(kind, tmp_path / "shared")
-    cache.open_cache(tmp_path / "one", shared=inner).put(KEY, wheel, seconds=1, log=wheel)
+    cache.WheelCache(tmp_path / "one", shared=inner).put(KEY, wheel, seconds=1, log=wheel)
     count = _requests(
-        lambda store: cache.open_cache(tmp_path / "count", shared=store).get(KEY), lambda: inner
+        lambda store: cache.WheelCache(tmp_path / "count", shared=store).get(KEY), lambda: inner
     )
     assert count >= 3
     for at in range(1, count + 1):
-        reader = cache.open_cache(tmp_path / f"{fault.name}-{at}", shared=FaultyStore(inner, Plan(fault, at)))
+        reader = cache.WheelCache(tmp_path / f"{fault.name}-{at}", shared=FaultyStore(inner, Plan(fault, at)))
         hit = reader.get(KEY)
         said = warnings(capsys)
         assert hit is None or hit.wheel.read_bytes() == b"wheel"
         assert len(said) <= 1
         assert hit is not None or said
-        assert cache.open_cache(tmp_path / f"{fault.name}-{at}-next", shared=inner).get(KEY) is not None
+        assert cache.WheelCache(tmp_path / f"{fault.name}-{at}-next", shared=inner).get(KEY) is not None
         capsys.readouterr()
 
 
@@ -372,7 +372,7 @@ def test_a_store_out_of_reach_is_one_warning_and_is_not_asked_again(
     tmp_path: Path, wheel: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan = Plan(Fault.TIMEOUT, 1, 99)
-    store = cache.open_cache(tmp_path / "one", shared=FaultyStore(MemoryStore(), plan))
+    store = cache.WheelCache(tmp_path / "one", shared=FaultyStore(MemoryStore(), plan))
     assert store.get(KEY) is None
     assert store.local.look(OTHER) is None
     hit = store.put(KEY, wheel, seconds=1)
@@ -390,7 +390,7 @@ def test_who_may_not_write_reads_on(
             raise StoreError("access is denied")
 
     inner = MemoryStore()
-    cache.open_cache(tmp_path / "one", shared=inner).put(KEY, make_wheel(), seconds=1)
+    cache.WheelCache(tmp_path / "one", shared=inner).put(KEY, make_wheel(), seconds=1)
     two = cache.WheelCache(tmp_path / "two", shared=SharedTier(Denied(inner, Plan())))
     two.put(OTHER, make_wheel(b"two"), seconds=1)
     two.put("3" * 64, make_wheel(b"three"), seconds=1)
