@@ -38,7 +38,7 @@ def plans_of(jobs: Sequence[Job]) -> tuple[plan.Plan, ...]:
         PrerequisiteError: no ROCm SDK is installed yet.
     """
     jobs = tuple(_for_cpu(job) for job in jobs)
-    preflight.run(preflight.of_all(jobs))
+    preflight.run(preflight.checks(jobs))
     _say_skipped(jobs)
     requests = [resolve(job, _existing_sdk(job)) for job in jobs]
     return plan.make_all(
@@ -92,7 +92,7 @@ def check(job: Job) -> Job:
 
 def _check_all(jobs: Sequence[Job]) -> tuple[Job, ...]:
     jobs = tuple(_for_cpu(job) for job in jobs)
-    preflight.run([*preflight.of_all(jobs), *(check for job in jobs for check in preflight.places(job))])
+    preflight.run([*preflight.checks(jobs), *(check for job in jobs for check in preflight.places(job))])
     named = {text.partition("=")[0] for job in jobs for text in job.build_env}
     flags = [overrides.TARGETS] if all(job.targets is not None for job in jobs) else []
     if unseen := overrides.left_out(jobs[0].stack, named, flags=flags):

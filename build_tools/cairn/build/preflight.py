@@ -1,6 +1,6 @@
 """Checks before a build starts: all problems at once, before the SDK is downloaded.
 
-`checks` and `places` list the checks for a job; `run` makes them all and raises what they found.
+`checks` and `places` list the checks for jobs; `run` makes them all and raises what they found.
 """
 
 from __future__ import annotations
@@ -62,21 +62,14 @@ def run(checks: Iterable[Check]) -> None:
         raise ProblemsError(f"{len(problems)} problems, and nothing was built", problems=problems)
 
 
-def of_all(jobs: Iterable[Job]) -> Iterator[Check]:
-    """The checks of several variants before an SDK is installed; those of a tree that they share once."""
+def checks(jobs: Iterable[Job]) -> Iterator[Check]:
+    """The checks before the SDK of any job is installed; they only read, a tree that jobs share only once."""
     checked: set[object] = set()
     for job in jobs:
-        yield from checks(job, checked=checked)
+        yield from _checks_of(job, checked)
 
 
-def checks(job: Job, *, checked: set[object] | None = None) -> Iterator[Check]:
-    """The checks before the SDK is installed; they only read.
-
-    Args:
-        job: what is to be built.
-        checked: which checkouts other variants have checked; what this one checks is added.
-    """
-    checked = set() if checked is None else checked
+def _checks_of(job: Job, checked: set[object]) -> Iterator[Check]:
     suffix = job.version_suffix
     if suffix is None and job.stack.sdk is None:
         suffix = job.stack.version_suffix

@@ -288,19 +288,17 @@ def _try(
         env = isolation.variables(isolation.Isolation.INSTALLER, home)
         try:
             environment = venv.create(Path(folder, "venv"), python=Path(search.python), environ=env)
-            installing: list[str | Path] = [
+            command = [
                 venv.uv_program(),
                 "pip",
                 "install",
                 "--no-config",
                 "--python",
-                environment.python,
+                str(environment.python),
             ]
-            pins = [f"{wheel.distribution}=={wheel.version}" for wheel in wheels]
-            process.run(
-                [*installing, "--index-url", index_url, *pins],
-                env=env, log=log, on_line=on_line, timeout=_TIMEOUT, hidden=isolation.credential_files(),
-            )  # fmt: skip
+            command += ["--index-url", index_url, *(f"{one.distribution}=={one.version}" for one in wheels)]
+            hidden = isolation.credential_files()
+            process.run(command, env=env, log=log, on_line=on_line, timeout=_TIMEOUT, hidden=hidden)
         except ProcessError as error:
             files.write_text(log, f"{log.read_text() if log.is_file() else ''}not installed: {error}\n")
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -131,8 +131,58 @@ def bound() -> int:
         raise UsageError(f"{BOUND}: {error}", tip=error.tip) from error
 
 
-def contents(store: Store, *, used: Collection[str] = ()) -> Contents:
-    """The contents of a store; `used` are the keys of entries that running builds use."""
+def contents(place: Store | LocalTier) -> Contents:
+    """The contents of a store that machines share, or of the folder of this machine."""
+    with _opened(place) as (store, used):
+        return _contents(store, used)
+
+
+def trim(
+    place: Store | LocalTier,
+    *,
+    max_size: int | None = None,
+    older_than: timedelta | None = None,
+    dry_run: bool = False,
+) -> TrimResult:
+    """Remove the least recently used entries of a cache; those that running builds use here stay.
+
+    Whoever comes too late to a store that machines share finds no entry, or one whose wheel is missing, and
+    builds.
+
+    Args:
+        place: a store that machines share, or the folder of this machine.
+        max_size: bytes that may stay; None for any number.
+        older_than: remove what was not used for so long; None keeps it.
+        dry_run: remove nothing.
+    """
+    # Whoever puts a wheel into the folder holds its lock until the entry is written: what none names there is
+    # left over. Elsewhere it may be of an entry that is being uploaded.
+    grace = timedelta() if isinstance(place, LocalTier) else _GRACE
+    orphaned_before = datetime.now(UTC) - grace
+    with _opened(place) as (store, used):
+        result = _plan(_contents(store, used), max_size, older_than, orphaned_before)
+        if not dry_run:
+            # Entries first: whoever finds one finds its files, whenever this is interrupted.
+            side_by_side(store.delete, [entries.entry_key(each.key) for each in result.entries], jobs=_JOBS)
+            side_by_side(store.delete, result.files, jobs=_JOBS)
+            if isinstance(place, LocalTier):
+                place.tidy()
+                _remove_empty(place.store.path / entries.FILES)
+    return result
+
+
+@contextlib.contextmanager
+def _opened(place: Store | LocalTier) -> Iterator[tuple[Store, Collection[str]]]:
+    """The store, and the keys of entries that running builds use; the folder of this machine is locked."""
+    if not isinstance(place, LocalTier):
+        yield place, ()
+        return
+    # A folder that is not there is not made by looking at it.
+    with place.alone() if place.store.path.is_dir() else contextlib.nullcontext():
+        yield place.store, in_use.keys(place.store.path)
+
+
+def _contents(store: Store, used: Collection[str]) -> Contents:
     listed = sorted(store.list(entries.ENTRIES), key=lambda item: item.modified, reverse=True)
 
     def read(item: ListedObject) -> StoredEntry | None:
@@ -147,54 +197,13 @@ def contents(store: Store, *, used: Collection[str] = ()) -> Contents:
         return StoredEntry(key=key, entry=entry, used=item.modified, in_use=key in used)
 
     stored = side_by_side(read, listed, jobs=_JOBS)
-    found_files = list(store.list(entries.FILES))
+    file_items = list(store.list(entries.FILES))
     return Contents(
         url=store.url,
         entries=tuple(each for each in stored if each is not None),
-        sizes={item.key: item.size for item in found_files},
-        modified={item.key: item.modified for item in found_files},
+        sizes={item.key: item.size for item in file_items},
+        modified={item.key: item.modified for item in file_items},
     )
-
-
-def contents_of_folder(tier: LocalTier) -> Contents:
-    """The contents of this machine's folder."""
-    with _alone(tier):
-        return contents(tier.store, used=in_use.keys(tier.store.path))
-
-
-def trim(
-    store: Store, *, max_size: int | None = None, older_than: timedelta | None = None, dry_run: bool = False
-) -> TrimResult:
-    """Remove the least recently used entries from a store that machines share.
-
-    A reader that comes too late finds no entry, or one whose wheel is missing, and builds.
-
-    Args:
-        store: where the entries are.
-        max_size: bytes that may stay; None for any number.
-        older_than: remove what was not used for so long; None keeps it.
-        dry_run: remove nothing.
-    """
-    before = datetime.now(UTC) - _GRACE
-    return _apply(store, _plan(contents(store), max_size, older_than, before), dry_run=dry_run)
-
-
-def trim_folder(
-    tier: LocalTier,
-    *,
-    max_size: int | None = None,
-    older_than: timedelta | None = None,
-    dry_run: bool = False,
-) -> TrimResult:
-    """Like `trim`, for this machine's folder; entries that running builds use stay."""
-    with _alone(tier):
-        before = contents(tier.store, used=in_use.keys(tier.store.path))
-        # Whoever puts a wheel there holds the lock until its entry is written: what none names is left over.
-        trimmed = _apply(tier.store, _plan(before, max_size, older_than, datetime.now(UTC)), dry_run=dry_run)
-        if not dry_run:
-            tier.tidy()
-            _remove_empty(tier.store.path / entries.FILES)
-    return trimmed
 
 
 def keep_within_bound(tier: LocalTier) -> None:
@@ -202,7 +211,7 @@ def keep_within_bound(tier: LocalTier) -> None:
     most = bound()
     if not tier.store.path.is_dir() or sum(f.size for f in tier.store.list(entries.FILES)) <= most:
         return
-    trimmed = trim_folder(tier, max_size=most)
+    trimmed = trim(tier, max_size=most)
     if trimmed.files:
         console.current().info(
             f"the cache of wheels was larger than {console.size(most)}: {console.size(trimmed.freed)} unused "
@@ -251,19 +260,6 @@ def _left_over(tier: Contents, name: str, going: Collection[StoredEntry], before
     """Whether a file that no entry names any more may go."""
     named = any(each.entry is not None and name in each.entry.file_keys() for each in going)
     return named or tier.modified[name] < before
-
-
-def _apply(store: Store, trimmed: TrimResult, *, dry_run: bool) -> TrimResult:
-    if not dry_run:
-        # Entries first: whoever finds one finds its files, whenever this is interrupted.
-        side_by_side(store.delete, [entries.entry_key(each.key) for each in trimmed.entries], jobs=_JOBS)
-        side_by_side(store.delete, trimmed.files, jobs=_JOBS)
-    return trimmed
-
-
-def _alone(tier: LocalTier) -> contextlib.AbstractContextManager[None]:
-    # A folder that is not there is not made by looking at it.
-    return tier.alone() if tier.store.path.is_dir() else contextlib.nullcontext()
 
 
 def _remove_empty(folder: Path) -> None:

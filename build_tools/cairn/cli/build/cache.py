@@ -107,8 +107,7 @@ class Trim(Show):
 def _show(request: Show) -> int:
     from cairn.build.cache import trim
 
-    store = request.open_store()
-    contents = trim.contents_of_folder(_folder()) if store is None else trim.contents(store)
+    contents = trim.contents(request.open_store() or _folder())
     if request.json:
         entries = [_plain(each) for each in contents.entries]
         console.current().json({"url": contents.url, "size": contents.size, "entries": entries})
@@ -131,12 +130,9 @@ def _trim(request: Trim) -> int:
         if store is not None:
             raise UsageError("nothing says what may go", tip="name --max-size or --older-than")
         max_size = trim.bound()
-    rules: dict[str, Any] = {
-        "max_size": max_size,
-        "older_than": request.older_than,
-        "dry_run": request.dry_run,
-    }
-    trimmed = trim.trim_folder(_folder(), **rules) if store is None else trim.trim(store, **rules)
+    trimmed = trim.trim(
+        store or _folder(), max_size=max_size, older_than=request.older_than, dry_run=request.dry_run
+    )
     if request.json:
         removed = [_plain(each) for each in trimmed.entries]
         counts = {name: getattr(trimmed, name) for name in ("freed", "kept", "size", "in_use")}

@@ -52,27 +52,27 @@ def wheels(root: Path) -> int:
 
 def test_what_was_used_longest_ago_goes_first(root: Path) -> None:
     tier = LocalTier(root)
-    would = trim.trim_folder(tier, max_size=250, dry_run=True)
+    would = trim.trim(tier, max_size=250, dry_run=True)
     assert [each.key for each in would.entries] == KEYS[:3]
     assert kept(root) == KEYS
-    done = trim.trim_folder(tier, max_size=250)
+    done = trim.trim(tier, max_size=250)
     assert done == would
     assert (done.freed, done.size, done.kept) == (300, 200, 2)
     assert kept(root) == KEYS[3:]
     assert wheels(root) == 2
     assert len(list(root.glob("files/*/*"))) == 2  # no empty folder stays
-    assert trim.trim_folder(tier, max_size=250).entries == ()
+    assert trim.trim(tier, max_size=250).entries == ()
 
 
 def test_a_wheel_that_was_used_again_stays(root: Path) -> None:
     assert cache.WheelCache(root).get(KEYS[0]) is not None
     forget(root)
-    trim.trim_folder(LocalTier(root), max_size=200)
+    trim.trim(LocalTier(root), max_size=200)
     assert kept(root) == [KEYS[0], KEYS[4]]
 
 
 def test_what_is_too_old_goes_whatever_the_size(root: Path) -> None:
-    done = trim.trim_folder(LocalTier(root), older_than=timedelta(days=3))
+    done = trim.trim(LocalTier(root), older_than=timedelta(days=3))
     assert [each.key for each in done.entries] == KEYS[:3]
     assert kept(root) == KEYS[3:]
 
@@ -84,7 +84,7 @@ def test_the_bytes_of_a_wheel_stay_while_another_entry_names_them(root: Path) ->
     store.put("a" * 64, hit.wheel, seconds=1, identity=hit.entry.identity)
     forget(root)
     os.utime(root / entries.entry_key(KEYS[0]), (0, 0))
-    trim.trim_folder(LocalTier(root), older_than=timedelta(days=30))
+    trim.trim(LocalTier(root), older_than=timedelta(days=30))
     assert store.local.look(KEYS[0]) is None
     assert store.get("a" * 64) is not None
 
@@ -95,7 +95,7 @@ def test_what_no_entry_names_and_what_cannot_be_read_goes(root: Path) -> None:
     next(root.glob(f"files/*/*/{'*'}")).parent.joinpath(".x.0123.part").write_bytes(b"killed")
     part = next(root.glob("files/*/*/.x*"))
     os.utime(part, (0, 0))
-    done = trim.trim_folder(LocalTier(root), max_size=10_000)
+    done = trim.trim(LocalTier(root), max_size=10_000)
     assert [each.key for each in done.entries] == [KEYS[1]]
     assert wheels(root) == 3
     assert not part.exists()
@@ -126,19 +126,19 @@ def reader(root: Path) -> Iterator[subprocess.Popen[str]]:
 
 def test_what_a_running_build_uses_stays(root: Path, reader: subprocess.Popen[str]) -> None:
     os.utime(root / entries.entry_key(KEYS[0]), (0, 0))
-    done = trim.trim_folder(LocalTier(root), max_size=0)
+    done = trim.trim(LocalTier(root), max_size=0)
     assert [each.key for each in done.entries] == KEYS[1:]
     assert (done.in_use, done.kept, done.size) == (1, 1, 100)
     said, _ = reader.communicate()
     assert said.split() == ["True"]
-    assert len(trim.trim_folder(LocalTier(root), max_size=0).entries) == 1
+    assert len(trim.trim(LocalTier(root), max_size=0).entries) == 1
     assert list((root / ".in-use").glob("*")) == []
 
 
 def test_what_a_killed_build_used_goes(root: Path, reader: subprocess.Popen[str]) -> None:
     reader.kill()
     reader.wait()
-    assert trim.trim_folder(LocalTier(root), max_size=0).kept == 0
+    assert trim.trim(LocalTier(root), max_size=0).kept == 0
     assert kept(root) == []
 
 
@@ -161,8 +161,8 @@ def test_a_shared_store_keeps_what_may_be_on_its_way(make_wheel: MakeWheel, tmp_
 
 def test_a_folder_that_is_not_there_is_empty_and_is_not_made(tmp_path: Path) -> None:
     tier = LocalTier(tmp_path / "none")
-    assert trim.contents_of_folder(tier).entries == ()
-    assert trim.trim_folder(tier, max_size=0).files == ()
+    assert trim.contents(tier).entries == ()
+    assert trim.trim(tier, max_size=0).files == ()
     trim.keep_within_bound(tier)
     assert not (tmp_path / "none").exists()
 
@@ -217,7 +217,7 @@ def test_whenever_a_writer_is_killed_the_rest_is_whole(tmp_path: Path) -> None:
             hit = store.get(entry.key)
             assert hit is not None
     forget(root)
-    trim.trim_folder(LocalTier(root), max_size=10**9)
+    trim.trim(LocalTier(root), max_size=10**9)
     assert wheels(root) == len(list(LocalStore(root).list("entries/")))
 
 

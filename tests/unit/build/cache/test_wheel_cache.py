@@ -10,7 +10,6 @@ import pytest
 from cairn import datafile
 from cairn.build import cache
 from cairn.build.cache import entry as entries
-from cairn.build.cache.shared import SharedTier
 from cairn.errors import StoreError, WheelError
 from cairn.store.folder import LocalStore
 from cairn.store.memory import MemoryStore
@@ -391,7 +390,7 @@ def test_who_may_not_write_reads_on(
 
     inner = MemoryStore()
     cache.WheelCache(tmp_path / "one", shared=inner).put(KEY, make_wheel(), seconds=1)
-    two = cache.WheelCache(tmp_path / "two", shared=SharedTier(Denied(inner, Plan())))
+    two = cache.WheelCache(tmp_path / "two", shared=Denied(inner, Plan()))
     two.put(OTHER, make_wheel(b"two"), seconds=1)
     two.put("3" * 64, make_wheel(b"three"), seconds=1)
     assert two.get(KEY) is not None
