@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import datetime as dt
 import functools
 import hashlib
@@ -17,6 +18,7 @@ from cairn.output import console, safe_text
 
 if TYPE_CHECKING:
     import jinja2
+    from jinja2.bccache import Bucket
     from markupsafe import Markup
 
 # The words of a test record's verdict, of a demand's outcome and of a stage's mark; others have no colour.
@@ -84,12 +86,17 @@ def _bytecode_cache() -> jinja2.BytecodeCache | None:
     """
     import jinja2  # noqa: PLC0415
 
+    class BytecodeCache(jinja2.FileSystemBytecodeCache):
+        def dump_bytecode(self, bucket: Bucket) -> None:
+            with contextlib.suppress(OSError):  # a full disk does not keep a page from being made
+                super().dump_bytecode(bucket)
+
     folder = Path(__file__).parent / "__pycache__"
     if sys.dont_write_bytecode or not os.access(folder, os.W_OK):
         return None
     # The cache knows whether a template changed, but neither these options nor the version of the compiler.
     made = max(Path(file).stat().st_mtime_ns for file in (__file__, jinja2.__file__))
-    return jinja2.FileSystemBytecodeCache(str(folder), f"%s.{made:x}.template")
+    return BytecodeCache(str(folder), f"%s.{made:x}.template")
 
 
 def _visible(value: object) -> object:

@@ -1,4 +1,5 @@
 import base64
+import errno
 import hashlib
 import re
 import sys
@@ -127,6 +128,17 @@ def test_compiled_templates_are_kept_only_where_python_keeps_bytecode(
 ) -> None:
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     assert html._bytecode_cache() is None
+
+
+def test_a_page_is_made_where_the_compiled_template_cannot_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    monkeypatch.setattr(jinja2.FileSystemBytecodeCache, "dump_bytecode", full)
+    monkeypatch.setattr(jinja2.FileSystemBytecodeCache, "load_bytecode", lambda *_: None)
+    environment = html._environment.__wrapped__()
+    assert environment.get_template("changelog.html.j2")
 
 
 def test_a_wheel_of_cairn_holds_every_template_and_sheet() -> None:
