@@ -235,7 +235,8 @@ def _hipify(folder: Path, code: str) -> None:
     program = folder / "tree" / hipify.BUILD_AMD
     program.parent.mkdir(parents=True)
     program.write_text(code)
-    hipify.execute(folder / "tree", "build_amd", python=Path(sys.executable), say=silent)
+    tree = folder / "tree"
+    hipify.execute(tree, "build_amd", shown=tree, python=Path(sys.executable), say=silent)
 
 
 _TEST = "\ndef test_it():\n    pass\n"

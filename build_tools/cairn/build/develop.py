@@ -24,7 +24,7 @@ from cairn.errors import ProcessError, UsageError
 from cairn.output import console, wording
 from cairn.sources.git.repository import root_at
 from cairn.sources.hipify import build_step
-from cairn.sources.worktree import state
+from cairn.sources.worktree import journal, state
 from cairn.stack import Project
 
 
@@ -84,7 +84,7 @@ def _chosen(build: Job, text: str) -> tuple[Project, dict[str, Path]]:
     checkouts = dict(build.checkouts)
     if not names and folder.is_dir():
         names = [n for n, path in checkouts.items() if path.exists() and path.samefile(folder)]
-        if not names and (note := state.read(root_at(folder).git_dir)) is not None:
+        if not names and (note := journal.read(root_at(folder).git_dir)) is not None:
             names = [note.project]  # made by `checkout`, elsewhere than the stack's default
         for name in names:
             checkouts[name] = folder

@@ -30,7 +30,7 @@ from cairn.output import console
 from cairn.sources.checkout import describe, hipify_step, release_line
 from cairn.sources.git.repository import root_at
 from cairn.sources.hipify import run as hipify_run
-from cairn.sources.worktree import state
+from cairn.sources.worktree import journal
 from cairn.stack import Project
 from cairn.wheels.metadata import rocm_version
 
@@ -177,10 +177,7 @@ def _checkout(project: Project, folder: Path, *, suffix: str | None, rocm: bool)
     describe.require_finished(project, folder)
     if rocm and hipify_run.runs_at_checkout(project.hipify):
         root = root_at(folder)
-        noted = state.read(root.git_dir) or state.State(  # none: cloned by hand
-            project=project.name, origin="", hashtag="", commit="", phase="placed", hipify=False
-        )
-        if not hipify_step.is_done(root, noted, project.hipify):
+        if not hipify_step.is_done(root, journal.read(root.git_dir), project.hipify):
             raise SourceError(
                 f"the checkout {folder} of {project.name} is not hipified, as a build for ROCm needs",
                 tip="hipify it, with --hipify or the `hipify` command of its script; or build for cpu",

@@ -52,9 +52,9 @@ class ProjectRequest(fields.OptionalStack, Report):
 
     def name(self, root: Repository) -> str | None:
         """The project's name: the one given, else what the checkout was made as."""
-        from cairn.sources.worktree import state
+        from cairn.sources.worktree import journal
 
-        note = state.read(root.git_dir)
+        note = journal.read(root.git_dir)
         return self.project or (note.project if note else None)
 
     def hipify_kind(self, root: Repository, project: str | None) -> HipifyKind:

@@ -18,7 +18,7 @@ from cairn import platforms, requirements
 from cairn.errors import SourceError, UsageError
 from cairn.sources.git import repository, url
 from cairn.sources.git.command import COMMIT_ID
-from cairn.sources.worktree import state
+from cairn.sources.worktree import journal
 from cairn.stack import Project
 
 RELATED_COMMITS = "related_commits"
@@ -167,7 +167,7 @@ def _origin(pin: Pin | None, torch_dir: Path | None) -> str | None:
     if not url.is_relative(pin.origin):
         return pin.origin
     root = repository.root_at(torch_dir)
-    note = state.read(root.git_dir)
+    note = journal.read(root.git_dir)
     base = note.origin if note else root.origin_url()
     if base is None:
         raise SourceError(

@@ -146,6 +146,54 @@ def test_a_program_that_leaves_no_notes_is_no_failure(bench: Bench, upstream: Up
     assert (report.read, report.changed) == ((), ("src/device.cpp",))
 
 
+EDITING = """\
+import pathlib
+for name, text in {edits!r}.items():
+    pathlib.Path(name).write_text(text)
+for name in ("src/device.cpp", "generated.ignored"):
+    pathlib.Path(name).write_text("hipified")
+"""
+
+
+def test_an_edit_that_is_made_while_it_runs_stays(bench: Bench, upstream: Upstream) -> None:
+    edited = bench.path / "src/cuda/kernel.cu"
+    program = EDITING.format(edits={str(edited): "mine"})
+    commit = upstream.commit("torch", {hipify_run.BUILD_AMD: program}, "Edit meanwhile")
+    with pytest.raises(SourceError, match=r"1 edited or new file \(src/cuda/kernel\.cu\)"):
+        bench(commit)
+    assert edited.read_text() == "mine"
+    assert "hip" not in (bench.path / "src/device.cpp").read_text()
+
+
+def test_an_ignored_file_in_its_place_is_refused_and_kept_by_force(
+    bench: Bench, upstream: Upstream, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = bench.path / "generated.ignored"
+    commit = upstream.commit("torch", {hipify_run.BUILD_AMD: EDITING.format(edits={})}, "Generate")
+    bench(commit, hipify=False)
+    mine.write_text("mine")
+    for _ in range(2):
+        with pytest.raises(SourceError, match=r"1 ignored file where .* \(generated\.ignored\)"):
+            bench(commit)
+    assert mine.read_text() == "mine"
+    bench(commit, force=True)
+    assert mine.read_text() == "hipified"
+    ref = next(word for word in capsys.readouterr().err.split() if word.startswith("refs/cairn/dropped/"))
+    assert bench.git("show", f"{ref}:generated.ignored") == "mine"
+
+
+def test_without_a_commit_the_index_stays_upstreams(bench: Bench, real_like: str) -> None:
+    done = bench(real_like, commit_hipify=False)
+    assert (done.commit, done.hipify_commit) == (real_like, None)
+    assert bench.git("rev-parse", "HEAD") == real_like
+    status = bench.git("status", "--porcelain").splitlines()
+    assert status == ["M src/device.cpp", "?? src/hip/"]
+    assert bench.git("-C", "third_party/cudakit", "status", "--porcelain") == "M fill.cu"
+    links = [line for line in bench.git("ls-files", "-t").splitlines() if "third_party" in line]
+    assert links == ["S third_party/cudakit", "S third_party/plain"]
+    assert bench(real_like, commit_hipify=False) == done
+
+
 @pytest.fixture
 def vision(bench: Bench, torch: Project) -> Any:
     """A checkout of a project that hipifies while it is built."""

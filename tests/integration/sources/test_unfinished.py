@@ -147,6 +147,9 @@ MOMENTS: dict[str, Callable[[Any, Any, Path], None]] = {
     "killed when a submodule's files are there": _at("checkout", nth=2, after=True),
     "killed before hipify's commit": _at("commit-tree"),
     "killed when hipify's commit is made": _at("update-ref -m", after=True),
+    "killed before hipify's commit arrives": _at("merge"),
+    "killed when hipify's files have arrived": _at("merge", after=True),
+    "killed when they have in the root, and not in a submodule": _at("merge", nth=2),
 }
 
 

@@ -19,7 +19,7 @@ from cairn.errors import (
     SystemFailureError,
     UsageError,
 )
-from cairn.sources.worktree import state
+from cairn.sources.worktree import journal
 from cairn.stack import Origin, Project, Sdk, Stack
 from cairn.venv import PackageSource
 from helpers.build import repository
@@ -28,7 +28,7 @@ TORCH = Project(name="torch", distribution="torch", checkout_dir="t", origin=Ori
 AUDIO = msgspec.structs.replace(
     TORCH, name="audio", distribution="torchaudio", checkout_dir="a", needs=("torch",)
 )
-NOTE = state.State(project="torch", origin="u", hashtag="main", commit="0" * 40, phase="ready")
+NOTE = journal.Journal(project="torch", origin="u", hashtag="main", commit="0" * 40, phase="ready")
 
 
 @pytest.fixture
@@ -59,8 +59,8 @@ def refused(wanted: Job) -> CairnError:
 
 
 @pytest.mark.parametrize("phase", ["moving", "placed", "hipifying"])
-def test_an_unfinished_checkout(wanted: Job, phase: state.Phase) -> None:
-    state.write(wanted.checkouts["torch"] / ".git", msgspec.structs.replace(NOTE, phase=phase))
+def test_an_unfinished_checkout(wanted: Job, phase: journal.Phase) -> None:
+    journal.write(wanted.checkouts["torch"] / ".git", msgspec.structs.replace(NOTE, phase=phase))
     error = refused(wanted)
     assert isinstance(error, SourceError)
     assert "torch is unfinished" in str(error)
@@ -135,7 +135,7 @@ def test_a_folder_that_cannot_be_written(wanted: Job, tmp_path: Path) -> None:
 
 def test_all_that_is_wrong_is_said_at_once(wanted: Job) -> None:
     (wanted.checkouts["torch"] / "version.txt").write_text("2.9.0 beta")
-    state.write(wanted.checkouts["audio"] / ".git", msgspec.structs.replace(NOTE, phase="hipifying"))
+    journal.write(wanted.checkouts["audio"] / ".git", msgspec.structs.replace(NOTE, phase="hipifying"))
     wrong = dataclasses.replace(wanted, targets="gfx9420", output_dir=Path("/proc/no"))
     error = refused(wrong)
     assert isinstance(error, ProblemsError)

@@ -19,7 +19,7 @@ from cairn.errors import SourceError
 from cairn.sources.checkout import describe
 from cairn.sources.git import command, url
 from cairn.sources.git.repository import UPSTREAM_TAG, root_at
-from cairn.sources.worktree import contents, state
+from cairn.sources.worktree import contents, journal, state
 from cairn.sources.worktree.parts import walk
 from cairn.stack import Project
 from cairn.wheels.sbom import Source
@@ -210,7 +210,7 @@ def sources_of(project: Project, checkout: Path) -> tuple[Source, ...]:
 def upstream(checkout: Path) -> tuple[str, str | None]:
     """The commit that a checkout stands on, empty where it has none yet, and the origin it names."""
     root = root_at(checkout)
-    note = state.read(root.git_dir)
+    note = journal.read(root.git_dir)
     origin = url.without_credentials((note.origin if note else root.origin_url()) or "")
     return root.tag(UPSTREAM_TAG) or root.head() or "", _public(origin)
 

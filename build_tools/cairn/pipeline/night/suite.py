@@ -16,9 +16,9 @@ from cairn.pipeline.night.shards import Shard
 from cairn.release.index import keys
 from cairn.release.index.snapshot import read_set
 from cairn.release.serve import server
-from cairn.sources.checkout import hipify_step
 from cairn.sources.checkout.checkout import CheckoutRequest, checkout
 from cairn.sources.git import repository
+from cairn.sources.hipify import in_copy
 from cairn.sources.manifest import manifest
 from cairn.sources.manifest.manifest import ProjectSource
 from cairn.sources.worktree import contents
@@ -146,7 +146,7 @@ def _sources(request: ShardTest, project: str, say: Progress) -> tuple[Path, tup
     # Neither hipify nor submodules: tests need none of it, and torch's take gigabytes.
     checkout(_checkout_request(run, source, folder), say=say)
     root = repository.root_at(folder)
-    hipified = hipify_step.hipified_commit(root, source.commit, source.tree)
+    hipified = in_copy.commit_id(root, source.commit, source.tree)
     return folder, tuple(dict.fromkeys((source.commit, hipified)))
 
 

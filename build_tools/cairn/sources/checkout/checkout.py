@@ -1,8 +1,8 @@
 """An upstream repository at a hashtag, hipified, with both diff bases tagged: made, or updated in place.
 
-The order is such that a run that is killed or refused leaves either the old checkout or notes from which the
-next run goes on (`cairn.sources.worktree.state`): repair what an earlier run left; fetch everything into the
-mirrors, submodules too; refuse to lose work of the user; move the files; tag; hipify.
+The order is such that a run that is killed or refused leaves either the old checkout or a journal from which
+the next run goes on (`cairn.sources.worktree.journal`): repair what an earlier run left; fetch everything
+into the mirrors, submodules too; refuse to lose work of the user; move the files; tag; hipify.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from cairn.concurrency import side_by_side
 from cairn.errors import SourceError
 from cairn.output import Progress, silent
 from cairn.retry import RetryPolicy
@@ -25,9 +26,9 @@ from cairn.sources.git import repository, url
 from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository
 from cairn.sources.mirror import history, mirror
 from cairn.sources.mirror.mirror import Mirror, ResolvedCommit
-from cairn.sources.worktree import contents, state, submodules
+from cairn.sources.worktree import contents, journal, state, submodules
+from cairn.sources.worktree.journal import Journal, Move
 from cairn.sources.worktree.parts import of_commit
-from cairn.sources.worktree.state import State
 from cairn.stack import Project
 
 
@@ -79,7 +80,7 @@ def checkout(request: CheckoutRequest, *, say: Progress = silent) -> Checkout:
         elif note is not None and note != wanted:
             # Nothing moves, but it was asked for by different names this time.
             names = {"origin": wanted.origin, "hashtag": wanted.hashtag, "project": wanted.project}
-            state.write(root.git_dir, msgspec.structs.replace(note, **names))
+            journal.write(root.git_dir, msgspec.structs.replace(note, **names))
         notes = [*lfs_notes(root)]
         if resolved.other is not None:
             where = url.without_credentials(request.origin)
@@ -104,44 +105,41 @@ def hipify_checkout(
         root = repository.root_at(path)
         if not root.exists():
             raise SourceError(f"{path} is not a git checkout", tip="run the `checkout` command first")
-        kind = project.hipify
-        before = state.read(root.git_dir)
-        _sweep(root, before, say)
-        note = hipify_step.recovered(root, before, kind=kind, python=python, force=False, say=say)
+        note = journal.read(root.git_dir)
+        _sweep(root, note, say)
         note = note or hipify_step.adopt(root, project)
-        if note.phase == "moving":
+        if note.phase in ("moving", "hipifying"):
             raise SourceError(f"the checkout {path} is unfinished", tip="run the `checkout` command again")
         if hipify_step.is_done(root, note, project.hipify):
             say(f"{path} is hipified already")
             if note.phase != "ready":  # by hand, after our own hipify had failed
-                state.write(root.git_dir, msgspec.structs.replace(note, phase="ready", hipify=True))
+                journal.write(root.git_dir, msgspec.structs.replace(note, phase="ready", hipify=True))
         else:
             local_work.refuse_edits(root, why="hipify would mix its edits with them")
             note = msgspec.structs.replace(note, hipify=True, committed=commit)
-            hipify_step.hipify_tree(root, note, kind=project.hipify, python=python, say=say)
+            hipify_step.hipify_tree(root, note, kind=project.hipify, python=python, force=False, say=say)
         return describe(project, path)
 
 
-def _recovered(root: Repository, request: CheckoutRequest, *, say: Progress) -> State | None:
-    """The note of an earlier run, after repairing what it left: files, locks, objects, half a hipify."""
+def _recovered(root: Repository, request: CheckoutRequest, *, say: Progress) -> Journal | None:
+    """The journal of an earlier run, after repairing what it left: files, locks, objects."""
     state.take_back(root)
-    note = state.read(root.git_dir) if root.git_dir.is_dir() else None
+    note = journal.read(root.git_dir) if root.git_dir.is_dir() else None
     if note is None:
         return None
     _sweep(root, note, say)
     if url.identity(note.origin) == url.identity(request.origin):
         submodules.restore_objects(root, note, origin=request.origin, retry=request.retry, say=say)
-    kind, python = request.project.hipify, request.python
-    return hipify_step.recovered(root, note, kind=kind, python=python, force=request.force, say=say)
+    return note
 
 
-def _sweep(root: Repository, note: State | None, say: Progress) -> None:
+def _sweep(root: Repository, note: Journal | None, say: Progress) -> None:
     if note is not None and note.phase != "ready":
         say(f"an earlier run did not finish {root.work_tree}: carrying on")
         repository.sweep(root.git_dir, folders=(root.work_tree,), below=True)
 
 
-def _refuse_foreign(root: Repository, note: State | None) -> None:
+def _refuse_foreign(root: Repository, note: Journal | None) -> None:
     path = root.work_tree
     if path.is_symlink() and not path.exists():
         raise SourceError(f"{path} is a dangling link", tip="create the folder it points to, or remove it")
@@ -167,8 +165,8 @@ def _name(request: CheckoutRequest, source: Mirror, say: Progress) -> str:
     return history.as_of(whole, request.hashtag, request.as_of, say=say)
 
 
-def _wanted(request: CheckoutRequest, resolved: ResolvedCommit) -> State:
-    return State(
+def _wanted(request: CheckoutRequest, resolved: ResolvedCommit) -> Journal:
+    return Journal(
         project=request.project.name,
         origin=url.without_credentials(request.origin),
         hashtag=request.hashtag,
@@ -180,7 +178,7 @@ def _wanted(request: CheckoutRequest, resolved: ResolvedCommit) -> State:
     )
 
 
-def _is_current(root: Repository, note: State | None, wanted: State) -> bool:
+def _is_current(root: Repository, note: Journal | None, wanted: Journal) -> bool:
     """Whether the checkout is what is wanted, with local edits and commits at most."""
     if note is None or note.phase != "ready" or not root.exists():
         return False
@@ -193,7 +191,7 @@ def _is_current(root: Repository, note: State | None, wanted: State) -> bool:
     return all(module.repository.exists() for module in modules)
 
 
-def _choices(note: State) -> tuple[object, ...]:
+def _choices(note: Journal) -> tuple[object, ...]:
     return (note.commit, note.submodules, note.hipify, note.committed)
 
 
@@ -203,8 +201,8 @@ def _move(  # noqa: PLR0913 - where from, where to, and by what
     resolved: ResolvedCommit,
     mirror_path: Path,
     *,
-    note: State | None,
-    wanted: State,
+    note: Journal | None,
+    wanted: Journal,
     say: Progress,
 ) -> None:
     jobs = request.jobs or os.cpu_count() or 1
@@ -215,47 +213,57 @@ def _move(  # noqa: PLR0913 - where from, where to, and by what
     parts, removed = local_work.moving(root, resolved.commit, mirror_path, plan)
     before = _refuse_to_lose_work(root, note, parts, force=request.force)
     repository.sweep_parts(root.git_dir)
-    # From here on the checkout is unfinished until the note says `ready`.
-    state.write(root.git_dir, msgspec.structs.replace(wanted, phase="moving"))
+    heads = side_by_side(lambda part: before.get(part.path) or part.repository.head(), parts)
+    moves = {
+        journal.key(root, part.repository): Move(before=head, after=part.commit)
+        for part, head in zip(parts, heads, strict=True)
+    }
+    # From here on the checkout is unfinished until the journal says `ready`.
+    journal.write(root.git_dir, msgspec.structs.replace(wanted, phase="moving", moves=moves))
     say(f"checking out {resolved.commit[:12]} in {request.checkout_dir}")
     repository.create(root)
     repository.name_origin(root, wanted.origin)
     repository.borrow_objects(root, mirror_path)
-    submodules.remove(removed, before=before)
-    with state.placing(root, before=before.get("") or root.head(), after=resolved.commit):
-        hipify_step.remove_generated(root)
-        repository.place(root, resolved.commit)
-        repository.move_refs(root, _refs(root, resolved, note, say))
-    submodules.place_all(root, plan, before=before, how=how)
-    placed = msgspec.structs.replace(wanted, phase="placed")
-    state.write(root.git_dir, placed)
+    submodules.remove(removed)
+    hipify_step.remove_generated(root)
+    repository.place(root, resolved.commit)
+    repository.move_refs(root, _refs(root, resolved, note, say))
+    submodules.place_all(root, plan, moves=moves, how=how)
     if request.hipify:
-        kind = request.project.hipify
-        hipify_step.hipify_tree(root, placed, kind=kind, python=request.python, say=say)
+        placed = msgspec.structs.replace(wanted, phase="placed")
+        journal.write(root.git_dir, placed)
+        kind, python = request.project.hipify, request.python
+        hipify_step.hipify_tree(root, placed, kind=kind, python=python, force=request.force, say=say)
     else:
-        state.write(root.git_dir, wanted)
+        journal.write(root.git_dir, wanted)
 
 
 def _refuse_to_lose_work(
-    root: Repository, note: State | None, parts: Sequence[local_work.MovingPart], *, force: bool
+    root: Repository, note: Journal | None, parts: Sequence[local_work.MovingPart], *, force: bool
 ) -> dict[str, str]:
     """Refuse to lose work of the user: what neither an unfinished run nor hipify wrote.
 
     Returns:
         The trees of the parts that are not as their HEAD is, by path.
     """
-    surveys = local_work.survey(parts)
+    surveys = local_work.survey(parts, note)
     lost = local_work.together(root, surveys)
     # Hipified without a commit, and not edited since: what git calls a change is hipify's then.
     if note is not None and note.files is not None and contents.tree_state(root.work_tree) == note.files:
         lost = local_work.without_hipifys(lost, surveys)
     if lost and not force:
+        if note is not None and note.is_of_earlier_version:
+            raise SourceError(
+                f"an earlier version of Cairn did not finish {root.work_tree}, which has {lost}; "
+                "which of them are yours cannot be told",
+                tip="let that version finish it, or pass --force: refs/cairn/dropped keeps all of it",
+            )
         local_work.refuse(root, lost)
     return local_work.drop(surveys, lost) if lost else local_work.keep(surveys)
 
 
 def _refs(
-    root: Repository, resolved: ResolvedCommit, note: State | None, say: Progress
+    root: Repository, resolved: ResolvedCommit, note: Journal | None, say: Progress
 ) -> dict[str, str | None]:
     refs: dict[str, str | None] = {
         f"refs/tags/{UPSTREAM_TAG}": resolved.commit,

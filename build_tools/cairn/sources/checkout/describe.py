@@ -13,7 +13,7 @@ from cairn.sources.git import url
 from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository, has_lost_mirror, root_at
 from cairn.sources.hipify import report as hipify_report
 from cairn.sources.hipify.report import HipifyReport
-from cairn.sources.worktree import state
+from cairn.sources.worktree import journal
 from cairn.sources.worktree.contents import work_tree_id
 from cairn.sources.worktree.parts import Module, Part, walk, walk_submodules
 from cairn.stack import Project
@@ -91,7 +91,7 @@ def describe(project: Project, path: Path) -> Checkout:
     require_finished(project, path)
     root = root_at(path.absolute())
     head = root.head() or ""
-    note = state.read(root.git_dir)
+    note = journal.read(root.git_dir)
     upstream, hipified = root.tags(UPSTREAM_TAG, HIPIFY_TAG)
     origin = note.origin if note else root.origin_url() or str(root.work_tree)
     modules = side_by_side(_submodule, walk_submodules(root, origin=origin))
@@ -122,7 +122,7 @@ def require_finished(project: Project, path: Path) -> None:
         )
     if root.head() is None:
         raise SourceError(f"{path} is not a git checkout", tip=f"check {project.name} out first")
-    note = state.read(root.git_dir)
+    note = journal.read(root.git_dir)
     if note is not None and note.phase != "ready":
         what = "files were still being replaced" if note.phase == "moving" else "it was not hipified"
         raise SourceError(

@@ -1,181 +1,106 @@
-"""Hipify as a step of a checkout: noted before, committed and tagged after, undone when it was killed.
+"""Hipify as a step of a checkout: run in a copy, arriving here as commits; what a checkout has of it already.
 
-The note's phase goes `placed` -> `hipifying` -> `ready`. While it is `hipifying`, `heads` has the commit of
-every repository before, and the file `cairn.ignored` the ignored files that were there. A run that finds this
-phase puts all of it back: hipify is not idempotent, so a half hipified tree cannot be hipified further.
+The phase goes `placed` -> `hipifying` -> `ready`. Until the first commit arrives, nothing here has changed; a
+run that is killed then finds in the journal what each repository was going to.
 """
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
-import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
-from cairn import files
 from cairn.concurrency import side_by_side
-from cairn.errors import SourceError
 from cairn.output import Progress
 from cairn.sources.checkout import local_work
-from cairn.sources.checkout.local_work import Survey
-from cairn.sources.git import command, repository
+from cairn.sources.git import repository
 from cairn.sources.git.repository import HIPIFY_SUBJECT, HIPIFY_TAG, UPSTREAM_TAG, Repository
-from cairn.sources.hipify import build_step, run
+from cairn.sources.hipify import build_step, in_copy, run
 from cairn.sources.hipify import report as hipify_report
 from cairn.sources.hipify.report import HipifyReport
-from cairn.sources.worktree import contents, state, submodules
-from cairn.sources.worktree import copy as worktree_copy
-from cairn.sources.worktree.parts import CommittedPart, Module, Part, walk, walk_submodules
-from cairn.sources.worktree.state import State, write
+from cairn.sources.worktree import contents, copy, journal, submodules
+from cairn.sources.worktree.journal import Journal, Move
+from cairn.sources.worktree.parts import CommittedPart, walk, walk_submodules
 from cairn.stack import HipifyKind, Project
 
-_IGNORED = "cairn.ignored"
 _LOOKED_AT = 50  # commits; the user may have some on top of hipify's
 
 
 def hipify_tree(
-    root: Repository, note: State, *, kind: HipifyKind, python: Path | None, say: Progress
+    root: Repository, note: Journal, *, kind: HipifyKind, python: Path | None, force: bool, say: Progress
 ) -> None:
-    """Hipify, commit and tag as the note says; it is `ready` afterwards.
+    """Hipify, commit and tag as the journal says, whose phase is `ready` afterwards.
 
     A project that hipifies while it is built, or not at all, gets the second tag at the same commit.
+
+    Raises:
+        SourceError: hipify failed, or files of the user are where it makes its own, and no `force`.
     """
-    modules = list(walk_submodules(root))
-    heads = {"": root.head() or ""} | {module.path: module.head or "" for module in modules}
+    modules = [replace(module, commit=module.head or "") for module in walk_submodules(root)]
+    parts = [CommittedPart(path="", repository=root, commit=root.head() or ""), *modules]
+    commits = tuple(part.commit for part in parts)
     report: HipifyReport | None = None
     if run.runs_at_checkout(kind):
-        say(f"hipifying {root.work_tree}")
-        ignored = run.ignored(root)  # they may be many, hence a plain file beside the note
-        files.write_bytes(root.git_dir / _IGNORED, b"\0".join(sorted(map(os.fsencode, ignored))))
-        begun = msgspec.structs.replace(note, phase="hipifying", heads=heads)
-        write(root.git_dir, begun)
-        try:
-            report = run.run(root, kind, ignored_before=ignored, python=python, say=say)
-        except BaseException:
-            # Now it is certain who wrote what; by the next run, the user may have edited.
-            _undo(root, begun, made=run.ignored(root) - ignored)
-            raise
-    if note.committed:
-        _commit_and_tag(root, modules, report, heads)
-    edited = None if note.committed else contents.tree_state(root.work_tree)
+        with in_copy.hipified(parts, kind, python=python, say=say) as again:
+            report, commits = again.report(), again.commits
+            for part, copied, commit in zip(parts, again.copies, commits, strict=True):
+                if commit != part.commit:
+                    copy.bring_back(part.repository, copied.repository, commit)
+    arriving = [(part, commit) for part, commit in zip(parts, commits, strict=True) if commit != part.commit]
+    if arriving:
+        _refuse_overwriting(root, arriving, force=force)
+        moves = {
+            journal.key(root, part.repository): Move(before=part.commit, after=commit)
+            for part, commit in arriving
+        }
+        journal.write(root.git_dir, msgspec.structs.replace(note, phase="hipifying", moves=moves))
+    # The root first: it must not see that its submodules have moved.
+    _arrive(parts[0], commits[0], committed=note.committed)
+    rest = list(zip(parts[1:], commits[1:], strict=True))
+    side_by_side(lambda one: _arrive(*one, committed=note.committed), rest)
+    files = None if note.committed else contents.tree_state(root.work_tree)
     if report is not None:
         if not note.committed:
             content_ids = build_step.ids(root, sorted({*report.changed, *report.generated}))
             report = msgspec.structs.replace(report, contents=content_ids)
         hipify_report.write(root.git_dir, report)
-    write(root.git_dir, msgspec.structs.replace(note, phase="ready", heads={}, files=edited))
+    journal.write(root.git_dir, msgspec.structs.replace(note, phase="ready", moves={}, files=files))
 
 
-def _commit_and_tag(
-    root: Repository,
-    modules: Sequence[Module],
-    report: HipifyReport | None,
-    heads: Mapping[str, str],
+def _refuse_overwriting(
+    root: Repository, arriving: Sequence[tuple[CommittedPart, str]], *, force: bool
 ) -> None:
-    generated = by_part(report.generated if report else (), heads)
-    changed = by_part(report.changed if report else (), heads)
-
-    def one(part: Part) -> None:
-        path, own = part.path, part.repository
-        touched = generated[path] or changed[path]
-        commit = commit_part(own, generated[path], changed[path]) if touched else heads[path]
-        repository.move_refs(own, {f"refs/tags/{HIPIFY_TAG}": commit})
-
-    # The root first: it must not see that its submodules have moved.
-    one(Part(path="", repository=root))
-    side_by_side(one, modules)
-
-
-def recovered(
-    root: Repository, note: State | None, *, kind: HipifyKind, python: Path | None, force: bool, say: Progress
-) -> State | None:
-    """The note, after undoing a hipify that was killed: every repository is as it was before.
-
-    Raises:
-        SourceError: there is more than hipify wrote, and no `force`.
-    """
-    if note is None or note.phase != "hipifying":
-        return note
-    say(f"finding out what the unfinished hipify of {root.work_tree} wrote")
-    surveys, generated = _survey(root, note, kind=kind, python=python, say=say)
-    if lost := local_work.together(root, surveys):
-        if not force:
-            local_work.refuse(root, lost)
+    """Refuse to write over what the user has edited meanwhile, and over ignored files in hipify's place."""
+    parts = [
+        local_work.MovingPart(
+            path=part.path,
+            repository=part.repository,
+            goes=True,
+            commit=commit,
+            source=part.repository.common_dir,
+        )
+        for part, commit in arriving
+    ]
+    surveys = local_work.survey(parts)
+    # The commits of the user stay below hipify's.
+    lost = replace(local_work.together(root, surveys), commits=())
+    if lost.edits or (lost and not force):
+        local_work.refuse(root, lost)
+    if lost:
         local_work.drop(surveys, lost)
-    return _undo(root, note, made=generated)
 
 
-def _survey(
-    root: Repository, note: State, *, kind: HipifyKind, python: Path | None, say: Progress
-) -> tuple[list[Survey], set[str]]:
-    """What is in each part that hipify did not write, and the ignored files that it made.
-
-    Hipify is run once more, on a copy of what it began with: what the copy has too, it wrote.
-    """
-    parts = [part for path in note.heads if (part := _part(root, path)).repository.is_begun()]
-    surveys = [*local_work.survey(parts)]
-    ignored, remembered = run.ignored(root), root.git_dir / _IGNORED
-    # Without the list, nothing that is ignored can be said to be hipify's.
-    before = map(os.fsdecode, remembered.read_bytes().split(b"\0")) if remembered.exists() else ignored
-    new = by_part(ignored.difference(before), note.heads)
-    if not any(new.values()) and not any(one.changes for one in surveys):
-        return surveys, set()
-    generated: set[str] = set()
-    copied = [CommittedPart(path=p.path, repository=p.repository, commit=note.heads[p.path]) for p in parts]
-    with worktree_copy.copy(copied) as copies:
-        # Where it failed the first time, it fails again, after it has written the same.
-        with contextlib.suppress(SourceError):
-            run.run(copies[0].repository, kind, ignored_before=(), python=python, say=say)
-        ignored_there = by_part(run.ignored(copies[0].repository), note.heads)
-        for number, copy in enumerate(copies):
-            own, here = parts[number].repository, new[copy.path]
-            commit_part(copy.repository, ignored_there[copy.path])
-            names = [*surveys[number].changes, *here]
-            ours = state.written_by_hipify(own, names, head=copy.commit, hipified=copy.repository)
-            lost = surveys[number].lost
-            edits = tuple(name for name in lost.edits if name not in ours)
-            surveys[number] = dataclasses.replace(
-                surveys[number], lost=dataclasses.replace(lost, edits=edits)
-            )
-            generated |= {parts[number].named(name) for name in here if name in ours}
-    return surveys, generated
-
-
-def _part(root: Repository, path: str) -> local_work.MovingPart:
-    return local_work.MovingPart(path=path, repository=repository.root_at(root.work_tree / path))
-
-
-def _undo(root: Repository, note: State, *, made: Collection[str]) -> State:
-    """Put every repository back to where it was before hipify.
-
-    Args:
-        root: the checkout's repository.
-        note: the note of the run.
-        made: ignored files that hipify made.
-    """
-    for path, head in note.heads.items():
-        own = _part(root, path).repository
-        if not own.is_begun():
-            continue  # a submodule that was removed by hand
-        at = own.commit_of("HEAD")
-        if at not in (None, head) and own.commit_of("HEAD~1") == head and _is_head_hipifys(own):
-            own.run("update-ref", "HEAD", head)  # our own commit, which no tag names yet
-        elif at != head:
-            # Commits of the user: they are on a branch, or would have been refused. Leave that where it is.
-            own.run("checkout", "--quiet", "--force", "--detach", head)
-        own.run("reset", "--quiet", "--hard")
-        own.run("clean", "--quiet", "-fd")
-        if own.tag(HIPIFY_TAG):
-            repository.move_refs(own, {f"refs/tags/{HIPIFY_TAG}": None})
-    for name in made:
-        (root.work_tree / name).unlink(missing_ok=True)
-    hipify_report.forget(root.git_dir)
-    undone = msgspec.structs.replace(note, phase="placed", heads={})
-    write(root.git_dir, undone)
-    return undone
+def _arrive(part: CommittedPart, commit: str, *, committed: bool) -> None:
+    """Bring a repository to hipify's commit, and tag it; or its files alone."""
+    own = part.repository
+    if commit != part.commit:
+        own.run("merge", "--quiet", "--ff-only", commit)
+    if committed:
+        repository.move_refs(own, {f"refs/tags/{HIPIFY_TAG}": commit})
+    elif commit != part.commit:
+        own.run("reset", "--quiet", part.commit)
 
 
 def remove_generated(root: Repository) -> None:
@@ -193,8 +118,8 @@ def remove_generated(root: Repository) -> None:
     hipify_report.forget(root.git_dir)
 
 
-def adopt(root: Repository, project: Project) -> State:
-    """The note for a checkout that was made by hand, or by upstream's own scripts.
+def adopt(root: Repository, project: Project) -> Journal:
+    """The journal for a checkout that was made by hand, or by upstream's own scripts.
 
     Those of the two tags that are missing are added, in submodules too.
     """
@@ -205,7 +130,7 @@ def adopt(root: Repository, project: Project) -> State:
     submodules.mark_ignored(root, [m for m in walk_submodules(root) if m.parent is root])
     for part in walk(root):
         _complete_tags(part.repository, hipified=committed is not None)
-    return State(
+    return Journal(
         project=project.name,
         origin=root.origin_url() or str(root.work_tree),
         hashtag=head,
@@ -216,9 +141,12 @@ def adopt(root: Repository, project: Project) -> State:
     )
 
 
-def is_done(root: Repository, note: State, kind: HipifyKind) -> bool:
-    """Whether the tree is hipified: by the note, a tag or a commit below HEAD, or the files themselves."""
-    if note.phase == "ready" and note.hipify:
+def is_done(root: Repository, note: Journal | None, kind: HipifyKind) -> bool:
+    """Whether the tree is hipified: by the journal, a tag or a commit below HEAD, or the files themselves.
+
+    A clone made by hand has no journal.
+    """
+    if note is not None and note.phase == "ready" and note.hipify:
         return True
     tagged = root.tag(HIPIFY_TAG)
     if (tagged is not None and root.at_or_above(tagged)) or _recent_hipify_commit(root):
@@ -238,67 +166,6 @@ def _complete_tags(part: Repository, *, hipified: bool) -> None:
     if hipified:
         refs[f"refs/tags/{HIPIFY_TAG}"] = tagged or part.commit_of(upstream)
     repository.move_refs(part, refs)
-
-
-def by_part(names: Collection[str], parts: Collection[str]) -> dict[str, list[str]]:
-    """Files by the root (empty) or submodule they are in, with paths from there."""
-    by_part: dict[str, list[str]] = {path: [] for path in parts}
-    deepest_first = sorted(parts, key=len, reverse=True)
-    for name in names:
-        owner = next(path for path in deepest_first if not path or name.startswith(f"{path}/"))
-        by_part[owner].append(name[len(owner) + 1 :] if owner else name)
-    return by_part
-
-
-def commit_part(
-    repository: Repository, generated: Collection[str] = (), changed: Collection[str] | None = None
-) -> str:
-    """Commit everything hipify did to one repository; the commit, or HEAD where there is nothing to commit.
-
-    Generated files are committed even where the project ignores them, so that the commit has everything. It
-    depends on the tree, the parent and the parent's time alone, so that it is the same for everyone. It is
-    made without `git commit`, which runs hooks, reads the user's settings and fails where nothing changed.
-
-    Args:
-        repository: the root or a submodule.
-        generated: files that hipify made, from the repository's own folder.
-        changed: those that it changed; None looks for them, which takes a walk through all files.
-    """
-    if changed is None:
-        repository.run("add", "--all")
-    generated = {*generated, *(changed or ())}
-    if generated:
-        names = command.nul_separated(sorted(generated))
-        from_input = ("--pathspec-from-file=-", "--pathspec-file-nul")  # git 2.25
-        repository.run("--literal-pathspecs", "add", "--all", "--force", *from_input, stdin=names)
-    tree = repository.run("write-tree").strip()
-    head, old_tree, date = (
-        repository.run("log", "-1", "--format=%H %T %cd", "--date=raw").strip().split(" ", 2)
-    )
-    if tree == old_tree:
-        return head
-    dates = {"GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date}
-    new = repository.run("commit-tree", tree, "-p", head, "-m", HIPIFY_SUBJECT, env=dates).strip()
-    repository.run("update-ref", "-m", f"commit: {HIPIFY_SUBJECT}", "HEAD", new, head)
-    return new
-
-
-def hipified_commit(repository: Repository, commit: str, tree: str) -> str:
-    """The commit that `commit_part` makes on a commit where hipify leaves that tree, without hipifying."""
-    old_tree, date = (
-        repository.run("log", "-1", "--format=%T %cd", "--date=raw", commit).strip().split(" ", 1)
-    )
-    if tree == old_tree:
-        return commit
-    who = f"Cairn <{command.EMAIL}> {date}"
-    text = f"tree {tree}\nparent {commit}\nauthor {who}\ncommitter {who}\n\n{HIPIFY_SUBJECT}\n"
-    return repository.run("hash-object", "-t", "commit", "--stdin", stdin=text.encode()).strip()
-
-
-def _is_head_hipifys(repository: Repository) -> bool:
-    """Whether HEAD is a commit that `commit_part` made, as it made it."""
-    subject = repository.run("log", "-1", "--format=%ae %ce %s", "HEAD").strip()
-    return subject == f"{command.EMAIL} {command.EMAIL} {HIPIFY_SUBJECT}"
 
 
 def _recent_hipify_commit(repository: Repository) -> str | None:

@@ -1,8 +1,8 @@
 """What the user would lose if a checkout were moved; refusing that, or keeping it under a ref with --force.
 
 Edits, staged contents, new and ignored files, and commits that no branch keeps, in the root and in every
-submodule. What Cairn itself wrote is told from the user's work: by its notes where a run was killed
-(`cairn.sources.worktree.state`), by hipify's report, and by what a build recorded.
+submodule. What Cairn itself wrote is told from the user's work: by the journal where a run was killed
+(`cairn.sources.worktree.journal`), by hipify's report, and by what a build recorded.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from cairn.sources.checkout import local_commits, overwritten
 from cairn.sources.git import command, repository
 from cairn.sources.git.repository import Repository
 from cairn.sources.hipify import build_step
-from cairn.sources.worktree import contents, state
+from cairn.sources.worktree import contents, journal
+from cairn.sources.worktree.journal import Journal, Move
 from cairn.sources.worktree.parts import Module, Part, walk, walk_submodules
 from cairn.sources.worktree.submodules import Plan
 
@@ -115,8 +116,13 @@ def moving(root: Repository, commit: str, source: Path, plan: Plan) -> tuple[lis
     return [*parts, *(MovingPart(path=m.path, repository=m.repository, goes=True) for m in removed)], removed
 
 
-def survey(parts: Sequence[MovingPart]) -> tuple[Survey, ...]:
-    """What is in each part that moving it would lose, except what an unfinished run wrote."""
+def survey(parts: Sequence[MovingPart], note: Journal | None = None) -> tuple[Survey, ...]:
+    """What is in each part that moving it would lose, except what an unfinished run wrote.
+
+    Args:
+        parts: the root first.
+        note: the journal, where a run may be unfinished.
+    """
     begun = [part for part in parts if part.repository.is_begun()]
     within = {part.repository.work_tree for part in begun}
     coming: dict[MovingPart, list[str]] = {part: [] for part in begun}
@@ -134,7 +140,16 @@ def survey(parts: Sequence[MovingPart]) -> tuple[Survey, ...]:
             foreign[part] = sorted(overwritten.files_below(part.repository.work_tree, within))
         elif holder is not None and place:
             coming[holder].append(place)
-    return side_by_side(lambda part: _found(part, within, coming.get(part), foreign.get(part, ())), parts)
+    moves = note.moves if note is not None else {}
+
+    def look(part: MovingPart) -> Survey:
+        if part not in coming:
+            return _survey_foreign(part, foreign.get(part, ()))
+        move = moves.get(journal.key(parts[0].repository, part.repository))
+        is_upstreams = note is not None and note.phase == "moving"
+        return _survey(part, within, coming[part], move=move, is_upstreams=is_upstreams)
+
+    return side_by_side(look, parts)
 
 
 def together(root: Repository, surveys: Sequence[Survey]) -> Losses:
@@ -155,47 +170,58 @@ def together(root: Repository, surveys: Sequence[Survey]) -> Losses:
     )
 
 
-def _found(
-    part: MovingPart, within: Collection[Path], coming: Collection[str] | None, foreign: Collection[str]
+def _survey_foreign(part: MovingPart, names: Collection[str]) -> Survey:
+    """What is in the folder of a part that is not there itself."""
+    own = part.repository
+    names = [name for name in names if not repository.is_part(Path(name).name)]
+    _refuse_inner(part, names)
+    # Its folder was removed, and its git directory is still there.
+    commits = own.without_files().commits_only_here() if (own.git_dir / "HEAD").exists() else ()
+    return Survey(part=part, changes=(), lost=Losses(edits=tuple(names), commits=commits))
+
+
+def _survey(
+    part: MovingPart,
+    within: Collection[Path],
+    coming: Collection[str],
+    *,
+    move: Move | None,
+    is_upstreams: bool,
 ) -> Survey:
     """What is in a part.
 
     Args:
         part: it.
         within: working trees of the parts that are there.
-        coming: paths in it where submodules are to be that are not there yet; None where it is not there.
-        foreign: files in its folder where it is not there.
+        coming: paths in it where submodules are to be that are not there yet.
+        move: what an unfinished run was doing with it.
+        is_upstreams: that move was to a commit of upstream.
     """
     own = part.repository
-    if coming is None:
-        foreign = [name for name in foreign if not repository.is_part(Path(name).name)]
-        _refuse_inner(part, foreign)
-        # Its folder was removed, and its git directory is still there.
-        commits = own.without_files().commits_only_here() if (own.git_dir / "HEAD").exists() else ()
-        return Survey(part=part, changes=(), lost=Losses(edits=tuple(foreign), commits=commits))
     if part.goes:
         _refuse_under_way(own)
     changes = own.changes()
     _refuse_inner(part, changes)
-    edits = {*changes, *_hidden_edits(part)} - state.written_by_placing(own, changes)
-    # A submodule's `.git` file and what a build lends to the tree are written there by `cairn.files`.
-    edits = {name for name in edits if not repository.is_part(Path(name).name)}
     ignored: set[str] = set()
     if part.commit is not None and part.source is not None:
         ignored = set(overwritten.by_commit(own, part.commit, part.source, within=within, coming=coming))
     elif part.goes:
         ignored = set(overwritten.by_removal(own, within))
     _refuse_inner(part, ignored)
-    ignored -= {*changes, *state.written_by_placing(own, ignored)}
-    note = state.read_placing(own)
+    names = {*changes, *ignored}
+    ours = journal.written_by_move(own, names, move) if move is not None and names else frozenset[str]()
+    # A submodule's `.git` file and what a build lends to the tree are written there by `cairn.files`.
+    edits = {
+        name for name in {*changes, *_hidden_edits(part)} - ours if not repository.is_part(Path(name).name)
+    }
     # Upstream's commit gets its tags when its files are there.
-    known = (note.after,) if note and note.after and own.commit_of(note.after) else ()
+    known = (move.after,) if move and is_upstreams and move.after and own.commit_of(move.after) else ()
     # Hipify's tag keeps the patches below its commit, until it moves with the checkout.
     patches = local_commits.in_hipifys_tag_only(own) if own.exists() else ()
     beneath = [f"{commit.id[:10]} {commit.subject}" for commit in patches]
     lost = Losses(
         edits=tuple(sorted(edits)),
-        ignored=tuple(sorted(ignored)),
+        ignored=tuple(sorted(ignored - {*changes, *ours})),
         commits=(*own.commits_only_here(*known), *beneath),
     )
     return Survey(part=part, changes=changes, lost=lost)

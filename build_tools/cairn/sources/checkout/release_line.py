@@ -9,7 +9,7 @@ from pathlib import Path
 from cairn.errors import SourceError, UsageError
 from cairn.sources.git import url as git_url
 from cairn.sources.git.repository import Repository, root_at
-from cairn.sources.worktree import state
+from cairn.sources.worktree import journal
 from cairn.stack import Project, Stack
 
 
@@ -86,7 +86,7 @@ def _evidence(stack: Stack, project: Project, folder: Path) -> _Evidence | None:
     root = root_at(folder)
     if not project.lines or not root.exists():
         return None
-    note = state.read(root.git_dir)
+    note = journal.read(root.git_dir)
     if note is not None:
         hashtag, origin = note.hashtag, note.origin
     else:  # made by hand

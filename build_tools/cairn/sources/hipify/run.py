@@ -2,7 +2,7 @@
 
 What it changed is found by asking git before and after. Upstream's hipify is not idempotent (in torch 2.7 a
 second run turns `hip/driver_types.h` into `hip/hip/driver_types.h`), so it must never run twice on one tree:
-the caller sees to that (`cairn.sources.checkout.hipify_step`).
+`cairn.sources.hipify.in_copy` gives it a fresh one each time.
 """
 
 from __future__ import annotations
@@ -60,26 +60,15 @@ def runs_at_checkout(kind: HipifyKind) -> bool:
     return kind in ("build_amd", "torch-utils")
 
 
-def run(
-    root: Repository, kind: HipifyKind, *, ignored_before: Collection[str], python: Path | None, say: Progress
-) -> HipifyReport:
-    """Hipify a tree that is as upstream gave it, submodules included; arguments and errors as of `changes`.
-
-    Returns:
-        What it did, and what it left.
-    """
-    return report(root, kind, changes(root, kind, ignored_before=ignored_before, python=python, say=say))
-
-
 def changes(
-    root: Repository, kind: HipifyKind, *, ignored_before: Collection[str], python: Path | None, say: Progress
+    root: Repository, kind: HipifyKind, *, shown: Path, python: Path | None, say: Progress
 ) -> Changes:
-    """Hipify a tree that is as upstream gave it, submodules included.
+    """Hipify a tree that is as a commit has it, submodules included.
 
     Args:
-        root: its repository; nothing may be edited in it.
+        root: its repository; nothing may be edited in it, and there is no file that git ignores.
         kind: who hipifies.
-        ignored_before: what `ignored` gives now; what it gives afterwards besides is hipify's.
+        shown: what errors call the tree.
         python: the interpreter; ours when None, which has no torch.
         say: progress callback, called with lines of the program's output.
 
@@ -87,25 +76,24 @@ def changes(
         SourceError: there is no hipify program, it failed, or it matched nothing although there are CUDA
             sources.
     """
-    notes = execute(root.work_tree, kind, python=python or Path(sys.executable), say=say)
-    before = frozenset(ignored_before)
-    parts = walk(root)
-    edited, new = set[str](), set[str]()
-    for part, (changed, added, hidden) in zip(parts, side_by_side(_differences, parts), strict=True):
-        edited |= {part.named(name) for name in changed}
-        new |= {part.named(name) for name in added}
-        new |= {n for n in map(part.named, hidden) if n not in before and not is_byproduct(n)}
-    if not edited and not new:
-        _refuse_cuda(root, tracked(root))
-    return Changes(changed=frozenset(edited), generated=frozenset(new), notes=notes)
+    interpreter = python or Path(sys.executable)
+    notes = execute(root.work_tree, kind, shown=shown, python=interpreter, say=say)
+    changed, generated = set[str](), set[str]()
+    for edited, new in side_by_side(_differences, walk(root)):
+        changed |= edited
+        generated |= new
+    if not changed and not generated:
+        _refuse_cuda(root, shown)
+    return Changes(changed=frozenset(changed), generated=frozenset(generated), notes=notes)
 
 
-def execute(tree: Path, kind: HipifyKind, *, python: Path, say: Progress) -> Notes:
+def execute(tree: Path, kind: HipifyKind, *, shown: Path, python: Path, say: Progress) -> Notes:
     """Run the program in a tree, which it edits.
 
     Args:
         tree: the working tree.
         kind: which program.
+        shown: what errors call the tree.
         python: the interpreter it runs in.
         say: progress callback, called with lines of its output.
 
@@ -114,7 +102,7 @@ def execute(tree: Path, kind: HipifyKind, *, python: Path, say: Progress) -> Not
     """
     if kind == "build_amd" and not (tree / BUILD_AMD).is_file():
         raise SourceError(
-            f"{tree} has no {BUILD_AMD}", tip="is it a checkout of torch? else pass --no-hipify"
+            f"{shown} has no {BUILD_AMD}", tip="is it a checkout of torch? else pass --no-hipify"
         )
     with tempfile.TemporaryDirectory(prefix="cairn-hipify-") as folder, isolation.own_home() as home:
         notes = Path(folder, "notes.json")
@@ -132,7 +120,7 @@ def execute(tree: Path, kind: HipifyKind, *, python: Path, say: Progress) -> Not
             )
         except ProcessError as error:
             reason = _dangling(tree, error.output) or (error.output.splitlines() or [str(error)])[-1]
-            raise SourceError(f"hipify of {tree} failed: {reason}", tip=_tip(kind, error.output)) from error
+            raise SourceError(f"hipify of {shown} failed: {reason}", tip=_tip(kind, error.output)) from error
         if not notes.exists():
             # It has left by a way that skips every end of Python's (os._exit).
             return Notes(read=frozenset(), unsupported={})
@@ -153,7 +141,7 @@ def _dangling(tree: Path, output: str) -> str | None:
 def _tip(kind: HipifyKind, output: str) -> str:
     if kind == "torch-utils" and "No module named 'torch" in output:
         return "name an interpreter that has torch (--python)"
-    return "what it wrote has been undone; repair the sources, or pass --no-hipify"
+    return "the checkout has upstream's files; repair the sources, or pass --no-hipify"
 
 
 def _environment(home: Path) -> dict[str, str]:
@@ -182,11 +170,11 @@ def _listed(root: Repository, *options: str) -> set[str]:
     return {name for names in side_by_side(of, walk(root)) for name in names}
 
 
-def _refuse_cuda(root: Repository, known: Collection[str]) -> None:
+def _refuse_cuda(root: Repository, shown: Path) -> None:
     """Raise a SourceError where a hipify that did nothing had something to do."""
-    if cuda := sorted(_gpu_sources(known)) or tuple(_cuda_users(walk(root))):
+    if cuda := sorted(_gpu_sources(tracked(root))) or tuple(_cuda_users(walk(root))):
         raise SourceError(
-            f"hipify changed nothing in {root.work_tree}, which has CUDA sources ({', '.join(cuda[:3])})",
+            f"hipify changed nothing in {shown}, which has CUDA sources ({', '.join(cuda[:3])})",
             tip="see what the project's own hipify program matches; --no-hipify checks out without it",
         )
 
@@ -221,13 +209,15 @@ def report(root: Repository, kind: HipifyKind, done: Changes) -> HipifyReport:
     )
 
 
-def _differences(part: Part) -> tuple[list[str], list[str], list[str]]:
-    """Files of HEAD that are no longer as they were, new ones, and ignored ones: one walk for all."""
-    edited: list[str] = []
-    by_mark: dict[str, list[str]] = {"??": [], "!!": []}
+def _differences(part: Part) -> tuple[set[str], set[str]]:
+    """Files of HEAD that are no longer as they were, and new ones, ignored ones too: one walk for all."""
+    edited, new = set[str](), set[str]()
     for mark, name in part.repository.status("--ignored=traditional"):
-        by_mark.get(mark, edited).append(name)
-    return edited, by_mark["??"], by_mark["!!"]
+        if mark not in ("??", "!!"):
+            edited.add(part.named(name))
+        elif not is_byproduct(name):
+            new.add(part.named(name))
+    return edited, new
 
 
 def is_byproduct(name: str) -> bool:

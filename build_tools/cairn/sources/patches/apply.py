@@ -10,18 +10,19 @@ import msgspec
 
 from cairn.errors import SourceError
 from cairn.output import Progress, wording
-from cairn.sources.checkout import local_commits, local_work, rehipify
+from cairn.sources.checkout import local_commits, local_work
 from cairn.sources.git import repository
 from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository
+from cairn.sources.hipify import in_copy
 from cairn.sources.hipify import report as hipify_report
-from cairn.sources.hipify import run
 from cairn.sources.hipify.report import HipifyReport
 from cairn.sources.patches import patch_files
 from cairn.sources.patches import put as patches_put
 from cairn.sources.patches.export import base_of, root_of
 from cairn.sources.patches.patch_files import PatchFile
 from cairn.sources.patches.put import Ground, Outcome, Put
-from cairn.sources.worktree import state, submodules
+from cairn.sources.worktree import copy, journal, state, submodules
+from cairn.sources.worktree.journal import Move
 from cairn.sources.worktree.parts import CommittedPart, walk_commit
 from cairn.stack import HipifyKind
 
@@ -92,7 +93,7 @@ def apply(request: ApplyRequest, *, say: Progress) -> tuple[Applied, ...]:
     with state.alone(request.checkout):
         root = root_of(request.checkout, finished=True)
         parts = {part.path: part for part in walk_commit(root, "HEAD")}
-        note = state.read(root.git_dir)
+        note = journal.read(root.git_dir)
         is_hipified = root.tag(HIPIFY_TAG) is not None
         names = {root.work_tree.name, *filter(None, (note.project if note else None, request.project))}
         names |= {_UPSTREAMS_NAMES[name] for name in names & _UPSTREAMS_NAMES.keys()}
@@ -210,13 +211,12 @@ def _with_new_hipify(
         for part in parts
     ]
     places: list[_Rebuilt] = []
-    with rehipify.hipified(bases, request.kind, python=request.python, say=say) as again:
-        changes = again.changes
-        report = run.report(again.copies[0].repository, request.kind, changes) if changes else None
+    with in_copy.hipified(bases, request.kind, python=request.python, say=say) as again:
+        report = again.report()
         for part, copied, commit in zip(bases, again.copies, again.commits, strict=True):
             ground = Ground(part=part, head=commit, base=commit, commits=())
             head, done = patches_put.put_on(copied.repository, ground, above.get(part.path, ()))
-            patches_put.keep(part.repository, copied.repository, head)
+            copy.bring_back(part.repository, copied.repository, head)
             places.append(_Rebuilt(part=part, hipified=commit, head=head, done=done))
     if not request.dry_run:
         _move(root, places, report)
@@ -243,13 +243,18 @@ def _refuse_others(part: CommittedPart, patches: Sequence[PatchFile]) -> None:
 def _move(root: Repository, places: Sequence[_Rebuilt], report: HipifyReport | None) -> None:
     """Bring every repository of a checkout to its new commits; nothing in them is edited.
 
-    A run that is killed here leaves what a killed hipify leaves, and the next checkout undoes it. Where a
+    A run that is killed here leaves what a killed hipify leaves, and the next checkout begins again. Where a
     part has its patches already, it refuses first, as it does for all commits that no branch keeps.
     """
-    note = state.read(root.git_dir)
+    note = journal.read(root.git_dir)
     if note is not None:
-        heads = {place.part.path: place.part.repository.tag(UPSTREAM_TAG) or "" for place in places}
-        state.write(root.git_dir, msgspec.structs.replace(note, phase="hipifying", heads=heads))
+        moves = {
+            journal.key(root, place.part.repository): Move(
+                before=place.part.repository.commit_of("HEAD"), after=place.head
+            )
+            for place in places
+        }
+        journal.write(root.git_dir, msgspec.structs.replace(note, phase="hipifying", moves=moves))
     for place in places:
         own = place.part.repository
         # The branch moves too, if there is one: all that it changed is in the new commits, under the
@@ -262,4 +267,4 @@ def _move(root: Repository, places: Sequence[_Rebuilt], report: HipifyReport | N
     if report is not None:
         hipify_report.write(root.git_dir, report)
     if note is not None:
-        state.write(root.git_dir, note)
+        journal.write(root.git_dir, note)

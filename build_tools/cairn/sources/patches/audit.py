@@ -13,13 +13,13 @@ from cairn import datafile
 from cairn.concurrency import side_by_side
 from cairn.errors import SourceError
 from cairn.output import Progress, wording
-from cairn.sources.checkout import local_commits, rehipify
+from cairn.sources.checkout import local_commits
 from cairn.sources.checkout.local_commits import LocalCommit
 from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository
-from cairn.sources.hipify import build_step
+from cairn.sources.hipify import build_step, in_copy
 from cairn.sources.patches.allowlist import Allowed
 from cairn.sources.patches.export import root_of
-from cairn.sources.worktree import state
+from cairn.sources.worktree import journal, state
 from cairn.sources.worktree.parts import CommittedPart, walk_commit
 from cairn.stack import HipifyKind
 
@@ -113,7 +113,7 @@ def audit(request: AuditRequest, *, say: Progress) -> Audit:
             bases = side_by_side(
                 lambda p: replace(p, commit=local_commits.hipified_from(p.repository) or p.commit), parts
             )
-            differing = rehipify.differences(bases, request.kind, python=request.python, say=say)
+            differing = in_copy.differences(bases, request.kind, python=request.python, say=say)
             for part, files in differing:
                 if files:
                     text = f"between the tags are edits that hipify does not make: {wording.some(files)}"
@@ -163,7 +163,7 @@ def _tag_problems(part: CommittedPart) -> list[Unexplained]:
     own = part.repository
     first, second = own.tags(UPSTREAM_TAG, HIPIFY_TAG)
     # The root's own tag may have been moved; what upstream gave is noted when it is checked out.
-    note = None if part.path else state.read(own.git_dir)
+    note = None if part.path else journal.read(own.git_dir)
     upstream = note.commit if note else part.commit
     said = []
     if first != upstream:

@@ -12,7 +12,7 @@ from cairn.errors import SourceError, UsageError
 from cairn.sources.checkout import local_commits, local_work
 from cairn.sources.checkout.local_commits import LocalCommit
 from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository, root_at
-from cairn.sources.worktree import state
+from cairn.sources.worktree import journal
 from cairn.sources.worktree.parts import CommittedPart, walk_commit
 
 # As committed: subjects keep their [brackets], empty commits stay; neither the version of git nor the id of
@@ -109,7 +109,7 @@ def root_of(checkout: Path, *, finished: bool) -> Repository:
     root = root_at(checkout.absolute())
     if not root.exists():
         raise SourceError(f"{root.work_tree} is not a git checkout", tip="name the folder of a checkout")
-    note = state.read(root.git_dir)
+    note = journal.read(root.git_dir)
     if finished and note is not None and note.phase != "ready":
         raise SourceError(
             f"the checkout {root.work_tree} is unfinished", tip="run the `checkout` command again"

@@ -69,7 +69,7 @@ def put(ground: Ground, patches: Sequence[PatchFile]) -> tuple[str, tuple[Put, .
         return ground.head, tuple(Put(patch=patch, outcome="there already") for patch in patches)
     with copy.copy((CommittedPart(path="", repository=own, commit=ground.head),)) as (copied,):
         head, done = put_on(copied.repository, ground, patches)
-        keep(own, copied.repository, head)
+        copy.bring_back(own, copied.repository, head)
     return head, done
 
 
@@ -81,12 +81,6 @@ def put_on(copied: Repository, ground: Ground, patches: Sequence[PatchFile]) -> 
         for patch in patches
     )
     return copied.run("rev-parse", "HEAD").strip(), done
-
-
-def keep(own: Repository, copied: Repository, commit: str) -> None:
-    """Fetch a commit that was made in a copy, which its objects must outlive."""
-    quiet = ("--quiet", "--no-tags", "--no-write-fetch-head")
-    own.run("fetch", *quiet, str(copied.git_dir), commit)
 
 
 def not_of(

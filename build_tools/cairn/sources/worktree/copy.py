@@ -50,6 +50,12 @@ def copy(parts: Sequence[CommittedPart]) -> Iterator[tuple[CommittedPart, ...]]:
         yield tuple(copies[part.path] for part in parts)
 
 
+def bring_back(own: Repository, copied: Repository, commit: str) -> None:
+    """Fetch a commit that was made in a copy, which its objects must outlive."""
+    quiet = ("--quiet", "--no-tags", "--no-write-fetch-head")
+    own.run("fetch", *quiet, str(copied.git_dir), commit)
+
+
 @contextlib.contextmanager
 def _folder() -> Iterator[Path]:
     """A folder in the cache, removed after the block; those of killed runs are removed before, for space."""

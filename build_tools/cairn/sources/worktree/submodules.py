@@ -17,9 +17,9 @@ from cairn.sources.git import command, repository
 from cairn.sources.git import url as git_url
 from cairn.sources.git.repository import UPSTREAM_TAG, Repository
 from cairn.sources.mirror import mirror
-from cairn.sources.worktree import state
+from cairn.sources.worktree import journal
+from cairn.sources.worktree.journal import Journal, Move
 from cairn.sources.worktree.parts import Module, of_commit
-from cairn.sources.worktree.state import State
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,44 +65,46 @@ def fetch_all(root: Repository, commit: str, source: Path, *, origin: str, how: 
     return tuple(levels)
 
 
-def place_all(root: Repository, plan: Plan, *, before: Mapping[str, str], how: Fetching) -> None:
+def place_all(root: Repository, plan: Plan, *, moves: Mapping[str, Move], how: Fetching) -> None:
     """Bring every submodule to its commit; edits in them are dropped: the caller has looked.
 
     Args:
         root: the checkout's repository, which is at its commit.
         plan: what `fetch_all` gave.
-        before: trees of what is there now, by path, where it is not what HEAD has.
+        moves: what each of them goes through, as the journal has it.
         how: they are placed.
     """
+
+    def place(coming: Coming, *, alone: bool) -> None:
+        move = moves[journal.key(root, coming.module.repository)]
+        _place(coming, untouched=move.before == move.after, how=how, alone=alone)
+
     for level in plan:
         for coming in level:
             _refuse_detour(coming.module)
         alone = len(level) < how.jobs
-        place = functools.partial(_place, before=before, how=how, alone=alone)
-        side_by_side(place, level, jobs=how.jobs)
+        side_by_side(functools.partial(place, alone=alone), level, jobs=how.jobs)
     parents = [root, *(coming.module.repository for level in plan for coming in level)]
     for parent in parents:
         if own := [c.module for level in plan for c in level if c.module.parent == parent]:
             mark_ignored(parent, own)
 
 
-def remove(modules: Iterable[Module], *, before: Mapping[str, str]) -> None:
+def remove(modules: Iterable[Module]) -> None:
     """Take the working trees of submodules away (their git directories stay, for a later return).
 
     Args:
         modules: with their parents first.
-        before: trees of what is there now, by path, where it is not what HEAD has.
     """
     for module in reversed(list(modules)):
         own = module.repository
         if own.work_tree.is_dir():
-            with state.placing(own, before=before.get(module.path) or own.head(), after=None):
-                # `.git` goes last: it leads to the note by which the run after a kill recognises its files.
-                for entry in own.work_tree.iterdir():
-                    if entry.is_dir() and not entry.is_symlink():
-                        shutil.rmtree(entry)
-                    elif entry.name != ".git":
-                        entry.unlink()
+            # `.git` goes last: without it, the run after a kill would not know what its files are of.
+            for entry in own.work_tree.iterdir():
+                if entry.is_dir() and not entry.is_symlink():
+                    shutil.rmtree(entry)
+                elif entry.name != ".git":
+                    entry.unlink()
             (own.work_tree / ".git").unlink(missing_ok=True)
             # So that `git --git-dir` shows what is kept there, though the working tree is gone.
             repository.untie(own)
@@ -152,22 +154,16 @@ def _fetch(module: Module, *, how: Fetching) -> Coming:
     return Coming(module=module, source=source.path)
 
 
-def _place(coming: Coming, *, before: Mapping[str, str], how: Fetching, alone: bool) -> None:
+def _place(coming: Coming, *, untouched: bool, how: Fetching, alone: bool) -> None:
     module, own = coming.module, coming.module.repository
-    tags = {f"refs/tags/{UPSTREAM_TAG}": module.commit, f"refs/tags/{repository.HIPIFY_TAG}": None}
-    untouched = own.head() == module.commit and module.path not in before and not own.changes()
-    if untouched and state.read_placing(own) is None:
-        repository.move_refs(own, tags)
-    else:
+    if not untouched:
         how.say(f"submodule {module.path}")
-        # What was at its path may have been of a submodule with a different name, and be gone.
-        current = (before.get(module.path) or own.head()) if own.is_begun() else None
         repository.create(own)
         repository.name_origin(own, git_url.without_credentials(module.origin))
         repository.borrow_objects(own, coming.source)
-        with state.placing(own, before=current, after=module.commit):
-            repository.place(own, module.commit, alone=alone)
-            repository.move_refs(own, tags)
+        repository.place(own, module.commit, alone=alone)
+    tags = {f"refs/tags/{UPSTREAM_TAG}": module.commit, f"refs/tags/{repository.HIPIFY_TAG}": None}
+    repository.move_refs(own, tags)
 
 
 def _refuse_detour(module: Module) -> None:
@@ -178,7 +174,9 @@ def _refuse_detour(module: Module) -> None:
         raise SourceError(f"submodule {module.path} leads out of the checkout through a link")
 
 
-def restore_objects(root: Repository, note: State, *, origin: str, retry: RetryPolicy, say: Progress) -> None:
+def restore_objects(
+    root: Repository, note: Journal, *, origin: str, retry: RetryPolicy, say: Progress
+) -> None:
     """Fetch again what a checkout needs, if a cache folder was emptied since it was made.
 
     Args:

@@ -14,7 +14,7 @@ from cairn.cli.build.plan import Plan
 from cairn.cli.upstream import build_prod_wheels
 from cairn.errors import UsageError
 from cairn.sources.checkout import release_line
-from cairn.sources.worktree import state
+from cairn.sources.worktree import journal
 from cairn.stack import Line, Origin, Project, Stack
 
 UP, ROCM = "https://example.org/pytorch/pytorch.git", "https://example.org/ROCm/pytorch.git"
@@ -57,8 +57,10 @@ def checkout(path: Path, hashtag: str, origin: str, *, noted: bool = True) -> Pa
     git(path, "add", ".")
     git(path, "commit", "-qm", "one")
     if noted:
-        note = state.State(project="torch", origin=origin, hashtag=hashtag, commit="0" * 40, phase="ready")
-        state.write(path / ".git", note)
+        note = journal.Journal(
+            project="torch", origin=origin, hashtag=hashtag, commit="0" * 40, phase="ready"
+        )
+        journal.write(path / ".git", note)
     else:
         git(path, "remote", "add", "origin", origin)
     return path

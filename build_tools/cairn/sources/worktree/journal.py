@@ -1,0 +1,141 @@
+"""The journal of a checkout: what it is of and how far the last run came, so that the next one can go on.
+
+It is one file in the root's git directory, `cairn.json`, written whole each time; its phase is the one word
+that counts. Before files are replaced, it gets what each repository has and what it is to have (`Move`): a
+file found after a kill that has neither content, nor the beginning of the new one, was written by someone
+else.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from cairn import datafile
+from cairn.errors import UsageError
+from cairn.sources.git.repository import Repository
+from cairn.sources.worktree import contents
+
+_NAME = "cairn.json"
+# Linux ends a write for SIGKILL between two pages only (mm/filemap.c, generic_perform_write), and git writes
+# a file whole.
+_PAGE = 4096
+
+Phase = Literal["moving", "placed", "hipifying", "ready"]
+"""`moving`: files are being replaced by upstream's. `placed`: those are there, hipify's are not yet.
+`hipifying`: hipify's commits arrive. `ready`: all that was asked for is done. A run goes through them in this
+order."""
+
+
+class Move(datafile.Value):
+    """What a repository is going through.
+
+    Attributes:
+        before: the commit that was checked out, or the tree of what was there; None for nothing.
+        after: the commit that is to be there; None where the working tree is being removed.
+    """
+
+    before: str | None
+    after: str | None
+
+
+class Journal(datafile.Value, tag_field="schema", tag="cairn.checkout/1"):
+    """What the journal says.
+
+    Attributes:
+        project: the project's name.
+        origin: where it came from, without credentials.
+        hashtag: what was asked for.
+        commit: what that was.
+        phase: how far the run came.
+        submodules: whether they were asked for.
+        hipify: whether it was asked for.
+        committed: whether hipify's edits are a commit.
+        moves: while `moving` or `hipifying`, what each repository goes through, by `key`.
+        files: where hipify's edits are not committed, the state of the files that they led to.
+        heads: of earlier versions, which hipified in the tree itself; not written any more.
+    """
+
+    project: str
+    origin: str
+    hashtag: str
+    commit: str
+    phase: Phase
+    submodules: bool = True
+    hipify: bool = True
+    committed: bool = True
+    moves: Mapping[str, Move] = msgspec.field(default_factory=dict)
+    files: str | None = None
+    heads: Mapping[str, str] = msgspec.field(default_factory=dict)
+
+    @property
+    def is_of_earlier_version(self) -> bool:
+        """Whether it was left by a version that noted in other files what it was replacing."""
+        return self.phase in ("moving", "hipifying") and not self.moves
+
+
+def read(git_dir: Path) -> Journal | None:
+    """The journal; None where there is none that we understand, as in a clone made by hand."""
+    path = git_dir / _NAME
+    if not path.exists():
+        return None
+    try:
+        return datafile.read(path, Journal)
+    except UsageError:
+        return None
+
+
+def write(git_dir: Path, journal: Journal) -> None:
+    """Write it; the git directory is made when missing, so that a killed first run is recognised."""
+    datafile.write(git_dir / _NAME, journal)
+
+
+def key(root: Repository, own: Repository) -> str:
+    """What the journal calls a repository: its folder and its git directory, from the root's.
+
+    Both, since a different submodule may come to the same place, and one submodule to a different place.
+    """
+    folder = Path(os.path.relpath(own.work_tree, root.work_tree)).as_posix()
+    return f"{folder}//{Path(os.path.relpath(own.git_dir, root.git_dir)).as_posix()}"
+
+
+def written_by_move(own: Repository, names: Collection[str], move: Move) -> frozenset[str]:
+    """Of files that differ from HEAD, those that an unfinished move left so.
+
+    Git removes a file before it writes the new one (its entry.c, checkout_entry), and a folder may be where a
+    file was. One whole file of the two trees, or of HEAD, is nobody's edit, nor is half of a new one.
+    """
+    head = contents.of_tree(own, own.commit_of("HEAD"))
+    before, after = contents.of_tree(own, move.before), contents.of_tree(own, move.after)
+    index, disk = contents.of_index(own), contents.on_disk(own, names)
+    ours: set[str] = set()
+    rest: list[str] = []
+    for name in names:
+        old, new = before.get(name), after.get(name)
+        allowed = (old, new, head.get(name))
+        removed = disk.get(name) is None and old != new
+        if index.get(name) in allowed and (removed or disk.get(name) in allowed):
+            ours.add(name)
+        elif new is not None and old != new:
+            rest.append(name)
+    if rest and move.after is not None:
+        with tempfile.TemporaryDirectory(prefix="cairn-expected-") as folder:
+            contents.write_out(own, move.after, rest, Path(folder))
+            ours |= {name for name in rest if _is_half(own.work_tree / name, Path(folder, name))}
+    return frozenset(ours)
+
+
+def _is_half(path: Path, whole: Path) -> bool:
+    """Whether a file is the beginning of the other one."""
+    if path.is_symlink() or not path.is_file() or whole.is_symlink() or not whole.is_file():
+        return False
+    size = path.stat().st_size
+    if size >= whole.stat().st_size or size % _PAGE:
+        return False
+    with whole.open("rb") as file:
+        return file.read(size) == path.read_bytes()
