@@ -29,7 +29,7 @@ from cairn.rocm.install import available_libraries
 from cairn.sources.git.repository import Repository, root_at
 from cairn.sources.hipify import build_step
 from cairn.sources.manifest import manifest
-from cairn.sources.worktree import state
+from cairn.sources.worktree import journal, lent_file
 from cairn.wheels.sbom import Source
 
 _SCRATCH = "wheel-"  # what the names of folders begin with in which a wheel is made
@@ -94,7 +94,7 @@ def build(
     context = backend.context_of(step, request, built, stage, log=log)
     waiting = functools.partial(stage.update, f"waiting for another run that uses {step.checkout}")
     with (
-        state.alone(step.checkout, on_wait=waiting),
+        journal.alone(step.checkout, on_wait=waiting),
         _scratch(work) as folder,
         running.makeflags(variables.path_of(context.env, context.values, request=request)) as makeflags,
     ):
@@ -219,7 +219,7 @@ def lent_module(context: Context) -> Iterator[None]:
     if module is None:
         yield
         return
-    with state.lent(root_at(context.step.checkout), *module):
+    with lent_file.lend(root_at(context.step.checkout), *module):
         yield
 
 

@@ -89,13 +89,6 @@ def _make(item: tuple[CommittedPart, Repository], *, alone: bool) -> tuple[Modul
     part, original = item
     own = part.repository
     repository.create(own)
-    repository.borrow_objects(own, _objects_of(original))
+    repository.borrow_objects(own, original.common_dir)
     repository.place(own, part.commit, alone=alone)
     return of_commit(own, part.commit, within=part)
-
-
-def _objects_of(original: Repository) -> Path:
-    """The git directory that has a repository's objects: a worktree's are in that of its main one."""
-    if not (original.git_dir / "commondir").exists():
-        return original.git_dir
-    return Path(original.run("rev-parse", "--path-format=absolute", "--git-common-dir").strip())

@@ -3,25 +3,28 @@
 It is one file in the root's git directory, `cairn.json`, written whole each time; its phase is the one word
 that counts. Before files are replaced, it gets what each repository has and what it is to have (`Move`): a
 file found after a kill that has neither content, nor the beginning of the new one, was written by someone
-else.
+else. Who writes it holds the checkout (`alone`).
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
 import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
-from cairn import datafile
+from cairn import datafile, files, platforms
 from cairn.errors import UsageError
 from cairn.sources.git.repository import Repository
 from cairn.sources.worktree import contents
 
 _NAME = "cairn.json"
+_LOCK_WAIT = 4 * 3600.0  # seconds; the other run may be at the first fetch of a big repository
 # Linux ends a write for SIGKILL between two pages only (mm/filemap.c, generic_perform_write), and git writes
 # a file whole.
 _PAGE = 4096
@@ -93,6 +96,19 @@ def read(git_dir: Path) -> Journal | None:
 def write(git_dir: Path, journal: Journal) -> None:
     """Write it; the git directory is made when missing, so that a killed first run is recognised."""
     datafile.write(git_dir / _NAME, journal)
+
+
+@contextlib.contextmanager
+def alone(checkout_dir: Path, *, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
+    """Hold a checkout against other runs of Cairn; `on_wait` is called where there is one.
+
+    What is started in the block ends with us, also where we are killed: git and hipify would go on writing
+    over what somebody edits then.
+    """
+    name = hashlib.sha256(os.fsencode(checkout_dir.resolve())).hexdigest()[:16]
+    lock = files.cache_dir() / "checkouts" / f"{name}.lock"
+    with files.locked(lock, timeout=_LOCK_WAIT, on_wait=on_wait), platforms.here.guarding():
+        yield
 
 
 def key(root: Repository, own: Repository) -> str:

@@ -1,34 +1,18 @@
-"""A checkout held against other runs, and the file that a build lends to its tree while it runs."""
+"""The file that a build lends to a tree while it runs, noted so that it is taken back after a kill too."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from cairn import datafile, files, platforms
+from cairn import datafile, files
 from cairn.errors import SourceError, UsageError
 from cairn.sources.git.repository import Repository, is_part
 
 _LENT = "cairn-lent.json"
-_LOCK_WAIT = 4 * 3600.0  # seconds; the other run may be at the first fetch of a big repository
-
-
-@contextlib.contextmanager
-def alone(checkout_dir: Path, *, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
-    """Hold a checkout against other runs of Cairn; `on_wait` is called where there is one.
-
-    What is started in the block ends with us, also where we are killed: git and hipify would go on writing
-    over what somebody edits then.
-    """
-    key = hashlib.sha256(os.fsencode(checkout_dir.resolve())).hexdigest()[:16]
-    lock = files.cache_dir() / "checkouts" / f"{key}.lock"
-    with files.locked(lock, timeout=_LOCK_WAIT, on_wait=on_wait), platforms.here.guarding():
-        yield
 
 
 class Lent(datafile.Value, tag_field="schema", tag="cairn.lent/1"):
@@ -44,7 +28,7 @@ class Lent(datafile.Value, tag_field="schema", tag="cairn.lent/1"):
 
 
 @contextlib.contextmanager
-def lent(root: Repository, name: str, text: str) -> Iterator[None]:
+def lend(root: Repository, name: str, text: str) -> Iterator[None]:
     """Have a file in the tree while the block runs; it is removed afterwards, by the next run after a kill.
 
     Raises:
