@@ -18,11 +18,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cairn import files, isolation, process, venv
+from cairn import files, isolation, process, requirements, venv
 from cairn.errors import PrerequisiteError, ProcessError, UsageError
-
-VERSION = re.compile(r"3\.[0-9]{1,2}")
-"""How a version of Python is written: `3.12`."""
 
 _TIMEOUT = 60.0  # seconds that an interpreter may take to say what it is
 # What `_described` makes an `Interpreter` of. A free-threaded Python (PEP 703) has its own ABI.
@@ -81,7 +78,7 @@ def find(word: str) -> Interpreter:
         UsageError: it is neither, or not an interpreter that wheels can be built for.
         PrerequisiteError: the machine has no such Python.
     """
-    if not VERSION.fullmatch(word):
+    if not requirements.PYTHON.fullmatch(word):
         return _at(word)
     if word == own().version:
         return own()

@@ -18,6 +18,9 @@ from packaging.version import Version
 _SHOWN = 200  # characters of a text in the message about it
 _REMEMBERED = 1 << 15  # commands look at the requirements of a wheel several times
 _NO_EXTRA = {"extra": ""}
+PYTHON = re.compile(r"3\.[0-9]{1,2}")
+"""How a version of Python is written: `3.12`."""
+
 _PROJECT = re.compile(r"[A-Za-z0-9]+(?:[._-][A-Za-z0-9]+)*")
 
 

@@ -142,16 +142,12 @@ def install(
             tip="install it first with the same flags, without --offline",
         )
     env = venv.create(env_dir, python=python.path)
-    source = request.source
     say(f"pip install rocm[{','.join(request.extras)}]")
     rocm.install(
         rocm.InstallRequest(
             python=env.python,
-            index_url=source.index_url,
-            find_links=source.find_links,
-            pip_cache_dir=source.cache_dir,
+            source=request.source,
             version=request.version,
-            pre=source.pre,
             extras=request.extras,
             family=request.family,
         ),

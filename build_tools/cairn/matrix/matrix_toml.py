@@ -9,7 +9,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-from cairn import datafile
+from cairn import datafile, requirements
 from cairn import targets as gpu
 from cairn.errors import UsageError
 from cairn.output import wording
@@ -23,7 +23,6 @@ TriggerName = Literal["presubmit", "postsubmit", "nightly"]
 
 TRIGGERS: tuple[TriggerName, ...] = get_args(TriggerName)
 
-_PYTHON = re.compile(r"3\.[0-9]{1,2}")
 # The runners that every repository on GitHub has (docs.github.com, "GitHub-hosted runners"): one of the name
 # `ubuntu-24.04-gpu` is somebody's own.
 _HOSTED = re.compile(
@@ -167,7 +166,7 @@ def _mistakes_of_trigger(
     yield from _unknown(trigger.families, matrix.families, f"the family of {name}", "[families] has")
     yield from _unknown(trigger.lines, stack.line_names(), f"the line of {name}", "the stack has")
     for python in trigger.pythons:
-        if not _PYTHON.fullmatch(python):
+        if not requirements.PYTHON.fullmatch(python):
             yield f"the Python of {name} cannot be {python!r}", 'write its version: "3.12"'
     if stack.pythons:
         yield from _unknown(trigger.pythons, stack.pythons, f"the Python of {name}", "the stack has")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.metadata
 import re
 from collections.abc import Sequence
@@ -39,21 +40,15 @@ class InstallRequest:
 
     Attributes:
         python: the interpreter of the environment, or the environment's folder.
-        index_url: the only package index; None leaves pip's own.
-        find_links: folders or pages with packages, in addition.
-        pip_cache_dir: pip's cache; None leaves pip's own.
+        source: where pip looks; by default where the user's own does.
         version: ROCm's version, or what it must be (`>1.0`); None takes the newest.
-        pre: accept pre-releases, such as nightlies.
         extras: what to install in addition to the runtime.
         family: the target family to install libraries for; None lets the SDK choose.
     """
 
     python: Path
-    index_url: str | None = None
-    find_links: tuple[str, ...] = ()
-    pip_cache_dir: Path | None = None
+    source: PackageSource = PackageSource()
     version: str | None = None
-    pre: bool = False
     extras: tuple[str, ...] = DEFAULT_EXTRAS
     family: str | None = None
 
@@ -87,16 +82,13 @@ class SdkInfo:
 
 def install_command(request: InstallRequest) -> tuple[str, ...]:
     """The pip command for a request; pip is ours, the environment needs none."""
-    cache = request.pip_cache_dir
+    source = request.source
     if request.family is not None:
         # pip caches the wheel it makes of the `rocm` sdist, with the family that was chosen when it did; so
         # each family has a cache of its own.
-        cache = (cache or files.cache_dir() / "pip") / f"family-{request.family}"
-    options = [("--index-url", request.index_url), ("--cache-dir", cache)]
-    options += [("--find-links", place) for place in request.find_links]
-    words = [word for name, value in options if value is not None for word in (name, str(value))]
-    pre = ["--pre"] if request.pre else []
-    return (*venv.pip_command(request.python), *words, *pre, request.requirement)
+        cache = (source.cache_dir or files.cache_dir() / "pip") / f"family-{request.family}"
+        source = dataclasses.replace(source, cache_dir=cache)
+    return (*venv.pip_command(request.python), *source.arguments(), request.requirement)
 
 
 def install(request: InstallRequest, *, log: Path | None = None) -> SdkInfo | None:
@@ -107,8 +99,7 @@ def install(request: InstallRequest, *, log: Path | None = None) -> SdkInfo | No
         NetworkError: the index cannot be reached.
         ProcessError: pip failed otherwise.
     """
-    source = PackageSource(index_url=request.index_url, find_links=request.find_links)
-    with venv.own_pip(source) as env:
+    with venv.own_pip(request.source) as env:
         if request.family is not None:
             env[FAMILY_VARIABLE] = request.family
         command, hidden = install_command(request), isolation.credential_files()
@@ -198,8 +189,13 @@ def _run_in(python: Path, *words: str) -> Completed:
 
 
 def _failure(request: InstallRequest, result: Completed) -> Exception:
-    where = request.index_url or " ".join(request.find_links) or "pip's index"
-    if problem := _problem_of(request):
+    source = request.source
+    where = source.index_url or " ".join(source.find_links) or "pip's index"
+    problems = (
+        index_probe.index_problem(source.index_url, "rocm"),
+        *map(index_probe.page_problem, source.find_links),
+    )
+    if problem := next(filter(None, problems), None):
         return NetworkError(problem, tip=index_probe.TIP)
     if match := _NO_ROCM.search(result.output):
         name = match[1] if match[1].startswith("rocm-sdk") else request.requirement
@@ -212,14 +208,6 @@ def _failure(request: InstallRequest, result: Completed) -> Exception:
         returncode=result.returncode,
         output="\n".join(process.tail(result.output)),
     )
-
-
-def _problem_of(request: InstallRequest) -> str | None:
-    problems = [
-        index_probe.index_problem(request.index_url, "rocm"),
-        *map(index_probe.page_problem, request.find_links),
-    ]
-    return next(filter(None, problems), None)
 
 
 def _refuse_unknown_extras(request: InstallRequest, result: Completed) -> None:

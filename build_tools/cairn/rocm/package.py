@@ -144,13 +144,13 @@ def _write_all(
     for item in plan.packages:
         if item.component == "libraries" and not item.members:
             continue
-        path = folder / write_packages.wheel_name(item, release, write_packages.tag_of(item, plan))
+        path = folder / write_packages.wheel_name(item, plan, release)
         if not dry_run and item.component == "devel":
             write_packages.write_devel_wheel(path, plan, release, staging=staging)
         elif not dry_run:
             write_packages.write_runtime_wheel(path, item, plan, release, staging=staging)
         yield written(path, item.distribution, len(item.members), dry_run=dry_run)
-    path = folder / write_packages.sdist_name(release)
+    path = folder / f"rocm-{release.version}.tar.gz"  # PEP 625
     if not dry_run:
         write_packages.write_sdist(path, plan, release)
     yield written(path, "rocm", 0, dry_run=dry_run)

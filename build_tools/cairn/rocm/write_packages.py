@@ -40,22 +40,13 @@ class SdkRelease:
     description: Description
 
 
-def tag_of(package: Package, plan: Layout) -> str:
-    """A package's platform tag; devel, whose links lead into core, is no more portable than core."""
-    with_binaries = [m.binary for m in package.members if m.binary]
-    if package.component == "devel":
-        with_binaries += [m.binary for m in plan.core.members if m.binary]
-    return binaries.platform_tag(with_binaries)
-
-
-def wheel_name(package: Package, release: SdkRelease, tag: str) -> str:
+def wheel_name(package: Package, plan: Layout, release: SdkRelease) -> str:
     """The file name (PEP 427, with the name normalised as the binary distribution format says)."""
+    with_binaries = [m.binary for m in package.members if m.binary]
+    if package.component == "devel":  # its links lead into core, so it is no more portable than that
+        with_binaries += [m.binary for m in plan.core.members if m.binary]
+    tag = binaries.platform_tag(with_binaries)
     return f"{_escaped(package.distribution)}-{release.version}-py3-none-{tag}.whl"
-
-
-def sdist_name(release: SdkRelease) -> str:
-    """The file name of the `rocm` sdist (PEP 625)."""
-    return f"rocm-{release.version}.tar.gz"
 
 
 def write_runtime_wheel(

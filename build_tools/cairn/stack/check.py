@@ -15,7 +15,6 @@ from cairn.output import wording
 from cairn.stack.model import Project, Stack
 
 _VERSION_OF = re.compile(r"\{version:([A-Za-z0-9_-]+)\}")  # see cairn.build.inputs.variables
-_PYTHON = re.compile(r"3\.[0-9]{1,2}")
 # A platform tag (PEP 425) without the version of glibc or macOS, which is a matter of who installs.
 _PLATFORM = re.compile(r"linux_[a-z0-9_]+|win_(amd64|arm64)|macosx_(x86_64|arm64)")
 
@@ -107,7 +106,7 @@ def _check_names(stack: Stack, path: Path) -> None:
 
 def _check_places(stack: Stack, path: Path) -> None:
     for kind, pattern, values in (
-        ("version of Python", _PYTHON, stack.pythons),
+        ("version of Python", requirements.PYTHON, stack.pythons),
         ("platform", _PLATFORM, stack.platforms),
     ):
         if wrong := next((value for value in values if not pattern.fullmatch(value)), None):

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from cairn.rocm import install, package
+from cairn.venv import PackageSource
 from helpers.rocm import KERNEL, VERSION, build_prefix, make_environment, request_for
 from helpers.serving import serving
 
@@ -120,12 +121,16 @@ def new_environment(tmp_path: Path) -> Path:
 def environment(index_url: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The interpreter of an environment with the whole SDK, installed from the index alone."""
     python = make_environment(tmp_path_factory.mktemp("environment") / "venv")
-    install.install(install.InstallRequest(python=python, index_url=index_url, version=VERSION))
+    install.install(
+        install.InstallRequest(python=python, source=PackageSource(index_url=index_url), version=VERSION)
+    )
     return python
 
 
 @pytest.fixture
 def small_environment(new_environment: Path, index_url: str) -> Path:
     """The interpreter of a fresh environment with the SDK's runtime alone."""
-    install.install(install.InstallRequest(python=new_environment, index_url=index_url, extras=()))
+    install.install(
+        install.InstallRequest(python=new_environment, source=PackageSource(index_url=index_url), extras=())
+    )
     return new_environment

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cairn.rocm import install, package
+from cairn.venv import PackageSource
 from helpers.rocm import targets_in
 
 DESCRIPTION = Path(__file__).parents[3] / "external-builds" / "sample" / "rocm" / "debian" / "packages.toml"
@@ -48,8 +49,7 @@ def test_debians_rocm_installs_tests_itself_and_compiles(
     info = install.install(
         install.InstallRequest(
             python=new_environment,
-            index_url=(tmp_path / "empty").as_uri(),
-            find_links=(str(debian_dists),),
+            source=PackageSource(index_url=(tmp_path / "empty").as_uri(), find_links=(str(debian_dists),)),
             extras=("devel", *libraries),
         )
     )

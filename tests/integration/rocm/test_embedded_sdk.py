@@ -14,6 +14,7 @@ from installer.sources import WheelFile
 
 from cairn.errors import NetworkError, PrerequisiteError, UsageError
 from cairn.rocm import install
+from cairn.venv import PackageSource
 from helpers.rocm import targets_in
 from helpers.serving import serving
 
@@ -194,7 +195,9 @@ class TestInstalled:
     def test_an_unknown_extra_is_an_error(self, index_url: str, new_environment: Path) -> None:
         with pytest.raises(UsageError, match="no extra bogus"):
             install.install(
-                install.InstallRequest(python=new_environment, index_url=index_url, extras=("bogus",))
+                install.InstallRequest(
+                    python=new_environment, source=PackageSource(index_url=index_url), extras=("bogus",)
+                )
             )
 
     def test_find_links_is_enough_for_the_runtime(
@@ -203,8 +206,7 @@ class TestInstalled:
         (tmp_path / "empty").mkdir()
         request = install.InstallRequest(
             python=new_environment.parents[1],
-            index_url=(tmp_path / "empty").as_uri(),
-            find_links=(str(dists),),
+            source=PackageSource(index_url=(tmp_path / "empty").as_uri(), find_links=(str(dists),)),
             extras=("libraries",),
         )
         assert install.install(request) is None
@@ -235,7 +237,9 @@ class TestInstalled:
             )  # fmt: skip
             assert done.returncode == 1
             assert message in done.stderr.splitlines()[-1]
-        request = install.InstallRequest(python=small_environment, index_url=index_url, family="gfx90a")
+        request = install.InstallRequest(
+            python=small_environment, source=PackageSource(index_url=index_url), family="gfx90a"
+        )
         assert "family-gfx90a" in " ".join(install.install_command(request))
 
     def test_asking_for_development_files_that_are_not_installed(self, small_environment: Path) -> None:
@@ -258,7 +262,9 @@ def test_an_index_without_rocm_is_one_clear_error(new_environment: Path, tmp_pat
     (tmp_path / "empty").mkdir()
     with pytest.raises(UsageError, match=r"has no rocm\[libraries,devel\]"):
         install.install(
-            install.InstallRequest(python=new_environment, index_url=(tmp_path / "empty").as_uri())
+            install.InstallRequest(
+                python=new_environment, source=PackageSource(index_url=(tmp_path / "empty").as_uri())
+            )
         )
 
 
@@ -267,7 +273,11 @@ def test_an_index_out_of_reach_is_one_clear_error(
 ) -> None:
     monkeypatch.setenv("PIP_RETRIES", "0")
     with pytest.raises(NetworkError, match=r"cannot reach http://127\.0\.0\.1:9/"):
-        install.install(install.InstallRequest(python=new_environment, index_url="http://127.0.0.1:9/"))
+        install.install(
+            install.InstallRequest(
+                python=new_environment, source=PackageSource(index_url="http://127.0.0.1:9/")
+            )
+        )
 
 
 def test_an_index_behind_a_login_page_is_called_that(new_environment: Path, tmp_path: Path) -> None:
@@ -278,7 +288,9 @@ def test_an_index_behind_a_login_page_is_called_that(new_environment: Path, tmp_
         serving(tmp_path) as url,
         pytest.raises(NetworkError, match=f"{url}/simple/ is not a package index: .* a login page") as caught,
     ):
-        install.install(install.InstallRequest(python=new_environment, index_url=f"{url}/simple/"))
+        install.install(
+            install.InstallRequest(python=new_environment, source=PackageSource(index_url=f"{url}/simple/"))
+        )
     assert "credentials" in str(caught.value.tip)
 
 

@@ -10,6 +10,7 @@ from cairn.errors import UsageError
 from cairn.output import console
 from cairn.rocm import install, package
 from cairn.rocm.package import PackageRequest
+from cairn.venv import PackageSource
 
 DESCRIPTION = """
 schema = "cairn.rocm-packages/1"
@@ -88,18 +89,20 @@ def test_a_family_without_libraries_gets_no_empty_wheel(tree: Path) -> None:
 def test_pip_is_asked_for_what_the_flags_say(tmp_path: Path) -> None:
     asked = install.InstallRequest(
         python=Path("env"),
-        index_url="https://example.org/simple/",
-        find_links=("wheels", "more"),
-        pip_cache_dir=tmp_path,
+        source=PackageSource(
+            index_url="https://example.org/simple/",
+            find_links=("wheels", "more"),
+            cache_dir=tmp_path,
+            pre=True,
+        ),
         version="7.10.0a20251124",
-        pre=True,
         extras=("devel",),
     )
     words = install.install_command(asked)[install.install_command(asked).index("install") :]
     assert words == (
         "install", "--no-input", "--no-user", "--index-url", "https://example.org/simple/",
-        "--cache-dir", str(tmp_path),
-        "--find-links", "wheels", "--find-links", "more", "--pre", "rocm[devel]==7.10.0a20251124",
+        "--find-links", "wheels", "--find-links", "more",
+        "--cache-dir", str(tmp_path), "--pre", "rocm[devel]==7.10.0a20251124",
     )  # fmt: skip
     assert install.InstallRequest(python=Path("env"), extras=()).requirement == "rocm"
 

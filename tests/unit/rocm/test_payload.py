@@ -12,7 +12,7 @@ import pytest
 
 from cairn.formats.zip.writer import New
 from cairn.rocm import archive
-from cairn.rocm.runtime import _devel, _dist, _gpu
+from cairn.rocm.runtime import _devel, _dist
 
 DIST = {
     "version": "7.10.0",
@@ -43,7 +43,7 @@ def _description(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_targets_as_the_kernel_writes_them(version: int, target: str) -> None:
-    assert _gpu.target_of(version) == target
+    assert _dist.target_of(version) == target
 
 
 def test_gpus_are_found_in_the_kernels_order(tmp_path: Path) -> None:
@@ -51,8 +51,8 @@ def test_gpus_are_found_in_the_kernels_order(tmp_path: Path) -> None:
         (tmp_path / node).mkdir()
         (tmp_path / node / "properties").write_text(f"simd_count 4\ngfx_target_version {version}\nlds 1\n")
     (tmp_path / "3").mkdir()
-    assert _gpu.found_targets(tmp_path) == ["gfx1101", "gfx942"]
-    assert _gpu.found_targets(tmp_path / "nothing") == []
+    assert _dist.found_targets(tmp_path) == ["gfx1101", "gfx942"]
+    assert _dist.found_targets(tmp_path / "nothing") == []
 
 
 @pytest.mark.parametrize(

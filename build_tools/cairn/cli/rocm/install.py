@@ -36,14 +36,17 @@ class Install(fields.SdkOptions):
 def run(request: Install) -> int:
     """Run the command; returns the exit code."""
     from cairn.rocm import install
+    from cairn.venv import PackageSource
 
     install_request = install.InstallRequest(
         python=request.python,
-        index_url=request.index_url,
-        find_links=request.find_links,
-        pip_cache_dir=request.pip_cache_dir,
+        source=PackageSource(
+            index_url=request.index_url,
+            find_links=request.find_links,
+            cache_dir=request.pip_cache_dir,
+            pre=request.pre,
+        ),
         version=request.rocm_sdk_version,
-        pre=request.pre,
         extras=request.rocm_extras,
         family=request.family,
     )

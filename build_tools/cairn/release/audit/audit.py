@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from cairn.concurrency import side_by_side
 from cairn.errors import CairnError
 from cairn.output import Progress, silent
-from cairn.release.audit import generations, memory, offered, sets
+from cairn.release.audit import generations, ledger, offered, sets
 from cairn.release.audit.inventory import Inventory
 from cairn.release.audit.report import AuditReport, Problem
 from cairn.release.index import keys
@@ -65,7 +65,7 @@ def audit(
         seen |= {*snapshot.set_ids} if snapshot else set()
         problems += of_index
     problems += _people(looked_at, inventory)
-    problems += memory.check(looked_at, inventory)
+    problems += ledger.check(looked_at, inventory)
     inventory.named |= _of_nights(inventory, present)
     problems += inventory.foreign(_places(indexes, inventory))
     problems += _of_no_index(looked_at, inventory)

@@ -15,7 +15,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from . import _dist, _gpu
+from . import _dist
 
 _TREE = Path(__file__).parent
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time of ZIP: the same tree gives the same bytes
@@ -29,7 +29,7 @@ def build_wheel(
     """Write the wheel; PEP 517."""
     del config_settings, metadata_directory
     name = f"rocm-{_version()}-py3-none-any.whl"
-    family = _dist.choose_family(os.environ, _gpu.found_targets())
+    family = _dist.choose_family(os.environ, _dist.found_targets())
     # The backend itself stays out: what it does is done once it has run.
     files = {
         f"rocm_sdk/{path.name}": path.read_bytes()
@@ -52,7 +52,7 @@ def prepare_metadata_for_build_wheel(
 ) -> str:
     """Write the metadata alone; PEP 517."""
     del config_settings
-    family = _dist.choose_family(os.environ, _gpu.found_targets())
+    family = _dist.choose_family(os.environ, _dist.found_targets())
     folder = Path(metadata_directory, _dist_info())
     folder.mkdir()
     for name, text in _metadata(family).items():

@@ -1,4 +1,4 @@
-"""What this SDK consists of, and which part of it is installed."""
+"""What this SDK consists of, which part of it is installed, and which GPUs this machine has."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import functools
 import importlib.util
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from . import _gpu
-
 FAMILY_VARIABLE = "ROCM_SDK_TARGET_FAMILY"
 CHOSEN = "_chosen_family.txt"
 _HERE = Path(__file__).parent
+TOPOLOGY = Path("/sys/class/kfd/kfd/topology/nodes")
+_VERSION = re.compile(r"^gfx_target_version (\d+)$", re.MULTILINE)
 
 
 class RocmSdkError(RuntimeError):
@@ -53,7 +54,7 @@ def family() -> str:
     chosen = _HERE / CHOSEN
     if chosen.is_file():
         return chosen.read_text(encoding="utf-8").strip()
-    return choose_family(os.environ, _gpu.found_targets())
+    return choose_family(os.environ, found_targets())
 
 
 def folder(component: str) -> Path | None:
@@ -94,3 +95,28 @@ def requirements(chosen: str) -> dict[str, list[str]]:
         "libraries": extras["libraries"].get(chosen, []),
         **load().get("devices", {}),
     }
+
+
+def found_targets(topology: Path = TOPOLOGY) -> list[str]:
+    """Targets of the GPUs by what the kernel driver says, each once, in its order: no ROCm is needed to ask.
+
+    Source: Linux, drivers/gpu/drm/amd/amdkfd/kfd_topology.c (`gfx_target_version`; 0 for a CPU).
+    """
+    # By length first, so that node 10 follows node 9.
+    nodes = sorted(topology.glob("*/properties"), key=lambda path: (len(path.parent.name), path.parent.name))
+    versions = (int(match[1]) for node in nodes if (match := _VERSION.search(_text(node))))
+    return list(dict.fromkeys(target_of(version) for version in versions if version))
+
+
+def target_of(version: int) -> str:
+    """A `gfx_target_version` as a target: 90402 is gfx942, 90010 gfx90a, 110000 gfx1100."""
+    # Decimal digits: two for the step, two for the minor version, the rest for the major one; in names hex.
+    major, minor, step = version // 10000, version // 100 % 100, version % 100
+    return f"gfx{major}{minor:x}{step:x}"
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return ""

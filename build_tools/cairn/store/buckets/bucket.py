@@ -146,7 +146,10 @@ class BucketStore:
                 return False
             try:
                 if size <= self.parts.size:
-                    self._send(key, source, digest, new=current is None)
+                    data = source.read_bytes()
+                    if hashlib.sha256(data).hexdigest() != digest:
+                        raise changed(source)
+                    self._put(key, data, "create" if current is None else "overwrite")
                     on_bytes(size)
                 else:
                     self._send_parts(key, source, digest, on_bytes)
@@ -205,12 +208,6 @@ class BucketStore:
     def discard(self, stray: Stray) -> None:
         """See `Store.discard`."""
         self._delete(stray.name)
-
-    def _send(self, key: str, source: Path, sha256: str, *, new: bool) -> None:
-        data = source.read_bytes()
-        if hashlib.sha256(data).hexdigest() != sha256:
-            raise changed(source)
-        self._put(key, data, "create" if new else "overwrite")
 
     def _send_parts(self, key: str, source: Path, sha256: str, on_bytes: OnBytes) -> None:
         total = source.stat().st_size
