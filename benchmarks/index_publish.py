@@ -24,7 +24,7 @@ from pathlib import Path
 
 from wheel_measure import Cost, measured, median, report
 
-from cairn.release.index.commit import commit
+from cairn.release.index.commit import attempts
 from cairn.release.index.generation import PUBLISHED, FileEntry, ProjectState
 from cairn.release.index.snapshot import Change, Index
 from cairn.store.folder import LocalStore
@@ -62,7 +62,9 @@ def filled(store: Store, projects: int, files: int) -> None:
         f"project{n}": ProjectState(name=f"project{n}", files=entries(f"project{n}", files))
         for n in range(projects)
     }
-    commit(Index(store, "staging"), "publish", lambda _now_there: Change(projects=states))
+    for attempt in attempts(Index(store, "staging")):
+        if attempt.commit(Change(projects=states), "publish"):
+            break
 
 
 def package_list(projects: int, files: int) -> Iterator[str]:

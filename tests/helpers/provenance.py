@@ -14,7 +14,6 @@ from cairn import datafile
 from cairn.release import records
 from cairn.release.gate.judgement import Demand, GateReport
 from cairn.release.index import keys
-from cairn.release.index.commit import commit
 from cairn.release.index.generation import IndexSet
 from cairn.release.index.snapshot import Change, Index, Snapshot
 from cairn.release.provenance import chain, evidence
@@ -27,7 +26,7 @@ from cairn.release.publish import wheel_set as sets
 from cairn.store.memory import MemoryStore
 from cairn.testing.record import Counts, TestedWheel, TestRecord
 from cairn.wheels.wheelset import WheelSet
-from helpers.release import commit_of, make_set, make_wheel, statement_of
+from helpers.release import commit, commit_of, make_set, make_wheel, statement_of
 
 
 def signer(number: int) -> Signer:

@@ -7,7 +7,7 @@ import hashlib
 import io
 import tarfile
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -17,7 +17,8 @@ from cairn import datafile
 from cairn.release.audit import audit as check
 from cairn.release.gate.judgement import Demand, GateReport
 from cairn.release.index import keys
-from cairn.release.index.commit import commit
+from cairn.release.index.commit import attempts
+from cairn.release.index.generation import Action
 from cairn.release.index.snapshot import Change, Index, Snapshot
 from cairn.release.publish import distribution, wheel_set
 from cairn.release.publish.files import publish_dists
@@ -260,6 +261,16 @@ def statement_of(made: WheelSet, wheels: Sequence[Path], manifest: bytes | None 
     frozen = manifest or manifest_of(made.python, made.platform)
     inputs = {wheel.distribution: "0" * 64 for wheel in made.wheels}
     return build_statement.encode(build_statement.of_set(made, wheels, manifest=frozen, inputs=inputs))
+
+
+def commit(
+    index: Index, action: Action, plan: Callable[[Snapshot], Change], *, why: str | None = None
+) -> Snapshot:
+    """Make the change of an index that `plan` proposes of what it is; the index afterwards."""
+    for attempt in attempts(index):
+        if attempt.commit(plan(attempt.before), action, why=why):
+            break
+    return index.load()
 
 
 def move(

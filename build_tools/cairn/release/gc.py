@@ -22,7 +22,7 @@ from cairn.concurrency import side_by_side
 from cairn.errors import StoreError, UsageError
 from cairn.output import Progress, silent, wording
 from cairn.release.index import keys, marks, write
-from cairn.release.index.commit import recover
+from cairn.release.index.commit import attempts, recover
 from cairn.release.index.generation import Generation
 from cairn.release.index.snapshot import SET_FILE, Index, Snapshot, existing, objects_of
 from cairn.store.protocol import ListedObject, Store, Stray
@@ -196,9 +196,10 @@ def _write_pages_again(store: Store, removed: Iterable[ListedObject]) -> None:
             project = found.key.removeprefix(keys.simple_prefix(name)).partition("/")[0]
             projects.setdefault(name, set()).add(project)
     for name, names in projects.items():
-        index = Index(store, name)
-        back = names & index.load().generation.projects.keys()
-        write.write_project_pages(index, sorted(back))
+        for attempt in attempts(Index(store, name)):
+            back = sorted(names & attempt.before.generation.projects.keys())
+            if all(write.put_project_page(attempt.before, project) for project in back):
+                break
 
 
 def _shown(stray: Stray) -> str:

@@ -5,10 +5,10 @@ Indexes of a store share their files, so nothing is copied: what is promoted is 
 
 from __future__ import annotations
 
-import functools
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -16,16 +16,16 @@ import msgspec
 from cairn import datafile
 from cairn.errors import GateError, StoreError, UsageError
 from cairn.output import Progress
-from cairn.release import records as kept_records
+from cairn.release import records as test_records
 from cairn.release.gate import gate
 from cairn.release.gate.case import Case
 from cairn.release.gate.evidence import Bypass
 from cairn.release.gate.judgement import GateReport
 from cairn.release.history.difference import checked_reason
 from cairn.release.index import keys, marks, write
-from cairn.release.index.commit import commit, recover
+from cairn.release.index.commit import attempts
 from cairn.release.index.generation import IndexSet, now, project_of
-from cairn.release.index.snapshot import Change, Index, Snapshot, read_set, refs_of, whole_id
+from cairn.release.index.snapshot import Index, Snapshot, read_set, refs_of, whole_id
 from cairn.release.ledger.chain import Ledger, withdrawn_from
 from cairn.release.ledger.entry import Event
 from cairn.release.provenance.attest import Attester, attest
@@ -34,11 +34,9 @@ from cairn.release.provenance.trust import Trust
 from cairn.release.publish import rules
 from cairn.release.publish.mirror_lock import MirrorLock
 from cairn.release.publish.wheel_set import index_set, promotion
-from cairn.release.records import GivenRecord
+from cairn.release.records import GivenRecord, KeptRecord
 from cairn.stack import Stack
 from cairn.store.protocol import Store
-
-_JUDGEMENTS = 10  # each but the first follows a change of the target by a different writer
 
 _FIX = "fix what is named above and promote again; nothing was changed"
 _NO_RECORD = (
@@ -114,10 +112,6 @@ class RefusedError(GateError):
         self.report = report
 
 
-class _MovedError(Exception):
-    """What is there now is not what the gate has judged."""
-
-
 def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of the request
     store: Store,
     set_id: str,
@@ -161,58 +155,151 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
     """
     if source == target:
         raise UsageError(f"the set is to go from {source} to {target}", tip="give a different --to")
-    there, offered = Index(store, target), Index(store, source)
-    set_id = whole_id(set_id, offered.load(), there.load())
-    if not dry_run and (recovered := recover(there)):
-        on_step(f"wrote pages that an earlier run had left: {', '.join(recovered)}")
+    offered, taking = Index(store, source).load(), Index(store, target).load()
+    set_id = whole_id(set_id, offered, taking)
     given = [
-        kept_records.add(store, one.data, name=one.name, results=one.results, set_id=set_id, dry_run=dry_run)
-        for one in sorted(records, key=kept_records.beginning)  # they came at once
+        test_records.add(store, one.data, name=one.name, results=one.results, set_id=set_id, dry_run=dry_run)
+        for one in sorted(records, key=test_records.beginning)  # they came at once
     ]
     wheel_set = read_set(store, set_id)
     rules.refuse_other_family(target, wheel_set)
-    case = functools.partial(Case, wheel_set=wheel_set, stack=stack, bypass=bypass, lock=lock, python=python)
+    case = Case(
+        source=offered,
+        target=taking,
+        wheel_set=wheel_set,
+        stack=stack,
+        bypass=bypass,
+        lock=lock,
+        python=python,
+    )
+    evidence = _Evidence(given=given, trust=trust, attester=attester, again=again)
+    return _through_the_gate(case, evidence, dry_run=dry_run, on_step=on_step)
 
-    def look() -> Case:
-        kept = kept_records.read(store, set_id, trust=trust).having(given, trust=trust)
-        return case(source=offered.load(), target=there.load(), kept=kept)
 
-    return _through_the_gate(look, attester, again=again, dry_run=dry_run, on_step=on_step)
+@dataclass(frozen=True, kw_only=True)
+class _Evidence:
+    """What a promotion brings along, besides what the store has.
+
+    Attributes:
+        given: test records that were put beside the set just now, or would be.
+        trust, attester, again: as `promote` has them.
+    """
+
+    given: Sequence[KeptRecord]
+    trust: Trust | None
+    attester: Attester | None
+    again: Readmission | None
 
 
-def _through_the_gate(
-    look: Callable[[], Case],
-    attester: Attester | None,
-    *,
-    again: Readmission | None,
-    dry_run: bool,
-    on_step: Progress,
-) -> Promotion:
-    """Judge what there is and commit just that; where it changes meanwhile, judge it again."""
-    for _ in range(_JUDGEMENTS):
-        case = look()
+def _through_the_gate(first: Case, evidence: _Evidence, *, dry_run: bool, on_step: Progress) -> Promotion:
+    """Judge the set in the state that the target is in, and commit it to just that state, or judge again."""
+    target = first.target.index.name
+    for attempt in attempts(first.target.index, dry_run=dry_run):
+        if attempt.recovered:
+            on_step(f"wrote pages that an earlier run had left: {', '.join(attempt.recovered)}")
+        case = _case(first, attempt.before, evidence)
         if case.wheel_set.id in case.target.set_ids:
-            return _kept(case, dry_run=dry_run)
-        _refuse_banned(case)
-        if again is None:
-            _refuse_withdrawn(case)
-        on_step("asking the gate")
-        if (refusal := gate.refusal_without_record(case)) is not None:
-            raise RefusedError(refusal, tip=_NO_RECORD)
-        report = gate.check(case)
-        if not report.holds:
-            raise RefusedError(report)
-        try:
-            done = _transfer(case, report, attester, dry_run=dry_run, on_step=on_step)
-        except _MovedError as moved:
-            on_step(f"{moved}, asking the gate again")
-            continue
-        if again is not None and not dry_run:
-            Ledger(case.store).add(events=[again.event(case.wheel_set.id, case.target.index.name)])
-        return done
-    raise StoreError(
-        f"others changed {case.target.index.name} {_JUDGEMENTS} times while the gate was asked",
-        tip="run it again",
+            return _unchanged(case, dry_run=dry_run)
+        report = _judged(case, evidence, on_step)
+        entry = _listed(case, report)
+        attested: Mapping[str, Attested] = {}
+        if not dry_run:
+            on_step(f"writing {target}")
+            attested = _write_evidence(case, report, entry, evidence)
+            if test_records.read(case.store, case.wheel_set.id).keys != case.kept.keys:
+                on_step("there are other test records by now, asking the gate again")
+                continue
+        change = promotion(case.source, case.target, case.wheel_set, entry=entry, attested=attested)
+        if attempt.commit(change, "promote", why=entry.untested):
+            break
+        on_step(f"{target} changed meanwhile, asking the gate again")
+    late = () if dry_run else _finished(case, evidence.again)
+    return _promoted(case, report, entry, late=late, dry_run=dry_run)
+
+
+def _case(first: Case, target: Snapshot, evidence: _Evidence) -> Case:
+    """What the gate is to judge, as all of it is now."""
+    kept = test_records.read(first.store, first.wheel_set.id, trust=evidence.trust)
+    return replace(
+        first,
+        source=first.source.index.load(),
+        target=target,
+        kept=kept.having(evidence.given, trust=evidence.trust),
+        moment=datetime.now(UTC),
+    )
+
+
+def _judged(case: Case, evidence: _Evidence, on_step: Progress) -> GateReport:
+    """What the gate finds, where it lets the set in.
+
+    Raises:
+        GateError: it does not, or the set was yanked, or was taken off the target.
+    """
+    _refuse_banned(case)
+    if evidence.again is None:
+        _refuse_withdrawn(case)
+    on_step("asking the gate")
+    if (refusal := gate.refusal_without_record(case)) is not None:
+        raise RefusedError(refusal, tip=_NO_RECORD)
+    report = gate.check(case)
+    if not report.holds:
+        raise RefusedError(report)
+    return report
+
+
+def _listed(case: Case, report: GateReport) -> IndexSet:
+    """The set as the target is to list it, with what let it in."""
+    of_set = (k.digest for k in case.kept.records if not test_records.disagreement(k.record, case.wheel_set))
+    return msgspec.structs.replace(
+        index_set(case.wheel_set),
+        records=tuple(of_set),
+        judgement=hashlib.sha256(datafile.dumps(report).encode()).hexdigest(),
+        untested=report.word,
+        untested_targets=report.untested,
+        installed_with=report.installed_with,
+        weakened=report.weakened,
+    )
+
+
+def _write_evidence(
+    case: Case, report: GateReport, entry: IndexSet, evidence: _Evidence
+) -> Mapping[str, Attested]:
+    """Write what lets the set in, before the commit: a set that is on the pages never lacks it."""
+    store, wheel_set = case.store, case.wheel_set
+    key = keys.set_key(wheel_set.id, f"judgements/{entry.judgement}.json")
+    write.create(store, key, datafile.dumps(report).encode())
+    if evidence.attester is None:
+        return {}
+    return attest(store, wheel_set, entry, evidence.attester, snapshot=case.target)
+
+
+def _finished(case: Case, again: Readmission | None) -> tuple[str, ...]:
+    """Note what is left to note of a set that has just come in; what came to stand against it meanwhile."""
+    store, set_id, index = case.store, case.wheel_set.id, case.target.index
+    # A yank, or a late record, looks for the set only where it is already.
+    marks.settle(store, set_id, "record", indexes=[index.name])
+    if again is not None:
+        Ledger(store).add(events=[again.event(set_id, index.name)])
+    listed = index.load().set(set_id)
+    yanked = f"it was yanked: {listed.yanked}" if listed.yanked is not None else None
+    return tuple(filter(None, (yanked, listed.failed)))
+
+
+def _promoted(
+    case: Case, report: GateReport, entry: IndexSet, *, late: tuple[str, ...], dry_run: bool
+) -> Promotion:
+    """What to say of a set that has come in, or would."""
+    closure = {ref.filename for ref in refs_of(case.wheel_set)}
+    present = {filename for filename in closure if _has(case.target, filename)}
+    return Promotion(
+        set_id=case.wheel_set.id,
+        added=tuple(sorted(closure - present)),
+        already=tuple(sorted(present)),
+        report=report,
+        judgement=None if dry_run else entry.judgement,
+        untested=entry.untested,
+        dry_run=dry_run,
+        standing=late,
     )
 
 
@@ -239,8 +326,8 @@ def _refuse_withdrawn(case: Case) -> None:
         )
 
 
-def _kept(case: Case, *, dry_run: bool) -> Promotion:
-    """What there is to say of a set that an index has already, with what the gate said when it was let in.
+def _unchanged(case: Case, *, dry_run: bool) -> Promotion:
+    """What to say of a set that the target has already, with what the gate said when it was let in.
 
     Raises:
         StoreError: the store has lost the gate's judgement, or it was changed.
@@ -268,67 +355,6 @@ def _kept(case: Case, *, dry_run: bool) -> Promotion:
             *(gate.weigh(case).standing if set_id in case.source.set_ids else ()),
         ),
     )
-
-
-def _transfer(
-    case: Case, report: GateReport, attester: Attester | None, *, dry_run: bool, on_step: Progress
-) -> Promotion:
-    """Offer the set, and what it needs, in the very state of the target that the gate has judged.
-
-    Raises:
-        _MovedError: it is in a different one now.
-    """
-    store, set_id = case.store, case.wheel_set.id
-    judgement = datafile.dumps(report).encode()
-    digest = hashlib.sha256(judgement).hexdigest()
-    of_set = (k.digest for k in case.kept.records if not kept_records.disagreement(k.record, case.wheel_set))
-    entry = msgspec.structs.replace(
-        index_set(case.wheel_set),
-        records=tuple(of_set),
-        judgement=digest,
-        untested=report.word,
-        untested_targets=report.untested,
-        installed_with=report.installed_with,
-        weakened=report.weakened,
-    )
-
-    attested: Mapping[str, Attested] = {}
-
-    def plan(now_there: Snapshot) -> Change:
-        if now_there.digest != case.target.digest:
-            raise _MovedError(f"{now_there.index.name} changed meanwhile")
-        if kept_records.read(store, set_id).keys != case.kept.keys:
-            raise _MovedError("there are other test records by now")
-        return promotion(case.source, now_there, case.wheel_set, entry=entry, attested=attested)
-
-    if not dry_run:
-        on_step(f"writing {case.target.index.name}")
-        # Evidence before the commit: a set that is on the pages never lacks it.
-        write.create(store, keys.set_key(set_id, f"judgements/{digest}.json"), judgement)
-        if attester:
-            attested = attest(store, case.wheel_set, entry, attester, snapshot=case.target)
-        commit(case.target.index, "promote", plan, why=entry.untested)
-        # What became known of the set while it went there: that looks for it only where it is already.
-        marks.settle(store, set_id, "record", indexes=[case.target.index.name])
-    closure = {ref.filename for ref in refs_of(case.wheel_set)}
-    had = {ref.filename for ref in refs_of(case.wheel_set) if _has(case.target, ref.filename)}
-    late = () if dry_run else _since(case.target.index.load().set(set_id))
-    return Promotion(
-        set_id=set_id,
-        added=tuple(sorted(closure - had)),
-        already=tuple(sorted(had)),
-        report=report,
-        judgement=None if dry_run else digest,
-        untested=entry.untested,
-        dry_run=dry_run,
-        standing=late,
-    )
-
-
-def _since(entry: IndexSet) -> tuple[str, ...]:
-    """What has come to be known of a set that an index has."""
-    yanked = f"it was yanked: {entry.yanked}" if entry.yanked is not None else None
-    return tuple(filter(None, (yanked, entry.failed)))
 
 
 def _has(snapshot: Snapshot, filename: str) -> bool:

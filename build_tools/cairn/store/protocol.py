@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import random
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -12,6 +14,10 @@ from pathlib import Path
 from typing import BinaryIO, Literal, Protocol, TypeAlias
 
 from cairn.errors import StoreError
+
+# Of a conditional write, each that fails means that a different writer got through: 200 need 200 others.
+_ATTEMPTS = 200
+_PAUSE = 0.05  # seconds, at most, before the next attempt
 
 
 class MissingKeyError(StoreError):
@@ -239,6 +245,45 @@ def keep_young(store: Store, key: str) -> None:
     info = store.stat(key)
     if info is not None and info.modified < datetime.now(UTC) - _YOUNG:
         store.renew(key)
+
+
+def stored(store: Store, key: str) -> StoredObject | None:
+    """The object under a key; None where there is none."""
+    try:
+        return store.read(key)
+    except MissingKeyError:
+        return None
+
+
+def replace(store: Store, key: str, old: StoredObject | None, data: bytes) -> bool:
+    """Write an object over the version of it that was read, None for no object.
+
+    Returns:
+        False where a different writer was first, and has not written these very bytes.
+    """
+    if old is not None and old.data == data:
+        return True
+    if store.write_if(key, data, etag=old.etag if old is not None else None):
+        return True
+    now = stored(store, key)
+    return now is not None and now.data == data
+
+
+def attempts_at(what: str) -> Iterator[None]:
+    """Turns at a conditional write, in a loop that is left once one has succeeded.
+
+    Between them lies a short pause of random length, so that two writers do not go on in step.
+
+    Args:
+        what: what is to be written, for the message.
+
+    Raises:
+        StoreError: others were first each time.
+    """
+    for _ in range(_ATTEMPTS):
+        yield
+        time.sleep(random.uniform(0, _PAUSE))  # noqa: S311 - spreads two writers, keeps no secret
+    raise StoreError(f"others changed {what} {_ATTEMPTS} times while this run tried to", tip="run it again")
 
 
 def changed(source: Path) -> StoreError:

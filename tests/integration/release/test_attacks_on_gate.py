@@ -26,10 +26,9 @@ from cairn.release.index import keys, write
 from cairn.release.index.generation import MIRRORED
 from cairn.release.index.snapshot import Index
 from cairn.release.promote import promote
-from cairn.release.provenance.attested import Attested
 from cairn.release.provenance.trust import Trust
 from cairn.release.publish import distribution, locks, wheel_set
-from cairn.release.publish.files import publish, publish_dists
+from cairn.release.publish.files import offer_of, publish, publish_dists
 from cairn.release.publish.mirror_lock import LockedFile, MirrorLock
 from cairn.stack import Floor, Stack
 from cairn.store.memory import MemoryStore
@@ -510,19 +509,15 @@ def put_by_hand(scene: Scene, wheels: list[Path], statement: bytes) -> None:
     scene.made = wheelset.seal(made, closure)
     manifest = manifest_of(made.python, made.platform)
 
-    def write_set() -> dict[str, Attested]:
-        locked = locks.of_set(scene.made, locks.metadata_of(scene.store, scene.made))
-        write.write_set(scene.store, scene.made, manifest, statement, locked)
-        return {}
-
-    publish_dists(
-        Index(scene.store, "staging"),
+    locked = locks.of_set(scene.made, locks.metadata_of(scene.store, scene.made))
+    offer = offer_of(
         [distribution.read(path) for path in wheels],
-        "stage",
         build=made.manifest_sha256,
         entry=wheel_set.index_set(scene.made),
-        before_commit=write_set,
     )
+    offer.put(scene.store)
+    write.write_set(scene.store, scene.made, manifest, statement, locked)
+    offer.commit(Index(scene.store, "staging"), "stage")
     scene.records = [data_of(record_of(scene.made, hardware=(name,))) for name in TARGETS]
 
 

@@ -12,10 +12,10 @@ import pytest
 from cairn import datafile
 from cairn.errors import StoreError, UsageError
 from cairn.pipeline.bisect import LOG, Search, Try, Verdict, prepare, resumed
-from cairn.release.index.commit import commit
 from cairn.release.index.generation import IndexSet
 from cairn.release.index.snapshot import Change, Index
 from cairn.store.memory import MemoryStore
+from helpers.release import commit
 
 IDS = tuple(f"{n:064x}" for n in range(1, 65))
 

@@ -11,7 +11,6 @@ from packaging.requirements import Requirement
 
 from cairn.errors import PrerequisiteError, StoreError, UsageError
 from cairn.release.index import keys
-from cairn.release.index.commit import commit
 from cairn.release.index.generation import MIRRORED, PUBLISHED, ProjectState
 from cairn.release.index.snapshot import Change, Index
 from cairn.release.index.write import dependencies_first
@@ -21,7 +20,7 @@ from cairn.release.publish.files import publish, publish_dists
 from cairn.release.publish.resolve import Closure, closure
 from cairn.store.memory import MemoryStore
 from cairn.store.protocol import StoredObject
-from helpers.release import make_sdist, make_wheel
+from helpers.release import commit, make_sdist, make_wheel
 
 LINUX = Platform(python="3.11", tag="linux_x86_64")
 

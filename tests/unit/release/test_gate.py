@@ -16,7 +16,6 @@ from cairn.errors import CairnError, UsageError
 from cairn.release.gate import gate, installation
 from cairn.release.gate.case import Case
 from cairn.release.gate.judgement import GateReport
-from cairn.release.index.commit import commit
 from cairn.release.index.generation import MIRRORED, PUBLISHED
 from cairn.release.index.snapshot import Change, Index
 from cairn.release.promote import RefusedError, promote
@@ -31,7 +30,7 @@ from cairn.testing.record import TestPolicy
 from cairn.wheels.wheelset import SetWheel, WheelSet
 from helpers.formats import make_elf
 from helpers.gate import AWAY, at, case_of, demand, given, judge, kept, record_of, stack_of, write_stack
-from helpers.release import make_set, make_wheel, stage_set
+from helpers.release import commit, make_set, make_wheel, stage_set
 from helpers.testing import named_set, named_wheel
 from helpers.wheels import build_wheel
 

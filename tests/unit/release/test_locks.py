@@ -13,14 +13,13 @@ from packaging.pylock import Pylock, is_valid_pylock_path
 
 from cairn.errors import StoreError
 from cairn.release.index import keys, last_known_good
-from cairn.release.index.commit import commit
 from cairn.release.index.generation import IndexSet
 from cairn.release.index.snapshot import Change, Index
 from cairn.release.publish import locks, wheel_set
 from cairn.release.publish.files import publish
 from cairn.store.memory import MemoryStore
 from cairn.wheels.wheelset import WheelSet
-from helpers.release import make_sdist, make_set, make_wheel, stage_set
+from helpers.release import commit, make_sdist, make_set, make_wheel, stage_set
 
 LINUX = "cp311-cp311-linux_x86_64"
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import json
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from cairn.release.index.commit import commit, recover
+from cairn.release.index.commit import recover
 from cairn.release.index.generation import Action
 from cairn.release.index.snapshot import Change, Index, Snapshot
 from cairn.store.memory import MemoryStore
-from helpers.release import Breaking, Broken, audit, make_wheel, put
+from helpers.release import Breaking, Broken, audit, commit, make_wheel, put
 
 
 class Interrupted(MemoryStore):
@@ -23,14 +24,17 @@ class Interrupted(MemoryStore):
     def __init__(self, before: MemoryStore, *, at: int, meanwhile: Callable[[MemoryStore], None]) -> None:
         super().__init__(before.objects)
         self.left, self.meanwhile, self.watch = at, meanwhile, lambda: None
+        # What is written side by side waits: `meanwhile` gives the store other objects as a whole.
+        self.one_at_a_time = threading.RLock()
 
     def write_if(self, key: str, data: bytes, *, etag: str | None) -> bool:
-        self.left -= 1
-        if self.left == -1:
-            self.meanwhile(self)
-        done = super().write_if(key, data, etag=etag)
-        self.watch()
-        return done
+        with self.one_at_a_time:
+            self.left -= 1
+            if self.left == -1:
+                self.meanwhile(self)
+            done = super().write_if(key, data, etag=etag)
+            self.watch()
+            return done
 
 
 def complete(store: MemoryStore) -> bool:

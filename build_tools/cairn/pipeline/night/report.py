@@ -17,10 +17,10 @@ from cairn.output import markdown as md
 from cairn.pipeline.night import plan, standing
 from cairn.pipeline.night.plan import STAGES, NightPlan, NightRun, Stage, StepNote
 from cairn.pipeline.night.standing import Standing
-from cairn.release.index import keys, people, write
+from cairn.release.index import keys, people
 from cairn.release.index.generation import now
 from cairn.release.pages.view import Night
-from cairn.store.protocol import MissingKeyError, Store
+from cairn.store.protocol import Store, StoredObject, attempts_at, replace, stored
 
 _SKEW = timedelta(minutes=5)  # by which the clocks of two machines may differ
 _MANY = 48  # hours; from then on an age is said in days
@@ -108,33 +108,37 @@ def record(store: Store, night: NightPlan, ended: Sequence[Night]) -> tuple[str,
     indexes: dict[str, None] = {}
     for leg, shown in zip(night.legs, ended, strict=True):
         index = plan.index_of(leg, night.release)
-        _settle(store, keys.status_key(index, leg.id), shown)
+        _write(store, keys.status_key(index, leg.id), shown)
         indexes[index] = None
     problems = []
     for index in indexes:
         try:
-            people.write(store, index)
+            for _ in attempts_at(f"the pages of {index}"):
+                if people.write(store, index):
+                    break
         except StoreError as error:
             problems.append(f"the pages of {index} were not written: {error}")
     return tuple(problems)
 
 
-def _settle(store: Store, key: str, shown: Night) -> None:
-    def make() -> bytes:
-        previous = _status(store, key)
+def _write(store: Store, key: str, shown: Night) -> None:
+    """Write how a night ended, unless a later night has; the moment of the last good one is carried on."""
+    for _ in attempts_at(key):
+        old = stored(store, key)
+        previous = _status(old, key)
         if previous is not None and previous.started > shown.started:
-            return store.read(key).data
+            return
         good = shown.finished if shown.outcome == "good" else previous.last_good if previous else None
-        return datafile.dumps(msgspec.structs.replace(shown, last_good=good)).encode()
+        new = datafile.dumps(msgspec.structs.replace(shown, last_good=good)).encode()
+        if replace(store, key, old, new):
+            return
 
-    write.settle(store, key, make)
 
-
-def _status(store: Store, key: str) -> Night | None:
+def _status(page: StoredObject | None, key: str) -> Night | None:
     """The status of a leg on its page; None where there is none that can be read."""
     try:
-        return datafile.loads(store.read(key).data, Night, name=key)
-    except (MissingKeyError, UsageError):
+        return datafile.loads(page.data, Night, name=key) if page is not None else None
+    except UsageError:
         return None
 
 
@@ -203,7 +207,8 @@ def _stale(store: Store, night: NightPlan, good_within: timedelta) -> list[str]:
     for leg in night.legs:
         if leg.expect_failure:
             continue
-        shown = _status(store, keys.status_key(plan.index_of(leg, night.release), leg.id))
+        key = keys.status_key(plan.index_of(leg, night.release), leg.id)
+        shown = _status(stored(store, key), key)
         if shown is None:
             if _age(night.frozen) > good_within:
                 texts.append(f"{leg.name}: no night of it came to an end yet")

@@ -12,7 +12,7 @@ from cairn.errors import UsageError
 from cairn.release.history import difference
 from cairn.release.history.difference import Difference
 from cairn.release.index import keys
-from cairn.release.index.commit import commit
+from cairn.release.index.commit import attempts
 from cairn.release.index.generation import PUBLISHED, FileRef, IndexSet, ProjectState, project_of
 from cairn.release.index.snapshot import Change, Index, Snapshot, existing, missing, read_set, whole_id
 from cairn.store.protocol import Store
@@ -76,37 +76,23 @@ def retain(
         StoreError: there is no such index, or it has no set that is to be kept.
     """
     reason = difference.checked_reason(reason) if reason is not None else None
-    there = Index(store, index)
-    now_there = there.load()
-    if not now_there.exists:
+    current = Index(store, index).load()
+    if not current.exists:
         raise missing(store, index)
-    keep = {whole_id(given, now_there) for given in rule.keep}
-    read: dict[str, WheelSet] = {}
-    done = Difference()
-    held: dict[str, str] = {}
-
-    def plan(now: Snapshot) -> Change:
-        nonlocal done
-        sets = list(now.sets())
-        for one in sets:
-            if one.set_id not in read:
-                read[one.set_id] = read_set(store, one.set_id)
-        old = _old(sets, rule)
-        held.clear()
-        held.update(_held(now, old, read, keep))
-        going = [set_id for set_id in old if set_id not in held]
-        change = _without(now, going, read)
-        done = difference.between(now, change)
-        return change
-
-    change = plan(now_there)
-    number = now_there.generation.number + (not change.empty)
-    if not dry_run:
-        number = commit(there, "retain", plan, why=reason).generation.number
+    keep = {whole_id(given, current) for given in rule.keep}
+    read: dict[str, WheelSet] = {}  # sets never change, and most are the same in each attempt
+    for attempt in attempts(current.index, dry_run=dry_run):
+        now = attempt.before
+        read |= {set_id: read_set(store, set_id) for set_id in now.set_ids if set_id not in read}
+        old = _old(now.sets(), rule)
+        held = _held(now, old, read, keep)
+        change = _without(now, [set_id for set_id in old if set_id not in held], read)
+        if attempt.commit(change, "retain", why=reason):
+            break
     return Retained(
-        generation=number,
+        generation=attempt.generation,
         changed=not change.empty,
-        difference=done if not change.empty else Difference(),
+        difference=difference.between(now, change),
         held=tuple(sorted(held.items())),
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
 from cairn import datafile
@@ -13,8 +13,8 @@ from cairn.output import Progress, silent, wording
 from cairn.release.history import difference
 from cairn.release.history.difference import Difference
 from cairn.release.index import keys, marks
-from cairn.release.index.commit import commit
-from cairn.release.index.generation import Generation, IndexSet, ProjectState, now, who
+from cairn.release.index.commit import attempts
+from cairn.release.index.generation import IndexSet, ProjectState, now, who
 from cairn.release.index.snapshot import SET_FILE, Change, Index, Snapshot, missing, objects_of, read_set
 from cairn.release.ledger.chain import Ledger
 from cairn.release.ledger.entry import Event, EventKind
@@ -24,6 +24,7 @@ _NUMBER = re.compile(r"[0-9]{1,7}")
 _SET = re.compile(r"[0-9a-f]{4,64}", re.IGNORECASE)
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _AT_ONCE = 4  # files read side by side
+_HOW_TO_NAME = "give its number, a date such as 2026-11-20, or the id of a set; cairn release log lists them"
 
 
 class Rollback(datafile.Value):
@@ -44,14 +45,6 @@ class Rollback(datafile.Value):
     changed: bool
     difference: Difference
     still_yanked: tuple[str, ...]
-
-
-class _Past:
-    """A generation that an index is to go back to, and all that came after it."""
-
-    def __init__(self, index: Index, digest: str, generation: Generation) -> None:
-        self.state = index.at(generation, digest)
-        self.number = generation.number
 
 
 def rollback(
@@ -81,38 +74,35 @@ def rollback(
         UsageError: `to` names no generation.
     """
     reason = difference.checked_reason(reason) if reason is not None else None
-    present = Index(store, index).load()
-    past = _find(present, to)
-    why = f"to {past.number}: {reason}" if reason else f"to {past.number}"
-    whole = Difference()
-
-    def plan(now: Snapshot) -> Change:
-        nonlocal whole
-        change = _change(now, past)
-        this = difference.between(now, change)
+    past = _find(Index(store, index).load(), to)
+    number = past.generation.number
+    why = f"to {number}: {reason}" if reason else f"to {number}"
+    whole, changed = Difference(), False
+    for attempt in attempts(past.index, dry_run=dry_run):
+        change = _change(attempt.before, past)
+        this = difference.between(attempt.before, change)
         _refuse_damaged(past, this, known=whole, on_step=on_step)
+        changed = changed or not change.empty
         # What a different writer brings while this one tries goes as well, and is to be named.
-        whole = whole.joined(this)
-        return change
-
-    change = plan(present)
-    number = present.generation.number + (not change.empty)
-    if not dry_run:
-        _keep_young(past, whole)
-        _note(store, index, "withdraw", whole.gone_sets, why)  # first, so that no promotion comes between
-        if whole.gone and whole.back:
+        known, whole = whole, whole.joined(this)
+        if whole != known and not dry_run:
+            _keep_young(past, whole)
+            _note(store, index, "withdraw", whole.gone_sets, why)  # first, so that no promotion comes between
+        if this.gone and this.back and not dry_run:
             on_step("bringing back what comes beside what goes")
-            commit(present.index, "rollback", lambda now: difference.without_losses(now, plan(now)), why=why)
-        number = commit(present.index, "rollback", plan, why=why).generation.number
+            attempt.commit(difference.without_losses(attempt.before, change), "rollback", why=why)
+        elif attempt.commit(change, "rollback", why=why):
+            break
+    if not dry_run:
         _note(store, index, "withdraw", whole.gone_sets, why)
-        _let_in(store, index, past, whole.back_sets, why)
+        _let_in(store, past, whole.back_sets, why)
     return Rollback(
-        to=past.number,
-        to_when=past.state.generation.when,
-        generation=number,
-        changed=not change.empty,
+        to=number,
+        to_when=past.generation.when,
+        generation=attempt.generation,
+        changed=changed,
         difference=whole,
-        still_yanked=_marked(past),
+        still_yanked=_yanked_since(past),
     )
 
 
@@ -127,59 +117,58 @@ def _note(store: Store, index: str, kind: EventKind, set_ids: Iterable[str], why
     )
 
 
-def _let_in(store: Store, index: str, past: _Past, back: Iterable[str], why: str) -> None:
+def _let_in(store: Store, past: Snapshot, back: Iterable[str], why: str) -> None:
     """Note that users get the sets of a state again, and mark those that came by what is known by now."""
     # All of them, since a run that died may have brought them, and said nothing of it.
-    _note(store, index, "readmit", past.state.set_ids, why)
+    _note(store, past.index.name, "readmit", past.set_ids, why)
     # A yank or a record that came meanwhile looks where they are already.
     for set_id in back:
-        marks.settle(store, set_id, "record", indexes=[index])
+        marks.settle(store, set_id, "record", indexes=[past.index.name])
 
 
-def _keep_young(past: _Past, difference: Difference) -> None:
+def _keep_young(past: Snapshot, difference: Difference) -> None:
     """Have what comes back not be collected before the commit, as old as it may be."""
-    store, state = past.state.index.store, past.state
-    coming = [key for ref in difference.back for key in objects_of(state.entry(ref))]
+    store = past.index.store
+    coming = [key for ref in difference.back for key in objects_of(past.entry(ref))]
     coming += [keys.set_key(set_id, SET_FILE) for set_id in difference.back_sets]
     side_by_side(lambda key: keep_young(store, key), coming, jobs=_AT_ONCE)
 
 
-def _find(now: Snapshot, to: str) -> _Past:
-    """The generation that a user names."""
-    if not now.exists:
-        raise missing(now.index.store, now.index.name)
-    chain = now.index.chain(now)
-    current = now.generation.number
+def _find(current: Snapshot, to: str) -> Snapshot:
+    """The state that a user names, by a number, a moment, or a set."""
+    index, newest = current.index, current.generation.number
+    if not current.exists:
+        raise missing(index.store, index.name)
+    states = (index.at(one, digest) for digest, one in index.chain(current))
     if _NUMBER.fullmatch(to):
-        if int(to) > current:
+        if int(to) > newest:
             raise StoreError(
-                f"{now.index.name} has no generation {int(to)}: {current} is its newest",
-                tip=f"see them: cairn release log --index {now.index.name}",
+                f"{index.name} has no generation {int(to)}: {newest} is its newest",
+                tip=f"see them: cairn release log --index {index.name}",
             )
-        return next(
-            (_Past(now.index, digest, one) for digest, one in chain if one.number == int(to)),
-            _Past(now.index, "", now.index.generation(0, "")),
-        )
+        empty = index.at(index.generation(0, ""), "")
+        return next((state for state in states if state.generation.number == int(to)), empty)
     if _SET.fullmatch(to):
-        return _bringing(now, chain, to.lower())
+        return _bringing(current, to.lower())
     before = _moment(to)
-    for digest, one in chain:
-        if datetime.fromisoformat(one.when) < before:
-            return _Past(now.index, digest, one)
-    raise StoreError(f"{now.index.name} had nothing yet before {before.isoformat()}", tip=_named())
+    for state in states:
+        if datetime.fromisoformat(state.generation.when) < before:
+            return state
+    raise StoreError(f"{index.name} had nothing yet before {before.isoformat()}", tip=_HOW_TO_NAME)
 
 
-def _bringing(now: Snapshot, chain: Iterator[tuple[str, Generation]], beginning: str) -> _Past:
-    brought: dict[str, _Past] = {}
-    newer: tuple[str, Generation] | None = None
-    for digest, one in (*chain, ("", now.index.generation(0, ""))):
-        if newer is not None:
-            for set_id in newer[1].sets.keys() - one.sets.keys():
-                if set_id.startswith(beginning):
-                    brought.setdefault(set_id, _Past(now.index, *newer))
-        newer = digest, one
+def _bringing(current: Snapshot, beginning: str) -> Snapshot:
+    """The newest state that brought a set, of which `beginning` is the beginning of the id."""
+    index = current.index
+    brought: dict[str, Snapshot] = {}
+    newer: Snapshot | None = None
+    for digest, one in (*index.chain(current), ("", index.generation(0, ""))):
+        for set_id in newer.generation.sets.keys() - one.sets.keys() if newer is not None else ():
+            if newer is not None and set_id.startswith(beginning):
+                brought.setdefault(set_id, newer)
+        newer = index.at(one, digest)
     if not brought:
-        raise StoreError(f"{now.index.name} never had a set {beginning}", tip=_named())
+        raise StoreError(f"{index.name} never had a set {beginning}", tip=_HOW_TO_NAME)
     if len(brought) > 1:
         raise UsageError(
             f"{beginning} is the beginning of {len(brought)} set ids",
@@ -195,20 +184,16 @@ def _moment(to: str) -> datetime:
             return datetime.fromisoformat(to).replace(tzinfo=UTC) + timedelta(days=1)
         moment = datetime.fromisoformat(to)
     except (ValueError, OverflowError) as error:
-        raise UsageError(f"{to[:60]!r} names no generation", tip=_named()) from error
+        raise UsageError(f"{to[:60]!r} names no generation", tip=_HOW_TO_NAME) from error
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return moment + timedelta(microseconds=1)
 
 
-def _named() -> str:
-    return "give its number, a date such as 2026-11-20, or the id of a set; cairn release log lists them"
-
-
-def _change(now: Snapshot, past: _Past) -> Change:
+def _change(now: Snapshot, past: Snapshot) -> Change:
     """What makes `now` what it was, but for what is known of its sets since then."""
-    state, mark = past.state, marks.known(now.index.store)
-    sets = {set_id: mark(state.set(set_id)) for set_id in state.set_ids}
-    lifted = {i for i, one in sets.items() if one.yanked is None and state.set(i).yanked is not None}
+    mark = marks.known(now.index.store)
+    sets = {set_id: mark(past.set(set_id)) for set_id in past.set_ids}
+    lifted = {i for i, one in sets.items() if one.yanked is None and past.set(i).yanked is not None}
     marks.refuse_stepping_back(now.index.name, sets.values(), lifted)
     new_sets: dict[str, IndexSet | None] = {
         set_id: sets.get(set_id)
@@ -217,44 +202,34 @@ def _change(now: Snapshot, past: _Past) -> Change:
     }
     marked = now.with_change(Change(sets=new_sets))
     projects: dict[str, ProjectState | None] = {}
-    for name in sorted({*state.project_names, *now.project_names}):
-        if name not in state.generation.projects:
+    for name in sorted({*past.project_names, *now.project_names}):
+        if name not in past.generation.projects:
             projects[name] = None
             continue
-        old = marks.with_marks(marked, state.project(name))
+        old = marks.with_marks(marked, past.project(name))
         if name not in now.generation.projects or not difference.same_but_serial(old, now.project(name)):
             projects[name] = old
     return Change(projects=projects, sets=new_sets)
 
 
-def _marked(past: _Past) -> tuple[str, ...]:
+def _yanked_since(past: Snapshot) -> tuple[str, ...]:
     """The sets of a past state that were not yanked in it, and are by now."""
-    mark = marks.known(past.state.index.store)
-    old = (past.state.set(set_id) for set_id in past.state.set_ids)
-    return tuple(one.set_id for one in old if one.yanked is None and mark(one).yanked is not None)
+    mark = marks.known(past.index.store)
+    return tuple(one.set_id for one in past.sets() if one.yanked is None and mark(one).yanked is not None)
 
 
-def _refuse_damaged(past: _Past, coming: Difference, *, known: Difference, on_step: Progress) -> None:
+def _refuse_damaged(past: Snapshot, coming: Difference, *, known: Difference, on_step: Progress) -> None:
     """What comes back must be in the store as it was; files of `known` were looked at before.
 
     Raises:
         StoreError: something is not; all of it is named.
     """
-    store, state = past.state.index.store, past.state
-
-    def problem(key: str, sha256: str) -> str | None:
-        try:
-            with store.open(key) as stream:
-                return None if sha256_of(stream) == sha256 else f"{key} was changed"
-        except MissingKeyError:
-            return f"{key} is not in the store"
-
+    store = past.index.store
     refs = [ref for ref in coming.back if ref not in known.back]
     if refs:
         on_step(f"reading {wording.count(refs, 'file')} that would come back")
-    objects = [pair for ref in refs for pair in objects_of(state.entry(ref)).items()]
-    texts = side_by_side(lambda pair: problem(*pair), objects, jobs=_AT_ONCE)
-    problems = [text for text in texts if text]
+    objects = [(store, *pair) for ref in refs for pair in objects_of(past.entry(ref)).items()]
+    problems = [text for text in side_by_side(_damage, objects, jobs=_AT_ONCE) if text]
     for set_id in coming.back_sets:
         try:
             read_set(store, set_id)
@@ -262,6 +237,16 @@ def _refuse_damaged(past: _Past, coming: Difference, *, known: Difference, on_st
             problems.append(f"{keys.set_key(set_id, 'set.json')} is not in the store")
     if problems:
         raise StoreError(
-            f"generation {past.number} cannot come back: {'; '.join(problems)}",
+            f"generation {past.generation.number} cannot come back: {'; '.join(problems)}",
             tip="restore these from a copy of the store, or go back to a different generation",
         )
+
+
+def _damage(place: tuple[Store, str, str]) -> str | None:
+    """Why what lies under a key is not of its sha256; None where it is."""
+    store, key, sha256 = place
+    try:
+        with store.open(key) as stream:
+            return None if sha256_of(stream) == sha256 else f"{key} was changed"
+    except MissingKeyError:
+        return f"{key} is not in the store"

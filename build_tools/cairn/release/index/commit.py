@@ -4,26 +4,34 @@
     1 files, sidecars, sets             no page names them; the next run finds them there
       the ledger has their names        other bytes cannot have these names any more; the same bytes can
     2 parts and the generation          the pointer does not lead to them; `gc` collects the parts
-    3 state.json, if it is unchanged    the change counts; the pages are still the old ones, whole
+    3 state.json, if it is unchanged    the change is made; the pages are still the old ones, whole
     4 pages of projects, the root,      an installer sees each project before or after the change, in an
       those for people                  order (`write`) that never leads it to what is not there
     5 state.json: pages are written     the next run compares the pages once more
 
 Only step 3 decides. All after it can be done by any run, as often as it likes, because pages are made from
-the generation alone. `recover` does just that at the beginning of each change.
+the generation alone. `attempts` does just that before each change.
 
 Nobody does step 3 while pages of the generation before are still to be written, and a writer of pages begins
-again once a different generation counts. So two generations are never written side by side, or in two orders
-at once: one that adds files goes from what is needed to what needs it, one that removes them the other way.
+again once a different generation is current. So two generations are never written side by side, or in two
+orders at once: one that adds files goes from what is needed to what needs it, one that removes them the other
+way.
+
+Each command that changes an index tells its own story, as a loop over the states that it may begin from:
+
+    for attempt in attempts(index):                     the state, with every page written
+        change = …                                      proposed from attempt.before, judged, or refused
+        if attempt.commit(change, "promote"):           steps 2 to 5, if the state is still the same
+            break
+
+What is judged is what is committed: where a different writer was first, the next attempt begins with what
+that one made.
 """
 
 from __future__ import annotations
 
-import contextlib
-import random
 import secrets
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import msgspec
 
@@ -42,140 +50,180 @@ from cairn.release.index.generation import (
 )
 from cairn.release.index.snapshot import Change, Index, Snapshot, empty
 from cairn.release.ledger.chain import Ledger, scope_of
-from cairn.store.protocol import write_once
-
-# Each attempt that fails means that a different writer got through, so 200 of them need 200 other changes.
-_ATTEMPTS = 200
-_PAUSE = 0.05  # seconds, at most, before trying again after a different writer was first
+from cairn.store.protocol import attempts_at, write_once
 
 
-def commit(
-    index: Index, action: Action, plan: Callable[[Snapshot], Change], *, why: str | None = None
-) -> Snapshot:
-    """Make the change that `plan` decides on, after finishing what an earlier run left.
+class Attempt:
+    """One attempt to change an index.
 
-    Args:
-        index: the index to change; the files that the change offers are in its store (step 1).
-        action: which command asks for it.
-        plan: the change to make of a snapshot; called again when a different writer was first.
-        why: the reason, for the log.
+    Attributes:
+        before: the index that the change is made of.
+        recovered: the projects whose pages an earlier run had left to be written, in their order; by now
+            they are.
+        generation: number of the current generation: of `before`, then of the change.
+    """
 
-    Returns:
-        The index with the change; as it was where there was nothing to do.
+    def __init__(
+        self, before: Snapshot, *, change_id: str, recovered: tuple[str, ...] = (), dry_run: bool = False
+    ) -> None:
+        self.before = before
+        self.recovered = recovered
+        self.generation = before.generation.number
+        self._change_id = change_id
+        self._dry_run = dry_run
+
+    def commit(self, change: Change, action: Action, *, why: str | None = None) -> bool:
+        """Make a change, if the index is still what it was, and write its pages; without one, do nothing.
+
+        Args:
+            change: what is to be different; the files that it offers are in the store (step 1).
+            action: which command asks for it.
+            why: the reason, for the log.
+
+        Returns:
+            False where a different writer was first: nothing is changed then. True for a dry run, which
+            writes nothing.
+
+        Raises:
+            GateError: a set of the change is banned, and the change does not say so.
+            NameTakenError: a name that the change brings has had other bytes.
+            StoreError: what the store answered leaves open whether the change was made.
+        """
+        if change.empty:
+            return True
+        if not self._dry_run:
+            before = _begun(self.before)
+            if before is None:
+                return False
+            _remember(before, change, action)
+            made = _next(before, change, action, change_id=self._change_id, why=why)
+            data = generation.encode(made)
+            key = keys.generation_key(made.index, made.number, digest_of(data))
+            write_once(before.index.store, key, data)
+            if not _point(before, made.number, digest_of(data)):
+                return False
+            recover(before.index)
+        self.generation += 1
+        return True
+
+
+def attempts(index: Index, *, dry_run: bool = False) -> Iterator[Attempt]:
+    """The states of an index to make a change of, until the loop is left: each newer than the one before.
+
+    Each comes with all its pages written. Of a dry run there is one, as it is.
 
     Raises:
-        GateError: a set of the change is banned, and the change does not say so.
-        NameTakenError: a name that the change brings has had other bytes.
-        StoreError: others were first too many times in a row, or what the store answered leaves open whether
-            the change was made.
+        StoreError: others were first too many times in a row.
     """
-    change_id, started = secrets.token_hex(8), now()
-    for _ in range(_ATTEMPTS):
-        recover(index)
+    change_id = secrets.token_hex(8)
+    if dry_run:
+        yield Attempt(index.load(), change_id=change_id, dry_run=True)
+        return
+    written: dict[str, None] = {}
+    for _ in attempts_at(index.name):
         before = index.load()
-        if not _rendered(before):  # a different writer changed it again
-            continue
-        change = plan(before)
-        if change.empty:
-            return before
-        if before.pointer is None:
-            _begin(index)
-            continue
-        _remember(before, change, action)
-        made = _next(before, change, action, change_id=change_id, when=started, why=why)
-        data = generation.encode(made)
-        digest = digest_of(data)
-        write_once(index.store, keys.generation_key(index.name, made.number, digest), data)
-        pointer = msgspec.structs.replace(before.pointer, generation=made.number, digest=digest)
-        # Only if nothing came between: else the change was made from a state that is no longer there, and
-        # writing it would undo what the other writer did.
-        if _point(index, before, pointer):
-            recover(index)
-            return index.at(made, digest)
-        time.sleep(random.uniform(0, _PAUSE))  # noqa: S311 - spreads two writers, keeps no secret
-    raise StoreError(
-        f"others changed {index.name} {_ATTEMPTS} times while this run tried to", tip="run it again"
-    )
+        if not _shows_all(before):
+            written |= dict.fromkeys(_write_pages(before))
+            before = index.load()
+        if _shows_all(before):
+            yield Attempt(before, change_id=change_id, recovered=tuple(written))
 
 
 def recover(index: Index) -> tuple[str, ...]:
     """Write the pages that a change has yet to write: one's own, or that of a writer that died.
 
-    Safe beside writers that are alive: pages are made from what counts, by whichever run.
+    Safe beside writers that are alive: pages are made from the current generation, by whichever run.
 
     Returns:
         The projects whose pages were written, in that order.
     """
-    written: dict[str, None] = {}
-    for _ in range(_ATTEMPTS):
-        after = index.load()
-        if _rendered(after):
-            return tuple(written)
-        with contextlib.suppress(write.SupersededError):
-            written |= dict.fromkeys(_write_pages(after))
-    raise StoreError(
-        f"others changed {index.name} {_ATTEMPTS} times while this run tried to write its pages",
-        tip="run it again",
-    )
+    return next(attempts(index)).recovered
 
 
 def render_all(index: Index) -> tuple[str, ...]:
-    """Make every page of an index anew from the generation that counts; those that are right stay untouched.
+    """Make every page of an index anew from the current generation; those that are right stay untouched.
 
     Pages of projects that it does not have say so: an index that was restored may have had more.
 
     Returns:
         The projects, in the order in which their pages were written.
     """
-    recover(index)
-    now_there = index.load()
-    if now_there.pointer is None:
-        return ()
-    nothing = index.at(empty(index.name), "")
-    ordered = write.page_order(nothing, now_there, now_there.project_names)
-    write.write_project_pages(index, (*ordered, *write.pages_of_others(now_there)))
-    write.write_root_page(index)
-    _write_people_pages(index)
+    ordered: tuple[str, ...] = ()
+    for attempt in attempts(index):
+        current = attempt.before
+        if current.pointer is None:
+            break
+        nothing = index.at(empty(index.name), "")
+        ordered = write.page_order(nothing, current, current.project_names)
+        names = (*ordered, *write.pages_of_others(current))
+        if (
+            all(write.put_project_page(current, name) for name in names)
+            and write.put_root_page(current)
+            and _put_people_pages(current)
+        ):
+            break
     return ordered
 
 
-def _rendered(snapshot: Snapshot) -> bool:
-    """Whether every page shows what counts."""
-    return snapshot.pointer is None or snapshot.pointer.rendered == snapshot.pointer.generation
+def _shows_all(current: Snapshot) -> bool:
+    """Whether every page shows the current generation."""
+    return current.pointer is None or current.pointer.rendered == current.pointer.generation
 
 
-def _write_pages(after: Snapshot) -> tuple[str, ...]:
-    """Write the pages of what differs between the generation that they show and the one that counts.
+def _write_pages(current: Snapshot) -> tuple[str, ...]:
+    """Write the pages of what differs between the generation that they show and the current one.
 
-    Raises:
-        SupersededError: by now a different generation counts, so every page of this one was written.
+    It ends early where a different writer comes between: then the pointer does not say that they are written,
+    and whoever looks at the index next goes on.
+
+    Returns:
+        The projects whose pages are right by now, in their order.
     """
-    index, pointer, new = after.index, after.pointer, after.generation
+    index, pointer, new = current.index, current.pointer, current.generation
     assert pointer is not None  # noqa: S101 - its caller has looked
     try:
         old = index.generation(pointer.rendered, pointer.rendered_digest)
         names = old.projects.keys() | new.projects.keys()
         changed = {name for name in names if old.projects.get(name) != new.projects.get(name)}
-        ordered = write.page_order(index.at(old, pointer.rendered_digest), after, changed)
+        ordered = write.page_order(index.at(old, pointer.rendered_digest), current, changed)
     except StoreError:
-        # What the pages show was lost: an old `gc` collected it. All that counts can still be shown.
+        # What the pages show was lost: an old `gc` collected it. All that is current can still be shown.
         old = empty(index.name)
-        ordered = write.page_order(index.at(old, ""), after, new.projects)
-        ordered += write.pages_of_others(after)
-    write.write_project_pages(index, ordered, of=after)
-    if old.projects.keys() != new.projects.keys() or old.number == 0:
-        write.write_root_page(index, of=after)
-    if old.sets != new.sets or old.number == 0:
-        _write_people_pages(index)
-    _mark_rendered(index, after)
+        ordered = write.page_order(index.at(old, ""), current, new.projects)
+        ordered += write.pages_of_others(current)
+    for place, name in enumerate(ordered):
+        if not write.put_project_page(current, name):
+            return ordered[:place]
+    other_projects = old.projects.keys() != new.projects.keys() or old.number == 0
+    other_sets = old.sets != new.sets or old.number == 0
+    if (not other_projects or write.put_root_page(current)) and (
+        not other_sets or _put_people_pages(current)
+    ):
+        shown = msgspec.structs.replace(pointer, rendered=new.number, rendered_digest=pointer.digest)
+        index.store.write_if(keys.state_key(index.name), generation.encode(shown), etag=current.etag)
     return ordered
 
 
-def _write_people_pages(index: Index) -> None:
+def _put_people_pages(current: Snapshot) -> bool:
     # A tenth of the time that one more wheel takes, and a wheel without a set changes none of these pages.
     from cairn.release.index import people  # noqa: PLC0415
 
-    people.write(index.store, index.name)
+    return people.write(current.index.store, current.index.name)
+
+
+def _begun(before: Snapshot) -> Snapshot | None:
+    """A state with a pointer, which an index gets before its first generation; None if it has changed by now.
+
+    So a store never has generations and no pointer, unless the pointer was lost.
+    """
+    if before.pointer is not None:
+        return before
+    index = before.index
+    zero = digest_of(generation.encode(empty(index.name)))
+    first = Pointer(generation=0, digest=zero, rendered=0, rendered_digest=zero)
+    index.store.write_if(keys.state_key(index.name), generation.encode(first), etag=None)
+    current = index.load()
+    return current if current.digest == before.digest else None
 
 
 def _remember(before: Snapshot, change: Change, action: Action) -> None:
@@ -212,19 +260,7 @@ def _new_files(before: Snapshot, change: Change) -> Iterator[FileEntry]:
             yield from (file for file in project.files if file.filename not in old)
 
 
-def _begin(index: Index) -> None:
-    """Make the pointer of an index that has none, before its first generation.
-
-    So a store never has generations and no pointer, unless the pointer was lost.
-    """
-    zero = digest_of(generation.encode(empty(index.name)))
-    begin = Pointer(generation=0, digest=zero, rendered=0, rendered_digest=zero)
-    index.store.write_if(keys.state_key(index.name), generation.encode(begin), etag=None)
-
-
-def _next(
-    before: Snapshot, change: Change, action: Action, *, change_id: str, when: str, why: str | None
-) -> Generation:
+def _next(before: Snapshot, change: Change, action: Action, *, change_id: str, why: str | None) -> Generation:
     """The generation that a change makes of a snapshot; its parts are stored."""
     index, old = before.index, before.generation
     projects, sets = dict(old.projects), dict(old.sets)
@@ -240,7 +276,7 @@ def _next(
         else:
             sets[set_id] = index.put_part(listed)
     entry = LogEntry(
-        number=old.number + 1, action=action, who=who(), when=when, why=why, sets=tuple(sorted(change.sets))
+        number=old.number + 1, action=action, who=who(), when=now(), why=why, sets=tuple(sorted(change.sets))
     )
     return Generation(
         index=index.name,
@@ -249,7 +285,7 @@ def _next(
         action=action,
         who=entry.who,
         why=why,
-        when=when,
+        when=entry.when,
         recent=(entry, *old.recent)[:RECENT] if entry.sets else old.recent,
         change_id=change_id,
         projects=dict(sorted(projects.items())),
@@ -258,46 +294,34 @@ def _next(
     )
 
 
-def _point(index: Index, before: Snapshot, pointer: Pointer) -> bool:
+def _point(before: Snapshot, number: int, digest: str) -> bool:
     """Have the pointer name a generation, if it is as it was; whether it does is found out for certain.
 
     A bucket may apply a write and lose the answer; the client then tries again, and learns that a different
     writer was first. So a refusal, or a failure, is believed only if the generation is not in the chain.
     """
+    assert before.pointer is not None  # noqa: S101 - it has begun
+    index = before.index
+    pointer = msgspec.structs.replace(before.pointer, generation=number, digest=digest)
     try:
+        # Only if nothing came between: else the change was made from a state that is no longer there, and
+        # writing it would undo what the other writer did.
         if index.store.write_if(keys.state_key(index.name), generation.encode(pointer), etag=before.etag):
             return True
-        return _counts(index, pointer)
+        return _is_in_chain(index, number, digest)
     except (CairnError, OSError) as error:
         try:
-            counts = _counts(index, pointer)
+            made = _is_in_chain(index, number, digest)
         except (CairnError, OSError):
             raise StoreError(
-                f"{error}; whether generation {pointer.generation} of {index.name} counts is not known",
+                f"{error}; whether generation {number} of {index.name} is current is not known",
                 tip="run the same command again when the store answers: it finds out, and does what is left",
             ) from error
-        if not counts:
+        if not made:
             raise
         return True
 
 
-def _counts(index: Index, pointer: Pointer) -> bool:
-    """Whether a generation counts, or is one that what counts was made from."""
-    for digest, found in index.chain(index.load()):
-        if found.number <= pointer.generation:
-            return digest == pointer.digest
-    return False
-
-
-def _mark_rendered(index: Index, written: Snapshot) -> None:
-    """Note that every page shows a generation, or a later one."""
-    assert written.pointer is not None  # noqa: S101 - its callers have looked
-    number, digest = written.pointer.generation, written.pointer.digest
-    for _ in range(_ATTEMPTS):
-        there = index.load()
-        if there.pointer is None or there.pointer.rendered >= number:
-            return
-        marked = msgspec.structs.replace(there.pointer, rendered=number, rendered_digest=digest)
-        if index.store.write_if(keys.state_key(index.name), generation.encode(marked), etag=there.etag):
-            return
-        time.sleep(random.uniform(0, _PAUSE))  # noqa: S311 - as above
+def _is_in_chain(index: Index, number: int, digest: str) -> bool:
+    """Whether a generation is the current one, or one that the current one was made from."""
+    return next((d == digest for d, one in index.chain(index.load()) if one.number <= number), False)

@@ -12,7 +12,7 @@ from cairn import datafile
 from cairn.concurrency import side_by_side
 from cairn.errors import CairnError, GateError, StoreError
 from cairn.release.index import keys
-from cairn.release.index.commit import commit
+from cairn.release.index.commit import attempts
 from cairn.release.index.generation import Action, FileEntry, IndexSet, ProjectState, project_of
 from cairn.release.index.snapshot import Change, Index, Snapshot, ancestors, existing, read_set
 from cairn.release.ledger.chain import Ledger, standing_of
@@ -185,38 +185,41 @@ def _alike(now: Snapshot, sets: Sequence[WheelSet]) -> tuple[str, ...]:
 def _settle(
     index: Index, set_id: str, action: Action, why: str | None, mark: Marking, *, dry_run: bool
 ) -> Marked:
-    own = {wheel.file_name for wheel in read_set(index.store, set_id).wheels}
-    number = index.load().generation.number
-    done = Marked(index=index.name, set_id=set_id, files=(), shared=(), generation=number, changed=False)
+    own = frozenset(wheel.file_name for wheel in read_set(index.store, set_id).wheels)
+    changed = False
+    for attempt in attempts(index, dry_run=dry_run):
+        change, marked = _proposed(attempt.before, set_id, own, mark)
+        changed = changed or not change.empty
+        if attempt.commit(change, action, why=why):
+            break
+    return msgspec.structs.replace(marked, generation=attempt.generation, changed=changed)
 
-    def plan(now: Snapshot) -> Change:
-        nonlocal done
-        if set_id not in now.set_ids:  # a different writer has taken it off meanwhile
-            return Change()
-        marked = mark(now.set(set_id))
-        sets = {set_id: marked} if marked != now.set(set_id) else {}
-        after = now.with_change(Change(sets=sets))
-        old = {name: now.project(name) for name in sorted({project_of(name) for name in own})}
-        new = {name: with_marks(after, project) for name, project in old.items()}
-        before = {file.filename: file for project in old.values() for file in project.files}
-        files = {file.filename: file for project in new.values() for file in project.files}
-        change = Change(projects={n: p for n, p in new.items() if p != old[n]}, sets=sets)
-        plain = (name for name in own if name in files and files[name].yanked is None)
-        done = Marked(
-            index=index.name,
-            set_id=set_id,
-            files=tuple(sorted(name for name, file in files.items() if file != before[name])),
-            shared=tuple(sorted(plain)) if marked.yanked is not None else (),
-            generation=now.generation.number + (not change.empty),
-            changed=done.changed or not change.empty,
-        )
-        return change
 
-    if dry_run:
-        plan(index.load())
-        return done
-    after = commit(index, action, plan, why=why)
-    return msgspec.structs.replace(done, generation=after.generation.number)
+def _proposed(current: Snapshot, set_id: str, own: frozenset[str], mark: Marking) -> tuple[Change, Marked]:
+    """What gives a set, and its wheels `own`, the marks that they should have; and what to say of that."""
+    nothing = Marked(
+        index=current.index.name,
+        set_id=set_id,
+        files=(),
+        shared=(),
+        generation=current.generation.number,
+        changed=False,
+    )
+    if set_id not in current.set_ids:  # a different writer has taken it off meanwhile
+        return Change(), nothing
+    marked = mark(current.set(set_id))
+    sets = {set_id: marked} if marked != current.set(set_id) else {}
+    after = current.with_change(Change(sets=sets))
+    old = {name: current.project(name) for name in sorted({project_of(name) for name in own})}
+    new = {name: with_marks(after, project) for name, project in old.items()}
+    before = {file.filename: file for project in old.values() for file in project.files}
+    files = {file.filename: file for project in new.values() for file in project.files}
+    plain = (name for name in own if name in files and files[name].yanked is None)
+    return Change(projects={n: p for n, p in new.items() if p != old[n]}, sets=sets), msgspec.structs.replace(
+        nothing,
+        files=tuple(sorted(name for name, file in files.items() if file != before[name])),
+        shared=tuple(sorted(plain)) if marked.yanked is not None else (),
+    )
 
 
 def with_marks(snapshot: Snapshot, project: ProjectState) -> ProjectState:

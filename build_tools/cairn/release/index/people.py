@@ -2,74 +2,60 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterator
-
 from cairn import datafile
 from cairn.errors import UsageError
 from cairn.output import console
 from cairn.release.index import keys, last_known_good
 from cairn.release.index.generation import IndexSet, LogEntry
 from cairn.release.index.snapshot import Index, Snapshot, existing, with_status
-from cairn.release.index.write import settle
 from cairn.release.pages import landing, status, targets_file
 from cairn.release.pages.view import Change, IndexView, Night, SetView
-from cairn.store.protocol import Store
+from cairn.store.protocol import Store, replace, stored
 
 
-def write(store: Store, name: str) -> None:
-    """Write the pages that show an index: its own, those of its channel, the front page."""
-    index = Index(store, name)
-    indexes = {name: index}
-    for key in _keys(index):
-        settle(store, key, functools.partial(_page, index, key, indexes))
+def write(store: Store, name: str) -> bool:
+    """Write the pages that show an index, of what is current: its own, those of its channel, the front page.
+
+    Each is written over the version that was read before the indexes were, as `write.put_page` has it.
+
+    Returns:
+        False where a different writer came between: then some of them are still to be written.
+    """
+    old = {key: stored(store, key) for key in _keys(Index(store, name).load())}
+    pages = objects(store, name)
+    return old.keys() == pages.keys() and all(
+        replace(store, key, old[key], data) for key, data in pages.items()
+    )
 
 
 def objects(store: Store, name: str) -> dict[str, bytes]:
     """What the pages that show an index are to be, by key."""
-    index = Index(store, name)
-    indexes = {name: index}
-    return {key: _page(index, key, indexes) for key in _keys(index)}
+    published = existing(store)
+    # Where nothing was ever good there is no index, and a night that says so.
+    indexes = {one: Index(store, one).load() for one in dict.fromkeys((*published, *with_status(store)))}
+    current = indexes[name] if name in indexes else Index(store, name).load()
+    views = {one: view_of(snapshot) for one, snapshot in indexes.items()}
+    pages = {key: last_known_good.lock(current, key) for key in last_known_good.lock_keys(current)}
+    for folder in _folders(name):
+        below = {one: view for one, view in views.items() if f"{one}/".startswith(f"{folder}/")}
+        offered = tuple(view for one, view in below.items() if one in published)
+        pages[f"{folder}/targets.json"] = datafile.dumps(targets_file.make(folder, offered)).encode()
+        pages[f"{folder}/status.html"] = status.page(tuple(below.values()), folder=folder)
+        pages[f"{folder}/index.html"] = landing.page(offered, folder=folder)
+    pages[keys.LANDING] = landing.page(tuple(views.values()), folder="")
+    return pages
 
 
-def _keys(index: Index) -> Iterator[str]:
-    """The keys of the pages that show an index, the front page last."""
-    yield from last_known_good.lock_keys(index.load())
-    for folder in dict.fromkeys((index.name, index.name.partition("/")[0])):
-        yield from (f"{folder}/{leaf}" for leaf in ("targets.json", "status.html", "index.html"))
-    yield keys.LANDING
+def _keys(current: Snapshot) -> tuple[str, ...]:
+    """Where the pages that show an index lie."""
+    ends = ("targets.json", "status.html", "index.html")
+    own = (f"{folder}/{end}" for folder in _folders(current.index.name) for end in ends)
+    return (*last_known_good.lock_keys(current), *own, keys.LANDING)
 
 
-def _page(index: Index, key: str, indexes: dict[str, Index]) -> bytes:
-    """One page that shows an index, made of the current generations.
-
-    Args:
-        index: which.
-        key: of the page.
-        indexes: those that were opened already, with the parts that were read and never change; others are
-            added.
-    """
-    folder, _, leaf = key.rpartition("/")
-    store = index.store
-    if leaf == "targets.json":
-        return datafile.dumps(targets_file.make(folder, _views(store, folder, indexes))).encode()
-    if leaf == "status.html":
-        return status.page(_views(store, folder, indexes, with_nights=True), folder=folder)
-    if leaf == "index.html":
-        return landing.page(_views(store, folder, indexes, with_nights=not folder), folder=folder)
-    return last_known_good.lock(index.load(), key)
-
-
-def _views(
-    store: Store, folder: str, indexes: dict[str, Index], *, with_nights: bool = False
-) -> tuple[IndexView, ...]:
-    """An index, a channel and its families, or (with an empty `folder`) the whole store, as pages show it.
-
-    Where nothing was ever good there is no index, and perhaps a night that says so: `with_nights` adds these.
-    """
-    every = dict.fromkeys((*existing(store), *(with_status(store) if with_nights else ())))
-    names = (name for name in every if f"{name}/".startswith(f"{folder}/" if folder else ""))
-    return tuple(view_of(indexes.setdefault(name, Index(store, name)).load()) for name in names)
+def _folders(name: str) -> tuple[str, ...]:
+    """The index and its channel."""
+    return tuple(dict.fromkeys((name, name.partition("/")[0])))
 
 
 def view_of(snapshot: Snapshot) -> IndexView:

@@ -9,109 +9,73 @@ from __future__ import annotations
 
 import graphlib
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 from cairn.errors import StoreError
 from cairn.release.index import keys, render
 from cairn.release.index.generation import ProjectState
-from cairn.release.index.snapshot import MANIFEST_FILE, SET_FILE, Index, Snapshot
-from cairn.store.protocol import MissingKeyError, Store, keep_young
+from cairn.release.index.snapshot import MANIFEST_FILE, SET_FILE, Snapshot
+from cairn.store.protocol import MissingKeyError, Store, keep_young, replace, stored
 from cairn.wheels import wheelset
 from cairn.wheels.wheelset import BUILDER_FILE, WheelSet
 
 _SERIAL = re.compile(rb'(?:"_last-serial":|<!--SERIAL )([0-9]{1,9})')
-_ATTEMPTS = 200  # at one page; each that fails means that a different writer got through
 
 
-class SupersededError(Exception):
-    """A different generation counts by now than the one whose pages are being written."""
+def put_page(shown: Snapshot, key: str, data: bytes) -> bool:
+    """Write a page of a generation, over the version that was there while that generation was current.
 
-
-def settle(store: Store, key: str, make: Callable[[], bytes]) -> None:
-    """Make an object say what the generation that counts says, whoever else is writing it.
-
-    It is written only over the version that was read before the pointer was. A writer that stalls with an
-    older generation then fails, since whoever wrote meanwhile changed that version, and begins again with the
-    newer generation; so whatever the order of writers, the last version is of the last generation.
+    The version is read before the pointer is. So a writer that stalls with an older generation fails, since
+    whoever wrote meanwhile changed that version, and the last version is of the last generation, whatever the
+    order of the writers. For that a page must never have the same bytes for two generations with a different
+    one between them: each says the number of the change that it is of.
 
     Args:
-        store: where the index lives.
-        key: where the object lies.
-        make: its bytes, from what counts at the moment that it is called. It must never give the same bytes
-            for two generations with a different one between them, or a stalled writer would take the second
-            for the first; so whatever is written says the number of the change that it is of.
+        shown: the generation that the page is of.
+        key: where the page lies.
+        data: its bytes, of nothing but that generation.
+
+    Returns:
+        False where a different generation is current by now, or a different writer came between.
     """
-    for _ in range(_ATTEMPTS):
-        try:
-            there = store.read(key)
-            data, etag = there.data, there.etag
-        except MissingKeyError:
-            data, etag = None, None
-        wanted = make()
-        if wanted == data or store.write_if(key, wanted, etag=etag):
-            return
-    raise StoreError(f"others changed {key} {_ATTEMPTS} times while this run tried to", tip="run it again")
+    store = shown.index.store
+    old = stored(store, key)
+    return shown.index.load().digest == shown.digest and replace(store, key, old, data)
 
 
-def write_project_pages(index: Index, names: Iterable[str], *, of: Snapshot | None = None) -> None:
-    """Make the pages of these projects, in this order, say what counts.
+def put_project_page(shown: Snapshot, name: str) -> bool:
+    """Write the page of a project as a generation has it; see `put_page`.
 
     That of a project without files is written empty and not removed: a removal cannot be conditional, and
     might take away what a different writer has just written. `gc` removes it later.
-
-    Args:
-        index: the index.
-        names: the projects.
-        of: the generation whose pages are being written; None for whichever counts.
-
-    Raises:
-        SupersededError: by now a different generation than `of` counts.
     """
-    prefix = keys.simple_prefix(index.name)
-    for name in names:
-        made: dict[str, render.Page] = {}  # by the digest of the project, so that both formats are made once
-
-        def page(name: str = name, made: dict[str, render.Page] = made) -> render.Page:
-            now_there = _loaded(index, of)
-            digest = now_there.generation.projects.get(name, "")
-            if digest not in made:
-                made[digest] = render.project_page(now_there.project(name), prefix=prefix)
-            return made[digest]
-
-        # A reader may meet the new JSON beside the old HTML: each is whole, and of one state.
-        settle(index.store, f"{prefix}{name}/index.json", lambda: page().json)
-        settle(index.store, f"{prefix}{name}/index.html", lambda: page().html)
+    prefix = keys.simple_prefix(shown.index.name)
+    page = render.project_page(shown.project(name), prefix=prefix)
+    # A reader may meet the new JSON beside the old HTML: each is whole, and of one state.
+    return put_page(shown, f"{prefix}{name}/index.json", page.json) and put_page(
+        shown, f"{prefix}{name}/index.html", page.html
+    )
 
 
-def write_root_page(index: Index, *, of: Snapshot | None = None) -> None:
-    """Make the page that lists the projects say what counts; see `write_project_pages`."""
-    prefix = keys.simple_prefix(index.name)
-
-    def page() -> render.Page:
-        now_there = _loaded(index, of)
-        return render.root_page(now_there.project_names, serial=now_there.generation.serial)
-
-    settle(index.store, f"{prefix}index.json", lambda: page().json)
-    settle(index.store, f"{prefix}index.html", lambda: page().html)
+def put_root_page(shown: Snapshot) -> bool:
+    """Write the page that lists the projects of a generation; see `put_page`."""
+    prefix = keys.simple_prefix(shown.index.name)
+    page = render.root_page(shown.project_names, serial=shown.generation.serial)
+    return put_page(shown, f"{prefix}index.json", page.json) and put_page(
+        shown, f"{prefix}index.html", page.html
+    )
 
 
-def _loaded(index: Index, of: Snapshot | None) -> Snapshot:
-    now_there = index.load()
-    if of is not None and now_there.digest != of.digest:
-        raise SupersededError
-    return now_there
-
-
-def pages_of_others(now_there: Snapshot) -> tuple[str, ...]:
+def pages_of_others(current: Snapshot) -> tuple[str, ...]:
     """The projects that have a page which offers something, and are not in the index."""
-    index = now_there.index
+    index = current.index
     prefix = keys.simple_prefix(index.name)
-    found = set()
+    names = set()
     for listed in index.store.list(prefix):
         name, slash, _ = listed.key.removeprefix(prefix).partition("/")
-        if slash and name not in now_there.generation.projects and not is_empty_page(index.store, listed.key):
-            found.add(name)
-    return tuple(sorted(found))
+        if slash and name not in current.generation.projects and not is_empty_page(index.store, listed.key):
+            names.add(name)
+    return tuple(sorted(names))
 
 
 def is_empty_page(store: Store, key: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from cairn.concurrency import side_by_side
 from cairn.errors import StoreError
 from cairn.output import Progress, silent
 from cairn.release.index import keys
-from cairn.release.index.commit import commit
+from cairn.release.index.commit import attempts
 from cairn.release.index.generation import PUBLISHED, Action, FileEntry, IndexSet, now
 from cairn.release.index.snapshot import Change, Index, Snapshot
 from cairn.release.ledger.chain import Ledger, NameTakenError
@@ -74,7 +74,6 @@ def publish_dists(  # noqa: PLR0913 - what a file belongs to, and how it came
     *,
     build: str = PUBLISHED,
     entry: IndexSet | None = None,
-    before_commit: Callable[[], Mapping[str, Attested]] = dict,
     dry_run: bool = False,
     on_step: Progress = silent,
 ) -> Published:
@@ -86,36 +85,31 @@ def publish_dists(  # noqa: PLR0913 - what a file belongs to, and how it came
         action: which command asks.
         build: what the versions of the files belong to (`FileEntry.build`).
         entry: the set that they are.
-        before_commit: writes what must be there before a page names the files; gives their provenance, by
-            file name, where somebody vouches for them.
         dry_run: say what would be added, and write nothing.
         on_step: called with what is being done.
     """
-    offer = _Offer(dists=_each_once(dists), build=build, entry=entry)
+    offer = offer_of(dists, build=build, entry=entry)
+    published = offer.checked(index)
+    if dry_run:
+        return published
+    offer.put(index.store, on_step)
+    return offer.commit(index, action)
+
+
+def offer_of(dists: Sequence[Dist], *, build: str = PUBLISHED, entry: IndexSet | None = None) -> Offer:
+    """Distributions that an index is to have; arguments as for `publish_dists`.
+
+    Raises:
+        NameTakenError: one name is given with different bytes.
+        StoreError: no index takes one of them.
+    """
+    offer = Offer(dists=_each_once(dists), build=build, entry=entry)
     _check(offer.dists, build)
-    attested: Mapping[str, Attested] = {}
-    # What is refused is refused before anything is written.
-    _, published, _ = offer.to(index.load(), attested)
-    offer.refuse_remembered(index)
-
-    def plan(snapshot: Snapshot) -> Change:
-        nonlocal published
-        change, published, objects = offer.to(snapshot, attested)
-        for key, data in objects.items():
-            if not write_once(index.store, key, data):
-                keep_young(index.store, key)
-        return change
-
-    if not dry_run:
-        # Bytes before names: a page that names a file is only ever written when the file is there.
-        _put_files(index.store, offer.dists, on_step)
-        attested = before_commit()
-        commit(index, action, plan)
-    return published
+    return offer
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Offer:
+class Offer:
     """Distributions that an index is to have, all of them or none.
 
     Attributes:
@@ -130,7 +124,53 @@ class _Offer:
     entry: IndexSet | None
     taken: str = field(default_factory=now)
 
-    def to(
+    def checked(self, index: Index) -> Published:
+        """What it would add to an index as it is: what is refused is refused before anything is written.
+
+        Raises:
+            GateError: the set was yanked.
+            NameTakenError: a name is taken by other bytes, or had other bytes once, or a version is of a
+                different build.
+            StoreError: wheel variants of one version contradict each other.
+        """
+        _, published, _ = self._proposed(index.load(), {})
+        self._refuse_remembered(index)
+        return published
+
+    def put(self, store: Store, on_step: Progress = silent) -> None:
+        """Put the files with their metadata, before any page names them; again repairs what was damaged."""
+        sources = {keys.file_key(item.sha256, item.path.name): item.path for item in self.dists}
+        # A file that somebody has written to since it was checked is refused: its key says what was checked.
+        sha256s = {keys.file_key(item.sha256, item.path.name): item.sha256 for item in self.dists}
+        done = transfer.put_files(
+            store, sources, sha256s=sha256s, on_progress=lambda progress: on_step(str(progress))
+        )
+        side_by_side(lambda key: keep_young(store, key), done.already)
+        side_by_side(lambda item: _put_sidecar(store, item), self.dists)
+
+    def commit(
+        self, index: Index, action: Action, *, attested: Mapping[str, Attested] | None = None
+    ) -> Published:
+        """Have an index name the files that were put.
+
+        Args:
+            index: the index.
+            action: which command asks.
+            attested: the provenance of files, by file name, where somebody vouches for them.
+
+        Raises:
+            GateError, NameTakenError, StoreError: as for `checked`, by what the index has by now.
+        """
+        for attempt in attempts(index):
+            change, published, objects = self._proposed(attempt.before, attested or {})
+            for key, data in objects.items():
+                if not write_once(index.store, key, data):
+                    keep_young(index.store, key)
+            if attempt.commit(change, action):
+                break
+        return published
+
+    def _proposed(
         self, snapshot: Snapshot, attested: Mapping[str, Attested]
     ) -> tuple[Change, Published, Mapping[str, bytes]]:
         """What makes an index have them, what that adds to it, and what it says of wheel variants, by key.
@@ -174,7 +214,7 @@ class _Offer:
         added = tuple(file for name in sorted(fresh) for file in fresh[name])
         return change, Published(added=added, already=tuple(already)), objects
 
-    def refuse_remembered(self, index: Index) -> None:
+    def _refuse_remembered(self, index: Index) -> None:
         """Refuse what the ledger does, which the commit would refuse too.
 
         Raises:
@@ -261,18 +301,6 @@ def _entry(item: Dist, taken: str, build: str) -> FileEntry:
         # An sdist that decides late must be built to be known: its PKG-INFO would mislead a resolver.
         metadata_sha256=hashlib.sha256(item.metadata).hexdigest() if item.needs.reliable else None,
     )
-
-
-def _put_files(store: Store, dists: Sequence[Dist], on_step: Progress) -> None:
-    """Put files and their metadata; publishing a file again repairs what was damaged in the store."""
-    sources = {keys.file_key(item.sha256, item.path.name): item.path for item in dists}
-    # A file that somebody has written to since it was checked is refused: its key says what was checked.
-    sha256s = {keys.file_key(item.sha256, item.path.name): item.sha256 for item in dists}
-    done = transfer.put_files(
-        store, sources, sha256s=sha256s, on_progress=lambda progress: on_step(str(progress))
-    )
-    side_by_side(lambda key: keep_young(store, key), done.already)
-    side_by_side(lambda item: _put_sidecar(store, item), dists)
 
 
 def _put_sidecar(store: Store, item: Dist) -> None:

@@ -20,7 +20,7 @@ from cairn.release.provenance.attested import Attested
 from cairn.release.publish import distribution, locks, rules, split_rules
 from cairn.release.publish.compatibility import Platform
 from cairn.release.publish.distribution import Dist
-from cairn.release.publish.files import publish_dists
+from cairn.release.publish.files import offer_of
 from cairn.release.publish.mirror_lock import is_of_sdk
 from cairn.release.publish.resolve import closure
 from cairn.store.protocol import Store
@@ -70,24 +70,17 @@ def stage_set(  # noqa: PLR0913 - each is one independent part of the request
     on_step("comparing the device wheels with what was split")
     split_rules.refuse_incomplete(sealed, wheels)
     entry = index_set(sealed)
-
-    def write_set() -> Mapping[str, Attested]:
-        metadata = locks.metadata_of(store, sealed)
-        write.write_set(store, sealed, manifest, statement, locks.of_set(sealed, metadata))
-        return attest(store, sealed, entry, attester, snapshot=target.load()) if attester else {}
-
-    publish_dists(
-        target,
-        dists,
-        "stage",
-        build=sealed.manifest_sha256,
-        entry=entry,
-        before_commit=write_set,
-        dry_run=dry_run,
-        on_step=on_step,
-    )
-    if not dry_run:  # staged again, it is what is known of it
-        marks.settle(store, sealed.id, "record", indexes=[index])
+    offer = offer_of(dists, build=sealed.manifest_sha256, entry=entry)
+    offer.checked(target)
+    if dry_run:
+        return sealed
+    # Bytes before the set, and the set before the pages that name it.
+    offer.put(store, on_step)
+    set_locks = locks.of_set(sealed, locks.metadata_of(store, sealed))
+    write.write_set(store, sealed, manifest, statement, set_locks)
+    attested = attest(store, sealed, entry, attester, snapshot=target.load()) if attester else {}
+    offer.commit(target, "stage", attested=attested)
+    marks.settle(store, sealed.id, "record", indexes=[index])  # staged again, it is what is known of it
     return sealed
 
 

@@ -15,13 +15,12 @@ from cairn.pipeline.night.standing import Standing
 from cairn.release import records
 from cairn.release.history import yank
 from cairn.release.history.rollback import rollback
-from cairn.release.index.commit import commit
 from cairn.release.index.snapshot import Change
 from cairn.release.publish import wheel_set
 from cairn.testing.record import Counts
 from helpers.gate import data_of, record_of
 from helpers.night import FROZEN, Build, leg_of, run_of, staged
-from helpers.release import make_set, make_wheel, statement_of
+from helpers.release import commit, make_set, make_wheel, statement_of
 
 
 def look(run: NightRun, build: Build, tmp_path: Path, *said: dict[str, Any]) -> Standing:

@@ -12,14 +12,13 @@ from cairn.errors import StoreError, UsageError
 from cairn.release.history.retain import Rule, retain
 from cairn.release.history.rollback import rollback
 from cairn.release.history.yank import yank
-from cairn.release.index.commit import commit
 from cairn.release.index.generation import MIRRORED
 from cairn.release.index.snapshot import Change, Index, Snapshot
 from cairn.release.publish import distribution
 from cairn.release.publish.files import publish, publish_dists
 from cairn.store.memory import MemoryStore
 from cairn.wheels.wheelset import WheelSet
-from helpers.release import audit, contents, keys_of, make_wheel, move
+from helpers.release import audit, commit, contents, keys_of, make_wheel, move
 
 Sets = dict[str, WheelSet]
 

@@ -14,12 +14,11 @@ from cairn.release.history.retain import Rule, retain
 from cairn.release.history.rollback import rollback
 from cairn.release.history.yank import lift, yank
 from cairn.release.index import keys
-from cairn.release.index.commit import commit
 from cairn.release.index.generation import FileRef
 from cairn.release.index.snapshot import Change, Index, Snapshot
 from cairn.store.memory import MemoryStore
 from cairn.wheels.wheelset import WheelSet
-from helpers.release import Breaking, audit, contents, move
+from helpers.release import Breaking, audit, commit, contents, move
 
 Sets = dict[str, WheelSet]
 

@@ -12,7 +12,6 @@ import pytest
 from cairn.errors import GateError, StoreError, UsageError
 from cairn.release.gate.evidence import Bypass
 from cairn.release.history.yank import lift, yank
-from cairn.release.index.commit import commit
 from cairn.release.index.snapshot import Change, Index, Snapshot
 from cairn.release.ledger.chain import Ledger
 from cairn.release.promote import promote
@@ -20,7 +19,7 @@ from cairn.store.memory import MemoryStore
 from cairn.wheels.wheelset import WheelSet
 from helpers.gate import stack_of
 from helpers.nights import stage_night
-from helpers.release import Breaking, Broken, audit, contents, make_set, make_wheel, move, stage_set
+from helpers.release import Breaking, Broken, audit, commit, contents, make_set, make_wheel, move, stage_set
 
 Sets = dict[str, WheelSet]
 WHY = 'wrong <b>results</b> of "matmul" & more'

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from cairn.errors import StoreError
 from cairn.release.index import keys
-from cairn.release.index.commit import commit
 from cairn.release.index.generation import FileEntry, ProjectState
 from cairn.release.index.snapshot import Change, Index, Snapshot
 from cairn.release.provenance import evidence
 from cairn.store.memory import MemoryStore
 from helpers.faults import FaultyStore, Plan
+from helpers.release import commit
 
 PROJECTS = ("torch", "triton")
 
