@@ -23,7 +23,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from cairn.errors import CairnError, GateError
 from cairn.release import records
 from cairn.release.audit.audit import audit
-from cairn.release.gate import installation, staying
+from cairn.release.gate import installation
 from cairn.release.gate.evidence import Bypass
 from cairn.release.gc import collect
 from cairn.release.history.retain import Rule, retain
@@ -250,11 +250,7 @@ def test_what_was_decided_holds_in_any_order_of_commands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # uv is asked once of each set: these need nothing but themselves, whatever else an index has.
-    for module, name in (
-        (wheel_sets, "closure"),
-        (installation, "resolve_set"),
-        (staying, "resolve_set"),
-    ):
+    for module, name in ((wheel_sets, "closure"), (installation, "resolve_set")):
         monkeypatch.setattr(module, name, remembering(getattr(module, name)))
     Releases.folder = tmp_path
     run_state_machine_as_test(

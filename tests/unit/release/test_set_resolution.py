@@ -13,7 +13,7 @@ from cairn.release.index.render import project_page
 from cairn.release.index.snapshot import Change, Index, Snapshot
 from cairn.release.publish import wheel_set
 from cairn.release.publish.files import publish
-from cairn.release.publish.set_resolution import resolve_set
+from cairn.release.publish.resolve import resolve_set
 from cairn.store.memory import MemoryStore
 from cairn.wheels.wheelset import WheelSet
 from helpers.release import make_set, make_wheel, move, put, stage_set

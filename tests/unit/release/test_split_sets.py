@@ -63,7 +63,7 @@ def test_host_and_device_wheels_are_one_set(store: MemoryStore, tmp_path: Path) 
     }
     with opened(case) as files:
         assert list(completeness.of_split(case, files)) == []
-        assert list(completeness.of_stack(case, files)) == []
+        assert list(completeness.of_stack(case)) == []
 
 
 def test_a_split_that_is_not_whole_is_not_sealed(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from cairn.release.gate.case import Case, Files, ref
 from cairn.release.index import keys
 from cairn.release.index.snapshot import MANIFEST_FILE
 from cairn.release.index.write import set_objects
-from cairn.release.publish import split_rules
+from cairn.release.publish import rules
 from cairn.wheels import wheels_to_set
 from cairn.wheels.wheelset import ClosureFile, SetWheel
 
@@ -30,7 +30,7 @@ class _Manifest(msgspec.Struct, frozen=True):
     platforms: tuple[str, ...] = ()
 
 
-def of_stack(case: Case, files: Files) -> Iterator[str]:  # noqa: ARG001 - as every demand is asked
+def of_stack(case: Case) -> Iterator[str]:
     """How the set is not what the stack asks for."""
     made, stack = case.wheel_set, case.stack
     if (made.stack, made.line) != (stack.name, stack.line):
@@ -71,10 +71,10 @@ def of_split(case: Case, files: Files) -> Iterator[str]:
     if not files.missing:
         wheels = [files.paths[wheel.file_name] for wheel in case.wheel_set.wheels]
         floor = case.stack.device_wheels.runtime
-        yield from split_rules.problems(case.wheel_set, wheels, floor=floor, all_recorded=True)
+        yield from rules.split_problems(case.wheel_set, wheels, floor=floor, all_recorded=True)
 
 
-def of_manifest(case: Case, files: Files) -> Iterator[str]:  # noqa: ARG001 - as every demand is asked
+def of_manifest(case: Case) -> Iterator[str]:
     """How the set is not of the manifest that it names."""
     made = case.wheel_set
     key = keys.set_key(made.id, MANIFEST_FILE)

@@ -47,7 +47,7 @@ def problems(case: Case, files: Files) -> Iterator[str]:
     yield from files.missing.values()
 
 
-def unreviewed(case: Case, files: Files) -> Iterator[str]:  # noqa: ARG001 - as every demand is asked
+def unreviewed(case: Case) -> Iterator[str]:
     """Files of the closure that are not in the index as what the set says they are, or not in the lock."""
     locked = {file.file_name: file.sha256 for file in case.lock.files} if case.lock else {}
     for file in case.wheel_set.closure:

@@ -8,7 +8,7 @@ are read and installed.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -36,8 +36,6 @@ from cairn.store.protocol import MissingKeyError
 from cairn.targets import in_order
 from cairn.testing.record import TestPolicy
 
-_Judge = Callable[[Case, Files], Iterable[str]]
-
 BUILT = "the builder says so, and the wheels are of the commits of the manifest"
 VERIFIED = "every file passes verify"
 INSTALLS = "uv resolves it, pip and uv install it, from the index as it will be"
@@ -49,10 +47,13 @@ COMPLETE = "the set is complete"
 def check(case: Case) -> GateReport:
     """Judge a set; nothing is changed."""
     with opened(case) as files:
-        found = weigh(case)
-        installed = _guarded(installation.judge, case, files)
-        tested = _tested(case, found, _replaced(case, found))
-        report = _report(case, found, tuple(_demands(case, files, tested, installed)))
+        weighed = weigh(case)
+        try:
+            installed = installation.judge(case, files)
+        except (CairnError, OSError) as error:
+            installed = Installation(problems=(str(error),))
+        tested = _tested(case, weighed, _replaced(case, weighed))
+        report = _report(case, weighed, tuple(_demands(case, files, tested, installed)))
     return msgspec.structs.replace(
         report, metadata_size=installed.metadata_size, installed_with=installed.installed_with
     )
@@ -63,25 +64,24 @@ def refusal_without_record(case: Case) -> GateReport | None:
 
     Verifying and installing gigabytes would only delay it. It has the demands that were looked at alone.
     """
-    found = weigh(case)
-    if case.kept.records or case.kept.unusable or case.bypass is not None or not found.missing:
+    weighed = weigh(case)
+    if case.kept.records or case.kept.unusable or case.bypass is not None or not weighed.missing:
         return None
-    nothing = Files(paths={}, missing={})
-    demands = [_tested(case, found, _replaced(case, found)), *_by_version(case, nothing)]
-    if problems := _all(case, nothing, (completeness.of_stack, completeness.of_manifest)):
+    demands = [_tested(case, weighed, _replaced(case, weighed)), *_by_version(case)]
+    if problems := _problems(completeness.of_stack(case), completeness.of_manifest(case)):
         demands.append(_demand(6, COMPLETE, problems, ""))
-    return _report(case, found, tuple(demands))
+    return _report(case, weighed, tuple(demands))
 
 
-def _report(case: Case, found: Evidence, demands: tuple[Demand, ...]) -> GateReport:
+def _report(case: Case, weighed: Evidence, demands: tuple[Demand, ...]) -> GateReport:
     return GateReport(
         set_id=case.wheel_set.id,
         target=case.target.index.name,
         judged=f"{case.moment:%Y-%m-%dT%H:%M:%S.%fZ}",
         demands=demands,
-        untested=found.untested,
-        replaced=in_order(_replaced(case, found)),
-        answered=found.answered,
+        untested=weighed.untested,
+        replaced=in_order(_replaced(case, weighed)),
+        answered=weighed.answered,
         records=tuple(kept.digest for kept in case.kept.records),
         answers=tuple(digest for digest, _ in case.kept.answers),
         size=sum(file.size for file in case.wheel_set.files),
@@ -179,25 +179,24 @@ def _ran_otherwise(stack: Stack, kind: RecordKind, ran: TestPolicy) -> str | Non
 
 
 def _demands(case: Case, files: Files, tested: Demand, installed: Installation) -> Iterator[Demand]:
-    yield _demand(0, BUILT, _all(case, files, (_not_as_built,)), "every wheel is as it was built")
-    yield _demand(1, VERIFIED, _all(case, files, (findings.problems, findings.unreviewed)), "no finding")
+    yield _demand(0, BUILT, _problems(_not_as_built(case, files)), "every wheel is as it was built")
+    verified = _problems(findings.problems(case, files), findings.unreviewed(case))
+    yield _demand(1, VERIFIED, verified, "no finding")
     yield tested
     yield _demand(3, INSTALLS, installed.problems, installed.note)
-    yield from _by_version(case, files)
-    whole = (
-        completeness.of_stack,
-        completeness.of_split,
-        completeness.of_manifest,
-        completeness.of_store,
+    yield from _by_version(case)
+    whole = _problems(
+        completeness.of_stack(case),
+        completeness.of_split(case, files),
+        completeness.of_manifest(case),
+        completeness.of_store(case, files),
     )
-    yield _demand(
-        6, COMPLETE, _all(case, files, whole), "every project is there, and every file with its sha256"
-    )
+    yield _demand(6, COMPLETE, whole, "every project is there, and every file with its sha256")
 
 
-def _by_version(case: Case, files: Files) -> Iterator[Demand]:
-    yield _demand(4, SORTS, _all(case, files, (_sorting_below,)), "they do")
-    yield _demand(5, ONE_BUILD, _all(case, files, (_other_builds,)), "none is")
+def _by_version(case: Case) -> Iterator[Demand]:
+    yield _demand(4, SORTS, _problems(_sorting_below(case)), "they do")
+    yield _demand(5, ONE_BUILD, _problems(_other_builds(case)), "none is")
 
 
 def _demand(number: int, name: str, problems: Sequence[str], good: str) -> Demand:
@@ -206,30 +205,32 @@ def _demand(number: int, name: str, problems: Sequence[str], good: str) -> Deman
     return Demand(number=number, name=name, outcome="not met" if problems else "met", reason=reason)
 
 
-def _tested(case: Case, found: Evidence, replaced: Mapping[str, str]) -> Demand:
+def _tested(case: Case, weighed: Evidence, replaced: Mapping[str, str]) -> Demand:
     # A bypass stands for tests that could not run, and the pages then say untested. Where tests of these very
     # bytes failed, or ran on the hardware and do not count, or where users have what was tested, none helps.
-    problems = (*found.standing, *found.missing)
+    problems = (*weighed.standing, *weighed.missing)
     alike = Ledger(case.store).failing_alike(case.wheel_set)
-    against = (*found.standing, *found.on_hardware, *dict.fromkeys(replaced.values()), *alike)
+    against = (*weighed.standing, *weighed.on_hardware, *dict.fromkeys(replaced.values()), *alike)
     bypass = case.bypass if problems and not against else None
     problems = tuple(dict.fromkeys((*problems, *against))) if problems else ()
     return Demand(
         number=2,
         name=TESTED,
         outcome="bypassed" if bypass else "not met" if problems else "met",
-        reason="; ".join((*problems, *found.answered) if problems else (*found.passed, *found.answered)),
+        reason="; ".join(
+            (*problems, *weighed.answered) if problems else (*weighed.passed, *weighed.answered)
+        ),
         bypass=bypass,
     )
 
 
-def _replaced(case: Case, found: Evidence) -> dict[str, str]:
+def _replaced(case: Case, weighed: Evidence) -> dict[str, str]:
     """The targets that this set was not tested on and one that the index offers was, each with a sentence."""
     index = case.target.index.name
     channel, _, family = index.partition("/")
-    if not found.untested or channel == keys.UNTESTED:
+    if not weighed.untested or channel == keys.UNTESTED:
         return {}
-    listed = msgspec.structs.replace(index_set(case.wheel_set), untested_targets=found.untested)
+    listed = msgspec.structs.replace(index_set(case.wheel_set), untested_targets=weighed.untested)
     elsewhere = "/".join(filter(None, (keys.UNTESTED, family)))
     return {
         target: f"{index} has the set {entry.set_id[:12]}, tested on {target}, which an untested one "
@@ -241,35 +242,31 @@ def _replaced(case: Case, found: Evidence) -> dict[str, str]:
     }
 
 
-def _all(case: Case, files: Files, judges: Sequence[_Judge]) -> tuple[str, ...]:
-    """All that any of the judges has to say; one that cannot judge says why, and does not hold up others."""
+def _problems(*checks: Iterator[str]) -> tuple[str, ...]:
+    """All that checks have to say; one that cannot judge says why, and does not hold up others."""
     problems: list[str] = []
-    for judge in judges:
+    for check in checks:
         try:
-            problems.extend(judge(case, files))
+            problems.extend(check)
         except (CairnError, OSError) as error:
             problems.append(str(error))
     return tuple(problems)
 
 
-def _guarded(judge: Callable[[Case, Files], Installation], case: Case, files: Files) -> Installation:
-    try:
-        return judge(case, files)
-    except (CairnError, OSError) as error:
-        return Installation(problems=(str(error),))
+# Each of these is a generator, so that it fails, if it does, where `_problems` asks it.
 
 
-def _not_as_built(case: Case, files: Files) -> Iterable[str]:
+def _not_as_built(case: Case, files: Files) -> Iterator[str]:
     own = [files.paths[w.file_name] for w in case.wheel_set.wheels if w.file_name in files.paths]
-    return builder_problems(case.store, case.wheel_set, own)
+    yield from builder_problems(case.store, case.wheel_set, own)
 
 
-def _sorting_below(case: Case, files: Files) -> Iterable[str]:  # noqa: ARG001 - as every demand is asked
-    return rules.sorting_below(case.target, [ref(w.file_name, w.sha256) for w in case.wheel_set.wheels])
+def _sorting_below(case: Case) -> Iterator[str]:
+    yield from rules.sorting_below(case.target, [ref(w.file_name, w.sha256) for w in case.wheel_set.wheels])
 
 
-def _other_builds(case: Case, files: Files) -> Iterable[str]:  # noqa: ARG001 - likewise
-    return rules.file_problems(case.target, [case.source.entry(ref) for ref in refs_of(case.wheel_set)])
+def _other_builds(case: Case) -> Iterator[str]:
+    yield from rules.file_problems(case.target, [case.source.entry(ref) for ref in refs_of(case.wheel_set)])
 
 
 def _always_installed(case: Case) -> dict[str, frozenset[str]]:
@@ -281,10 +278,10 @@ def _always_installed(case: Case) -> dict[str, frozenset[str]]:
     waiting = [(wheel.distribution, frozenset[str]()) for wheel in case.wheel_set.wheels]
     seen: set[tuple[str, frozenset[str]]] = set()
     while waiting:
-        project, extras = asked = waiting.pop()
-        if asked in seen or project not in by_project:
+        project, extras = one = waiting.pop()
+        if one in seen or project not in by_project:
             continue
-        seen.add(asked)
+        seen.add(one)
         waiting += [
             (str(canonicalize_name(wanted.name)), frozenset(wanted.extras))
             for wanted in _needs(case, min(by_project[project]))

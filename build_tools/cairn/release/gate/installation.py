@@ -10,7 +10,7 @@ import contextlib
 import re
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,19 +19,22 @@ from packaging.version import Version
 from cairn import isolation, process, venv
 from cairn.errors import CairnError, ProcessError, UsageError
 from cairn.output.console import size as readable_size
-from cairn.release.gate import install_check, staying
+from cairn.release.gate import install_check
 from cairn.release.gate.case import Case, Files
 from cairn.release.index import keys, render
-from cairn.release.index.generation import project_of, version_of
+from cairn.release.index.generation import FileEntry, project_of, version_of
+from cairn.release.index.snapshot import read_set
 from cairn.release.publish.compatibility import Platform
-from cairn.release.publish.set_resolution import resolve_set
+from cairn.release.publish.resolve import resolve_set
 from cairn.release.serve.server import serving
 from cairn.store.overlay import OverlayStore
 from cairn.store.protocol import Store
 from cairn.targets import CPU
 from cairn.wheels.metadata import wheel_info
+from cairn.wheels.wheelset import WheelSet
 
 _INSTALLERS: tuple[install_check.Installer, ...] = ("pip", "uv")
+_SHORT = 12  # digits of a set's id
 _VERSION = re.compile(r"[0-9]+\.[0-9]+")
 _ASK = "import sys, sysconfig; print('%d.%d' % sys.version_info[:2], sysconfig.get_platform())"
 _ANSWER_TIMEOUT = 60.0  # seconds that an interpreter may take to say which it is
@@ -58,7 +61,7 @@ def judge(case: Case, files: Files) -> Installation:
     """Resolve the set from the index as it will be, and install it where that can be tried."""
     asked = requirements(case, files)
     problems, read = _resolved(case)
-    problems += tuple(staying.problems(case))
+    problems += tuple(no_longer_resolving(case))
     count, size = len(case.wheel_set.files), readable_size(sum(file.size for file in case.wheel_set.files))
     note = f"uv chooses the {count} files of the set, {size}, after reading {readable_size(read or 0)}"
     try:
@@ -75,6 +78,56 @@ def judge(case: Case, files: Files) -> Installation:
         metadata_size=read,
         installed_with=done,
         note=f"{note}; {' and '.join(done)} installed them",
+    )
+
+
+def no_longer_resolving(case: Case) -> Iterator[str]:
+    """The sets of the target that would not resolve to what they were tested with, a sentence each.
+
+    A set that brings a newer version of what they need, unpinned, would have installers take that version
+    with them too, which nobody has tested.
+
+    Only those are resolved that need a project of which the promotion brings a file that they could take.
+    One that resolves to something else already, whatever did that, holds up no other.
+    """
+    coming = _coming(case)
+    for entry in case.target.sets():
+        if entry.yanked is not None or entry.set_id == case.wheel_set.id or not coming:
+            continue
+        staying = read_set(case.store, entry.set_id)
+        if not _concerned(staying, coming):
+            continue
+        problems = resolve_set(case.after, staying).problems
+        if problems and not resolve_set(case.target, staying).problems:
+            versions = ", ".join(f"{wheel.distribution} {wheel.version}" for wheel in staying.wheels)
+            yield (
+                f"{case.target.index.name} has the set {entry.set_id[:_SHORT]} ({versions}), which would not "
+                f"be what was tested any more: {'; '.join(problems)}: seal the new set with what it has, or "
+                f"take that one off first (cairn release retain, or yank)"
+            )
+
+
+def _coming(case: Case) -> dict[str, list[FileEntry]]:
+    """The files that the target would newly offer, or offer again, by project."""
+    coming: dict[str, list[FileEntry]] = {}
+    for name in case.after.changed.projects:
+        old = {file.filename for file in case.target.project(name).files if file.yanked is None}
+        new = [file for file in case.after.project(name).files if file.filename not in old]
+        if new:
+            coming[name] = new
+    return coming
+
+
+def _concerned(staying: WheelSet, coming: dict[str, list[FileEntry]]) -> bool:
+    """Whether installers could take one of these files with a set: its own wheels are asked for exactly."""
+    own = {(wheel.distribution, Version(wheel.version)) for wheel in staying.wheels}
+    pinned = {name for name, _ in own}
+    names = {project_of(file.file_name) for file in staying.files}
+    platform = Platform(python=staying.python, tag=staying.platform)
+    return any(
+        platform.fits(file) and (name not in pinned or (name, Version(file.version)) in own)
+        for name in names & coming.keys()
+        for file in coming[name]
     )
 
 

@@ -25,11 +25,10 @@ What it promises, for the whole store and for ever; `gc` collects nothing of it:
 from __future__ import annotations
 
 import collections
+import dataclasses
 import hashlib
-import random
-import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NoReturn, TypeVar
 
 from cairn import datafile
@@ -39,11 +38,9 @@ from cairn.release.index import keys
 from cairn.release.index.generation import FileRef, IndexSet, digest_of, now, project_of, who
 from cairn.release.index.snapshot import ancestors
 from cairn.release.ledger.entry import Entry, Event, Head, History, Names, encode
-from cairn.store.protocol import MissingKeyError, Store
+from cairn.store.protocol import MissingKeyError, Store, StoredObject, attempts_at, replace, stored
 from cairn.wheels.wheelset import WheelSet
 
-_ATTEMPTS = 200  # each that fails means that a different writer got through
-_PAUSE = 0.05  # seconds, at most, before trying again
 _AT_ONCE = 16  # requests side by side
 _SHOWN = 12  # digits of an id
 _SHORT = 8  # digits that stand for a lookup: of 100,000, one in 43,000 is taken for another, and asked for
@@ -189,29 +186,30 @@ class Ledger:
             NameTakenError: a name has other bytes; nothing is noted then.
             StoreError: an entry is lost or was changed, or others were first too many times.
         """
-        wanted, noted = names or {}, tuple(events)
-        if not (wanted or noted):
+        offered, noted = names or {}, tuple(events)
+        if not (offered or noted):
             return
-        for _ in range(_ATTEMPTS):
+        for _ in attempts_at("the ledger"):
             tail = self._tail()
-            fresh, clashes = self._clashes(wanted, tail)
+            fresh, clashes = self._clashes(offered, tail)
             _refuse(clashes)
-            left = self._unknown(noted, tail)
-            if not (fresh or left):
+            news = self._news(noted, tail)
+            if not (fresh or news):
                 return
-            if tail.number is None:
-                self._begin()
+            begun = tail if tail.number is not None else self._begun(tail)
+            if begun is None or begun.number is None:
                 continue
-            new_entry = Entry(
-                number=tail.number + 1, parent=tail.digest, who=who(), when=now(), names=fresh, events=left
+            entry = Entry(
+                number=begun.number + 1,
+                parent=begun.digest,
+                who=who(),
+                when=now(),
+                names=fresh,
+                events=news,
             )
-            if self._create(new_entry):
-                self._write_lookups(replace(tail, entries=(*tail.entries, new_entry)))
+            if self._create(entry):
+                self._write_lookups(dataclasses.replace(begun, entries=(*begun.entries, entry)))
                 return
-            time.sleep(random.uniform(0, _PAUSE))  # noqa: S311 - spreads two writers, keeps no secret
-        raise StoreError(
-            f"others wrote into the ledger {_ATTEMPTS} times while this run tried to", tip="run it again"
-        )
 
     def entries(self) -> Iterator[tuple[str, Entry]]:
         """Every entry with the digest of its bytes, oldest first.
@@ -267,10 +265,13 @@ class Ledger:
 
         return begin.entry_of(self.store)
 
-    def _begin(self) -> None:
-        first = self._first()
-        if self._create(first):
-            self._write_lookups(_Tail(entries=(first,), number=None, digest=None))
+    def _begun(self, tail: _Tail) -> _Tail | None:
+        """Write the first entry; the tail after it, or None where a different writer was first."""
+        first = tail.entries[0]
+        if not self._create(first):
+            return None
+        head = self._write_lookups(tail)
+        return _Tail(entries=(), number=head.number, digest=head.digest, lookups=head.lookups or "")
 
     def _create(self, entry: Entry) -> bool:
         """Whether an entry is now the one of its number, also where the reply to the write was lost."""
@@ -322,19 +323,19 @@ class Ledger:
         rebuilt = replayed(entry for _, entry in self.entries()).get(key)
         return rebuilt if isinstance(rebuilt, what) else None
 
-    def _unknown(self, events: Iterable[Event], tail: _Tail) -> tuple[Event, ...]:
+    def _news(self, events: Iterable[Event], tail: _Tail) -> tuple[Event, ...]:
         """The events that change what is known of their sets."""
-        found: list[Event] = []
+        news: list[Event] = []
         histories: dict[str, tuple[Event, ...]] = {}
         for event in events:
             if event.set_id not in histories:
                 histories[event.set_id] = self._history(event.set_id, tail)
             if _is_news(event, histories[event.set_id]):
                 histories[event.set_id] += (event,)
-                found.append(event)
-        return tuple(found)
+                news.append(event)
+        return tuple(news)
 
-    def _write_lookups(self, tail: _Tail) -> None:
+    def _write_lookups(self, tail: _Tail) -> Head:
         """Have what is looked up say what the entries of a tail say, then the head that it does."""
         by_project, by_set = _grouped(tail.entries)
         side_by_side(lambda item: self._add_names(*item, tail), by_project.items(), jobs=_AT_ONCE)
@@ -345,38 +346,35 @@ class Ledger:
         # A writer that stalled may set it back: what follows is then read once more, and nothing is lost.
         head = Head(number=last.number, digest=digest_of(encode(last)), lookups=lookups)
         self.store.write(keys.LEDGER_HEAD, encode(head))
+        return head
 
     def _add_names(self, place: tuple[str, str], new: Mapping[str, str], tail: _Tail) -> None:
-        def with_new(old: Names | None) -> Names:
+        key = keys.ledger_names_key(*place)
+        for blob, old in self._versions(key, Names, tail):
             known = old.names if old is not None else {}
-            return Names(names={**known, **{name: sha for name, sha in new.items() if name not in known}})
-
-        self._update(keys.ledger_names_key(*place), Names, with_new, tail)
+            names = Names(names={**known, **{name: sha for name, sha in new.items() if name not in known}})
+            if replace(self.store, key, blob, encode(names)):
+                return
 
     def _add_events(self, set_id: str, new: Iterable[tuple[int, Event]], tail: _Tail) -> None:
-        def with_new(old: History | None) -> History:
-            old = old or _NOTHING
-            later = [(number, event) for number, event in new if number > old.through]
-            through = max((number for number, _ in later), default=old.through)
-            return History(through=through, events=(*old.events, *(event for _, event in later)))
-
-        self._update(keys.ledger_set_key(set_id), History, with_new, tail)
-
-    def _update(self, key: str, what: type[_L], change: Callable[[_L | None], _L], tail: _Tail) -> None:
-        for _ in range(_ATTEMPTS):
-            try:
-                stored = self.store.read(key)
-            except MissingKeyError:
-                old, data, etag = self._lost(key, what) if short(key) in tail.lookups else None, None, None
-            else:
-                old, data, etag = datafile.loads(stored.data, what, name=key), stored.data, stored.etag
-            encoded = encode(change(old))
-            if encoded == data or self.store.write_if(key, encoded, etag=etag):
+        key = keys.ledger_set_key(set_id)
+        for blob, old in self._versions(key, History, tail):
+            known = old or _NOTHING
+            later = [(number, event) for number, event in new if number > known.through]
+            through = max((number for number, _ in later), default=known.through)
+            history = History(through=through, events=(*known.events, *(event for _, event in later)))
+            if replace(self.store, key, blob, encode(history)):
                 return
-            time.sleep(random.uniform(0, _PAUSE))  # noqa: S311 - as above
-        raise StoreError(
-            f"others changed {key} {_ATTEMPTS} times while this run tried to", tip="run it again"
-        )
+
+    def _versions(
+        self, key: str, cls: type[_L], tail: _Tail
+    ) -> Iterator[tuple[StoredObject | None, _L | None]]:
+        """A lookup as it is at each attempt to write it: the object under its key, and what that says."""
+        for _ in attempts_at(key):
+            if (blob := stored(self.store, key)) is not None:
+                yield blob, datafile.loads(blob.data, cls, name=key)
+            else:
+                yield None, self._lost(key, cls) if short(key) in tail.lookups else None
 
 
 def replayed(entries: Iterable[Entry]) -> dict[str, Names | History]:

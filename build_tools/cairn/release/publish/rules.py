@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from packaging.version import Version
 
 from cairn import targets
-from cairn.errors import GateError
+from cairn.errors import GateError, StoreError
 from cairn.release.index import keys
-from cairn.release.index.generation import MIRRORED, PUBLISHED, FileEntry, FileRef, ProjectState, project_of
+from cairn.release.index.generation import (
+    MIRRORED,
+    PUBLISHED,
+    FileEntry,
+    FileRef,
+    ProjectState,
+    project_of,
+    version_of,
+)
 from cairn.release.index.snapshot import Snapshot
 from cairn.release.publish import file_rules
 from cairn.release.publish.compatibility import overlap
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.rocm_version import sorts_above
+from cairn.wheels.split import completeness
 from cairn.wheels.wheelset import WheelSet
+
+_ROCM = ("rocm-sdk-core", "rocm")  # the packages of the SDK whose version is that of its runtime
 
 
 def refuse_gated(index: str) -> None:
@@ -129,3 +141,40 @@ def sorting_below(target: Snapshot, wheels: Sequence[FileRef]) -> tuple[str, ...
         if problem:
             problems.append(f"{name.distribution} {problem}")
     return tuple(problems)
+
+
+def refuse_incomplete_split(wheel_set: WheelSet, wheels: Sequence[Path]) -> None:
+    """Refuse a set whose device wheels are not all that was split from its wheels.
+
+    Raises:
+        StoreError: something is wrong with them.
+        WheelError: a wheel cannot be read.
+    """
+    if problems := split_problems(wheel_set, wheels):
+        raise StoreError(
+            f"the device code of the set is not whole: {'; '.join(problems)}",
+            tip="split the whole wheels again, and give all that comes of it",
+        )
+
+
+def split_problems(
+    wheel_set: WheelSet, wheels: Sequence[Path], *, floor: str | None = None, all_recorded: bool = False
+) -> tuple[str, ...]:
+    """What is wrong with the host and device wheels of a set, a sentence each.
+
+    Every device wheel is there, with all the code of its targets as it was before the split; every extra asks
+    for device wheels that are there, and each has its extras; the ROCm of the closure finds the code.
+
+    Args:
+        wheel_set: with its closure.
+        wheels: its files.
+        floor: the first release of ROCm whose runtime finds the code, as the stack has it; None to believe
+            the host wheels.
+        all_recorded: each host wheel must say what was split from it.
+
+    Raises:
+        WheelError: a wheel cannot be read.
+    """
+    versions = {project_of(file.file_name): version_of(file.file_name) for file in wheel_set.closure}
+    rocm = next((versions[name] for name in _ROCM if name in versions), None)
+    return tuple(completeness.problems(wheels, rocm=rocm, floor=floor, all_recorded=all_recorded))

@@ -17,7 +17,7 @@ from cairn.release.index.snapshot import Change, Index, Snapshot, refs_of
 from cairn.release.ledger.chain import Ledger
 from cairn.release.provenance.attest import Attester, attest
 from cairn.release.provenance.attested import Attested
-from cairn.release.publish import distribution, locks, rules, split_rules
+from cairn.release.publish import distribution, locks, rules
 from cairn.release.publish.compatibility import Platform
 from cairn.release.publish.distribution import Dist
 from cairn.release.publish.files import offer_of
@@ -68,7 +68,7 @@ def stage_set(  # noqa: PLR0913 - each is one independent part of the request
     dists = _as_built(wheel_set, wheels, manifest, statement)
     sealed = _sealed(wheel_set, requirements, dists, (target := Index(store, index)).load())
     on_step("comparing the device wheels with what was split")
-    split_rules.refuse_incomplete(sealed, wheels)
+    rules.refuse_incomplete_split(sealed, wheels)
     entry = index_set(sealed)
     offer = offer_of(dists, build=sealed.manifest_sha256, entry=entry)
     offer.checked(target)
