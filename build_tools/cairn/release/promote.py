@@ -157,10 +157,7 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
         raise UsageError(f"the set is to go from {source} to {target}", tip="give a different --to")
     offered, taking = Index(store, source).load(), Index(store, target).load()
     set_id = whole_id(set_id, offered, taking)
-    given = [
-        test_records.add(store, one.data, name=one.name, results=one.results, set_id=set_id, dry_run=dry_run)
-        for one in sorted(records, key=test_records.beginning)  # they came at once
-    ]
+    given = _with_records(store, set_id, records, dry_run=dry_run)
     wheel_set = read_set(store, set_id)
     rules.refuse_other_family(target, wheel_set)
     case = Case(
@@ -174,6 +171,16 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
     )
     evidence = _Evidence(given=given, trust=trust, attester=attester, again=again)
     return _through_the_gate(case, evidence, dry_run=dry_run, on_step=on_step)
+
+
+def _with_records(
+    store: Store, set_id: str, records: Sequence[GivenRecord], *, dry_run: bool
+) -> tuple[KeptRecord, ...]:
+    """Put records beside their set, in the order in which their runs began: they came at once."""
+    return tuple(
+        test_records.add(store, one.data, name=one.name, results=one.results, set_id=set_id, dry_run=dry_run)
+        for one in sorted(records, key=test_records.beginning)
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
