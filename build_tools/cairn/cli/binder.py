@@ -6,12 +6,15 @@ import argparse
 import dataclasses
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
+from cairn.cli.answer import Answer
 from cairn.cli.parser import Parser
 from cairn.options import KEY, Exclusive, Option
 
 Request = TypeVar("Request")
+Result: TypeAlias = "Answer | int | None"
+"""What a command gives: what it came to; or nothing to show, and perhaps an exit code."""
 
 _ACTIONS: Mapping[str, Any] = {
     "flag": "store_true",
@@ -30,14 +33,14 @@ class Command:
 
     Attributes:
         request: the class.
-        run: gives the exit code, where it is not 0. What it needs is imported when it runs: a parser is also
-            made for `--help`.
+        run: gives the answer, or an exit code other than 0. What it needs is imported when it runs: a parser
+            is also made for `--help`.
         omit: fields of the request without an option.
         takes_rest: what follows `--` is not read, and becomes the field `rest`.
     """
 
     request: type[object]
-    run: Callable[[Any], int | None]
+    run: Callable[[Any], Result]
     omit: Collection[str] = ()
     takes_rest: bool = False
 
@@ -51,7 +54,7 @@ class Command:
         bind(parser, self.request, self.run, omit=self.omit)
 
 
-def command(request: type[Request], run: Callable[[Request], int | None], **more: Any) -> Command:
+def command(request: type[Request], run: Callable[[Request], Result], **more: Any) -> Command:
     """A command, whose `run` takes such a request; `more` are attributes of `Command`."""
     return Command(request=request, run=run, **more)
 
@@ -64,12 +67,20 @@ def sentence(text: str) -> str:
 def bind(
     parser: argparse.ArgumentParser,
     request: type[Request],
-    run: Callable[[Request], int | None],
+    run: Callable[[Request], Result],
     **how: Any,
 ) -> None:
     """Have a parser take the options of a request, and carry it out; `how` is for `add_options`."""
     add_options(parser, request, **how)
-    parser.set_defaults(run=lambda options: run(make(request, options)))
+    parser.set_defaults(run=lambda options: carry_out(make(request, options), run))
+
+
+def carry_out(request: Request, run: Callable[[Request], Result]) -> int:
+    """Run a command, and show its answer; returns the exit code."""
+    result = run(request)
+    if isinstance(result, Answer):
+        return result.show(json=getattr(request, "json", False))
+    return result or 0
 
 
 def add_options(

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn.cli import fields
+from cairn.cli.answer import Answer, Piece, Table
 from cairn.cli.binder import command
 from cairn.errors import UsageError
 from cairn.options import argument, option, switch
 from cairn.output import console, wording
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from cairn.pipeline.bisect import BisectResult, Verdict
     from cairn.release.index.generation import IndexSet
@@ -48,8 +49,7 @@ class Bisect(fields.StoreOptions):
     command: tuple[str, ...] = argument("-- COMMAND", "what tells good from bad", nargs="*")
 
 
-def _bisect(request: Bisect) -> int:
-    from cairn import datafile
+def _bisect(request: Bisect) -> Answer:
     from cairn.pipeline import bisect
 
     if not request.command and not request.dry_run:
@@ -65,48 +65,39 @@ def _bisect(request: Bisect) -> int:
     )
     screen = console.current()
     if request.dry_run:
-        if request.json:
-            screen.json([{"set": one.set_id, "added": one.added} for one in sets])
-        else:
-            screen.table(("set", "added", "versions"), [_row(one) for one in sets])
-        return 0
+        rows = map(_row, sets)
+        return Answer(
+            [{"set": one.set_id, "added": one.added} for one in sets],
+            [Table(("set", "added", "versions"), rows)],
+        )
     search = bisect.resumed(search, request.output_dir)
     if search.tries:
         screen.info(f"going on after {wording.count(search.tries, 'run')} of {request.output_dir}")
     with screen.stage(f"search {wording.count(sets, 'set')}") as stage:
         ended = bisect.run(store, search, request.output_dir, on_try=screen.info, on_line=stage.update)
         outcome = bisect.result(store, ended, commits=request.commits, say=stage.update)
-    if request.json:
-        screen.json(
-            datafile.to_plain(
-                {
-                    "first_bad": [one.set_id for one in outcome.suspects],
-                    "last_good": outcome.last_good.set_id,
-                    "search": outcome.search,
-                    "changes": outcome.changes,
-                }
-            )
-        )
-    else:
-        _show(outcome)
-    return 0
+    plain = {
+        "first_bad": [one.set_id for one in outcome.suspects],
+        "last_good": outcome.last_good.set_id,
+        "search": outcome.search,
+        "changes": outcome.changes,
+    }
+    return Answer(plain, _text(outcome))
 
 
-def _show(outcome: BisectResult) -> None:
+def _text(outcome: BisectResult) -> Iterator[Piece]:
     from cairn.sources.manifest import changelog
 
-    screen = console.current()
     for tried in outcome.search.tries:
-        screen.item(_MARKS[tried.verdict], f"{tried.set_id[:_SHORT]} {tried.verdict} ({tried.log})")
+        yield _MARKS[tried.verdict], f"{tried.set_id[:_SHORT]} {tried.verdict} ({tried.log})"
     if len(outcome.suspects) == 1:
-        screen.out(f"the first bad set is {_description(outcome.suspects[0])}")
+        yield f"the first bad set is {_description(outcome.suspects[0])}"
     else:
-        screen.out("the first bad set is one of these; the others could not be told:")
+        yield "the first bad set is one of these; the others could not be told:"
         for one in outcome.suspects:
-            screen.out(f"  {_description(one)}")
-    screen.out(f"the last good one is {_description(outcome.last_good)}")
-    for line in changelog.lines(outcome.changes):
-        screen.out(line)
+            yield f"  {_description(one)}"
+    yield f"the last good one is {_description(outcome.last_good)}"
+    yield from changelog.lines(outcome.changes)
 
 
 def _description(one: IndexSet) -> str:

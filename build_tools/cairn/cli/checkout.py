@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import completion, fields
+from cairn.cli.answer import Answer, Table
 from cairn.cli.binder import command
 from cairn.errors import UsageError
 from cairn.options import argument, option, part
@@ -64,29 +65,32 @@ class CheckoutCommand(fields.StackOptions, PlaceOptions):
     json: bool = fields.json()
 
 
-def show(checkouts: Sequence[Checkout], *, as_json: bool = False) -> None:
-    """Print what was checked out."""
-    from cairn.sources.hipify import report
-
+def answer(checkouts: Sequence[Checkout]) -> Answer:
+    """What was checked out."""
     for checkout in checkouts:
         for note in checkout.notes:
             console.current().warn(f"{checkout.project.name}: {note}")
-    if as_json:
-        console.current().json([_plain(checkout) for checkout in checkouts])
-        return
-    for checkout in checkouts:
-        console.current().out(_line(checkout))
-        for line in report.summary(checkout.report) if checkout.report else ():
-            console.current().out(f"  {line}")
+    return Answer(list(map(_plain, checkouts)), itertools.chain.from_iterable(map(_text, checkouts)))
 
 
-def _run(command: CheckoutCommand) -> int:
+def _text(checkout: Checkout) -> Iterator[str]:
+    """Lines that do not break, whatever the width of the screen: paths are copied from the first."""
+    from cairn.sources.hipify import report
+
+    hashtag = "" if checkout.hashtag == checkout.commit else f" ({checkout.hashtag})"
+    version = f" {checkout.version}" if checkout.version else ""
+    yield f"{checkout.project.name}{version} at {checkout.commit[:12]}{hashtag}: {checkout.path}"
+    if checkout.report:
+        yield from (f"  {line}" for line in report.summary(checkout.report))
+
+
+def _run(command: CheckoutCommand) -> Answer:
     from cairn.sources import checkout_stack
     from cairn.sources.checkout.checkout import CheckoutRequest
 
     stack = command.load_stack()
     if command.what == _ORIGINS:
-        return _origins(stack, as_json=command.json)
+        return _origins(stack)
     root = (command.root_checkout_dir or Path(stack.folder)).absolute()
     if command.what == _ALL:
         _refuse_for_all(command)
@@ -106,8 +110,7 @@ def _run(command: CheckoutCommand) -> int:
                 command.how, project=project, checkout_dir=command.folder(root, project)
             )
             checkouts = (checkout_stack.checkout_project(request, torch_dir=pinning, say=stage.update),)
-    show(checkouts, as_json=command.json)
-    return 0
+    return answer(checkouts)
 
 
 def _project(stack: Stack, name: str) -> Project:
@@ -119,16 +122,12 @@ def _project(stack: Stack, name: str) -> Project:
     return stack.project(name)
 
 
-def _origins(stack: Stack, *, as_json: bool) -> int:
+def _origins(stack: Stack) -> Answer:
     from cairn.sources import checkout_stack
 
     with console.current().stage(f"make the repositories of {stack.name}"):
         origins = {p.name: checkout_stack.origin_of(p) for p in stack.projects}
-    if as_json:
-        console.current().json(origins)
-    else:
-        console.current().table(("project", "origin"), list(origins.items()))
-    return 0
+    return Answer(origins, [Table(("project", "origin"), origins.items())])
 
 
 def _refuse_for_all(command: CheckoutCommand) -> None:
@@ -148,28 +147,19 @@ def _refuse_for_all(command: CheckoutCommand) -> None:
         )
 
 
-def _line(checkout: Checkout) -> str:
-    """One line that does not break, whatever the width of the screen: paths are copied from it."""
-    hashtag = "" if checkout.hashtag == checkout.commit else f" ({checkout.hashtag})"
-    version = f" {checkout.version}" if checkout.version else ""
-    return f"{checkout.project.name}{version} at {checkout.commit[:12]}{hashtag}: {checkout.path}"
-
-
 def _plain(checkout: Checkout) -> dict[str, object]:
-    from cairn import datafile
-
     return {
         "project": checkout.project.name,
-        "path": str(checkout.path),
+        "path": checkout.path,
         "origin": safe_text.mask(checkout.origin),
         "hashtag": checkout.hashtag,
         "commit": checkout.commit,
         "hipify_commit": checkout.hipify_commit,
         "tree": checkout.tree,
         "version": checkout.version,
-        "notes": list(checkout.notes),
-        "submodules": [dataclasses.asdict(module) for module in checkout.submodules],
-        "report": datafile.to_plain(checkout.report) if checkout.report else None,
+        "notes": checkout.notes,
+        "submodules": checkout.submodules,
+        "report": checkout.report,
     }
 
 

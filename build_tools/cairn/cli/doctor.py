@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import fields
+from cairn.cli.answer import Answer, Piece
 from cairn.cli.binder import command
 from cairn.errors import PrerequisiteError
 from cairn.options import option, repeated
@@ -57,7 +58,7 @@ class Doctor(fields.OptionalStack):
     json: bool = fields.json()
 
 
-def _doctor(request: Doctor) -> int:
+def _doctor(request: Doctor) -> Answer:
     from cairn import datafile, interpreters
     from cairn.pipeline.doctor import diagnose, look, offers
     from cairn.pipeline.doctor.findings import DoctorReport
@@ -71,17 +72,12 @@ def _doctor(request: Doctor) -> int:
     if request.index_url:
         findings = (*findings, *offers.index(request.index_url, machine, line=request.line))
     report = DoctorReport(purpose=request.purpose, machine=machine, findings=findings)
-    if request.json:
-        console.current().json(datafile.to_plain(report))
-    else:
-        _show(report)
     missing = tuple(dict.fromkeys(finding.check for finding in findings if finding.level == "missing"))
-    if missing:
-        raise PrerequisiteError(
-            f"{_PURPOSES[request.purpose]} needs what is missing here: {', '.join(missing)}",
-            tip="do what is said below each, then run `cairn doctor` again",
-        )
-    return 0
+    error = PrerequisiteError(
+        f"{_PURPOSES[request.purpose]} needs what is missing here: {', '.join(missing)}",
+        tip="do what is said below each, then run `cairn doctor` again",
+    )
+    return Answer(report, _text(report), error=error if missing else None)
 
 
 def _need(request: Doctor) -> Need:
@@ -109,14 +105,13 @@ def _compiler(stack: Stack | None, targets: Sequence[str]) -> HostCompiler:
     return "brought" if stack is not None and not stack.host_compiler else "needed"
 
 
-def _show(report: DoctorReport) -> None:
-    screen = console.current()
+def _text(report: DoctorReport) -> Iterator[Piece]:
     for finding in report.findings:
-        if screen.quiet and finding.level in ("ok", "note"):
+        if console.current().quiet and finding.level in ("ok", "note"):
             continue
-        screen.item(_MARKS[finding.level], f"{finding.check}: {finding.text}")
+        yield _MARKS[finding.level], f"{finding.check}: {finding.text}"
         if finding.fix:
-            screen.out(f"      {finding.fix}")
+            yield f"      {finding.fix}"
 
 
 COMMANDS = {"doctor": command(Doctor, _doctor)}

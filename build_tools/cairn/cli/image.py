@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import fields
+from cairn.cli.answer import Answer, Note
 from cairn.cli.binder import command
 from cairn.errors import CairnError, UsageError
 from cairn.images.engines import ENGINES
@@ -116,7 +117,7 @@ class Print(Image):
     json: bool = fields.json()
 
 
-def _build(request: Build) -> int:
+def _build(request: Build) -> Answer | None:
     from cairn.images import building
 
     screen = console.current()
@@ -125,7 +126,7 @@ def _build(request: Build) -> int:
     if request.dry_run:
         for line in (words, *(building.push_commands(build, Path("digest")) if request.push else ())):
             screen.out(shlex.join(line))
-        return 0
+        return None
     screen.info(shlex.join(words))
     with screen.stage(f"build {build.file.name} with {build.engine}") as stage:
         building.run(build, on_line=stage.update)
@@ -133,12 +134,11 @@ def _build(request: Build) -> int:
     if request.push:
         with screen.stage(f"push {', '.join(build.tags)}") as stage:
             digest = building.push(build, on_line=stage.update)
-    if request.json:
-        answer = {"name": build.file.name, "engine": build.engine, "tags": list(build.tags)}
-        screen.json(answer | ({"digest": digest} if digest else {}))
-    else:
-        screen.out(digest or build.tags[0])
-    return 0
+    return Answer(
+        {"name": build.file.name, "engine": build.engine, "tags": build.tags},
+        [digest or build.tags[0]],
+        more={"digest": digest} if digest else {},
+    )
 
 
 def _image_build(request: Build) -> ImageBuild:
@@ -187,7 +187,7 @@ def _origin(file: Dockerfile) -> tuple[str | None, str | None]:
     return (words[0], words[1]) if words else (None, None)
 
 
-def _run(request: Run) -> int:
+def _run(request: Run) -> int | Answer:
     from cairn.images import running
 
     folder = request.mount_dir.resolve()
@@ -205,9 +205,7 @@ def _run(request: Run) -> int:
     name = f"cairn-{os.getpid()}"
     if not request.dry_run:
         return running.start(run, name=name)
-    for line in running.commands(run, name=name):
-        console.current().out(shlex.join(line))
-    return 0
+    return Answer({}, map(shlex.join, running.commands(run, name=name)))
 
 
 def _image_run(
@@ -234,35 +232,23 @@ def _image_run(
     )
 
 
-def _print(request: Print) -> int:
-    from cairn import datafile
+def _print(request: Print) -> Answer:
     from cairn.images import building, running
 
     engine, file = request.choose_engine(dry_run=True), request.file()
     tag = f"{file.name}:latest"
     build = building.command(building.ImageBuild(file=file, engine=engine, tags=(tag,)))
     lines = running.commands(_image_run(tag, engine, gpu=True, folder=Path.cwd()), name=file.name)
-    screen = console.current()
-    if request.json:
-        screen.json(
-            datafile.to_plain(
-                {
-                    "name": file.name,
-                    "dockerfile": file.path,
-                    "arguments": file.arguments,
-                    "build": build,
-                    "run": lines,
-                    "text": file.text,
-                }
-            )
-        )
-        return 0
-    for line in (build, *lines):
-        screen.out(shlex.join(line))
-    screen.info(f"{file.path}:")
-    for text in file.text.splitlines():
-        screen.out(text)
-    return 0
+    plain = {
+        "name": file.name,
+        "dockerfile": file.path,
+        "arguments": file.arguments,
+        "build": build,
+        "run": lines,
+        "text": file.text,
+    }
+    commands = map(shlex.join, (build, *lines))
+    return Answer(plain, (*commands, Note(f"{file.path}:"), *file.text.splitlines()))
 
 
 COMMANDS = {

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cairn import converters
 from cairn.cli import completion, fields
+from cairn.cli.answer import Answer, Note, Piece, Warn
 from cairn.cli.binder import command
 from cairn.errors import UsageError
 from cairn.options import Exclusive, option
@@ -68,7 +70,7 @@ class Install:
     json: bool = fields.json()
 
 
-def _install(request: Install) -> int:
+def _install(request: Install) -> None:
     from cairn.pipeline import install
     from cairn.release.index import keys
     from cairn.store.opening import open_folder
@@ -79,17 +81,12 @@ def _install(request: Install) -> int:
     if (url := request.index_url) is None:
         url = keys.index_url(open_folder(str(request.store)).url, keys.checked_index(request.index))
     prepared = install.prepare(url, machine, python=destination.to_name, line=request.line)
-    screen = console.current()
-    if request.json:
-        screen.json(_plain(prepared, destination))
-    else:
-        screen.info(str(destination))
-        _show(prepared)
+    Answer(_plain(prepared, destination), _text(prepared, destination)).show(json=request.json)
     if request.installer:
         python = destination.interpreter.path
-        with screen.stage(f"install with {request.installer} into {python.parent.parent}") as stage:
+        name = f"install with {request.installer} into {python.parent.parent}"
+        with console.current().stage(name) as stage:
             install.run(prepared, request.installer, python, on_line=stage.update)
-    return 0
 
 
 def _gpus_by_name(request: Install) -> tuple[str, ...] | None:
@@ -113,36 +110,34 @@ def _gpus_by_name(request: Install) -> tuple[str, ...] | None:
     return (names[0].partition(":")[0],)
 
 
-def _show(prepared: Installation) -> None:
+def _text(prepared: Installation, destination: Destination) -> Iterator[Piece]:
     from cairn.pipeline import install
 
-    screen = console.current()
-    for text in install.say(prepared):
-        screen.info(text)
-    for warning in prepared.choice.warnings:
-        screen.warn(warning)
+    yield Note(str(destination))
+    yield from map(Note, install.say(prepared))
+    yield from map(Warn, prepared.choice.warnings)
     for pick in prepared.choice.picks:
         if pick.untested:
-            screen.warn(pick.untested)
-        screen.out(prepared.line("pip", pick))
-        screen.out(prepared.line("uv", pick))
+            yield Warn(pick.untested)
+        yield prepared.line("pip", pick)
+        yield prepared.line("uv", pick)
 
 
 def _plain(prepared: Installation, destination: Destination) -> dict[str, Any]:
     return {
-        "gpus": list(prepared.machine.gpus),
+        "gpus": prepared.machine.gpus,
         "python": prepared.machine.python,
         "platform": prepared.machine.platform,
-        "interpreter": str(destination.interpreter.path),
-        "warnings": list(prepared.choice.warnings),
+        "interpreter": destination.interpreter.path,
+        "warnings": prepared.choice.warnings,
         "choices": [
             {
-                "targets": list(pick.targets),
+                "targets": pick.targets,
                 "index": pick.offer.index,
                 "index_url": prepared.index_url(pick),
                 "line": pick.offer.line,
-                "packages": list(pick.offer.packages),
-                "versions": dict(pick.offer.versions),
+                "packages": pick.offer.packages,
+                "versions": pick.offer.versions,
                 "set": pick.offer.set_id,
                 "added": pick.offer.added,
                 "untested": pick.untested,

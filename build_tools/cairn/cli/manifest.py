@@ -13,6 +13,7 @@ from cairn import converters, files
 from cairn.build.options import build_env
 from cairn.cli import checkout as checkout_command
 from cairn.cli import fields
+from cairn.cli.answer import Answer
 from cairn.cli.binder import command
 from cairn.errors import SourceError, UsageError
 from cairn.options import argument, flag, option, part, repeated, switch
@@ -101,7 +102,7 @@ class Diff:
     html: Path | None = option("write a page for browsers too", metavar="FILE", convert=converters.new_file)
 
 
-def _create(request: Create) -> int:
+def _create(request: Create) -> Answer:
     from cairn import datafile, interpreters
     from cairn import stack as stacks
     from cairn import targets as gpu
@@ -130,11 +131,9 @@ def _create(request: Create) -> int:
         ),
     )
     manifest.write(request.output, frozen)
-    if request.json:
-        console.current().json({"digest": frozen.digest(), **datafile.to_plain(frozen)})
-    else:
-        console.current().out(f"{request.output} sha256:{frozen.digest()}")
-    return 0
+    digest = frozen.digest()
+    plain = {"digest": digest, **datafile.to_plain(frozen)}
+    return Answer(plain, [f"{request.output} sha256:{digest}"])
 
 
 def _pythons(text: str | None) -> tuple[str, ...]:
@@ -197,7 +196,7 @@ def _refuse_what_no_one_else_has(checkouts: Sequence[Checkout], *, allow_local: 
         raise SourceError(f"no one else could build this: {_some(problems)}", tip=tip)
 
 
-def _checkout(request: Again) -> int:
+def _checkout(request: Again) -> Answer:
     from cairn.sources.checkout.checkout import CheckoutRequest
     from cairn.sources.manifest import manifest, restore, therock
 
@@ -222,7 +221,7 @@ def _checkout(request: Again) -> int:
     return _answer(request, frozen, problems, folders=folders)
 
 
-def _checkout_upstreams(request: Again) -> int:
+def _checkout_upstreams(request: Again) -> Answer:
     from cairn.sources.checkout.checkout import CheckoutRequest
     from cairn.sources.manifest import restore, therock
 
@@ -239,11 +238,10 @@ def _checkout_upstreams(request: Again) -> int:
     ]
     with console.current().stage(f"check out what {request.manifest.name} names") as stage:
         checkouts = restore.reproduce_upstreams(sources, say=stage.update)
-    checkout_command.show(checkouts, as_json=request.json)
-    return 0
+    return checkout_command.answer(checkouts)
 
 
-def _verify(request: OfManifest) -> int:
+def _verify(request: OfManifest) -> Answer:
     from cairn.sources.manifest import manifest
 
     frozen = manifest.read(request.manifest)
@@ -254,27 +252,24 @@ def _verify(request: OfManifest) -> int:
 
 def _answer(
     request: OfManifest, frozen: Manifest, problems: Sequence[str], *, folders: Mapping[str, Path]
-) -> int:
-    if request.json:
-        trees = {p.name: {"path": str(folders[p.name]), "tree": p.tree} for p in frozen.projects}
-        answer = {"digest": frozen.digest(), "problems": list(problems), "projects": trees}
-        console.current().json(answer)
-    elif not problems:
-        for project in frozen.projects:
-            modules = f" and {len(project.submodules)} submodules" if project.submodules else ""
-            console.current().out(
-                f"{project.name}: tree {project.tree}{modules}, as frozen: {folders[project.name]}"
-            )
-    if problems:
-        raise SourceError(
-            f"the checkouts are not what {request.manifest} froze: {_some(problems)}",
-            tip="make them with `cairn manifest checkout`, and --force where local work may go",
-        )
-    return 0
+) -> Answer:
+    trees = {p.name: {"path": folders[p.name], "tree": p.tree} for p in frozen.projects}
+    text = []
+    for project in frozen.projects:
+        modules = f" and {len(project.submodules)} submodules" if project.submodules else ""
+        text.append(f"{project.name}: tree {project.tree}{modules}, as frozen: {folders[project.name]}")
+    error = SourceError(
+        f"the checkouts are not what {request.manifest} froze: {_some(problems)}",
+        tip="make them with `cairn manifest checkout`, and --force where local work may go",
+    )
+    return Answer(
+        {"digest": frozen.digest(), "problems": problems, "projects": trees},
+        () if problems else text,
+        error=error if problems else None,
+    )
 
 
-def _diff(request: Diff) -> int:
-    from cairn import datafile
+def _diff(request: Diff) -> Answer:
     from cairn.sources.manifest import changelog, manifest
 
     before, after = manifest.read(request.before), manifest.read(request.after)
@@ -282,12 +277,7 @@ def _diff(request: Diff) -> int:
         changes = changelog.between(before, after, commits=request.commits, say=stage.update)
     if request.html:
         changelog.write_page(request.html, changes)
-    if request.json:
-        console.current().json(datafile.to_plain(changes))
-        return 0
-    for line in changelog.lines(changes):
-        console.current().out(line)
-    return 0
+    return Answer(changes, changelog.lines(changes))
 
 
 def _some(problems: Sequence[str]) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import fields
+from cairn.cli.answer import Answer, Table
 from cairn.cli.binder import command
 from cairn.errors import UsageError
 from cairn.options import flag, option
@@ -64,8 +65,7 @@ class MatrixRequest:
     json: bool = fields.json()
 
 
-def _run(request: MatrixRequest) -> int:
-    from cairn import datafile
+def _run(request: MatrixRequest) -> Answer:
     from cairn import stack as stacks
     from cairn.matrix import legs, matrix_toml
 
@@ -82,25 +82,19 @@ def _run(request: MatrixRequest) -> int:
     matrix = legs.make(stack, config, choice, stack_path=request.stack)
     if request.github_output:
         legs.write_outputs(matrix)
-    if request.json:
-        console.current().json(datafile.to_plain(matrix))
-    elif matrix.legs:
-        _show(matrix)
-    if matrix.legs:
-        return 0
-    message = f"the matrix is empty: {matrix.empty_because}"
-    if not request.allow_empty:
-        raise UsageError(
-            message, tip="name a different trigger or filter, or pass --allow-empty if that is right"
-        )
-    console.current().warn(f"{message}; nothing is built, tested or promoted")
-    return 0
+    error, message = None, f"the matrix is empty: {matrix.empty_because}"
+    if not matrix.legs and request.allow_empty:
+        console.current().warn(f"{message}; nothing is built, tested or promoted")
+    elif not matrix.legs:
+        tip = "name a different trigger or filter, or pass --allow-empty if that is right"
+        error = UsageError(message, tip=tip)
+    return Answer(matrix, [_table(matrix)] if matrix.legs else (), error=error)
 
 
-def _show(matrix: Matrix) -> None:
+def _table(matrix: Matrix) -> Table:
     from cairn.matrix import legs
 
-    console.current().table(
+    return Table(
         ("line", "family", "Python", "platform", "built on", "tested on", "notes"),
         [
             (

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import fields
+from cairn.cli.answer import Answer, Piece, Warn
 from cairn.cli.binder import command
 from cairn.errors import SourceError, UsageError
 from cairn.options import argument, option
@@ -101,7 +103,7 @@ class Apply(ProjectRequest):
     dry_run: bool = fields.dry_run()
 
 
-def _audit(request: AuditCheckout) -> int:
+def _audit(request: AuditCheckout) -> Answer:
     from cairn.sources.patches import allowlist, audit, export
 
     root = export.root_of(request.checkout, finished=False)
@@ -119,36 +121,28 @@ def _audit(request: AuditCheckout) -> int:
     )
     with console.current().stage(f"audit {request.checkout}") as stage:
         verdict = audit.audit(audit_request, say=stage.update)
-    screen = console.current()
-    if request.json:
-        screen.json(audit.plain(verdict))
-    else:
-        _show_audit(verdict)
-    if verdict.problems:
-        raise SourceError(
-            f"{request.checkout}: {wording.count(verdict.problems, 'thing')} that nothing explains",
-            tip="patches-policy/README.md says how a patch gets on the allowlist",
-        )
-    return 0
+    error = SourceError(
+        f"{request.checkout}: {wording.count(verdict.problems, 'thing')} that nothing explains",
+        tip="patches-policy/README.md says how a patch gets on the allowlist",
+    )
+    return Answer(audit.plain(verdict), _audited(verdict), error=error if verdict.problems else None)
 
 
-def _show_audit(verdict: Audit) -> None:
-    screen = console.current()
+def _audited(verdict: Audit) -> Iterator[str]:
     for problem in verdict.problems:
         where = f"{problem.path}: " if problem.path else ""
-        screen.out(f"{problem.kind}: {where}{problem.text}")
+        yield f"{problem.kind}: {where}{problem.text}"
         if problem.patch:
-            screen.out(f'  commit = "{problem.commit}"')
-            screen.out(f'  patch = "{problem.patch}"')
+            yield f'  commit = "{problem.commit}"'
+            yield f'  patch = "{problem.patch}"'
     for explained in verdict.explained:
-        screen.out(f"allowed: {explained.commit.id[:12]} {explained.commit.subject} ({explained.entry.why})")
+        yield f"allowed: {explained.commit.id[:12]} {explained.commit.subject} ({explained.entry.why})"
     if not verdict.problems:
         parts = wording.count(range(verdict.parts), "part")
-        screen.out(f"all is explained: {parts}, hipify: {verdict.hipify}")
+        yield f"all is explained: {parts}, hipify: {verdict.hipify}"
 
 
-def _report(request: Report) -> int:
-    from cairn import datafile
+def _report(request: Report) -> Answer:
     from cairn.sources.hipify import report as hipify_report
     from cairn.sources.patches import export
 
@@ -158,34 +152,22 @@ def _report(request: Report) -> int:
             f"{request.checkout} has no hipify report",
             tip="it is made by `cairn checkout`, or by the build of a project that hipifies then",
         )
-    if request.json:
-        console.current().json(datafile.to_plain(report))
-        return 0
-    for line in hipify_report.in_full(report):
-        console.current().out(line)
-    return 0
+    return Answer(report, hipify_report.in_full(report))
 
 
-def _export(request: Export) -> int:
-    from cairn import datafile
+def _export(request: Export) -> Answer:
     from cairn.sources.patches import export
 
     exported = export.export(request.checkout, request.output_dir)
     screen = console.current()
-    if request.json:
-        screen.json(datafile.to_plain(exported.patches))
-    else:
-        for patch in exported.patches:
-            screen.out(str(request.output_dir / patch.file))
     if exported.edits:
         screen.warn(f"{wording.count(exported.edits, 'edited or new file')} in no commit, so in no patch")
     if not exported.patches:
         screen.info("there are no commits above the diff base")
-    return 0
+    return Answer(exported.patches, (str(request.output_dir / patch.file) for patch in exported.patches))
 
 
-def _apply(request: Apply) -> int:
-    from cairn import datafile
+def _apply(request: Apply) -> Answer:
     from cairn.sources.patches import apply, export
 
     root = export.root_of(request.checkout, finished=False)
@@ -198,18 +180,15 @@ def _apply(request: Apply) -> int:
         python=request.python,
         dry_run=request.dry_run,
     )
-    screen = console.current()
-    with screen.stage(f"apply {request.patches}") as stage:
+    with console.current().stage(f"apply {request.patches}") as stage:
         patches = apply.apply(apply_request, say=stage.update)
-    if request.json:
-        screen.json(datafile.to_plain(patches))
-        return 0
+    text: list[Piece] = []
     for each in patches:
         beneath = ", beneath hipify's commit" if each.beneath and each.commit else ""
-        screen.out(f"{each.file}: {each.commit[:12] if each.commit else each.outcome}{beneath}")
+        text.append(f"{each.file}: {each.commit[:12] if each.commit else each.outcome}{beneath}")
     if any(each.outcome == "waits for hipify" for each in patches):
-        screen.warn("some are for hipified files: hipify the checkout, then apply the folder again")
-    return 0
+        text.append(Warn("some are for hipified files: hipify the checkout, then apply the folder again"))
+    return Answer(patches, text)
 
 
 COMMANDS = {

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cairn.cli.checkout import show
+from cairn.cli.checkout import answer
 from cairn.errors import NetworkError, SourceError
 from cairn.stack import Project
 from helpers.sources import Bench, Upstream
@@ -334,7 +334,7 @@ def test_of_a_tag_and_a_branch_of_one_name_the_tag_is_taken_and_said(
     assert [("is a tag and a branch" in note, "refs/heads/v2.9.0" in note) for note in done.notes] == [
         (True, True)
     ]
-    show([done])
+    answer([done])
     assert "torch: v2.9.0 is a tag and a branch" in capsys.readouterr().err
     # As git itself does, and upstream's scripts by it.
     run_git(work, "fetch", "--quiet", "origin", "v2.9.0")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from cairn import converters
 from cairn.build.options import age, size
 from cairn.cli import fields
+from cairn.cli.answer import Answer, Note, Piece, Table
 from cairn.cli.binder import command
 from cairn.errors import UsageError
 from cairn.options import flag, option
@@ -104,25 +106,23 @@ class Trim(Show):
     dry_run: bool = fields.dry_run()
 
 
-def _show(request: Show) -> int:
+def _show(request: Show) -> Answer:
     from cairn.build.cache import trim
 
     contents = trim.contents(request.open_store() or _folder())
-    if request.json:
-        entries = [_plain(each) for each in contents.entries]
-        console.current().json({"url": contents.url, "size": contents.size, "entries": entries})
-        return 0
-    if contents.entries:
-        console.current().table(
-            ("wheel", "size", "used", "built", "took", ""),
-            [_row(each, contents) for each in contents.entries],
-        )
-    wheels = f"{len(contents.entries)} entr{'y' if len(contents.entries) == 1 else 'ies'}"
-    console.current().info(f"{contents.url}: {wheels}, {console.size(contents.size)}")
-    return 0
+    entries = contents.entries
+    rows = [_row(each, contents) for each in entries]
+    wheels = f"{len(entries)} entr{'y' if len(entries) == 1 else 'ies'}"
+    return Answer(
+        {"url": contents.url, "size": contents.size, "entries": list(map(_plain, entries))},
+        (
+            *([Table(("wheel", "size", "used", "built", "took", ""), rows)] if rows else ()),
+            Note(f"{contents.url}: {wheels}, {console.size(contents.size)}"),
+        ),
+    )
 
 
-def _trim(request: Trim) -> int:
+def _trim(request: Trim) -> Answer:
     from cairn.build.cache import trim
 
     store, max_size = request.open_store(), request.max_size
@@ -133,26 +133,22 @@ def _trim(request: Trim) -> int:
     trimmed = trim.trim(
         store or _folder(), max_size=max_size, older_than=request.older_than, dry_run=request.dry_run
     )
-    if request.json:
-        removed = [_plain(each) for each in trimmed.entries]
-        counts = {name: getattr(trimmed, name) for name in ("freed", "kept", "size", "in_use")}
-        console.current().json({"url": trimmed.url, "removed": removed, **counts})
-    else:
-        _say(trimmed, dry_run=request.dry_run)
-    return 0
+    removed = list(map(_plain, trimmed.entries))
+    counts = {name: getattr(trimmed, name) for name in ("freed", "kept", "size", "in_use")}
+    return Answer({"url": trimmed.url, "removed": removed, **counts}, _text(trimmed, dry_run=request.dry_run))
 
 
-def _say(trimmed: TrimResult, *, dry_run: bool) -> None:
+def _text(trimmed: TrimResult, *, dry_run: bool) -> Iterator[Piece]:
     for each in trimmed.entries:
         name = f"{each.key[:16]} (cannot be read)" if each.entry is None else each.entry.file_name
-        console.current().item("failed" if each.entry is None else "kept", f"{name}, used {_ago(each.used)}")
+        yield "failed" if each.entry is None else "kept", f"{name}, used {_ago(each.used)}"
     would = "would be removed" if dry_run else "removed"
-    console.current().info(
+    yield Note(
         f"{trimmed.url}: {len(trimmed.entries)} {would}, {console.size(trimmed.freed)}; "
         f"{trimmed.kept} stay, {console.size(trimmed.size)}"
     )
     if trimmed.in_use:
-        console.current().info(f"{trimmed.in_use} of them only because running builds use them")
+        yield Note(f"{trimmed.in_use} of them only because running builds use them")
 
 
 def _folder() -> LocalTier:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn.cli import fields
+from cairn.cli.answer import Answer, Note, Piece, Table
 from cairn.cli.binder import command
 from cairn.errors import UsageError
 from cairn.options import argument, flag
@@ -34,22 +35,25 @@ class Log:
     json: bool = fields.json()
 
 
-def run(request: Log) -> int:
-    """Run the command; returns the exit code."""
+def run(request: Log) -> Answer:
+    """Run the command."""
+    from cairn.build.log import causes
+
     if request.project is None:
         if request.causes:
             raise UsageError("--causes is of the log of one project", tip="name the project")
-        return _show_run(request.output_dir, as_json=request.json)
+        return _last_run(request.output_dir)
     log = _log_of(request.output_dir, request.project)
     if request.causes:
-        return _show_causes(log, as_json=request.json)
-    with log.open(encoding="utf-8", errors="replace") as lines:
-        if request.json:
-            console.current().json({"log": str(log), "lines": [line.rstrip("\n") for line in lines]})
-        else:
-            for line in lines:
-                console.current().out(line.rstrip("\n"))
-    return 0
+        lines = causes.find(log)
+        return Answer(
+            [{"line": cause.number, "text": cause.text} for cause in lines],
+            [f"{log}:{cause.number}: {cause.text}" for cause in lines]
+            or [Note(f"{log}: no line says that something failed")],
+        )
+    with log.open(encoding="utf-8", errors="replace") as lines_of_log:
+        text = [line.rstrip("\n") for line in lines_of_log]
+    return Answer({"log": log, "lines": text}, text)
 
 
 def _log_of(folder: Path, project: str) -> Path:
@@ -73,35 +77,17 @@ def _log_of(folder: Path, project: str) -> Path:
     )
 
 
-def _show_causes(log: Path, *, as_json: bool) -> int:
-    from cairn.build.log import causes
-
-    lines = causes.find(log)
-    if as_json:
-        console.current().json([{"line": cause.number, "text": cause.text} for cause in lines])
-        return 0
-    for cause in lines:
-        console.current().out(f"{log}:{cause.number}: {cause.text}")
-    if not lines:
-        console.current().info(f"{log}: no line says that something failed")
-    return 0
-
-
-def _show_run(folder: Path, *, as_json: bool) -> int:
+def _last_run(folder: Path) -> Answer:
     """How each step of the last run ended.
 
     Raises:
         UsageError: there was no run.
     """
-    from cairn import datafile
     from cairn.build.engine import events
 
     history = events.last_run(folder / events.FILE_NAME)
     if not history:
         raise UsageError(f"no build has written into {folder} yet", tip="name its --output-dir")
-    if as_json:
-        console.current().json([datafile.to_plain(event) for event in history])
-        return 0
     rows = [
         (
             event.step,
@@ -113,13 +99,16 @@ def _show_run(folder: Path, *, as_json: bool) -> int:
         for event in history
         if isinstance(event, events.StepEnded)
     ]
-    console.current().table(("step", "ended", "time", "memory", "why"), rows)
-    for event in history:
-        if isinstance(event, events.CacheStatistics):
-            problem = f"; {event.problem}" if event.problem else ""
-            console.current().info(f"{event.step}: {event}{problem}")
-    console.current().info(_summary(history))
-    return 0
+    counts = (event for event in history if isinstance(event, events.CacheStatistics))
+    text: tuple[Piece, ...] = (
+        Table(("step", "ended", "time", "memory", "why"), rows),
+        *(
+            Note(f"{event.step}: {event}" + (f"; {event.problem}" if event.problem else ""))
+            for event in counts
+        ),
+        Note(_summary(history)),
+    )
+    return Answer(history, text)
 
 
 def _summary(history: Sequence[AnyEvent]) -> str:

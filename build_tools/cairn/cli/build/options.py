@@ -45,7 +45,7 @@ class DevelopOptions:
     )
 
 
-def develop(request: DevelopOptions, jobs: Sequence[Job]) -> int:
+def develop(request: DevelopOptions, jobs: Sequence[Job]) -> None:
     """What `--develop` asks for, of the job that the other options describe.
 
     Raises:
@@ -62,7 +62,6 @@ def develop(request: DevelopOptions, jobs: Sequence[Job]) -> int:
     installed = develop.run(job, request.develop or "", folder=folder and folder.absolute())
     console.current().out(f"{installed.project} is imported from {installed.checkout} by {installed.python}")
     console.current().info("edit it there, and run the same command again: only what was edited is compiled")
-    return 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cairn import converters
+from cairn.cli.answer import Answer, Piece, Table
 from cairn.cli.binder import command
 from cairn.cli.build import options
 from cairn.cli.build.options import BuildOptions
@@ -35,40 +37,31 @@ class Plan(BuildOptions):
     )
 
 
-def run(request: Plan) -> int:
-    """Run the command; returns the exit code."""
+def run(request: Plan) -> Answer:
+    """Run the command."""
     from cairn.build import job, variants
     from cairn.build.graph import steps
 
     jobs = options.jobs_of(request)
     graph = steps.graph_of(job.plans_of(jobs), variants.labels(jobs))
     if request.explain is not None:
-        _explain(graph, graph.find(request.explain), as_json=request.json)
-    elif request.json:
-        console.current().json(
-            {"schema": "cairn.plan/1", "steps": [_plain(graph, one) for one in graph.steps]}
-        )
-    else:
-        rows = [(one.step.name, one.action, one.explanation.reason, _time(one)) for one in graph.steps]
-        console.current().table(("step", "action", "why", "last time"), rows)
-    return 0
+        one = graph.find(request.explain)
+        return Answer(_plain(graph, one), _explanation(one), more={"inputs": dict(one.step.inputs)})
+    rows = [(one.step.name, one.action, one.explanation.reason, _time(one)) for one in graph.steps]
+    return Answer(
+        {"schema": "cairn.plan/1", "steps": [_plain(graph, one) for one in graph.steps]},
+        [Table(("step", "action", "why", "last time"), rows)],
+    )
 
 
-def _explain(graph: PlanGraph, one: PlannedStep, *, as_json: bool) -> None:
-    shown = console.current()
-    if as_json:
-        shown.json(_plain(graph, one) | {"inputs": dict(one.step.inputs)})
-        return
-    shown.out(f"{one.step.name}: {one.action}, {one.explanation.reason}")
+def _explanation(one: PlannedStep) -> Iterator[Piece]:
+    yield f"{one.step.name}: {one.action}, {one.explanation.reason}"
     last = one.explanation.last
     if last is not None:
-        shown.out(f"compared with {last.file_name}, built {last.built} (key {last.key[:12]})")
-    if one.explanation.differences:
-        rows = [
-            (each.name, _cut(each.before or "-"), _cut(each.now or "-"))
-            for each in one.explanation.differences
-        ]
-        shown.table(("input", "was", "is"), rows)
+        yield f"compared with {last.file_name}, built {last.built} (key {last.key[:12]})"
+    if differences := one.explanation.differences:
+        rows = [(each.name, _cut(each.before or "-"), _cut(each.now or "-")) for each in differences]
+        yield Table(("input", "was", "is"), rows)
 
 
 def _plain(graph: PlanGraph, one: PlannedStep) -> dict[str, object]:
@@ -78,12 +71,12 @@ def _plain(graph: PlanGraph, one: PlannedStep) -> dict[str, object]:
         "kind": one.step.kind,
         "project": one.step.project or None,
         "variant": one.variant or None,
-        "needs": list(one.step.needs),
+        "needs": one.step.needs,
         "digest": graph.digest(one),
         "action": one.action,
         "why": one.explanation.reason,
         "key": one.key,
-        "checkout": str(one.checkout) if one.checkout else None,
+        "checkout": one.checkout or None,
         "seconds": one.seconds,
         "compared_with": last.key if last is not None else None,
         "differences": [

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cairn.cli import fields, signing
+from cairn.cli.answer import Answer, Piece, Table
 from cairn.cli.binder import command
 from cairn.options import part
 from cairn.output import console
@@ -32,15 +34,11 @@ class Run(signing.SignOptions, fields.StackOptions):
     json: bool = fields.json()
 
 
-def _run(request: Run) -> int:
+def _run(request: Run) -> Answer:
     from cairn.pipeline import run as trail
 
     result = trail.run(trail_request(request))
-    if request.json:
-        console.current().json(_plain(result))
-    else:
-        _show(result)
-    return 0
+    return Answer(_plain(result), _text(result))
 
 
 def trail_request(request: Run) -> TrailRequest:
@@ -53,56 +51,50 @@ def trail_request(request: Run) -> TrailRequest:
     return TrailRequest(stack=stack, targets=targets, signer=request.signer(), **vars(request.how))
 
 
-def _show(result: TrailResult) -> None:
-    from cairn.cli.release.promote import show_demands  # with the commands of releases: not for --help
+def _text(result: TrailResult) -> Iterator[Piece]:
+    from cairn.cli.release.promote import demands  # with the commands of releases: not for --help
 
-    show = console.current()
-    show.table(
-        ("wheel", "version", "size", "targets", "sha256", "time"),
-        [
-            (
-                wheel.wheel.name.split("-")[0],
-                wheel.version,
-                console.size(wheel.wheel.stat().st_size),
-                " ".join(wheel.targets) or "-",
-                wheel.sha256[:12],
-                "cached" if wheel.cached else console.clock(wheel.seconds),
-            )
-            for wheel in result.wheels
-        ],
+    rows = (
+        (
+            wheel.wheel.name.split("-")[0],
+            wheel.version,
+            console.size(wheel.wheel.stat().st_size),
+            " ".join(wheel.targets) or "-",
+            wheel.sha256[:12],
+            "cached" if wheel.cached else console.clock(wheel.seconds),
+        )
+        for wheel in result.wheels
     )
-    show.out("")
+    yield Table(("wheel", "version", "size", "targets", "sha256", "time"), rows)
+    yield ""
     if result.promotion.report is not None:
-        show_demands(result.promotion.report, unchanged=result.promotion.kept)
-        show.out("")
-    show.out(
-        f"the set {result.wheel_set.id[:12]} is in the release index;"
-        f" {' and '.join(result.installers)} install it"
-    )
-    show.out(f"report: {result.report.as_uri()}")
-    show.out("install it in any environment, with pip or with uv:")
+        yield from demands(result.promotion.report, unchanged=result.promotion.kept)
+        yield ""
+    installers = " and ".join(result.installers)
+    yield f"the set {result.wheel_set.id[:12]} is in the release index; {installers} install it"
+    yield f"report: {result.report.as_uri()}"
+    yield "install it in any environment, with pip or with uv:"
     if result.untested_note:
-        show.item("bypassed", result.untested_note)
-    show.out(f"  {result.pip_line}")
-    show.out(f"  {result.uv_line}")
+        yield "bypassed", result.untested_note
+    yield f"  {result.pip_line}"
+    yield f"  {result.uv_line}"
 
 
 def _plain(result: TrailResult) -> dict[str, object]:
-    from cairn import datafile
     from cairn.cli.release.promote import plain_demands
 
     return {
         "schema": "cairn.trail/1",
-        "set": datafile.to_plain(result.wheel_set),
-        "record": datafile.to_plain(result.record),
-        "report": str(result.report),
+        "set": result.wheel_set,
+        "record": result.record,
+        "report": result.report,
         "pip": result.pip_line,
         "uv": result.uv_line,
         **plain_demands(result.promotion.report),
         "untested_note": result.untested_note,
         "kept": [span.name for span in result.spans if span.mark == "kept"],
         "wheels": [
-            {"file": str(w.wheel), "sha256": w.sha256, "seconds": w.seconds, "cached": w.cached}
+            {"file": w.wheel, "sha256": w.sha256, "seconds": w.seconds, "cached": w.cached}
             for w in result.wheels
         ],
     }

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import fields
+from cairn.cli.answer import Answer, Note
 from cairn.cli.binder import command
 from cairn.errors import StoreError, UsageError
 from cairn.options import argument, flag, option, repeated
@@ -94,11 +95,10 @@ class Fetch(_IndexOptions):
     dry_run: bool = fields.dry_run()
 
 
-def _lock(request: Lock) -> int:
+def _lock(request: Lock) -> Answer:
     from cairn import pip_settings
     from cairn.release.publish import distribution, mirror_lock, mirror_resolve
 
-    screen = console.current()
     stack, path = request.load()
     before = mirror_lock.read(path) if path.exists() else None
     new = mirror_resolve.asked_by(map(distribution.read, request.files), request.require, stack=stack)
@@ -108,7 +108,7 @@ def _lock(request: Lock) -> int:
             "nothing to lock: no wheel that needs anything, and no lock to renew",
             tip="name wheels of the stack, or give --require",
         )
-    with screen.stage(f"resolve for {stack.name}"):
+    with console.current().stage(f"resolve for {stack.name}"):
         lock = mirror_resolve.resolve(
             stack,
             mirror_lock.places_of(stack),
@@ -119,48 +119,38 @@ def _lock(request: Lock) -> int:
     if not request.dry_run:
         mirror_lock.write(path, lock)
     changes = mirror_lock.changes(before, lock)
-    if request.json:
-        screen.json({"changes": list(changes), "files": len(lock.files)})
-        return 0
-    for line in changes:
-        screen.out(line)
     total = sum(file.size or 0 for file in lock.files)
-    screen.info(
-        f"files: {len(lock.files)}, {total / 1e6:.0f} MB where sizes are known; changes: {len(changes)}"
-    )
-    return 0
+    counts = f"files: {len(lock.files)}, {total / 1e6:.0f} MB where sizes are known; changes: {len(changes)}"
+    return Answer({"changes": changes, "files": len(lock.files)}, (*changes, Note(counts)))
 
 
-def _sync(request: Sync) -> int:
+def _sync(request: Sync) -> Answer:
     from cairn.release.publish import mirror_lock, mirror_sync
 
     _, path = request.load()
     lock, store = mirror_lock.read(path), request.open_store()
     with console.current().stage(f"mirror into {request.index}"):
         fetched = mirror_sync.sync(store, request.index, lock, dry_run=request.dry_run)
-    return show_added([file.file_name for file in fetched], as_json=request.json)
+    return added(file.file_name for file in fetched)
 
 
-def _verify(request: Verify) -> int:
+def _verify(request: Verify) -> Answer:
     from cairn.release.index.snapshot import Index
     from cairn.release.publish import mirror_lock, mirror_sync
 
     stack, path = request.load()
     snapshot = Index(request.open_existing_store(), request.index).load()
     problems = mirror_sync.problems(mirror_lock.read(path), stack, snapshot)
-    if request.json:
-        console.current().json({"index": request.index, "problems": list(problems)})
-    else:
-        for problem in problems:
-            console.current().out(problem)
-    if problems:
-        raise StoreError(f"{request.index} and {path.name} do not agree: {len(problems)} problem(s)")
-    if not request.json:
-        console.current().out(f"{request.index} holds what {path.name} names, and that covers {stack.name}")
-    return 0
+    good = f"{request.index} holds what {path.name} names, and that covers {stack.name}"
+    error = StoreError(f"{request.index} and {path.name} do not agree: {len(problems)} problem(s)")
+    return Answer(
+        {"index": request.index, "problems": problems},
+        problems or [good],
+        error=error if problems else None,
+    )
 
 
-def _fetch(request: Fetch) -> int:
+def _fetch(request: Fetch) -> Answer:
     from cairn.release.publish.mirror import mirror, missing
 
     if not request.files and not request.require:
@@ -168,22 +158,17 @@ def _fetch(request: Fetch) -> int:
     store, index = request.open_store(), request.index
     if request.dry_run:
         items = missing(store, index, dists=request.files, requirements=request.require)
-        return show_added([item.requirement for item in items], as_json=request.json)
+        return added(item.requirement for item in items)
     with console.current().stage(f"mirror into {index}"):
         published = mirror(store, index, dists=request.files, requirements=request.require)
-    return show_added([entry.filename for entry in published.added], as_json=request.json)
+    return added(entry.filename for entry in published.added)
 
 
-def show_added(added: Sequence[str], already: Sequence[str] = (), *, as_json: bool) -> int:
-    """Print which files are new in an index, and which it had; gives the exit code."""
-    screen = console.current()
-    if as_json:
-        screen.json({"added": list(added), "already": list(already)})
-        return 0
-    for mark, names in (("+", added), ("=", already)):
-        for name in names:
-            screen.out(f"{mark} {name}")
-    return 0
+def added(new: Iterable[str], already: Sequence[str] = ()) -> Answer:
+    """Which files are new in an index, and which it had."""
+    names = tuple(new)
+    text = (*(f"+ {name}" for name in names), *(f"= {name}" for name in already))
+    return Answer({"added": names, "already": already}, text)
 
 
 COMMANDS = {

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import fields, signing
+from cairn.cli.answer import Answer
 from cairn.cli.binder import command
-from cairn.cli.index.mirror import show_added
+from cairn.cli.index.mirror import added
 from cairn.errors import UsageError
 from cairn.options import argument, option, repeated
 from cairn.output import console
@@ -46,7 +47,7 @@ class Publish(signing.AttestOptions, fields.StoreOptions):
     json: bool = fields.json()
 
 
-def _publish(request: Publish) -> int:
+def _publish(request: Publish) -> Answer:
     from cairn.release.publish.files import publish
 
     store = request.open_store()
@@ -62,10 +63,10 @@ def _publish(request: Publish) -> int:
             raise UsageError(f"{flag} is about a set", tip="give --set set.json as well")
     with console.current().stage(f"publish into {request.index}") as stage:
         result = publish(store, request.index, request.files, dry_run=request.dry_run, on_step=stage.update)
-    return show_added([entry.filename for entry in result.added], result.already, as_json=request.json)
+    return added((entry.filename for entry in result.added), result.already)
 
 
-def _publish_set(store: Store, request: Publish, set_file: Path) -> int:
+def _publish_set(store: Store, request: Publish, set_file: Path) -> Answer:
     from cairn.release.publish.wheel_set import stage_set
     from cairn.sources.manifest import manifest
     from cairn.wheels import wheelset
@@ -89,11 +90,8 @@ def _publish_set(store: Store, request: Publish, set_file: Path) -> int:
     if not request.dry_run:
         # Tests bind to the sealed set, so it takes the place of the open one.
         wheelset.write(set_file, sealed)
-    if request.json:
-        console.current().json({"set": sealed.id, "closure": [file.file_name for file in sealed.closure]})
-    else:
-        console.current().out(sealed.id)
-    return 0
+    closure = [file.file_name for file in sealed.closure]
+    return Answer({"set": sealed.id, "closure": closure}, [sealed.id])
 
 
 COMMANDS = {"publish": command(Publish, _publish)}

@@ -38,7 +38,7 @@ class Serve(fields.StoreOptions):
     )
 
 
-def _serve(request: Serve) -> int:
+def _serve(request: Serve) -> None:
     from cairn.release.index import keys
     from cairn.release.index.snapshot import existing
     from cairn.release.serve.server import serving
@@ -58,7 +58,6 @@ def _serve(request: Serve) -> int:
             threading.Event().wait()
     except KeyboardInterrupt:
         console.current().info("stopped")
-    return 0
 
 
 def _announce(url: str, store: Store, indexes: Sequence[str]) -> None:

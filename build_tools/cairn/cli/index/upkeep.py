@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import fields, signing
+from cairn.cli.answer import Answer, Piece, Table
 from cairn.cli.binder import command
 from cairn.errors import CairnError, StoreError, UsageError
 from cairn.options import flag, option
@@ -83,9 +84,8 @@ class CollectGarbage(fields.StoreOptions):
     json: bool = fields.json()
 
 
-def audit(request: Audit) -> int:
+def audit(request: Audit) -> Answer:
     """Audit the store, or the one index that is named."""
-    from cairn import datafile
     from cairn.release.audit import audit as auditing
 
     store = request.open_existing_store()
@@ -97,32 +97,26 @@ def audit(request: Audit) -> int:
             trust=signing.read_trust(request.trust),
             on_step=stage.update,
         )
-    if request.json:
-        console.current().json(datafile.to_plain(report))
-    else:
-        _show(report)
-    if not report.good:
-        raise StoreError(
-            f"{request.index or store.url} has {wording.count(report.problems, 'problem')}",
-            tip="pages: cairn index recover, then render; files: publish them again, or restore them from a "
-            "copy; what is foreign: find out who put it there",
-        )
-    return 0
+    error = StoreError(
+        f"{request.index or store.url} has {wording.count(report.problems, 'problem')}",
+        tip="pages: cairn index recover, then render; files: publish them again, or restore them from a "
+        "copy; what is foreign: find out who put it there",
+    )
+    return Answer(report, _text(report), error=None if report.good else error)
 
 
-def _show(report: AuditReport) -> None:
-    screen = console.current()
+def _text(report: AuditReport) -> Iterator[Piece]:
     for problem in report.problems:
-        screen.item("failed", problem.said)
+        yield "failed", problem.said
     for kind, counted in report.keys.items():
         shown = f": {wording.some(counted.names, shown=3)}" if kind != "live" and counted.count else ""
-        screen.out(f"{kind:9} {counted.count:>7}  {console.size(counted.size)}{shown}")
+        yield f"{kind:9} {counted.count:>7}  {console.size(counted.size)}{shown}"
     if report.good:
         for name, number in report.indexes.items():
-            screen.item("done", f"{name} is what its generation {number} says")
+            yield "done", f"{name} is what its generation {number} says"
 
 
-def _render(request: Render) -> int:
+def _render(request: Render) -> Answer:
     from cairn.release.index import marks
     from cairn.release.index.commit import render_all
 
@@ -131,15 +125,14 @@ def _render(request: Render) -> int:
     for index in _indexes(store, request.index):
         with console.current().stage(f"render {index.name}"):
             rendered[index.name] = list(render_all(index))
-    if request.json:
-        console.current().json(rendered)
-        return 0
-    for name, projects in rendered.items():
-        console.current().out(f"{name}: the pages of {wording.count(projects, 'project')} say what counts")
-    return 0
+    text = (
+        f"{name}: the pages of {wording.count(projects, 'project')} say what counts"
+        for name, projects in rendered.items()
+    )
+    return Answer(rendered, text)
 
 
-def _recover(request: Recover) -> int:
+def _recover(request: Recover) -> Answer | None:
     from cairn.release.index import restore
     from cairn.release.index.snapshot import Index
 
@@ -150,19 +143,18 @@ def _recover(request: Recover) -> int:
         index = Index(store, request.index)
         after = restore.restore(index, request.generation, dry_run=request.dry_run)
         verb = "would count" if request.dry_run else "counts"
-        _report(request, f"generation {after.generation.number} of {index.name} {verb}")
-        return 0
+        return _end(request, f"generation {after.generation.number} of {index.name} {verb}")
     problems: list[CairnError] = []
     for index in _indexes(store, request.index):
         if (why := restore.broken(index)) is None:
-            _report(request, _finish(index, dry_run=request.dry_run))
+            _end(request, _finish(index, dry_run=request.dry_run)).show(json=request.json)
             continue
         candidates = restore.candidates(index)
-        _offer(index.name, why, candidates, as_json=request.json)
+        _candidates(index.name, why, candidates).show(json=request.json)
         problems.append(StoreError(f"{index.name}: {why}", tip=_tip(index.name, candidates)))
     if problems:
         raise problems[0]
-    return 0
+    return None
 
 
 def _finish(index: Index, *, dry_run: bool) -> str:
@@ -178,29 +170,23 @@ def _finish(index: Index, *, dry_run: bool) -> str:
     return f"wrote what generation {pointer.generation} of {index.name} has changed: {', '.join(pages)}"
 
 
-def _report(request: Recover, text: str) -> None:
-    if request.json:
-        console.current().json({"done": text, "dry_run": request.dry_run})
-    else:
-        console.current().out(text)
+def _end(request: Recover, text: str) -> Answer:
+    return Answer({"done": text, "dry_run": request.dry_run}, [text])
 
 
-def _offer(name: str, why: str, candidates: tuple[Candidate, ...], *, as_json: bool) -> None:
-    """Show the generations that may have been current last."""
+def _candidates(name: str, why: str, candidates: tuple[Candidate, ...]) -> Answer:
+    """The generations that may have been current last."""
     from cairn.release.index import restore
 
-    screen = console.current()
-    if as_json:
-        plain = [restore.plain(one) for one in candidates]
-        screen.json({"index": name, "problem": why, "candidates": plain})
-        return
     rows = []
     for one in candidates:
         stands = (
             "its writer made a later one" if one.lost_race else f"{one.pages} of {one.changed} pages show it"
         )
         rows.append((one.name, one.when, one.action or "", one.who, one.problem or stands))
-    screen.table(("generation", "when", "action", "who", "how it stands"), rows)
+    plain = [restore.plain(one) for one in candidates]
+    head = ("generation", "when", "action", "who", "how it stands")
+    return Answer({"index": name, "problem": why, "candidates": plain}, [Table(head, rows)])
 
 
 def _tip(name: str, candidates: tuple[Candidate, ...]) -> str:
@@ -210,25 +196,21 @@ def _tip(name: str, candidates: tuple[Candidate, ...]) -> str:
     return f"choose the one that counts: cairn index recover --index {name} --generation {good[0]}"
 
 
-def _gc(request: CollectGarbage) -> int:
+def _gc(request: CollectGarbage) -> Answer:
     from datetime import timedelta
 
-    from cairn import datafile
     from cairn.release import gc
 
     store, dry_run = request.open_existing_store(), request.dry_run
     older_than = timedelta(days=request.older_than)
-    screen = console.current()
-    with screen.stage(f"collect garbage of {store.url}") as stage:
+    with console.current().stage(f"collect garbage of {store.url}") as stage:
         garbage = gc.collect(store, older_than=older_than, dry_run=dry_run, on_step=stage.update)
-    if request.json:
-        screen.json(datafile.to_plain(garbage) | {"dry_run": dry_run})
-        return 0
-    for name in (*garbage.keys, *garbage.temporaries):
-        screen.out(f"{'would go:' if dry_run else '-'} {name}")
-    objects = wording.count((*garbage.keys, *garbage.temporaries), "object")
-    screen.out(f"{objects}, {console.size(garbage.size)}; {garbage.kept} stay")
-    return 0
+    names = (*garbage.keys, *garbage.temporaries)
+    text = (
+        *(f"{'would go:' if dry_run else '-'} {name}" for name in names),
+        f"{wording.count(names, 'object')}, {console.size(garbage.size)}; {garbage.kept} stay",
+    )
+    return Answer(garbage, text, more={"dry_run": dry_run})
 
 
 def _indexes(store: Store, name: str | None) -> Iterator[Index]:

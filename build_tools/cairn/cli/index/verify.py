@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import fields, signing
+from cairn.cli.answer import Answer, Piece
 from cairn.cli.binder import command
 from cairn.cli.index import upkeep
 from cairn.errors import StoreError, UsageError
@@ -68,7 +70,7 @@ class Verify(fields.OptionalStoreOptions):
     json: bool = fields.json()
 
 
-def _verify(request: Verify) -> int:
+def _verify(request: Verify) -> Answer:
     from cairn.release.provenance import chain, reader
 
     if not request.files:
@@ -92,15 +94,15 @@ def _verify(request: Verify) -> int:
         with _wheel(file) as (path, sha256):
             report = chain.check(watched, index, file_name=path.name, sha256=sha256, trust=trust, path=path)
         reports.append(report)
-        if not request.json:
-            _show(report)
-    if request.json:
-        console.current().json([_plain(report) for report in reports])
-    if broken := [report.file_name for report in reports if report.broken]:
-        raise StoreError(f"{', '.join(broken)}: not what {index} vouches for", tip="do not install it")
-    if request.save_bundle:
+    broken = [report.file_name for report in reports if report.broken]
+    error = StoreError(f"{', '.join(broken)}: not what {index} vouches for", tip="do not install it")
+    if request.save_bundle and not broken:
         reader.save_bundle(request.save_bundle, watched.objects)
-    return 0
+    return Answer(
+        list(map(_plain, reports)),
+        itertools.chain.from_iterable(map(_text, reports)),
+        error=error if broken else None,
+    )
 
 
 def _trust(request: Verify) -> Trust | None:
@@ -179,16 +181,15 @@ def _wheel(text: str) -> Iterator[tuple[Path, str]]:
         yield path, sha256
 
 
-def _show(report: Report) -> None:
-    screen = console.current()
-    screen.out(f"{report.file_name}, as {report.index} has it")
+def _text(report: Report) -> Iterator[Piece]:
+    yield f"{report.file_name}, as {report.index} has it"
     for link in report.links:
-        screen.item(_MARKS[link.state], f"{link.name:10} {link.text}")
+        yield _MARKS[link.state], f"{link.name:10} {link.text}"
     for source in report.sources:
         hashtag = f" ({source.hashtag})" if source.hashtag != source.commit else ""
-        screen.out(f"    {source.name}: {source.commit} of {source.origin}{hashtag}")
+        yield f"    {source.name}: {source.commit} of {source.origin}{hashtag}"
     for warning in report.warnings:
-        screen.item("bypassed", warning)
+        yield "bypassed", warning
 
 
 def _plain(report: Report) -> dict[str, object]:
@@ -202,7 +203,7 @@ def _plain(report: Report) -> dict[str, object]:
             for link in report.links
         ],
         "sources": [vars(source) for source in report.sources],
-        "warnings": list(report.warnings),
+        "warnings": report.warnings,
     }
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import fields
+from cairn.cli.answer import Answer, Piece, Table
 from cairn.cli.binder import command
 from cairn.options import Exclusive, argument, flag, option, repeated
 from cairn.output import console
@@ -16,6 +17,8 @@ from cairn.output import console
 if TYPE_CHECKING:
     from cairn.release.history.difference import Difference
     from cairn.release.history.log import Logged
+    from cairn.release.history.retain import Retained
+    from cairn.release.history.rollback import Rollback as RollbackResult
     from cairn.release.history.yank import Yank
 
 _SHORT = 12  # digits of a set id or a digest that are shown
@@ -33,6 +36,10 @@ class _IndexOptions(fields.StoreOptions):
 class _ChangeOptions(_IndexOptions):
     reason: str | None = option("why, for the log")
     dry_run: bool = fields.dry_run()
+
+    def context(self) -> Mapping[str, object]:
+        """What the answer repeats of the request."""
+        return {"index": self.index, "dry_run": self.dry_run}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,12 +118,10 @@ class Log(_IndexOptions):
     )
 
 
-def _rollback(request: Rollback) -> int:
-    from cairn import datafile
+def _rollback(request: Rollback) -> Answer:
     from cairn.release.history.rollback import rollback
 
-    screen = console.current()
-    with screen.stage(f"roll {request.index} back to {request.to}") as stage:
+    with console.current().stage(f"roll {request.index} back to {request.to}") as stage:
         result = rollback(
             request.open_existing_store(),
             request.index,
@@ -125,36 +130,32 @@ def _rollback(request: Rollback) -> int:
             dry_run=request.dry_run,
             on_step=stage.update,
         )
-    if request.json:
-        screen.json(datafile.to_plain(result) | {"index": request.index, "dry_run": request.dry_run})
-        return 0
-    if not result.changed:
-        screen.out(f"{request.index} is as it was in generation {result.to} already")
-        return 0
-    _show(result.difference, dry_run=request.dry_run)
-    for set_id in result.still_yanked:
-        screen.item("bypassed", f"set {set_id[:_SHORT]} was yanked since, and stays so")
-    verb = "would be" if request.dry_run else "is"
-    was = f"what {result.to} was, of {result.to_when}" if result.to else "empty, as it began"
-    screen.out(f"generation {result.generation} of {request.index} {verb} {was}")
-    if result.difference.gone_sets:
-        screen.out(_what_comes_next(request.index))
-    return 0
+    return Answer(result, _rolled_back(request, result), more=request.context())
 
 
-def _what_comes_next(index: str) -> str:
-    """What a rollback is not, and what becomes of the sets that it took off."""
+def _rolled_back(request: Rollback, result: RollbackResult) -> Iterator[Piece]:
     from cairn.release.index import keys
 
+    index = request.index
+    if not result.changed:
+        yield f"{index} is as it was in generation {result.to} already"
+        return
+    yield from _changes(result.difference, dry_run=request.dry_run)
+    for set_id in result.still_yanked:
+        yield "bypassed", f"set {set_id[:_SHORT]} was yanked since, and stays so"
+    verb = "would be" if request.dry_run else "is"
+    was = f"what {result.to} was, of {result.to_when}" if result.to else "empty, as it began"
+    yield f"generation {result.generation} of {index} {verb} {was}"
+    if not result.difference.gone_sets:
+        return
     if keys.is_gated(index):
         says = f"the next night does not bring these sets back into {index}, and promotes others as ever"
     else:
         says = f"whatever is published into {index} again, such as by the next night, is there again"
-    return f"this bans nothing: {says}; for all indexes and for good: cairn release yank"
+    yield f"this bans nothing: {says}; for all indexes and for good: cairn release yank"
 
 
-def _yank(request: YankSet) -> int:
-    from cairn import datafile
+def _yank(request: YankSet) -> Answer:
     from cairn.errors import UsageError
     from cairn.release.history import yank
 
@@ -166,33 +167,28 @@ def _yank(request: YankSet) -> int:
         result = yank.lift(store, subject, by=request.who, reason=request.reason, dry_run=dry_run)
     else:
         result = yank.yank(store, subject, reason=request.reason, dry_run=dry_run)
-    if request.json:
-        console.current().json(datafile.to_plain(result) | {"dry_run": dry_run})
-    else:
-        what = f"{'set' if request.night is None else 'the night of the manifest'} {result.subject[:_SHORT]}"
-        _show_yank(result, what, undo=request.undo, dry_run=dry_run)
-    return 0
+    return Answer(result, _yanked(request, result), more={"dry_run": dry_run})
 
 
-def _show_yank(result: Yank, what: str, *, undo: bool, dry_run: bool) -> None:
-    screen, word = console.current(), "not yanked" if undo else "yanked"
+def _yanked(request: YankSet, result: Yank) -> Iterator[Piece]:
+    word = "not yanked" if request.undo else "yanked"
+    what = f"{'set' if request.night is None else 'the night of the manifest'} {result.subject[:_SHORT]}"
     if not result.changed:
-        screen.out(f"{what} is {word} already")
+        yield f"{what} is {word} already"
         return
     for place in result.indexes:
         for name in place.files:
-            screen.out(f"{'would be ' if dry_run else ''}{word} in {place.index}: {name}")
+            yield f"{'would be ' if request.dry_run else ''}{word} in {place.index}: {name}"
         for name in place.shared:
-            screen.out(f"= {name} in {place.index}: a set that is not yanked has it too")
+            yield f"= {name} in {place.index}: a set that is not yanked has it too"
     places = dict.fromkeys(f"{place.index} (generation {place.generation})" for place in result.indexes)
-    is_so = "would be" if dry_run else "is"
-    screen.out(f"{what} {is_so} {word} in {', '.join(places) or 'no index: none has it'}")
-    if not undo:
-        screen.out(f"it {'would come' if dry_run else 'comes'} into no other index until --undo")
+    is_so = "would be" if request.dry_run else "is"
+    yield f"{what} {is_so} {word} in {', '.join(places) or 'no index: none has it'}"
+    if not request.undo:
+        yield f"it {'would come' if request.dry_run else 'comes'} into no other index until --undo"
 
 
-def _retain(request: Retain) -> int:
-    from cairn import datafile
+def _retain(request: Retain) -> Answer:
     from cairn.release.history.retain import Rule, retain
 
     rule = Rule(last=request.keep_last, days=request.days, keep=request.keep)
@@ -203,50 +199,44 @@ def _retain(request: Retain) -> int:
         reason=request.reason,
         dry_run=request.dry_run,
     )
-    screen = console.current()
-    if request.json:
-        screen.json(datafile.to_plain(retention) | {"index": request.index, "dry_run": request.dry_run})
-        return 0
+    return Answer(retention, _retained(request, retention), more=request.context())
+
+
+def _retained(request: Retain, retention: Retained) -> Iterator[Piece]:
     for set_id, by in retention.held:
-        screen.out(f"= set {set_id[:_SHORT]}: {by} names it")
-    _show(retention.difference, dry_run=request.dry_run)
-    if not retention.changed:
-        screen.out(f"{request.index} has nothing that is to go")
-    else:
+        yield f"= set {set_id[:_SHORT]}: {by} names it"
+    yield from _changes(retention.difference, dry_run=request.dry_run)
+    if retention.changed:
         verb = "it would be" if request.dry_run else "it is"
-        screen.out(f"{verb} generation {retention.generation} of {request.index}")
-    return 0
+        yield f"{verb} generation {retention.generation} of {request.index}"
+    else:
+        yield f"{request.index} has nothing that is to go"
 
 
-def _log(request: Log) -> int:
-    from cairn import datafile
+def _log(request: Log) -> Answer:
     from cairn.release.history import log
 
     every = log.entries(request.open_existing_store(), request.index)
-    entries = list(itertools.islice(every, request.limit))
-    screen = console.current()
-    if request.json:
-        screen.json({"index": request.index, "generations": [datafile.to_plain(one) for one in entries]})
-        return 0
-    screen.table(("generation", "when", "action", "who", "why", "sets"), [_row(one) for one in entries])
-    return 0
+    entries = tuple(itertools.islice(every, request.limit))
+    head = ("generation", "when", "action", "who", "why", "sets")
+    return Answer({"index": request.index, "generations": entries}, [Table(head, map(_row, entries))])
 
 
-def _row(one: Logged) -> Sequence[str]:
+def _row(one: Logged) -> Sequence[object]:
     marks = (("+", one.brought), ("-", one.removed), ("~", one.marked))
     sets = [f"{mark}{set_id[:_SHORT]}" for mark, ids in marks for set_id in ids]
     when = f"{one.when[:10]} {one.when[11:16]}"
-    return str(one.number), when, one.action or "", one.who, one.why or "", " ".join(sets)
+    return one.number, when, one.action or "", one.who, one.why or "", " ".join(sets)
 
 
-def _show(difference: Difference, *, dry_run: bool) -> None:
-    screen = console.current()
+def _changes(difference: Difference, *, dry_run: bool) -> Iterator[str]:
+    """The sets and files that go, and those that come back."""
     for sets, refs, sign, verb in (
         (difference.gone_sets, difference.gone, "-", "would go:"),
         (difference.back_sets, difference.back, "+", "would come back:"),
     ):
         for name in (*(f"set {set_id[:_SHORT]}" for set_id in sets), *(ref.filename for ref in refs)):
-            screen.out(f"{verb if dry_run else sign} {name}")
+            yield f"{verb if dry_run else sign} {name}"
 
 
 COMMANDS = {

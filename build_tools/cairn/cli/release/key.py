@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cairn.cli import fields
+from cairn.cli.answer import Answer, Note
 from cairn.cli.binder import command
-from cairn.output import console
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,21 +23,19 @@ class CreateKey:
     json: bool = fields.json()
 
 
-def _create(request: CreateKey) -> int:
+def _create(request: CreateKey) -> Answer:
     from cairn.release.provenance import signing_key
 
     key = signing_key.create(request.output_dir)
     private, public = (
         request.output_dir / name for name in (signing_key.PRIVATE_NAME, signing_key.PUBLIC_NAME)
     )
-    screen = console.current()
-    if request.json:
-        screen.json({"key_id": key.key_id, "private_key": str(private), "public_key": str(public)})
-        return 0
-    screen.out(key.key_id)
-    screen.info(f"{private} signs: keep it to yourself, and a copy where nobody else can read it")
-    screen.info(f"{public} checks: give it to those who are to trust you")
-    return 0
+    text = (
+        key.key_id,
+        Note(f"{private} signs: keep it to yourself, and a copy where nobody else can read it"),
+        Note(f"{public} checks: give it to those who are to trust you"),
+    )
+    return Answer({"key_id": key.key_id, "private_key": private, "public_key": public}, text)
 
 
 COMMANDS = {"create": command(CreateKey, _create)}

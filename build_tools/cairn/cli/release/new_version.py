@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cairn.cli import fields
+from cairn.cli.answer import Answer
 from cairn.cli.binder import command
 from cairn.options import option
-from cairn.output import console
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,21 +29,18 @@ class NewVersion(fields.StoreOptions):
     json: bool = fields.json()
 
 
-def _new_version(request: NewVersion) -> int:
+def _new_version(request: NewVersion) -> Answer:
     from cairn.release.index.snapshot import Index, whole_id
     from cairn.release.new_version import next_stage
 
-    store = request.open_existing_store()
+    store, dry_run = request.open_existing_store(), request.dry_run
     set_id = whole_id(fields.set_id_of(request.set_id), Index(store, request.index).load())
-    _, changes = next_stage(store, set_id, request.promote, request.output_dir, dry_run=request.dry_run)
-    screen = console.current()
-    if request.json:
-        wheels = [{"wheel": str(c.target), "version": {"old": c.old, "new": c.new}} for c in changes]
-        screen.json({"derived_from": set_id, "wheels": wheels, "dry_run": request.dry_run})
-        return 0
-    for change in changes:
-        screen.out(f"{'would write' if request.dry_run else '+'} {change.target}")
-    return 0
+    _, changes = next_stage(store, set_id, request.promote, request.output_dir, dry_run=dry_run)
+    wheels = [{"wheel": c.target, "version": {"old": c.old, "new": c.new}} for c in changes]
+    return Answer(
+        {"derived_from": set_id, "wheels": wheels, "dry_run": dry_run},
+        [f"{'would write' if dry_run else '+'} {change.target}" for change in changes],
+    )
 
 
 COMMANDS = {"new-version": command(NewVersion, _new_version)}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cairn import converters
 from cairn.cli import completion, fields, signing
+from cairn.cli.answer import Answer, Piece
 from cairn.cli.binder import command
 from cairn.errors import UsageError
 from cairn.options import option, repeated
@@ -67,7 +68,7 @@ class Promote(signing.AttestOptions, fields.StoreOptions, fields.StackOptions):
     json: bool = fields.json()
 
 
-def _promote(request: Promote) -> int:
+def _promote(request: Promote) -> Answer:
     from cairn.release import records
     from cairn.release.gate.evidence import Bypass
     from cairn.release.promote import Readmission, RefusedError, promote
@@ -79,9 +80,8 @@ def _promote(request: Promote) -> int:
     again = Readmission(who=request.again, reason=reason) if request.again is not None else None
     bypass = Bypass(who=request.bypass, reason=reason) if request.bypass is not None else None
     stack = request.load_stack()
-    screen = console.current()
     try:
-        with screen.stage(f"promote to {request.target}") as stage, request.attester() as attester:
+        with console.current().stage(f"promote to {request.target}") as stage, request.attester() as attester:
             promotion = promote(
                 request.open_existing_store(),
                 fields.set_id_of(request.set_id),
@@ -99,27 +99,22 @@ def _promote(request: Promote) -> int:
                 on_step=stage.update,
             )
     except RefusedError as error:
-        if request.json:
-            screen.json({"set": error.report.set_id, **plain_demands(error.report)})
         _notify(error.report, request, stack)
-        raise
-    if request.json:
-        screen.json(
-            {
-                "set": promotion.set_id,
-                "added": list(promotion.added),
-                "already": list(promotion.already),
-                "dry_run": promotion.dry_run,
-                **plain_demands(promotion.report),
-                "untested_note": promotion.untested,
-                "standing": list(promotion.standing),
-            }
-        )
-    else:
-        _show(promotion, request.target)
+        return Answer({"set": error.report.set_id, **plain_demands(error.report)}, error=error)
     if promotion.report is not None and not promotion.kept:
         _notify(promotion.report, request, stack)
-    return 0
+    return Answer(
+        {
+            "set": promotion.set_id,
+            "added": promotion.added,
+            "already": promotion.already,
+            "dry_run": promotion.dry_run,
+            **plain_demands(promotion.report),
+            "untested_note": promotion.untested,
+            "standing": promotion.standing,
+        },
+        _text(promotion, request.target),
+    )
 
 
 def _notify(report: GateReport, request: Promote, stack: Stack) -> None:
@@ -136,43 +131,38 @@ def _notify(report: GateReport, request: Promote, stack: Stack) -> None:
         console.current().warn(problem)
 
 
-def _show(promotion: Promotion, target: str) -> None:
-    screen = console.current()
+def _text(promotion: Promotion, target: str) -> Iterator[Piece]:
     if promotion.kept:
-        screen.out(f"{target} has the set already")
+        yield f"{target} has the set already"
     if promotion.report is not None:
-        show_demands(promotion.report, unchanged=promotion.kept)
+        yield from demands(promotion.report, unchanged=promotion.kept)
     elif promotion.untested is not None:
-        screen.item("bypassed", promotion.untested)
+        yield "bypassed", promotion.untested
     for line in promotion.standing:
-        screen.item("failed", f"since then: {line}")
+        yield "failed", f"since then: {line}"
     if promotion.kept:
         return
     for name in promotion.added:
-        screen.out(f"{'would add' if promotion.dry_run else '+'} {name}")
+        yield f"{'would add' if promotion.dry_run else '+'} {name}"
     for name in promotion.already:
-        screen.out(f"= {name}")
+        yield f"= {name}"
 
 
-def show_demands(report: GateReport, *, unchanged: bool = False) -> None:
+def demands(report: GateReport, *, unchanged: bool = False) -> Iterator[Piece]:
     """Every demand with how it stands and why, then what the set was not tested on.
 
     Args:
         report: what the gate found.
         unchanged: it was asked when the set was promoted, and not again.
     """
-    screen = console.current()
     when = f"{report.judged[:10]} {report.judged[11:16]} UTC"
-    screen.out(
-        f"the gate on the set {report.set_id[:12]}, asked {when}{' and not again' if unchanged else ''}:"
-    )
+    yield f"the gate on the set {report.set_id[:12]}, asked {when}{' and not again' if unchanged else ''}:"
     for demand in report.demands:
-        text = f"{demand.outcome:8} {demand.number}. {demand.name}: {demand.why}"
-        screen.item(_MARKS[demand.outcome], text)
+        yield _MARKS[demand.outcome], f"{demand.outcome:8} {demand.number}. {demand.name}: {demand.why}"
     weakened = (f"weak policy: {text}" for text in report.weakened)
     for note in (report.untested_note, *report.answered, *weakened):
         if note is not None:
-            screen.item("bypassed", note)
+            yield "bypassed", note
 
 
 def plain_demands(report: GateReport | None) -> dict[str, object]:
@@ -191,11 +181,11 @@ def plain_demands(report: GateReport | None) -> dict[str, object]:
             }
             for d in report.demands
         ],
-        "untested": list(report.untested),
-        "answered": list(report.answered),
-        "weakened": list(report.weakened),
+        "untested": report.untested,
+        "answered": report.answered,
+        "weakened": report.weakened,
         "size": report.size,
-        "installed_with": list(report.installed_with),
+        "installed_with": report.installed_with,
     }
 
 

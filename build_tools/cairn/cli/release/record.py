@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import fields, signing
+from cairn.cli.answer import Answer, Piece, Table, Warn
 from cairn.cli.binder import command
 from cairn.options import argument, option
-from cairn.output import console
 
 if TYPE_CHECKING:
     from cairn.release.gate.evidence import Evidence
@@ -71,7 +71,7 @@ class ListRecords(fields.StoreOptions):
     json: bool = fields.json()
 
 
-def _add(request: AddRecords) -> int:
+def _add(request: AddRecords) -> Answer:
     from cairn.release import records
 
     store, signer = request.open_existing_store(), request.signer()
@@ -83,24 +83,27 @@ def _add(request: AddRecords) -> int:
             for one in inputs
         ]
     late = [] if request.dry_run else _late(store, {str(item.record.set_id) for item in added})
-    if request.json:
-        plain = [
-            {"set": item.record.set_id, "record": item.digest, "verdict": item.record.verdict}
-            for item in added
-        ]
-        failed = [{"index": index, "set": set_id, "failed": why} for index, set_id, why in late]
-        console.current().json({"added": plain, "late": failed, "dry_run": request.dry_run})
-        return 0
-    for item in added:
-        verb = "would add" if request.dry_run else "+"
-        console.current().out(f"{verb} {item.digest} {item.record.kind}, {item.record.verdict}")
-    for index, set_id, why in late:
-        console.current().warn(
-            f"{index} offers the set {set_id[:_SHOWN]}, and its pages say by now: {why}. To take it back: "
-            f"cairn release yank {set_id[:_SHOWN]} --reason …; to say why it does not count: "
-            "cairn release record answer"
-        )
-    return 0
+    verb = "would add" if request.dry_run else "+"
+    warnings = (
+        f"{index} offers the set {set_id[:_SHOWN]}, and its pages say by now: {why}. To take it back: "
+        f"cairn release yank {set_id[:_SHOWN]} --reason …; to say why it does not count: "
+        "cairn release record answer"
+        for index, set_id, why in late
+    )
+    return Answer(
+        {
+            "added": [
+                {"set": item.record.set_id, "record": item.digest, "verdict": item.record.verdict}
+                for item in added
+            ],
+            "late": [{"index": index, "set": set_id, "failed": why} for index, set_id, why in late],
+            "dry_run": request.dry_run,
+        },
+        (
+            *(f"{verb} {item.digest} {item.record.kind}, {item.record.verdict}" for item in added),
+            *map(Warn, warnings),
+        ),
+    )
 
 
 def _late(store: Store, set_ids: Collection[str]) -> list[tuple[str, str, str]]:
@@ -116,22 +119,17 @@ def _late(store: Store, set_ids: Collection[str]) -> list[tuple[str, str, str]]:
     return offers
 
 
-def _answer(request: AnswerRecord) -> int:
-    from cairn import datafile
+def _answer(request: AnswerRecord) -> Answer:
     from cairn.release import records
 
     store, dry_run = request.open_existing_store(), request.dry_run
     set_id, digest = records.find(store, request.record)
     answer = records.answer(store, set_id, digest, who=request.who, reason=request.reason, dry_run=dry_run)
-    if request.json:
-        console.current().json({**datafile.to_plain(answer), "dry_run": dry_run})
-    else:
-        verb = "would answer" if dry_run else "answered"
-        console.current().out(f"{verb} {digest} of the set {set_id[:_SHOWN]}")
-    return 0
+    verb = "would answer" if dry_run else "answered"
+    return Answer(answer, [f"{verb} {digest} of the set {set_id[:_SHOWN]}"], more={"dry_run": dry_run})
 
 
-def _list(request: ListRecords) -> int:
+def _list(request: ListRecords) -> Answer:
     from cairn import datafile
     from cairn import stack as stacks
     from cairn.release import records
@@ -150,25 +148,21 @@ def _list(request: ListRecords) -> int:
         evidence = gate.weigh(
             Case(source=index, target=index, wheel_set=wheel_set, stack=stack, kept=set_records)
         )
-    if not request.json:
-        _show(set_records, evidence)
-        return 0
-    plain: dict[str, object] = {
-        "set": set_id,
-        "records": [
-            {"digest": item.digest, **datafile.to_plain(item.record)} for item in set_records.records
-        ],
-        "answers": [datafile.to_plain(answer) for _, answer in set_records.answers],
-        "unusable": [{"digest": digest, "problem": problem} for digest, problem in set_records.unusable],
-    }
-    if evidence is not None:
-        plain["weighed"] = datafile.to_plain(evidence)
-    console.current().json(plain)
-    return 0
+    return Answer(
+        {
+            "set": set_id,
+            "records": [
+                {"digest": item.digest, **datafile.to_plain(item.record)} for item in set_records.records
+            ],
+            "answers": [answer for _, answer in set_records.answers],
+            "unusable": [{"digest": digest, "problem": problem} for digest, problem in set_records.unusable],
+        },
+        _text(set_records, evidence),
+        more={"weighed": evidence} if evidence else {},
+    )
 
 
-def _show(set_records: Kept, evidence: Evidence | None) -> None:
-    screen = console.current()
+def _text(set_records: Kept, evidence: Evidence | None) -> Iterator[Piece]:
     answers = {answer.record: answer for _, answer in set_records.answers}
     rows = []
     for item in set_records.records:
@@ -184,13 +178,13 @@ def _show(set_records: Kept, evidence: Evidence | None) -> None:
         counts = f"{record.counts.passed} of {record.counts.total}"
         rows.append((item.digest[:_SHOWN], record.kind, record.verdict, where, counts, record.started, note))
     if rows:
-        screen.table(("record", "kind", "verdict", "hardware", "passed", "started", "remark"), rows)
+        yield Table(("record", "kind", "verdict", "hardware", "passed", "started", "remark"), rows)
     else:
-        screen.out("there is no test record")
+        yield "there is no test record"
     for _, problem in set_records.unusable:
-        screen.item("failed", problem)
+        yield "failed", problem
     for line in (*evidence.standing, *evidence.missing) if evidence else ():
-        screen.item("failed", line)
+        yield "failed", line
 
 
 COMMANDS = {

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import fields
+from cairn.cli.answer import Answer, Note, Table
 from cairn.cli.binder import command
 from cairn.errors import UsageError
 from cairn.options import argument, flag, option, repeated
@@ -116,8 +117,8 @@ class Fetch(Artifacts):
     dry_run: bool = fields.dry_run()
 
 
-def run(request: Fetch) -> int:
-    """Run the command; returns the exit code."""
+def run(request: Fetch) -> Answer:
+    """Run the command."""
     from cairn import targets
     from cairn.rocm.fetch.fetch import FetchRequest
 
@@ -133,49 +134,41 @@ def run(request: Fetch) -> int:
     return fetch(request, fetch_request, dry_run=request.dry_run)
 
 
-def fetch(request: Artifacts, fetch_request: FetchRequest, *, dry_run: bool) -> int:
-    """Fetch from the place that the request names, and print what came."""
+def fetch(request: Artifacts, fetch_request: FetchRequest, *, dry_run: bool) -> Answer:
+    """Fetch from the place that the request names."""
     from cairn.rocm.fetch import fetch as fetching
 
-    screen = console.current()
-    with screen.stage("fetch artifacts") as stage:
+    with console.current().stage("fetch artifacts") as stage:
         store = request.place()
         stage.update(f"looking at {store.url}")
         fetched = fetching.fetch(
             store, fetch_request, dry_run=dry_run, on_progress=lambda progress: stage.update(str(progress))
         )
-    if request.json:
-        screen.json(
-            [
-                {
-                    "artifact": each.artifact.name,
-                    "target": each.artifact.target,
-                    "archive": each.artifact.key,
-                    "size": each.artifact.size,
-                    "sha256": each.sha256,
-                    "path": str(each.path),
-                    "already": each.already,
-                }
-                for each in fetched
-            ]
-        )
-        return 0
+    plain = [
+        {
+            "artifact": each.artifact.name,
+            "target": each.artifact.target,
+            "archive": each.artifact.key,
+            "size": each.artifact.size,
+            "sha256": each.sha256,
+            "path": each.path,
+            "already": each.already,
+        }
+        for each in fetched
+    ]
     what = "would be fetched" if dry_run else "fetched"
-    screen.table(
-        ("artifact", "size", "sha256", ""),
-        [
-            (
-                each.artifact.name,
-                console.size(each.artifact.size),
-                (each.sha256 or "-")[:12],
-                "in place already" if each.already else what,
-            )
-            for each in fetched
-        ],
+    rows = (
+        (
+            each.artifact.name,
+            console.size(each.artifact.size),
+            (each.sha256 or "-")[:12],
+            "in place already" if each.already else what,
+        )
+        for each in fetched
     )
     new = [each.artifact.size for each in fetched if not each.already]
-    screen.info(f"{len(new)} {what}, {console.size(sum(new))}")
-    return 0
+    count = Note(f"{len(new)} {what}, {console.size(sum(new))}")
+    return Answer(plain, (Table(("artifact", "size", "sha256", ""), rows), count))
 
 
 def own_platform() -> str:

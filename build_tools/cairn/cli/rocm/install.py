@@ -8,6 +8,7 @@ from pathlib import Path
 
 from cairn import converters
 from cairn.cli import fields
+from cairn.cli.answer import Answer, Table
 from cairn.cli.binder import command
 from cairn.options import option
 from cairn.output import console
@@ -33,8 +34,8 @@ class Install(fields.SdkOptions):
     json: bool = fields.json()
 
 
-def run(request: Install) -> int:
-    """Run the command; returns the exit code."""
+def run(request: Install) -> Answer | None:
+    """Run the command."""
     from cairn.rocm import install
     from cairn.venv import PackageSource
 
@@ -52,18 +53,19 @@ def run(request: Install) -> int:
     )
     if request.dry_run:
         console.current().out(shlex.join(install.install_command(install_request)))
-        return 0
+        return None
     with console.current().stage(f"install {install_request.requirement}"):
         info = install.install(install_request)
     if info is None:
-        return 0
-    values = {k: str(v) for k, v in (("version", info.version), ("targets", ";".join(info.targets)),
-              ("root", info.root), ("bin", info.bin), ("cmake", info.cmake))}  # fmt: skip
-    if request.json:
-        console.current().json(values)
-    else:
-        console.current().table(("", ""), list(values.items()))
-    return 0
+        return None
+    values = {
+        "version": info.version,
+        "targets": ";".join(info.targets),
+        "root": info.root,
+        "bin": info.bin,
+        "cmake": info.cmake,
+    }
+    return Answer(values, [Table(("", ""), values.items())])
 
 
 COMMANDS = {"install": command(Install, run)}

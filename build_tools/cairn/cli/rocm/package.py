@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import fields
+from cairn.cli.answer import Answer, Table
 from cairn.cli.binder import command
 from cairn.options import Exclusive, flag, option
 from cairn.output import console
@@ -47,7 +48,7 @@ class Package:
     json: bool = fields.json()
 
 
-def _package(request: Package) -> int:
+def _package(request: Package) -> Answer:
     from cairn.rocm.package import PackageRequest
 
     package_request = PackageRequest(
@@ -60,12 +61,11 @@ def _package(request: Package) -> int:
         libraries_for_all=request.split,
         output_dir=request.output_dir,
     )
-    return write(package_request, dry_run=request.dry_run, json=request.json)
+    return write(package_request, dry_run=request.dry_run)
 
 
-def write(request: PackageRequest, *, dry_run: bool, json: bool) -> int:
-    """Make the packages, and print what they are."""
-    from cairn import datafile
+def write(request: PackageRequest, *, dry_run: bool) -> Answer:
+    """Make the packages."""
     from cairn.build import split_sdk
     from cairn.rocm import package
     from cairn.wheels.metadata import rocm_version
@@ -79,12 +79,8 @@ def write(request: PackageRequest, *, dry_run: bool, json: bool) -> int:
             dists = package.package(request, dry_run=dry_run)
     if request.libraries_for_all and rocm_version.is_before(request.version, RUNTIME):
         screen.warn(f"ROCm {RUNTIME} is the first known to find code in such packages")
-    if json:
-        screen.json(datafile.to_plain(dists))
-    else:
-        rows = [(d.path.name, str(d.files), console.size(d.size), d.sha256[:12]) for d in dists]
-        screen.table(("package", "files", "size", "sha256"), rows)
-    return 0
+    rows = [(d.path.name, d.files, console.size(d.size), d.sha256[:12]) for d in dists]
+    return Answer(dists, [Table(("package", "files", "size", "sha256"), rows)])
 
 
 COMMANDS = {"package": command(Package, _package)}

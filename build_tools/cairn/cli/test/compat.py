@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from argparse import ArgumentTypeError
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import fields
+from cairn.cli.answer import Answer, Piece, Table
 from cairn.cli.binder import command
 from cairn.errors import TestsFailedError, UsageError
 from cairn.options import Exclusive, argument, option, repeated
@@ -100,9 +102,9 @@ class Rows:
     json: bool = fields.json()
 
 
-def _run(request: Run) -> int:
-    """Measure, write, judge; the exit code is 0 only where nothing that a page claims is broken."""
-    from cairn import datafile, isolation
+def _run(request: Run) -> Answer:
+    """Measure, write, judge; it fails where something that a page claims is broken."""
+    from cairn import isolation
     from cairn.testing import junit
     from cairn.testing import record as records
     from cairn.testing.compat import evidence, measure, report, rows
@@ -139,23 +141,16 @@ def _run(request: Run) -> int:
             variables = isolation.variables(isolation.Isolation.TEST, home)
             attested = attest(variables, python=measurement.python, log=measurement.log)
         record = evidence.write_record(measurement.work_dir, measured, installed, attested, chosen=chosen)
-    if request.json:
-        screen.json(datafile.to_plain(measured))
-    else:
-        _show(measured)
-        screen.out(f"report: {measurement.work_dir / 'compat.html'}")
+    error = None
     outcome = junit.read(measurement.work_dir / records.JUNIT)
     broken = [case.name.replace("::", "/", 1) for case in outcome.cases if case.outcome == "failed"]
+    tip = f"read {measurement.log}"
     if record is not None and record.verdict != "passed":
-        raise TestsFailedError(
-            f"the record is {record.verdict}: {record.reason}", tip=f"read {measurement.log}"
-        )
-    if broken:
-        raise TestsFailedError(
-            f"{len(broken)} rows that a page claims do not work: {', '.join(broken[:_SHOWN])}",
-            tip=f"read {measurement.log}",
-        )
-    return 0
+        error = TestsFailedError(f"the record is {record.verdict}: {record.reason}", tip=tip)
+    elif broken:
+        rows_broken = ", ".join(broken[:_SHOWN])
+        error = TestsFailedError(f"{len(broken)} rows that a page claims do not work: {rows_broken}", tip=tip)
+    return Answer(measured, _text(measured, measurement.work_dir / "compat.html"), error=error)
 
 
 def _installed(smoke_dir: Path) -> tuple[Path, TestRecord]:
@@ -172,34 +167,26 @@ def _installed(smoke_dir: Path) -> tuple[Path, TestRecord]:
     return environment.python, installed
 
 
-def _show(report: CompatReport) -> None:
+def _text(report: CompatReport, page: Path) -> Iterator[Piece]:
     from cairn.testing.compat import tables
 
-    screen = console.current()
-    screen.table(
+    yield Table(
         ("table", "row", *tables.MEASURED_COLUMNS),
         [(table.id, row.name, *tables.cells_of(row)[len(row.cells) :]) for table, row in report.rows],
     )
-    for line in tables.summary(report):
-        screen.out(line)
+    yield from tables.summary(report)
+    yield f"report: {page}"
 
 
-def _diff(request: Diff) -> int:
-    from cairn import datafile
+def _diff(request: Diff) -> Answer:
     from cairn.testing.compat import diff, report
 
     difference = diff.diff(report.read(request.first), report.read(request.second))
-    screen = console.current()
-    if request.json:
-        screen.json(datafile.to_plain(difference))
-        return 0
-    for name, (before, after) in difference.tested.items():
-        screen.out(f"{name}: {before or '-'} -> {after or '-'}")
-    for change in difference.changes:
-        screen.out(_line(change))
-    if not difference.tested and not difference.changes:
-        screen.out("no difference")
-    return 0
+    text = [
+        f"{name}: {before or '-'} -> {after or '-'}" for name, (before, after) in difference.tested.items()
+    ]
+    text += map(_line, difference.changes)
+    return Answer(difference, text or ["no difference"])
 
 
 def _line(change: Change) -> str:
@@ -213,19 +200,13 @@ def _line(change: Change) -> str:
     return f"{change.kind}: {change.table}/{change.name}: {' -> '.join(sides)}"
 
 
-def _rows(request: Rows) -> int:
-    from cairn import datafile
+def _rows(_request: Rows) -> Answer:
     from cairn.testing.compat import rows
 
     tables = rows.load()
-    screen = console.current()
-    if request.json:
-        screen.json({"tables": [datafile.to_plain(table) for table in tables]})
-        return 0
-    counted = [(table.page, table.section, table.id, str(len(table.rows))) for table in tables]
-    screen.table(("page", "section", "table", "rows"), counted)
-    screen.out(f"{sum(len(table.rows) for table in tables)} rows in {len(tables)} tables")
-    return 0
+    counts = [(table.page, table.section, table.id, len(table.rows)) for table in tables]
+    total = f"{sum(len(table.rows) for table in tables)} rows in {len(tables)} tables"
+    return Answer({"tables": tables}, (Table(("page", "section", "table", "rows"), counts), total))
 
 
 COMMANDS = {

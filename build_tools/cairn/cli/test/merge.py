@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cairn.cli import fields
+from cairn.cli.answer import Answer
 from cairn.cli.binder import command
 from cairn.cli.test import suite_options
 from cairn.options import argument, part
@@ -28,8 +29,8 @@ class Merge:
     json: bool = fields.json()
 
 
-def run(request: Merge) -> int:
-    """Run the command; returns the exit code."""
+def run(request: Merge) -> Answer:
+    """Run the command."""
     from cairn.testing.suite import merge
 
     merged = merge.merge(
@@ -38,7 +39,7 @@ def run(request: Merge) -> int:
         floor=request.floors.tests,
         device_floor=request.floors.device_tests,
     )
-    return suite_options.report(merged, json=request.json, log=None)
+    return suite_options.answer(merged)
 
 
 COMMANDS = {"merge": command(Merge, run)}

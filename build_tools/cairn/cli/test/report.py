@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import fields
+from cairn.cli.answer import Answer, Piece, Table, Warn
 from cairn.cli.binder import command
 from cairn.errors import TestsFailedError, UsageError
 from cairn.options import argument, flag, option, part
@@ -55,24 +56,18 @@ class Report(fields.StoreOptions):
     json: bool = fields.json()
 
 
-def run(request: Report) -> int:
-    """Run the command; returns the exit code, which is 0 only where every run has passed."""
-    from cairn import datafile
+def run(request: Report) -> Answer:
+    """Run the command, which fails where a run has not passed."""
     from cairn.testing.report import results, summary
 
     runs = [results.read(path, request.floors) for path in request.runs]
     summaries = [(one, summary.of_run(one, _earlier(request, one))) for one in runs]
     _write(request, summaries)
-    if request.json:
-        console.current().json([datafile.to_plain(each) for _, each in summaries])
-    else:
-        _show([each for _, each in summaries])
-        if request.html:
-            console.current().out(f"page: {request.html}")
+    each_summary = [each for _, each in summaries]
+    page = (f"page: {request.html}",) if request.html else ()
     bad = [one.title for one, each in summaries if each.verdict != "passed"]
-    if bad:
-        raise TestsFailedError(f"{len(bad)} of {len(runs)} test runs did not pass: {', '.join(bad)}")
-    return 0
+    error = TestsFailedError(f"{len(bad)} of {len(runs)} test runs did not pass: {', '.join(bad)}")
+    return Answer(each_summary, (*_text(each_summary), *page), error=error if bad else None)
 
 
 def _earlier(request: Report, one: TestRun) -> tuple[EarlierRun, ...]:
@@ -109,24 +104,22 @@ def _write(request: Report, summaries: Sequence[tuple[TestRun, Summary]]) -> Non
         github.add_summary(step_summary.markdown_of(request.title, [each for _, each in summaries]))
 
 
-def _show(summaries: Sequence[Summary]) -> None:
-    screen = console.current()
+def _text(summaries: Sequence[Summary]) -> Iterator[Piece]:
     rows = []
     for each in summaries:
         counts = each.counts
         numbers = (counts.passed, counts.failed, counts.errors, counts.skipped, counts.device_passed)
         rows.append((each.kind or Path(each.path).name, *map(str, numbers), each.verdict, each.reason))
-    screen.table(("run", "passed", "failed", "errors", "skipped", "on a GPU", "verdict", "reason"), rows)
+    yield Table(("run", "passed", "failed", "errors", "skipped", "on a GPU", "verdict", "reason"), rows)
     for each in summaries:
         for failure in each.failures[:_SHOWN]:
             note = f" ({failure.known})" if failure.known else ""
-            screen.out(f"FAILED {failure.test.test}: {failure.test.reason}{note}")
+            yield f"FAILED {failure.test.test}: {failure.test.reason}{note}"
         if len(each.failures) > _SHOWN:
-            screen.out(f"and {len(each.failures) - _SHOWN} more: --html FILE shows them")
+            yield f"and {len(each.failures) - _SHOWN} more: --html FILE shows them"
         for test in each.flaky[:_SHOWN]:
-            screen.out(f"flaky {test.test}: {test.reason}")
-        for remark in each.remarks:
-            screen.warn(remark)
+            yield f"flaky {test.test}: {test.reason}"
+        yield from map(Warn, each.remarks)
 
 
 COMMANDS = {"report": command(Report, run)}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import fields
+from cairn.cli.answer import Answer, Table
 from cairn.cli.binder import command
 from cairn.cli.test import suite_options
 from cairn.cli.test.suite_options import TimesOptions
@@ -48,8 +49,8 @@ class Shards(TimesOptions):
     json: bool = fields.json()
 
 
-def run(request: Shards) -> int:
-    """Run the command; returns the exit code."""
+def run(request: Shards) -> Answer:
+    """Run the command."""
     from cairn.testing.options import Choice
     from cairn.testing.suite import suite_toml
     from cairn.testing.suite.shards import plan
@@ -60,24 +61,15 @@ def run(request: Shards) -> int:
     shard_plan = plan.make(modules, request.read_times(), request.num_shards or config.shards)
     label = request.multi_gpu_runner if config.gpus == "all" else request.runner
     include = _include(shard_plan, request.test_config, label)
-    show = console.current()
     if request.github_output:
         _write_outputs(include)
-    if request.json:
-        show.json({"include": include})
-    else:
-        show.table(
-            ("shard", "minutes", "modules", "longest"),
-            [
-                (str(number), f"{seconds / 60:.1f}", str(len(shard)), shard[0].module if shard else "")
-                for number, (shard, seconds) in enumerate(
-                    zip(shard_plan.shards, shard_plan.seconds, strict=True), 1
-                )
-            ],
-        )
-    if shard_plan.unknown:
-        show.warn(f"no time is known of {len(shard_plan.unknown)} modules, such as {shard_plan.unknown[0]}")
-    return 0
+    if unknown := shard_plan.unknown:
+        console.current().warn(f"no time is known of {len(unknown)} modules, such as {unknown[0]}")
+    rows = [
+        (number, f"{seconds / 60:.1f}", len(shard), shard[0].module if shard else "")
+        for number, (shard, seconds) in enumerate(zip(shard_plan.shards, shard_plan.seconds, strict=True), 1)
+    ]
+    return Answer({"include": include}, [Table(("shard", "minutes", "modules", "longest"), rows)])
 
 
 def _include(shard_plan: ShardPlan, config: str, label: str | None) -> list[dict[str, object]]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import fields
+from cairn.cli.answer import Answer
 from cairn.cli.binder import command
 from cairn.errors import UsageError
 from cairn.options import argument, flag, option
@@ -55,9 +57,8 @@ class Smoke:
     )
 
 
-def run(request: Smoke) -> int:
-    """Run the command; returns the exit code."""
-    from cairn import datafile
+def run(request: Smoke) -> None:
+    """Run the command."""
     from cairn import stack as stacks
     from cairn.testing.smoke import SmokeRequest, require_passed, run_smoke
     from cairn.wheels import wheelset
@@ -79,12 +80,8 @@ def run(request: Smoke) -> int:
         smoke_request = smoke_request.of_stack(stacks.load(request.stack).for_line(request.line))
     with console.current().stage(f"smoke tests of {len(wheel_set.wheels)} wheels") as stage:
         result = run_smoke(smoke_request, on_line=stage.update)
-    if request.json:
-        console.current().json(datafile.to_plain(result.record))
-    else:
-        _show(result)
+    Answer(result.record, _text(result)).show(json=request.json)
     require_passed(result, or_untested=request.allow_untested)
-    return 0
 
 
 def _check_targets(wheel_set: WheelSet, text: str | None) -> None:
@@ -97,14 +94,12 @@ def _check_targets(wheel_set: WheelSet, text: str | None) -> None:
         )
 
 
-def _show(result: SmokeResult) -> None:
-    show, record = console.current(), result.record
-    for line in result.failures:
-        show.out(f"FAILED {line}")
-    for skip in record.skips:
-        show.out(f"skipped {skip.test}: {skip.reason}")
-    show.out(f"{record.verdict}: {record.reason}")
-    show.out(f"record: {result.record_path}")
+def _text(result: SmokeResult) -> Iterator[str]:
+    record = result.record
+    yield from (f"FAILED {line}" for line in result.failures)
+    yield from (f"skipped {skip.test}: {skip.reason}" for skip in record.skips)
+    yield f"{record.verdict}: {record.reason}"
+    yield f"record: {result.record_path}"
 
 
 COMMANDS = {"smoke": command(Smoke, run)}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import fields
+from cairn.cli.answer import Answer
 from cairn.cli.binder import command
 from cairn.cli.test import suite_options
 from cairn.cli.test.suite_options import SuiteOptions
@@ -47,8 +48,8 @@ class RunSuite(SuiteOptions):
     python: Path | None = fields.python("that has the wheels, or that an environment is made from")
 
 
-def run(request: RunSuite) -> int:
-    """Run the command; returns the exit code."""
+def run(request: RunSuite) -> Answer:
+    """Run the command."""
     from cairn.testing.suite import suite_toml
     from cairn.testing.suite.run import SuiteRequest, Tested
 

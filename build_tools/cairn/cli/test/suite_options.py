@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cairn import converters
 from cairn.cli import fields
+from cairn.cli.answer import Answer, Piece, Warn
 from cairn.errors import TestsFailedError, UsageError
 from cairn.options import argument, option, part, repeated, switch
 from cairn.output import console
@@ -226,7 +228,7 @@ def _is_elsewhere(other: Path | None, own: Path | None) -> bool:
     )
 
 
-def run(request: SuiteRequest, options: SuiteOptions) -> int:
+def run(request: SuiteRequest, options: SuiteOptions) -> Answer:
     """Run a shard; judge it, where it is the only one."""
     from cairn.testing.suite import merge as merging
     from cairn.testing.suite import run as running
@@ -242,43 +244,36 @@ def run(request: SuiteRequest, options: SuiteOptions) -> int:
         device_floor=options.floors.device_tests if alone else 0,
         part=not alone,
     )
-    return report(merged, json=options.json, log=folder / running.LOG)
+    return answer(merged, log=folder / running.LOG)
 
 
-def report(merged: Merged, *, json: bool, log: Path | None) -> int:
-    """Show what became of a suite.
+def answer(merged: Merged, *, log: Path | None = None) -> Answer:
+    """What became of a suite; it fails where that did not pass, and `log` says more."""
+    judgement = merged.judgement
+    plain = {
+        "verdict": judgement.verdict,
+        "reason": judgement.reason,
+        "counts": merged.summary.counts,
+        "flaky": [test.test for test in merged.flaky],
+        "problems": merged.problems,
+    }
+    error = TestsFailedError(
+        f"the suite did not pass: it is {judgement.verdict}", tip=f"read {log or merged.junit}"
+    )
+    return Answer(plain, _text(merged), error=None if judgement.verdict == "passed" else error)
 
-    Raises:
-        TestsFailedError: it did not pass.
-    """
-    from cairn import datafile
 
-    show, judgement, counts = console.current(), merged.judgement, merged.summary.counts
-    if json:
-        show.json(
-            {
-                "verdict": judgement.verdict,
-                "reason": judgement.reason,
-                "counts": datafile.to_plain(counts),
-                "flaky": [test.test for test in merged.flaky],
-                "problems": list(merged.problems),
-            }
-        )
-    else:
-        failed = [test for test in merged.outcomes if test.failed]
-        for test in failed[:_SHOWN]:
-            show.out(f"FAILED {test.test}: {test.reason}")
-        if len(failed) > _SHOWN:
-            show.out(f"and {len(failed) - _SHOWN} more: {merged.junit}")
-        for test in merged.flaky:
-            show.out(f"flaky {test.test}: {test.reason}")
-        for line in dict.fromkeys(line for result in merged.results for line in result.outdated):
-            show.warn(f"skip-tests: {line}")
-        excluded = {item.test for result in merged.results for item in result.excluded}
-        show.out(f"{judgement.verdict}: {judgement.reason}; {len(excluded)} left out by skip-tests")
-        show.out(f"results: {merged.junit.parent}")
-    if judgement.verdict != "passed":
-        raise TestsFailedError(
-            f"the suite did not pass: it is {judgement.verdict}", tip=f"read {log or merged.junit}"
-        )
-    return 0
+def _text(merged: Merged) -> Iterator[Piece]:
+    failed = [test for test in merged.outcomes if test.failed]
+    for test in failed[:_SHOWN]:
+        yield f"FAILED {test.test}: {test.reason}"
+    if len(failed) > _SHOWN:
+        yield f"and {len(failed) - _SHOWN} more: {merged.junit}"
+    for test in merged.flaky:
+        yield f"flaky {test.test}: {test.reason}"
+    for line in dict.fromkeys(line for result in merged.results for line in result.outdated):
+        yield Warn(f"skip-tests: {line}")
+    excluded = {item.test for result in merged.results for item in result.excluded}
+    judgement = merged.judgement
+    yield f"{judgement.verdict}: {judgement.reason}; {len(excluded)} left out by skip-tests"
+    yield f"results: {merged.junit.parent}"

@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Any
 from cairn import converters
 from cairn.build.options import CompilerCacheOptions, build_env
 from cairn.cli import binder, completion, fields
+from cairn.cli.answer import Answer
 from cairn.cli.build import options
 from cairn.cli.build.cache import CacheOptions
 from cairn.cli.build.options import DevelopOptions
-from cairn.cli.build.run import show_wheels
+from cairn.cli.build.run import built_wheels
 from cairn.cli.guard import guarded
 from cairn.cli.parser import Parser, completion_words, is_completion
 from cairn.errors import CairnError
@@ -141,7 +142,7 @@ def _parser(script: Path, projects: Sequence[Project] = ()) -> argparse.Argument
     )
     binder.add_options(build, Build, inherited=common, defaults={"root_checkout_dir": script.parent})
     _add_projects(build, projects)
-    build.set_defaults(run=lambda parsed: _build(_request(parsed)))
+    build.set_defaults(run=lambda parsed: binder.carry_out(_request(parsed), _build))
     return parser
 
 
@@ -180,7 +181,7 @@ def _request(parsed: argparse.Namespace) -> Build:
     return dataclasses.replace(request, checkouts=of_projects(_FOLDER), switches=of_projects(_SWITCH))
 
 
-def _install_rocm(request: Common) -> int:
+def _install_rocm(request: Common) -> None:
     from cairn import stack as stacks
     from cairn.build import job
     from cairn.build.model import Job
@@ -188,16 +189,16 @@ def _install_rocm(request: Common) -> int:
     stack = stacks.load(request.stack)
     installed = job.install_rocm(Job(stack=stack, checkouts={}, output_dir=Path(), sdk=request.sdk_request()))
     console.current().out(f"ROCm SDK {installed.info.version} at {installed.info.root}")
-    return 0
 
 
-def _build(request: Build) -> int:
+def _build(request: Build) -> Answer | None:
     from cairn.build import job
 
     build_job = _job(request)
     if request.develop:
-        return options.develop(request, [build_job])
-    return show_wheels(job.run(build_job))
+        options.develop(request, [build_job])
+        return None
+    return built_wheels(job.run(build_job))
 
 
 def _features(request: Build) -> dict[str, bool]:

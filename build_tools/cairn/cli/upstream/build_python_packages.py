@@ -11,6 +11,7 @@ from pathlib import Path
 
 from cairn import converters
 from cairn.cli import fields
+from cairn.cli.answer import Answer
 from cairn.cli.binder import bind
 from cairn.cli.guard import guarded
 from cairn.cli.parser import Parser
@@ -58,7 +59,7 @@ def _parser(script: Path) -> Parser:
     return parser
 
 
-def _run(request: BuildPythonPackages) -> int:
+def _run(request: BuildPythonPackages) -> Answer:
     from cairn import targets
     from cairn.rocm import tree
     from cairn.rocm.package import PackageRequest
@@ -85,4 +86,4 @@ def _run(request: BuildPythonPackages) -> int:
         version=request.version or f"{version}.dev0",
         output_dir=request.dest_dir / _DISTS,
     )
-    return package.write(package_request, dry_run=False, json=request.json)
+    return package.write(package_request, dry_run=False)

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from cairn import converters, files
 from cairn.cli import binder, fields
-from cairn.cli.checkout import show
+from cairn.cli.answer import Answer
+from cairn.cli.checkout import answer
 from cairn.cli.guard import guarded
 from cairn.cli.parser import Parser
 from cairn.errors import NetworkError, UsageError
@@ -67,7 +68,7 @@ def _parser(script: Path) -> argparse.ArgumentParser:
     return parser
 
 
-def _run(command: _Command) -> int:
+def _run(command: _Command) -> Answer:
     from cairn.sources.checkout.checkout import CheckoutRequest
     from cairn.sources.manifest import restore, therock
 
@@ -83,8 +84,7 @@ def _run(command: _Command) -> int:
     ]
     with console.current().stage(f"check out what {path.name} names") as stage:
         checkouts = restore.reproduce_upstreams(sources, say=stage.update)
-    show(checkouts)
-    return 0
+    return answer(checkouts)
 
 
 def _refuse_other_branch(sources: Collection[UpstreamSource], expected: str) -> None:
@@ -105,9 +105,9 @@ def _download(url: str, path: Path) -> Path:
 
     shown = git_url.without_credentials(url)
     try:
-        with requests.get(url, timeout=_SECONDS, stream=True) as answer:
-            answer.raise_for_status()
-            data = answer.raw.read(_LIMIT + 1, decode_content=True)
+        with requests.get(url, timeout=_SECONDS, stream=True) as response:
+            response.raise_for_status()
+            data = response.raw.read(_LIMIT + 1, decode_content=True)
     except requests.exceptions.InvalidSchema as error:
         raise UsageError(f"{shown} is not an http URL", tip="name a file with --manifest") from error
     except requests.RequestException as error:

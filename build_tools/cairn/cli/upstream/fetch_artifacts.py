@@ -12,6 +12,7 @@ from pathlib import Path
 
 from cairn import converters
 from cairn.cli import fields
+from cairn.cli.answer import Answer
 from cairn.cli.binder import bind
 from cairn.cli.guard import guarded
 from cairn.cli.parser import Parser
@@ -65,7 +66,7 @@ def _parser(script: Path) -> Parser:
     return parser
 
 
-def _run(request: FetchArtifacts) -> int:
+def _run(request: FetchArtifacts) -> Answer:
     from cairn.rocm.fetch.fetch import FetchRequest
 
     if request.run_id is None and request.store is None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cairn import converters
+from cairn.cli.answer import Answer
 from cairn.cli.binder import bind
 from cairn.cli.guard import guarded
 from cairn.cli.parser import Parser
@@ -46,7 +47,7 @@ def _parser(script: Path, *, windows: bool) -> Parser:
         epilog=f"example: python {script.name} torch-….whl /opt/rocm --output-path fat",
     )
 
-    def run(request: PatchFatWheel) -> int:
+    def run(request: PatchFatWheel) -> Answer:
         if windows != ("-win" in request.wheel.name):
             other = "patch_fat_wheel.py" if windows else "windows_patch_fat_wheel.py"
             raise UsageError(f"{request.wheel.name} is not for this script", tip=f"use {other}")

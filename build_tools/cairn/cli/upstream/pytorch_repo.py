@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn.cli import binder, fields
-from cairn.cli.checkout import PlaceOptions, show, torch_dir
+from cairn.cli.answer import Answer
+from cairn.cli.checkout import PlaceOptions, answer, torch_dir
 from cairn.cli.guard import guarded
 from cairn.cli.parser import Parser
 from cairn.options import part
@@ -98,7 +99,7 @@ def _parser(project: str, script: Path) -> argparse.ArgumentParser:
     return parser
 
 
-def _check_out(command: _Checkout) -> int:
+def _check_out(command: _Checkout) -> Answer:
     from cairn.sources import checkout_stack
     from cairn.sources.checkout.checkout import CheckoutRequest
 
@@ -107,11 +108,10 @@ def _check_out(command: _Checkout) -> int:
     with console.current().stage(f"check out {project.name}") as stage:
         request = CheckoutRequest.of(command.how, project=project, checkout_dir=folder)
         checkout = checkout_stack.checkout_project(request, torch_dir=pinning, say=stage.update)
-    show((checkout,))
-    return 0
+    return answer((checkout,))
 
 
-def _hipify(command: _Hipify) -> int:
+def _hipify(command: _Hipify) -> Answer:
     from cairn.sources.checkout.checkout import hipify_checkout
 
     _, project, folder = command.place()
@@ -119,5 +119,4 @@ def _hipify(command: _Hipify) -> int:
         checkout = hipify_checkout(
             project, folder, commit=command.how.commit_hipify, python=command.how.python, say=stage.update
         )
-    show((checkout,))
-    return 0
+    return answer((checkout,))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import binder, fields
+from cairn.cli.answer import Answer
 from cairn.cli.guard import guarded
 from cairn.cli.parser import Parser
 from cairn.cli.test import suite_options
@@ -77,8 +78,8 @@ def _parser(script: Path) -> Parser:
     return parser
 
 
-def run(request: RunTests) -> int:
-    """Run the script; returns its exit code."""
+def run(request: RunTests) -> Answer:
+    """Run the script."""
     from cairn.testing import gpus
     from cairn.testing.suite import suite_toml
     from cairn.testing.suite.run import SuiteRequest, Tested

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cairn import converters
+from cairn.cli.answer import Answer
 from cairn.cli.binder import bind
 from cairn.cli.guard import guarded
 from cairn.cli.parser import Parser
@@ -36,7 +37,7 @@ def _parser(script: Path) -> Parser:
     return parser
 
 
-def _run(request: SanityCheck) -> int:
+def _run(request: SanityCheck) -> Answer:
     wheels = tuple(sorted(request.wheel_dir.glob("*.whl")))
     if not wheels:
         raise UsageError(f"{request.wheel_dir} has no wheels", tip="name the folder that has them")

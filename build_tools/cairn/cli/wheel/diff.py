@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import fields
+from cairn.cli.answer import Answer
 from cairn.cli.binder import command
 from cairn.options import argument
-from cairn.output import console
 
 if TYPE_CHECKING:
     from cairn.wheels.contents.diff import Delta, Difference
@@ -30,19 +30,12 @@ class Diff:
     json: bool = fields.json()
 
 
-def run(request: Diff) -> int:
-    """Run the command; returns the exit code."""
-    from cairn import datafile
+def run(request: Diff) -> Answer:
+    """Run the command."""
     from cairn.wheels.contents.diff import diff
 
     difference = diff(request.first, request.second)
-    screen = console.current()
-    if request.json:
-        screen.json(datafile.to_plain(difference))
-        return 0
-    for line in _lines(difference) or ["no difference"]:
-        screen.out(line)
-    return 0
+    return Answer(difference, _lines(difference) or ["no difference"])
 
 
 def _lines(difference: Difference) -> list[str]:

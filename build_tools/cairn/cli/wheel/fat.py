@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import fields
+from cairn.cli.answer import Answer, Piece, Table
 from cairn.cli.binder import command
 from cairn.options import argument, flag, option, repeated
 from cairn.output import console
@@ -43,13 +44,11 @@ class Fat:
     json: bool = fields.json()
 
 
-def run(request: Fat) -> int:
-    """Run the command; returns the exit code."""
-    from cairn import datafile
+def run(request: Fat) -> Answer:
+    """Run the command."""
     from cairn.wheels.fat import build, target_names
 
-    screen = console.current()
-    with screen.stage(f"putting ROCm into {request.wheel.name}"):
+    with console.current().stage(f"putting ROCm into {request.wheel.name}"):
         report = build.make(
             build.FatRequest(
                 wheel=request.wheel,
@@ -62,28 +61,21 @@ def run(request: Fat) -> int:
                 strict=request.strict,
             )
         )
-    if request.json:
-        screen.json(datafile.to_plain(report))
-    else:
-        _show(report)
-    return 0
+    return Answer(report, _text(report))
 
 
-def _show(report: FatReport) -> None:
-    screen = console.current()
-    rows = [
-        (part.name, console.size(part.size), str(part.files), _by_target(part.sizes)) for part in report.parts
-    ]
-    screen.table(("carries", "size", "files", "by target"), rows)
-    screen.table(("target", "size"), [(name, console.size(count)) for name, count in report.sizes.items()])
+def _text(report: FatReport) -> Iterator[Piece]:
+    rows = [(part.name, console.size(part.size), part.files, _by_target(part.sizes)) for part in report.parts]
+    yield Table(("carries", "size", "files", "by target"), rows)
+    yield Table(("target", "size"), [(name, console.size(count)) for name, count in report.sizes.items()])
     for name in report.dropped:
-        screen.out(f"requires no longer: {name}")
+        yield f"requires no longer: {name}"
     for member in report.changed:
-        screen.out(f"run path changed: {member}")
+        yield f"run path changed: {member}"
     for reason in dict.fromkeys(item.reason for item in report.left_out):
         names = ", ".join(item.name for item in report.left_out if item.reason == reason)
-        screen.out(f"skipped {names}: {reason}")
-    screen.out(f"{report.wheel} ({console.size(report.size)})")
+        yield f"skipped {names}: {reason}"
+    yield f"{report.wheel} ({console.size(report.size)})"
 
 
 def _by_target(sizes: Mapping[str, int]) -> str:

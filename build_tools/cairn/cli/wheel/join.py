@@ -7,9 +7,9 @@ from pathlib import Path
 
 from cairn import converters
 from cairn.cli import fields
+from cairn.cli.answer import Answer
 from cairn.cli.binder import command
 from cairn.options import argument
-from cairn.output import console
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,23 +25,18 @@ class Join:
     json: bool = fields.json()
 
 
-def run(request: Join) -> int:
-    """Run the command; returns the exit code."""
-    from cairn import datafile
+def run(request: Join) -> Answer:
+    """Run the command."""
     from cairn.wheels.split.join import join
 
-    screen = console.current()
     joined = join(request.host, request.devices, request.output_dir)
-    if request.json:
-        screen.json(datafile.to_plain({"wheel": joined.path, "libraries": joined.libraries}))
-        return 0
-    screen.out(str(joined.path))
+    text = [str(joined.path)]
     for library in joined.libraries:
         if library.missing:
-            screen.out(f"  {library.library}: without {', '.join(library.missing)}")
+            text.append(f"  {library.library}: without {', '.join(library.missing)}")
         elif not library.same_bytes:
-            screen.out(f"  {library.library}: the original code objects, compressed again")
-    return 0
+            text.append(f"  {library.library}: the original code objects, compressed again")
+    return Answer({"wheel": joined.path, "libraries": joined.libraries}, text)
 
 
 COMMANDS = {"join": command(Join, run)}

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from cairn import converters
 from cairn.cli import fields
+from cairn.cli.answer import Answer
 from cairn.cli.binder import command
 from cairn.errors import UsageError
 from cairn.options import flag, option, repeated
@@ -39,23 +40,20 @@ class Repair:
     json: bool = fields.json()
 
 
-def run(request: Repair) -> int:
-    """Run the command; returns the exit code."""
+def run(request: Repair) -> Answer:
+    """Run the command."""
     from cairn.wheels.metadata import wheel_info
 
     if request.new_record and (request.exclude or request.platform or request.sdk or request.library_path):
         raise UsageError("--new-record changes nothing else", tip="repair the wheel that it writes")
-    screen = console.current()
     repaired = []
     for wheel in request.wheels:
         path, more = _write_record(wheel, request) if request.new_record else _repair(wheel, request)
         tags = wheel_info.parse_file_name(path.name).tags
-        repaired.append({"source": str(wheel), "wheel": str(path), "tags": list(tags), **more})
+        repaired.append({"source": wheel, "wheel": path, "tags": tags, **more})
         if not request.json:
-            screen.out(str(path))
-    if request.json:
-        screen.json({"wheels": repaired})
-    return 0
+            console.current().out(str(path))
+    return Answer({"wheels": repaired})
 
 
 def _repair(wheel: Path, request: Repair) -> tuple[Path, dict[str, object]]:
@@ -82,7 +80,7 @@ def _write_record(wheel: Path, request: Repair) -> tuple[Path, dict[str, object]
     written = record.write(wheel, request.output_dir)
     for text in written.differences:
         console.current().info(f"{wheel.name}: RECORD was wrong: {text}")
-    return written.path, {"record": list(written.differences)}
+    return written.path, {"record": written.differences}
 
 
 COMMANDS = {"repair": command(Repair, run)}

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn.cli import fields
+from cairn.cli.answer import Answer, Note, Piece
 from cairn.cli.binder import command
 from cairn.options import Exclusive, option, repeated
-from cairn.output import console
 
 if TYPE_CHECKING:
     from cairn.wheels.rewrite.set_version import Change
@@ -39,8 +40,8 @@ class SetVersion:
     dry_run: bool = fields.dry_run()
 
 
-def run(request: SetVersion) -> int:
-    """Run the command; returns the exit code."""
+def run(request: SetVersion) -> Answer:
+    """Run the command."""
     from cairn.wheels.rewrite.set_version import NewVersion, set_versions
 
     new_version = NewVersion(
@@ -51,24 +52,23 @@ def run(request: SetVersion) -> int:
         requires=request.require,
     )
     changes = set_versions(request.wheels, new_version, request.output_dir, dry_run=request.dry_run)
-    screen = console.current()
-    if request.json:
-        screen.json({"dry_run": request.dry_run, "wheels": list(map(_plain, changes))})
-        return 0
+    return Answer({"dry_run": request.dry_run, "wheels": list(map(_plain, changes))}, _text(changes))
+
+
+def _text(changes: Iterable[Change]) -> Iterator[Piece]:
     for change in changes:
         for old, new in change.requirements.items():
-            screen.info(f"{change.target.name}: requires {new}, before {old}")
-        screen.out(str(change.target))
-    return 0
+            yield Note(f"{change.target.name}: requires {new}, before {old}")
+        yield str(change.target)
 
 
 def _plain(change: Change) -> dict[str, object]:
     return {
-        "source": str(change.source),
-        "wheel": str(change.target),
+        "source": change.source,
+        "wheel": change.target,
         "version": {"old": change.old, "new": change.new},
         "requirements": [{"old": old, "new": new} for old, new in change.requirements.items()],
-        "files": list(change.files),
+        "files": change.files,
     }
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn.cli import fields
+from cairn.cli.answer import Answer, Piece, Table
 from cairn.cli.binder import command
-from cairn.output import console
-from cairn.output.console import Console, size
+from cairn.output.console import size
 
 if TYPE_CHECKING:
     from cairn.wheels.contents.binaries import Binary
@@ -38,25 +39,21 @@ class Show:
     json: bool = fields.json()
 
 
-def run(request: Show) -> int:
-    """Run the command; returns the exit code."""
+def run(request: Show) -> Answer:
+    """Run the command."""
     from cairn.wheels.contents.summary import summarise
 
     summaries = [summarise(path) for path in request.wheels]
-    screen = console.current()
-    if request.json:
-        screen.json([summary.to_plain() for summary in summaries])
-        return 0
-    for summary in summaries:
-        _show(screen, summary)
-    return 0
+    return Answer(
+        [summary.to_plain() for summary in summaries], itertools.chain.from_iterable(map(_text, summaries))
+    )
 
 
-def _show(screen: Console, summary: Summary) -> None:
+def _text(summary: Summary) -> Iterator[Piece]:
     from cairn.targets import product_of
     from cairn.wheels.contents.dependency_tree import needed_tree
 
-    screen.out(summary.file_name)
+    yield summary.file_name
     rows = [
         ("name", summary.distribution),
         ("version", summary.version + (f" (build {summary.build})" if summary.build else "")),
@@ -72,17 +69,17 @@ def _show(screen: Console, summary: Summary) -> None:
     rows += [("build of the code", name) for name in summary.builds]
     rows += [("requires", text) for text in _requirements(summary.requires_dist)]
     rows += [("link", f"{text} (verify refuses it)") for text in summary.links]
-    screen.table(("", ""), rows)
+    yield Table(("", ""), rows)
     if summary.targets:
-        screen.table(("target", "GPUs"), [(name, product_of(name)) for name in summary.targets])
+        yield Table(("target", "GPUs"), [(name, product_of(name)) for name in summary.targets])
     with_code = [library for library in summary.binaries if library.targets]
     if with_code:
-        screen.table(
+        yield Table(
             ("library", "size", "device code", "targets"),
             [(b.path, size(b.size), size(b.device_code_size), ", ".join(b.targets)) for b in with_code],
         )
     if summary.archives:
-        screen.table(
+        yield Table(
             ("archive", "size", "device code", "targets", "code objects, and what looks for them"),
             [
                 (a.path, size(a.size), size(a.code_size), ", ".join(a.targets), _contents(a))
@@ -91,9 +88,8 @@ def _show(screen: Console, summary: Summary) -> None:
         )
     without_code = [library for library in summary.binaries if library.reference]
     if without_code:
-        screen.table(("library", "size", "looks for its device code in"), list(map(_looks, without_code)))
-    for line in needed_tree(summary.binaries):
-        screen.out(line)
+        yield Table(("library", "size", "looks for its device code in"), list(map(_looks, without_code)))
+    yield from needed_tree(summary.binaries)
 
 
 def _requirements(texts: Iterable[str]) -> list[str]:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from cairn import converters
 from cairn.cli import fields
+from cairn.cli.answer import Answer
 from cairn.cli.binder import command
 from cairn.errors import UsageError
 from cairn.options import argument, flag, option
-from cairn.output import console
 
 
 def _prefix(text: str) -> str:
@@ -53,15 +53,14 @@ class Split:
     json: bool = fields.json()
 
 
-def run(request: Split) -> int:
-    """Run the command; returns the exit code."""
+def run(request: Split) -> Answer:
+    """Run the command."""
     from cairn import requirements
     from cairn.wheels.contents import binaries
     from cairn.wheels.split import variant
     from cairn.wheels.split.device_wheel import Terms
     from cairn.wheels.split.split import RUNTIME, split
 
-    screen = console.current()
     try:
         sdk = request.sdk_version and str(requirements.version(request.sdk_version))
     except ValueError as error:
@@ -72,13 +71,9 @@ def run(request: Split) -> int:
     host, *devices = split(request.wheel, request.output_dir, terms)
     chosen = devices if request.variants else []
     variants = [variant.write(host, device, request.output_dir) for device in chosen]
-    if request.json:
-        lists = {"devices": devices, "variants": variants}
-        plain = {name: [str(path) for path in paths] for name, paths in lists.items()}
-        screen.json({"host": str(host), **plain})
-    for path in () if request.json else (host, *devices, *variants):
-        screen.out(str(path))
-    return 0
+    return Answer(
+        {"host": host, "devices": devices, "variants": variants}, map(str, (host, *devices, *variants))
+    )
 
 
 COMMANDS = {"split": command(Split, run)}

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import fields
+from cairn.cli.answer import Answer, Piece
 from cairn.cli.binder import command
 from cairn.errors import UsageError, WheelError
 from cairn.options import flag, option, repeated
@@ -75,9 +77,8 @@ class Verify:
         )
 
 
-def run(request: Verify) -> int:
-    """Run the command; returns the exit code."""
-    from cairn import datafile
+def run(request: Verify) -> Answer:
+    """Run the command."""
     from cairn.wheels.contents import providers
     from cairn.wheels.split import completeness
     from cairn.wheels.verify import Finding, FindingCode, allowed, judge
@@ -105,48 +106,38 @@ def run(request: Verify) -> int:
         finding = Finding(code=FindingCode.SPLIT_DIFFERS, reason=text, fix=_ONE_SPLIT)
         findings[path] = (*findings[path], finding)
     judged = allowed.judge(findings, entries, today=dt.datetime.now(dt.UTC).date())
-    screen = console.current()
-    if request.json:
-        screen.json(
-            datafile.to_plain(
-                {
-                    str(path): replace(verdicts[path], findings=breaches)
-                    for path, breaches in judged.findings.items()
-                }
-            )
-        )
-    for path, breaches in () if request.json else judged.findings.items():
-        _show(path, breaches, judged.allowed[path], verdicts[path])
+    verdicts = {path: replace(verdicts[path], findings=left) for path, left in judged.findings.items()}
+    texts = (_text(path, verdict, judged.allowed[path]) for path, verdict in verdicts.items())
     for note in judged.notes:
-        screen.warn(note)
-    return WheelError.exit_code if any(judged.findings.values()) else 0
+        console.current().warn(note)
+    return Answer(
+        {str(path): verdict for path, verdict in verdicts.items()},
+        itertools.chain.from_iterable(texts),
+        exit_code=WheelError.exit_code if any(judged.findings.values()) else 0,
+    )
 
 
-def _show(
-    wheel: Path,
-    findings: Sequence[Finding],
-    allowed: Sequence[tuple[Finding, AllowedFinding]],
-    verdict: Verdict,
-) -> None:
-    """Print the verdict on a wheel and every breach; of those that are allowed how many, and the reasons."""
-    screen = console.current()
-    count = len(findings)
+def _text(
+    wheel: Path, verdict: Verdict, allowed: Sequence[tuple[Finding, AllowedFinding]]
+) -> Iterator[Piece]:
+    """The verdict on a wheel and every breach; of those that are allowed how many, and the reasons."""
+    count = len(verdict.findings)
     let = f", {len(allowed)} allowed" if allowed else ""
-    screen.out(f"{wheel.name}: {'good' if not count else f'{count} finding' + 's' * (count > 1)}{let}")
+    yield f"{wheel.name}: {'good' if not count else f'{count} finding' + 's' * (count > 1)}{let}"
     for entry in dict.fromkeys(entry for _, entry in allowed):
-        screen.out(f"  [{entry.code}] {entry.member or 'the wheel as a whole'}: allowed, {entry.reason}")
-    for finding in findings:
+        yield f"  [{entry.code}] {entry.member or 'the wheel as a whole'}: allowed, {entry.reason}"
+    for finding in verdict.findings:
         where = f" {finding.member}:" if finding.member else ""
-        screen.out(f"  [{finding.code}]{where} {finding.reason}")
-        screen.out(f"      what to do: {finding.fix}")
+        yield f"  [{finding.code}]{where} {finding.reason}"
+        yield f"      what to do: {finding.fix}"
     # Those of one reason are one line: Qt has dozens of plugins.
     notes: dict[tuple[str, str], list[str]] = {}
     for note in verdict.notes:
         notes.setdefault((note.code, note.reason), []).append(note.member or "")
     for (code, reason), members in notes.items():
-        screen.out(f"  note [{code}] {wording.some(members)}: {reason}")
+        yield f"  note [{code}] {wording.some(members)}: {reason}"
     for text in verdict.not_checked:
-        screen.out(f"  not checked: {text}")
+        yield f"  not checked: {text}"
 
 
 COMMANDS = {"verify": command(Verify, run)}

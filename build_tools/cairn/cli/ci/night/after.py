@@ -9,6 +9,7 @@ from typing import Any
 
 from cairn import converters
 from cairn.cli import fields
+from cairn.cli.answer import Answer, Note, Table
 from cairn.cli.binder import command
 from cairn.cli.ci.night.options import NightOptions, to_channel
 from cairn.errors import CairnError, GateError, StoreError
@@ -72,7 +73,7 @@ class Watch(fields.StoreOptions):
     json: bool = fields.json()
 
 
-def _report(request: Report) -> int:
+def _report(request: Report) -> Answer:
     from cairn import datafile
     from cairn.output import github
     from cairn.pipeline.night import report
@@ -81,7 +82,6 @@ def _report(request: Report) -> int:
     ended = report.of_night(run, cancelled="cancelled" in request.results.split())
     unwritten = () if run.dry_run else report.record(run.store, run.plan, ended)
     github.add_summary(report.markdown(run.plan, ended))
-    screen = console.current()
     plain: dict[str, object] = {
         "schema": "cairn.night-report/1",
         "night": run.plan.night,
@@ -89,28 +89,24 @@ def _report(request: Report) -> int:
         "log": run.plan.log,
         "legs": [datafile.to_plain(one) for one in ended],
     }
-    if request.json:
-        screen.json(plain)
-    else:
-        rows = [
-            (leg.name, one.outcome, one.stage or "-", one.reason or "-")
-            for leg, one in zip(run.plan.legs, ended, strict=True)
-        ]
-        screen.table(("leg", "outcome", "ended in", "why"), rows)
     for problem in unwritten:
-        screen.warn(problem)
-    bad = report.bad_legs(run.plan, ended)
-    if not bad and not unwritten:
-        return 0
-    if request.notify and not run.dry_run:
+        console.current().warn(problem)
+    error: CairnError | None = None
+    if bad := report.bad_legs(run.plan, ended):
+        error = GateError(
+            f"{len(bad)} of {len(ended)} legs of the night {run.plan.night} are not in {run.plan.release}",
+            reasons=tuple(f"{leg.name}: {one.outcome} in {one.stage}: {one.reason}" for leg, one in bad),
+            tip="run the failed jobs again: what is done stays done",
+        )
+    elif unwritten:
+        error = StoreError("; ".join(unwritten), tip="see what is wrong with it: cairn index audit")
+    if error is not None and request.notify and not run.dry_run:
         _notify(request.notify, plain)
-    if not bad:
-        raise StoreError("; ".join(unwritten), tip="see what is wrong with it: cairn index audit")
-    raise GateError(
-        f"{len(bad)} of {len(ended)} legs of the night {run.plan.night} are not in {run.plan.release}",
-        reasons=tuple(f"{leg.name}: {one.outcome} in {one.stage}: {one.reason}" for leg, one in bad),
-        tip="run the failed jobs again: what is done stays done",
+    rows = (
+        (leg.name, one.outcome, one.stage or "-", one.reason or "-")
+        for leg, one in zip(run.plan.legs, ended, strict=True)
     )
+    return Answer(plain, [Table(("leg", "outcome", "ended in", "why"), rows)], error=error)
 
 
 def _notify(command: str, plain: dict[str, object]) -> None:
@@ -125,25 +121,18 @@ def _notify(command: str, plain: dict[str, object]) -> None:
         console.current().warn(f"{command} was to be told of it, and failed: {error}")
 
 
-def _list(request: ListNights) -> int:
-    from cairn import datafile
+def _list(request: ListNights) -> Answer:
     from cairn.pipeline.night import plan
 
     nights = sorted(plan.every(request.open_existing_store()), key=lambda n: n.frozen, reverse=True)
-    if request.json:
-        console.current().json([datafile.to_plain(night) for night in nights])
-        return 0
-    console.current().table(
-        ("night", "frozen", "stack", "line", "to", "legs", "manifest"),
-        [
-            (n.night, n.frozen[:16], n.stack, n.line, n.release, str(len(n.legs)), n.manifest_sha256[:12])
-            for n in nights
-        ],
+    rows = (
+        (n.night, n.frozen[:16], n.stack, n.line, n.release, len(n.legs), n.manifest_sha256[:12])
+        for n in nights
     )
-    return 0
+    return Answer(nights, [Table(("night", "frozen", "stack", "line", "to", "legs", "manifest"), rows)])
 
 
-def _watch(request: Watch) -> int:
+def _watch(request: Watch) -> Answer:
     from cairn.output import github
     from cairn.pipeline.night import report
 
@@ -154,15 +143,13 @@ def _watch(request: Watch) -> int:
         good_within=timedelta(hours=request.good_within),
         release=request.to,
     )
-    if request.json:
-        console.current().json(list(problems))
     if not problems:
-        console.current().info("every line has had its night, and every leg a good one")
-        return 0
+        return Answer(problems, [Note("every line has had its night, and every leg a good one")])
     github.add_summary("\n".join(("## Nights", "", *(f"- {problem}" for problem in problems))))
-    raise StoreError(
+    error = StoreError(
         f"the nights are not what they should be: {'; '.join(problems)}", tip="see the runs of nightly.yml"
     )
+    return Answer(problems, error=error)
 
 
 COMMANDS = {

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import fields
+from cairn.cli.answer import Answer, Table
 from cairn.cli.binder import command
 from cairn.cli.ci.night import options as common
 from cairn.errors import CairnError, UsageError
@@ -63,8 +64,7 @@ class Build(common.LegOptions):
     )
 
 
-def _freeze(request: Freeze) -> int:
-    from cairn import datafile
+def _freeze(request: Freeze) -> Answer:
     from cairn.output import github
     from cairn.pipeline.night import plan, standing
     from cairn.pipeline.night.freeze import FreezeRequest, freeze
@@ -76,20 +76,17 @@ def _freeze(request: Freeze) -> int:
     run = plan.NightRun(store=store, plan=night, stack=stack)
     stood = [standing.look(run, leg) for leg in night.legs]
     missing = [one.leg for one in stood if one.state == "missing"]
-    screen = console.current()
     image = "" if request.dry_run else plan.manifest_of(store, night).toolchain.get("image", "")
     if request.how.image and not request.dry_run and image != request.how.image:
-        screen.warn(
-            f"builds run in {image or 'no container'}, as the manifest says, not in {request.how.image}"
-        )
+        note = f"builds run in {image or 'no container'}, as the manifest says, not in {request.how.image}"
+        console.current().warn(note)
     begun = {"night": night.night, "to": night.release, "image": image}
     github.write_outputs({**begun, **common.outputs("build", missing)})
-    if request.json:
-        screen.json({**datafile.to_plain(night), "missing": [leg.id for leg in missing]})
-        return 0
-    screen.out(f"night {night.night}: {night.stack}, {night.line}, manifest {night.manifest_sha256[:12]}")
-    screen.table(("leg", "stands at"), [(one.leg.id, one.state) for one in stood])
-    return 0
+    text = (
+        f"night {night.night}: {night.stack}, {night.line}, manifest {night.manifest_sha256[:12]}",
+        Table(("leg", "stands at"), [(one.leg.id, one.state) for one in stood]),
+    )
+    return Answer(night, text, more={"missing": [leg.id for leg in missing]})
 
 
 def _stack_and_legs(request: Freeze) -> tuple[Stack, tuple[Leg, ...]]:
@@ -118,10 +115,10 @@ def _stack_and_legs(request: Freeze) -> tuple[Stack, tuple[Leg, ...]]:
     return stack.for_line(line), tuple(leg for leg in legs if leg.line == line)
 
 
-def _build(request: Build) -> int:
+def _build(request: Build) -> Answer:
     from cairn import datafile
     from cairn.build.cache import SharedCache
-    from cairn.cli.build.run import show_wheels
+    from cairn.cli.build.run import built_wheels
     from cairn.pipeline.night.build import LegBuild, build_leg
     from cairn.pipeline.night.stage import NOTE_FILE
     from cairn.pipeline.staging import SET_FILE
@@ -147,7 +144,7 @@ def _build(request: Build) -> int:
         datafile.write(note, common.note(run, leg, "build", started, error))
         raise
     datafile.write(note, common.note(run, leg, "build", started))
-    return show_wheels(wheels)
+    return built_wheels(wheels)
 
 
 COMMANDS = {

@@ -45,7 +45,7 @@ class Keep(signing.SignOptions, common.LegOptions):
     work_dir: Path = fields.work_dir()
 
 
-def _fetch(request: Fetch) -> int:
+def _fetch(request: Fetch) -> None:
     from cairn.pipeline.night import handover
 
     run, config = request.load_run(), request.test_config
@@ -53,10 +53,9 @@ def _fetch(request: Fetch) -> int:
     shard = common.shard_of(run, leg, config, request.shard) if leg and request.shard else None
     with console.current().stage(f"fetch the night {run.plan.night}"):
         handover.fetch(run, request.output_dir.absolute(), leg, shard)
-    return 0
 
 
-def _keep(request: Keep) -> int:
+def _keep(request: Keep) -> None:
     from cairn.pipeline.night import handover
 
     run, work_dir = request.load_run(), request.work_dir.absolute()
@@ -67,7 +66,6 @@ def _keep(request: Keep) -> int:
     else:
         has_results = handover.keep_tests(run, leg, work_dir / "smoke", request.signer())
     console.current().out("it is kept" if has_results else "the tests have left nothing: they were ended")
-    return 0
 
 
 COMMANDS = {

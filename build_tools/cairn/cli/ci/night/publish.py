@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import fields, signing
+from cairn.cli.answer import Answer, Piece
 from cairn.cli.binder import command
 from cairn.cli.ci.night import options as common
 from cairn.errors import CairnError, GateError
 from cairn.options import flag, option
 from cairn.output import console
+
+if TYPE_CHECKING:
+    from cairn.pipeline.night.promote import LegPromotion
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +77,7 @@ class Promote(common.AttestedNightOptions):
     json: bool = fields.json()
 
 
-def _stage(request: Stage) -> int:
+def _stage(request: Stage) -> Answer:
     from cairn.output import github
     from cairn.pipeline.night import shards, standing
     from cairn.pipeline.night.stage import stage_night
@@ -95,24 +100,19 @@ def _stage(request: Stage) -> int:
             "staged_count": str(staged),
         }
     )
-    screen = console.current()
-    if request.json:
-        screen.json(
-            [
-                {"leg": one.leg.id, "set": one.set_id, "kept": one.kept, "reason": one.reason}
-                for one in results
-            ]
-        )
-        return 0
+    text: list[Piece] = []
     for one in results:
         if one.set_id is None:
-            screen.item("failed", f"{one.leg.name}: {one.reason}")
+            text.append(("failed", f"{one.leg.name}: {one.reason}"))
         else:
-            screen.item("kept" if one.kept else "done", f"{one.leg.name}: set {one.set_id[:12]}")
-    return 0
+            text.append(("kept" if one.kept else "done", f"{one.leg.name}: set {one.set_id[:12]}"))
+    return Answer(
+        [{"leg": one.leg.id, "set": one.set_id, "kept": one.kept, "reason": one.reason} for one in results],
+        text,
+    )
 
 
-def _test(request: SmokeLeg) -> int:
+def _test(request: SmokeLeg) -> None:
     from cairn.pipeline.night import handover
     from cairn.pipeline.night.smoke import LegTest, smoke_leg
     from cairn.release.index.generation import now
@@ -137,10 +137,9 @@ def _test(request: SmokeLeg) -> int:
         raise
     common.keep_note(run, common.note(run, leg, "test", started), folder)
     console.current().out(f"{leg.name}: {record.verdict}: {record.reason}")
-    return 0
 
 
-def _promote(request: Promote) -> int:
+def _promote(request: Promote) -> Answer:
     from cairn.pipeline.night.promote import promote_night
 
     with (
@@ -148,27 +147,30 @@ def _promote(request: Promote) -> int:
         console.current().stage(f"promote the night {run.plan.night}") as stage,
     ):
         promotion = promote_night(run, whole=request.whole, say=stage.update)
-    screen = console.current()
-    if request.json:
-        legs = [{"leg": p.before.leg.id, "promoted": p.promoted, "reason": p.reason} for p in promotion.legs]
-        screen.json({"night": run.plan.night, "legs": legs, "strangers": list(promotion.strangers)})
-    else:
-        for one in promotion.legs:
-            mark: console.Mark = "done" if one.promoted else "failed"
-            if one.before.state == "promoted":
-                mark = "kept"
-            elif one.promoted and one.before.bypass is not None:
-                mark = "bypassed"
-            screen.item(mark, f"{one.before.leg.name}: {one.reason or 'in the index'}")
     for set_id in promotion.strangers:
-        screen.warn(f"the staged set {set_id[:12]} is of the night's manifest, and is not expected")
-    if refused := [one for one in promotion.legs if one.refused]:
-        raise GateError(
-            f"the gate refused {len(refused)} of {len(promotion.legs)} legs of the night {run.plan.night}",
-            reasons=tuple(f"{one.before.leg.name}: {one.reason}" for one in refused),
-            tip="the others are where they should be; fix what is named and run it again",
+        console.current().warn(
+            f"the staged set {set_id[:12]} is of the night's manifest, and is not expected"
         )
-    return 0
+    legs = [{"leg": p.before.leg.id, "promoted": p.promoted, "reason": p.reason} for p in promotion.legs]
+    refused = [one for one in promotion.legs if one.refused]
+    error = GateError(
+        f"the gate refused {len(refused)} of {len(promotion.legs)} legs of the night {run.plan.night}",
+        reasons=tuple(f"{one.before.leg.name}: {one.reason}" for one in refused),
+        tip="the others are where they should be; fix what is named and run it again",
+    )
+    return Answer(
+        {"night": run.plan.night, "legs": legs, "strangers": promotion.strangers},
+        [(_mark(one), f"{one.before.leg.name}: {one.reason or 'in the index'}") for one in promotion.legs],
+        error=error if refused else None,
+    )
+
+
+def _mark(leg: LegPromotion) -> console.Mark:
+    if leg.before.state == "promoted":
+        return "kept"
+    if leg.promoted and leg.before.bypass is not None:
+        return "bypassed"
+    return "done" if leg.promoted else "failed"
 
 
 COMMANDS = {

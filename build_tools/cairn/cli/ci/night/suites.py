@@ -7,6 +7,7 @@ from pathlib import Path
 
 from cairn import converters
 from cairn.cli import fields, signing
+from cairn.cli.answer import Answer
 from cairn.cli.binder import command
 from cairn.cli.ci.night import options as common
 from cairn.errors import CairnError, TestsFailedError
@@ -54,7 +55,7 @@ class Merge(signing.SignOptions, common.NightOptions):
     json: bool = fields.json()
 
 
-def _suite(request: Suite) -> int:
+def _suite(request: Suite) -> None:
     from cairn.pipeline.night import handover
     from cairn.pipeline.night.suite import ShardTest, run_shard
     from cairn.release.index.generation import now
@@ -81,31 +82,24 @@ def _suite(request: Suite) -> int:
     note = common.note(run, shard.leg, "test", started, part=shard.part)
     common.keep_note(run, note, folder)
     console.current().out(f"{shard.name}: {merged.judgement.reason}")
-    return 0
 
 
-def _merge(request: Merge) -> int:
+def _merge(request: Merge) -> Answer:
     from cairn.pipeline.night.merge import merge_night
 
-    run, screen = request.load_run(), console.current()
-    with screen.stage(f"judge the suites of the night {run.plan.night}") as stage:
+    run = request.load_run()
+    with console.current().stage(f"judge the suites of the night {run.plan.night}") as stage:
         merges = merge_night(run, request.work_dir.absolute(), signer=request.signer(), say=stage.update)
-    if request.json:
-        screen.json(
-            [
-                {"leg": one.leg.id, "config": one.config, "good": one.good, "reason": one.reason}
-                for one in merges
-            ]
-        )
-    else:
-        for one in merges:
-            screen.item("done" if one.good else "failed", f"{one.name}: {one.reason}")
-    if bad := [one for one in merges if not one.good and not one.leg.expect_failure]:
-        raise TestsFailedError(
-            f"{len(bad)} of {len(merges)} suites did not pass: {'; '.join(one.name for one in bad)}",
-            tip="run the failed shards again: those that are done stay done",
-        )
-    return 0
+    bad = [one for one in merges if not one.good and not one.leg.expect_failure]
+    error = TestsFailedError(
+        f"{len(bad)} of {len(merges)} suites did not pass: {'; '.join(one.name for one in bad)}",
+        tip="run the failed shards again: those that are done stay done",
+    )
+    return Answer(
+        [{"leg": m.leg.id, "config": m.config, "good": m.good, "reason": m.reason} for m in merges],
+        [("done" if one.good else "failed", f"{one.name}: {one.reason}") for one in merges],
+        error=error if bad else None,
+    )
 
 
 COMMANDS = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentTypeError
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -10,10 +11,11 @@ from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import fields
+from cairn.cli.answer import Answer, Piece, Warn
 from cairn.cli.binder import command
 from cairn.errors import UsageError
 from cairn.options import argument, option
-from cairn.output import console, wording
+from cairn.output import wording
 
 if TYPE_CHECKING:
     from cairn.testing.skips.importing.model import Imported
@@ -52,8 +54,8 @@ class ImportSkips:
     json: bool = fields.json()
 
 
-def run(request: ImportSkips) -> int:
-    """Run the command; returns the exit code."""
+def run(request: ImportSkips) -> Answer:
+    """Run the command."""
     from cairn.testing.skips import ids, importing, skip_files
 
     targets = _targets(request)
@@ -64,15 +66,12 @@ def run(request: ImportSkips) -> int:
         for each in imported:
             importing.write(each, targets[each.source])
         skip_files.read(targets.values())  # what was written must be what a run accepts
-    show = console.current()
-    if request.json:
-        show.json({"lists": [_plain(each, targets[each.source]) for each in imported]})
-        return 0
+    text: list[Piece] = []
     for each in imported:
-        _show(each)
+        text += _text(each)
         if not request.dry_run:
-            show.out(f"written: {targets[each.source]}")
-    return 0
+            text.append(f"written: {targets[each.source]}")
+    return Answer({"lists": [_plain(each, targets[each.source]) for each in imported]}, text)
 
 
 def _targets(request: ImportSkips) -> dict[Path, Path]:
@@ -87,23 +86,21 @@ def _targets(request: ImportSkips) -> dict[Path, Path]:
     return targets
 
 
-def _show(imported: Imported) -> None:
-    show = console.current()
+def _text(imported: Imported) -> Iterator[Piece]:
     tests = sum(len(meaning.tests) for meaning in imported.meanings)
-    show.out(f"{imported.source.name}: {wording.count(imported.meanings, 'name')}, {tests} tests")
+    yield f"{imported.source.name}: {wording.count(imported.meanings, 'name')}, {tests} tests"
     by_rule: dict[str, list[str]] = {}
     for meaning in imported.meanings:
         if meaning.how != "exact":
             by_rule.setdefault(meaning.explained, []).append(f"{meaning.name.text} ({meaning.name.place})")
     for rule, names in by_rule.items():
-        show.out(f"  {rule}: {wording.some(names)}")
+        yield f"  {rule}: {wording.some(names)}"
     for meaning in imported.meanings:
         if meaning.accidents:
             hit = wording.some(meaning.accidents, shown=3)
             name = f"{meaning.name.text} ({meaning.name.place})"
-            show.out(f"  {name} hits {wording.count(meaning.accidents, 'test')} by accident: {hit}")
-    for remark in imported.remarks:
-        show.warn(remark)
+            yield f"  {name} hits {wording.count(meaning.accidents, 'test')} by accident: {hit}"
+    yield from map(Warn, imported.remarks)
 
 
 def _plain(imported: Imported, target: Path) -> dict[str, object]:
@@ -112,16 +109,16 @@ def _plain(imported: Imported, target: Path) -> dict[str, object]:
             "name": meaning.name.text,
             "place": meaning.name.place,
             "how": meaning.how,
-            "tests": list(meaning.tests),
-            "accidents": list(meaning.accidents),
+            "tests": meaning.tests,
+            "accidents": meaning.accidents,
         }
         for meaning in imported.meanings
     ]
     return {
-        "list": str(imported.source),
-        "file": str(target),
+        "list": imported.source,
+        "file": target,
         "names": names,
-        "remarks": list(imported.remarks),
+        "remarks": imported.remarks,
     }
 
 

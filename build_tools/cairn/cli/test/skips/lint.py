@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cairn import converters
+from cairn.cli.answer import Answer, Note, Piece, Warn
 from cairn.cli.binder import command
 from cairn.cli.test.skips.options import SkipsOfRun, today
 from cairn.options import option
-from cairn.output import console
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,8 +28,8 @@ class Lint(SkipsOfRun):
     )
 
 
-def run(request: Lint) -> int:
-    """Run the command; returns the exit code."""
+def run(request: Lint) -> Answer:
+    """Run the command."""
     from cairn.testing.skips import ids, lint
 
     day = today()
@@ -37,20 +37,16 @@ def run(request: Lint) -> int:
     findings = [*lint.expired(selection.entries, today=day), *lint.contradictory(selection.entries)]
     if request.collection:
         findings += lint.against(selection.entries, ids.read_collection(request.collection))
-    show = console.current()
-    if request.json:
-        rows = [
-            {"kind": each.kind, "file": str(each.where.file), "number": each.where.number, "text": each.text}
-            for each in findings
-        ]
-        show.json({"entries": len(selection.entries), "findings": rows})
-    else:
-        for each in findings:
-            show.out(f"{each.kind}: {each.where}: {each.text}")
-        for remark in selection.remarks:
-            show.warn(remark)
-        show.info(f"entries looked at: {len(selection.entries)}; findings: {len(findings)}")
-    return 1 if findings else 0
+    rows = [
+        {"kind": each.kind, "file": each.where.file, "number": each.where.number, "text": each.text}
+        for each in findings
+    ]
+    text: tuple[Piece, ...] = (
+        *(f"{each.kind}: {each.where}: {each.text}" for each in findings),
+        *map(Warn, selection.remarks),
+        Note(f"entries looked at: {len(selection.entries)}; findings: {len(findings)}"),
+    )
+    return Answer({"entries": len(selection.entries), "findings": rows}, text, exit_code=1 if findings else 0)
 
 
 COMMANDS = {"lint": command(Lint, run)}

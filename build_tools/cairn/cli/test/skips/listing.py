@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cairn.cli.answer import Answer, Piece, Table, Warn
 from cairn.cli.binder import command
 from cairn.cli.test.skips.options import SkipsOfRun, today
-from cairn.output import console
 
 if TYPE_CHECKING:
     from cairn.testing.skips.conditions import When
+    from cairn.testing.skips.select import Selection
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,30 +25,28 @@ class ListSkips(SkipsOfRun):
     """
 
 
-def run(request: ListSkips) -> int:
-    """Run the command; returns the exit code."""
+def run(request: ListSkips) -> Answer:
+    """Run the command."""
     from cairn import datafile
 
     selection = request.select(today=today())
-    show = console.current()
-    if request.json:
-        rows = [
-            {"file": str(item.file), "number": item.number, **datafile.to_plain(item.entry)}
-            for item in selection.entries
-        ]
-        show.json({"entries": rows, "remarks": list(selection.remarks)})
-        return 0
-    table = []
+    plain = [
+        {"file": item.file, "number": item.number, **datafile.to_plain(item.entry)}
+        for item in selection.entries
+    ]
+    return Answer({"entries": plain, "remarks": selection.remarks}, _text(selection))
+
+
+def _text(selection: Selection) -> Iterator[Piece]:
+    rows = []
     for item in selection.entries:
         entry = item.entry
         expires = f"{entry.expires}{' (expired)' if item in selection.expired else ''}"
         why = f"{entry.reason} {entry.issue}".strip()
-        table += [(name, conditions_of(entry.when), entry.owner, expires, why) for name in entry.names]
-    if table:
-        show.table(("test", "when", "owner", "expires", "reason"), table)
-    for remark in selection.remarks:
-        show.warn(remark)
-    return 0
+        rows += [(name, conditions_of(entry.when), entry.owner, expires, why) for name in entry.names]
+    if rows:
+        yield Table(("test", "when", "owner", "expires", "reason"), rows)
+    yield from map(Warn, selection.remarks)
 
 
 def conditions_of(when: When) -> str:

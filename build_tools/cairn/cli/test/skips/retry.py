@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from cairn import converters, files
 from cairn.cli import fields
+from cairn.cli.answer import Answer
 from cairn.cli.binder import command
 from cairn.cli.test import suite_options
 from cairn.cli.test.skips.listing import conditions_of
@@ -20,6 +21,7 @@ from cairn.options import option
 from cairn.output import console, wording
 
 if TYPE_CHECKING:
+    from cairn.testing.skips.retry import Solved
     from cairn.testing.skips.skip_files import Listed
     from cairn.testing.suite.run import SuiteRequest
 
@@ -47,8 +49,8 @@ class Retry(LimitOptions):
     output_dir: Path = fields.output_dir(default=Path("skips-retried"))
 
 
-def run(request: Retry) -> int:
-    """Run the command; returns the exit code."""
+def run(request: Retry) -> None:
+    """Run the command."""
     from cairn.testing.skips import retry, skip_files
 
     entries = skip_files.read(request.files)
@@ -66,23 +68,21 @@ def run(request: Retry) -> int:
             )
     solved = retry.solved(entries, runs)
     patch = request.output_dir / _PATCH
-    show = console.current()
-    # Said first: there may be no patch of a file, and the runs may have taken hours.
-    if request.json:
-        rows = [
-            {"file": str(one.listed.file), "number": one.listed.number, "names": list(one.names)}
-            for one in solved
-        ]
-        show.json({"retried": len(set().union(*runs)), "solved": rows})
-        files.write_text(patch, retry.patch(solved, top=Path.cwd()))
-        return 0
-    for one in solved:
-        names, when = wording.some(one.names, shown=3), conditions_of(one.listed.entry.when)
-        show.out(f"passes by now: {names} ({one.listed.file.name}, entry {one.listed.number}; when: {when})")
+    rows = [{"file": one.listed.file, "number": one.listed.number, "names": one.names} for one in solved]
+    # Shown first: there may be no patch of a file, and the runs may have taken hours.
+    answer = Answer({"retried": len(set().union(*runs)), "solved": rows}, map(_line, solved))
+    answer.show(json=request.json)
     files.write_text(patch, retry.patch(solved, top=Path.cwd()))
-    count = sum(len(one.names) for one in solved)
-    show.out(f"{count} of {sum(len(item.entry.names) for item in entries)} may go: {patch}")
-    return 0
+    if not request.json:
+        count = sum(len(one.names) for one in solved)
+        total = sum(len(item.entry.names) for item in entries)
+        console.current().out(f"{count} of {total} may go: {patch}")
+
+
+def _line(solved: Solved) -> str:
+    names, listed = wording.some(solved.names, shown=3), solved.listed
+    when = conditions_of(listed.entry.when)
+    return f"passes by now: {names} ({listed.file.name}, entry {listed.number}; when: {when})"
 
 
 def _suite_request(request: Retry, entries: tuple[Listed, ...]) -> SuiteRequest:

@@ -1,0 +1,88 @@
+"""What a command came to: one value for programs, and for people the lines and tables that follow from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from typing import TypeAlias
+
+from cairn.errors import CairnError
+from cairn.output import console
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under a head; a cell is shown as its text, and as `-` where it is None."""
+
+    head: Sequence[str]
+    rows: Iterable[Sequence[object]]
+
+
+@dataclass(frozen=True)
+class Note:
+    """A line about the answer that is no part of it: it goes to standard error, and not with --quiet."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Warn:
+    """A line about what is not right and does not stop us: it goes to standard error."""
+
+    text: str
+
+
+Piece: TypeAlias = "str | tuple[console.Mark, str] | Table | Note | Warn"
+"""A line, a paragraph with its mark, a table, a note, or a warning."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command returns.
+
+    Attributes:
+        value: for --json: plain values, and what `datafile.to_plain` makes plain.
+        text: the same for people; not made where JSON is printed.
+        more: for --json, what `value` has no field for.
+        error: why the command fails all the same, reported after the answer.
+        exit_code: where the answer itself says what is wrong.
+    """
+
+    value: object
+    text: Iterable[Piece] = ()
+    _: KW_ONLY
+    more: Mapping[str, object] = field(default_factory=dict)
+    error: CairnError | None = None
+    exit_code: int = 0
+
+    def show(self, *, json: bool) -> int:
+        """Print it; returns the exit code.
+
+        Raises:
+            CairnError: `error`.
+        """
+        if json:
+            from cairn import datafile
+
+            plain = datafile.to_plain(self.value)
+            console.current().json(plain | datafile.to_plain(self.more) if self.more else plain)
+        else:
+            for piece in self.text:
+                _show(piece)
+        if self.error is not None:
+            raise self.error
+        return self.exit_code
+
+
+def _show(piece: Piece) -> None:
+    screen = console.current()
+    if isinstance(piece, str):
+        screen.out(piece)
+    elif isinstance(piece, tuple):
+        screen.item(*piece)
+    elif isinstance(piece, Note):
+        screen.info(piece.text)
+    elif isinstance(piece, Warn):
+        screen.warn(piece.text)
+    else:
+        screen.table(piece.head, [["-" if cell is None else str(cell) for cell in row] for row in piece.rows])
