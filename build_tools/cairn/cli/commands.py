@@ -110,6 +110,7 @@ PROGRAM = Group(
             about="look at, compare, check and change wheels",
             description="Look at, compare, check and change built wheels. No wheel is ever changed in place.",
             example="cairn wheel show out/torch-2.9.0+rocm7.10.0-cp311-cp311-manylinux_2_28_x86_64.whl",
+            modules={"split": ("split", "join")},
             commands={
                 "show": "show a wheel's name, tags, requirements, sizes, targets and needed libraries",
                 "diff": "show what changed between two wheels: metadata, requirements, files, libraries",
@@ -127,6 +128,7 @@ PROGRAM = Group(
             about="smoke-test wheels, read test results",
             description="Test built wheels as they will be installed, and judge the results.",
             example="cairn test report --floor 100 results/*.xml",
+            modules={"suite": ("suite", "merge")},
             commands={
                 "smoke": "install a set into a fresh environment and test it",
                 "suite": "run a project's own tests on a set, or on what is installed, and judge them",
@@ -153,7 +155,7 @@ PROGRAM = Group(
                     about="look after the tests that a suite leaves out",
                     description="Look after the tests that a suite leaves out: skip-tests/*.toml.",
                     example="cairn test skips lint external-builds/pytorch/skip-tests",
-                    modules={"listing": ("list",), "importing": ("import",)},
+                    modules={"entries": ("lint", "list"), "importing": ("import",)},
                     commands={
                         "lint": "say what is wrong, out of date or without effect in files of skips",
                         "list": "say which tests are skipped in a run, why, and until when",

@@ -1,4 +1,4 @@
-"""`cairn test suite`: a project's own tests, run on a set or on what is installed."""
+"""`cairn test suite` and `merge`: a project's own tests, run on a set or on what is installed, and judged."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from cairn.cli.binder import command
 from cairn.cli.test import suite_options
 from cairn.cli.test.suite_options import SuiteOptions
 from cairn.errors import UsageError
-from cairn.options import option
+from cairn.options import argument, option, part
 from cairn.output import console
+from cairn.testing.options import Floors
 
 if TYPE_CHECKING:
     from cairn.testing.suite.run import Tested
@@ -48,8 +49,7 @@ class RunSuite(SuiteOptions):
     python: Path | None = fields.python("that has the wheels, or that an environment is made from")
 
 
-def run(request: RunSuite) -> Answer:
-    """Run the command."""
+def _run(request: RunSuite) -> Answer:
     from cairn.testing.suite import suite_toml
     from cairn.testing.suite.run import SuiteRequest, Tested
 
@@ -87,4 +87,35 @@ def _install(request: RunSuite, set_file: Path, requires: tuple[str, ...]) -> Te
         return on_set.install(set_request, on_line=stage.update)
 
 
-COMMANDS = {"suite": command(RunSuite, run)}
+@dataclass(frozen=True, kw_only=True)
+class Merge:
+    """What `cairn test merge` is asked for.
+
+    Each folder is what one shard of `cairn test suite` or run_pytorch_tests.py wrote. A shard that is
+    missing, or a test that ran twice or nowhere, is a failure.
+
+        cairn test merge --floor 40000 --output-dir suite shards/1 shards/2
+    """
+
+    folders: tuple[Path, ...] = argument("FOLDER", "the results of a shard", nargs="+", convert=Path)
+    output_dir: Path = fields.output_dir(default=Path("suite"))
+    floors: Floors = part(Floors)
+    json: bool = fields.json()
+
+
+def _merge(request: Merge) -> Answer:
+    from cairn.testing.suite import merge
+
+    merged = merge.merge(
+        [folder.absolute() for folder in request.folders],
+        request.output_dir.absolute(),
+        floor=request.floors.tests,
+        device_floor=request.floors.device_tests,
+    )
+    return suite_options.answer(merged)
+
+
+COMMANDS = {
+    "suite": command(RunSuite, _run),
+    "merge": command(Merge, _merge),
+}

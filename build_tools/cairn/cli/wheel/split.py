@@ -1,4 +1,4 @@
-"""`cairn wheel split`: device code in wheels of its own."""
+"""`cairn wheel split` and `join`: device code in wheels of its own, and back in its host wheel."""
 
 from __future__ import annotations
 
@@ -53,8 +53,7 @@ class Split:
     json: bool = fields.json()
 
 
-def run(request: Split) -> Answer:
-    """Run the command."""
+def _split(request: Split) -> Answer:
     from cairn import requirements
     from cairn.wheels.contents import binaries
     from cairn.wheels.split import variant
@@ -76,4 +75,33 @@ def run(request: Split) -> Answer:
     )
 
 
-COMMANDS = {"split": command(Split, run)}
+@dataclass(frozen=True, kw_only=True)
+class Join:
+    """What `cairn wheel join` is asked for.
+
+    cairn wheel join split/torch-….whl split/torch_device_gfx942-….whl --output-dir out
+    """
+
+    host: Path = argument("HOST", "the host wheel", convert=converters.file)
+    devices: tuple[Path, ...] = argument("DEVICE", "a device wheel", nargs="+", convert=converters.file)
+    output_dir: Path = fields.output_dir()
+    json: bool = fields.json()
+
+
+def _join(request: Join) -> Answer:
+    from cairn.wheels.split.join import join
+
+    joined = join(request.host, request.devices, request.output_dir)
+    text = [str(joined.path)]
+    for library in joined.libraries:
+        if library.missing:
+            text.append(f"  {library.library}: without {', '.join(library.missing)}")
+        elif not library.same_bytes:
+            text.append(f"  {library.library}: the original code objects, compressed again")
+    return Answer({"wheel": joined.path, "libraries": joined.libraries}, text)
+
+
+COMMANDS = {
+    "split": command(Split, _split),
+    "join": command(Join, _join),
+}

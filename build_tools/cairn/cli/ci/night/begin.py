@@ -11,7 +11,7 @@ from cairn.cli import fields
 from cairn.cli.answer import Answer, Table
 from cairn.cli.binder import command
 from cairn.cli.ci.night import options as common
-from cairn.errors import CairnError, UsageError
+from cairn.errors import UsageError
 from cairn.options import option, part
 from cairn.output import console
 from cairn.pipeline.options import FreezeOptions, LegBuildOptions
@@ -116,15 +116,13 @@ def _stack_and_legs(request: Freeze) -> tuple[Stack, tuple[Leg, ...]]:
 
 
 def _build(request: Build) -> Answer:
-    from cairn import datafile
     from cairn.build.cache import SharedCache
     from cairn.cli.build.run import built_wheels
     from cairn.pipeline.night.build import LegBuild, build_leg
     from cairn.pipeline.night.stage import NOTE_FILE
     from cairn.pipeline.staging import SET_FILE
-    from cairn.release.index.generation import now
 
-    run, started = request.load_run(), now()
+    run = request.load_run()
     leg = run.plan.leg(request.leg)
     cache = SharedCache(url=request.cache_store, endpoint_url=request.endpoint_url, read_only=False)
     job = LegBuild(
@@ -134,16 +132,10 @@ def _build(request: Build) -> Answer:
         shared_cache=cache if request.cache_store else None,
         **vars(request.how),
     )
-    job.output_dir.mkdir(parents=True, exist_ok=True)
-    note = job.output_dir / NOTE_FILE
     for name in (NOTE_FILE, SET_FILE):  # of an earlier build in the same folder
         (job.output_dir / name).unlink(missing_ok=True)
-    try:
+    with common.noted(run, leg, "build", job.output_dir):
         wheels = build_leg(job)
-    except (CairnError, OSError) as error:
-        datafile.write(note, common.note(run, leg, "build", started, error))
-        raise
-    datafile.write(note, common.note(run, leg, "build", started))
     return built_wheels(wheels)
 
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from cairn import converters
 from cairn.cli import fields, signing
-from cairn.errors import UsageError
+from cairn.errors import CairnError, UsageError
 from cairn.options import flag, option
 
 if TYPE_CHECKING:
     from cairn.matrix.legs import Leg
-    from cairn.pipeline.night.plan import NightRun, Stage, StepNote
+    from cairn.pipeline.night.plan import NightRun, Stage
     from cairn.pipeline.night.shards import Shard
 
 
@@ -132,27 +132,31 @@ def shard_of(run: NightRun, leg: Leg, config: str, number: int) -> Shard:
     )
 
 
-def note(
-    run: NightRun, leg: Leg, stage: Stage, started: str, error: Exception | None = None, *, part: str = ""
-) -> StepNote:
-    """How a job of a leg ended."""
-    from cairn.pipeline.night import plan
-
-    reason = "done" if error is None else str(error)
-    return plan.ended(run, leg, stage, started, good=error is None, reason=reason, part=part)
-
-
-def keep_note(run: NightRun, note: StepNote, folder: Path | None) -> None:
-    """Keep how a job ended: in the store, or in a folder for `cairn ci night keep`."""
+@contextmanager
+def noted(
+    run: NightRun, leg: Leg, stage: Stage, folder: Path | None = None, *, part: str = ""
+) -> Iterator[None]:
+    """Keep how a job of a leg ends: in the store, or in `folder`, for `cairn ci night keep`."""
     from cairn import datafile
     from cairn.pipeline.night import plan
     from cairn.pipeline.night.stage import NOTE_FILE
+    from cairn.release.index.generation import now
 
+    started = now()
+    failure: Exception | None = None
+    try:
+        yield
+    except (CairnError, OSError) as error:
+        failure = error
+    reason = str(failure or "done")
+    note = plan.ended(run, leg, stage, started, good=failure is None, reason=reason, part=part)
     if folder is None:
         plan.note(run.store, note)
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    datafile.write(folder / NOTE_FILE, note)
+    else:
+        folder.mkdir(parents=True, exist_ok=True)
+        datafile.write(folder / NOTE_FILE, note)
+    if failure is not None:
+        raise failure
 
 
 def outputs(name: str, legs: Sequence[Leg]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from cairn.cli import fields, signing
 from cairn.cli.answer import Answer, Piece
 from cairn.cli.binder import command
 from cairn.cli.ci.night import options as common
-from cairn.errors import CairnError, GateError
+from cairn.errors import GateError
 from cairn.options import flag, option
 from cairn.output import console
 
@@ -115,9 +115,8 @@ def _stage(request: Stage) -> Answer:
 def _test(request: SmokeLeg) -> None:
     from cairn.pipeline.night import handover
     from cairn.pipeline.night.smoke import LegTest, smoke_leg
-    from cairn.release.index.generation import now
 
-    run, started = request.load_run(), now()
+    run = request.load_run()
     leg = run.plan.leg(request.leg)
     job = LegTest(
         run=run,
@@ -130,12 +129,8 @@ def _test(request: SmokeLeg) -> None:
     folder = job.work_dir if request.later else None
     if folder is not None:
         handover.forget(folder)
-    try:
+    with common.noted(run, leg, "test", folder):
         record = smoke_leg(job)
-    except (CairnError, OSError) as error:
-        common.keep_note(run, common.note(run, leg, "test", started, error), folder)
-        raise
-    common.keep_note(run, common.note(run, leg, "test", started), folder)
     console.current().out(f"{leg.name}: {record.verdict}: {record.reason}")
 
 

@@ -10,7 +10,7 @@ from cairn.cli import fields, signing
 from cairn.cli.answer import Answer
 from cairn.cli.binder import command
 from cairn.cli.ci.night import options as common
-from cairn.errors import CairnError, TestsFailedError
+from cairn.errors import TestsFailedError
 from cairn.options import option
 from cairn.output import console
 
@@ -58,10 +58,9 @@ class Merge(signing.SignOptions, common.NightOptions):
 def _suite(request: Suite) -> None:
     from cairn.pipeline.night import handover
     from cairn.pipeline.night.suite import ShardTest, run_shard
-    from cairn.release.index.generation import now
     from cairn.testing.options import Limits
 
-    run, started = request.load_run(), now()
+    run = request.load_run()
     shard = common.shard_of(run, run.plan.leg(request.leg), request.test_config, request.shard)
     job = ShardTest(
         run=run,
@@ -73,14 +72,8 @@ def _suite(request: Suite) -> None:
     folder = job.results if request.later else None
     if folder is not None:
         handover.forget(folder)
-    try:
+    with common.noted(run, shard.leg, "test", folder, part=shard.part):
         merged = run_shard(job)
-    except (CairnError, OSError) as error:
-        note = common.note(run, shard.leg, "test", started, error, part=shard.part)
-        common.keep_note(run, note, folder)
-        raise
-    note = common.note(run, shard.leg, "test", started, part=shard.part)
-    common.keep_note(run, note, folder)
     console.current().out(f"{shard.name}: {merged.judgement.reason}")
 
 

@@ -13,8 +13,7 @@ from cairn.cli import fields
 from cairn.cli.answer import Answer
 from cairn.cli.binder import command
 from cairn.cli.test import suite_options
-from cairn.cli.test.skips.listing import conditions_of
-from cairn.cli.test.skips.options import skip_files
+from cairn.cli.test.skips.entries import conditions_of, skip_files
 from cairn.cli.test.suite_options import LimitOptions
 from cairn.errors import TestsFailedError, UsageError
 from cairn.options import option

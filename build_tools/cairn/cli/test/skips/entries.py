@@ -1,0 +1,149 @@
+"""`cairn test skips lint` and `list`: what files of skips leave out of a run, and what is wrong in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cairn import converters
+from cairn.cli import fields
+from cairn.cli.answer import Answer, Note, Piece, Table, Warn
+from cairn.cli.binder import command
+from cairn.options import argument, option
+
+if TYPE_CHECKING:
+    from cairn.testing.skips.conditions import When
+    from cairn.testing.skips.select import Selection
+
+
+def skip_files() -> tuple[Path, ...]:
+    """`FILE|DIR …`."""
+    paths: tuple[Path, ...] = argument(
+        "FILE|DIR", "a file of skips, or a folder of them", nargs="+", convert=converters.file_or_folder
+    )
+    return paths
+
+
+def _version(of: str) -> Any:
+    return option(f"version of {of} (default: any)", metavar="VERSION", convert=converters.nonempty)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SkipsOfRun:
+    """Files of skips, and what is known of the run; an entry whose conditions do not fit it is left aside."""
+
+    files: tuple[Path, ...] = skip_files()
+    targets: str | None = fields.targets("any")
+    platform: str | None = option("operating system (default: any)", choices=("linux", "windows"))
+    pytorch_version: str | None = _version("torch, such as 2.13")
+    python_version: str | None = _version("Python")
+    json: bool = fields.json()
+
+    def select(self, *, today: date) -> Selection:
+        """The entries that apply."""
+        from cairn.targets import parse_targets
+        from cairn.testing.skips import select, skip_files
+        from cairn.testing.skips.conditions import RunFacts, release_of
+
+        facts = RunFacts(
+            targets=parse_targets(self.targets, unbuilt=True) if self.targets else None,
+            platform=self.platform,
+            torch=release_of(self.pytorch_version) if self.pytorch_version else None,
+            python=release_of(self.python_version) if self.python_version else None,
+        )
+        return select.select(skip_files.read(self.files), facts, today=today)
+
+
+def today() -> date:
+    """The day that entries expire by."""
+    return datetime.now(tz=UTC).date()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lint(SkipsOfRun):
+    """What `cairn test skips lint` is asked for.
+
+    Without --collection: keys, ids, conditions, duplicates, and what expired. With it, also what names no
+    test; give the conditions of the run that it is from. Exits with 1 where it has found something.
+
+        cairn test skips lint external-builds/pytorch/skip-tests --collection collection.txt --targets
+        gfx942 --pytorch-version 2.13
+    """
+
+    collection: Path | None = option(
+        "what `pytest --collect-only -q` printed about all tests", metavar="FILE", convert=converters.file
+    )
+
+
+def _lint(request: Lint) -> Answer:
+    from cairn.testing.skips import ids, lint
+
+    day = today()
+    selection = request.select(today=day)
+    findings = [*lint.expired(selection.entries, today=day), *lint.contradictory(selection.entries)]
+    if request.collection:
+        findings += lint.against(selection.entries, ids.read_collection(request.collection))
+    rows = [
+        {"kind": each.kind, "file": each.where.file, "number": each.where.number, "text": each.text}
+        for each in findings
+    ]
+    text: tuple[Piece, ...] = (
+        *(f"{each.kind}: {each.where}: {each.text}" for each in findings),
+        *map(Warn, selection.remarks),
+        Note(f"entries looked at: {len(selection.entries)}; findings: {len(findings)}"),
+    )
+    return Answer({"entries": len(selection.entries), "findings": rows}, text, exit_code=1 if findings else 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListSkips(SkipsOfRun):
+    """What `cairn test skips list` is asked for.
+
+    Without a condition, all that may be.
+
+        cairn test skips list external-builds/pytorch/skip-tests --targets gfx942 --pytorch-version 2.13
+    """
+
+
+def _list(request: ListSkips) -> Answer:
+    from cairn import datafile
+
+    selection = request.select(today=today())
+    plain = [
+        {"file": item.file, "number": item.number, **datafile.to_plain(item.entry)}
+        for item in selection.entries
+    ]
+    return Answer({"entries": plain, "remarks": selection.remarks}, _text(selection))
+
+
+def _text(selection: Selection) -> Iterator[Piece]:
+    rows = []
+    for item in selection.entries:
+        entry = item.entry
+        expires = f"{entry.expires}{' (expired)' if item in selection.expired else ''}"
+        why = f"{entry.reason} {entry.issue}".strip()
+        rows += [(name, conditions_of(entry.when), entry.owner, expires, why) for name in entry.names]
+    if rows:
+        yield Table(("test", "when", "owner", "expires", "reason"), rows)
+    yield from map(Warn, selection.remarks)
+
+
+def conditions_of(when: When) -> str:
+    """Conditions in a few words."""
+    from cairn import datafile
+
+    words = (
+        f"{name} {value if isinstance(value, str) else ' '.join(value)}"
+        for name, value in datafile.to_plain(when).items()
+        if value
+    )
+    return ", ".join(words) or "always"
+
+
+COMMANDS = {
+    "lint": command(Lint, _lint),
+    "list": command(ListSkips, _list),
+}
