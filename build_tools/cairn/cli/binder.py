@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from cairn.cli.answer import Answer
@@ -46,10 +47,8 @@ class Command:
 
     def add_to(self, parser: Parser, *, about: str) -> None:
         """Have a parser take the options, and show the help; `about` is its line in the help of its group."""
-        paragraphs = [" ".join(text.split()) for text in str(self.request.__doc__).split("\n\n")]
-        *more, example = paragraphs[1:]
-        parser.description = " ".join((f"{sentence(about)}.", *more))
-        parser.epilog = f"example: {example}"
+        more, parser.epilog = _help(self.request)
+        parser.description = f"{sentence(about)}. {more}".strip()
         parser.takes_rest = self.takes_rest
         bind(parser, self.request, self.run, omit=self.omit)
 
@@ -57,6 +56,35 @@ class Command:
 def command(request: type[Request], run: Callable[[Request], Result], **more: Any) -> Command:
     """A command, whose `run` takes such a request; `more` are attributes of `Command`."""
     return Command(request=request, run=run, **more)
+
+
+def script(
+    path: Path,
+    request: type[Request],
+    run: Callable[[Request], Result],
+    *,
+    defaults: Mapping[str, object] | None = None,
+    **more: Any,
+) -> Parser:
+    """The parser of a script without commands, whose help is the docstring of its request, as a command's is.
+
+    Args:
+        path: of the script.
+        request: the class of its requests.
+        run: carries one out.
+        defaults: for `add_options`.
+        more: for `Parser`.
+    """
+    parser = Parser(prog=path.name, **more)
+    parser.description, parser.epilog = _help(request)
+    bind(parser, request, run, defaults=defaults)
+    return parser
+
+
+def _help(request: type[object]) -> tuple[str, str]:
+    """What the docstring of a request says for `--help`, and the example at its end."""
+    paragraphs = [" ".join(text.split()) for text in str(request.__doc__).split("\n\n")]
+    return " ".join(paragraphs[1:-1]), f"example: {paragraphs[-1]}"
 
 
 def sentence(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,20 +13,12 @@ from cairn.cli import fields
 from cairn.cli.answer import Answer, Table
 from cairn.cli.binder import command
 from cairn.errors import UsageError
-from cairn.options import flag, option
+from cairn.matrix.options import Choice
+from cairn.options import flag, option, part
 from cairn.output import console
 
 if TYPE_CHECKING:
     from cairn.matrix.legs import Matrix
-    from cairn.matrix.matrix_toml import TriggerName
-
-_SOME = "{}, joined by commas (default: all, which are those of the trigger)"
-
-
-def _names(text: str) -> tuple[str, ...]:
-    """Names that are joined by commas; none for `all`, which a workflow's input has by default."""
-    names = tuple(filter(None, map(str.strip, converters.nonempty(text).split(","))))
-    return () if names == ("all",) else names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,21 +35,7 @@ class MatrixRequest:
     matrix: Path | None = option(
         "a matrix.toml (default: beside the stack.toml)", metavar="FILE", convert=converters.file
     )
-    trigger: TriggerName = option(
-        "the event; a later one also runs the families of those before it (default: %(default)s)",
-        choices=("presubmit", "postsubmit", "nightly"),
-        default="nightly",
-    )
-    lines: tuple[str, ...] = option(
-        _SOME.format("release lines, any of the stack's"), convert=_names, default=()
-    )
-    families: tuple[str, ...] = option(
-        _SOME.format("families, any of the matrix.toml's"), convert=_names, default=()
-    )
-    pythons: tuple[str, ...] = option(_SOME.format("Pythons, any of the stack's"), convert=_names, default=())
-    platforms: tuple[str, ...] = option(
-        _SOME.format("platforms, any of the matrix.toml's"), convert=_names, default=()
-    )
+    choice: Choice = part(Choice)
     github_output: bool = flag(
         "write matrix, count, empty, test_matrix, test_count, test_empty, lines and without_runner to "
         "the outputs of the step, and a table to its summary"
@@ -70,14 +49,7 @@ def _run(request: MatrixRequest) -> Answer:
     from cairn.matrix import legs, matrix_toml
 
     stack = stacks.load(request.stack)
-    choice = legs.Choice(
-        trigger=request.trigger,
-        lines=request.lines,
-        families=request.families,
-        pythons=request.pythons,
-        platforms=request.platforms,
-        owner=os.environ.get("GITHUB_REPOSITORY_OWNER"),
-    )
+    choice = dataclasses.replace(request.choice, owner=os.environ.get("GITHUB_REPOSITORY_OWNER"))
     config = matrix_toml.load(request.matrix or Path(stack.folder, matrix_toml.FILE), stack)
     matrix = legs.make(stack, config, choice, stack_path=request.stack)
     if request.github_output:

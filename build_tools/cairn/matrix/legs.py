@@ -17,6 +17,7 @@ from cairn import targets as gpu
 from cairn.errors import UsageError
 from cairn.matrix import matrix_toml
 from cairn.matrix.matrix_toml import MatrixToml, TriggerName
+from cairn.matrix.options import Choice
 from cairn.output import github, markdown, wording
 from cairn.stack import Stack
 
@@ -95,26 +96,6 @@ class Matrix(datafile.Value, tag_field="schema", tag="cairn.matrix/1"):
     def lines(self) -> tuple[str, ...]:
         """The release lines of the legs, each once: a manifest is frozen for each."""
         return tuple(dict.fromkeys(leg.line for leg in self.legs))
-
-
-class Choice(datafile.Value):
-    """What is asked for; an empty list stands for what the trigger has.
-
-    Attributes:
-        trigger: the event.
-        lines: any lines of the stack.
-        families: any families of the matrix.toml.
-        pythons: any Pythons of the stack.
-        platforms: any platforms of the matrix.toml.
-        owner: the account on GitHub whose repository this is; None outside of GitHub Actions.
-    """
-
-    trigger: TriggerName
-    lines: tuple[str, ...] = ()
-    families: tuple[str, ...] = ()
-    pythons: tuple[str, ...] = ()
-    platforms: tuple[str, ...] = ()
-    owner: str | None = None
 
 
 def make(stack: Stack, config: MatrixToml, choice: Choice, *, stack_path: Path) -> Matrix:

@@ -22,7 +22,8 @@ from cairn.store.protocol import Store
 from cairn.wheels import wheels_to_set, wheelset
 from cairn.wheels.provenance import build_statement
 from cairn.wheels.rewrite import repin
-from cairn.wheels.rewrite.set_version import Change, NewVersion, set_versions
+from cairn.wheels.rewrite.options import NewVersion
+from cairn.wheels.rewrite.set_version import Change, set_versions
 from cairn.wheels.wheelset import BUILDER_FILE, WheelSet
 
 

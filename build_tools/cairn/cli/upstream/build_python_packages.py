@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cairn import converters
-from cairn.cli import fields
+from cairn.cli import binder, fields
 from cairn.cli.answer import Answer
-from cairn.cli.binder import bind
 from cairn.cli.guard import guarded
 from cairn.cli.parser import Parser
 from cairn.cli.rocm import fetch, package
@@ -25,7 +24,12 @@ _DISTS = "dist"  # below --dest-dir, where upstream's other scripts and pages lo
 
 @dataclass(frozen=True, kw_only=True)
 class BuildPythonPackages:
-    """What the script is asked for."""
+    """What the script is asked for.
+
+    Turn a tree of ROCm's artifacts into the pip packages of the SDK, in DIR/dist.
+
+        python build_python_packages.py --artifact-dir artifacts --dest-dir packages
+    """
 
     artifact_dir: Path = option(
         "a folder of artifacts, such as fetch_artifacts.py leaves",
@@ -50,13 +54,7 @@ def main(argv: Sequence[str] | None = None, *, script: str) -> int:
 
 
 def _parser(script: Path) -> Parser:
-    parser = Parser(
-        prog=script.name,
-        description="Turn a tree of ROCm's artifacts into the pip packages of the SDK, in DIR/dist.",
-        epilog=f"example: python {script.name} --artifact-dir artifacts --dest-dir packages",
-    )
-    bind(parser, BuildPythonPackages, _run)
-    return parser
+    return binder.script(script, BuildPythonPackages, _run)
 
 
 def _run(request: BuildPythonPackages) -> Answer:

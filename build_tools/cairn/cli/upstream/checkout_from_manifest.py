@@ -5,7 +5,6 @@ Source of the flags: ROCm/TheRock, external-builds/pytorch.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +37,13 @@ def main(argv: Sequence[str] | None = None, *, script: str) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class _Command(fields.StackOptions):
+    """What the script is asked for.
+
+    Check out what a manifest of TheRock's names, each at its commit, and hipify it.
+
+        python checkout_from_manifest.py --manifest manifest.json --checkout-root src
+    """
+
     manifest: Path | None = option("a manifest file of TheRock's", group=_SOURCE, convert=converters.file)
     manifest_url: str | None = option(
         f"where to download one from, into {_DOWNLOADED} of the root",
@@ -58,14 +64,8 @@ class _Command(fields.StackOptions):
     force: bool = force()
 
 
-def _parser(script: Path) -> argparse.ArgumentParser:
-    parser = Parser(
-        prog=script.name,
-        description="Check out what a manifest of TheRock's names, each at its commit, and hipify it.",
-        epilog=f"example: python {script.name} --manifest manifest.json --checkout-root src",
-    )
-    binder.bind(parser, _Command, _run, defaults={"stack": script.absolute().parent})
-    return parser
+def _parser(script: Path) -> Parser:
+    return binder.script(script, _Command, _run, defaults={"stack": script.absolute().parent})
 
 
 def _run(command: _Command) -> Answer:

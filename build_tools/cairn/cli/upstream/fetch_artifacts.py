@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cairn import converters
-from cairn.cli import fields
+from cairn.cli import binder, fields
 from cairn.cli.answer import Answer
-from cairn.cli.binder import bind
 from cairn.cli.guard import guarded
 from cairn.cli.parser import Parser
 from cairn.cli.rocm import fetch as command
@@ -25,7 +24,12 @@ _LAYOUT = Exclusive()
 
 @dataclass(frozen=True, kw_only=True)
 class FetchArtifacts(command.Artifacts):
-    """What the script is asked for."""
+    """What the script is asked for.
+
+    Fetch the artifacts of a CI run of TheRock, and unpack them.
+
+        python fetch_artifacts.py --run-id 17123441166 --target gfx110X-all --output-dir out
+    """
 
     artifact_group: str | None = option(
         "only what is for this group, such as gfx110X-all, and for all (default: everything)",
@@ -53,17 +57,11 @@ def main(argv: Sequence[str] | None = None, *, script: str) -> int:
 
 
 def _parser(script: Path) -> Parser:
-    parser = Parser(
-        prog=script.name,
-        description="Fetch the artifacts of a CI run of TheRock, and unpack them.",
-        epilog=f"example: python {script.name} --run-id 17123441166 --target gfx110X-all --output-dir out",
-    )
     # As upstream has it: in a workflow, the run is one of the workflow's own repository.
     defaults = {"run_github_repo": os.environ.get("GITHUB_REPOSITORY") or "ROCm/TheRock"}
     if (kind := os.environ.get("RELEASE_TYPE")) in command.RELEASE_TYPES:
         defaults["release_type"] = kind
-    bind(parser, FetchArtifacts, _run, defaults=defaults)
-    return parser
+    return binder.script(script, FetchArtifacts, _run, defaults=defaults)
 
 
 def _run(request: FetchArtifacts) -> Answer:

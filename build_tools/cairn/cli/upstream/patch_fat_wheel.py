@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cairn import converters
+from cairn.cli import binder
 from cairn.cli.answer import Answer
-from cairn.cli.binder import bind
 from cairn.cli.guard import guarded
 from cairn.cli.parser import Parser
 from cairn.cli.wheel import fat
@@ -18,7 +18,13 @@ from cairn.options import option
 
 @dataclass(frozen=True, kw_only=True)
 class PatchFatWheel(fat.Fat):
-    """What the scripts are asked for."""
+    """What the scripts are asked for.
+
+    Write a wheel that carries the ROCm libraries and data it needs, for the wanted targets alone, and
+    that works without any ROCm SDK package. It gets a version of its own, such as 2.9.0+fat.rocm7.10.0.
+
+        python patch_fat_wheel.py torch-….whl /opt/rocm --output-path fat
+    """
 
     output_dir: Path = option(
         "folder of the new wheel",
@@ -41,17 +47,12 @@ def main(argv: Sequence[str] | None = None, *, script: str, windows: bool) -> in
 
 
 def _parser(script: Path, *, windows: bool) -> Parser:
-    parser = Parser(
-        prog=script.name,
-        description=f"{fat.ABOUT[0].upper()}{fat.ABOUT[1:]}. {fat.MORE}",
-        epilog=f"example: python {script.name} torch-….whl /opt/rocm --output-path fat",
-    )
-
     def run(request: PatchFatWheel) -> Answer:
         if windows != ("-win" in request.wheel.name):
             other = "patch_fat_wheel.py" if windows else "windows_patch_fat_wheel.py"
             raise UsageError(f"{request.wheel.name} is not for this script", tip=f"use {other}")
         return fat.run(request)
 
-    bind(parser, PatchFatWheel, run)
+    parser = binder.script(script, PatchFatWheel, run)
+    parser.epilog = str(parser.epilog).replace("patch_fat_wheel.py", script.name)
     return parser

@@ -33,7 +33,13 @@ class HardwareOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Smoke(HardwareOptions):
-    """What the script is asked for."""
+    """What the script is asked for.
+
+    Run sample computations on the PyTorch that is installed in this environment. Without a GPU, the tests
+    that need one are skipped.
+
+        python run_pytorch_smoke_tests.py -- --log-cli-level=INFO -v
+    """
 
     pytest_args: tuple[str, ...] = argument("-- PYTEST ARGS", "passed on to pytest", nargs="*")
     tests: Path
@@ -45,13 +51,9 @@ def main(*, script: str) -> int:
 
 
 def _parser(script: Path) -> Parser:
-    parser = Parser(
-        prog=script.name,
-        description="Run sample computations on the PyTorch that is installed in this environment. "
-        "Without a GPU, the tests that need one are skipped.",
-        epilog=f"example: python {script.name} -- --log-cli-level=INFO -v",
+    parser = binder.script(
+        script, Smoke, run, defaults={"amdgpu_family": os.environ.get("AMDGPU_FAMILY", "")}
     )
-    binder.bind(parser, Smoke, run, defaults={"amdgpu_family": os.environ.get("AMDGPU_FAMILY", "")})
     parser.set_defaults(tests=script.resolve().parent / "smoke-tests")
     return parser
 

@@ -26,7 +26,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class RunTests(SuiteOptions, HardwareOptions):
-    """What the script is asked for."""
+    """What the script is asked for.
+
+    Run PyTorch's own tests on the PyTorch that is installed in this environment, but those of skip-tests.
+    The sources must be of the wheel's commit. The tests are copied out of them, and run module by module
+    in processes of their own: a test that crashes or hangs costs itself alone.
+
+        python run_pytorch_tests.py --pytorch-dir pytorch --amdgpu-family gfx94X-dcgpu --include
+        test_nn test_torch -- -x
+    """
 
     pytorch_dir: Path = option(
         "checkout of torch (default: pytorch, beside the script)",
@@ -57,23 +65,13 @@ def main(*, script: str) -> int:
 
 def _parser(script: Path) -> Parser:
     folder = script.resolve().parent
-    parser = Parser(
-        prog=script.name,
-        # Upstream's --debug turns the skips round; ours would show tracebacks.
-        conflict_handler="resolve",
-        description="Run PyTorch's own tests on the PyTorch that is installed in this environment, but "
-        "those of skip-tests. The sources must be of the wheel's commit. The tests are copied out of them, "
-        "and run module by module in processes of their own: a test that crashes or hangs costs itself "
-        "alone.",
-        epilog=f"example: python {script.name} --pytorch-dir pytorch --amdgpu-family gfx94X-dcgpu "
-        "--include test_nn test_torch -- -x",
-    )
     own = {
         "pytorch_dir": folder / "pytorch",
         "amdgpu_family": os.environ.get("AMDGPU_FAMILY", ""),
         "pytorch_version": os.environ.get("PYTORCH_VERSION", ""),
     }
-    binder.bind(parser, RunTests, run, defaults=own)
+    # Upstream's --debug turns the skips round; ours would show tracebacks.
+    parser = binder.script(script, RunTests, run, defaults=own, conflict_handler="resolve")
     parser.set_defaults(folder=folder)
     return parser
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cairn import converters
+from cairn.cli import binder
 from cairn.cli.answer import Answer
-from cairn.cli.binder import bind
 from cairn.cli.guard import guarded
 from cairn.cli.parser import Parser
 from cairn.cli.wheel import verify
@@ -17,7 +17,12 @@ from cairn.options import argument
 
 @dataclass(frozen=True, kw_only=True)
 class SanityCheck:
-    """What the script is asked for."""
+    """What the script is asked for.
+
+    Check the wheels of a folder for everything that a published wheel must satisfy.
+
+        python sanity_check_wheel.py out
+    """
 
     wheel_dir: Path = argument("DIR", "folder of the wheels", convert=converters.folder)
 
@@ -28,13 +33,7 @@ def main(*, script: str) -> int:
 
 
 def _parser(script: Path) -> Parser:
-    parser = Parser(
-        prog=script.name,
-        description="Check the wheels of a folder for everything that a published wheel must satisfy.",
-        epilog=f"example: python {script.name} out",
-    )
-    bind(parser, SanityCheck, _run)
-    return parser
+    return binder.script(script, SanityCheck, _run)
 
 
 def _run(request: SanityCheck) -> Answer:

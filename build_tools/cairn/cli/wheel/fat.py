@@ -17,12 +17,6 @@ from cairn.output import console
 if TYPE_CHECKING:
     from cairn.wheels.fat.report import FatReport
 
-ABOUT = (
-    "write a wheel that carries the ROCm libraries and data it needs, for the wanted targets alone, and that "
-    "works without any ROCm SDK package"
-)
-MORE = "It gets a version of its own, such as 2.9.0+fat.rocm7.10.0."
-
 
 @dataclass(frozen=True, kw_only=True)
 class Fat:

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 from cairn.cli import fields
 from cairn.cli.answer import Answer, Note, Piece
 from cairn.cli.binder import command
-from cairn.options import Exclusive, option, repeated
+from cairn.options import part
+from cairn.wheels.rewrite.options import NewVersion
 
 if TYPE_CHECKING:
     from cairn.wheels.rewrite.set_version import Change
-
-_HOW = Exclusive(required=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,11 +29,7 @@ class SetVersion:
     """
 
     wheels: tuple[Path, ...] = fields.wheels()
-    version: str | None = option("the whole new version", group=_HOW)
-    rocm_version: str | None = option("the ROCm version for the suffix to name", group=_HOW)
-    promote: str | None = option("one stage further: rc1, rc2, … or final", metavar="STAGE", group=_HOW)
-    build_number: str | None = option("the new build number; an empty text drops it")
-    require: tuple[str, ...] = repeated("a requirement to add, or to replace its own", metavar="REQUIREMENT")
+    new: NewVersion = part(NewVersion)
     output_dir: Path = fields.output_dir()
     json: bool = fields.json()
     dry_run: bool = fields.dry_run()
@@ -42,16 +37,9 @@ class SetVersion:
 
 def run(request: SetVersion) -> Answer:
     """Run the command."""
-    from cairn.wheels.rewrite.set_version import NewVersion, set_versions
+    from cairn.wheels.rewrite.set_version import set_versions
 
-    new_version = NewVersion(
-        version=request.version,
-        rocm_version=request.rocm_version,
-        stage=request.promote,
-        build=request.build_number,
-        requires=request.require,
-    )
-    changes = set_versions(request.wheels, new_version, request.output_dir, dry_run=request.dry_run)
+    changes = set_versions(request.wheels, request.new, request.output_dir, dry_run=request.dry_run)
     return Answer({"dry_run": request.dry_run, "wheels": list(map(_plain, changes))}, _text(changes))
 
 

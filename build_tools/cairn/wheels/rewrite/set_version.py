@@ -18,27 +18,9 @@ from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.fields import parse_headers
 from cairn.wheels.metadata.wheel_info import WheelInfo
 from cairn.wheels.rewrite import repin, version_files, wheel
+from cairn.wheels.rewrite.options import NewVersion
 from cairn.wheels.rewrite.repin import RenamedWheel, RocmChange
 from cairn.wheels.rewrite.wheel import Edit
-
-
-@dataclass(frozen=True, kw_only=True)
-class NewVersion:
-    """What versions wheels shall get: one of the first three is given.
-
-    Attributes:
-        version: the whole new version.
-        rocm_version: the ROCm version that the new version names.
-        stage: the next stage: `rc1`, `rc2`, … or `final`.
-        build: the new build number; empty drops it, None leaves it.
-        requires: requirements to add, or to put in the place of the wheel's own.
-    """
-
-    version: str | None = None
-    rocm_version: str | None = None
-    stage: str | None = None
-    build: str | None = None
-    requires: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
