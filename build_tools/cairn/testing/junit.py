@@ -18,7 +18,7 @@ from xml.parsers import expat
 
 from cairn import datafile, files
 from cairn.errors import TestsFailedError
-from cairn.testing.record import Counts
+from cairn.testing.record import Counts, Skip
 
 Outcome = Literal["passed", "failed", "error", "skipped"]
 
@@ -122,6 +122,11 @@ class JUnit:
             skipped=outcomes.count("skipped"),
             device_passed=sum(bool(case.device) and case.outcome == "passed" for case in self.cases),
         )
+
+    @property
+    def skips(self) -> tuple[Skip, ...]:
+        """The tests that did not run, and why."""
+        return tuple(Skip(test=c.name, reason=c.reason) for c in self.cases if c.outcome == "skipped")
 
     @property
     def by_test(self) -> dict[str, Outcome]:

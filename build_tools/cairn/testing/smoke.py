@@ -21,7 +21,7 @@ from cairn.testing import install_set, junit, pytest_runs, record, smoke_facts, 
 from cairn.testing.hardware.attest import Attestation, attest
 from cairn.testing.junit import JUnit
 from cairn.testing.pytest_runs import Run, Session
-from cairn.testing.record import Deselected, Skip, TestedWheel, TestPolicy, TestRecord, Verdict
+from cairn.testing.record import Deselected, TestedWheel, TestPolicy, TestRecord, Verdict
 from cairn.testing.smoke_facts import SmokeFacts
 from cairn.testing.verdict import Judgement, covered, judge
 from cairn.venv import PackageSource
@@ -324,7 +324,7 @@ def _record(
         duration_seconds=seconds,
         verdict=verdict.verdict,
         reason=verdict.reason,
-        skips=tuple(Skip(test=c.name, reason=c.reason) for c in results.cases if c.outcome == "skipped"),
+        skips=results.skips,
         pytest_args=request.pytest_args,
         deselected=_deselected(runs),
         flaky=tuple(case.name for case in results.cases if case.flaky),

@@ -8,7 +8,6 @@ that touched none, are seen as they are in other test runs.
 from __future__ import annotations
 
 import importlib.metadata
-from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Iterator
 from importlib.metadata import Distribution
 from pathlib import Path
@@ -27,9 +26,10 @@ from cairn.testing.compat.report import FILE as REPORT
 from cairn.testing.compat.report import CompatReport, ReportRow
 from cairn.testing.hardware.attest import Attestation
 from cairn.testing.junit import Outcome, TestOutcome
-from cairn.testing.record import Skip, TestRecord
+from cairn.testing.record import TestRecord
 from cairn.testing.verdict import covered, judge
 from cairn.venv import VirtualEnvironment
+from cairn.wheels.metadata.record import encode_digest
 
 NAMES = (REPORT, "compat.rst", "compat.md", "compat.html", record.JUNIT)
 """The files of a report."""
@@ -130,7 +130,7 @@ def write_record(
         duration_seconds=report.duration_seconds,
         verdict=verdict.verdict,
         reason=verdict.reason,
-        skips=tuple(Skip(test=c.name, reason=c.reason) for c in outcome.cases if c.outcome == "skipped"),
+        skips=outcome.skips,
         pytest_args=chosen,
         translated=report.translated,
         compat_sha256=files.sha256_of(folder / REPORT),
@@ -174,9 +174,8 @@ def _changed(distributions: Iterable[Distribution]) -> Iterator[str]:
         if file.hash is None or file.hash.mode != "sha256":  # RECORD itself, and what Python compiled
             continue
         path = Path(str(file.locate()))
-        # As RECORD has it ("Recording installed projects", PyPA): base64 for URLs, without its padding.
         digest = bytes.fromhex(files.sha256_of(path)) if path.is_file() else b""
-        if urlsafe_b64encode(digest).decode().rstrip("=") != file.hash.value:
+        if encode_digest(digest) != file.hash.value:
             yield file.as_posix()
 
 

@@ -159,7 +159,7 @@ def run(
     try:
         killed = _watch(setup, module, running, journal)
     finally:
-        _end(running, journal.pid)
+        running.end(journal.pid)
     if running.error is not None and not killed:  # no such interpreter, or a disk without room for the log
         raise running.error
     journal.follow()
@@ -193,14 +193,6 @@ def _watch(setup: Setup, module: str, running: _Running, journal: Journal) -> st
     return ""
 
 
-def _end(running: _Running, pytest: int) -> None:
-    """End what still runs; pytest by itself, since a test may have begun a session, and left the group."""
-    if pytest and running.is_alive():
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pytest, getattr(signal, "SIGKILL", signal.SIGTERM))
-    running.end()
-
-
 def _progress(module: str, journal: Journal) -> str:
     if journal.selected is None:
         return f"{module}: collecting"
@@ -231,7 +223,14 @@ class _Running(threading.Thread):
         except (CairnError, OSError) as error:
             self.error = error
 
-    def end(self) -> None:
-        """End the program with all its children, and wait until it is gone, but not for ever."""
+    def end(self, pytest: int) -> None:
+        """End the program with all its children, and wait until it is gone, but not for ever.
+
+        Pytest, the process of this number, is ended by itself: a test may have begun a session with it, and
+        so have left the group.
+        """
+        if pytest and self.is_alive():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pytest, getattr(signal, "SIGKILL", signal.SIGTERM))
         self._group.end()
         self.join(_UNKILLABLE)

@@ -23,7 +23,6 @@ from cairn.errors import UsageError
 from cairn.testing.skips.conditions import Platform, When
 from cairn.testing.skips.importing.model import UpstreamList, UpstreamName
 
-_VARIABLE = "skip_tests"
 _VERSION = re.compile(r"pytorch_([0-9]+\.[0-9]+)\.py")
 _ADDRESS = re.compile(r"https?://[^\s)>,]+")
 _SHAPE = 'a list has skip_tests = {"common": {"cuda": ["test_streams"]}}'
@@ -62,8 +61,9 @@ class _Reader:
         # `ast` raises the last two of expressions that are nested too deep.
         except (OSError, ValueError, SyntaxError, tokenize.TokenError, RecursionError, MemoryError) as error:
             raise UsageError(f"{self.path} cannot be read as Python: {error}", tip=_SHAPE) from error
-        self.comments = {t.start[0]: t.string[1:].strip() for t in self.tokens if t.type == tokenize.COMMENT}
-        self.only_comment = self._lines_of_comments()
+        comments = [token for token in self.tokens if token.type == tokenize.COMMENT]
+        self.comments = {token.start[0]: token.string[1:].strip() for token in comments}
+        self.only_comment = {t.start[0] for t in comments if not t.line[: t.start[1]].strip()}
 
     def names(self) -> Iterator[UpstreamName]:
         """The names, with the conditions of their sections."""
@@ -77,15 +77,12 @@ class _Reader:
             raise self._not_data(node)
         heading: list[str] = []
         for element in node.elts:
-            # Not printable are line breaks, and halves of surrogate pairs, which no file can hold.
-            if not (
-                isinstance(element, ast.Constant)
-                and isinstance(element.value, str)
-                and element.value
-                and element.value.isprintable()
-            ):
-                raise self._not_data(element)
-            strings = self._strings(element, element.value)
+            match element:
+                # Not printable are line breaks, and halves of surrogate pairs, which no file can hold.
+                case ast.Constant(value=str(name)) if name and name.isprintable():
+                    strings = self._strings(element, name)
+                case _:
+                    raise self._not_data(element)
             if len(strings) > 1:
                 self.remarks.append(
                     f"{self._place(element)}: no comma between {' and '.join(map(repr, strings))}: Python "
@@ -107,18 +104,13 @@ class _Reader:
 
     def _dictionary(self) -> ast.expr:
         for statement in self.tree.body:
-            targets_of = (
-                statement.targets
-                if isinstance(statement, ast.Assign)
-                else [statement.target]
-                if isinstance(statement, ast.AnnAssign)
-                else []
-            )
-            if any(isinstance(target, ast.Name) and target.id == _VARIABLE for target in targets_of):
-                value = getattr(statement, "value", None)
-                if isinstance(value, ast.expr):
+            match statement:
+                case (
+                    ast.Assign(targets=[ast.Name(id="skip_tests")], value=value)
+                    | ast.AnnAssign(target=ast.Name(id="skip_tests"), value=ast.expr() as value)
+                ):
                     return value
-        raise UsageError(f"{self.path} has no {_VARIABLE}", tip=_SHAPE)
+        raise UsageError(f"{self.path} has no skip_tests", tip=_SHAPE)
 
     def _pairs(self, node: ast.expr) -> Iterator[tuple[str, ast.expr]]:
         if not isinstance(node, ast.Dict):
@@ -166,16 +158,6 @@ class _Reader:
             comment.append(self.comments[line])
             line -= 1
         return comment[::-1]
-
-    def _lines_of_comments(self) -> set[int]:
-        quiet = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
-        code = {
-            line
-            for token in self.tokens
-            if token.type not in quiet
-            for line in range(token.start[0], token.end[0] + 1)
-        }
-        return set(self.comments) - code
 
     def _place(self, node: ast.AST) -> str:
         return f"{self.path.name}:{getattr(node, 'lineno', 0)}"
