@@ -108,34 +108,46 @@ class Unpacker:
 
 
 class Forward:
-    """What a reader gives, with its place; `observer` is called with every piece on the way.
+    """What a reader gives, with its place, read from its beginning to its end.
 
     Attributes:
         at: how many bytes have been read.
     """
 
-    def __init__(self, reader: Reader, *, observer: Callable[[bytes], object] | None = None) -> None:
+    def __init__(
+        self, reader: Reader, *, size: int | None = None, observer: Callable[[bytes], object] | None = None
+    ) -> None:
+        """Begin where the reader is.
+
+        Args:
+            reader: what gives the bytes.
+            size: how many of them there are, where the reader goes on behind them.
+            observer: called with every piece on the way.
+        """
         self.at = 0
         self._reader = reader
+        self._size = size
         self._observer = observer
 
     def read(self, size: int, /) -> bytes:
         """See `Reader.read`."""
-        data = self._reader.read(size)
+        data = self._reader.read(size if self._size is None else min(size, self._size - self.at))
         self.at += len(data)
         if self._observer is not None:
             self._observer(data)
         return data
 
-    def skip(self, size: int) -> bool:
-        """Go on by so many bytes; whether there are as many."""
-        if self._observer is None and isinstance(self._reader, ViewReader):
-            self._reader.at += size
-            self.at += size
-            return True
-        end = self.at + size
-        while self.at < end:
-            if not self.read(min(end - self.at, _STEP)):
+    def skip_to(self, offset: int) -> bool:
+        """Go on to a place, if it is ahead; whether there are as many bytes."""
+        if offset > self.at and self._observer is None and isinstance(self._reader, ViewReader):
+            self._reader.at += offset - self.at
+            self.at = offset
+        elif offset > self.at and self._observer is None and isinstance(self._reader, Forward):
+            whole = self._reader.skip_to(self._reader.at + offset - self.at)
+            self.at = offset
+            return whole
+        while self.at < offset:
+            if not self.read(min(offset - self.at, _STEP)):
                 return False
         return True
 

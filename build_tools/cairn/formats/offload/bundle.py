@@ -261,7 +261,7 @@ def _complain(checker: Checker, problem: str | None, *, takes: int, size: int, s
 
 def _drained(packed: Unpacker, content: Forward, size: int) -> str | None:
     """Read a compressed bundle to its end; what is wrong where it does not unpack to `size` bytes."""
-    if not content.skip(size - content.at):
+    if not content.skip_to(size):
         return f"unpacks to {content.at} bytes, and its header says {size}"
     # The stream's own checksum stands after its last byte, so that only reading on compares it.
     if packed.read(1):

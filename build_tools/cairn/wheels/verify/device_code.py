@@ -63,7 +63,7 @@ class CodeObjectChecker:
         if offset < content.at:
             problem: str | None = "shares its bytes with what is before it"
         else:
-            content.skip(offset - content.at)
+            content.skip_to(offset)
             problem = problem_of(content, size, code_object.target_of_entry(name))
         if problem:
             self._find(
@@ -285,7 +285,7 @@ def problem_of(
     content: Forward, size: int, target: TargetId | None, *, or_generic: bool = False
 ) -> str | None:
     """What is wrong with a code object of `size` bytes that begins here; None where nothing is."""
-    code = _CodeBytes(content, size)
+    code = Forward(content, size=size)
     head = code.read(EHDR.size)
     if not head.strip(b"\0"):
         return "is nothing but zeros"
@@ -306,27 +306,7 @@ def problem_of(
     return next((f"has nothing but zeros for {what}" for what in _empty(code, ranges)), None)
 
 
-class _CodeBytes:
-    """The bytes of one code object, by their places in it."""
-
-    def __init__(self, content: Forward, size: int) -> None:
-        self._content = content
-        self._begin = content.at
-        self._size = size
-
-    @property
-    def at(self) -> int:
-        return self._content.at - self._begin
-
-    def read(self, size: int, /) -> bytes:
-        return self._content.read(min(size, self._size - self.at))
-
-    def skip_to(self, offset: int) -> None:
-        if offset > self.at:
-            self._content.skip(offset - self.at)
-
-
-def _required_ranges(code: _CodeBytes, size: int, header: Sequence[int]) -> Iterator[tuple[int, int, str]]:
+def _required_ranges(code: Forward, size: int, header: Sequence[int]) -> Iterator[tuple[int, int, str]]:
     """Where there must be something, as beginning, end and what it is.
 
     Raises:
@@ -347,14 +327,14 @@ def _required_ranges(code: _CodeBytes, size: int, header: Sequence[int]) -> Iter
             yield segment.offset, segment.end, "its instructions"
 
 
-def _empty(code: _CodeBytes, ranges: Sequence[tuple[int, int, str]]) -> Iterator[str]:
+def _empty(code: Forward, ranges: Sequence[tuple[int, int, str]]) -> Iterator[str]:
     for begin, end, what in sorted(ranges):
         code.skip_to(begin)
         if code.at < end and not _has_bytes(code, end):
             yield what
 
 
-def _has_bytes(code: _CodeBytes, end: int) -> bool:
+def _has_bytes(code: Forward, end: int) -> bool:
     while code.at < end:
         piece = code.read(min(end - code.at, _STEP))
         if not piece:
