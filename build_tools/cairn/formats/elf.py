@@ -216,7 +216,7 @@ class _Reader:
         if at is None:
             return
         # The same fields in a different order.
-        wide = self.layout.bits == 64  # noqa: PLR2004 - bits
+        wide = self.layout.wide
         layout, info, other, section = ("IBBHQQ", 1, 2, 3) if wide else ("IIIBBH", 3, 4, 5)
         entry = struct.Struct(self.layout.order + layout)
         count = min(count, (self._view.size - at) // entry.size)
@@ -258,7 +258,7 @@ class _Reader:
         if count <= 1:  # GNU ld writes 1 where nothing is listed, however many are undefined (bfd/elflink.c)
             count = 0
         if not count and chains is not None:
-            wide = self.layout.machine == _S390 and self.layout.bits == 64  # noqa: PLR2004 - bits
+            wide = self.layout.machine == _S390 and self.layout.wide
             count = self.layout.unpack("QQ" if wide else "II", chains)[1]
         if count > _MOST_SYMBOLS:
             raise WheelError(f"an ELF file of {count} dynamic symbols")

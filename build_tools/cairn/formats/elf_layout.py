@@ -19,7 +19,8 @@ from cairn.formats.view import View
 MAGIC = b"\x7fELF"
 # e_ident[EI_CLASS] at byte 4, e_ident[EI_DATA] at byte 5 (chapter 4, "ELF Header").
 _IDENT_SIZE = 16
-_BITS = {1: 32, 2: 64}
+_WIDE = 64
+_BITS = {1: 32, 2: _WIDE}
 _ORDERS = {1: "<", 2: ">"}
 # Of a 64-bit little-endian file: Elf64_Ehdr from e_type on (type, machine, version, entry, phoff, shoff,
 # flags, ehsize, phentsize, phnum, shentsize, shnum, shstrndx), Elf64_Phdr, Elf64_Shdr and Elf64_Dyn.
@@ -114,9 +115,14 @@ class Layout:
     names_index: int
 
     @property
+    def wide(self) -> bool:
+        """Whether its addresses have 64 bits."""
+        return self.bits == _WIDE
+
+    @property
     def word(self) -> str:
         """What `struct` calls an address of the file."""
-        return "Q" if self.bits == 64 else "I"  # noqa: PLR2004 - bits
+        return "Q" if self.wide else "I"
 
     @functools.cached_property
     def sections(self) -> tuple[Section, ...]:
@@ -241,7 +247,7 @@ def read(view: View) -> Layout:
     if ident[4] not in _BITS or ident[5] not in _ORDERS:
         raise WheelError("an ELF file of unknown class or byte order")
     bits, order = _BITS[ident[4]], _ORDERS[ident[5]]
-    wide = bits == 64  # noqa: PLR2004 - bits
+    wide = bits == _WIDE
     # Elf64_Ehdr and Elf32_Ehdr differ in the width of e_entry, e_phoff and e_shoff alone.
     header = struct.Struct(f"{order}HHI{'QQQ' if wide else 'III'}IHHHHHH")
     fields = header.unpack(view.read(_IDENT_SIZE, header.size))
@@ -275,7 +281,7 @@ def read_to_change(view: View) -> Layout:
         WheelError: it is not a 64-bit little-endian ELF file, or its headers are broken.
     """
     layout = read(view)
-    if (layout.bits, layout.order) != (64, "<"):
+    if not layout.wide or layout.order != "<":
         raise WheelError("not a 64-bit little-endian ELF file")
     if layout.section_count >= _RESERVED:
         raise WheelError(f"an ELF file of {layout.section_count} sections")

@@ -4,6 +4,9 @@ Only text files are searched. A compiled file has every short text somewhere, an
 libraries in it; it is recognised by a zero byte near its beginning, as git does (xdiff-interface.c,
 `buffer_is_binary`).
 
+The rule set of detect-secrets takes a line of text at a time, and 700 times as long (14 s for a MB of torch's
+files); those of gitleaks and trufflehog come with programs of their own.
+
 Sources: the documentation of the issuers, and the rules of gitleaks and of GitHub's secret scanning.
 """
 
