@@ -30,6 +30,14 @@ def nonempty(text: str) -> str:
     return text
 
 
+def words(text: str) -> tuple[str, ...]:
+    """Names that are joined by commas."""
+    names = tuple(name.strip() for name in nonempty(text).split(","))
+    if not all(names):
+        raise ArgumentTypeError(f"{text!r} names nothing between two commas")
+    return names
+
+
 def positive(text: str) -> int:
     """A number of things."""
     # Python makes no number of more than 4,300 digits, and no machine has use for one of ten.

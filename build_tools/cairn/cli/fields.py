@@ -180,6 +180,16 @@ def targets(default: str) -> Any:
     )
 
 
+def test_config() -> Any:
+    """`--test-config`."""
+    return option(
+        "configuration in suite.toml: default, distributed, inductor, full (default: %(default)s)",
+        metavar="NAME",
+        convert=converters.nonempty,
+        default="default",
+    )
+
+
 def jobs(what: str) -> Any:
     """`--jobs`: how many of `what` at once; 0 without it, for as many as suits."""
     return option(f"{what} at once (default: what suits)", convert=converters.positive, default=0)

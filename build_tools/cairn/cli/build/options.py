@@ -78,21 +78,24 @@ class BuildOptions(fields.StackOptions, fields.SdkOptions, CompileOptions, Cache
     env_dir: Path | None = option("where environments are kept", metavar="DIR", convert=converters.new_folder)
     run: RunOptions = part(RunOptions)
     json: bool = fields.json()
-    lines: str | None = option(
+    lines: tuple[str, ...] = option(
         "release lines, joined by commas; the checkouts of release/2.9 are in the folder release-2.9",
-        convert=converters.nonempty,
+        convert=converters.words,
+        default=(),
         completer=completion.complete_lines,
     )
-    families: str | None = option(
+    families: tuple[str, ...] = option(
         "families or targets, joined by commas: wheels for each, not one for all as with --targets; "
         "{family} in --index-url and --find-links stands for each",
-        convert=converters.nonempty,
+        convert=converters.words,
+        default=(),
         completer=completion.complete_targets,
     )
-    pythons: str | None = option(
+    pythons: tuple[str, ...] = option(
         f"interpreters, joined by commas: 3.12, a path, or {OF_STACK} for those of stack.toml "
         "(default: Cairn's own)",
-        convert=converters.nonempty,
+        convert=converters.words,
+        default=(),
     )
 
 
@@ -107,15 +110,14 @@ def jobs_of(request: BuildOptions) -> tuple[Job, ...]:
     from cairn.build import variants
 
     job = job_of(request)
-    lines = _words(request.lines, "--lines")
-    if lines and request.line is not None:
+    if request.lines and request.line is not None:
         raise UsageError("--line and --lines exclude each other", tip="name all lines with --lines")
-    pythons = _words(request.pythons, "--pythons")
+    pythons = request.pythons
     if pythons == (OF_STACK,):
         pythons = _pythons_of(job.stack)
     axes = variants.Axes(
-        lines=lines,
-        families=_words(request.families, "--families"),
+        lines=request.lines,
+        families=request.families,
         pythons=interpreters.find_all(pythons),
     )
     return variants.expand(job, axes, root=request.root_checkout_dir or Path(job.stack.folder))
@@ -166,10 +168,3 @@ def _pythons_of(stack: Stack) -> tuple[str, ...]:
             f"the stack {stack.name} names no Pythons", tip="name them: --pythons 3.11,3.12; or in stack.toml"
         )
     return stack.pythons
-
-
-def _words(text: str | None, option: str) -> tuple[str, ...]:
-    words = tuple(word.strip() for word in (text or "").split(","))
-    if text is not None and not all(words):
-        raise UsageError(f"{option} {text!r} names nothing between two commas")
-    return words if text is not None else ()

@@ -45,9 +45,7 @@ class Verify(fields.OptionalStoreOptions):
         "FILE|URL", "a wheel, or the address of one on an index of Cairn's", nargs="*"
     )
     store: str | None = fields.store(required=False, group=_PLACE)
-    index_url: str | None = option(
-        "the only package index to use", metavar="URL", convert=converters.nonempty, group=_PLACE
-    )
+    index_url: str | None = fields.index_url(group=_PLACE)
     bundle: Path | None = option(
         "what --save-bundle wrote, in place of an index",
         metavar="FILE|DIR",

@@ -55,7 +55,7 @@ class AnswerRecord(fields.StoreOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ListRecords(fields.StoreOptions):
+class ListRecords(fields.OptionalStack, fields.StoreOptions):
     """What `cairn release record list` is asked for.
 
     With --stack, each is weighed as the gate would: by the kinds and floors of the stack.
@@ -65,8 +65,6 @@ class ListRecords(fields.StoreOptions):
 
     set_id: str = fields.set_argument()
     index: str = fields.index("staging")
-    stack: Path | None = fields.stack(required=False)
-    line: str | None = fields.line()
     trust: tuple[str, ...] = signing.trust("whose signature a record must have to count")
     json: bool = fields.json()
 
@@ -131,7 +129,6 @@ def _answer(request: AnswerRecord) -> Answer:
 
 def _list(request: ListRecords) -> Answer:
     from cairn import datafile
-    from cairn import stack as stacks
     from cairn.release import records
     from cairn.release.gate import gate
     from cairn.release.gate.case import Case
@@ -142,8 +139,7 @@ def _list(request: ListRecords) -> Answer:
     set_id = whole_id(fields.set_id_of(request.set_id), index)
     set_records = records.read(store, set_id, trust=signing.read_trust(request.trust))
     evidence = None
-    if request.stack:
-        stack = stacks.load(request.stack).for_line(request.line)
+    if (stack := request.load_stack()) is not None:
         wheel_set = read_set(store, set_id)
         evidence = gate.weigh(
             Case(source=index, target=index, wheel_set=wheel_set, stack=stack, kept=set_records)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Smoke:
+class Smoke(fields.OptionalStack):
     """What `cairn test smoke` is asked for.
 
     Exactly the files of the set are installed, from one index alone; then the built-in checks and the
@@ -35,8 +35,6 @@ class Smoke:
     set: Path = option("set.json of the wheels", metavar="FILE", convert=converters.file, required=True)
     index_url: str | None = fields.index_url()
     find_links: tuple[str, ...] = fields.find_links()
-    stack: Path | None = fields.stack(required=False)
-    line: str | None = fields.line()
     targets: str | None = fields.targets("what the set is for; others are refused")
     output_dir: Path = fields.output_dir(default=Path("smoke"))
     python: Path | None = fields.python("to make the environment from")
@@ -59,7 +57,6 @@ class Smoke:
 
 def run(request: Smoke) -> None:
     """Run the command."""
-    from cairn import stack as stacks
     from cairn.testing.smoke import SmokeRequest, require_passed, run_smoke
     from cairn.wheels import wheelset
 
@@ -76,8 +73,8 @@ def run(request: Smoke) -> None:
         floor=request.floor,
         translate=request.translate,
     )
-    if request.stack:
-        smoke_request = smoke_request.of_stack(stacks.load(request.stack).for_line(request.line))
+    if (stack := request.load_stack()) is not None:
+        smoke_request = smoke_request.of_stack(stack)
     with console.current().stage(f"smoke tests of {len(wheel_set.wheels)} wheels") as stage:
         result = run_smoke(smoke_request, on_line=stage.update)
     Answer(result.record, _text(result)).show(json=request.json)

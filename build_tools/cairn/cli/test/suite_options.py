@@ -52,12 +52,7 @@ class ConfigOptions:
         metavar="FILE",
         convert=converters.file_or_folder,
     )
-    test_config: str = option(
-        "configuration in suite.toml: default, distributed, inductor, full (default: %(default)s)",
-        default="default",
-        metavar="NAME",
-        convert=converters.nonempty,
-    )
+    test_config: str = fields.test_config()
     stack: Path | None = None
     line: str | None = None
     folder: Path | None = None

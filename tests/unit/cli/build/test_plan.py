@@ -60,7 +60,6 @@ def test_a_step_is_explained_by_its_project(words: list[str], capsys: pytest.Cap
     [
         (["--pythons", "3.99"], "no Python 3.99"),
         (["--pythons", "three"], "neither a version of Python nor a program"),
-        (["--pythons", "3.11,,3.12"], "nothing between two commas"),
         (["--families", "gfx9420"], "gfx9420"),
         (["--families", "cpu", "--targets", "cpu"], "exclude each other"),
         (["--lines", "main", "--line", "main"], "exclude each other"),
@@ -74,6 +73,15 @@ def test_what_cannot_be_is_said_in_one_line(
     shown = capsys.readouterr().err
     assert said in shown
     assert "Traceback" not in shown
+
+
+def test_a_list_names_something_between_two_commas(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main.main([*words, "--pythons", "3.11,,3.12"])
+    assert ended.value.code == 2
+    assert "argument --pythons: '3.11,,3.12' names nothing between two commas" in capsys.readouterr().err
 
 
 def test_a_plan_needs_no_output_folder_and_makes_none(

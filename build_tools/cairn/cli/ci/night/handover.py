@@ -27,7 +27,7 @@ class Fetch(common.NightOptions):
     leg: str | None = option(
         "which leg of it (default: what builds read)", metavar="ID", convert=converters.nonempty
     )
-    test_config: str = common.test_config()
+    test_config: str = fields.test_config()
     shard: int | None = common.shard()
     output_dir: Path = fields.output_dir()
 
@@ -40,7 +40,7 @@ class Keep(signing.SignOptions, common.LegOptions):
     external-builds/sample --store ./store
     """
 
-    test_config: str = common.test_config()
+    test_config: str = fields.test_config()
     shard: int | None = common.shard()
     work_dir: Path = fields.work_dir()
 

@@ -34,16 +34,6 @@ def later() -> Any:
     return flag("write nothing into the store: leave what it came to in the work folder, for `keep`")
 
 
-def test_config() -> Any:
-    """`--test-config`."""
-    return option(
-        "configuration in suite.toml: default, distributed, inductor, full (default: %(default)s)",
-        metavar="NAME",
-        convert=converters.nonempty,
-        default="default",
-    )
-
-
 def shard(default: int | None = None) -> Any:
     """`--shard`."""
     without = " (default: smoke tests)" if default is None else ""

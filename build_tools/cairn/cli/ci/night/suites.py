@@ -29,7 +29,7 @@ class Suite(common.LegOptions):
         --test-config default --shard 1 --stack external-builds/sample --store ./store
     """
 
-    test_config: str = common.test_config()
+    test_config: str = fields.test_config()
     shard: int = common.shard(default=1)
     work_dir: Path = fields.work_dir()
     timeout: float = option(
