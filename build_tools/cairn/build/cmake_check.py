@@ -56,7 +56,7 @@ class Watch:
         began = time.monotonic()
         if not self.settings or (not now and began < self._next):
             return
-        for path in self._caches():
+        for path in (path for folder in self.folders for path in _below(folder, _DEEP)):
             with contextlib.suppress(OSError):  # it was removed meanwhile, as builds do
                 info = path.stat()
                 if self._seen.get(path) != (info.st_mtime_ns, info.st_size):
@@ -85,10 +85,6 @@ class Watch:
                 log=self.log,
                 tip="the log says why CMake chose so; `--clean` forgets what an earlier build had chosen",
             )
-
-    def _caches(self) -> Iterator[Path]:
-        for folder in self.folders:
-            yield from _below(folder, _DEEP)
 
 
 def read(path: Path) -> dict[str, str]:

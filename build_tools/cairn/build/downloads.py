@@ -96,8 +96,8 @@ def ready(pinned: PinnedFile, *, say: Progress, offline: bool = False) -> Path:
     """
     with files.locked(_root() / f"{_key(pinned.url)}.lock", timeout=_WAIT):
         known = pinned.sha256 or _recorded_sha256(pinned.url)
-        file = _in_cache(known, pinned) if known else None
-        if file is None:
+        file = _root() / (known or "unknown") / _file_name(pinned.url)
+        if not file.is_file() or files.sha256_of(file) != known:
             if offline:
                 raise NetworkError(
                     f"{pinned.name}, which the build of {pinned.project} needs, is not here, and --offline "
@@ -143,11 +143,6 @@ def _pinned(project: Project, download: Download, checkout: Path) -> PinnedFile 
     return PinnedFile(
         project=project.name, name=download.name, url=url, sha256=sha256, unpack=download.unpack
     )
-
-
-def _in_cache(sha256: str, pinned: PinnedFile) -> Path | None:
-    file = _root() / sha256 / _file_name(pinned.url)
-    return file if file.is_file() and files.sha256_of(file) == sha256 else None
 
 
 def _fetch(pinned: PinnedFile, known: str | None, *, say: Progress) -> Path:

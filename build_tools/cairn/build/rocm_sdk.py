@@ -154,7 +154,8 @@ def install(
         log=log,
     )
     info = rocm.query(env.python)
-    digest = _digest_of_installed(env.site_packages)
+    records = sorted(env.site_packages.glob("rocm*.dist-info/RECORD"))
+    digest = cache.key_of({path.parent.name: files.sha256_of(path) for path in records})
     folders = {"root": str(info.root), "bin": str(info.bin), "cmake": str(info.cmake)}
     installed = _Marker(
         request=request.identity(),
@@ -267,12 +268,6 @@ def _run(command: Sequence[str], *, log: Path | None = None, say: Progress | Non
         env = isolation.variables(isolation.Isolation.BUILD, home) | places
         hidden = isolation.credential_files()
         return process.run(command, env=env, log=log, on_line=say, hidden=hidden).output
-
-
-def _digest_of_installed(site_packages: Path) -> str:
-    """One sha256 over the RECORDs of every installed package of the ROCm SDK."""
-    records = sorted(site_packages.glob("rocm*.dist-info/RECORD"))
-    return cache.key_of({path.parent.name: files.sha256_of(path) for path in records})
 
 
 def _digests(folder: Path) -> dict[str, str]:

@@ -242,8 +242,11 @@ def _plan(
         staying.append(each)
         counted |= names
         room = None if room is None else max(0, room - more)
+    named = {name for each in going if each.entry is not None for name in each.entry.file_keys()}
     files_going = [
-        name for name in sizes if name not in counted and _left_over(tier, name, going, orphaned_before)
+        name
+        for name in sizes
+        if name not in counted and (name in named or tier.modified[name] < orphaned_before)
     ]
     return TrimResult(
         url=tier.url,
@@ -254,12 +257,6 @@ def _plan(
         size=tier.size - sum(sizes[name] for name in files_going),
         in_use=held,
     )
-
-
-def _left_over(tier: Contents, name: str, going: Collection[StoredEntry], before: datetime) -> bool:
-    """Whether a file that no entry names any more may go."""
-    named = any(each.entry is not None and name in each.entry.file_keys() for each in going)
-    return named or tier.modified[name] < before
 
 
 def _remove_empty(folder: Path) -> None:

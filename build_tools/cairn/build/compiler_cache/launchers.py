@@ -163,7 +163,8 @@ class Launchers:
 def write(plan: Launchers) -> None:
     """Write the folder, in place of what an earlier build had there."""
     owned.empty_folder(plan.folder)
-    hip = _of_hip(plan)
+    programs = plan.hip_clang.iterdir() if plan.hip_clang is not None else ()
+    hip = {path.name: path for path in programs if compilers.is_clang(path.name)}
     _script(plan.launch, _launch(plan, hip))
     for name, compiler in plan.compilers.items():
         _compiler(plan.bin / name, compiler, plan)
@@ -181,11 +182,6 @@ def write(plan: Launchers) -> None:
                 (plan.hip_bin / path.name).symlink_to(path)
         # hipcc looks for clang's headers and libraries beside the folder of its programs.
         (plan.hip_bin.parent / "lib").symlink_to(plan.hip_clang.parent / "lib")
-
-
-def _of_hip(plan: Launchers) -> dict[str, Path]:
-    programs = plan.hip_clang.iterdir() if plan.hip_clang is not None else ()
-    return {path.name: path for path in programs if compilers.is_clang(path.name)}
 
 
 def _launch(plan: Launchers, hip: Mapping[str, Path]) -> str:

@@ -7,7 +7,7 @@ written costs time and never a build.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -74,7 +74,13 @@ class Durations:
         for record in self.steps.values():
             alike.setdefault((record.kind, record.project), []).append(record)
             alike.setdefault((record.kind,), []).append(record)
-        typical = {key: _median([record.cost() for record in records]) for key, records in alike.items()}
+        typical = {}
+        for key, records in alike.items():
+            known = [record.cost() for record in records]
+            typical[key] = Cost(
+                serial=statistics.median(cost.serial for cost in known),
+                parallel=statistics.median(cost.parallel for cost in known),
+            )
         return {step.name: self._cost(step, typical) for step in graph.steps}
 
     def _cost(self, step: Step, typical: Mapping[tuple[str, ...], Cost]) -> Cost:
@@ -117,11 +123,3 @@ def add(path: Path, new: Mapping[str, Record]) -> None:
             datafile.write(path, _File(steps={name: steps[name] for name in sorted(newest)}))
     except (CairnError, OSError):
         return  # a full disk stops what matters; this is not it
-
-
-def _median(costs: Iterable[Cost]) -> Cost:
-    costs = tuple(costs)
-    return Cost(
-        serial=statistics.median(cost.serial for cost in costs),
-        parallel=statistics.median(cost.parallel for cost in costs),
-    )

@@ -91,7 +91,8 @@ def ready(content: Content, source: PackageSource, *, log: Path, say: Progress) 
             timeout=_WAIT,
             on_wait=lambda: say("waiting for another run to make it"),
         ):
-            if not _is_whole(env):
+            note = _read(env)
+            if note is None or not env.python.exists() or note.inventory != _inventory(env):
                 if env.path.name in _used():
                     continue  # a build still runs in it, and must not lose its files: the next one is free
                 trim(_KEPT)
@@ -219,11 +220,6 @@ def _fill(
         pip_install(env, ["-r", str(listed)], source, log=log, options=["--no-deps"], on_line=say)
 
 
-def _is_whole(env: VirtualEnvironment) -> bool:
-    note = _read(env)
-    return note is not None and env.python.exists() and note.inventory == _inventory(env)
-
-
 def _read(env: VirtualEnvironment) -> _Note | None:
     try:
         return datafile.read(env.path / _NOTE, _Note)
@@ -244,7 +240,8 @@ def _digest(content: Content, locked: str) -> str:
                 content.python.release,
                 content.python.platform,
             ],
-            "requirements": _without_places(locked),
+            # Without where its wheels lie: their bytes are in the digest.
+            "requirements": [line.partition(" @ file:")[0] for line in locked.splitlines()],
             "wheels": [files.sha256_of(wheel) for wheel in content.wheels],
             "sdk": [str(content.sdk), content.sdk_digest],
         }
@@ -255,8 +252,3 @@ def _pins(locked: str) -> list[str]:
     """The requirements of a lock, without its hashes."""
     lines = (line.split(" \\")[0].strip() for line in locked.splitlines())
     return [line for line in lines if line and not line.startswith(("#", "--"))]
-
-
-def _without_places(locked: str) -> list[str]:
-    """A lock without where its wheels lie: their bytes are in the digest."""
-    return [line.partition(" @ file:")[0] for line in locked.splitlines()]

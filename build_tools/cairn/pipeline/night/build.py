@@ -89,17 +89,13 @@ def build_leg(request: LegBuild) -> tuple[BuiltWheel, ...]:
         console.current().info, f"waiting for another build of {request.leg.id} in {request.work_dir}"
     )
     with files.locked(request.own_dir / "leg.lock", timeout=_LOCK_WAIT, on_wait=waiting):
-        return _build_alone(request, python)
-
-
-def _build_alone(request: LegBuild, python: Interpreter) -> tuple[BuiltWheel, ...]:
-    frozen = plan.manifest_of(request.run.store, request.run.plan)
-    trees = _checkouts(request, frozen)
-    build_job = _job(request, frozen, python)
-    preflight.targets(build_job)
-    build_job = job.check(build_job)
-    installed = None if request.for_cpu else _install_sdk(request, build_job, frozen)
-    return job.build(build_job, installed, trees=trees)
+        frozen = plan.manifest_of(request.run.store, request.run.plan)
+        trees = _checkouts(request, frozen)
+        build_job = _job(request, frozen, python)
+        preflight.targets(build_job)
+        build_job = job.check(build_job)
+        installed = None if request.for_cpu else _install_sdk(request, build_job, frozen)
+        return job.build(build_job, installed, trees=trees)
 
 
 def _python(leg: Leg) -> Interpreter:

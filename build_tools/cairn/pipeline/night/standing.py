@@ -100,14 +100,11 @@ def _weighed(leg: Leg, evidence: Evidence) -> tuple[State, str, Bypass | None]:
         # The matrix vouches for hardware that nobody has. Where there is a runner, its tests must have passed
         # all the same: a job that was killed is not a runner without a GPU.
         if not leg.bypass_tests or (leg.test_runs_on and not evidence.ran):
-            return "untested", _why_untested(leg, evidence), None
+            reason = "; ".join(evidence.missing)
+            without = "" if leg.test_runs_on else f"there is no runner for {leg.family}: "
+            return "untested", without + reason, None
         reason = "no GPU was used for its tests" if leg.test_runs_on else "no runner has its hardware"
         bypass = Bypass(who="matrix.toml", reason=reason)
     if not leg.push_on_success:
         return "held", "the matrix does not promote it: push_on_success is false", bypass
     return "ready", "tested, and waiting for the gate", bypass
-
-
-def _why_untested(leg: Leg, evidence: Evidence) -> str:
-    reason = "; ".join(evidence.missing)
-    return reason if leg.test_runs_on else f"there is no runner for {leg.family}: {reason}"
