@@ -14,6 +14,7 @@ import pytest
 from cairn.errors import NetworkError, StoreError
 from cairn.store.buckets.bucket import BucketStore
 from cairn.store.buckets.download import SHA256
+from cairn.store.opening import open_store
 from cairn.store.protocol import DamagedObjectError
 from helpers.buckets import Server
 from helpers.faults import Fault, Plan
@@ -228,3 +229,13 @@ def test_an_object_that_no_store_can_name_is_named(store: BucketStore, s3_server
     with pytest.raises(StoreError, match='"a//b"') as raised:
         keys_of(store)
     assert raised.value.tip == "remove that object, which no store can name"
+
+
+def test_what_anyone_may_read_is_read_without_credentials(
+    store: BucketStore, s3_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.write("a", b"1")
+    s3_server.client.put_object_acl(Bucket=store.bucket.name, Key="a", ACL="public-read")
+    for name in s3_server.environment:
+        monkeypatch.delenv(name)
+    assert open_store(store.url, endpoint_url=s3_server.endpoint, public=True).read("a").data == b"1"

@@ -72,6 +72,13 @@ def test_a_bucket_and_a_prefix_are_named_by_url(monkeypatch: pytest.MonkeyPatch)
     assert open_store("S3://bucket/a/b/", endpoint_url="http://127.0.0.1:1").url == "s3://bucket/a/b"
 
 
+def test_a_container_of_no_account_is_said_to_lack_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
+    with pytest.raises(PrerequisiteError, match="no credentials for Azure Storage") as raised:
+        open_store("az://container").read("a")
+    assert "AZURE_STORAGE_ACCOUNT_NAME" in (raised.value.tip or "")
+
+
 def test_the_server_of_a_folder_is_a_mistake(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--endpoint-url is for a bucket"):
         open_store(str(tmp_path), endpoint_url="http://127.0.0.1:1")

@@ -21,8 +21,9 @@ _MESSAGE = re.compile(r"<Message>([^<]*)</Message>")
 # The system's own word for what failed, such as "Connection refused", in what an error is made of.
 _REASON = re.compile(r'(?:message|error): "([^"]+)"')
 _CERTIFICATE = re.compile(r"InvalidCertificate|UnknownIssuer")
-# Where a machine in a cloud has its credentials: whoever has none elsewhere is asked for them there.
-_METADATA_SERVERS = ("169.254.169.254", "metadata.google.internal")
+# A machine in a cloud has its credentials at these servers: who has none elsewhere is looked up there.
+# Azure's come with the name of an account.
+_WITHOUT_CREDENTIALS = ("169.254.169.254", "metadata.google.internal", "Account must be specified")
 _SHOWN = 300  # characters of a server's own words
 
 
@@ -74,7 +75,7 @@ _CREDENTIALS = (
     "for gs:// GOOGLE_SERVICE_ACCOUNT, for az:// AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY"
 )
 _REGION = "set AWS_REGION to the region of the bucket, or name its server with --endpoint-url"
-_ENDPOINT = "see whether --endpoint-url (or AWS_ENDPOINT_URL_S3) is the address of an S3 server"
+_ENDPOINT = "see whether --endpoint-url (or AWS_ENDPOINT_URL_S3) is the address of a server of buckets"
 _NOT_S3 = "{endpoint} does not do what a server of buckets does"
 _ELSEWHERE = "the bucket {bucket} is in a different region"
 _NO_BUCKET = ("there is no bucket {bucket} at {endpoint}", "create it, or correct --store or --endpoint-url")
@@ -121,7 +122,7 @@ _BY_STATUS = {
 def translated(error: Exception, place: Place) -> CairnError:
     """The error that a failure of obstore means: a `NetworkError` where another try may help."""
     text, _, source = str(error).partition(_DEBUG)
-    if any(server in text for server in _METADATA_SERVERS):
+    if any(sign in text for sign in _WITHOUT_CREDENTIALS):
         return PrerequisiteError(f"there are no credentials for {place.endpoint}", tip=_CREDENTIALS)
     if _STATUS.search(text) or _CODE.search(text):
         return _of_answer(text, place)
@@ -140,7 +141,9 @@ def _without_answer(text: str, source: str, place: Place) -> CairnError:
         )
     if "redirect" in text:
         return _refusal("PermanentRedirect", place)
-    tip = "remove that object, which no store can name" if "invalid path" in text else _ENDPOINT
+    tip = _CREDENTIALS if "credential" in text else _ENDPOINT
+    if "invalid path" in text:
+        tip = "remove that object, which no store can name"
     return StoreError(f"{place.url}: {_in_one_line(text)}", tip=tip)
 
 
