@@ -197,7 +197,11 @@ def _formats() -> Iterator[tuple[str, type[datafile.Value], str]]:
         notify.Notice,
         "`cairn release promote` gives it to the command of `--notify`, or of `[gate] notify`.",
     )
-    yield "state.json", generation.Pointer, "The one file of an index that changes: which generation counts."
+    yield (
+        "state.json",
+        generation.Pointer,
+        "The one file of an index that changes: which generation is current.",
+    )
     yield "generation.json", generation.Generation, "A whole state of an index; it never changes."
     yield (
         "project.json",

@@ -79,14 +79,14 @@ def choose(offered: TargetsFile, machine: Machine, *, line: str | None = None) -
     Raises:
         PrerequisiteError: there is nothing for this machine; the tip says what there is.
     """
-    wanted = tuple(dict.fromkeys(machine.gpus)) or (targets.CPU,)
+    own = tuple(dict.fromkeys(machine.gpus)) or (targets.CPU,)
     fitting = {
         target: tuple(o for o in offered.entry(target).offers if machine.fits(o) and line in (None, o.line))
-        for target in wanted
+        for target in own
     }
-    served = tuple(target for target in wanted if fitting[target])
+    served = tuple(target for target in own if fitting[target])
     if not served:
-        raise _nothing(offered, machine, wanted, line)
+        raise _nothing(offered, machine, own, line)
     return Choice(
         picks=_picks({target: fitting[target] for target in served}),
         warnings=tuple(_warnings(offered, machine, fitting)),
@@ -119,11 +119,11 @@ def _picks(fitting: dict[str, tuple[Offer, ...]]) -> tuple[Pick, ...]:
 
 def _merged(words: Iterable[str]) -> tuple[str, ...]:
     """Requirements, each project once, with all extras: each target may name one of its own."""
-    found: dict[str, Requirement] = {}
+    by_name: dict[str, Requirement] = {}
     for word in words:
-        asked = Requirement(word)
-        found.setdefault(asked.name, asked).extras |= asked.extras
-    return tuple(map(str, found.values()))
+        requirement = Requirement(word)
+        by_name.setdefault(requirement.name, requirement).extras |= requirement.extras
+    return tuple(map(str, by_name.values()))
 
 
 def _warnings(offered: TargetsFile, machine: Machine, fitting: dict[str, tuple[Offer, ...]]) -> Iterator[str]:
@@ -143,11 +143,11 @@ def _warnings(offered: TargetsFile, machine: Machine, fitting: dict[str, tuple[O
 
 
 def _nothing(
-    offered: TargetsFile, machine: Machine, wanted: Sequence[str], line: str | None
+    offered: TargetsFile, machine: Machine, own: Sequence[str], line: str | None
 ) -> PrerequisiteError:
     """Why there is nothing for a machine, and what there is instead."""
-    names = " and ".join(shown(offered.entry(target)) for target in wanted)
-    offers = [offer for target in wanted for offer in offered.entry(target).offers]
+    names = " and ".join(shown(offered.entry(target)) for target in own)
+    offers = [offer for target in own for offer in offered.entry(target).offers]
     if not machine.gpus and not offers:
         return PrerequisiteError(
             f"no GPU was found, and {offered.index} has no build for the CPU",
@@ -156,9 +156,9 @@ def _nothing(
     if offers:
         where = dict.fromkeys(f"Python {o.python} on {platform_words(o.platform)}" for o in offers)
         lines = dict.fromkeys(o.line for o in offers)
-        said = f" of {line}" if line else ""
+        of_line = f" of {line}" if line else ""
         tip = f"it has {', '.join(where)}" + (f", of {', '.join(lines)}" if line else "")
-        return PrerequisiteError(f"{offered.index} has nothing{said} for {names} on {machine}", tip=tip)
+        return PrerequisiteError(f"{offered.index} has nothing{of_line} for {names} on {machine}", tip=tip)
     others = [entry for entry in offered.targets if any(map(machine.fits, entry.offers))]
     have = ", ".join(entry.target for entry in others if entry.target != targets.CPU) or "nothing"
     tip = f"for this Python and platform it has {have}"

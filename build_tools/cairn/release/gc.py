@@ -1,15 +1,15 @@
 """Collecting what no generation names any more, and what dead writers left.
 
     what                                        when it goes
-    files, what lies beside them, parts, sets   no generation of any index names them that counted within the
-                                                time, or that pages still show, and they are older than it
+    files, what lies beside them, parts, sets   no generation of any index names them that was current within
+                                                the time, or that pages still show, and they are older than it
     pages of projects that are gone             they say nothing, and are older than it
     temporaries                                 they are older than a day
 
 Generations never go, nor does the ledger, nor the test records of sets and the answers to them, nor what is
 not ours. A publisher puts files before the generation that names them, so what is young stays; what it finds
 there already it makes young (`keep_young`). Pages that a dead writer has left are written first: who writes
-them later needs the state that they show, however long ago it counted.
+them later needs the state that they show, however long ago it was current.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def collect(
 
     Args:
         store: the store; others may write to it meanwhile.
-        older_than: what counted within this time can still be rolled back to, and what is younger stays.
+        older_than: what was current within this time can still be rolled back to, and what is younger stays.
         dry_run: say what would go, and write and remove nothing.
         on_step: called with what is being done.
 
@@ -85,61 +85,61 @@ def collect(
     if not dry_run and old:
         on_step(f"removing {wording.count(old, 'object')}")
         # Looked at again, since reading took its time: what a writer has come to need meanwhile stays.
-        old = [found for found in _needless(store, old, since) if _still_old(store, found.key, since)]
-        side_by_side(lambda found: store.delete(found.key), old, jobs=_AT_ONCE)
+        old = [one for one in _needless(store, old, since) if _still_old(store, one.key, since)]
+        side_by_side(lambda one: store.delete(one.key), old, jobs=_AT_ONCE)
         _write_pages_again(store, old)
     if not dry_run:
         for stray in temporaries:
             store.discard(stray)
     return Collected(
-        keys=tuple(found.key for found in old),
-        size=sum(found.size for found in old),
+        keys=tuple(one.key for one in old),
+        size=sum(one.size for one in old),
         temporaries=tuple(_shown(stray) for stray in temporaries),
         kept=len(listed) - len(old),
     )
 
 
 def _needless(store: Store, listed: Sequence[ListedObject], since: datetime) -> list[ListedObject]:
-    """Those of the objects that are old, and that no generation names which counted since then."""
-    now_there = {name: Index(store, name).load() for name in existing(store)}
-    of_indexes = {keys.index_of(found.key) for found in listed} & set(keys.possible_indexes())
-    if lost := sorted(name for name in of_indexes if name is not None and name not in now_there):
+    """Those of the objects that are old, and that no generation names which was current since then."""
+    current = {name: Index(store, name).load() for name in existing(store)}
+    of_indexes = {keys.index_of(one.key) for one in listed} & set(keys.possible_indexes())
+    if lost := sorted(name for name in of_indexes if name is not None and name not in current):
         raise StoreError(
             f"{', '.join(lost)} has lost its pointer, so nobody knows what it needs",
-            tip=f"choose the generation that counts: cairn index recover --index {lost[0]}",
+            tip=f"choose the current generation: cairn index recover --index {lost[0]}",
         )
     named: set[str] = set()
-    for snapshot in now_there.values():
+    for snapshot in current.values():
         named |= _named(snapshot, since)
-    young_sets = {_set_of(found.key) for found in listed if found.modified >= since}
+    young_sets = {_set_of(one.key) for one in listed if one.modified >= since}
 
     def may_go(key: str) -> bool:
         kind = keys.kind_of(key)
         if kind in ("set", "set page"):  # collected as one, so that none is ever there in part
             return _set_of(key) not in named | young_sets
         if kind == "page":
-            snapshot = now_there.get(keys.index_of(key) or "")
+            snapshot = current.get(keys.index_of(key) or "")
             return snapshot is not None and _is_left(snapshot, key)
         return kind in ("file", "part") and key not in named
 
-    return [found for found in listed if found.modified < since and may_go(found.key)]
+    return [one for one in listed if one.modified < since and may_go(one.key)]
 
 
 def _named(snapshot: Snapshot, since: datetime) -> set[str]:
     """What generations of an index name that are needed: keys of files and parts, ids of sets.
 
-    Needed are those that counted since then, the one that the pages show, and those that are young and do not
-    count, since they may be about to.
+    Needed are those that were current since then, the one that the pages show, and those that are young and
+    were not yet, since they may be about to be.
     """
     index, pointer = snapshot.index, snapshot.pointer
     listed = index.store.list(keys.generations_prefix(index.name))
     young = [named for one in listed if one.modified >= since and (named := keys.generation_of(one.key))]
     needed: list[Generation] = []
-    for digest, counted in index.chain(snapshot):
-        needed.append(counted)
-        # The one before it counted until this one was made: by the clock of its writer, or by that of the
+    for digest, one in index.chain(snapshot):
+        needed.append(one)
+        # The one before it was current until this one was made: by the clock of its writer, or by that of the
         # store if that says later. A writer whose clock is slow must not make what it took away look old.
-        if datetime.fromisoformat(counted.when) < since and (counted.number, digest) not in young:
+        if datetime.fromisoformat(one.when) < since and (one.number, digest) not in young:
             break
     needed += (index.generation(*named) for named in young)
     shown = [snapshot.generation]
@@ -161,8 +161,8 @@ def _named(snapshot: Snapshot, since: datetime) -> set[str]:
     # Most generations have most of their projects from the one before.
     projects = {project for one in needed for project in one.projects.items()}
     sets = {(set_id, digest) for one in needed for set_id, digest in one.sets.items()}
-    found = {set_id for set_id, _ in sets} | {keys.part_key(index.name, digest) for _, digest in sets}
-    return found.union(*side_by_side(of_project, projects, jobs=_AT_ONCE))
+    names = {set_id for set_id, _ in sets} | {keys.part_key(index.name, digest) for _, digest in sets}
+    return names.union(*side_by_side(of_project, projects, jobs=_AT_ONCE))
 
 
 def _set_of(key: str) -> str:
@@ -170,30 +170,30 @@ def _set_of(key: str) -> str:
     return key.split("/")[1] if key.startswith("sets/") else ""
 
 
-def _is_left(now_there: Snapshot, key: str) -> bool:
+def _is_left(current: Snapshot, key: str) -> bool:
     """Whether a page is of a project that is gone, and offers nothing."""
-    project, slash, _ = key.removeprefix(keys.simple_prefix(now_there.index.name)).partition("/")
+    project, slash, _ = key.removeprefix(keys.simple_prefix(current.index.name)).partition("/")
     return (
         bool(slash)
-        and project not in now_there.generation.projects
-        and write.is_empty_page(now_there.index.store, key)
+        and project not in current.generation.projects
+        and write.is_empty_page(current.index.store, key)
     )
 
 
 def _still_old(store: Store, key: str, since: datetime) -> bool:
     """Whether an object was not written since; nor the `set.json` of its set, which a publisher renews."""
     whole = [key, keys.set_key(_set_of(key), SET_FILE)] if _set_of(key) else [key]
-    found = [store.stat(one) for one in whole]
-    return all(one is None or one.modified < since for one in found)
+    infos = [store.stat(one) for one in whole]
+    return all(one is None or one.modified < since for one in infos)
 
 
 def _write_pages_again(store: Store, removed: Iterable[ListedObject]) -> None:
     """Make the pages of projects that came again while their empty ones were removed."""
     projects: dict[str, set[str]] = {}
-    for found in removed:
-        name = keys.index_of(found.key)
-        if name is not None and keys.kind_of(found.key) == "page":
-            project = found.key.removeprefix(keys.simple_prefix(name)).partition("/")[0]
+    for one in removed:
+        name = keys.index_of(one.key)
+        if name is not None and keys.kind_of(one.key) == "page":
+            project = one.key.removeprefix(keys.simple_prefix(name)).partition("/")[0]
             projects.setdefault(name, set()).add(project)
     for name, names in projects.items():
         for attempt in attempts(Index(store, name)):

@@ -73,10 +73,10 @@ def next_stage(
     )
     made = msgspec.structs.replace(made, derived_from=old.id)
     frozen, new = store.read(keys.set_key(old.id, MANIFEST_FILE)).data, [change.target for change in changes]
-    said = build_statement.of_set(
+    statement = build_statement.of_set(
         made, new, manifest=frozen, inputs=evidence.builder_statement(store, old).inputs
     )
     files.write_bytes(output_dir / MANIFEST_FILE, frozen)
-    files.write_bytes(output_dir / BUILDER_FILE, build_statement.encode(said))
+    files.write_bytes(output_dir / BUILDER_FILE, build_statement.encode(statement))
     wheelset.write(output_dir / SET_FILE, made)
     return made, changes

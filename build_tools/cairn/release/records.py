@@ -114,7 +114,7 @@ class Kept:
 
     def having(self, given: Sequence[KeptRecord], *, trust: Trust | None = None) -> Kept:
         """This, and records that are not in the store yet: nothing has signed these for `trust`."""
-        known = {kept.digest for kept in self.records}
+        known = {one.digest for one in self.records}
         doubt = None if trust is None else "it is not signed"
         new = [msgspec.structs.replace(one, doubt=doubt) for one in given if one.digest not in known]
         last = 1 + max(self.arrivals.values(), default=0)
@@ -124,7 +124,7 @@ class Kept:
     @property
     def keys(self) -> frozenset[str]:
         """What there is, to tell whether it is still the same."""
-        records = (kept.digest for kept in self.records)
+        records = (one.digest for one in self.records)
         return frozenset((*records, *(digest for digest, _ in (*self.answers, *self.unusable))))
 
 
@@ -142,12 +142,12 @@ def read_given(path: Path) -> GivenRecord:
         beside = path.with_name(file_name)
         if sha256 is None or not beside.is_file():
             continue
-        found = beside.read_bytes()
-        if hashlib.sha256(found).hexdigest() != sha256:
+        result = beside.read_bytes()
+        if hashlib.sha256(result).hexdigest() != sha256:
             raise UsageError(
                 f"{beside} is not what {path.name} was made of", tip="copy the whole folder of the test run"
             )
-        results.append(found)
+        results.append(result)
     return GivenRecord(data=data, name=str(path), results=tuple(results))
 
 
@@ -208,7 +208,7 @@ def add(  # noqa: PLR0913 - each says one thing of the record, or of how it is k
         if signer is not None:
             signature = evidence.sign_record(data, signer)
             store.write(evidence.signature_key(wheel_set.id, digest), signature)
-        # The ledger first: a run that dies here leaves a failure that counts, and not one that nobody knows.
+        # The ledger first: a run that dies here leaves a failure that stands, and not one that nobody knows.
         Ledger(store).add(events=[_given(wheel_set.id, digest, record)])
         write.create(store, keys.set_key(wheel_set.id, f"records/{digest}.json"), data)
         _tell(store, wheel_set.id)
@@ -231,25 +231,25 @@ def answer(store: Store, set_id: str, digest: str, *, who: str, reason: str, dry
         UsageError: it has passed, or who or why is blank.
     """
     kept = read(store, set_id)
-    found = next((item for item in kept.records if item.digest == digest), None)
-    if found is None and digest not in dict(kept.unusable):
+    stored = next((item for item in kept.records if item.digest == digest), None)
+    if stored is None and digest not in dict(kept.unusable):
         raise StoreError(
             f"the set {set_id[:_SHORT]} has no record {digest[:_SHORT]}",
             tip=f"see which it has: cairn release record list {set_id[:_SHORT]}",
         )
-    if found is not None and not found.record.is_bad:
+    if stored is not None and not stored.record.is_bad:
         raise UsageError(
-            f"the record {digest[:_SHORT]} is {found.record.verdict}: only what failed is answered",
+            f"the record {digest[:_SHORT]} is {stored.record.verdict}: only what failed is answered",
             tip="where tests are missing: cairn release promote --bypass WHO --reason WHY",
         )
-    said = Answer(set_id=set_id, record=digest, who=who, reason=reason, when=now())
-    data = datafile.dumps(said).encode()
+    made = Answer(set_id=set_id, record=digest, who=who, reason=reason, when=now())
+    data = datafile.dumps(made).encode()
     if not dry_run:
         write.create(store, keys.set_key(set_id, f"answers/{hashlib.sha256(data).hexdigest()}.json"), data)
-        event = Event(kind="answer", set_id=set_id, who=who, when=said.when, why=reason, record=digest)
+        event = Event(kind="answer", set_id=set_id, who=who, when=made.when, why=reason, record=digest)
         Ledger(store).add(events=[event])
         _tell(store, set_id)
-    return said
+    return made
 
 
 def add_file(store: Store, path: Path, *, name: str, signer: Signer | None = None) -> KeptRecord:
@@ -298,16 +298,18 @@ def find(store: Store, given: str) -> tuple[str, str]:
         UsageError: several digests begin so, or none can.
     """
     path = Path(given)
-    wanted = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else given.lower()
-    if len(wanted) < _FEWEST or set(wanted) - set("0123456789abcdef"):
+    prefix = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else given.lower()
+    if len(prefix) < _FEWEST or set(prefix) - set("0123456789abcdef"):
         raise UsageError(f"{given!r} is neither a record nor the digest of one", tip="give 4 digits or more")
     sets = [key.removesuffix("/") for key in store.folders("sets/")]
-    found = [(name, digest) for name in sets for digest in _digests(store, name) if digest.startswith(wanted)]
-    if not found:
+    matches = [
+        (name, digest) for name in sets for digest in _digests(store, name) if digest.startswith(prefix)
+    ]
+    if not matches:
         raise StoreError(f"{store.url} has no record {given}", tip="cairn release record list SET shows them")
-    if len(found) > 1:
-        raise UsageError(f"{given} is the beginning of {len(found)} digests", tip="give more of it")
-    return found[0]
+    if len(matches) > 1:
+        raise UsageError(f"{given} is the beginning of {len(matches)} digests", tip="give more of it")
+    return matches[0]
 
 
 def read(store: Store, set_id: str, *, trust: Trust | None = None) -> Kept:
@@ -332,16 +334,18 @@ def read(store: Store, set_id: str, *, trust: Trust | None = None) -> Kept:
             unusable.append((digest, str(error)))
             continue
         records.append(KeptRecord(digest=digest, record=record, doubt=_doubt(store, set_id, data, trust)))
-    for found in store.list(keys.set_key(set_id, "answers/")):
-        digest = _name(found.key)
+    for listed in store.list(keys.set_key(set_id, "answers/")):
+        digest = _name(listed.key)
         try:
-            data = _unchanged(store, found.key, digest, f"the answer {digest[:_SHORT]}")
+            data = _unchanged(store, listed.key, digest, f"the answer {digest[:_SHORT]}")
             answers.append((digest, datafile.loads(data, Answer, name=f"the answer {digest[:_SHORT]}")))
         except CairnError as error:
             unusable.append((digest, str(error)))
     for lost, event in left.items():
-        said = f"the record {str(lost)[:_SHORT]}, {event.verdict or 'of which nothing is known'}, was given"
-        unusable.append((str(lost), f"{said} on {event.when[:10]}, and is not in the store any more"))
+        sentence = (
+            f"the record {str(lost)[:_SHORT]}, {event.verdict or 'of which nothing is known'}, was given"
+        )
+        unusable.append((str(lost), f"{sentence} on {event.when[:10]}, and is not in the store any more"))
     return Kept(records=tuple(records), answers=tuple(answers), unusable=tuple(unusable), arrivals=arrivals)
 
 
@@ -366,11 +370,11 @@ def _tell(store: Store, set_id: str) -> None:
     if not any(event.is_bad for event in ledger.history(set_id)):
         return
     while True:
-        said = standing(store, set_id)
-        event = Event(kind="stand", set_id=set_id, who=who(), when=now(), why=said)
+        sentence = standing(store, set_id)
+        event = Event(kind="stand", set_id=set_id, who=who(), when=now(), why=sentence)
         ledger.add(events=with_wheels(event, [_set(store, set_id)]))
         # A different writer's record may have come while this one read.
-        if said == standing(store, set_id):
+        if sentence == standing(store, set_id):
             break
     marks.settle(store, set_id, "record")
 
@@ -417,9 +421,9 @@ def _doubt(store: Store, set_id: str, data: bytes, trust: Trust | None) -> str |
 
 def _digests(store: Store, set_id: str) -> Iterator[str]:
     """The digests in the names of a set's records."""
-    for found in store.list(keys.set_key(set_id, "records/")):
-        if not found.key.endswith(".dsse.json"):
-            yield _name(found.key)
+    for listed in store.list(keys.set_key(set_id, "records/")):
+        if not listed.key.endswith(".dsse.json"):
+            yield _name(listed.key)
 
 
 def _name(key: str) -> str:

@@ -121,8 +121,8 @@ def opened(case: Case) -> Iterator[Files]:
         for name, key in by_name.items()
         if not case.store.exists(key)
     }
-    there = [key for name, key in by_name.items() if name not in missing]
-    with transfer.as_files(case.store, there) as paths:
+    present = [key for name, key in by_name.items() if name not in missing]
+    with transfer.as_files(case.store, present) as paths:
         yield Files(paths={path.name: path for path in paths.values()}, missing=missing)
 
 

@@ -52,8 +52,8 @@ def of_stack(case: Case) -> Iterator[str]:
 
 def _targets(case: Case) -> Iterator[str]:
     made = case.wheel_set
-    wanted = [name for name in made.targets if name != targets.CPU]
-    processors = {targets.parse_target_id(name).processor for name in wanted}
+    gpus = [name for name in made.targets if name != targets.CPU]
+    processors = {targets.parse_target_id(name).processor for name in gpus}
     members = targets.families().get(made.family)
     family = targets.family_of(made.targets or (targets.CPU,))
     if not (processors and processors <= set(members) if members else made.family == family):
@@ -61,7 +61,7 @@ def _targets(case: Case) -> Iterator[str]:
     for project in case.stack.projects:
         wheels = [wheel for wheel in made.wheels if case.project_of(wheel) == project]
         has = {name for wheel in wheels for name in wheel.targets}
-        lacking = [name for name in wanted if name not in has]
+        lacking = [name for name in gpus if name not in has]
         if project.device_code and wheels and lacking:
             yield f"{project.distribution} has no device code for {', '.join(lacking)}"
 
@@ -119,8 +119,8 @@ def of_store(case: Case, files: Files) -> Iterator[str]:
 def _differences(case: Case, file: SetWheel | ClosureFile, files: Files) -> Iterator[str]:
     """How the set, the index and the file itself say different things."""
     entry = case.source.entry(ref(file.file_name, file.sha256))
-    said = (file.size, file.metadata_sha256, file.requires_python)
-    if (entry.size, entry.metadata_sha256, entry.requires_python) != said:
+    listed = (file.size, file.metadata_sha256, file.requires_python)
+    if (entry.size, entry.metadata_sha256, entry.requires_python) != listed:
         yield f"{file.file_name}: set.json and {case.source.index.name} say different things of it"
     path = files.paths[file.file_name]
     if path.stat().st_size != file.size:

@@ -196,7 +196,7 @@ def _against(
     asked: Asked, kept: Kept, good: list[KeptRecord], ran: list[KeptRecord]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """What stands against a set, and what would but for somebody's word."""
-    answers = {said.record: said for _, said in kept.answers if said.set_id == asked.wheel_set.id}
+    answers = {answer.record: answer for _, answer in kept.answers if answer.set_id == asked.wheel_set.id}
     problems = dict(kept.unusable)
     for item in kept.records:
         record = item.record
@@ -207,15 +207,17 @@ def _against(
             and not _overtaken(asked, kept, item, good if record.hardware else [*good, *ran])
         ):
             tests = f" with {record.failures} failed tests" if record.verdict != "failed" else ""
-            said = f"{record.kind} record {item.digest[:_SHORT]}: {record.verdict}{tests}: {record.reason}"
-            problems[item.digest] = said
-    there = {item.digest for item in kept.records} | problems.keys()
+            sentence = (
+                f"{record.kind} record {item.digest[:_SHORT]}: {record.verdict}{tests}: {record.reason}"
+            )
+            problems[item.digest] = sentence
+    known = {item.digest for item in kept.records} | problems.keys()
     standing = [problem for digest, problem in problems.items() if digest not in answers]
     # An answer outlives its record only where somebody has taken the record away.
     standing += [
-        f"the record {digest[:_SHORT]}, which {said.who} has answered, is not there any more"
-        for digest, said in answers.items()
-        if digest not in there
+        f"the record {digest[:_SHORT]}, which {answer.who} has answered, is not there any more"
+        for digest, answer in answers.items()
+        if digest not in known
     ]
     answered = [
         f"{problem}; answered by {answers[digest].who}: {answers[digest].reason}"

@@ -30,14 +30,14 @@ def problems(case: Case, files: Files) -> Iterator[str]:
     wheels = {name: path for name, path in files.paths.items() if name.endswith(".whl")}
     shipped, unreadable = _libraries(wheels)
     mirrored = {file.file_name for file in case.wheel_set.closure if file.origin == "mirrored"}
-    found: dict[Path, tuple[Finding, ...]] = {}
+    by_wheel: dict[Path, tuple[Finding, ...]] = {}
     for name, expected in _expectations(case, shipped):
         if name in wheels and name not in unreadable:
             passed = _NOT_OF_MIRRORED if name in mirrored else set()
             findings = verify(wheels[name], expected)
-            found[wheels[name]] = tuple(one for one in findings if one.code not in passed)
+            by_wheel[wheels[name]] = tuple(one for one in findings if one.code not in passed)
     entries = allowed.read([Path(case.stack.gate.allow)] if case.stack.gate.allow else [])
-    judged = allowed.judge(found, entries, today=case.moment.date())
+    judged = allowed.judge(by_wheel, entries, today=case.moment.date())
     for path, findings in judged.findings.items():
         for finding in findings:
             where = f" ({finding.member})" if finding.member else ""

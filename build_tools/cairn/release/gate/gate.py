@@ -82,7 +82,7 @@ def _report(case: Case, weighed: Evidence, demands: tuple[Demand, ...]) -> GateR
         untested=weighed.untested,
         replaced=in_order(_replaced(case, weighed)),
         answered=weighed.answered,
-        records=tuple(kept.digest for kept in case.kept.records),
+        records=tuple(one.digest for one in case.kept.records),
         answers=tuple(digest for digest, _ in case.kept.answers),
         size=sum(file.size for file in case.wheel_set.files),
         policy=_policy(case),
@@ -136,11 +136,11 @@ def weakened(case: Case) -> Iterator[str]:
     ]
     last = max(same, key=lambda entry: (entry.added, entry.set_id), default=None)
     if last is not None:
-        had = f"which the last set of {case.target.index.name} has ({last.set_id[:12]})"
+        other = f"which the last set of {case.target.index.name} has ({last.set_id[:12]})"
         if missing := last.projects.keys() - {wheel.distribution for wheel in made.wheels}:
-            yield f"no {', '.join(sorted(missing))} is demanded, {had}"
+            yield f"no {', '.join(sorted(missing))} is demanded, {other}"
         if lacking := in_order(set(last.targets) - set(made.targets)):
-            yield f"it is not for {', '.join(lacking)}, {had}"
+            yield f"it is not for {', '.join(lacking)}, {other}"
     yield from _tested_otherwise(case)
 
 
@@ -283,16 +283,16 @@ def _always_installed(case: Case) -> dict[str, frozenset[str]]:
             continue
         seen.add(one)
         waiting += [
-            (str(canonicalize_name(wanted.name)), frozenset(wanted.extras))
-            for wanted in _needs(case, min(by_project[project]))
-            if any(_applies(wanted, markers | {"extra": extra}) for extra in ("", *extras))
+            (str(canonicalize_name(requirement.name)), frozenset(requirement.extras))
+            for requirement in _needs(case, min(by_project[project]))
+            if any(_applies(requirement, markers | {"extra": extra}) for extra in ("", *extras))
         ]
     return {project: frozenset(by_project[project]) for project, _ in seen}
 
 
-def _applies(wanted: Requirement, values: dict[str, str]) -> bool:
+def _applies(requirement: Requirement, values: dict[str, str]) -> bool:
     try:
-        return wanted.marker is None or wanted.marker.evaluate(values)
+        return requirement.marker is None or requirement.marker.evaluate(values)
     except ValueError:  # it compares what cannot be compared; installers then differ
         return False
 

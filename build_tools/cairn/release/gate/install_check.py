@@ -77,7 +77,7 @@ def install(
                 "pip": [*venv.pip_command(inside), "--isolated", "--no-cache-dir", "--no-compile"],
                 "uv": [*uv_pip, "install", "--no-config", "--python", inside],
             }
-            done = process.run(
+            installed = process.run(
                 [*head[installer], "--index-url", index_url, *requirements],
                 env=env,
                 timeout=_TIMEOUT,
@@ -87,7 +87,7 @@ def install(
             frozen = process.run([*uv_pip, "freeze", "--no-config", "--python", inside], env=env)
         except ProcessError as error:
             return Trial(installer=installer, problem=_reason(error))
-    ignored = next((line.strip() for line in done.output.splitlines() if _IGNORED_EXTRA in line), None)
+    ignored = next((line.strip() for line in installed.output.splitlines() if _IGNORED_EXTRA in line), None)
     names = tuple(line for line in frozen.output.splitlines() if "==" in line)
     return Trial(installer=installer, problem=ignored, installed=names)
 

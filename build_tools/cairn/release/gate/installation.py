@@ -59,7 +59,7 @@ class Installation:
 
 def judge(case: Case, files: Files) -> Installation:
     """Resolve the set from the index as it will be, and install it where that can be tried."""
-    asked = requirements(case, files)
+    requested = requirements(case, files)
     problems, read = _resolved(case)
     problems += tuple(no_longer_resolving(case))
     count, size = len(case.wheel_set.files), readable_size(sum(file.size for file in case.wheel_set.files))
@@ -72,12 +72,12 @@ def judge(case: Case, files: Files) -> Installation:
         place = f"Python {case.wheel_set.python} for {case.wheel_set.platform}"
         note = f"{note}; not installed, since no {place} is at hand"
         return Installation(problems=problems, metadata_size=read, note=note)
-    failed, done = _installed(case, asked, python)
+    failed, installers = _installed(case, requested, python)
     return Installation(
         problems=(*problems, *failed),
         metadata_size=read,
-        installed_with=done,
-        note=f"{note}; {' and '.join(done)} installed them",
+        installed_with=installers,
+        note=f"{note}; {' and '.join(installers)} installed them",
     )
 
 
@@ -148,10 +148,10 @@ def requirements(case: Case, files: Files) -> tuple[str, ...]:
 def _resolved(case: Case) -> tuple[tuple[str, ...], int | None]:
     """How what uv chooses differs from the set, and the bytes that it reads to choose."""
     try:
-        found = resolve_set(case.after, case.wheel_set)
+        resolution = resolve_set(case.after, case.wheel_set)
     except CairnError as error:
         return (str(error),), None
-    return found.problems, None if found.problems else found.metadata_bytes
+    return resolution.problems, None if resolution.problems else resolution.metadata_bytes
 
 
 def interpreter(case: Case) -> Path | None:
@@ -160,27 +160,27 @@ def interpreter(case: Case) -> Path | None:
     Raises:
         UsageError: the one that was named is a different one.
     """
-    wanted, here = Platform(python=case.wheel_set.python, tag=case.wheel_set.platform), Platform.here()
+    target, here = Platform(python=case.wheel_set.python, tag=case.wheel_set.platform), Platform.here()
     if case.python is not None:
-        found = _described(case.python)
-        if found is None or not _same_place(found, wanted):
+        actual = _described(case.python)
+        if actual is None or not _same_place(actual, target):
             raise UsageError(
-                f"{case.python} is not {wanted}, which the set is for",
+                f"{case.python} is not {target}, which the set is for",
                 tip="name one that is, or leave --python out",
             )
         return case.python
-    if _same_place(here, wanted):
+    if _same_place(here, target):
         return Path(sys.executable)
-    for candidate in _candidates(wanted.python):
-        found = _described(candidate)
-        if found is not None and _same_place(found, wanted):
+    for candidate in _candidates(target.python):
+        actual = _described(candidate)
+        if actual is not None and _same_place(actual, target):
             return candidate
     return None
 
 
 def _candidates(version: str) -> list[Path]:
     """Interpreters that may be of a version: on the PATH, and where uv looks; nothing is downloaded."""
-    found = [Path(path) for path in [shutil.which(f"python{version}")] if path is not None]
+    paths = [Path(path) for path in [shutil.which(f"python{version}")] if path is not None]
     command = [
         venv.uv_program(),
         "python",
@@ -192,22 +192,22 @@ def _candidates(version: str) -> list[Path]:
     ]
     with contextlib.suppress(ProcessError):
         env = isolation.variables(isolation.Isolation.TOOL)
-        done = process.run(command, env=env, timeout=_ANSWER_TIMEOUT)
-        found += [Path(line) for line in done.output.splitlines() if line.strip()]
-    return found
+        answer = process.run(command, env=env, timeout=_ANSWER_TIMEOUT)
+        paths += [Path(line) for line in answer.output.splitlines() if line.strip()]
+    return paths
 
 
 def _described(python: Path) -> Platform | None:
     """What an interpreter says that it is; None where it says nothing that can be understood."""
     try:
-        done = process.run(
+        answer = process.run(
             [python, "-I", "-c", _ASK],
             env=isolation.variables(isolation.Isolation.TOOL),
             timeout=_ANSWER_TIMEOUT,
         )
     except (ProcessError, OSError):
         return None
-    version, _, tag = done.output.strip().partition(" ")
+    version, _, tag = answer.output.strip().partition(" ")
     if not _VERSION.fullmatch(version) or not tag:
         return None
     return Platform(python=version, tag=tag.replace("-", "_").replace(".", "_"))
@@ -228,7 +228,7 @@ def as_it_will_be(case: Case) -> Store:
     return OverlayStore(case.store, pages)
 
 
-def _installed(case: Case, asked: Sequence[str], python: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _installed(case: Case, requested: Sequence[str], python: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Why installers could not install the set, and which could."""
     of_set: Mapping[str, frozenset[Version]] = {
         project_of(name): frozenset(
@@ -240,12 +240,12 @@ def _installed(case: Case, asked: Sequence[str], python: Path) -> tuple[tuple[st
     }
     own = {(wheel.distribution, Version(wheel.version)) for wheel in case.wheel_set.wheels}
     family = case.wheel_set.family
-    problems, done = [], []
+    problems, installers = [], []
     with serving(as_it_will_be(case)) as server:
         for installer in _INSTALLERS:
             trial = install_check.install(
                 installer,
-                asked,
+                requested,
                 index_url=keys.index_url(server.url, case.target.index.name),
                 python=python,
                 # The `rocm` sdist chooses its libraries for this, where there is no GPU to ask.
@@ -259,5 +259,5 @@ def _installed(case: Case, asked: Sequence[str], python: Path) -> tuple[tuple[st
                     f"{installer} installed something else: {', '.join(strange or trial.installed)}"
                 )
             else:
-                done.append(installer)
-    return tuple(problems), tuple(done)
+                installers.append(installer)
+    return tuple(problems), tuple(installers)

@@ -55,22 +55,22 @@ def entries(store: Store, index: str) -> Iterator[Logged]:
         yield _logged(*newer, None)
 
 
-def _logged(digest: str, found: Generation, before: Generation | None) -> Logged:
+def _logged(digest: str, generation: Generation, before: Generation | None) -> Logged:
     old_sets = dict(before.sets) if before else {}
     old_projects = dict(before.projects) if before else {}
-    common = found.sets.keys() & old_sets.keys()
+    common = generation.sets.keys() & old_sets.keys()
     return Logged(
-        number=found.number,
+        number=generation.number,
         digest=digest,
-        action=found.action,
-        who=found.who,
-        when=found.when,
-        why=found.why,
-        brought=tuple(sorted(found.sets.keys() - old_sets.keys())),
-        removed=tuple(sorted(old_sets.keys() - found.sets.keys())),
-        marked=tuple(sorted(set_id for set_id in common if found.sets[set_id] != old_sets[set_id])),
+        action=generation.action,
+        who=generation.who,
+        when=generation.when,
+        why=generation.why,
+        brought=tuple(sorted(generation.sets.keys() - old_sets.keys())),
+        removed=tuple(sorted(old_sets.keys() - generation.sets.keys())),
+        marked=tuple(sorted(set_id for set_id in common if generation.sets[set_id] != old_sets[set_id])),
         projects=sum(
-            found.projects.get(name) != old_projects.get(name)
-            for name in found.projects.keys() | old_projects.keys()
+            generation.projects.get(name) != old_projects.get(name)
+            for name in generation.projects.keys() | old_projects.keys()
         ),
     )

@@ -45,7 +45,7 @@ class Retained(datafile.Value):
     """What a retention did, or would do.
 
     Attributes:
-        generation: number of the new generation; of the one that counts where nothing was to be done.
+        generation: number of the new generation; of the current one where nothing was to be done.
         changed: whether anything was to be done.
         difference: what goes; nothing comes.
         held: the sets that are too old and stay, each with what names it.
@@ -119,18 +119,18 @@ def _held(
 ) -> dict[str, str]:
     """The old sets that something names, with what that is."""
     store, name = now.index.store, now.index.name
-    found = dict.fromkeys((set_id for set_id in old if set_id in set(keep)), "--keep")
+    held = dict.fromkeys((set_id for set_id in old if set_id in set(keep)), "--keep")
     for locked in store.list(f"{name}/locks/"):
         text = store.read(locked.key).data.decode("utf-8", "replace")
         named = frozenset((*_DIGEST.findall(text), *_PIN.findall(text)))
         for set_id in old:
             if set_id in named or any(signs & named for signs in _signs(sets[set_id], sets.values())):
-                found.setdefault(set_id, locked.key)
+                held.setdefault(set_id, locked.key)
     for other in existing(store):
         if other != name and keys.is_gated(other):
-            there = frozenset(Index(store, other).load().set_ids)
-            found |= {set_id: other for set_id in old if set_id in there and set_id not in found}
-    return found
+            ids = frozenset(Index(store, other).load().set_ids)
+            held |= {set_id: other for set_id in old if set_id in ids and set_id not in held}
+    return held
 
 
 def _signs(wheel_set: WheelSet, others: Iterable[WheelSet]) -> Iterator[frozenset[str | tuple[str, str]]]:
@@ -177,11 +177,11 @@ def _own(wheel_set: WheelSet) -> tuple[SetWheel | ClosureFile, ...]:
 def _needed_by_hand(now: Snapshot, leaving: Collection[FileRef]) -> frozenset[str]:
     """The projects that files which came by themselves and stay need, directly or not."""
     by_hand = (f for p in now.projects() for f in p.files if f.build == PUBLISHED and not f.sets)
-    left = [need for file in by_hand if file.ref not in leaving for need in file.needs]
-    found: set[str] = set()
-    while left:
-        name = left.pop()
-        if name not in found:
-            found.add(name)
-            left += [need for file in now.project(name).files for need in file.needs]
-    return frozenset(found)
+    waiting = [need for file in by_hand if file.ref not in leaving for need in file.needs]
+    needed: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        if name not in needed:
+            needed.add(name)
+            waiting += [need for file in now.project(name).files for need in file.needs]
+    return frozenset(needed)

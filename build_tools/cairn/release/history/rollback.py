@@ -33,7 +33,7 @@ class Rollback(datafile.Value):
     Attributes:
         to: number of the generation whose state it is.
         to_when: when that came to be, RFC 3339 in UTC.
-        generation: number of the new one; of the one that counts where nothing was to be done.
+        generation: number of the new one; of the current one where nothing was to be done.
         changed: whether anything was to be done.
         difference: what goes and what comes back.
         still_yanked: the ids of the sets of that state that were yanked since, and still are.
@@ -178,7 +178,7 @@ def _bringing(current: Snapshot, beginning: str) -> Snapshot:
 
 
 def _moment(to: str) -> datetime:
-    """Where states that still count end: a day counts to its end, a moment is part of what it names."""
+    """The moment before which a state must have come: a day lasts to its end, a moment is within itself."""
     try:
         if _DATE.fullmatch(to):
             return datetime.fromisoformat(to).replace(tzinfo=UTC) + timedelta(days=1)

@@ -1,4 +1,4 @@
-"""An index as it is stored: generations that never change, the pointer to the one that counts, and its pages.
+"""An index as it is stored: generations that never change, the pointer to the current one, and its pages.
 
 It takes a store and a `snapshot.Change`, and gives pages that pip, uv and people read. `snapshot.Index(store,
 name).load()` is the index at one moment; `commit.commit` makes the next generation, so that a crash anywhere

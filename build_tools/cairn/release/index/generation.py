@@ -1,4 +1,4 @@
-"""What an index holds, as it is stored: immutable generations, and one small pointer that says which counts.
+"""What an index holds, as it is stored: immutable generations, and one small pointer to the current one.
 
 A generation names every project and every set of the index by the digest of a part of its own, so that a
 change reads and writes only what it touches, however large the index is. The part of a project in its turn
@@ -273,8 +273,8 @@ class IndexSet(datafile.Value, tag_field="schema", tag="cairn.index-set/1"):
     @property
     def caveat(self) -> str | None:
         """On what it was not tested and by which weak policy it is here, or None."""
-        said = [self.untested, *(f"weak policy: {text}" for text in self.weakened)]
-        return "; ".join(filter(None, said)) or None
+        notes = [self.untested, *(f"weak policy: {text}" for text in self.weakened)]
+        return "; ".join(filter(None, notes)) or None
 
 
 class LogEntry(datafile.Value, omit_defaults=True):
@@ -331,10 +331,10 @@ class Generation(datafile.Value, tag_field="schema", tag="cairn.generation/1"):
 
 
 class Pointer(datafile.Value, tag_field="schema", tag="cairn.pointer/1"):
-    """`state.json`: which generation counts, and up to which one the pages were written.
+    """`state.json`: which generation is current, and up to which one the pages were written.
 
     Attributes:
-        generation: number of the one that counts.
+        generation: number of the current one.
         digest: of its bytes.
         rendered: number of the newest one that every page shows; less than `generation` while a writer is at
             work, or after one died.
@@ -366,16 +366,16 @@ def project_of(filename: str) -> str:
     """
     try:
         if filename.endswith(".whl"):
-            found = str(parse_wheel_filename(split_label(filename)[0])[0])
+            name = str(parse_wheel_filename(split_label(filename)[0])[0])
         else:
-            found = str(canonicalize_name(parse_sdist_filename(filename)[0]))
+            name = str(canonicalize_name(parse_sdist_filename(filename)[0]))
     except ValueError as error:
         raise StoreError(f"{filename[:200]!r} is the name of neither a wheel nor an sdist") from error
-    if not requirements.is_project_name(found):  # packaging takes the letters of every script
+    if not requirements.is_project_name(name):  # packaging takes the letters of every script
         raise StoreError(
             f"{filename[:200]!r} does not begin with the name of a project (PyPA's specification)"
         )
-    return found
+    return name
 
 
 def version_of(filename: str) -> str:

@@ -15,7 +15,7 @@
     nights/<id>/…                                        what a night is to make, how its jobs ended, and
                                                          what the shards of its suites found
     ledger/…                                             what is never forgotten: `release.ledger.chain`
-    <index>/state.json                                   the pointer: which generation counts
+    <index>/state.json                                   the pointer to the current generation
     <index>/generations/<number>-<digest>.json           a whole state of the index, by digests
     <index>/parts/<digest>.json                          a set, a project, or what changed of one
     <index>/simple/…/index.html and index.json           pages, which can be made again from the generation

@@ -43,7 +43,7 @@ def lock_keys(snapshot: Snapshot) -> tuple[str, ...]:
     index = snapshot.index
     prefix = keys.locks_prefix(index.name)
     named = {f"{prefix}{kind}.{name}.{end}" for name in of_names(snapshot.sets()) for kind, end in _KINDS}
-    return tuple(sorted(named | {found.key for found in index.store.list(prefix)}))
+    return tuple(sorted(named | {listed.key for listed in index.store.list(prefix)}))
 
 
 def lock(snapshot: Snapshot, key: str) -> bytes:

@@ -106,9 +106,9 @@ def settle(  # noqa: PLR0913 - what is marked, where, and for the log
             now = index.load()
             own = _of(now, subject)
             for set_id in dict.fromkeys((*own, *_alike(now, banned))):
-                done = _settle(index, set_id, action, why, marking, dry_run=dry_run)
-                if done.changed or set_id in own:
-                    marks.append(done)
+                one = _settle(index, set_id, action, why, marking, dry_run=dry_run)
+                if one.changed or set_id in own:
+                    marks.append(one)
         except CairnError as error:
             problems.append(f"{name}: {error}")
     if problems:
@@ -224,11 +224,11 @@ def _proposed(current: Snapshot, set_id: str, own: frozenset[str], mark: Marking
 
 def with_marks(snapshot: Snapshot, project: ProjectState) -> ProjectState:
     """A project whose files of sets have the marks that all sets of the index have which they are of."""
-    there = frozenset(snapshot.set_ids)
+    ids = frozenset(snapshot.set_ids)
     sets: dict[str, IndexSet] = {}
 
     def marked(file: FileEntry) -> FileEntry:
-        here = [set_id for set_id in file.sets if set_id in there]
+        here = [set_id for set_id in file.sets if set_id in ids]
         for set_id in here:
             if set_id not in sets:
                 sets[set_id] = snapshot.set(set_id)

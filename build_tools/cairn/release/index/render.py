@@ -47,7 +47,7 @@ def project_page(project: ProjectState, *, prefix: str) -> Page:
 
 def set_projects(wheel_set: WheelSet) -> tuple[ProjectState, ...]:
     """What the index of exactly a set holds: all that its `set.json` names, and nothing else."""
-    found: dict[str, list[FileEntry]] = collections.defaultdict(list)
+    by_project: dict[str, list[FileEntry]] = collections.defaultdict(list)
     for file in wheel_set.files:
         name = project_of(file.file_name)
         entry = FileEntry(
@@ -59,10 +59,10 @@ def set_projects(wheel_set: WheelSet) -> tuple[ProjectState, ...]:
             requires_python=file.requires_python,
             metadata_sha256=file.metadata_sha256,
         )
-        found[name].append(entry)
+        by_project[name].append(entry)
     return tuple(
         ProjectState(name=name, files=()).with_files(tuple(entries))
-        for name, entries in sorted(found.items())
+        for name, entries in sorted(by_project.items())
     )
 
 

@@ -1,4 +1,4 @@
-"""Choosing the generation that counts where the pointer was lost, damaged or set back."""
+"""Choosing the current generation where the pointer was lost, damaged or set back."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _SHOWN = 12
 
 
 class Candidate(datafile.Value):
-    """A generation that no other was made from: one that may have been the last to count.
+    """A generation that no other was made from: one that may have been the last current one.
 
     Attributes:
         number, digest: of the generation.
         action, who, when, why: as it says.
-        problem: why it cannot count; None where it, all before it and all its parts are there and true.
+        problem: why it cannot be current; None where it, all before it and all its parts are there and true.
         lost_race: whether its writer made a later one, since a different writer was first.
         pages: how many of the projects that it changed have a page which says what it says.
         changed: of how many.
@@ -57,35 +57,35 @@ class Candidate(datafile.Value):
 
 def candidates(index: Index) -> tuple[Candidate, ...]:
     """The generations of an index that no other was made from, newest first."""
-    there = dict(_true(index))
-    parents = {found.parent for found in there.values()}
-    change_ids = {(found.change_id, found.number) for found in there.values()}
-    leaves = [(digest, found) for digest, found in there.items() if digest not in parents]
-    made = []
-    for digest, found in sorted(leaves, key=lambda item: (item[1].number, item[0]), reverse=True):
-        problem = _problem(index, found, digest)
-        shown, changed = (0, 0) if problem else _shown(index, found)
-        made.append(
+    generations = dict(_true(index))
+    parents = {one.parent for one in generations.values()}
+    change_ids = {(one.change_id, one.number) for one in generations.values()}
+    leaves = [(digest, one) for digest, one in generations.items() if digest not in parents]
+    listed = []
+    for digest, one in sorted(leaves, key=lambda item: (item[1].number, item[0]), reverse=True):
+        problem = _problem(index, one, digest)
+        shown, changed = (0, 0) if problem else _shown(index, one)
+        listed.append(
             Candidate(
-                number=found.number,
+                number=one.number,
                 digest=digest,
-                action=found.action,
-                who=found.who,
-                when=found.when,
-                why=found.why,
+                action=one.action,
+                who=one.who,
+                when=one.when,
+                why=one.why,
                 problem=problem,
                 lost_race=any(
-                    change_id == found.change_id and number > found.number for change_id, number in change_ids
+                    change_id == one.change_id and number > one.number for change_id, number in change_ids
                 ),
                 pages=shown,
                 changed=changed,
             )
         )
-    return tuple(made)
+    return tuple(listed)
 
 
 def restore(index: Index, chosen: str, *, dry_run: bool = False) -> Snapshot:
-    """Have a generation count, and write every page from it.
+    """Make a generation the current one, and write every page from it.
 
     Args:
         index: an index whose pointer was lost, damaged, or set back to a generation before this one.
@@ -93,17 +93,17 @@ def restore(index: Index, chosen: str, *, dry_run: bool = False) -> Snapshot:
         dry_run: check all of it, and write nothing.
 
     Raises:
-        StoreError: there is no such generation, it is not whole, or a different one counts.
+        StoreError: there is no such generation, it is not whole, or a different one is current.
         UsageError: `chosen` is not written like that, or is that of several.
     """
-    digest, found = _chosen(index, chosen)
-    etag = _etag_of_broken(index, found, digest)
-    if problem := _problem(index, found, digest):
-        raise StoreError(f"generation {chosen} cannot count: {problem}", tip="choose a different one")
+    digest, one = _chosen(index, chosen)
+    etag = _etag_of_broken(index, one, digest)
+    if problem := _problem(index, one, digest):
+        raise StoreError(f"generation {chosen} cannot be current: {problem}", tip="choose a different one")
     if dry_run:
-        return index.at(found, digest)
+        return index.at(one, digest)
     pointer = Pointer(
-        generation=found.number,
+        generation=one.number,
         digest=digest,
         rendered=0,
         rendered_digest=digest_of(generation.encode(empty(index.name))),
@@ -111,8 +111,8 @@ def restore(index: Index, chosen: str, *, dry_run: bool = False) -> Snapshot:
     if not index.store.write_if(keys.state_key(index.name), generation.encode(pointer), etag=etag):
         raise StoreError(f"somebody else has written {keys.state_key(index.name)}", tip="run it again")
     commit.render_all(index)
-    # What the store has come to know of its sets since then counts all the same.
-    for set_id in found.sets:
+    # What the store has come to know of its sets since then still holds.
+    for set_id in one.sets:
         marks.settle(index.store, set_id, "record", indexes=[index.name])
     return index.load()
 
@@ -138,8 +138,8 @@ def _true(index: Index) -> Iterator[tuple[str, Generation]]:
         except (CairnError, OSError):
             return None
 
-    found = [listed.key for listed in index.store.list(keys.generations_prefix(index.name))]
-    return (item for item in side_by_side(one, found, jobs=_AT_ONCE) if item is not None)
+    listed = [listed.key for listed in index.store.list(keys.generations_prefix(index.name))]
+    return (item for item in side_by_side(one, listed, jobs=_AT_ONCE) if item is not None)
 
 
 def _chosen(index: Index, chosen: str) -> tuple[str, Generation]:
@@ -148,19 +148,19 @@ def _chosen(index: Index, chosen: str) -> tuple[str, Generation]:
         raise UsageError(
             f"{chosen!r} names no generation", tip="write it as the list has it: --generation 12-3f2a9c1b"
         )
-    found = [
+    matches = [
         (digest, one)
         for digest, one in _true(index)
         if one.number == int(number) and digest.startswith(beginning)
     ]
-    if not found:
+    if not matches:
         tip = f"see which there are: cairn index recover --index {index.name}"
         raise StoreError(f"{index.name} has no generation {chosen} that is true", tip=tip)
-    if len(found) > 1:
+    if len(matches) > 1:
         raise UsageError(
-            f"{chosen} is the beginning of {len(found)} generations", tip="give more of the digest"
+            f"{chosen} is the beginning of {len(matches)} generations", tip="give more of the digest"
         )
-    return found[0]
+    return matches[0]
 
 
 def _etag_of_broken(index: Index, chosen: Generation, digest: str) -> str | None:
@@ -183,32 +183,32 @@ def _etag_of_broken(index: Index, chosen: Generation, digest: str) -> str | None
     if chosen.number > current.generation.number and (pointer.generation == 0 or pointer.digest in after):
         return stored.etag
     raise StoreError(
-        f"{index.name} is not broken: generation {pointer.generation} counts",
+        f"{index.name} is not broken: generation {pointer.generation} is current",
         tip=f"to go back to an earlier state: cairn release rollback --index {index.name}",
     )
 
 
-def _problem(index: Index, found: Generation, digest: str) -> str | None:
-    """Why a generation cannot count: something before it or in it is lost or was changed."""
+def _problem(index: Index, one: Generation, digest: str) -> str | None:
+    """Why a generation cannot be current: something before it or in it is lost or was changed."""
     try:
-        for _ in index.chain(index.at(found, digest)):
+        for _ in index.chain(index.at(one, digest)):
             pass
-        projects = found.projects.items()
+        projects = one.projects.items()
         side_by_side(lambda item: index.project(item[1], item[0]), projects, jobs=_AT_ONCE)
-        side_by_side(lambda part: index.part(part, IndexSet), found.sets.values(), jobs=_AT_ONCE)
+        side_by_side(lambda part: index.part(part, IndexSet), one.sets.values(), jobs=_AT_ONCE)
     except (CairnError, OSError) as error:
         return str(error)
     return None
 
 
-def _shown(index: Index, found: Generation) -> tuple[int, int]:
+def _shown(index: Index, one: Generation) -> tuple[int, int]:
     """How many of the projects that a generation changed have its page, and how many it changed."""
-    before = index.generation(found.number - 1, found.parent).projects if found.parent else {}
-    changed = [name for name, part in found.projects.items() if before.get(name) != part]
+    before = index.generation(one.number - 1, one.parent).projects if one.parent else {}
+    changed = [name for name, part in one.projects.items() if before.get(name) != part]
     prefix = keys.simple_prefix(index.name)
 
     def same(name: str) -> bool:
-        page = render.project_page(index.project(found.projects[name], name), prefix=prefix)
+        page = render.project_page(index.project(one.projects[name], name), prefix=prefix)
         try:
             return index.store.read(f"{prefix}{name}/index.json").data == page.json
         except MissingKeyError:
@@ -217,6 +217,6 @@ def _shown(index: Index, found: Generation) -> tuple[int, int]:
     return sum(side_by_side(same, changed, jobs=_AT_ONCE)), len(changed)
 
 
-def plain(found: Candidate) -> dict[str, object]:
+def plain(candidate: Candidate) -> dict[str, object]:
     """A candidate for a program to read."""
-    return msgspec.structs.asdict(found) | {"name": found.name}
+    return msgspec.structs.asdict(candidate) | {"name": candidate.name}

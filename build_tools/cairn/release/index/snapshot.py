@@ -64,14 +64,14 @@ class Change:
 
 def objects_of(file: FileEntry) -> dict[str, str]:
     """What a store must have of a file that an index offers: key to sha256, the file itself first."""
-    found = {keys.file_key(file.sha256, file.filename): file.sha256}
+    objects = {keys.file_key(file.sha256, file.filename): file.sha256}
     if file.metadata_sha256 is not None:
-        found[keys.sidecar_key(file.sha256, file.filename)] = file.metadata_sha256
+        objects[keys.sidecar_key(file.sha256, file.filename)] = file.metadata_sha256
     if file.provenance is not None:
-        found[keys.provenance_key(file.sha256, file.filename, file.provenance)] = file.provenance
+        objects[keys.provenance_key(file.sha256, file.filename, file.provenance)] = file.provenance
     if file.variants is not None:
-        found[keys.file_key(file.variants.sha256, file.variants.filename)] = file.variants.sha256
-    return found
+        objects[keys.file_key(file.variants.sha256, file.variants.filename)] = file.variants.sha256
+    return objects
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,9 +102,9 @@ class Snapshot:
     @property
     def project_names(self) -> tuple[str, ...]:
         """The projects that it lists, sorted."""
-        there = {*self.generation.projects, *self.changed.projects}
+        names = {*self.generation.projects, *self.changed.projects}
         gone = {name for name, new in self.changed.projects.items() if new is None}
-        return tuple(sorted(there - gone))
+        return tuple(sorted(names - gone))
 
     def project(self, name: str) -> ProjectState:
         """What the index offers of a project; an empty state where it has none."""
@@ -122,8 +122,10 @@ class Snapshot:
     @property
     def set_ids(self) -> tuple[str, ...]:
         """The ids of its sets, sorted."""
-        left = {set_id for set_id in self.generation.sets if set_id not in self.changed.sets}
-        return tuple(sorted(left | {set_id for set_id, new in self.changed.sets.items() if new is not None}))
+        unchanged = {set_id for set_id in self.generation.sets if set_id not in self.changed.sets}
+        return tuple(
+            sorted(unchanged | {set_id for set_id, new in self.changed.sets.items() if new is not None})
+        )
 
     def set(self, set_id: str) -> IndexSet:
         """A set of the index.
@@ -132,13 +134,13 @@ class Snapshot:
             StoreError: it has no such set.
         """
         if set_id in self.changed.sets:
-            found = self.changed.sets[set_id]
+            entry = self.changed.sets[set_id]
         else:
             digest = self.generation.sets.get(set_id)
-            found = self.index.part(digest, IndexSet) if digest is not None else None
-        if found is None:
+            entry = self.index.part(digest, IndexSet) if digest is not None else None
+        if entry is None:
             raise StoreError(f"{self.index.name} has no set {set_id}", tip=_sets_there(self.set_ids))
-        return found
+        return entry
 
     def sets(self) -> Iterator[IndexSet]:
         """Every set, by id."""
@@ -194,7 +196,7 @@ class Index:
             if next(iter(self.store.list(keys.generations_prefix(self.name))), None) is not None:
                 raise StoreError(
                     f"{self.store.url}/{key} was lost: {self.name} has generations and no pointer",
-                    tip=f"choose the one that counts: cairn index recover --index {self.name}",
+                    tip=f"choose the current one: cairn index recover --index {self.name}",
                 ) from None
             return Snapshot(index=self, generation=empty(self.name), digest=None)
         pointer = decode_pointer(blob.data, name=f"{self.store.url}/{key}")
@@ -202,8 +204,10 @@ class Index:
             return Snapshot(
                 index=self, generation=empty(self.name), digest=None, pointer=pointer, etag=blob.etag
             )
-        found = self.generation(pointer.generation, pointer.digest)
-        return Snapshot(index=self, generation=found, digest=pointer.digest, pointer=pointer, etag=blob.etag)
+        current = self.generation(pointer.generation, pointer.digest)
+        return Snapshot(
+            index=self, generation=current, digest=pointer.digest, pointer=pointer, etag=blob.etag
+        )
 
     def generation(self, number: int, digest: str) -> Generation:
         """One generation, by its number and digest.
@@ -214,12 +218,12 @@ class Index:
         if number == 0:
             return empty(self.name)
         key = keys.generation_key(self.name, number, digest)
-        found = self._object(key, digest, Generation)
-        if (found.index, found.number) != (self.name, number):
+        one = self._object(key, digest, Generation)
+        if (one.index, one.number) != (self.name, number):
             raise StoreError(
-                f"{self.store.url}/{key} is generation {found.number} of {found.index}", tip=_RESTORE
+                f"{self.store.url}/{key} is generation {one.number} of {one.index}", tip=_RESTORE
             )
-        return found
+        return one
 
     def at(self, found: Generation, digest: str) -> Snapshot:
         """The index as it was in one generation."""
@@ -231,12 +235,12 @@ class Index:
         Raises:
             StoreError: one of them is lost or was changed.
         """
-        found, digest = snapshot.generation, snapshot.digest
-        while digest is not None and found.number > 0:
-            yield digest, found
-            digest = found.parent
+        one, digest = snapshot.generation, snapshot.digest
+        while digest is not None and one.number > 0:
+            yield digest, one
+            digest = one.parent
             if digest is not None:
-                found = self.generation(found.number - 1, digest)
+                one = self.generation(one.number - 1, digest)
 
     def part(self, digest: str, cls: type[Part]) -> Part:
         """A set of a generation.
@@ -308,9 +312,9 @@ class Index:
         return part.over if isinstance(part, ProjectChange) else ()
 
     def _part_of_project(self, digest: str) -> ProjectPart:
-        found = self._object(keys.part_key(self.name, digest), digest, ProjectState, ProjectChange)
-        assert isinstance(found, ProjectPart)  # noqa: S101 - `_object` gives no other
-        return found
+        part = self._object(keys.part_key(self.name, digest), digest, ProjectState, ProjectChange)
+        assert isinstance(part, ProjectPart)  # noqa: S101 - `_object` gives no other
+        return part
 
     def _object(self, key: str, digest: str, *kinds: type[Part]) -> Part:
         if digest not in self._parts:
@@ -326,10 +330,10 @@ class Index:
                 self._parts[digest] = datafile.decode(data, functools.reduce(operator.or_, kinds))
             except msgspec.DecodeError:
                 self._parts[digest] = datafile.loads(data, kinds[0], name=f"{self.store.url}/{key}")
-        found = self._parts[digest]
-        if not isinstance(found, kinds):
+        part = self._parts[digest]
+        if not isinstance(part, kinds):
             raise StoreError(f"{digest} is not a {kinds[0].__name__} in {self.name}")
-        return found
+        return part
 
 
 def empty(index: str) -> Generation:
@@ -345,10 +349,10 @@ def read_set(store: Store, set_id: str) -> WheelSet:
         StoreError: what lies there is not that set.
     """
     key = keys.set_key(set_id, SET_FILE)
-    found = wheelset.loads(store.read(key).data, name=f"{store.url}/{key}")
-    if found.set_id != set_id:
-        raise StoreError(f"{store.url}/{key} is a different set: {found.set_id}", tip=_RESTORE)
-    return found
+    wheel_set = wheelset.loads(store.read(key).data, name=f"{store.url}/{key}")
+    if wheel_set.set_id != set_id:
+        raise StoreError(f"{store.url}/{key} is a different set: {wheel_set.set_id}", tip=_RESTORE)
+    return wheel_set
 
 
 def ancestors(store: Store, wheel_set: WheelSet) -> Iterator[str]:
@@ -385,16 +389,17 @@ def whole_id(given: str, source: Snapshot, *others: Snapshot) -> str:
             f"{given!r} is neither a set.json nor the id of a set",
             tip=f"give a set.json, or the first digits of an id; {_sets_there(source.set_ids)}",
         )
-    found = sorted({name for s in (source, *others) for name in s.set_ids if name.startswith(prefix)})
-    if not found and not source.exists:
+    matches = sorted({name for s in (source, *others) for name in s.set_ids if name.startswith(prefix)})
+    if not matches and not source.exists:
         raise missing(source.index.store, source.index.name)
-    if not found:
+    if not matches:
         raise StoreError(f"{source.index.name} has no set {given}", tip=_sets_there(source.set_ids))
-    if len(found) > 1:
+    if len(matches) > 1:
         raise UsageError(
-            f"{given} is the beginning of {len(found)} set ids", tip=f"give more of it: {', '.join(found)}"
+            f"{given} is the beginning of {len(matches)} set ids",
+            tip=f"give more of it: {', '.join(matches)}",
         )
-    return found[0]
+    return matches[0]
 
 
 def existing(store: Store) -> tuple[str, ...]:
@@ -418,13 +423,13 @@ def traces(store: Store) -> tuple[str, ...]:
 
 
 def _possible(store: Store) -> list[str]:
-    found = []
+    names = []
     for channel in store.folders(""):
         if channel in keys.CHANNELS:
             below = (f"{channel}/{name}" for name in store.folders(f"{channel}/"))
-            found += [channel, *(name for name in below if name in keys.possible_indexes())]
+            names += [channel, *(name for name in below if name in keys.possible_indexes())]
     # In the order of `possible_indexes`, whatever the store sorts by.
-    return sorted(found, key=_place)
+    return sorted(names, key=_place)
 
 
 def _place(name: str) -> int:

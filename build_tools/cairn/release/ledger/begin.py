@@ -57,7 +57,7 @@ def entry_of(store: Store) -> Entry:
 def _generations(index: Index) -> Iterator[Generation]:
     """Every state that an index had, newest first; of a damaged one all that may have been one."""
     try:
-        chain = [found for _, found in index.chain(index.load())]
+        chain = [one for _, one in index.chain(index.load())]
     except CairnError:
         listed = index.store.list(keys.generations_prefix(index.name))
         named = sorted(filter(None, (keys.generation_of(one.key) for one in listed)), reverse=True)

@@ -145,7 +145,7 @@ class Ledger:
         tail, others = self._tail(), frozenset(others)
         subjects = sorted(others.union(*own.values()))
         histories = side_by_side(lambda sha256: self._history(sha256, tail), subjects, jobs=_AT_ONCE)
-        bans = {sha256: _bans_of_wheel(found) for sha256, found in zip(subjects, histories, strict=True)}
+        bans = {sha256: _bans_of_wheel(history) for sha256, history in zip(subjects, histories, strict=True)}
         for sha256 in sorted(others):
             for event in bans[sha256]:
                 _refuse_wheels(f"the file with sha256 {sha256[:_SHOWN]} is", event)
@@ -234,7 +234,7 @@ class Ledger:
             number, digest = entry.number, entry_digest
             entries.append(entry)
         if digest is None:
-            # What its first entry will say counts already: a store without a ledger has yanks too.
+            # What its first entry will say holds already: a store without a ledger has yanks too.
             entries.append(self._first())
         if self.pending:
             last = entries[-1].number if entries else number or 0

@@ -194,9 +194,9 @@ def _wheel(path: Path) -> tuple[str, str, bytes, Variants | None]:
     name = wheel_metadata.parse_file_name(path.name, variants_too=True)
     with Archive.open(path) as archive:
         info = wheel_metadata.read_archive(archive, variants_too=True)
-        said, variant = f"{info.dist_info}/{variants.IN_WHEEL}", None
-        if name.variant is not None or said in archive:  # and then it is one that lost its label
-            variant = variants.of_wheel(archive.read(said), path.name)
+        member, variant = f"{info.dist_info}/{variants.IN_WHEEL}", None
+        if name.variant is not None or member in archive:  # and then it is one that lost its label
+            variant = variants.of_wheel(archive.read(member), path.name)
     return name.distribution, name.version, info.metadata, variant
 
 
@@ -222,9 +222,9 @@ def _sdist_member(stream: BinaryIO, filename: str, member: str) -> bytes | None:
         return read(stream, member)
     except _BROKEN as error:
         # tarfile says a line for each kind of compression that it has tried.
-        said = "; ".join(str(error).splitlines()) or type(error).__name__
+        reason = "; ".join(str(error).splitlines()) or type(error).__name__
         raise StoreError(
-            f"{filename} cannot be read: {said}", tip="build it again, or fetch it again"
+            f"{filename} cannot be read: {reason}", tip="build it again, or fetch it again"
         ) from error
 
 
@@ -238,8 +238,8 @@ def _tar_member(stream: BinaryIO, member: str) -> bytes | None:
     with tarfile.open(fileobj=stream, mode="r:*") as archive:
         for info in archive:
             if _at_top(info.name, member) and info.isfile():
-                found = archive.extractfile(info)
-                return found.read(_LIMIT) if found else None
+                inner = archive.extractfile(info)
+                return inner.read(_LIMIT) if inner else None
     return None
 
 
@@ -247,6 +247,6 @@ def _zip_member(stream: BinaryIO, member: str) -> bytes | None:
     with zipfile.ZipFile(stream) as archive:
         for name in archive.namelist():
             if _at_top(name, member):
-                with archive.open(name) as found:
-                    return found.read(_LIMIT)
+                with archive.open(name) as inner:
+                    return inner.read(_LIMIT)
     return None

@@ -100,9 +100,9 @@ def _name_problems(filename: str, build: str) -> Iterator[str]:
 def _spelling(prefix: str, version: str, build: str) -> Iterator[str]:
     """PEP 427 and 625: the normalised name with `_` for `-`, and the normalised version."""
     # The ROCm SDK writes a family into names as it is spelt: rocm_sdk_libraries_gfx94X_dcgpu.
-    given = prefix.lower() if build == PUBLISHED else prefix
-    if given != (wanted := canonicalize_name(prefix).replace("-", "_")):
-        yield f"the name is to be spelt {wanted}"
+    spelt = prefix.lower() if build == PUBLISHED else prefix
+    if spelt != (normalised := canonicalize_name(prefix).replace("-", "_")):
+        yield f"the name is to be spelt {normalised}"
     if version != str(Version(version)):
         yield f"the version is to be spelt {Version(version)}"
 

@@ -142,10 +142,10 @@ class Offer:
         sources = {keys.file_key(item.sha256, item.path.name): item.path for item in self.dists}
         # A file that somebody has written to since it was checked is refused: its key says what was checked.
         sha256s = {keys.file_key(item.sha256, item.path.name): item.sha256 for item in self.dists}
-        done = transfer.put_files(
+        sent = transfer.put_files(
             store, sources, sha256s=sha256s, on_progress=lambda progress: on_step(str(progress))
         )
-        side_by_side(lambda key: keep_young(store, key), done.already)
+        side_by_side(lambda key: keep_young(store, key), sent.already)
         side_by_side(lambda item: _put_sidecar(store, item), self.dists)
 
     def commit(
@@ -182,13 +182,13 @@ class Offer:
         fresh: dict[str, list[FileEntry]] = collections.defaultdict(list)
         already, taken_names, entry = [], [], self.entry
         for item in self.dists:
-            there = snapshot.project(item.name).file(item.path.name)
-            if there is not None and there.sha256 != item.sha256:
+            present = snapshot.project(item.name).file(item.path.name)
+            if present is not None and present.sha256 != item.sha256:
                 taken_names.append(item.path.name)
-            file = there or _entry(item, self.taken, self.build)
-            wanted = _with_set(file, entry, attested.get(item.path.name))
-            if wanted != there:
-                fresh[item.name].append(wanted)
+            file = present or _entry(item, self.taken, self.build)
+            offered = _with_set(file, entry, attested.get(item.path.name))
+            if offered != present:
+                fresh[item.name].append(offered)
             else:
                 already.append(item.path.name)
         if taken_names:
@@ -201,8 +201,8 @@ class Offer:
                 f"{snapshot.index.name} cannot have these too: {'; '.join(second)}",
                 tip="build it again under a new version: pip would mix what was tested apart",
             )
-        said = {item.path.name: item.variant for item in self.dists if item.variant is not None}
-        listed = {name: variant_files.listed(snapshot, name, fresh[name], said) for name in fresh}
+        variants = {item.path.name: item.variant for item in self.dists if item.variant is not None}
+        listed = {name: variant_files.listed(snapshot, name, fresh[name], variants) for name in fresh}
         objects = {key: data for one in listed.values() for key, data in one.objects.items()}
         change = Change(
             projects={

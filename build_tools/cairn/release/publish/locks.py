@@ -89,14 +89,14 @@ def metadata_of(store: Store, wheel_set: WheelSet) -> dict[str, bytes]:
         MissingKeyError: the store has lost one.
         StoreError: one was changed.
     """
-    found = {}
+    by_name = {}
     for file in _files(wheel_set):
         if file.metadata_sha256 is not None:
             key = keys.sidecar_key(file.sha256, file.file_name)
-            found[file.file_name] = store.read(key).data
-            if digest_of(found[file.file_name]) != file.metadata_sha256:
+            by_name[file.file_name] = store.read(key).data
+            if digest_of(by_name[file.file_name]) != file.metadata_sha256:
                 raise StoreError(f"{store.url}/{key} was changed", tip="publish the file again")
-    return found
+    return by_name
 
 
 def absolute(lock: bytes, url: str) -> bytes:
@@ -148,8 +148,8 @@ def _packages(wheel_set: WheelSet, metadata: Mapping[str, bytes]) -> tuple[_Pack
     always = graph.reached([*roots, *map(requirements.requirement, wheel_set.requirements)])
     by_extra: dict[str, set[str]] = {}
     for extra in sorted({extra for name in own for extra in needs[name].extras}):
-        asked = [Requirement(f"{root.name}[{extra}]") for root in roots]
-        for name in graph.reached(asked) - always:
+        requested = [Requirement(f"{root.name}[{extra}]") for root in roots]
+        for name in graph.reached(requested) - always:
             by_extra.setdefault(name, set()).add(extra)
     return tuple(
         _Package(
@@ -176,16 +176,16 @@ class _Graph:
 
     def optional(self, own: Collection[str]) -> set[str]:
         """Those of `own` that others of them need only with an extra, as a device wheel is needed."""
-        found: dict[bool, set[str]] = {True: set(), False: set()}
+        needed: dict[bool, set[str]] = {True: set(), False: set()}
         for name in own:
             for extra in ("", *self.needs[name].extras):
-                found[extra == ""] |= {canonicalize_name(r.name) for r in self._of(name, extra)}
-        return (found[False] - found[True]) & set(own)
+                needed[extra == ""] |= {canonicalize_name(r.name) for r in self._of(name, extra)}
+        return (needed[False] - needed[True]) & set(own)
 
-    def reached(self, asked: Iterable[Requirement]) -> set[str]:
+    def reached(self, requested: Iterable[Requirement]) -> set[str]:
         """Every project that these need, directly or not."""
         seen: set[tuple[str, str]] = set()
-        todo = [item for requirement in asked for item in _nodes(requirement)]
+        todo = [item for requirement in requested for item in _nodes(requirement)]
         while todo:
             node = todo.pop()
             if node not in seen:
@@ -194,8 +194,8 @@ class _Graph:
         return {name for name, _ in seen}
 
     def _of(self, name: str, extra: str) -> Iterator[Requirement]:
-        there = self.needs.get(name)
-        for requirement in there.requires if there else ():
+        needs = self.needs.get(name)
+        for requirement in needs.requires if needs else ():
             if requirement.marker is None:
                 if extra == "":
                     yield requirement

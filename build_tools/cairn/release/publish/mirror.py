@@ -86,8 +86,8 @@ def _fetch(snapshot: Snapshot, lacking: Sequence[Missing]) -> Published:
                 timeout=_TIMEOUT,
             )
         except ProcessError as error:
-            said = (text for text in error.output.splitlines() if text.startswith("ERROR"))
-            reason = " ".join(text.removeprefix("ERROR: ") for text in said)[:500] or str(error)
+            errors = (text for text in error.output.splitlines() if text.startswith("ERROR"))
+            reason = " ".join(text.removeprefix("ERROR: ") for text in errors)[:500] or str(error)
             raise NetworkError(
                 f"pip cannot fetch what is missing: {'; '.join(map(str, lacking))}. {reason}",
                 tip="see pip config list for the index that it asks; publish our own distributions first",

@@ -137,9 +137,9 @@ def dumps(lock: MirrorLock) -> str:
     return "\n".join([*lines, "]", ""])
 
 
-def in_order(found: Iterable[LockedFile]) -> tuple[LockedFile, ...]:
+def in_order(locked: Iterable[LockedFile]) -> tuple[LockedFile, ...]:
     """The files as a lock lists them, each once."""
-    distinct = {file.file_name: file for file in found}
+    distinct = {file.file_name: file for file in locked}
     return tuple(sorted(distinct.values(), key=lambda f: (f.name, Version(f.version), f.file_name)))
 
 
@@ -147,15 +147,15 @@ def changes(old: MirrorLock | None, new: MirrorLock) -> tuple[str, ...]:
     """What a review of `new` should see: files that come, go or change their bytes, a line for each."""
     before = {file.file_name: file.sha256 for file in old.files} if old else {}
     after = {file.file_name: file.sha256 for file in new.files}
-    said = []
+    lines = []
     for name in sorted(before.keys() | after.keys()):
         if name not in after:
-            said.append(f"- {name}")
+            lines.append(f"- {name}")
         elif name not in before:
-            said.append(f"+ {name}")
+            lines.append(f"+ {name}")
         elif before[name] != after[name]:
-            said.append(f"! {name}: other bytes under the same name, sha256 {after[name]}")
-    return tuple(said)
+            lines.append(f"! {name}: other bytes under the same name, sha256 {after[name]}")
+    return tuple(lines)
 
 
 def not_in(lock: MirrorLock, files: Iterable[FileRef]) -> tuple[str, ...]:
@@ -192,17 +192,17 @@ def is_of_sdk(name: str) -> bool:
 
 def lines_for(asked: Iterable[Asked], platform: Platform) -> Iterator[str]:
     """What is asked on a platform: requirements without markers, sorted, each once."""
-    found = set()
+    lines = set()
     for one in asked:
         for text in one.requires:
-            wanted = requirements.requirement(text)
+            requirement = requirements.requirement(text)
             extras = ("", *one.extras)
-            if wanted.marker is None or any(
-                wanted.marker.evaluate(platform.markers() | {"extra": extra}) for extra in extras
+            if requirement.marker is None or any(
+                requirement.marker.evaluate(platform.markers() | {"extra": extra}) for extra in extras
             ):
-                of_it = f"[{','.join(sorted(wanted.extras))}]" if wanted.extras else ""
-                found.add(f"{canonicalize_name(wanted.name)}{of_it}{wanted.specifier}")
-    yield from sorted(found)
+                of_it = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
+                lines.add(f"{canonicalize_name(requirement.name)}{of_it}{requirement.specifier}")
+    yield from sorted(lines)
 
 
 def _problem(file: LockedFile) -> str | None:

@@ -38,16 +38,16 @@ def asked_by(dists: Iterable[Dist], further: Sequence[str], *, stack: Stack) -> 
     """
     dists = tuple(dists)
     own = {str(canonicalize_name(p.distribution)) for p in stack.projects} | {dist.name for dist in dists}
-    found: dict[str, tuple[dict[str, None], set[str]]] = {}
+    by_name: dict[str, tuple[dict[str, None], set[str]]] = {}
     for dist in dists:
-        requires, extras = found.setdefault(dist.name, ({}, set()))
+        requires, extras = by_name.setdefault(dist.name, ({}, set()))
         every = (*dist.needs.requires, *_builders(dist))
         names = ((str(r), canonicalize_name(r.name)) for r in every)
         requires |= {text: None for text, name in names if name not in own and not is_of_sdk(name)}
         extras |= set(dist.needs.extras)
     asked = [
         Asked(by=name, requires=tuple(requires), extras=tuple(sorted(extras)))
-        for name, (requires, extras) in sorted(found.items())
+        for name, (requires, extras) in sorted(by_name.items())
         if requires
     ]
     lines = tuple(dict.fromkeys(str(requirements.requirement(line)) for line in further))
@@ -56,14 +56,14 @@ def asked_by(dists: Iterable[Dist], further: Sequence[str], *, stack: Stack) -> 
 
 def merged(before: Iterable[Asked], new: Iterable[Asked], *, stack: Stack) -> tuple[Asked, ...]:
     """What is asked in all: a project's newest wheels say all that it asks; what the user asks adds up."""
-    found = {one.by: one for one in before}
+    by_name = {one.by: one for one in before}
     for one in new:
-        if one.by == stack.name and one.by in found:
-            lines = tuple(dict.fromkeys((*found[one.by].requires, *one.requires)))
-            found[one.by] = Asked(by=one.by, requires=lines)
+        if one.by == stack.name and one.by in by_name:
+            lines = tuple(dict.fromkeys((*by_name[one.by].requires, *one.requires)))
+            by_name[one.by] = Asked(by=one.by, requires=lines)
         else:
-            found[one.by] = one
-    return tuple(found.values())
+            by_name[one.by] = one
+    return tuple(by_name.values())
 
 
 def resolve(
@@ -87,17 +87,17 @@ def resolve(
         NetworkError: a requirement cannot be met there, or the index cannot be reached; uv's explanation.
         UsageError: uv has no name for a platform.
     """
-    found: list[LockedFile] = []
+    locked: list[LockedFile] = []
     for platform in platforms:
         lines = tuple(lines_for(asked, platform))
         known = [f for f in (before.files if before else ()) if platform.takes(f.file_name, None)]
-        found += _locked(lines, platform, settings=settings, known=known)
+        locked += _locked(lines, platform, settings=settings, known=known)
     return MirrorLock(
         stack=stack.name,
         pythons=tuple(dict.fromkeys(platform.python for platform in platforms)),
         platforms=tuple(dict.fromkeys(platform.tag for platform in platforms)),
         asked=tuple(asked),
-        files=in_order(found),
+        files=in_order(locked),
     )
 
 
@@ -114,26 +114,26 @@ def _locked(
 ) -> Iterator[LockedFile]:
     """The files of one platform."""
     with tempfile.TemporaryDirectory(prefix="cairn-lock-") as folder:
-        output, kept = Path(folder, _PYLOCK), Path(folder, "constraints.txt")
-        kept.write_text("".join(_constraints(known)), encoding="utf-8")
+        output, constraints = Path(folder, _PYLOCK), Path(folder, "constraints.txt")
+        constraints.write_text("".join(_constraints(known)), encoding="utf-8")
         command = [venv.uv_program(), "pip", "compile", "-", "--no-config", "--quiet", "--no-header"]
         command += ["--no-build", "--no-python-downloads", "--python", sys.executable]
         command += [*settings.uv_options(), *platform.uv_options(anywhere=True), "--output-file", str(output)]
         # What is asked now may not go with the versions that are locked: then all is resolved anew.
-        for options in (["--constraints", str(kept)], []):
-            done = process.run(
+        for options in (["--constraints", str(constraints)], []):
+            answer = process.run(
                 [*command, *options],
                 env=settings.uv_environment(),
                 stdin="\n".join(lines).encode(),
                 timeout=_TIMEOUT,
                 check=False,
             )
-            if done.returncode == 0 or "No solution found" not in done.output:
+            if answer.returncode == 0 or "No solution found" not in answer.output:
                 break
-        if done.returncode != 0:
-            said = " ".join(done.output.split())
+        if answer.returncode != 0:
+            message = " ".join(answer.output.split())
             raise NetworkError(
-                f"uv cannot resolve what is asked for {platform}: {said[-600:]}",
+                f"uv cannot resolve what is asked for {platform}: {message[-600:]}",
                 tip="see python3 -m pip config list for the index that is asked",
             )
         packages = datafile.read_toml(output).get("packages", [])
@@ -151,8 +151,8 @@ def _constraints(known: Iterable[LockedFile]) -> Iterator[str]:
     versions: dict[str, list[str]] = {}
     for file in known:
         versions.setdefault(file.name, []).append(file.version)
-    for name, found in versions.items():
-        yield f"{name}>={min(found, key=Version)},<={max(found, key=Version)}\n"
+    for name, of_project in versions.items():
+        yield f"{name}>={min(of_project, key=Version)},<={max(of_project, key=Version)}\n"
 
 
 def _files_of(package: Mapping[str, Any], platform: Platform) -> Iterator[LockedFile]:

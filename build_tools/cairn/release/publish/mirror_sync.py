@@ -66,15 +66,19 @@ def sync(
     lacking = tuple(f for f in _lacking(lock, snapshot) if only is None or only.takes(f.file_name, None))
     if dry_run or not lacking:
         return lacking
-    there = {key: file for file in lacking if store.exists(key := keys.file_key(file.sha256, file.file_name))}
+    by_key = {
+        key: file for file in lacking if store.exists(key := keys.file_key(file.sha256, file.file_name))
+    }
     with (
         tempfile.TemporaryDirectory(prefix="cairn-mirror-") as folder,
-        transfer.as_files(store, there) as found,
+        transfer.as_files(store, by_key) as stored,
     ):
         # Damaged ones are fetched, and put in their place by publishing.
-        kept = {there[key]: path for key, path in found.items() if files.sha256_of(path) == there[key].sha256}
-        wanted = [file for file in lacking if file not in kept]
-        paths = [*kept.values(), *_fetched(wanted, mirror_lock.places(lock), Path(folder))]
+        intact = {
+            by_key[key]: path for key, path in stored.items() if files.sha256_of(path) == by_key[key].sha256
+        }
+        missing = [file for file in lacking if file not in intact]
+        paths = [*intact.values(), *_fetched(missing, mirror_lock.places(lock), Path(folder))]
         dists = [distribution.read(path) for path in paths]
         publish_dists(Index(store, index), dists, "mirror", build=MIRRORED)
     return lacking
@@ -89,21 +93,21 @@ def problems(lock: MirrorLock, stack: Stack, snapshot: Snapshot) -> tuple[str, .
         snapshot: the index.
     """
     index, covered = snapshot.index.name, mirror_lock.places(lock)
-    found = [
+    sentences = [
         f"the lock does not cover {place}: cairn index mirror lock --stack {stack.folder}"
         for place in mirror_lock.places_of(stack)
         if place not in covered
     ]
-    found += _other_bytes(lock, snapshot)
-    found += [f"{index} lacks {f.file_name}: cairn index mirror sync" for f in _lacking(lock, snapshot)]
-    if not found:
+    sentences += _other_bytes(lock, snapshot)
+    sentences += [f"{index} lacks {f.file_name}: cairn index mirror sync" for f in _lacking(lock, snapshot)]
+    if not sentences:
         # With every file there, an index that does not resolve means that the lock was edited.
         for platform in mirror_lock.places(lock):
             lines = tuple(mirror_lock.lines_for(lock.asked, platform))
             chosen = closure(snapshot, roots=(), requirements=lines, platform=platform)
-            found += [f"{platform}: {index} lacks {item}" for item in chosen.missing]
-            found += [f"{platform}: {item}" for item in mirror_lock.not_in(lock, chosen.files)]
-    return tuple(found)
+            sentences += [f"{platform}: {index} lacks {item}" for item in chosen.missing]
+            sentences += [f"{platform}: {item}" for item in mirror_lock.not_in(lock, chosen.files)]
+    return tuple(sentences)
 
 
 def _other_bytes(lock: MirrorLock, snapshot: Snapshot) -> Iterator[str]:
@@ -117,16 +121,16 @@ def _lacking(lock: MirrorLock, snapshot: Snapshot) -> Iterator[LockedFile]:
     return (file for file in lock.files if snapshot.project(file.name).file(file.file_name) is None)
 
 
-def _fetched(wanted: Sequence[LockedFile], platforms: Sequence[Platform], folder: Path) -> tuple[Path, ...]:
+def _fetched(missing: Sequence[LockedFile], platforms: Sequence[Platform], folder: Path) -> tuple[Path, ...]:
     """Files with exactly the bytes that the lock names."""
     wrong: list[str] = []
     env = pip_settings.read().pip_environment()
-    for number, (platform, batch) in enumerate(_batches(wanted, platforms)):
+    for number, (platform, batch) in enumerate(_batches(missing, platforms)):
         target = folder / str(number)
-        said = _download(batch, platform, target, env)
+        message = _download(batch, platform, target, env)
         for file in batch:
-            path, reason = target / file.file_name, said
-            if said is not None and len(batch) > 1:  # pip ends at its first problem, and we name them all
+            path, reason = target / file.file_name, message
+            if message is not None and len(batch) > 1:  # pip ends at its first problem, and we name them all
                 reason = _download([file], platform, target, env)
             if not path.is_file():
                 wrong.append(f"{file.file_name}: {reason or 'pip fetched something else'}")
@@ -141,13 +145,13 @@ def _fetched(wanted: Sequence[LockedFile], platforms: Sequence[Platform], folder
 
 
 def _batches(
-    wanted: Sequence[LockedFile], platforms: Sequence[Platform]
+    missing: Sequence[LockedFile], platforms: Sequence[Platform]
 ) -> list[tuple[Platform, list[LockedFile]]]:
     """The files as one run of pip each can fetch them: for one platform, and one file of a project."""
     newest_first = sorted(platforms, key=lambda platform: Version(platform.python), reverse=True)
     batches: dict[tuple[Platform, int], list[LockedFile]] = collections.defaultdict(list)
     counts: collections.Counter[tuple[Platform, str]] = collections.Counter()
-    for file in wanted:
+    for file in missing:
         place = next((p for p in newest_first if p.takes(file.file_name, None)), None)
         if place is None:
             raise StoreError(
@@ -163,9 +167,9 @@ def _download(
 ) -> str | None:
     """Have pip fetch these files and no others; what it said where it could not."""
     target.mkdir(exist_ok=True)
-    wanted = target / "requirements.txt"
+    requirements = target / "requirements.txt"
     lines = (f"{file.name}=={file.version} --hash=sha256:{file.sha256}\n" for file in batch)
-    wanted.write_text("".join(lines), encoding="utf-8")
+    requirements.write_text("".join(lines), encoding="utf-8")
     tags = {tag for file in batch for tag in platforms_of(parse_file_name(file.file_name).tags)}
     # The hash leaves one file of each version. Its tags must still be among those that pip takes, and its
     # Requires-Python is a matter of who installs it.
@@ -184,9 +188,9 @@ def _download(
     command += [word for tag in sorted(tags) for word in ("--platform", tag)]
     try:
         process.run(
-            [*command, "--dest", str(target), "--requirement", str(wanted)], env=env, timeout=_TIMEOUT
+            [*command, "--dest", str(target), "--requirement", str(requirements)], env=env, timeout=_TIMEOUT
         )
     except ProcessError as error:
-        said = (line for line in error.output.splitlines() if line.startswith("ERROR"))
-        return " ".join(text.removeprefix("ERROR: ") for text in said)[:300] or str(error)
+        errors = (line for line in error.output.splitlines() if line.startswith("ERROR"))
+        return " ".join(text.removeprefix("ERROR: ") for text in errors)[:300] or str(error)
     return None

@@ -158,13 +158,13 @@ def _own_requirements(snapshot: Snapshot, wheel_set: WheelSet) -> Iterator[str]:
         yield f"{wheel.distribution}{f'[{extras}]' if extras else ''}=={wheel.version}"
 
 
-def _differences(taken: Sequence[FileRef], wanted: Sequence[FileRef]) -> Iterator[str]:
+def _differences(taken: Sequence[FileRef], expected: Sequence[FileRef]) -> Iterator[str]:
     """Where what uv takes is not the set, project by project."""
-    names = sorted({project_of(ref.filename) for ref in set(taken) ^ set(wanted)})
+    names = sorted({project_of(ref.filename) for ref in set(taken) ^ set(expected)})
     for name in names:
         sides = (
             " and ".join(ref.filename for ref in refs if project_of(ref.filename) == name) or f"no {name}"
-            for refs in (taken, wanted)
+            for refs in (taken, expected)
         )
         instead, of_set = sides
         if instead == of_set:
@@ -366,9 +366,9 @@ def _resolve(index: _OfferedIndex, platform: Platform) -> dict[str, str]:
         for last_resort in (False, True):
             # The first run may have failed at an older version that does not matter any more.
             index.offers_unmet, index.problem = last_resort, None
-            wanted_lines = "\n".join(index.asked).encode()
+            lines = "\n".join(index.asked).encode()
             answer = process.run(
-                command, env=env, stdin=wanted_lines, separate_stderr=True, timeout=_TIMEOUT, check=False
+                command, env=env, stdin=lines, separate_stderr=True, timeout=_TIMEOUT, check=False
             )
             if answer.returncode == 0:
                 return dict(line.split("==") for line in answer.output.splitlines())

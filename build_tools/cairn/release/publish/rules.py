@@ -90,9 +90,9 @@ def second_builds(target: Snapshot, files: Sequence[FileEntry]) -> tuple[str, ..
     for file in files:
         name = project_of(file.filename)
         beside = [*_of_version(target.project(name), file.version), *fresh.setdefault(name, [])]
-        for there in beside:
-            if there.filename != file.filename and (reason := _mixed(file, there)):
-                problems[f"{file.filename} beside {there.filename}, {reason}"] = None
+        for other in beside:
+            if other.filename != file.filename and (reason := _mixed(file, other)):
+                problems[f"{file.filename} beside {other.filename}, {reason}"] = None
         fresh[name].append(file)
     for name, new in fresh.items():
         problems |= dict.fromkeys(_two_origins(name, new, target.project(name).files))
@@ -101,27 +101,27 @@ def second_builds(target: Snapshot, files: Sequence[FileEntry]) -> tuple[str, ..
 
 def _of_version(project: ProjectState, version: str) -> Sequence[FileEntry]:
     """The files of a project of one version, however it is spelt."""
-    wanted, files = Version(version), project.files  # which are sorted by version
-    begin = bisect.bisect_left(files, wanted, key=lambda file: Version(file.version))
-    end = bisect.bisect_right(files, wanted, key=lambda file: Version(file.version))
+    parsed, files = Version(version), project.files  # which are sorted by version
+    begin = bisect.bisect_left(files, parsed, key=lambda file: Version(file.version))
+    end = bisect.bisect_right(files, parsed, key=lambda file: Version(file.version))
     return files[begin:end]
 
 
-def _mixed(file: FileEntry, there: FileEntry) -> str | None:
+def _mixed(file: FileEntry, other: FileEntry) -> str | None:
     """Why a file cannot be beside another; None where it can, as where the other is of another version."""
-    if file.version != there.version:
-        same = Version(file.version) == Version(there.version)
-        return f"which spells the same version {there.version}" if same else None
-    if file.build != there.build:
+    if file.version != other.version:
+        same = Version(file.version) == Version(other.version)
+        return f"which spells the same version {other.version}" if same else None
+    if file.build != other.build:
         return "of a different build"
-    if file.build != MIRRORED and overlap(file.filename, there.filename):
+    if file.build != MIRRORED and overlap(file.filename, other.filename):
         return "for the same Python and platform"
     return None
 
 
-def _two_origins(name: str, new: Sequence[FileEntry], there: Sequence[FileEntry]) -> Iterator[str]:
+def _two_origins(name: str, new: Sequence[FileEntry], listed: Sequence[FileEntry]) -> Iterator[str]:
     """Whether sets and a mirror would both bring a project: an installer takes the higher version."""
-    every = (*new, *there)
+    every = (*new, *listed)
     mirrored = next((file for file in every if file.build == MIRRORED), None)
     built = next((file for file in every if file.build not in (MIRRORED, PUBLISHED)), None)
     if mirrored and built:
@@ -130,8 +130,8 @@ def _two_origins(name: str, new: Sequence[FileEntry], there: Sequence[FileEntry]
 
 def sorting_below(target: Snapshot, wheels: Sequence[FileRef]) -> tuple[str, ...]:
     """Why a version would not be preferred to what `target` has of the same line (same major and minor)."""
-    # Only within a line: 2.8.2 may come after 2.9.0, and no one who asks for 2.9 gets it. Yanked versions do
-    # not count, since an installer passes over them.
+    # Only within a line: 2.8.2 may come after 2.9.0, and no one who asks for 2.9 gets it. Yanked versions are
+    # left out, since an installer passes over them.
     problems = []
     for ref in wheels:
         name = wheel_info.parse_file_name(ref.filename)

@@ -35,7 +35,7 @@ class Listed:
 
 
 def listed(
-    snapshot: Snapshot, project: str, fresh: Sequence[FileEntry], said: Mapping[str, Variants]
+    snapshot: Snapshot, project: str, fresh: Sequence[FileEntry], contents: Mapping[str, Variants]
 ) -> Listed:
     """The variants that come to a project, each naming the file about all of its version.
 
@@ -43,19 +43,19 @@ def listed(
         snapshot: the index that they come to.
         project: their project.
         fresh: the files that come; those that are not variants are passed over.
-        said: what each variant says of itself, by file name.
+        contents: what each variant says of itself, by file name.
 
     Raises:
         StoreError: variants of one version contradict each other, or what the index says of them is lost.
     """
-    coming = [file for file in fresh if file.filename in said]
+    coming = [file for file in fresh if file.filename in contents]
     entries: dict[str, FileEntry] = {}
     objects: dict[str, bytes] = {}
     for version in dict.fromkeys(file.version for file in coming):
-        there = [f for f in snapshot.project(project).files if f.version == version and f.variants]
+        present = [f for f in snapshot.project(project).files if f.version == version and f.variants]
         mine = [file for file in coming if file.version == version]
-        whole = [_known(snapshot, file) for file in variants_of(there)]
-        together, *others = [*whole, *(said[file.filename] for file in mine)]
+        whole = [_known(snapshot, file) for file in variants_of(present)]
+        together, *others = [*whole, *(contents[file.filename] for file in mine)]
         try:
             for other in others:
                 together = variants.merged(together, other)
@@ -72,7 +72,7 @@ def listed(
             size=len(data),
         )
         objects[keys.file_key(made.sha256, made.filename)] = data
-        for file in (*there, *mine):
+        for file in (*present, *mine):
             entries[file.filename] = msgspec.structs.replace(file, variants=made)
     return Listed(entries=tuple(entries.values()), objects=objects)
 
