@@ -19,7 +19,7 @@ from cairn.testing.verdict import Judgement, judge
 
 @dataclass(frozen=True, kw_only=True)
 class InstalledResult:
-    """What came of it: the verdict, and the results where the run left any."""
+    """The verdict, and the results where the run left any."""
 
     judgement: Judgement
     outcome: JUnit | None

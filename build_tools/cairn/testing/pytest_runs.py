@@ -133,8 +133,7 @@ def _run(start: Sequence[str | Path], counter: str, session: Session) -> Run:
     options += ["-ra", "--color=no", "--tb=short"]
     # Ours come last: the user's own arguments must not send the results elsewhere.
     fixed = [f"--config-file={ini}", f"--rootdir={session.folder}", f"--junit-xml={session.junit}"]
-    # The folder that all pytest runs share may belong to a different user, or be too full to be cleaned in
-    # time.
+    # The folder that all pytest runs share may belong to a different user, or be too full to be cleaned soon.
     fixed.append(f"--basetemp={working_dir / 'pytest-tmp'}")
     exit_code, problem = _TIMED_OUT, f"the tests did not end within {session.timeout:g} seconds"
     with contextlib.suppress(ProcessError):
@@ -165,7 +164,7 @@ def _run(start: Sequence[str | Path], counter: str, session: Session) -> Run:
 
 
 class _Collection(datafile.Value):
-    """What `collection_plugin` writes."""
+    """The answer of `collection_plugin`."""
 
     collected: int
     gone: tuple[Deselected, ...]

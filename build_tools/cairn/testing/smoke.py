@@ -109,7 +109,7 @@ class SmokeRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class SmokeResult:
-    """What came of it.
+    """The result of smoke tests.
 
     Attributes:
         record: what was run on which bytes, and the verdict.

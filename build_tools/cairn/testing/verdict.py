@@ -58,7 +58,7 @@ def judge(  # noqa: PLR0913 - each is one independent property of the run
     counts = outcome.counts
     problem = (
         _failures(outcome)
-        or _taken_away(deselected)
+        or _deselections(deselected)
         or _absences(counts, floor, device_floor)
         or _runner(outcome, exit_code)
     )
@@ -132,7 +132,7 @@ def _failures(outcome: JUnit) -> str | None:
     )
 
 
-def _taken_away(deselected: Sequence[Deselected]) -> str | None:
+def _deselections(deselected: Sequence[Deselected]) -> str | None:
     strange = [one for one in deselected if one.origin == "elsewhere"]
     if not strange:
         return None

@@ -51,7 +51,7 @@ class Gpu(datafile.Value):
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What a source says.
+    """The answer of one source.
 
     Attributes:
         gpus: those that it lists.

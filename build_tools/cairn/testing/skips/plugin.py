@@ -80,7 +80,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class Skips:
-    """What this process of pytest leaves out."""
+    """Leaves tests out of this process of pytest."""
 
     def __init__(self, config: pytest.Config, plan: Mapping[str, Any]) -> None:
         self._matcher = Matcher(plan["entries"])

@@ -31,7 +31,7 @@ _WORST: tuple[Outcome, ...] = ("passed", "skipped", "failed", "error")
 
 @dataclass
 class ModuleRun:
-    """What became of a module.
+    """The results of a module, or of a part of it.
 
     Attributes:
         outcomes: by node id; that of the module itself where something went wrong outside of its tests.

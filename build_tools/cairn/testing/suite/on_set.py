@@ -28,9 +28,8 @@ class SetRequest:
         work_dir: receives the environment, in place of an earlier one.
         source: where pip finds the set, and nothing else.
         extra_wheels: installed too; a stack's own list of wheels that it does not build.
-        requires: what the tests need, such as `pytest<9`. It is installed elsewhere and comes last on the
-        path,
-            so that it hides nothing that the wheels forgot to require; our own pytest where empty.
+        requires: requirements of the tests, such as `pytest<9`. They are installed elsewhere and come last on
+            the path, so that they hide nothing that the wheels forgot to require; our own pytest where empty.
         requires_source: where pip finds that.
         python: the interpreter that the environment is made from; ours by default.
         environment: further variables.

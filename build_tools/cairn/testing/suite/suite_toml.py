@@ -21,8 +21,7 @@ class Group(datafile.Value):
 
     Attributes:
         modules: paths below the folder of tests without `.py`, or patterns: `*` stands for any part of a
-        name,
-            `**` for any folders. One that names no module is an error, so that no test is lost by a typo.
+            name, `**` for any folders. One that names no module is an error, so that a typo loses no test.
         exclude: likewise, of those that the patterns find.
         environment: further variables.
     """
@@ -60,8 +59,7 @@ class Suite(datafile.Value, tag_field="schema", tag="cairn.suite/1"):
         tests: the folder of tests in the project's sources.
         config_file: pytest's configuration file in the sources; empty for none.
         version_module: a module in the installed wheel that has `git_version`, the commit it was built from,
-        and
-            `__version__`; it is executed by itself, and must import nothing.
+            and `__version__`; it is executed by itself, and must import nothing.
         version_file: the file with the version in the sources, to compare where there is no commit.
         configs: by name; `default` runs unless another is named.
         requires: what the tests need besides the wheel, installed where nothing else is.

@@ -1,4 +1,4 @@
-"""Which GPUs the tests see: chosen before any of them imports torch, which looks once and never again.
+"""The GPUs that tests see, chosen before any of them imports torch, which looks once and never again.
 
 Three variables hide GPUs (ROCm documentation, "GPU isolation techniques"). ROCR_VISIBLE_DEVICES hides them
 from the runtime, and what is left is numbered anew from 0; of that, HIP_VISIBLE_DEVICES (or, where that is
@@ -24,7 +24,7 @@ _OF_HIP = (_HIP, "CUDA_VISIBLE_DEVICES", _ORDINAL)  # the first that is set coun
 
 @dataclass(frozen=True, kw_only=True)
 class VisibleGpus:
-    """What the tests will see.
+    """The GPUs that the tests will see.
 
     Attributes:
         hardware: one gfx name for each GPU, as HIP numbers them.

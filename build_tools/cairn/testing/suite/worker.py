@@ -10,10 +10,9 @@ file:
     journal     where to write
     only        the node ids to run; all that are collected where null
     finished    node ids that have an outcome already, and are not run again
-    piece       null, or the part of the module that this shard runs: `tests`, node ids of it; `others`, those
-    of
-                the module's other parts; `low` and `high`: of tests in neither list, those whose `place` is
-                at or above `low` and below `high`
+    piece       null, or the part of the module that this shard runs: `tests`, its node ids; `others`, those
+                of the module's other parts; `low` and `high`: of tests in neither list, those whose `place`
+                is at or above `low` and below `high`
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class Worker:
-    """What one process of pytest runs, and the journal of it."""
+    """Selects the tests of one process of pytest, and keeps its journal."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._journal: str = options["journal"]

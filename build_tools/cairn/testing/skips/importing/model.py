@@ -62,7 +62,7 @@ class UpstreamList:
 
 @dataclass(frozen=True, kw_only=True)
 class Meaning:
-    """What a name meant.
+    """The tests that a name meant.
 
     Attributes:
         name: as the list has it.

@@ -53,7 +53,7 @@ class Piece:
         return not self.others and self.low <= 0 and self.high >= 1
 
     def for_worker(self) -> Mapping[str, object] | None:
-        """What the plugin is to select; see `worker`."""
+        """The selection for the plugin; see `worker`."""
         if self.whole:
             return None
         named = {
@@ -64,7 +64,7 @@ class Piece:
 
 @dataclass(frozen=True, kw_only=True)
 class ShardPlan:
-    """Who runs what.
+    """The modules of each shard.
 
     Attributes:
         shards: the pieces of each shard, in the order in which they run.
@@ -76,12 +76,12 @@ class ShardPlan:
 
     @property
     def seconds(self) -> tuple[float, ...]:
-        """What each shard should take."""
+        """How long each shard should take."""
         return tuple(sum(piece.seconds for piece in shard) for shard in self.shards)
 
     @property
     def digest(self) -> str:
-        """The sha256 of who runs what."""
+        """The sha256 of the plan, the same on every machine."""
         plain = [[datafile.to_plain(piece) for piece in shard] for shard in self.shards]
         return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
