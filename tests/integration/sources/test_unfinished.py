@@ -18,6 +18,8 @@ from typing import Any
 import pytest
 
 from cairn.errors import CairnError, SourceError
+from cairn.sources.checkout.checkout import hipify_checkout
+from cairn.stack import Project
 from helpers.sources import Bench, Upstream
 
 # Runs a checkout in a process of its own, which a `git` in front of the real one kills at its N-th call.
@@ -63,7 +65,14 @@ KILL = (
 Act = Callable[[Any], None]
 
 
-def killed(bench: Bench, folder: Path, *, verb: str, nth: int = 1, after: bool = False) -> int:
+# The same of the `hipify` command; the arguments are those above.
+HIPIFY = CHILD[: CHILD.index("checkout(Check")].replace("CheckoutRequest, checkout", "hipify_checkout")
+HIPIFY += "hipify_checkout(project, Path(folder))\n"
+
+
+def killed(
+    bench: Bench, folder: Path, *, verb: str, nth: int = 1, after: bool = False, program: str = CHILD
+) -> int:
     """The exit status of a checkout of `main` that is killed at a call of git, of any command or of one."""
     folder.mkdir()
     shim = folder / "git"
@@ -72,11 +81,7 @@ def killed(bench: Bench, folder: Path, *, verb: str, nth: int = 1, after: bool =
     shim.write_text(SHIM.format(state=folder, verb=pattern, nth=nth, after=int(after), git=git))
     shim.chmod(0o755)
     env = os.environ | {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
-    return run_child(bench, env)
-
-
-def run_child(bench: Bench, env: dict[str, str] | None = None, python: str = sys.executable) -> int:
-    command = [sys.executable, "-c", CHILD, bench.request.origin, str(bench.path), "main", python]
+    command = [sys.executable, "-c", program, bench.request.origin, str(bench.path), "main", sys.executable]
     return subprocess.run(command, env=env, check=False, capture_output=True).returncode
 
 
@@ -331,3 +336,24 @@ def test_what_force_drops_is_said_and_can_be_had_again(
     assert bench.git("rev-parse", f"{ref}~1") == mine
     assert bench.git("show", f"{ref}:new.txt") == "a person's"
     assert bench.git("-C", "third_party/cudakit", "show", f"{ref}:by a person.txt") == "committed"
+
+
+@pytest.mark.parametrize(("nth", "after"), [(1, False), (1, True), (2, False), (2, True)])
+def test_the_hipify_command_takes_back_what_it_had_begun(
+    bench: Bench, torch: Project, tmp_path: Path, nth: int, *, after: bool
+) -> None:
+    reference = bench(checkout_dir=tmp_path / "reference")
+    bench(hipify=False)
+    bench.git("switch", "--quiet", "-c", "mine")
+    upstreams = bench.git("rev-parse", "HEAD")
+    folder = tmp_path / "shim"
+    status = killed(bench, folder, verb="merge", nth=nth, after=after, program=HIPIFY)
+    assert status == -signal.SIGKILL
+    (bench.path / ".gitignore").write_text("mine\n")
+    with pytest.raises(SourceError, match=r"1 edited or new file \(\.gitignore\)"):
+        hipify_checkout(torch, bench.path)
+    bench.git("checkout", "--", ".gitignore")
+    done = hipify_checkout(torch, bench.path)
+    assert (done.hipify_commit, done.submodules) == (reference.hipify_commit, reference.submodules)
+    assert bench.git("rev-parse", "mine", "mine~1").split() == [done.hipify_commit, upstreams]
+    assert bench.git("status", "--porcelain") == ""

@@ -108,6 +108,8 @@ def hipify_checkout(
         note = journal.read(root.git_dir)
         _sweep(root, note, say)
         note = note or hipify_step.adopt(root, project)
+        if note.phase == "hipifying" and note.moves:
+            note = hipify_step.withdrawn(root, note)
         if note.phase in ("moving", "hipifying"):
             raise SourceError(f"the checkout {path} is unfinished", tip="run the `checkout` command again")
         if hipify_step.is_done(root, note, project.hipify):

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from cairn.concurrency import side_by_side
+from cairn.errors import SourceError
 from cairn.output import Progress
 from cairn.sources.checkout import local_work
 from cairn.sources.git import repository
@@ -101,6 +102,34 @@ def _arrive(part: CommittedPart, commit: str, *, committed: bool) -> None:
         repository.move_refs(own, {f"refs/tags/{HIPIFY_TAG}": commit})
     elif commit != part.commit:
         own.run("reset", "--quiet", part.commit)
+
+
+def withdrawn(root: Repository, note: Journal) -> Journal:
+    """The journal at `placed`, after taking back hipify's commits where a run was killed while they arrived.
+
+    Raises:
+        SourceError: there are edits that are not hipify's, or HEAD was moved since.
+    """
+    parts = [local_work.MovingPart(path=part.path, repository=part.repository) for part in walk(root)]
+    lost = local_work.together(root, local_work.survey(parts, note))
+    if lost.edits:
+        local_work.refuse(root, lost)
+    moves = [(part.repository, note.moves.get(journal.key(root, part.repository))) for part in parts]
+    begun = [(own, move.before or "", move.after or "") for own, move in moves if move is not None]
+    for own, before, after in begun:
+        is_forward = own.succeeds("merge-base", "--is-ancestor", before, after)
+        if not is_forward or own.head() not in (before, after):
+            raise SourceError(
+                f"the checkout {root.work_tree} is unfinished", tip="run the `checkout` command again"
+            )
+    for own, before, after in begun:
+        only_added = ("--no-renames", "--diff-filter=A")
+        for name in own.listed("diff", "--name-only", "-z", *only_added, before, after):
+            (own.work_tree / name).unlink(missing_ok=True)
+        own.run("reset", "--quiet", "--hard", before)
+    placed = msgspec.structs.replace(note, phase="placed", moves={})
+    journal.write(root.git_dir, placed)
+    return placed
 
 
 def remove_generated(root: Repository) -> None:
