@@ -88,6 +88,8 @@ def read_view(view: View, *, python: bool = False) -> Image:
     anywhere = reader.machine == _I386 and reader.is_il_only()
     machine = _MACHINES.get(reader.machine, hex(reader.machine))
     needed = () if anywhere else (*reader.imports(), *reader.delay_imports())
+    if not anywhere:
+        reader.check_exports()
     return Image(
         format="pe",
         machine=ANY_MACHINE if anywhere else machine,
@@ -139,18 +141,28 @@ class _Reader:
             # Bit 0 of the attributes says "relative to the base"; compilers before 2002 wrote full addresses.
             yield self._name(row[1] if row[0] & 1 else row[1] - self._base)
 
+    def check_exports(self) -> None:
+        """Refuse an export table that leads nowhere: with the name in it others find what is exported."""
+        fields = self._export_table()
+        if fields and fields[4]:
+            self._name(fields[4])
+
     def python_exports(self) -> Iterator[str]:
         """The names in the export table that begin as those of modules do."""
-        address, size = self._tables.get(_EXPORTS, (0, 0))
-        if not address or size < _EXPORT.size:
+        fields = self._export_table()
+        if not fields:
             return
-        count, names = (row := _EXPORT.unpack(self._read(address, _EXPORT.size)))[7], row[9]
+        count, names = fields[7], fields[9]
         if count > _MOST_NAMES:
             raise WheelError(f"a PE file that exports {count} names")
         for (name,) in struct.iter_unpack("<I", self._read(names, 4 * count) if count else b""):
             content, start = self._section_at(name)  # names of C++ may be longer than any that counts here
             if content.startswith(b"Py", name - start):
                 yield self._name(name)
+
+    def _export_table(self) -> tuple[int, ...]:
+        address, size = self._tables.get(_EXPORTS, (0, 0))
+        return _EXPORT.unpack(self._read(address, _EXPORT.size)) if address and size >= _EXPORT.size else ()
 
     def python_imports(self) -> Iterator[str]:
         """The names that it imports from DLLs called like Python's."""
