@@ -3,7 +3,7 @@
 CMake switches off, or on, what it believes to be right for the machine, and says so in one line among
 thousands: a wheel without ROCm is noticed after two hours, one with a library of the build machine (MPI,
 NUMA) later still. Its `CMakeCache.txt` is written when it has configured, before the first file is compiled:
-looked for with each line that the build writes, whoever calls CMake there.
+looked for with each line that the build writes, so it does not matter which program calls CMake.
 """
 
 from __future__ import annotations

@@ -266,7 +266,7 @@ class BuiltWheel:
         origin: `built` now, found in the `local` cache, or fetched from the `shared` one.
         builder: who built it (`cairn.build.cache.CacheEntry`).
         compiler_cache: what the compiler cache counted; None where it was not built, or without one.
-        edited: the tree was edited while it was built: nobody knows what exactly is in the wheel.
+        edited: the tree was edited while it was built: the exact sources of the wheel are unknown.
     """
 
     project: str

@@ -223,7 +223,7 @@ class Keys:
             nothing of that kind.
         cmake: see `cairn.build.inputs.leftovers.TreeLeftovers`.
         inputs: what `own` is a digest of.
-        of_machine: nobody knows all that the build may read on this machine: no other may have the wheel.
+        of_machine: not all inputs of this machine are known: no other machine may take the wheel.
     """
 
     flavour: str

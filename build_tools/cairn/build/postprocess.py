@@ -1,6 +1,6 @@
 """The steps after the build backend: version, pins, repair, bill of materials, verify.
 
-Whoever changes what comes of a wheel here counts `cairn.build.plan.FINISHING` up.
+A change of these steps that changes wheels raises `cairn.build.plan.FINISHING`.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def of_record(
         return ()
     own = index_set(read_set(store, record.set_id))
     snapshot = Index(store, index).load()
-    # When an index took a set, not when somebody tested it: a set of last week is tested again today.
+    # When an index took a set, not when it was tested: a set of last week is tested again today.
     added = {entry.set_id: entry.added for entry in snapshot.sets() if lock_name(entry) == lock_name(own)}
     until = added.pop(own.set_id, None)
     before = [set_id for set_id, when in added.items() if until is None or when < until]

@@ -24,7 +24,7 @@ class TrailRequest(TrailOptions):
     Attributes:
         stack: the stack, on its line.
         targets: GPU targets, or `cpu` alone.
-        signer: the key that vouches for the wheels and the test record; None for nobody.
+        signer: the key that vouches for the wheels and the test record; None for no signature.
     """
 
     stack: Stack

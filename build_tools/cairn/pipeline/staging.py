@@ -62,7 +62,7 @@ def stage_set(  # noqa: PLR0913 - each is one independent part of the request
         stack: whose lock of mirrored files is synced first; what the wheels need besides, the gate names.
         platform: of the set.
         manifest: what it was built from, in the spelling whose sha256 the set names.
-        attester: who vouches for the wheels; None for nobody.
+        attester: vouches for the wheels; None for no attestation.
         dry_run: refuse what would be refused, and write nothing.
     """
     if not dry_run:

@@ -85,7 +85,7 @@ def key_of_smoke(store: Store, request: SmokeRequest, *, staged: str) -> str:
     return key(
         program=digest_of_trees([_PACKAGE]),
         set=wheel_set.id,
-        # The gate takes no record from before the set was staged, as after somebody has removed the store.
+        # The gate takes no record from before the set was staged, as after the store was removed.
         staged=staged,
         bytes=bytes_of(store, wheel_set),
         pages=digest_of_objects(store, keys.set_simple_prefix(wheel_set.id)),

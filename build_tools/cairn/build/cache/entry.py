@@ -4,7 +4,7 @@
     files/<sha256[:2]>/<sha256>/<wheel file name>   its wheel, which several entries may name
     files/<sha256[:2]>/<sha256>/build.log           its log
 
-An entry counts only with the files that it names, whole: whoever finds them different takes it away.
+An entry is valid only with the files that it names, undamaged; a reader that finds others removes it.
 """
 
 from __future__ import annotations

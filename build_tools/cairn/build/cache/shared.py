@@ -138,7 +138,7 @@ class SharedTier:
 
         def remove() -> None:
             self.store.delete(entries.entry_key(key))
-            # Else whoever puts the right bytes there learns that they are there already.
+            # Else the next writer of the right bytes is told that they are there already.
             for each in entry.file_keys() if entry is not None else ():
                 self.store.delete(each)
 

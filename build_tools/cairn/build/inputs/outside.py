@@ -49,7 +49,7 @@ class Outside:
     """The packages and places that a build could read.
 
     Attributes:
-        packages: digest of the packages for development; None where nobody here knows them.
+        packages: digest of the packages for development; None where no package manager is known.
         places: each folder or file that variables name, and `/usr/local`, with a digest of what it has.
     """
 

@@ -193,7 +193,7 @@ def _disk(role: str, path: Path, mounts: dict[str, tuple[str, frozenset[str]]]) 
 def _is_folder(path: Path) -> bool:
     try:
         return path.is_dir()
-    except OSError:  # below a folder of somebody else's
+    except OSError:  # below a folder of another user
         return False
 
 

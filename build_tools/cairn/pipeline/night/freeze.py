@@ -87,7 +87,7 @@ def freeze(
         return new_plan
     try:
         plan.create(store, new_plan, frozen)
-    except StoreError:  # somebody else has begun it meanwhile
+    except StoreError:  # another run has begun it meanwhile
         if (night := plan.find(store, request.night)) is None:
             raise
         _refuse_other(night, request)

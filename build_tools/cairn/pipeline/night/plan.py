@@ -95,7 +95,7 @@ class NightRun:
         plan: what it is to make.
         stack: its stack, on its line.
         trust: whose signature each test record must have to count; None asks for none.
-        attester: who vouches for wheels; None for nobody.
+        attester: vouches for wheels; None for no attestation.
         dry_run: refuse what would be refused, and write nothing.
     """
 
@@ -329,7 +329,7 @@ def set_of(index: Index, plan: NightPlan, leg: Leg) -> IndexSet | None:
     A yanked one counts only where there is no other.
 
     Raises:
-        StoreError: it has several, of which nobody knows which is meant.
+        StoreError: it has several, and it is ambiguous which one is meant.
     """
     sets = [
         one

@@ -159,8 +159,8 @@ def _promoted(run: NightRun, before: Standing, set_id: str, channel: str) -> pro
 
 
 def _strangers(run: NightRun, stood: Sequence[Standing]) -> tuple[str, ...]:
-    """The staged sets of the night's manifest that nobody expects."""
-    # Of a leg that is not clear, nobody knows which of its sets is meant.
+    """The staged sets of the night's manifest that are not expected."""
+    # Of a leg that is not clear, it is ambiguous which of its sets is meant.
     clear = [one for one in stood if one.state != "unclear"]
     expected = {one.set_id for one in stood}
     staged = {

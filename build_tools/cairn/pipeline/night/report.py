@@ -41,7 +41,7 @@ def of_night(run: NightRun, *, cancelled: bool = False) -> tuple[Night, ...]:
 
     Args:
         run: the night.
-        cancelled: somebody has ended the run before its jobs were done.
+        cancelled: the run was ended before its jobs were done.
     """
     notes, moment = plan.notes(run.store, run.plan), now()
     return tuple(
@@ -229,7 +229,7 @@ def _ended(shown: Night) -> str:
 def _age(moment: str) -> timedelta:
     try:
         return datetime.now(UTC) - datetime.fromisoformat(moment)
-    except (ValueError, TypeError) as error:  # of a status that somebody else wrote
+    except (ValueError, TypeError) as error:  # of a status that another program wrote
         raise UsageError(f"{moment!r} is not a moment: RFC 3339 in UTC") from error
 
 

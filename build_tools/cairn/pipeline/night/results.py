@@ -30,7 +30,7 @@ def keep(run: NightRun, leg: Leg, folder: Path, *, title: str, name: str, signer
         folder: with the record, the results and the JUnit XML.
         title: of the results.
         name: of the record, in messages.
-        signer: signs the record; None for nobody.
+        signer: signs the record; None for no signature.
     """
     records.add_file(run.store, folder / test_record.FILE, name=name, signer=signer)
     show(run, leg, title, folder)

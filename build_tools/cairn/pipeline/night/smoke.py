@@ -30,7 +30,7 @@ class LegTest:
         leg: one of its legs.
         work_dir: receives the environment, the log, the results and the record.
         timeout: seconds for each run of pytest.
-        signer: signs the record, so that an edited one shows; None for nobody.
+        signer: signs the record, so that an edited one shows; None for no signature.
         gpus: where the kernel describes the GPUs of the machine.
         later: leave the records in the work folder, for a step that may write to the store (`handover`).
     """

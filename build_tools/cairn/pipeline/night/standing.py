@@ -1,6 +1,6 @@
 """The state of a leg by the store's evidence: it decides what is left to do, and what is promoted.
 
-Neither what a job has printed nor how it ended is asked here, so whoever edits artifacts, cancels a job or
+Neither the output of a job nor its exit code counts here, so whoever edits artifacts, cancels a job or
 has a workflow go on after a failure changes nothing of it.
 """
 
