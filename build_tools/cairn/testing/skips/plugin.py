@@ -22,7 +22,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +101,7 @@ class Skips:
         module = path.removeprefix(self._above)
         if self._only or module not in self._matcher.modules:
             return None
-        self._not_imported.append({"test": module, **asdict(Match(entry=self._matcher.modules[module]))})
+        self._not_imported.append(_line(module, Match(entry=self._matcher.modules[module])))
         empty: pytest.Module = _NotImported.from_parent(parent, path=module_path)
         return empty
 
@@ -121,7 +121,7 @@ class Skips:
                 others.append(item)
             else:
                 chosen.append(item)
-                matches.append({"test": test, **asdict(match)})
+                matches.append(_line(test, match))
         selected, deselected = (chosen, others) if self._only else (others, chosen)
         if deselected:
             config.hook.pytest_deselected(items=deselected)
@@ -133,6 +133,11 @@ class Skips:
         # Without a buffer, a line is one write, which the lines of other processes cannot come into.
         with Path(self._journal).open("ab", buffering=0) as file:
             file.write(line.encode())
+
+
+def _line(test: str, match: Match) -> dict[str, Any]:
+    # Not `dataclasses.asdict`: patterns may match thousands of tests.
+    return {"test": test, "entry": match.entry, "pattern": match.pattern}
 
 
 class _NotImported(pytest.Module):
