@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cairn import converters, files
+from cairn import converters
 from cairn.build.options import build_env
 from cairn.cli import checkout as checkout_command
 from cairn.cli import fields
@@ -176,6 +176,8 @@ def _checkouts(stack: Stack, request: Create) -> list[Checkout]:
 
 def _refuse_missing(request: CheckoutPlaces) -> None:
     """What --checkout names must be there; other projects that are not there are skipped."""
+    from cairn import files
+
     for text in request.checkout:
         folder = text.partition("=")[2]
         if not files.expanded(folder).is_dir():
@@ -319,6 +321,8 @@ def _own_folders(frozen: Manifest, stack: Stack | None) -> dict[str, str]:
 
 
 def _folders(stack: Stack | None, request: CheckoutPlaces, own: Mapping[str, str]) -> dict[str, Path]:
+    from cairn import files
+
     root = _root(stack, request)
     folders = {name: root / folder for name, folder in own.items()}
     for text in request.checkout:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,6 +50,7 @@ class Shards(TimesOptions):
 
 def run(request: Shards) -> Answer:
     """Run the command."""
+    from cairn.output import github
     from cairn.testing.options import Choice
     from cairn.testing.suite import suite_toml
     from cairn.testing.suite.shards import plan
@@ -62,7 +62,11 @@ def run(request: Shards) -> Answer:
     label = request.multi_gpu_runner if config.gpus == "all" else request.runner
     include = _include(shard_plan, request.test_config, label)
     if request.github_output:
-        _write_outputs(include)
+        if not os.environ.get("GITHUB_OUTPUT"):
+            raise UsageError(
+                "GITHUB_OUTPUT is not set: this is not a step of GitHub Actions", tip="use --json elsewhere"
+            )
+        github.write_outputs({"matrix": github.matrix(include), "count": str(len(include))})
     if unknown := shard_plan.unknown:
         console.current().warn(f"no time is known of {len(unknown)} modules, such as {unknown[0]}")
     rows = [
@@ -85,17 +89,6 @@ def _include(shard_plan: ShardPlan, config: str, label: str | None) -> list[dict
         }
         for number, seconds in enumerate(shard_plan.seconds, 1)
     ]
-
-
-def _write_outputs(include: list[dict[str, object]]) -> None:
-    path = os.environ.get("GITHUB_OUTPUT")
-    if not path:
-        raise UsageError(
-            "GITHUB_OUTPUT is not set: this is not a step of GitHub Actions", tip="use --json elsewhere"
-        )
-    matrix = json.dumps({"include": include}, separators=(",", ":"))
-    with Path(path).open("a", encoding="utf-8") as file:
-        file.write(f"matrix={matrix}\ncount={len(include)}\n")
 
 
 COMMANDS = {"shards": command(Shards, run)}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cairn import converters, files
+from cairn import converters
 from cairn.cli import binder, fields
 from cairn.cli.answer import Answer
 from cairn.cli.checkout import answer
@@ -101,6 +101,7 @@ def _refuse_other_branch(sources: Collection[UpstreamSource], expected: str) -> 
 def _download(url: str, path: Path) -> Path:
     import requests
 
+    from cairn import files
     from cairn.sources.git import url as git_url
 
     shown = git_url.without_credentials(url)

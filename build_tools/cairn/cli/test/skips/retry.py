@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cairn import converters, files
+from cairn import converters
 from cairn.cli import fields
 from cairn.cli.answer import Answer
 from cairn.cli.binder import command
@@ -50,6 +50,7 @@ class Retry(LimitOptions):
 
 def run(request: Retry) -> None:
     """Run the command."""
+    from cairn import files
     from cairn.testing.skips import retry, skip_files
 
     entries = skip_files.read(request.files)
