@@ -509,13 +509,13 @@ def put_by_hand(scene: Scene, wheels: list[Path], statement: bytes) -> None:
     scene.made = wheelset.seal(made, closure)
     manifest = manifest_of(made.python, made.platform)
 
-    locked = locks.of_set(scene.made, locks.metadata_of(scene.store, scene.made))
     offer = offer_of(
         [distribution.read(path) for path in wheels],
         build=made.manifest_sha256,
         entry=wheel_set.index_set(scene.made),
     )
     offer.put(scene.store)
+    locked = locks.of_set(scene.made, locks.metadata_of(scene.store, scene.made))
     write.write_set(scene.store, scene.made, manifest, statement, locked)
     offer.commit(Index(scene.store, "staging"), "stage")
     scene.records = [data_of(record_of(scene.made, hardware=(name,))) for name in TARGETS]
