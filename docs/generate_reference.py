@@ -13,7 +13,7 @@ import json
 import re
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,11 +56,13 @@ from cairn.wheels import wheelset
 REFERENCE = Path(__file__).parent / "reference"
 
 GENERATED = "<!-- Written by `python3 dev.py docs` from the code; edit the code. -->\n"
-EVERYWHERE = {"-h", "-v", "-q", "--debug"}  # said once, at the top of the page
+GENERATED_FOLDERS = ("commands", "formats", "schemas", "scripts")  # below docs/reference
+EVERYWHERE = {"-h", "-v", "-q", "--debug"}  # said once, on the page of all commands
 
 COMMANDS = """\
 # Commands
 
+{table}
 Every command takes `-h` (`--help`), `-q` (`--quiet`: results, warnings and errors alone), `-v` (`--verbose`:
 every line of the programs that are run) and `--debug` (the traceback of an error), before or after the
 command.
@@ -72,27 +74,46 @@ SCRIPTS = """\
 
 They are in `external-builds/pytorch/`, and in `build_tools/` those over `cairn rocm`; they keep the names and
 flags of ROCm's TheRock, and are run with `python`.
-"""
+
+{table}"""
 
 FORMATS = """\
 # File formats
 
 Each is a JSON or TOML file with its version in `schema`. A file of an unknown version, with an unknown key,
 or with a value of a wrong type is refused, and the error names the place in it.
-"""
+
+{table}"""
 
 
 def pages() -> Mapping[str, str]:
     """The generated pages and schemas: the path below docs/reference, and the text."""
-    formats = list(_formats())
-    written = {
-        "commands.md": GENERATED + COMMANDS + "".join(_commands(program.make_parser(whole=True))),
-        "scripts.md": GENERATED + SCRIPTS + "".join(text for p in _scripts() for text in _commands(p)),
-        "formats.md": GENERATED + FORMATS + "".join(text for one in formats for text in _format(*one)),
-    }
-    for name, cls, _ in formats:
+    written: dict[str, str] = {}
+    for kind, intro, parsers in (
+        ("commands", COMMANDS, list(_below(program.make_parser(whole=True)))),
+        ("scripts", SCRIPTS, [each for one in _scripts() for each in _below(one)]),
+    ):
+        rows = []
+        for parser in parsers:
+            name = parser.prog.replace(" ", "-").replace(".py", "")
+            written[f"{kind}/{name}.md"] = GENERATED + "".join(_command(parser))
+            rows.append((f"[{parser.prog}]({kind}/{name}.md)", _first_sentence(parser.description or "")))
+        written[f"{kind}.md"] = GENERATED + intro.format(table=_table("command", rows))
+    rows = []
+    for name, cls, use in _formats():
+        written[f"formats/{_slug(name)}.md"] = GENERATED + "".join(_format(name, cls, use))
         written[_schema_file(name)] = json.dumps(datafile.json_schema(cls), indent=2, sort_keys=True) + "\n"
+        rows.append((f"[{name}](formats/{_slug(name)}.md)", use))
+    written["formats.md"] = GENERATED + FORMATS.format(table=_table("file", rows))
     return written
+
+
+def _table(head: str, rows: Sequence[tuple[str, str]]) -> str:
+    return f"| {head} | |\n| --- | --- |\n" + "".join(f"| {name} | {_cell(text)} |\n" for name, text in rows)
+
+
+def _first_sentence(text: str) -> str:
+    return re.split(r"(?<=\.) ", _one_line(text), maxsplit=1)[0]
 
 
 def _scripts() -> Iterator[argparse.ArgumentParser]:
@@ -224,25 +245,34 @@ def _formats() -> Iterator[tuple[str, type[datafile.Value], str]]:
     yield "index-set.json", generation.IndexSet, "A set as an index lists it: a part of a generation."
 
 
+def _slug(name: str) -> str:
+    return name.replace(".", "-")
+
+
 def _schema_file(name: str) -> str:
     return f"schemas/{name.rpartition('.')[0]}.schema.json"
 
 
-def _commands(parser: argparse.ArgumentParser) -> Iterator[str]:
-    """A section per command, those below it after it."""
+def _below(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """The commands that do something: the parser itself, or those below it."""
     groups = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
-    yield f"\n## {parser.prog}\n\n{_one_line(parser.description or '')}\n"
-    arguments = [
-        a for a in parser._actions if a not in groups and not EVERYWHERE.intersection(a.option_strings)
-    ]
+    if not groups:
+        yield parser
+    for group in groups:
+        for child in group.choices.values():
+            yield from _below(child)
+
+
+def _command(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """The page of a command."""
+    yield f"# {parser.prog}\n\n{_one_line(parser.description or '')}\n"
+    arguments = [a for a in parser._actions if not EVERYWHERE.intersection(a.option_strings)]
     if arguments:
         yield "\n| argument | meaning |\n| --- | --- |\n"
         yield from (f"| {_name(a)} | {_cell(_meaning(a, parser))} |\n" for a in arguments)
-    if parser.epilog and not groups:
+    if parser.epilog:
         yield f"\n```console\n$ {parser.epilog.removeprefix('example: ')}\n```\n"
-    for group in groups:
-        for child in group.choices.values():
-            yield from _commands(child)
+    yield "\nThe arguments of [every command](../commands.md), and [exit codes](../exit-codes.md).\n"
 
 
 def _name(action: argparse.Action) -> str:
@@ -265,12 +295,12 @@ def _meaning(action: argparse.Action, parser: argparse.ArgumentParser) -> str:
 
 
 def _format(name: str, cls: type[datafile.Value], use: str) -> Iterator[str]:
-    """A section: a table of keys for the file, and one for each kind of object in it."""
-    schema = _schema_file(name)
-    yield f'\n## {name}\n\n`schema = "{cls.__struct_config__.tag}"`. {use} [JSON schema]({schema}).\n'
+    """The page of a file: a table of its keys, and one for each kind of object in it."""
+    schema = f"../{_schema_file(name)}"
+    yield f'# {name}\n\n`schema = "{cls.__struct_config__.tag}"`. {use} [JSON schema]({schema}).\n'
     for kind in _kinds(cls):
         summary, meanings = _docstring(kind)
-        yield "" if kind is cls else f"\n### {kind.__name__} ({name})\n\n{summary}\n"
+        yield "" if kind is cls else f"\n## {kind.__name__}\n\n{summary}\n"
         yield "\n| key | value | meaning |\n| --- | --- | --- |\n"
         for field in msgspec.structs.fields(kind):
             meaning = meanings.get(field.encode_name, "")
@@ -323,11 +353,16 @@ def _cell(text: str) -> str:
 
 
 def main() -> None:
-    """Write the pages."""
-    for name, text in pages().items():
+    """Write the pages, and remove those of what is gone."""
+    written = pages()
+    for name, text in written.items():
         path = REFERENCE / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")
+    for folder in GENERATED_FOLDERS:
+        for path in (REFERENCE / folder).iterdir():
+            if f"{folder}/{path.name}" not in written:
+                path.unlink()
 
 
 if __name__ == "__main__":

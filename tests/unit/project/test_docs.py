@@ -1,6 +1,9 @@
 """What the pages point at is there."""
 
 import re
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,3 +31,26 @@ def test_what_a_page_points_at_is_there(page: Path) -> None:
 def test_pages_are_found() -> None:
     assert len(PAGES) >= 10
     assert sum(1 for page in PAGES for _ in pointed_at(page)) >= 40
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_the_site_is_built_and_each_of_its_links_leads_somewhere(tmp_path: Path, *, broken: bool) -> None:
+    shutil.copytree(ROOT / "docs", tmp_path / "docs")
+    shutil.copy(ROOT / "mkdocs.yml", tmp_path)  # its folder is the root
+    for path in ROOT.glob("[!.]*"):
+        if not (tmp_path / path.name).exists():
+            (tmp_path / path.name).symlink_to(path)
+    if broken:
+        with (tmp_path / "docs" / "start" / "build.md").open("a") as page:
+            page.write("\n[nowhere](../how-to/nowhere.md#at-all)\n")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", tmp_path / "site"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == broken, done.stderr
+    if broken:
+        assert "nowhere" in done.stderr
+        return
+    page = (tmp_path / "site" / "start" / "release" / "index.html").read_text(encoding="utf-8")
+    assert 'href="../../how-to/take-a-night-back/"' in page
+    start = (tmp_path / "site" / "start" / "install" / "index.html").read_text(encoding="utf-8")
+    assert 'href="../../project/RELEASES/"' in start
+    assert "yank" in (tmp_path / "site" / "search" / "search_index.json").read_text(encoding="utf-8")
