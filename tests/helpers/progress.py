@@ -47,7 +47,9 @@ class Progress:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note a part of a test; its tear-down is the last."""
         name = _plain(report.nodeid)
-        self.failed += report.failed
+        if report.failed:
+            self.failed += 1
+            self.terminal.write_line(f"  failed: {name}")
         self.taken[name] = self.taken.get(name, 0.0) + report.duration
         if report.when == "teardown":
             self.ended.add(report.nodeid)

@@ -156,6 +156,7 @@ def test_a_run_of_tests_says_how_far_it_is_and_keeps_the_times(
             report = pytest.TestReport(name, ("", 0, ""), {}, outcome, None, when, duration=40.0)  # type: ignore[arg-type]
             shown.pytest_runtest_logreport(report)
     shown.began -= 120
+    assert lines == ["  failed: tests/unit/test_a.py::test_0"]
     assert shown.line() == "  2 of 4 tests, 1 failed, 2 min, about 2 min left"
     shown.pytest_sessionfinish()
     again = progress.Progress(terminal)  # type: ignore[arg-type]
