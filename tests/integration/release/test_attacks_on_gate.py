@@ -1,4 +1,4 @@
-"""What may be tried to get past the gate, and what it says; docs/explanation/gate.md shows the table.
+"""What may be tried to get past the gate, and what it says; docs/reference/gate.md shows the table.
 
 Each is tried on a set that passes without it. The set is for Windows, so that uv resolves it for real and pip
 does not install it: `test_promote` has the installers.
@@ -44,7 +44,7 @@ from helpers.release import contents, make_set, make_wheel, manifest_of, put, st
 
 pytestmark = pytest.mark.slow
 
-PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "gate.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "gate.md"
 V = "2.9.0+rocm7.10.0"
 FAMILY, TARGETS = "gfx110X-all", ("gfx1100", "gfx1101")
 
@@ -856,4 +856,5 @@ def rows() -> Iterator[str]:
 
 def test_the_page_shows_the_table() -> None:
     shown = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("|")]
-    assert shown == list(rows()), "put `rows()` into docs/explanation/gate.md"
+    table = list(rows())
+    assert shown[shown.index(table[0]) :] == table, "put `rows()` into docs/reference/gate.md"

@@ -33,7 +33,7 @@ Tamper = Callable[[MemoryStore, Sets], object]
 
 TORCH = "torch-2.9.0-py3-none-any.whl"
 ZERO = "0" * 64
-PAGE = Path(__file__).parents[4] / "docs" / "explanation" / "audit.md"
+PAGE = Path(__file__).parents[4] / "docs" / "reference" / "audit.md"
 
 
 EVIL = "torch-6.6-py3-none-any.whl"
@@ -632,7 +632,7 @@ def rows() -> Iterator[str]:
 
 def test_the_page_on_the_audit_has_every_row() -> None:
     shown = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
-    assert shown[-len(TAMPERING) - 2 :] == list(rows()), "put `rows()` into docs/explanation/audit.md"
+    assert shown[-len(TAMPERING) - 2 :] == list(rows()), "put `rows()` into docs/reference/audit.md"
 
 
 @pytest.mark.parametrize(("act", "said"), [pytest.param(*row[1:], id=row[0]) for row in TAMPERING])
