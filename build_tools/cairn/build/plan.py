@@ -31,7 +31,7 @@ from cairn.sources.worktree import contents
 from cairn.stack import Project
 from cairn.wheels.metadata import wheel_info
 
-FINISHING = 2
+POSTPROCESS_VERSION = 2
 """Counted up with each change of what `cairn.build.postprocess` makes of a wheel: it is in every key, and not
 among the settings that tell build folders apart. So wheels are made again, and nothing is compiled for it."""
 
@@ -44,7 +44,7 @@ class BuildStep:
         project: what is built.
         checkout: its tree.
         base_version: of its version file; None where the built wheel alone knows it.
-        needs: name to key of the steps that come first.
+        needs: name to identity of the steps that come first.
         flavour: names the settings of the build: all of the key but the tree and the wheels built before.
         key: of the cache, over everything that may change the wheel.
         inputs: what the key is a digest of, and what tells more of it (`cairn build plan --explain`).
@@ -168,7 +168,7 @@ def step_of(
     wheel_cache, hit = request.wheel_cache, None
     if not request.clean:
         # From other machines only what any tree may have, and not before it was looked at.
-        hit = wheel_cache.get(keys.clean, check=check_of(project, request), private=keys.of_machine)
+        hit = wheel_cache.get(keys.clean, check=check_of(project, request), private=keys.machine_only)
         hit = hit or wheel_cache.get(keys.own, private=True)
     inputs = keys.inputs
     if hit is None:
@@ -180,7 +180,7 @@ def step_of(
         needs=dict(needs),
         flavour=keys.flavour,
         key=keys.own,
-        private=keys.of_machine or keys.own != keys.clean,
+        private=keys.machine_only or keys.own != keys.clean,
         inputs=inputs,
         hit=hit,
     )
@@ -214,7 +214,7 @@ def check_of(project: Project, request: BuildRequest) -> Check:
 
 @dataclass(frozen=True, kw_only=True)
 class Keys:
-    """Under which names the cache may have a wheel.
+    """The cache keys of one build.
 
     Attributes:
         flavour: as in `BuildStep`.
@@ -223,7 +223,7 @@ class Keys:
             nothing of that kind.
         cmake: see `cairn.build.inputs.leftovers.TreeLeftovers`.
         inputs: what `own` is a digest of.
-        of_machine: not all inputs of this machine are known: no other machine may take the wheel.
+        machine_only: not all inputs of this machine are known: no other machine may take the wheel.
     """
 
     flavour: str
@@ -231,7 +231,7 @@ class Keys:
     own: str
     cmake: str | None
     inputs: Mapping[str, object]
-    of_machine: bool = False
+    machine_only: bool = False
 
     def all(self) -> tuple[str, ...]:
         """Each once, the better one first."""
@@ -252,7 +252,7 @@ def keys_of(
         request: the build.
         project: what is built.
         checkout: its tree; local edits count.
-        needs: project name to key, for the wheels it is built against.
+        needs: project name to identity (`BuildStep.identity`), for the wheels it is built against.
         trees: what is known of trees; they are read otherwise.
     """
     template = variables.template_of(request.stack, project, for_cpu=request.for_cpu)
@@ -276,7 +276,7 @@ def keys_of(
         "unseen": seen.foreign,
         "upstream": upstream,  # the wheel's bill of materials names both
         "needs": dict(needs),
-        **({"finishing": FINISHING} if FINISHING > 1 else {}),  # keys from before it was counted still hold
+        "finishing": POSTPROCESS_VERSION,
     }
     clean = cache.key_of(inputs)
     own = clean if seen.start is None else cache.key_of({"clean": clean, "start": seen.start})
@@ -287,7 +287,7 @@ def keys_of(
         own=own,
         cmake=seen.cmake,
         inputs=inputs,
-        of_machine=read.packages is None,
+        machine_only=read.packages is None,
     )
 
 

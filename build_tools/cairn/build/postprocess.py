@@ -1,6 +1,6 @@
 """The steps after the build backend: version, pins, repair, bill of materials, verify.
 
-A change of these steps that changes wheels raises `cairn.build.plan.FINISHING`.
+A change of these steps that changes wheels raises `cairn.build.plan.POSTPROCESS_VERSION`.
 """
 
 from __future__ import annotations

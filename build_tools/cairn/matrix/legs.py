@@ -106,13 +106,13 @@ def make(stack: Stack, config: MatrixToml, choice: Choice, *, stack_path: Path) 
             are more than GitHub takes.
     """
     trigger = config.triggers.get(choice.trigger, matrix_toml.Trigger())
-    lines = _chosen(choice.lines, stack.line_names(), "line") or trigger.lines or (stack.line,)
+    lines = _select(choice.lines, stack.line_names(), "line") or trigger.lines or (stack.line,)
     families = _chosen_families(choice.families, config) or config.families_of(choice.trigger)
     known_pythons = stack.pythons or tuple(
         dict.fromkeys(p for trigger in config.triggers.values() for p in trigger.pythons)
     )
-    pythons = _chosen(choice.pythons, known_pythons, "Python") or trigger.pythons or stack.pythons
-    platforms = _chosen(choice.platforms, tuple(config.platforms), "platform") or tuple(config.platforms)
+    pythons = _select(choice.pythons, known_pythons, "Python") or trigger.pythons or stack.pythons
+    platforms = _select(choice.platforms, tuple(config.platforms), "platform") or tuple(config.platforms)
     at_home = config.at_home(choice.owner)
     legs = tuple(
         _leg(config, choice.trigger, stack_path, names, at_home=at_home)
@@ -166,8 +166,8 @@ def _leg(
     )
 
 
-def _chosen(names: Sequence[str], known: Sequence[str], what: str) -> tuple[str, ...]:
-    """What was asked for, in the order of what is known."""
+def _select(names: Sequence[str], known: Sequence[str], what: str) -> tuple[str, ...]:
+    """The names that were asked for, in the order of the known ones, which they must be among."""
     for name in names:
         if name not in known:
             raise UsageError(
@@ -184,7 +184,7 @@ def _chosen_families(names: Sequence[str], config: MatrixToml) -> tuple[str, ...
             raise UsageError(
                 f"there is no family {name!r}", tip=f"{name} is a target of {' and '.join(holding)}"
             )
-    return _chosen(names, tuple(config.families), "family")
+    return _select(names, tuple(config.families), "family")
 
 
 def _in_order(families: Iterable[str]) -> list[str]:

@@ -203,7 +203,7 @@ def run(
         store: what the search is in.
         search: as `resumed` gives it.
         output_dir: gets the log, and the output of each run.
-        on_try: told of what is tried, and of what came of it.
+        on_try: told which set is tried, and the result.
         on_line: called with each line of installers and of the command.
     """
     output_dir.mkdir(parents=True, exist_ok=True)

@@ -169,7 +169,7 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
         lock=lock,
         python=python,
     )
-    evidence = _Evidence(given=given, trust=trust, attester=attester, again=again)
+    evidence = _Inputs(given=given, trust=trust, attester=attester, again=again)
     return _through_the_gate(case, evidence, dry_run=dry_run, on_step=on_step)
 
 
@@ -184,7 +184,7 @@ def _with_records(
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Evidence:
+class _Inputs:
     """What a promotion brings along, besides what the store has.
 
     Attributes:
@@ -198,7 +198,7 @@ class _Evidence:
     again: Readmission | None
 
 
-def _through_the_gate(first: Case, evidence: _Evidence, *, dry_run: bool, on_step: Progress) -> Promotion:
+def _through_the_gate(first: Case, evidence: _Inputs, *, dry_run: bool, on_step: Progress) -> Promotion:
     """Judge the set in the state that the target is in, and commit it to just that state, or judge again."""
     target = first.target.index.name
     for attempt in attempts(first.target.index, dry_run=dry_run):
@@ -206,9 +206,9 @@ def _through_the_gate(first: Case, evidence: _Evidence, *, dry_run: bool, on_ste
             on_step(f"wrote pages that an earlier run had left: {', '.join(attempt.recovered)}")
         case = _case(first, attempt.before, evidence)
         if case.wheel_set.id in case.target.set_ids:
-            return _unchanged(case, dry_run=dry_run)
-        report = _judged(case, evidence, on_step)
-        entry = _listed(case, report)
+            return _result_of_present(case, dry_run=dry_run)
+        report = _judge(case, evidence, on_step)
+        entry = _index_entry(case, report)
         attested: Mapping[str, Attested] = {}
         if not dry_run:
             on_step(f"writing {target}")
@@ -220,11 +220,11 @@ def _through_the_gate(first: Case, evidence: _Evidence, *, dry_run: bool, on_ste
         if attempt.commit(change, "promote", why=entry.untested):
             break
         on_step(f"{target} changed meanwhile, asking the gate again")
-    late = () if dry_run else _finished(case, evidence.again)
-    return _promoted(case, report, entry, late=late, dry_run=dry_run)
+    late = () if dry_run else _record_arrival(case, evidence.again)
+    return _result(case, report, entry, late=late, dry_run=dry_run)
 
 
-def _case(first: Case, target: Snapshot, evidence: _Evidence) -> Case:
+def _case(first: Case, target: Snapshot, evidence: _Inputs) -> Case:
     """What the gate is to judge, as all of it is now."""
     kept = test_records.read(first.store, first.wheel_set.id, trust=evidence.trust)
     return replace(
@@ -236,7 +236,7 @@ def _case(first: Case, target: Snapshot, evidence: _Evidence) -> Case:
     )
 
 
-def _judged(case: Case, evidence: _Evidence, on_step: Progress) -> GateReport:
+def _judge(case: Case, evidence: _Inputs, on_step: Progress) -> GateReport:
     """What the gate finds, where it lets the set in.
 
     Raises:
@@ -254,7 +254,7 @@ def _judged(case: Case, evidence: _Evidence, on_step: Progress) -> GateReport:
     return report
 
 
-def _listed(case: Case, report: GateReport) -> IndexSet:
+def _index_entry(case: Case, report: GateReport) -> IndexSet:
     """The set as the target is to list it, with what let it in."""
     of_set = (k.digest for k in case.kept.records if not test_records.disagreement(k.record, case.wheel_set))
     return msgspec.structs.replace(
@@ -269,7 +269,7 @@ def _listed(case: Case, report: GateReport) -> IndexSet:
 
 
 def _write_evidence(
-    case: Case, report: GateReport, entry: IndexSet, evidence: _Evidence
+    case: Case, report: GateReport, entry: IndexSet, evidence: _Inputs
 ) -> Mapping[str, Attested]:
     """Write what lets the set in, before the commit: a set that is on the pages never lacks it."""
     store, wheel_set = case.store, case.wheel_set
@@ -280,11 +280,11 @@ def _write_evidence(
     return attest(store, wheel_set, entry, evidence.attester, snapshot=case.target)
 
 
-def _finished(case: Case, again: Readmission | None) -> tuple[str, ...]:
-    """Note what is left to note of a set that has just come in; what came to stand against it meanwhile."""
+def _record_arrival(case: Case, again: Readmission | None) -> tuple[str, ...]:
+    """Update marks and ledger after the commit; returns what has come to stand against the set by now."""
     store, set_id, index = case.store, case.wheel_set.id, case.target.index
     # A yank, or a late record, looks for the set only where it is already.
-    marks.settle(store, set_id, "record", indexes=[index.name])
+    marks.update_marks(store, set_id, "record", indexes=[index.name])
     if again is not None:
         Ledger(store).add(events=[again.event(set_id, index.name)])
     listed = index.load().set(set_id)
@@ -292,7 +292,7 @@ def _finished(case: Case, again: Readmission | None) -> tuple[str, ...]:
     return tuple(filter(None, (yanked, listed.failed)))
 
 
-def _promoted(
+def _result(
     case: Case, report: GateReport, entry: IndexSet, *, late: tuple[str, ...], dry_run: bool
 ) -> Promotion:
     """What to say of a set that has come in, or would."""
@@ -333,7 +333,7 @@ def _refuse_withdrawn(case: Case) -> None:
         )
 
 
-def _unchanged(case: Case, *, dry_run: bool) -> Promotion:
+def _result_of_present(case: Case, *, dry_run: bool) -> Promotion:
     """What to say of a set that the target has already, with what the gate said when it was let in.
 
     Raises:

@@ -376,7 +376,7 @@ def _tell(store: Store, set_id: str) -> None:
         # A different writer's record may have come while this one read.
         if sentence == standing(store, set_id):
             break
-    marks.settle(store, set_id, "record")
+    marks.update_marks(store, set_id, "record")
 
 
 def standing(store: Store, set_id: str) -> str:

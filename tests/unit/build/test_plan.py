@@ -111,7 +111,7 @@ def test_a_new_way_of_finishing_wheels_makes_them_again_from_what_was_compiled(
 ) -> None:
     request = request_for(a="")
     (before,) = plan.make(request).steps
-    monkeypatch.setattr(plan, "FINISHING", plan.FINISHING + 1)
+    monkeypatch.setattr(plan, "POSTPROCESS_VERSION", plan.POSTPROCESS_VERSION + 1)
     (after,) = plan.make(request).steps
     assert after.key != before.key
     assert after.flavour == before.flavour  # it goes on with the build folder that is there

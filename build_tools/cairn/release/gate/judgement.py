@@ -124,13 +124,13 @@ class GateReport(datafile.Value, tag_field="schema", tag="cairn.gate/1"):
 
     @property
     def word(self) -> str | None:
-        """What pages say of the set: on what it was not tested, and on whose word it is there."""
+        """Its label on pages: the targets it was not tested on, bypasses, and answered failures."""
         words = [self.untested_note, *(str(d.bypass) for d in self.bypassed), *self.answered]
         return "; ".join(word for word in words if word) or None
 
 
 def untested_note(targets: tuple[str, ...]) -> str | None:
-    """What to call a set that these of its targets have no test of; None where there are none."""
+    """The label of a set that was not tested on these of its targets; None where there are none."""
     if not targets:
         return None
     return "untested" if targets == (CPU,) else f"untested on hardware: {', '.join(targets)}"

@@ -123,7 +123,7 @@ def _let_in(store: Store, past: Snapshot, back: Iterable[str], why: str) -> None
     _note(store, past.index.name, "readmit", past.set_ids, why)
     # A yank or a record that came meanwhile looks where they are already.
     for set_id in back:
-        marks.settle(store, set_id, "record", indexes=[past.index.name])
+        marks.update_marks(store, set_id, "record", indexes=[past.index.name])
 
 
 def _keep_young(past: Snapshot, difference: Difference) -> None:

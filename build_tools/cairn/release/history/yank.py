@@ -93,7 +93,7 @@ def _note(store: Store, subject: str, by: str, why: str, *, banned: bool, dry_ru
     if not dry_run:
         # The ledger first: whoever is about to offer the set looks there once more after its commit.
         ledger.add(events=events)
-    places = marks.settle(
+    places = marks.update_marks(
         store,
         subject,
         "yank" if banned else "unyank",
@@ -153,7 +153,7 @@ def _refuse_stepping_back(
         GateError: it would.
     """
     mark = marks.known(store, pending=events)
-    places = marks.settle(store, subject, "unyank", alike=sets, pending=events, dry_run=True)
+    places = marks.update_marks(store, subject, "unyank", alike=sets, pending=events, dry_run=True)
     for name in dict.fromkeys(place.index for place in places):
         lifted = {place.set_id for place in places if place.index == name and place.changed}
         after = (mark(one) if one.set_id in lifted else one for one in Index(store, name).load().sets())

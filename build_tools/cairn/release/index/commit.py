@@ -108,9 +108,9 @@ class Attempt:
 
 
 def attempts(index: Index, *, dry_run: bool = False) -> Iterator[Attempt]:
-    """The states of an index to make a change of, until the loop is left: each newer than the one before.
+    """Yield attempts, each on a newer state of the index; the caller leaves the loop once one has committed.
 
-    Each comes with all its pages written. Of a dry run there is one, as it is.
+    All pages of the state are written by then. A dry run has one attempt, on the state as it is.
 
     Raises:
         StoreError: others were first too many times in a row.

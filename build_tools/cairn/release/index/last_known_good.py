@@ -50,7 +50,7 @@ def lock(snapshot: Snapshot, key: str) -> bytes:
     """What an index offers under one of `lock_keys`: the lock of its set, or that there is none.
 
     The first line names the generation that it is of, so that it never has the same bytes twice
-    (`write.settle`).
+    (`marks.update_marks`).
     """
     recent = snapshot.generation.recent
     head = f"# Generation {recent[0].number if recent else 0} of {snapshot.index.name}\n".encode()

@@ -66,7 +66,7 @@ def known(store: Store, *, pending: Iterable[Event] = ()) -> Marking:
     return mark
 
 
-def settle(  # noqa: PLR0913 - what is marked, where, and for the log
+def update_marks(  # noqa: PLR0913 - what is marked, where, and for the log
     store: Store,
     subject: str,
     action: Action,
@@ -77,7 +77,7 @@ def settle(  # noqa: PLR0913 - what is marked, where, and for the log
     pending: Iterable[Event] = (),
     dry_run: bool = False,
 ) -> tuple[Marked, ...]:
-    """Have indexes say of a set, or of all sets of a manifest, what is known of them.
+    """Bring the yank and failure marks of a set, or of all sets of a manifest, up to date in every index.
 
     Args:
         store: where they live.
@@ -157,7 +157,7 @@ def finish(store: Store) -> None:
                 listed = snapshot.set(set_id)
                 if (marked := marking(listed)) != listed:
                     action: Action = "record" if marked.yanked == listed.yanked else "yank"
-                    settle(store, set_id, action, why=marked.yanked, indexes=[name])
+                    update_marks(store, set_id, action, why=marked.yanked, indexes=[name])
 
 
 def _of(now: Snapshot, subject: str) -> tuple[str, ...]:

@@ -113,7 +113,7 @@ def restore(index: Index, chosen: str, *, dry_run: bool = False) -> Snapshot:
     commit.render_all(index)
     # What the store has come to know of its sets since then still holds.
     for set_id in one.sets:
-        marks.settle(index.store, set_id, "record", indexes=[index.name])
+        marks.update_marks(index.store, set_id, "record", indexes=[index.name])
     return index.load()
 
 

@@ -353,7 +353,7 @@ def judgement(reader: Reader, set_id: str, digest: str, index: str) -> Judgement
 def contradictions(
     reader: Reader, wheel_set: WheelSet, listed: IndexSet, judgement: Judgement
 ) -> Iterator[str]:
-    """Where an index says better of a set than the judgement by which it has it, or that than the records.
+    """Where an index says more for a set than the gate did, or the gate more than the test records.
 
     Args:
         reader: what has the records.

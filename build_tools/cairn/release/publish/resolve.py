@@ -1,4 +1,4 @@
-"""What a set needs of what a channel holds, directly or not: uv resolves it, over an index made for that.
+"""A set's dependencies among the files of a channel, resolved by uv over an index made for that.
 
 `uv pip compile` knows any Python and platform, backtracks and explains a contradiction. It is not shown the
 channel's own pages, because with those (uv 0.13) it

@@ -80,7 +80,7 @@ def stage_set(  # noqa: PLR0913 - each is one independent part of the request
     write.write_set(store, sealed, manifest, statement, set_locks)
     attested = attest(store, sealed, entry, attester, snapshot=target.load()) if attester else {}
     offer.commit(target, "stage", attested=attested)
-    marks.settle(store, sealed.id, "record", indexes=[index])  # staged again, it is what is known of it
+    marks.update_marks(store, sealed.id, "record", indexes=[index])  # staged again, it is what is known of it
     return sealed
 
 

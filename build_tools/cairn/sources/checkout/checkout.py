@@ -70,7 +70,7 @@ def checkout(request: CheckoutRequest, *, say: Progress = silent) -> Checkout:
     )
     with journal.alone(request.checkout_dir):
         root = repository.root_at(request.checkout_dir)
-        note = _recovered(root, request, say=say)
+        note = _repair_earlier_run(root, request, say=say)
         _refuse_foreign(root, note)
         source = mirror.of(request.origin, depth=request.depth, retry=request.retry)
         resolved = source.find(_name(request, source, say), say=say)
@@ -109,7 +109,7 @@ def hipify_checkout(
         _sweep(root, note, say)
         note = note or hipify_step.adopt(root, project)
         if note.phase == "hipifying" and note.moves:
-            note = hipify_step.withdrawn(root, note)
+            note = hipify_step.undo_partial_hipify(root, note)
         if note.phase in ("moving", "hipifying"):
             raise SourceError(f"the checkout {path} is unfinished", tip="run the `checkout` command again")
         if hipify_step.is_done(root, note, project.hipify):
@@ -123,7 +123,7 @@ def hipify_checkout(
         return describe(project, path)
 
 
-def _recovered(root: Repository, request: CheckoutRequest, *, say: Progress) -> Journal | None:
+def _repair_earlier_run(root: Repository, request: CheckoutRequest, *, say: Progress) -> Journal | None:
     """The journal of an earlier run, after repairing what it left: files, locks, objects."""
     lent_file.take_back(root)
     note = journal.read(root.git_dir) if root.git_dir.is_dir() else None

@@ -104,8 +104,8 @@ def _arrive(part: CommittedPart, commit: str, *, committed: bool) -> None:
         own.run("reset", "--quiet", part.commit)
 
 
-def withdrawn(root: Repository, note: Journal) -> Journal:
-    """The journal at `placed`, after taking back hipify's commits where a run was killed while they arrived.
+def undo_partial_hipify(root: Repository, note: Journal) -> Journal:
+    """Take back hipify's commits where a run was killed while they arrived; the journal is at `placed` then.
 
     Raises:
         SourceError: there are edits that are not hipify's, or HEAD was moved since.

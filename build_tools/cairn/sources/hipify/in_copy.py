@@ -76,7 +76,7 @@ def hipified(
 def differences(
     parts: Sequence[CommittedPart], kind: HipifyKind, *, python: Path | None, say: Progress
 ) -> Iterator[tuple[CommittedPart, tuple[str, ...]]]:
-    """Per part, the files in which the second tag is not what hipify makes of the part's commit.
+    """For each repository, the files in which its hipify tag differs from a fresh hipify of its commit.
 
     Args:
         parts: the root first; each has the second tag, and the commit that hipify was run on.

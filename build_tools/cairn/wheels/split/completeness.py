@@ -99,7 +99,7 @@ def problems(
 
 
 def differences(wheels: Sequence[Path]) -> Iterator[tuple[Path, str]]:
-    """What is wrong with host wheels, and with device wheels beside whose they are, each with what it is.
+    """The problems of host wheels, and of device wheels beside their hosts: the wheel, and what is wrong.
 
     They go together by the rest of their file names, so that parts of several wheels can be given at once. A
     part that is not given is not missed.
