@@ -81,12 +81,13 @@ def rollback(
     for attempt in attempts(past.index, dry_run=dry_run):
         change = _change(attempt.before, past)
         this = difference.between(attempt.before, change)
+        if not dry_run:
+            _keep_young(past, this)  # before it is read: what is there then is not collected any more
         _refuse_damaged(past, this, known=whole, on_step=on_step)
         changed = changed or not change.empty
         # What a different writer brings while this one tries goes as well, and is to be named.
         known, whole = whole, whole.joined(this)
         if whole != known and not dry_run:
-            _keep_young(past, whole)
             _note(store, index, "withdraw", whole.gone_sets, why)  # first, so that no promotion comes between
         if this.gone and this.back and not dry_run:
             on_step("bringing back what comes beside what goes")

@@ -105,11 +105,13 @@ def update_marks(  # noqa: PLR0913 - what is marked, where, and for the log
             index = Index(store, name)
             now = index.load()
             own = _of(now, subject)
-            for set_id in dict.fromkeys((*own, *_alike(now, banned))):
-                one = _settle(index, set_id, action, why, marking, dry_run=dry_run)
-                if one.changed or set_id in own:
-                    marks.append(one)
-        except CairnError as error:
+            # First, since nothing that any other set lacks is to keep these from being marked.
+            marks += [_settle(index, it, action, why, marking, dry_run=dry_run) for it in own]
+            for set_id in _alike(now, banned):
+                if set_id not in own:
+                    one = _settle(index, set_id, action, why, marking, dry_run=dry_run)
+                    marks += [one] if one.changed else []
+        except (CairnError, OSError) as error:
             problems.append(f"{name}: {error}")
     if problems:
         raise StoreError(

@@ -16,41 +16,60 @@ from cairn.store.protocol import Store, replace, stored
 def write(store: Store, name: str) -> bool:
     """Write the pages that show an index, of what is current: its own, those of its channel, the front page.
 
-    Each is written over the version that was read before the indexes were, as `write.put_page` has it.
+    Each is written over the version that was read before the indexes were, as `write.put_page` has it. Folder
+    by folder, so that an index that is damaged keeps none from being written but those that show it.
 
     Returns:
         False where a different writer came between: then some of them are still to be written.
     """
-    old = {key: stored(store, key) for key in _keys(Index(store, name).load())}
-    pages = objects(store, name)
-    return old.keys() == pages.keys() and all(
-        replace(store, key, old[key], data) for key, data in pages.items()
-    )
+    indexes: dict[str, Index] = {}
+    for folder in (*_folders(name), ""):
+        old = {key: stored(store, key) for key in _keys(Index(store, name).load(), folder)}
+        pages = _pages(store, name, folder, indexes)
+        if old.keys() != pages.keys():
+            return False
+        if not all(replace(store, key, old[key], data) for key, data in pages.items()):
+            return False
+    return True
 
 
 def objects(store: Store, name: str) -> dict[str, bytes]:
     """What the pages that show an index are to be, by key."""
+    indexes: dict[str, Index] = {}
+    folders = (*_folders(name), "")
+    return {key: data for f in folders for key, data in _pages(store, name, f, indexes).items()}
+
+
+def _pages(store: Store, name: str, folder: str, indexes: dict[str, Index]) -> dict[str, bytes]:
+    """Those of one folder, and with that of the index its locks; parts of `indexes` are read once."""
+
+    def current(one: str) -> Snapshot:
+        return indexes.setdefault(one, Index(store, one)).load()
+
     published = existing(store)
     # Where nothing was ever good there is no index, and a night that says so.
-    indexes = {one: Index(store, one).load() for one in dict.fromkeys((*published, *with_status(store)))}
-    current = indexes[name] if name in indexes else Index(store, name).load()
-    views = {one: view_of(snapshot) for one, snapshot in indexes.items()}
-    pages = {key: last_known_good.lock(current, key) for key in last_known_good.lock_keys(current)}
-    for folder in _folders(name):
-        below = {one: view for one, view in views.items() if f"{one}/".startswith(f"{folder}/")}
-        offered = tuple(view for one, view in below.items() if one in published)
-        pages[f"{folder}/targets.json"] = datafile.dumps(targets_file.make(folder, offered)).encode()
-        pages[f"{folder}/status.html"] = status.page(tuple(below.values()), folder=folder)
-        pages[f"{folder}/index.html"] = landing.page(offered, folder=folder)
-    pages[keys.LANDING] = landing.page(tuple(views.values()), folder="")
-    return pages
+    every = dict.fromkeys((*published, *with_status(store)))
+    below = [one for one in every if not folder or f"{one}/".startswith(f"{folder}/")]
+    views = {one: view_of(current(one)) for one in below}
+    if not folder:
+        return {keys.LANDING: landing.page(tuple(views.values()), folder="")}
+    own = current(name)
+    locks = last_known_good.lock_keys(own) if folder == name else ()
+    offered = tuple(view for one, view in views.items() if one in published)
+    return {
+        **{key: last_known_good.lock(own, key) for key in locks},
+        f"{folder}/targets.json": datafile.dumps(targets_file.make(folder, offered)).encode(),
+        f"{folder}/status.html": status.page(tuple(views.values()), folder=folder),
+        f"{folder}/index.html": landing.page(offered, folder=folder),
+    }
 
 
-def _keys(current: Snapshot) -> tuple[str, ...]:
-    """Where the pages that show an index lie."""
-    ends = ("targets.json", "status.html", "index.html")
-    own = (f"{folder}/{end}" for folder in _folders(current.index.name) for end in ends)
-    return (*last_known_good.lock_keys(current), *own, keys.LANDING)
+def _keys(current: Snapshot, folder: str) -> tuple[str, ...]:
+    """Where the pages of a folder lie that show an index."""
+    if not folder:
+        return (keys.LANDING,)
+    locks = last_known_good.lock_keys(current) if folder == current.index.name else ()
+    return (*locks, *(f"{folder}/{end}" for end in ("targets.json", "status.html", "index.html")))
 
 
 def _folders(name: str) -> tuple[str, ...]:

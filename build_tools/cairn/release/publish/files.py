@@ -142,10 +142,11 @@ class Offer:
         sources = {keys.file_key(item.sha256, item.path.name): item.path for item in self.dists}
         # A file that somebody has written to since it was checked is refused: its key says what was checked.
         sha256s = {keys.file_key(item.sha256, item.path.name): item.sha256 for item in self.dists}
-        sent = transfer.put_files(
+        # Before it is found to be there, so that it is not collected while the others are sent.
+        side_by_side(lambda key: keep_young(store, key), sources)
+        transfer.put_files(
             store, sources, sha256s=sha256s, on_progress=lambda progress: on_step(str(progress))
         )
-        side_by_side(lambda key: keep_young(store, key), sent.already)
         side_by_side(lambda item: _put_sidecar(store, item), self.dists)
 
     def commit(

@@ -1,0 +1,132 @@
+"""What is lost or fails in one place keeps nothing else from being marked, shown or kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cairn.errors import StoreError
+from cairn.release.gc import collect
+from cairn.release.history.rollback import rollback
+from cairn.release.history.yank import yank
+from cairn.release.index import keys
+from cairn.release.index.snapshot import SET_FILE, Index
+from cairn.release.publish.files import publish
+from cairn.store.memory import MemoryStore
+from cairn.wheels.wheelset import WheelSet
+from helpers.nights import age, backdate, stage_nights
+from helpers.release import audit, keys_of, make_wheel, move
+
+Sets = Mapping[str, WheelSet]
+
+
+@pytest.fixture
+def nights(tmp_path: Path) -> tuple[MemoryStore, Sets]:
+    """A store with two nights released; 2.9.0 is the last known good one."""
+    store, sets = stage_nights(tmp_path)
+    for version in ("2.8.0", "2.9.0"):
+        move(store, sets[version])
+    return store, sets
+
+
+def test_an_index_that_is_damaged_keeps_no_yanked_set_in_the_locks_of_another(
+    nights: tuple[MemoryStore, Sets],
+) -> None:
+    store, sets = nights
+    store.write(keys.state_key("staging"), b"damaged")
+    with pytest.raises(StoreError, match="staging"):
+        yank(store, sets["2.9.0"].id, reason="wrong results")
+    locks = keys_of(store, "release/locks/")
+    assert locks
+    assert [key for key in locks if sets["2.9.0"].id.encode() in store.read(key).data] == []
+    assert sets["2.9.0"].id not in store.read("release/targets.json").data.decode()
+
+
+def test_a_set_that_is_lost_keeps_no_other_from_being_marked(nights: tuple[MemoryStore, Sets]) -> None:
+    store, sets = nights
+    store.delete(keys.set_key(sets["2.8.0"].id, SET_FILE))
+    with pytest.raises(StoreError, match=r"holds no sets/"):
+        yank(store, sets["2.9.0"].id, reason="wrong results")
+    for index in ("release", "staging"):
+        assert Index(store, index).load().set(sets["2.9.0"].id).yanked == "wrong results"
+
+
+class StoreAtMoments(MemoryStore):
+    """A store that does what a test wants when a key is put or opened, and fails below a prefix."""
+
+    def __init__(self, objects: Mapping[str, bytes] | None = None) -> None:
+        super().__init__(objects)
+        self.on_put: Callable[[str], None] = lambda _key: None
+        self.on_open: Callable[[str], None] = lambda _key: None
+        self.full = "-"
+
+    def put_file(self, key: str, source: Path, **options: Any) -> bool:
+        put = super().put_file(key, source, **options)
+        self.on_put(key)
+        return put
+
+    def open(self, key: str, **options: Any) -> Any:
+        stream = super().open(key, **options)
+        self.on_open(key)
+        return stream
+
+    def write_if(self, key: str, data: bytes, *, etag: str | None) -> bool:
+        if key.startswith(self.full):
+            raise OSError(28, "No space left on device", key)
+        return super().write_if(key, data, etag=etag)
+
+
+def test_a_disk_that_is_full_for_one_index_leaves_the_others_to_be_marked(
+    nights: tuple[MemoryStore, Sets],
+) -> None:
+    memory, sets = nights
+    store = StoreAtMoments(memory.objects)
+    store.full = "release/"
+    with pytest.raises(StoreError, match="No space left"):
+        yank(store, sets["2.9.0"].id, reason="wrong results")
+    assert Index(store, "staging").load().set(sets["2.9.0"].id).yanked == "wrong results"
+
+
+def an_old_wheel_that_no_page_has(tmp_path: Path) -> tuple[StoreAtMoments, Path, str]:
+    """A store that offered a wheel a year ago: itself, the wheel, and the generation that had it."""
+    store, wheel = StoreAtMoments(), make_wheel(tmp_path, "alpha", "1.0")
+    publish(store, "staging", [make_wheel(tmp_path, "other", "1.0")])
+    publish(store, "staging", [wheel])
+    number = Index(store, "staging").load().generation.number
+    rollback(store, "staging", str(number - 1), reason="to begin with")
+    backdate(store, "staging", 365)
+    age(store, 365)
+    return store, wheel, str(number)
+
+
+def test_a_wheel_that_is_there_is_not_collected_while_others_are_sent(tmp_path: Path) -> None:
+    store, wheel, _ = an_old_wheel_that_no_page_has(tmp_path)
+    collected: list[str] = []
+
+    def collect_then(key: str) -> None:
+        if "beta" in key:
+            collected.extend(collect(store, older_than=timedelta(days=30)).keys)
+
+    store.on_put = collect_then
+    publish(store, "staging", [wheel, make_wheel(tmp_path, "beta", "1.0")])
+    assert [key for key in collected if key.endswith(".whl")] == []
+    assert audit(store, "staging", hashes=True) == ()
+
+
+def test_a_wheel_that_comes_back_is_not_collected_after_it_was_read(tmp_path: Path) -> None:
+    store, _, number = an_old_wheel_that_no_page_has(tmp_path)
+    moments: list[str] = []
+
+    def collect_once(key: str) -> None:
+        moments.append(key)
+        if len(moments) == 1:
+            collect(store, older_than=timedelta(days=30))
+
+    store.on_open = collect_once
+    rollback(store, "staging", number, reason="it is needed after all")
+    assert moments
+    assert audit(store, "staging", hashes=True) == ()
