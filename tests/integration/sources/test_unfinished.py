@@ -357,3 +357,73 @@ def test_the_hipify_command_takes_back_what_it_had_begun(
     assert (done.hipify_commit, done.submodules) == (reference.hipify_commit, reference.submodules)
     assert bench.git("rev-parse", "mine", "mine~1").split() == [done.hipify_commit, upstreams]
     assert bench.git("status", "--porcelain") == ""
+
+
+def test_an_ignored_file_of_a_person_where_hipify_makes_its_own_stays(
+    bench: Bench, torch: Project, tmp_path: Path
+) -> None:
+    bench(hipify=False)
+    assert killed(bench, tmp_path / "shim", verb="merge", program=HIPIFY) == -signal.SIGKILL
+    (bench.path / "generated.ignored").write_text("a person's\n")
+    with pytest.raises(SourceError, match=r"generated\.ignored"):
+        hipify_checkout(torch, bench.path)
+    assert (bench.path / "generated.ignored").read_text() == "a person's\n"
+
+
+def test_nothing_is_removed_through_an_ignored_link_of_a_person(
+    bench: Bench, torch: Project, upstream: Upstream, tmp_path: Path
+) -> None:
+    upstream.commit("torch", {".gitignore": "*.ignored\nbuild/\nsrc/hip\n"}, "Ignore what hipify makes")
+    bench(hipify=False)
+    assert killed(bench, tmp_path / "shim", verb="merge", program=HIPIFY) == -signal.SIGKILL
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "kernel.hip").write_text("a person's\n")
+    (bench.path / "src/hip").symlink_to(elsewhere)
+    with pytest.raises(SourceError, match="src/hip"):
+        hipify_checkout(torch, bench.path)
+    assert (elsewhere / "kernel.hip").read_text() == "a person's\n"
+
+
+def test_a_folder_of_a_person_where_hipify_makes_a_file_stays(
+    bench: Bench, torch: Project, tmp_path: Path
+) -> None:
+    bench(hipify=False)
+    assert killed(bench, tmp_path / "shim", verb="merge", program=HIPIFY) == -signal.SIGKILL
+    folder = bench.path / "generated.ignored"
+    folder.mkdir()
+    (folder / "mine").write_text("a person's\n")
+    with pytest.raises(SourceError, match=r"generated\.ignored"):
+        hipify_checkout(torch, bench.path)
+    assert (folder / "mine").read_text() == "a person's\n"
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("newer", [True, False])
+def test_a_merge_that_was_killed_half_way_is_carried_on(
+    bench: Bench, upstream: Upstream, tmp_path: Path, *, whole: bool, newer: bool
+) -> None:
+    """Git has written a file that it ignores, or half of it, and neither its index nor HEAD."""
+
+    def makes(letter: str, version: str) -> None:
+        program = f"open('generated.ignored', 'w').write({letter!r} * 9000)"
+        upstream.commit("torch", {"tools/amd_build/build_amd.py": program, "version.txt": version}, "G")
+
+    makes("y", "2.9.0\n")
+    bench()
+    makes("x", "2.9.1\n")
+    assert killed(bench, tmp_path / "shim", verb="merge") == -signal.SIGKILL
+    (bench.path / "generated.ignored").write_text("x" * (9000 if whole else 4096))
+    if newer:
+        makes("z", "2.9.2\n")
+    bench()
+    assert bench.git("status", "--porcelain") == ""
+    assert (bench.path / "generated.ignored").read_text() == ("z" if newer else "x") * 9000
+
+
+def test_a_branch_that_squashes_its_merges_gets_hipifys_commit(bench: Bench, torch: Project) -> None:
+    bench(hipify=False)
+    bench.git("switch", "--quiet", "-c", "mine")
+    bench.git("config", "branch.mine.mergeOptions", "--squash")
+    done = hipify_checkout(torch, bench.path)
+    assert bench.git("rev-parse", "HEAD") == done.hipify_commit

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import signal
+import socket
+import subprocess
+import sys
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -222,6 +226,66 @@ def test_what_a_console_makes_is_a_stray(store: BucketStore, s3_server: Server) 
         store.discard(stray)
     # obstore cannot name an object with a slash at its end.
     assert [stray.name for stray in store.strays()] == ["folder"]
+
+
+def test_a_folder_that_a_console_made_of_the_prefix_itself_is_a_stray(
+    store: BucketStore, s3_server: Server
+) -> None:
+    below = open_store(f"{store.url}/wheels", endpoint_url=s3_server.endpoint)
+    prefix = f"{store.bucket.prefix}wheels/"
+    s3_server.client.put_object(Bucket=store.bucket.name, Key=prefix, Body=b"")
+    below.write("a", b"1")
+    assert keys_of(below) == ["a"]
+    (stray,) = below.strays()
+    assert (stray.kind, stray.size) == ("foreign", 0)
+
+
+@pytest.mark.parametrize("call", ["store.read('a')", "list(store.list(''))", "store.put_file('a', source)"])
+def test_an_interrupt_ends_the_wait_for_a_server_that_is_silent(
+    source: Path, s3_server: Server, call: str
+) -> None:
+    program = (
+        "import sys; from pathlib import Path; from cairn.store.opening import open_store\n"
+        f"source = Path({str(source)!r}); store = open_store('s3://b', endpoint_url=sys.argv[1])\n"
+        f"{call}\n"
+    )
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        command = [sys.executable, "-c", program, endpoint]
+        env = os.environ | s3_server.environment
+        with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) as child:
+            silent.settimeout(60)
+            connection, _ = silent.accept()
+            with connection:
+                child.send_signal(signal.SIGINT)
+                _, errors = child.communicate(timeout=20)
+    assert "KeyboardInterrupt" in errors
+
+
+def test_an_interrupted_upload_is_taken_back(store: BucketStore, source: Path, s3_server: Server) -> None:
+    sent: list[int] = []
+
+    def interrupt(count: int) -> None:
+        sent.append(count)
+        if len(sent) == 1:
+            os.kill(os.getpid(), signal.SIGINT)  # this is the thread that sends: it goes on
+            time.sleep(1)
+
+    with pytest.raises(KeyboardInterrupt):
+        store.put_file(KEY, source, on_bytes=interrupt)
+    end = time.monotonic() + 20
+    time.sleep(2)
+    while time.monotonic() < end and uploads_of(store, s3_server):
+        time.sleep(0.1)
+    assert uploads_of(store, s3_server) == []
+    assert not store.exists(KEY)
+    assert len(sent) == 1
+
+
+def uploads_of(store: BucketStore, server: Server) -> list[object]:
+    """The uploads that have begun and not ended."""
+    answer = server.client.list_multipart_uploads(Bucket=store.bucket.name)
+    return list(answer.get("Uploads", []))
 
 
 def test_an_object_that_no_store_can_name_is_named(store: BucketStore, s3_server: Server) -> None:

@@ -214,6 +214,8 @@ def _move(  # noqa: PLR0913 - where from, where to, and by what
         plan = submodules.fetch_all(root, resolved.commit, mirror_path, origin=request.origin, how=how)
     parts, removed = local_work.moving(root, resolved.commit, mirror_path, plan)
     before = _refuse_to_lose_work(root, note, parts, force=request.force)
+    if note is not None and note.phase == "hipifying":
+        hipify_step.remove_arrived(root, note)
     repository.sweep_parts(root.git_dir)
     heads = side_by_side(lambda part: before.get(part.path) or part.repository.head(), parts)
     moves = {

@@ -15,7 +15,7 @@ import msgspec
 from cairn.concurrency import side_by_side
 from cairn.errors import SourceError
 from cairn.output import Progress
-from cairn.sources.checkout import local_work
+from cairn.sources.checkout import local_work, overwritten
 from cairn.sources.git import repository
 from cairn.sources.git.repository import HIPIFY_SUBJECT, HIPIFY_TAG, UPSTREAM_TAG, Repository
 from cairn.sources.hipify import build_step, in_copy, run
@@ -97,7 +97,7 @@ def _arrive(part: CommittedPart, commit: str, *, committed: bool) -> None:
     """Bring a repository to hipify's commit, and tag it; or its files alone."""
     own = part.repository
     if commit != part.commit:
-        own.run("merge", "--quiet", "--ff-only", commit)
+        own.run("merge", "--quiet", "--ff-only", "--no-squash", "--no-autostash", commit)
     if committed:
         repository.move_refs(own, {f"refs/tags/{HIPIFY_TAG}": commit})
     elif commit != part.commit:
@@ -122,14 +122,29 @@ def undo_partial_hipify(root: Repository, note: Journal) -> Journal:
             raise SourceError(
                 f"the checkout {root.work_tree} is unfinished", tip="run the `checkout` command again"
             )
-    for own, before, after in begun:
-        only_added = ("--no-renames", "--diff-filter=A")
-        for name in own.listed("diff", "--name-only", "-z", *only_added, before, after):
-            (own.work_tree / name).unlink(missing_ok=True)
+    remove_arrived(root, note)
+    for own, before, _ in begun:
         own.run("reset", "--quiet", "--hard", before)
     placed = msgspec.structs.replace(note, phase="placed", moves={})
     journal.write(root.git_dir, placed)
     return placed
+
+
+def remove_arrived(root: Repository, note: Journal) -> None:
+    """Remove the files that hipify's commits were adding when a run was killed, ignored ones too.
+
+    One that is neither such a file, nor the beginning of it, was written by someone else, and stays.
+    """
+    only_added = ("--no-renames", "--diff-filter=A")
+    for part in walk(root):
+        own, move = part.repository, note.moves.get(journal.key(root, part.repository))
+        if move is not None and move.before and move.after:
+            added = own.listed("diff", "--name-only", "-z", *only_added, move.before, move.after)
+            for name in journal.written_by_move(own, added, move):
+                path = own.work_tree / name
+                in_place = overwritten.is_below(own.work_tree, str(Path(name).parent))
+                if in_place and (path.is_symlink() or path.is_file()):
+                    path.unlink()
 
 
 def remove_generated(root: Repository) -> None:

@@ -216,7 +216,8 @@ class BucketStore:
         reported = set[int]()  # a second try sends the same pieces again
 
         def once() -> None:
-            pieces = _pieces(source, size, sha256, on_bytes, reported)
+            left = threading.Event()
+            pieces = _pieces(source, size, sha256, on_bytes, reported, left)
             try:
                 self.bucket.explained(
                     lambda: self.bucket.patient.put(
@@ -228,6 +229,8 @@ class BucketStore:
                 # It may be complete all the same: then to ask again is answered by "no such upload".
                 if not self._holds(key, sha256):
                     raise
+            finally:
+                left.set()  # interrupted: obstore asks for no further piece, and takes back what it sent
 
         retrying(once, retry=self.bucket.policy, say=self.bucket.say)
         if not self._holds(key, sha256):
@@ -297,15 +300,22 @@ class BucketStore:
 
     def _is_folder(self, item: ObjectMeta) -> bool:
         """Whether a console made it as a folder: an empty object, which obstore shows without its slash."""
-        return item["size"] == 0 and not self.exists(item["path"])
+        return item["size"] == 0 and not (item["path"] and self.exists(item["path"]))
 
 
-def _pieces(source: Path, size: int, sha256: str, on_bytes: OnBytes, reported: set[int]) -> Iterator[bytes]:
-    """A file's bytes as they are sent; where they are not those of the sha256, obstore takes back all."""
+def _pieces(
+    source: Path, size: int, sha256: str, on_bytes: OnBytes, reported: set[int], left: threading.Event
+) -> Iterator[bytes]:
+    """A file's bytes as they are sent; where they are not those of the sha256, obstore takes back all.
+
+    It does the same once nobody waits for the upload any more: `left` is set then.
+    """
     digest = hashlib.sha256()
     with source.open("rb") as file:
         while piece := file.read(size):
             digest.update(piece)
+            if left.is_set():
+                raise InterruptedError(f"nobody waits for {source.name} any more")
             yield piece
             if file.tell() not in reported:
                 reported.add(file.tell())

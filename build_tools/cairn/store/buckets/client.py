@@ -6,8 +6,10 @@ import contextlib
 import functools
 import os
 import re
+import threading
 import urllib.parse
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -99,7 +101,7 @@ class Bucket:
     def explained(self, work: Callable[[], T], key: str | None) -> T:
         """What `work` returns; a failure of obstore in it is raised as what it means."""
         try:
-            return work()
+            return _interruptible(work)
         except (BaseError, FileNotFoundError) as error:
             place = Place(
                 url=self.url if key is None else f"{self.scheme}://{self.name}/{self.prefix}{key}",
@@ -137,6 +139,22 @@ class Bucket:
             answer = requests.head(f"https://s3.amazonaws.com/{self.name}", timeout=_CONNECT_TIMEOUT)
             return answer.headers.get("x-amz-bucket-region", "us-east-1")
         return "us-east-1"
+
+
+def _interruptible(work: Callable[[], T]) -> T:
+    """What `work` returns; Ctrl-C ends the wait for it, which obstore would not notice before an answer."""
+    if threading.current_thread() is not threading.main_thread():
+        return work()
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return future.result()
 
 
 def connect(

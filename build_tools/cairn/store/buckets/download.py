@@ -262,7 +262,8 @@ def etag_of(bucket: Bucket, meta: ObjectMeta) -> str:
     if bucket.scheme == "gs":
         return meta["version"] or ""
     etag = meta["e_tag"] or ""
-    return etag.strip('"') if bucket.scheme == "s3" else etag
+    # A weak one, as a proxy makes it, would never match: the bytes have the strong one of the same text.
+    return etag.removeprefix("W/").strip('"') if bucket.scheme == "s3" else etag
 
 
 def version_of(bucket: Bucket, etag: str) -> UpdateVersion:

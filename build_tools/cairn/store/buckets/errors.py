@@ -114,6 +114,7 @@ _BY_STATUS = {
     "403": "AccessDenied",
     "404": "NoSuchKey",
     "405": "MethodNotAllowed",
+    "409": "ConditionalRequestConflict",
     "412": "PreconditionFailed",
     "416": "InvalidRange",
 }
