@@ -10,6 +10,7 @@ import pytest
 from cairn.errors import UsageError
 from cairn.rocm import install, package
 from cairn.rocm.package import PackageRequest
+from cairn.venv import PackageSource
 
 
 @pytest.mark.slow
@@ -28,10 +29,12 @@ def test_every_family_gets_its_own_libraries(artifacts: Path, tmp_path: Path, ne
     info = install.install(
         install.InstallRequest(
             python=new_environment,
-            index_url=(tmp_path / "empty").as_uri(),
-            find_links=(str(tmp_path / "dists"),),
-            pip_cache_dir=tmp_path / "cache",
-            pre=True,
+            source=PackageSource(
+                index_url=(tmp_path / "empty").as_uri(),
+                find_links=(str(tmp_path / "dists"),),
+                cache_dir=tmp_path / "cache",
+                pre=True,
+            ),
             family="gfx1103",
         )
     )
