@@ -3,7 +3,7 @@
 
 python3 dev.py quickstart               the whole trail on the sample stack (0.8 GB of disk)
 python3 dev.py quickstart --stack pyg   the same on torch-scatter and torch-cluster (3.8 GB)
-python3 dev.py test [PYTEST ARGS]       the tests, without the slow ones; with --all, those too
+python3 dev.py test [PYTEST ARGS]       the unit tests; with --all, all tests
 python3 dev.py check                    ruff, mypy and the contract on imports
 python3 dev.py docs                     the pages of docs/reference that follow from the code
 """
@@ -105,7 +105,7 @@ def parse(argv: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
     )
     quickstart.set_defaults(run=run_quickstart, extra="")
     test = commands.add_parser("test", help="run the tests", allow_abbrev=False, add_help=False)
-    test.add_argument("--all", action="store_true", help="the slow ones too")
+    test.add_argument("--all", action="store_true", help="those with real programs and servers too")
     test.set_defaults(run=run_tests, extra="dev,fast,s3")
     check = commands.add_parser("check", help="run the linters", allow_abbrev=False)
     check.set_defaults(run=run_checks, extra="dev,fast,s3")
@@ -382,11 +382,11 @@ def run_quickstart(options: argparse.Namespace, rest: list[str]) -> int:
 
 
 def run_tests(options: argparse.Namespace, rest: list[str]) -> int:
-    """The quick tests, or those that the words name; as many at a time as there are cores or `-n` says."""
+    """The unit tests, or those that the words name; as many at a time as there are cores or `-n` says."""
     os.environ.setdefault("CAIRN_TEST_CACHE", str(ROOT / ".cairn" / "test-cache"))
     workers = [] if any(word.startswith("-n") for word in rest) else ["-n", "auto", "--dist", "loadgroup"]
     chosen = {"-k", "-m"} & {*rest} or any(Path(word.partition("::")[0]).exists() for word in rest)
-    quick = [] if options.all or chosen else ["-m", "not slow"]
+    quick = [] if options.all or chosen else ["-m", "not slow", "tests/unit"]
     return run(python(), "-m", "pytest", "-p", "helpers.progress", *workers, *quick, *rest)
 
 

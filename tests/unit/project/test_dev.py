@@ -126,7 +126,7 @@ def test_workers_keep_groups_together(request: pytest.FixtureRequest) -> None:
         (["test", "-m", "slow"], False),
     ],
 )
-def test_the_slow_tests_are_run_where_they_are_asked_for(
+def test_all_tests_are_run_where_they_are_asked_for(
     dev: ModuleType, monkeypatch: pytest.MonkeyPatch, words: list[str], *, quick: bool
 ) -> None:
     commands: list[list[str]] = []
@@ -135,7 +135,7 @@ def test_the_slow_tests_are_run_where_they_are_asked_for(
     monkeypatch.chdir(dev.ROOT)
     assert dev.main(words) == 0
     (command,) = commands
-    assert ("not slow" in command) == quick
+    assert ("not slow" in command) == ("tests/unit" in command) == quick
     assert command[-len(words) + 1 :] == words[1:] or words[1:] in ([], ["--all"])
     assert "--all" not in command
 
