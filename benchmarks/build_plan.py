@@ -21,8 +21,8 @@ import statistics
 import time
 from collections.abc import Mapping
 
-from cairn.build.engine import policy
-from cairn.build.engine.policy import Cost, Limits
+from cairn.build.engine import schedule
+from cairn.build.engine.schedule import Cost, Limits
 from cairn.build.engine.step import Graph
 from helpers import simulated
 from helpers.recorded import chains
@@ -84,7 +84,7 @@ def planning() -> float:
         began = time.perf_counter()
         graph, costs = chains(*MANY)
         _ = graph.digests
-        policy.remaining_paths(graph, costs, 16)
+        schedule.remaining_paths(graph, costs, 16)
         found.append(time.perf_counter() - began)
     return statistics.median(found)
 

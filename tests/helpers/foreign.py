@@ -26,7 +26,7 @@ import pytest
 
 from cairn.build import execution, plan
 from cairn.build.cache import SharedCache
-from cairn.build.inputs import overrides
+from cairn.build.inputs import variables
 from cairn.cli.test.suite import RunSuite
 from cairn.errors import BuildError
 from cairn.output import silent
@@ -212,7 +212,7 @@ def _build(folder: Path, code: str, *, store: str = "", build_env: str = "", sdi
     request = dataclasses.replace(
         request,
         output_dir=folder / "out",
-        build_env=overrides.parse(build_env.split(), request.stack),
+        build_env=variables.parse_build_env(build_env.split(), request.stack),
         shared_cache=SharedCache(url=store) if store else None,
     )
     (wheel,) = execution.run(plan.make(request))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from cairn.build.engine.durations import Record
-from cairn.build.engine.policy import Cost
+from cairn.build.engine.schedule import Cost, Record
 from cairn.build.engine.step import Graph, Step
 
 RECORDED = {

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cairn.build.engine import policy
-from cairn.build.engine.policy import Cost, Limits
+from cairn.build.engine import schedule
+from cairn.build.engine.schedule import Cost, Limits
 from cairn.build.engine.step import Graph, Step
 
 _NOTHING = 1e-9  # seconds and core-seconds that are rounding errors
@@ -55,7 +55,7 @@ class _Running:
 
 def run(graph: Graph, costs: Mapping[str, Cost], limits: Limits, *, shared: bool = True) -> dict[str, Span]:
     """When each step would start and end; `shared`: steps share compile jobs while they run."""
-    paths = policy.remaining_paths(graph, costs, limits.cores)
+    paths = schedule.remaining_paths(graph, costs, limits.cores)
     left = {step.name: len(step.waits_for) for step in graph.steps}
     ready = {step.name: step for step in graph.steps if not step.waits_for}
     running: dict[str, _Running] = {}
@@ -63,7 +63,7 @@ def run(graph: Graph, costs: Mapping[str, Cost], limits: Limits, *, shared: bool
     now = 0.0
     while ready or running:
         busy = {name: (r.step, r.jobs) for name, r in running.items()}
-        for start in policy.starts(ready.values(), busy, paths=paths, limits=limits):
+        for start in schedule.starts(ready.values(), busy, paths=paths, limits=limits):
             name = start.step.name
             del ready[name]
             cost = costs[name]
@@ -95,7 +95,7 @@ def makespan(spans: Mapping[str, Span]) -> float:
 
 def bound(graph: Graph, costs: Mapping[str, Cost], cores: int) -> float:
     """Seconds that no order of the steps can be faster than: the longest path, or all work on all cores."""
-    longest = max(policy.remaining_paths(graph, costs, cores).values(), default=0.0)
+    longest = max(schedule.remaining_paths(graph, costs, cores).values(), default=0.0)
     return max(longest, sum(cost.work for cost in costs.values()) / cores)
 
 

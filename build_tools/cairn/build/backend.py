@@ -1,24 +1,30 @@
-"""A project's build backend, called in its environment: what it sees, the compiler cache in front."""
+"""A project's build backend, called in its environment: what it sees, the compiler cache in front.
+
+CMake's settings are compared with those of the stack while it runs. CMake switches off, or on, what it
+believes to be right for the machine, and says so in one line among thousands: a wheel without ROCm is noticed
+after two hours, one with a library of the build machine (MPI, NUMA) later still. Its `CMakeCache.txt` is
+written when it has configured, before the first file is compiled: looked for with each line that the build
+writes, so it does not matter which program calls CMake.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import build as pypa_build
 
 from cairn import files, isolation, process
-from cairn.build import cmake_check, downloads, environments
+from cairn.build import build_log, environments
 from cairn.build.compiler_cache import session
 from cairn.build.engine.events import CacheStatistics
 from cairn.build.engine.run import OutOfMemoryError
-from cairn.build.environments import resolve
-from cairn.build.inputs import source_tree, variables
-from cairn.build.log import causes, progress
+from cairn.build.inputs import downloads, source_tree, variables
 from cairn.build.model import BuildRequest, BuiltWheel
 from cairn.build.plan import BuildStep, Plan
 from cairn.build.postprocess import Context
@@ -28,6 +34,14 @@ from cairn.venv import VirtualEnvironment
 
 _KILLED = (-9, 137)  # exit codes of what SIGKILL has ended, as Python and as a shell has them
 _TAIL = 12  # lines of a failed build that are shown
+
+
+_FILE = "CMakeCache.txt"
+_DEEP = 3  # folders between that of the build and the file: `build/lib.linux-x86_64/x/CMakeCache.txt`
+_SHARE = 20  # looking may take a 20th of the time: there are builds that write thousands of lines a second
+# What `if()` takes for a constant (CMake's manual, "if", "Basic Expressions").
+_TRUE = frozenset({"1", "ON", "YES", "TRUE", "Y"})
+_FALSE = frozenset({"0", "OFF", "NO", "FALSE", "N", "IGNORE", "NOTFOUND", ""})
 
 
 def content_of(
@@ -72,7 +86,7 @@ def require_resolvable(plans: Sequence[Plan]) -> None:
         try:
             if requirements not in looked:
                 looked.add(requirements)
-                resolve.lock(
+                environments.resolve_requirements(
                     requirements[0], request.packages(), python=requirements[1], what=step.project.name
                 )
             _fetch(step, request)
@@ -196,7 +210,7 @@ def prepared(context: Context, *, tree: Path | None = None) -> Iterator[BuildRun
 
     def advance(line: str) -> None:
         watch.look()
-        stage.update(line, shown=progress.shown(line, stage.line))
+        stage.update(line, shown=build_log.progress_line(line, stage.line))
 
     def run(command: Sequence[str], cwd: Path | None, more: Mapping[str, str]) -> None:
         process.run(
@@ -209,7 +223,7 @@ def prepared(context: Context, *, tree: Path | None = None) -> Iterator[BuildRun
         )
 
     source_dir = step.source_dir()
-    watch = cmake_check.Watch(
+    watch = CMakeWatch(
         project=step.project.name,
         settings=variables.cmake_settings(step.project, context.values, request=context.request),
         homes=(step.checkout, source_dir),
@@ -279,14 +293,112 @@ def failure(context: Context, error: Exception) -> Exception:
         return cause
     # Where no program failed, the log does not know what did.
     own = () if isinstance(cause, ProcessError) else (str(error),)
-    tail = causes.tail(context.log, _TAIL)
+    tail = build_log.tail(context.log, _TAIL)
     killed = isinstance(cause, ProcessError) and cause.returncode in _KILLED
-    short = killed or causes.out_of_memory(context.log) is not None
+    short = killed or build_log.out_of_memory(context.log) is not None
     why = ": a program was killed, or had no memory left" if short else ""
     return (OutOfMemoryError if short else BuildError)(
         f"building {context.step.project.name} failed{why}",
         log=context.log,
         tail=(*(line.text for line in tail), *own) or (str(error),),
-        causes=causes.above(context.log, tail),
+        causes=build_log.above(context.log, tail),
         tip="fix what the lines above name and run the same command again: finished wheels are kept",
     )
+
+
+@dataclass(kw_only=True)
+class CMakeWatch:
+    """Checks the CMakeCache.txt files of one build.
+
+    Attributes:
+        project: its name, for messages.
+        settings: name of a cache entry to its value.
+        homes: the folders whose CMakeLists.txt is the project's own; others are of what it contains.
+        folders: where build folders appear.
+        log: of the build.
+    """
+
+    project: str
+    settings: Mapping[str, str]
+    homes: Sequence[Path]
+    folders: Sequence[Path]
+    log: Path
+    _seen: dict[Path, tuple[int, int]] = field(default_factory=dict)
+    _next: float = 0.0
+    _unknown: set[str] = field(default_factory=set)
+
+    def look(self, *, now: bool = False) -> None:
+        """Compare new or changed caches; cheap enough to be called with each line of output.
+
+        Raises:
+            BuildError: CMake has other settings than the stack asks for.
+        """
+        began = time.monotonic()
+        if not self.settings or (not now and began < self._next):
+            return
+        for path in (path for folder in self.folders for path in _below(folder, _DEEP)):
+            with contextlib.suppress(OSError):  # it was removed meanwhile, as builds do
+                info = path.stat()
+                if self._seen.get(path) != (info.st_mtime_ns, info.st_size):
+                    self._seen[path] = (info.st_mtime_ns, info.st_size)
+                    self._compare(path)
+        # No fixed pause: after the line that follows a configure there may be no other for a long time.
+        self._next = began + _SHARE * (time.monotonic() - began)
+
+    def _compare(self, path: Path) -> None:
+        entries = read_cmake_cache(path)
+        # A program in a folder that a link leads to knows the folder by its own path.
+        if os.path.realpath(entries.get("CMAKE_HOME_DIRECTORY", "")) not in map(os.path.realpath, self.homes):
+            return
+        unknown = sorted(self.settings.keys() - entries.keys() - self._unknown)
+        if unknown:
+            self._unknown |= set(unknown)
+            console.current().warn(f"{self.project}: its CMake knows no {', '.join(unknown)}")
+        other = [
+            f"{name} is {entries[name] or 'empty'}, and {value} was asked"
+            for name, value in sorted(self.settings.items())
+            if name in entries and not means_the_same(entries[name], value)
+        ]
+        if other:
+            raise BuildError(
+                f"CMake has configured {self.project} differently: {'; '.join(other)}",
+                log=self.log,
+                tip="the log says why CMake chose so; `--clean` forgets what an earlier build had chosen",
+            )
+
+
+def read_cmake_cache(path: Path) -> dict[str, str]:
+    """The entries of a CMakeCache.txt: lines of `NAME:TYPE=VALUE`."""
+    entries = {}
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        left, sign, value = line.partition("=")
+        name, colon, _ = left.rpartition(":")
+        if sign and colon and not line.startswith(("//", "#")):
+            entries[name.strip('"')] = value
+    return entries
+
+
+def means_the_same(one: str, other: str) -> bool:
+    """Whether two values mean the same to CMake: all words for true are one value, and those for false."""
+    return _meaning(one) == _meaning(other)
+
+
+def _meaning(value: str) -> str:
+    upper = value.upper()
+    if upper in _TRUE:
+        return "ON"
+    return "OFF" if upper in _FALSE or upper.endswith("-NOTFOUND") else value
+
+
+def _below(folder: Path, deep: int) -> Iterator[Path]:
+    try:
+        with os.scandir(folder) as listing:
+            entries = list(listing)
+    except OSError:  # it is not there yet, or just gone
+        return
+    for entry in entries:
+        if entry.name == _FILE:
+            yield Path(entry.path)
+        # CMake's own trials have caches below CMakeFiles.
+        elif deep and entry.name != "CMakeFiles" and entry.is_dir(follow_symlinks=False):
+            yield from _below(Path(entry.path), deep - 1)

@@ -19,7 +19,7 @@ from cairn.build import backend, cache, postprocess
 from cairn.build.engine import compile_jobs
 from cairn.build.engine.events import CacheStatistics
 from cairn.build.engine.run import Running
-from cairn.build.inputs import leftovers, source_tree, toolchain, variables
+from cairn.build.inputs import leftovers, machine, source_tree, variables
 from cairn.build.model import BuildRequest, BuiltWheel
 from cairn.build.plan import BuildStep, check_of, keys_of
 from cairn.build.postprocess import Context
@@ -82,7 +82,7 @@ def build(
     """
     started = time.monotonic()
     if request.sdk is None:
-        toolchain.require_host_compiler(request.env_of(step.project))
+        machine.require_host_compiler(request.env_of(step.project))
     log = running.log or request.output_dir / "logs" / f"{step.project.name}.log"
     if running.attempt > 1:  # what the first attempt says is not what the second one fails of
         with contextlib.suppress(FileNotFoundError):

@@ -16,7 +16,7 @@ from pathlib import Path
 from cairn import files, venv
 from cairn.build import backend, build_project, cache, environments, execution, job, plan
 from cairn.build.engine.events import CacheStatistics
-from cairn.build.inputs import leftovers, source_tree, toolchain, variables
+from cairn.build.inputs import leftovers, machine, source_tree, variables
 from cairn.build.model import BuildRequest, BuiltWheel, Job
 from cairn.build.plan import BuildStep, Plan
 from cairn.build.postprocess import Context
@@ -107,7 +107,7 @@ def _build(
     stage: console.Stage,
 ) -> CacheStatistics | None:
     if request.sdk is None:
-        toolchain.require_host_compiler(request.env_of(step.project))
+        machine.require_host_compiler(request.env_of(step.project))
     log = request.output_dir / "logs" / f"{step.project.name}-develop.log"
     files.write_text(log, "")
     content = backend.content_of(step, request, built)

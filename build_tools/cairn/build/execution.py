@@ -17,8 +17,8 @@ from pathlib import Path
 import msgspec
 
 from cairn import files, platforms
-from cairn.build import plan, split_wheels
-from cairn.build.engine import durations, events, policy
+from cairn.build import device_packages, plan
+from cairn.build.engine import events, schedule
 from cairn.build.engine import run as engine
 from cairn.build.engine.run import Running
 from cairn.build.engine.step import Graph, Step
@@ -72,11 +72,11 @@ def run_all(
     folder.mkdir(parents=True, exist_ok=True)
     record = first.cache_dir.with_name("durations.json")
     tasks = tasks_of(plans, labels)
-    graph = graph_of(tasks, durations.read(record))
+    graph = graph_of(tasks, schedule.read_durations(record))
     resumed = _finished(folder / events.FILE_NAME) if first.run.resume else frozenset()
     _, free = platforms.here.memory() or (None, None)
     options = engine.Options(
-        limits=policy.Limits(cores=first.jobs, memory=first.run.max_memory or free),
+        limits=schedule.Limits(cores=first.jobs, memory=first.run.max_memory or free),
         keep_going=first.run.keep_going,
         time_limit=first.run.time_limit,
         events=folder / events.FILE_NAME,
@@ -159,7 +159,7 @@ def _compiled_by(task: Task, tasks: Sequence[Task]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(first.name for first in firsts if first is not task))
 
 
-def graph_of(tasks: Sequence[Task], known: durations.Durations) -> Graph:
+def graph_of(tasks: Sequence[Task], known: schedule.Durations) -> Graph:
     """The tasks as the engine sees them.
 
     Args:
@@ -170,7 +170,7 @@ def graph_of(tasks: Sequence[Task], known: durations.Durations) -> Graph:
     return Graph(tuple(_step_of(task, known, size_of) for task in tasks))
 
 
-def _step_of(task: Task, known: durations.Durations, size_of: Callable[[Path], int]) -> Step:
+def _step_of(task: Task, known: schedule.Durations, size_of: Callable[[Path], int]) -> Step:
     request, name = task.plan.request, task.step.project.name
     tree = request.tree_of(task.step.project)
     copied = 0 if task.step.hit is not None or tree.exists() else size_of(task.step.checkout)
@@ -185,7 +185,7 @@ def _step_of(task: Task, known: durations.Durations, size_of: Callable[[Path], i
         after=task.after,
         inputs={"key": task.step.key},
         cores=request.jobs,
-        memory=policy.MEMORY_PER_JOB if measured is None else int(measured * _SPARE),
+        memory=schedule.MEMORY_PER_JOB if measured is None else int(measured * _SPARE),
         disk=0 if task.step.hit else max(left, copied),
         seconds=0.0 if task.step.hit else None,
         # A build writes into its tree.
@@ -235,8 +235,8 @@ def _one(task: Task, run: _Run, running: Running) -> BuiltWheel:
         finally:
             _fold(task, running)
     parts: tuple[Path, ...] = (request.output_dir / hit.wheel.name,)
-    if split_wheels.is_split(step.project, request):
-        parts = split_wheels.parts_of(hit.wheel, hit.entry.sha256, step.project, request)
+    if device_packages.is_split(step.project, request):
+        parts = device_packages.parts_of(hit.wheel, hit.entry.sha256, step.project, request)
     elif not (parts[0].exists() and parts[0].samefile(hit.wheel)):
         files.link_or_copy(hit.wheel, parts[0])
     _remove_others(parts, step, request)
@@ -305,7 +305,7 @@ def _remove_others(parts: Sequence[Path], step: BuildStep, request: BuildRequest
     folder = parts[0].parent
     name, _, rest = parts[0].name.partition("-")
     tag = "-".join(rest.split("-")[-3:-1])
-    device = split_wheels.file_prefix(name, request)
+    device = device_packages.file_prefix(name, request)
     beside = (*folder.glob(f"{name}-*-{tag}-*.whl"), *folder.glob(f"{device}gfx*-{tag}-*.whl"))
     others = [other for other in beside if other not in parts]
     ours: dict[str, str] = {}

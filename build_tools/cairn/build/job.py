@@ -16,7 +16,7 @@ from pathlib import Path
 from cairn import files
 from cairn import targets as gpu
 from cairn.build import execution, outputs, plan, preflight, rocm_sdk, variants
-from cairn.build.inputs import overrides
+from cairn.build.inputs import variables
 from cairn.build.model import BuildRequest, BuiltWheel, InstalledSdk, Job
 from cairn.errors import UsageError
 from cairn.output import console
@@ -94,8 +94,8 @@ def _check_all(jobs: Sequence[Job]) -> tuple[Job, ...]:
     jobs = tuple(_for_cpu(job) for job in jobs)
     preflight.run([*preflight.checks(jobs), *(check for job in jobs for check in preflight.places(job))])
     named = {text.partition("=")[0] for job in jobs for text in job.build_env}
-    flags = [overrides.TARGETS] if all(job.targets is not None for job in jobs) else []
-    if unseen := overrides.left_out(jobs[0].stack, named, flags=flags):
+    flags = [variables.TARGETS_FLAG] if all(job.targets is not None for job in jobs) else []
+    if unseen := variables.unseen_by_builds(jobs[0].stack, named, flags=flags):
         console.current().info(
             f"set in this shell, and not seen by builds: {', '.join(unseen)}; name what they need with "
             "--build-env"
@@ -195,7 +195,7 @@ def resolve(job: Job, installed: InstalledSdk | None) -> BuildRequest:
         version_suffix=suffix,
         features=features(job.stack, targets, checkouts, job.features),
         jobs=job.jobs or os.cpu_count() or 1,
-        build_env=overrides.parse(job.build_env, job.stack),
+        build_env=variables.parse_build_env(job.build_env, job.stack),
         pip=job.sdk.source.without_index(),  # an index of ROCm has no setuptools
     )
 

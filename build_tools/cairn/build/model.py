@@ -139,7 +139,7 @@ class Job(BuildSettings):
         features: features switched on or off; others as the stack says.
         channel: channel the SDK must be of, such as `nightly`; None takes any.
         jobs: compile jobs at once; 0 is one per processor.
-        build_env: variables for builds, as the user wrote them (`cairn.build.inputs.overrides`).
+        build_env: variables for builds, as the user wrote them (`cairn.build.inputs.variables`).
         env_dir: where environments are kept; None is a folder in the cache that belongs to the stack.
         variant: which of several it is; None for one alone.
     """
@@ -194,7 +194,7 @@ class BuildRequest(BuildSettings):
         sdk: the installed SDK; None for `cpu`.
         version_suffix: local version of every wheel, with its `+`; empty for none.
         features: enabled features, such as `flash_attention`.
-        build_env: the user's variables, by `NAME` or `project:NAME` (`cairn.build.inputs.overrides`).
+        build_env: the user's variables, by `NAME` or `project:NAME` (`cairn.build.inputs.variables`).
         jobs: compile jobs over all builds that run side by side.
         pip: where build requirements come from.
     """

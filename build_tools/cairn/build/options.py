@@ -109,7 +109,7 @@ def compile_jobs() -> int:
 
 
 def build_env() -> tuple[str, ...]:
-    """`--build-env`, as the user wrote it (`cairn.build.inputs.overrides`)."""
+    """`--build-env`, as the user wrote it (`cairn.build.inputs.variables`)."""
     texts: tuple[str, ...] = repeated(
         "variable for the builds, or for that of one project, such as USE_FBGEMM=0",
         metavar="[PROJECT:]NAME=VALUE",

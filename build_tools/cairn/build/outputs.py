@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from cairn import files
 from cairn import targets as gpu
-from cairn.build import downloads, rocm_sdk
-from cairn.build.inputs import toolchain
+from cairn.build import rocm_sdk
+from cairn.build.inputs import downloads, machine
 from cairn.build.model import BuildRequest, BuiltWheel
 from cairn.errors import UsageError
 from cairn.output import console
@@ -88,7 +88,8 @@ def _manifest_of(group: Sequence[BuildRequest], trees: Sequence[Checkout] | None
     if trees is None:  # after the build, which may have hipified a tree
         trees = [describe.describe(p, first.checkouts[p.name]) for p in first.projects()]
     tools = [
-        toolchain.of_manifest(one.python, host_compiler=one.sdk is None, named=one.build_env) for one in group
+        machine.toolchain_of_manifest(one.python, host_compiler=one.sdk is None, named=one.build_env)
+        for one in group
     ]
     pythons = dict.fromkeys(tool["python"] for tool in tools)
     return manifest.create(

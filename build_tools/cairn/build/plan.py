@@ -23,7 +23,7 @@ from cairn import datafile, platforms
 from cairn import targets as gpu
 from cairn.build import cache
 from cairn.build.cache import Check
-from cairn.build.inputs import leftovers, outside, source_tree, toolchain, variables
+from cairn.build.inputs import leftovers, machine, source_tree, variables
 from cairn.build.model import BuildRequest
 from cairn.errors import SourceError, WheelError
 from cairn.sources.git.repository import root_at
@@ -256,7 +256,7 @@ def keys_of(
         trees: what is known of trees; they are read otherwise.
     """
     template = variables.template_of(request.stack, project, for_cpu=request.for_cpu)
-    read = outside.look(
+    read = machine.look_outside(
         {**project.config_settings, **template, **request.env_of(project)}, inside=_inside(request, checkout)
     )
     settings = {**_settings(request, project), "outside": read.inputs()}
@@ -332,7 +332,7 @@ def _settings(request: BuildRequest, project: Project) -> dict[str, object]:
         "features": sorted(request.features),
         "python": request.python.tag,
         "platform": request.python.platform,
-        "toolchain": toolchain.identity(
+        "toolchain": machine.toolchain(
             request.python, host_compiler=request.sdk is None, named=request.env_of(project)
         ),
     }

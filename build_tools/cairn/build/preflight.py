@@ -16,7 +16,7 @@ from packaging.version import InvalidVersion, Version
 from cairn import files
 from cairn import targets as gpu
 from cairn.build import rocm_sdk
-from cairn.build.inputs import overrides, source_tree, toolchain
+from cairn.build.inputs import machine, source_tree, variables
 from cairn.build.model import Job
 from cairn.errors import (
     CairnError,
@@ -78,7 +78,7 @@ def _checks_of(job: Job, checked: set[object]) -> Iterator[Check]:
     yield functools.partial(targets, job)
     if job.sdk.exact is not None and not for_cpu:
         yield functools.partial(channel, job, job.sdk.exact)
-    yield functools.partial(overrides.parse, job.build_env, job.stack)
+    yield functools.partial(variables.parse_build_env, job.build_env, job.stack)
     yield functools.partial(_present, job)
     if (trees := (job.line, *job.checkouts.values())) not in checked:
         yield functools.partial(release_line.line_of, job.stack, job.checkouts, asked=job.line)
@@ -90,7 +90,7 @@ def _checks_of(job: Job, checked: set[object]) -> Iterator[Check]:
             yield functools.partial(_checkout, project, folder.absolute(), suffix=suffix, rocm=not for_cpu)
     if for_cpu:
         named = dict(text.partition("=")[::2] for text in job.build_env)
-        yield functools.partial(toolchain.require_host_compiler, named)
+        yield functools.partial(machine.require_host_compiler, named)
     if not for_cpu and not job.install_rocm:
         yield functools.partial(rocm_sdk.existing, job.environments() / "sdk", job.python)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from cairn import datafile, files, formats, isolation, process, venv
 from cairn import targets as gpu
 from cairn.build import cache
-from cairn.build.environments.pip_install import pip_install
+from cairn.build.environments import pip_install
 from cairn.build.inputs import variables
 from cairn.build.model import InstalledSdk, SdkRequest
 from cairn.errors import NetworkError, PrerequisiteError, ProcessError, UsageError

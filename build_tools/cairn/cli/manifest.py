@@ -106,7 +106,7 @@ def _create(request: Create) -> Answer:
     from cairn import datafile, interpreters
     from cairn import stack as stacks
     from cairn import targets as gpu
-    from cairn.build.inputs import overrides, toolchain
+    from cairn.build.inputs import machine, variables
     from cairn.sources.checkout import release_line
     from cairn.sources.manifest import manifest
 
@@ -116,7 +116,7 @@ def _create(request: Create) -> Answer:
     _refuse_what_no_one_else_has(checkouts, allow_local=request.allow_local)
     sdk_version = request.rocm_sdk_version or (stack.sdk.version if stack.sdk else None)
     targets = gpu.parse_targets(request.targets) if request.targets else stack.targets
-    build_env = overrides.parse(request.build_env, stack)
+    build_env = variables.parse_build_env(request.build_env, stack)
     frozen = manifest.create(
         checkouts,
         stack=stack.name,
@@ -126,7 +126,7 @@ def _create(request: Create) -> Answer:
         platform=interpreters.own().platform,
         sdk_version=sdk_version,
         build_env=build_env,
-        toolchain=toolchain.of_manifest(
+        toolchain=machine.toolchain_of_manifest(
             interpreters.own(), host_compiler=targets == (gpu.CPU,), named=build_env
         ),
     )

@@ -20,8 +20,8 @@ from typing import TypeVar, get_args
 from cairn import files, venv
 from cairn import targets as gpu
 from cairn.build import job, preflight, rocm_sdk
-from cairn.build.environments.pip_install import pip_install
-from cairn.build.inputs import overrides
+from cairn.build.environments import pip_install
+from cairn.build.inputs import variables
 from cairn.build.model import BuiltWheel, Job, SdkRequest
 from cairn.errors import StoreError, SystemFailureError
 from cairn.output import console
@@ -96,7 +96,7 @@ def run(request: TrailRequest) -> TrailResult:
     request = dataclasses.replace(request, work_dir=request.work_dir.absolute())
     require_disk(request.work_dir, request.stack.disk)
     # What is wrong with the request is said here, rather than after the checkout.
-    overrides.parse(request.build_env, request.stack)
+    variables.parse_build_env(request.build_env, request.stack)
     if request.with_rocm:
         rocm_sdk.recipe(request.stack)
     with (

@@ -31,8 +31,8 @@ class PackageRequest:
         version: ROCm's version (PEP 440).
         targets: the targets its libraries were compiled for; empty takes them from the artifacts.
         family: name for the one package of libraries of a prefix; empty derives it from the targets.
-        libraries_for_all: one package has the libraries for all families; `cairn.build.split_sdk` then takes
-            its device code out.
+        libraries_for_all: one package has the libraries for all families, out of which
+            `cairn.build.device_packages` then takes the device code.
         output_dir: where the packages go.
     """
 

@@ -10,7 +10,7 @@ import pytest
 
 from cairn import process
 from cairn.build import execution, plan
-from cairn.build.compiler_cache import compilers, launchers, programs
+from cairn.build.compiler_cache import compilers, launchers, session
 from cairn.build.engine import events
 from cairn.build.model import BuildRequest, BuiltWheel
 from cairn.build.options import CompilerCache
@@ -207,7 +207,7 @@ def device(tmp_path: Path) -> launchers.Launchers:
     made = launchers.Launchers(
         folder=tmp_path / "launchers",
         program="ccache",
-        cache=programs.get("ccache", PackageSource(), log=tmp_path / "log", say=lambda _: None),
+        cache=session.install_program("ccache", PackageSource(), log=tmp_path / "log", say=lambda _: None),
         path=os.environ["PATH"],
         compilers=compilers.on_path(os.environ["PATH"]),
         hip_clang=clang,

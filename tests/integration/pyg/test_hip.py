@@ -17,7 +17,7 @@ import pytest
 from cairn import stack as stacks
 from cairn import venv
 from cairn.build import rocm_sdk
-from cairn.build.environments.pip_install import pip_install
+from cairn.build.environments import pip_install
 from cairn.build.inputs import variables
 from cairn.venv import PackageSource
 from cairn.wheels.metadata import wheel_info

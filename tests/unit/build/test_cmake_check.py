@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from cairn.build.cmake_check import Watch, read, same
+from cairn.build.backend import CMakeWatch, means_the_same, read_cmake_cache
 from cairn.errors import BuildError
 
 CACHE = """# This is the CMakeCache file.
@@ -16,8 +16,8 @@ CMAKE_HOME_DIRECTORY:INTERNAL={home}
 """
 
 
-def watch(tmp_path: Path, **wanted: str) -> Watch:
-    return Watch(
+def watch(tmp_path: Path, **wanted: str) -> CMakeWatch:
+    return CMakeWatch(
         project="torch",
         settings=wanted,
         homes=(tmp_path / "src",),
@@ -34,7 +34,7 @@ def configure(tmp_path: Path, place: str = "build", home: str = "src") -> Path:
 
 
 def test_entries_are_read(tmp_path: Path) -> None:
-    found = read(configure(tmp_path))
+    found = read_cmake_cache(configure(tmp_path))
     assert (found["USE_ROCM"], found["BLAS"], found["odd name"]) == ("ON", "OpenBLAS", "a=b")
     assert "Use ROCm" not in found
 
@@ -51,7 +51,7 @@ def test_entries_are_read(tmp_path: Path) -> None:
     ],
 )
 def test_values_are_compared_as_cmake_reads_them(one: str, other: str, equal: bool) -> None:  # noqa: FBT001
-    assert same(one, other) is equal
+    assert means_the_same(one, other) is equal
 
 
 def test_what_is_as_asked_passes_and_what_is_not_is_named(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cairn.build.compiler_cache import compilers, launchers, programs
+from cairn.build.compiler_cache import compilers, launchers, session
 from cairn.build.engine.events import CacheStatistics
 
 LOG = """# /src/a.cpp
@@ -32,15 +32,15 @@ SCCACHE = """{"stats": {"compile_requests": 5, "requests_not_cacheable": 1, "non
 
 def test_a_log_of_ccache_is_counted(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    assert programs.statistics_of_ccache(log).calls == 0, "nothing was compiled"
+    assert session.statistics_of_ccache(log).calls == 0, "nothing was compiled"
     log.write_text(LOG)
-    found = programs.statistics_of_ccache(log)
+    found = session.statistics_of_ccache(log)
     assert (found.hits, found.misses, found.uncached, found.errors) == (2, 1, 1, 1)
     assert str(found) == "ccache 2 of 3 compilations from the cache (66%), 1 not cacheable, 1 errors"
 
 
 def test_statistics_of_sccache_are_counted() -> None:
-    found = programs.statistics_of_sccache(SCCACHE)
+    found = session.statistics_of_sccache(SCCACHE)
     assert (found.hits, found.misses, found.uncached, found.errors) == (5, 4, 1, 1)
 
 

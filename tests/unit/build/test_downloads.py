@@ -9,8 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cairn.build import downloads
-from cairn.build.inputs import overrides
+from cairn.build.inputs import downloads, variables
 from cairn.build.model import BuildRequest
 from cairn.errors import NetworkError, SourceError
 from cairn.stack import Download, Environment
@@ -114,7 +113,7 @@ def test_nothing_is_fetched_for_a_feature_that_is_off_or_in_place_of_what_the_us
     )
     assert of(off) == []
     assert len(of(dataclasses.replace(off, features=frozenset({"flash_attention"})))) == 1
-    given = overrides.parse(["torch:KERNELS_PREFIX=/opt/kernels"], request_of.stack)
+    given = variables.parse_build_env(["torch:KERNELS_PREFIX=/opt/kernels"], request_of.stack)
     assert of(dataclasses.replace(request_of, build_env=given)) == []
 
 

@@ -8,8 +8,7 @@ import msgspec
 import pytest
 
 from cairn.build import execution, job, variants
-from cairn.build.engine.durations import Durations
-from cairn.build.engine.policy import Cost, Limits
+from cairn.build.engine.schedule import Cost, Durations, Limits
 from cairn.build.engine.step import Graph
 from cairn.build.model import Job
 from cairn.build.options import CompilerCache

@@ -10,8 +10,7 @@ import pytest
 
 from cairn import venv
 from cairn.build import environments, execution, plan
-from cairn.build.environments import Content
-from cairn.build.environments.pip_install import pip_install
+from cairn.build.environments import Content, pip_install
 from cairn.build.inputs import variables
 from cairn.errors import BuildError, NetworkError
 from cairn.stack import load

@@ -9,7 +9,7 @@ import pytest
 
 from cairn import interpreters
 from cairn.build import cache, plan
-from cairn.build.inputs import source_tree, toolchain
+from cairn.build.inputs import machine, source_tree
 from cairn.build.model import BuildRequest, InstalledSdk
 from cairn.formats.zip import deflate
 from cairn.rocm.install import SdkInfo
@@ -99,7 +99,8 @@ def test_an_unused_feature_of_the_stack_is_not_in_the_key(request_for: MakeReque
 
 def test_what_packs_wheels_is_named_in_manifests_and_is_no_reason_to_build_again() -> None:
     keyed, frozen = (
-        name(interpreters.own(), host_compiler=False) for name in (toolchain.identity, toolchain.of_manifest)
+        name(interpreters.own(), host_compiler=False)
+        for name in (machine.toolchain, machine.toolchain_of_manifest)
     )
     assert {**keyed, "deflate": deflate.engine()} == frozen
     assert "deflate" not in keyed

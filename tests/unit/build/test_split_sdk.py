@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cairn.build import split_sdk
+from cairn.build import device_packages
 from cairn.cli.main import main
 from cairn.errors import WheelError
 from cairn.rocm.package import PackageRequest
@@ -58,7 +58,7 @@ def request_of_sdk(tmp_path: Path) -> PackageRequest:
 
 
 def test_one_package_of_libraries_and_one_for_each_target(request_of_sdk: PackageRequest) -> None:
-    made = split_sdk.package(request_of_sdk)
+    made = device_packages.package_sdk(request_of_sdk)
     names = ["rocm-sdk-core", "rocm-sdk-libraries", "rocm-sdk-device-gfx942", "rocm-sdk-device-gfx1100"]
     assert [item.distribution for item in made] == [*names, "rocm-sdk-devel", "rocm"]
     assert sorted(item.path.name for item in made) == sorted(p.name for p in (made[0].path.parent).iterdir())
@@ -80,7 +80,7 @@ def test_one_package_of_libraries_and_one_for_each_target(request_of_sdk: Packag
 
 
 def test_the_package_rocm_has_their_extras(request_of_sdk: PackageRequest, tmp_path: Path) -> None:
-    *_, sdist = split_sdk.package(request_of_sdk)
+    *_, sdist = device_packages.package_sdk(request_of_sdk)
     with tarfile.open(sdist.path) as archive:
         archive.extractall(tmp_path, filter="data")
     (tree,) = tmp_path.glob("rocm-7.14.0")
@@ -100,18 +100,18 @@ def test_the_package_rocm_has_their_extras(request_of_sdk: PackageRequest, tmp_p
 def test_a_target_without_code_is_refused_and_nothing_is_left(request_of_sdk: PackageRequest) -> None:
     more = dataclasses.replace(request_of_sdk, targets=(*TARGETS, "gfx950"))
     with pytest.raises(WheelError, match="no code for device-gfx950"):
-        split_sdk.package(more)
+        device_packages.package_sdk(more)
     assert list(more.output_dir.iterdir()) == []
 
 
 def test_what_fails_leaves_an_earlier_sdk_whole(request_of_sdk: PackageRequest) -> None:
-    made = split_sdk.package(request_of_sdk)
+    made = device_packages.package_sdk(request_of_sdk)
     before = {item.path: item.path.read_bytes() for item in made}
     library = request_of_sdk.prefix and request_of_sdk.prefix / "lib/librocblas.so"
     assert library
     library.write_bytes(make_hip_library([make_bundle({"gfx942": make_code_object("gfx942", b"new" * 300)})]))
     with pytest.raises(WheelError, match="no code for device-gfx1100"):
-        split_sdk.package(request_of_sdk)
+        device_packages.package_sdk(request_of_sdk)
     assert {path: path.read_bytes() for path in request_of_sdk.output_dir.iterdir()} == before
 
 

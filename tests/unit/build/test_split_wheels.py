@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from cairn import files, venv
-from cairn.build import execution, outputs, plan, preflight, rocm_sdk, split_wheels
+from cairn.build import device_packages, execution, outputs, plan, preflight, rocm_sdk
 from cairn.build.inputs import variables
 from cairn.build.model import BuildRequest, InstalledSdk, Job
 from cairn.errors import UsageError
@@ -136,7 +136,7 @@ def test_device_wheels_require_the_code_of_an_sdk_that_has_it_apart(
 
     family = built_with("rocm-sdk-core", "rocm-sdk-libraries-gfx94X-dcgpu")
     apart = built_with("rocm-sdk-core", "rocm-sdk-libraries", "rocm-sdk-device-gfx942")
-    assert [split_wheels.terms_of(request).sdk for request in (family, apart)] == [None, "7.14.0"]
+    assert [device_packages.terms_of(request).sdk for request in (family, apart)] == [None, "7.14.0"]
     assert apart.sdk is not None
     always = ("rocm-sdk-core==7.14.0", "rocm-sdk-libraries==7.14.0")
     assert rocm_sdk.runtime_requirements(apart.sdk, devices=False) == always
@@ -145,7 +145,7 @@ def test_device_wheels_require_the_code_of_an_sdk_that_has_it_apart(
     whole.parent.mkdir(parents=True)
     whole.write_bytes(next(tmp_path.glob("whole/*.whl")).read_bytes())
     apart.output_dir.mkdir()
-    _, device, _ = split_wheels.parts_of(whole, "a" * 64, apart.stack.projects[0], apart)
+    _, device, _ = device_packages.parts_of(whole, "a" * 64, apart.stack.projects[0], apart)
     assert wheel_info.read(device).requires_dist == ("demo==1.0", "rocm-sdk-device-gfx942==7.14.0")
     # Without device wheels, the wheel itself asks for that code.
     for request, split, extras in (
@@ -161,9 +161,9 @@ def test_device_wheels_require_the_code_of_an_sdk_that_has_it_apart(
 def test_for_the_cpu_there_is_nothing_to_split(request_of_demo: BuildRequest) -> None:
     request = request_of_demo
     project = request.stack.projects[0]
-    assert split_wheels.is_split(project, request)
-    assert not split_wheels.is_split(project, dataclasses.replace(request, targets=("cpu",)))
-    assert not split_wheels.is_split(msgspec.structs.replace(project, device_code=False), request)
+    assert device_packages.is_split(project, request)
+    assert not device_packages.is_split(project, dataclasses.replace(request, targets=("cpu",)))
+    assert not device_packages.is_split(msgspec.structs.replace(project, device_code=False), request)
 
 
 def test_a_rocm_that_finds_no_code_is_refused_before_anything_is_built(

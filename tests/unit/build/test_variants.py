@@ -16,7 +16,7 @@ import pytest
 from cairn import interpreters
 from cairn.build import execution, job, plan, rocm_sdk, variants
 from cairn.build.engine import events
-from cairn.build.engine.durations import Durations
+from cairn.build.engine.schedule import Durations
 from cairn.build.model import BuiltWheel, Job, SdkRequest
 from cairn.build.options import RunOptions
 from cairn.build.variants import Axes

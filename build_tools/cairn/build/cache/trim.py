@@ -13,7 +13,7 @@ from pathlib import Path
 from cairn.build.cache import entry as entries
 from cairn.build.cache import in_use
 from cairn.build.cache.entry import CacheEntry, DamagedEntryError
-from cairn.build.cache.local import LocalTier
+from cairn.build.cache.tiers import LocalTier
 from cairn.concurrency import side_by_side
 from cairn.errors import UsageError
 from cairn.output import console

@@ -21,8 +21,7 @@ from cairn import files
 from cairn.build.cache import entry as entries
 from cairn.build.cache import trim
 from cairn.build.cache.entry import CacheEntry, DamagedEntryError, Hit
-from cairn.build.cache.local import LocalTier, damage
-from cairn.build.cache.shared import SharedTier
+from cairn.build.cache.tiers import LocalTier, SharedTier, damage
 from cairn.errors import WheelError
 from cairn.output import console, safe_text
 from cairn.retry import RetryPolicy

@@ -9,10 +9,17 @@ CMake must not see `bin`, because projects write the path of the compiler into w
 (`torch.__config__` shows it), and what comes through the cache must be the same bytes as without it.
 
 The folder stays at its path: CMake keeps the launcher's path in the CMakeCache.txt of a tree.
+
+A build finds torch's headers in its environment: at a different path for each Python, family and build, so
+that a compiler cache never finds again what was compiled against them. So a package's headers get a folder
+that is named by their content, made of hard links. The launchers name it in place of the environment's, for
+builds whose flags map the environment away (`-ffile-prefix-map`): elsewhere the path is part of the product.
 """
 
 from __future__ import annotations
 
+import hashlib
+import importlib.metadata
 import os
 import shlex
 import shutil
@@ -23,6 +30,7 @@ from pathlib import Path
 from cairn import files, owned
 from cairn.build.compiler_cache import compilers
 from cairn.build.options import CompilerCache
+from cairn.venv import VirtualEnvironment
 
 # In sh, since it runs for each file that is compiled: Python takes longer to start than the cache to answer.
 _LAUNCH = """\
@@ -128,7 +136,7 @@ class Launchers:
         hip_clang: the folder of the clang that hipcc calls; None without one.
         device_libraries: the folder of the bitcode that is linked into device code by default; None for none.
         site_packages: of the environment the build runs in.
-        headers: packages there to the folders that stand for it (`cairn.build.compiler_cache.headers`).
+        headers: packages there to the folders that stand for it (`cairn.build.compiler_cache.launchers`).
         tree: the folder whose path is no part of what is compiled; None for none.
     """
 
@@ -230,3 +238,42 @@ def _compiler(script: Path, compiler: Path, plan: Launchers) -> None:
 def _script(path: Path, text: str) -> None:
     files.write_text(path, text)
     path.chmod(0o755)
+
+
+def shared_headers(environment: VirtualEnvironment, folder: Path) -> Mapping[str, Path]:
+    """Folders that stand for the site-packages of an environment, by the package whose headers they have.
+
+    Args:
+        environment: with packages installed.
+        folder: where such folders are kept.
+
+    Returns:
+        The name of a top-level folder of site-packages that has headers, to a folder that has just it.
+    """
+    packages: dict[str, dict[str, str]] = {}
+    for distribution in importlib.metadata.distributions(path=[str(environment.site_packages)]):
+        for file in distribution.files or ():
+            # RECORD has the digest of each file, so that none needs to be read.
+            if file.hash is not None and "include" in file.parts[1:-1]:
+                packages.setdefault(file.parts[0], {})[file.as_posix()] = file.hash.value
+    return {
+        name: _headers_folder(environment.site_packages, headers, folder)
+        for name, headers in sorted(packages.items())
+        if name not in ("..", ".")
+    }
+
+
+def _headers_folder(site: Path, headers: Mapping[str, str], folder: Path) -> Path:
+    listed = "".join(f"{digest} {name}\n" for name, digest in sorted(headers.items()))
+    place = folder / hashlib.sha256(listed.encode()).hexdigest()[:24]
+    with files.locked(folder / "headers.lock"):
+        if not place.is_dir():
+            with files.folder_beside(place) as part:
+                for name in headers:
+                    target = part / name
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    try:
+                        os.link(site / name, target)
+                    except OSError:  # on a different file system, or one without links
+                        files.copy_into(site / name, target)
+    return place

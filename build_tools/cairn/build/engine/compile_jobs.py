@@ -25,8 +25,8 @@ from types import TracebackType
 from typing import Self
 
 from cairn import files, process
-from cairn.build.engine import policy
-from cairn.build.engine.policy import Limits
+from cairn.build.engine import schedule
+from cairn.build.engine.schedule import Limits
 from cairn.build.engine.step import Step
 from cairn.errors import CairnError
 
@@ -130,7 +130,7 @@ class Pool:
             # What lies unused is collected, and dealt out again: to those that had nothing left first.
             idle = {name: tokens.take(self._limits.cores) for name, tokens in self._steps.items()}
             fixed = sum(count for name, count in jobs.items() if name not in self._steps)
-            used = sum(tokens.held for tokens in self._steps.values()) + int(fixed / policy.OVER)
+            used = sum(tokens.held for tokens in self._steps.values()) + int(fixed / schedule.OVER)
             free = max(0, self._limits.cores - used)
             order = sorted(self._steps, key=lambda name: (idle[name] > 0, -paths.get(name, 0.0)))
             busy = [name for name in order if not idle[name]] or order

@@ -1,6 +1,6 @@
 """Runs the steps of a graph: each starts as soon as its needs are met, and all end together.
 
-    ready ── policy ──> running ── returns ──────> done (or kept) ──> those that waited for it are ready
+    ready ─ schedule ─> running ── returns ──────> done (or kept) ──> those that waited for it are ready
       ^                   │ └───── raises ───────> failed ──────────> those that waited for it are skipped
       └── fewer jobs ─────┘ out of memory, out of time, killed: see `_failed`
 
@@ -23,12 +23,11 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from cairn import platforms, process
-from cairn.build.engine import compile_jobs, durations, events, policy
+from cairn.build import build_log
+from cairn.build.engine import compile_jobs, events, schedule
 from cairn.build.engine.compile_jobs import Pool
-from cairn.build.engine.durations import Record
-from cairn.build.engine.policy import Limits
+from cairn.build.engine.schedule import Limits, Record
 from cairn.build.engine.step import Graph, Step
-from cairn.build.log import causes
 from cairn.errors import BuildError, CairnError, ProblemsError, SystemFailureError
 from cairn.output import console
 
@@ -179,8 +178,10 @@ class _Thread:
 class _Run(Generic[T]):
     def __init__(self, graph: Graph, work: Mapping[str, Work[T]], options: Options) -> None:
         self._graph, self._work, self._options = graph, work, options
-        self._known = durations.read(options.durations) if options.durations else durations.Durations()
-        self._paths = policy.remaining_paths(graph, self._known.costs(graph), options.limits.cores)
+        self._known = (
+            schedule.read_durations(options.durations) if options.durations else schedule.Durations()
+        )
+        self._paths = schedule.remaining_paths(graph, self._known.costs(graph), options.limits.cores)
         self._left = {step.name: len(step.waits_for) for step in graph.steps}
         self._ready = {step.name: step for step in graph.steps if not step.waits_for}
         self._running: dict[str, _Thread] = {}
@@ -211,7 +212,7 @@ class _Run(Generic[T]):
             ending = "failed" if self._failures else "done"
         finally:
             if self._options.durations:
-                durations.add(self._options.durations, self._records)
+                schedule.add_durations(self._options.durations, self._records)
             self._log.write(events.RunEnded(ending=ending, seconds=round(time.monotonic() - began, 3)))
         return Outcome(results=self._results, failures=self._failures, skipped=self._skipped)
 
@@ -236,7 +237,7 @@ class _Run(Generic[T]):
     def _start(self) -> None:
         busy = {name: (t.running.step, t.running.jobs) for name, t in self._running.items()}
         limits = self._options.limits
-        for start in policy.starts(self._ready.values(), busy, paths=self._paths, limits=limits):
+        for start in schedule.starts(self._ready.values(), busy, paths=self._paths, limits=limits):
             name = start.step.name
             del self._ready[name]
             attempt = self._attempts[name] = self._attempts.get(name, 0) + 1
@@ -327,7 +328,7 @@ class _Run(Generic[T]):
     def _of_late(self, thread: _Thread) -> CairnError:
         step, log = thread.running.step, thread.running.log
         limit = self._options.time_limit or 0.0
-        tail = causes.tail(log, _TAIL) if log is not None else ()
+        tail = build_log.tail(log, _TAIL) if log is not None else ()
         return BuildError(
             f"{step.name} was ended: it had not come to its end within {console.clock(limit)}",
             log=log,
@@ -342,7 +343,7 @@ class _Run(Generic[T]):
         if running.attempt >= _ATTEMPTS or (running.jobs == 1 and not self._running):
             return False
         jobs = max(1, running.jobs // 2)
-        memory = max(2 * step.memory, policy.MEMORY_PER_JOB)
+        memory = max(2 * step.memory, schedule.MEMORY_PER_JOB)
         if running.jobs == 1:
             memory = limits.memory or memory  # nothing else beside it
         self._ready[step.name] = dataclasses.replace(step, cores=jobs, memory=memory)

@@ -18,7 +18,7 @@ from cairn.output import console
 
 if TYPE_CHECKING:
     from cairn.build.cache import SharedCache
-    from cairn.build.cache.local import LocalTier
+    from cairn.build.cache.tiers import LocalTier
     from cairn.build.cache.trim import Contents, StoredEntry, TrimResult
     from cairn.store.protocol import Store
 
@@ -153,7 +153,7 @@ def _text(trimmed: TrimResult, *, dry_run: bool) -> Iterator[Piece]:
 
 def _folder() -> LocalTier:
     from cairn import files
-    from cairn.build.cache.local import LocalTier
+    from cairn.build.cache.tiers import LocalTier
 
     return LocalTier(files.cache_dir() / "wheels")
 

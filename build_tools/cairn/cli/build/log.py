@@ -37,7 +37,7 @@ class Log:
 
 def run(request: Log) -> Answer:
     """Run the command."""
-    from cairn.build.log import causes
+    from cairn.build import build_log
 
     if request.project is None:
         if request.causes:
@@ -45,7 +45,7 @@ def run(request: Log) -> Answer:
         return _last_run(request.output_dir)
     log = _log_of(request.output_dir, request.project)
     if request.causes:
-        lines = causes.find(log)
+        lines = build_log.find(log)
         return Answer(
             [{"line": cause.number, "text": cause.text} for cause in lines],
             [f"{log}:{cause.number}: {cause.text}" for cause in lines]

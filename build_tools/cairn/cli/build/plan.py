@@ -15,7 +15,7 @@ from cairn.options import option
 from cairn.output import console
 
 if TYPE_CHECKING:
-    from cairn.build.graph.steps import PlanGraph, PlannedStep
+    from cairn.build.plan_graph import PlanGraph, PlannedStep
 
 _LONGEST = 60  # characters of a value in the table; JSON has all
 
@@ -39,11 +39,10 @@ class Plan(BuildOptions):
 
 def run(request: Plan) -> Answer:
     """Run the command."""
-    from cairn.build import job, variants
-    from cairn.build.graph import steps
+    from cairn.build import job, plan_graph, variants
 
     jobs = options.jobs_of(request)
-    graph = steps.graph_of(job.plans_of(jobs), variants.labels(jobs))
+    graph = plan_graph.graph_of(job.plans_of(jobs), variants.labels(jobs))
     if request.explain is not None:
         one = graph.find(request.explain)
         return Answer(_plain(graph, one), _explanation(one), more={"inputs": dict(one.step.inputs)})

@@ -66,7 +66,7 @@ def _package(request: Package) -> Answer:
 
 def write(request: PackageRequest, *, dry_run: bool) -> Answer:
     """Make the packages."""
-    from cairn.build import split_sdk
+    from cairn.build import device_packages
     from cairn.rocm import package
     from cairn.wheels.metadata import rocm_version
     from cairn.wheels.split.split import RUNTIME
@@ -74,7 +74,7 @@ def write(request: PackageRequest, *, dry_run: bool) -> Answer:
     screen = console.current()
     with screen.stage("package ROCm"):
         if request.libraries_for_all and not dry_run:
-            dists = split_sdk.package(request)
+            dists = device_packages.package_sdk(request)
         else:
             dists = package.package(request, dry_run=dry_run)
     if request.libraries_for_all and rocm_version.is_before(request.version, RUNTIME):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from cairn.build.engine.policy import MEMORY_PER_JOB
+from cairn.build.engine.schedule import MEMORY_PER_JOB
 from cairn.output import console
 from cairn.pipeline.doctor.findings import Finding, missing, note, ok, warning
 from cairn.pipeline.doctor.machine import Disk, Machine

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from cairn import isolation, process, venv
-from cairn.build.inputs import overrides
+from cairn.build.inputs import variables
 from cairn.errors import NetworkError, ProcessError, SourceError, StoreError, UsageError
 from cairn.matrix.legs import MOST_LEGS, Leg
 from cairn.output import Progress, github, silent
@@ -230,7 +230,7 @@ def _freeze(request: FreezeRequest, say: Progress) -> Manifest:
         platform=platforms[0],
         platforms=platforms if len(platforms) > 1 else (),
         sdk_version=_sdk_version(request),
-        build_env=overrides.parse(request.build_env, stack),
+        build_env=variables.parse_build_env(request.build_env, stack),
         # The compilers of each leg are those of its image: what one runner has says nothing of the others.
         toolchain={"image": request.image} if request.image else {},
     )

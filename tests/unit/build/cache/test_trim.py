@@ -11,7 +11,7 @@ import pytest
 from cairn.build import cache
 from cairn.build.cache import entry as entries
 from cairn.build.cache import in_use, trim
-from cairn.build.cache.local import LocalTier
+from cairn.build.cache.tiers import LocalTier
 from cairn.errors import UsageError
 from cairn.store.folder import LocalStore
 from cairn.store.memory import MemoryStore

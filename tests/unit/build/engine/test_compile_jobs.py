@@ -10,7 +10,7 @@ import pytest
 
 from cairn.build.engine import compile_jobs
 from cairn.build.engine.compile_jobs import Pool
-from cairn.build.engine.policy import Limits
+from cairn.build.engine.schedule import Limits
 from cairn.build.engine.step import Step
 
 

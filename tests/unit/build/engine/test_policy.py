@@ -2,9 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from cairn.build.engine import policy
-from cairn.build.engine.durations import Record
-from cairn.build.engine.policy import Cost, Limits
+from cairn.build.engine import schedule
+from cairn.build.engine.schedule import Cost, Limits, Record
 from cairn.build.engine.step import Graph, Step
 from helpers import simulated
 from helpers.recorded import chains
@@ -17,15 +16,15 @@ def step(name: str, *needs: str, cores: int = 1, memory: int = 0, exclusive: tup
 def started(ready: list[Step], limits: Limits, **running: int) -> list[str]:
     busy = {name: (step(name, memory=2, exclusive=(name,)), cores) for name, cores in running.items()}
     paths = {s.name: float(len(ready) - i) for i, s in enumerate(ready)}
-    return [s.step.name for s in policy.starts(ready, busy, paths=paths, limits=limits)]
+    return [s.step.name for s in schedule.starts(ready, busy, paths=paths, limits=limits)]
 
 
 def test_the_longest_remaining_path_comes_first() -> None:
     graph = Graph((step("short"), step("long"), step("after", "long")))
     costs = {"short": Cost(serial=5), "long": Cost(serial=3), "after": Cost(serial=4)}
-    paths = policy.remaining_paths(graph, costs, 1)
+    paths = schedule.remaining_paths(graph, costs, 1)
     assert paths == {"short": 5, "long": 7, "after": 4}
-    chosen = policy.starts(graph.steps[:2], {}, paths=paths, limits=Limits(cores=1))
+    chosen = schedule.starts(graph.steps[:2], {}, paths=paths, limits=Limits(cores=1))
     assert [c.step.name for c in chosen] == ["long"]
 
 
@@ -46,7 +45,7 @@ def test_a_step_that_fits_nowhere_runs_when_nothing_else_does() -> None:
 
 
 def test_jobs_are_no_more_than_memory_has_room_for() -> None:
-    (only,) = policy.starts(
+    (only,) = schedule.starts(
         [step("a", cores=8, memory=2)], {}, paths={"a": 1.0}, limits=Limits(cores=8, memory=7)
     )
     assert only.cores == 3

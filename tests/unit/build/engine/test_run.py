@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from cairn import process
-from cairn.build.engine import durations, events, run
-from cairn.build.engine.durations import Record
-from cairn.build.engine.policy import Limits
+from cairn.build.engine import events, run, schedule
 from cairn.build.engine.run import Options, OutOfMemoryError, Running
+from cairn.build.engine.schedule import Limits, Record
 from cairn.build.engine.step import Graph, Step
 from cairn.errors import BuildError, CairnError, ProblemsError, SystemFailureError
 
@@ -205,7 +204,7 @@ def test_what_steps_took_is_there_for_the_next_run(tmp_path: Path) -> None:
         process.run([sys.executable, "-c", "sum(range(3_000_000)); b = bytearray(40_000_000)"])
 
     run.run(graph(a=()), {"a": work}, options(tmp_path)).require()
-    record = durations.read(tmp_path / "durations.json").steps["a"]
+    record = schedule.read_durations(tmp_path / "durations.json").steps["a"]
     assert record.seconds > 0
     assert record.cpu > 0.01
     assert record.memory > 40_000_000
@@ -222,7 +221,7 @@ def test_programs_are_events_and_a_step_that_keeps_what_it_has_starts_none(tmp_p
     programs = [(e.step, e.program) for e in found if isinstance(e, events.ProgramStarted)]
     assert programs == [("a", f"{Path(sys.executable).name} -m this")]
     assert endings(tmp_path) == {"a": "done", "b": "kept"}
-    assert "b" not in durations.read(tmp_path / "durations.json").steps
+    assert "b" not in schedule.read_durations(tmp_path / "durations.json").steps
 
 
 def test_what_steps_side_by_side_leave_on_the_disk_is_not_counted_for_each(tmp_path: Path) -> None:
@@ -234,9 +233,11 @@ def test_what_steps_side_by_side_leave_on_the_disk_is_not_counted_for_each(tmp_p
         together.wait(60)
 
     whole = Graph(tuple(Step(name=name, kind="build", project=name) for name in ("a", "b")))
-    durations.add(tmp_path / "durations.json", {"a": Record(kind="build", project="a", seconds=1, disk=7)})
+    schedule.add_durations(
+        tmp_path / "durations.json", {"a": Record(kind="build", project="a", seconds=1, disk=7)}
+    )
     run.run(whole, {"a": writing, "b": writing}, options(tmp_path)).require()
-    found = durations.read(tmp_path / "durations.json")
+    found = schedule.read_durations(tmp_path / "durations.json")
     assert (found.disk("build", "a"), found.disk("build", "b")) == (7, 0)
 
 

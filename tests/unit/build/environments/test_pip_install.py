@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from cairn import venv
-from cairn.build.environments.pip_install import pip_install
+from cairn.build.environments import pip_install
 from cairn.errors import BuildError
 from cairn.venv import PackageSource
 

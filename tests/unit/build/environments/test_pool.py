@@ -11,7 +11,7 @@ import pytest
 
 from cairn import interpreters, venv
 from cairn.build import environments
-from cairn.build.environments import Content, resolve
+from cairn.build.environments import Content
 from cairn.errors import BuildError, UsageError
 from cairn.interpreters import Interpreter
 from cairn.venv import PackageSource, VirtualEnvironment
@@ -171,7 +171,9 @@ def test_a_requirements_file_may_lie_in_a_folder_of_any_name(tmp_path: Path, fol
     listed.parent.mkdir()
     listed.write_text("tool==1.0\n")
     source = PackageSource(no_index=True, find_links=(str(tmp_path / "links"),))
-    locked = resolve.lock([f"-r {listed}"], source, python=Path(sys.executable), what="torch")
+    locked = environments.resolve_requirements(
+        [f"-r {listed}"], source, python=Path(sys.executable), what="torch"
+    )
     assert locked.startswith("tool==1.0 ")
 
 

@@ -6,10 +6,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cairn.build import execution, plan
-from cairn.build.graph import steps
-from cairn.build.graph.steps import PlanGraph
+from cairn.build import execution, plan, plan_graph
 from cairn.build.model import BuildRequest
+from cairn.build.plan_graph import PlanGraph
 from cairn.errors import UsageError
 from helpers.build import MakeRequest
 
@@ -45,7 +44,7 @@ def request_(request_for: MakeRequest) -> BuildRequest:
 
 
 def graph(*requests: BuildRequest, labels: tuple[str, ...] = ("",)) -> PlanGraph:
-    return steps.graph_of(plan.make_all(requests), labels)
+    return plan_graph.graph_of(plan.make_all(requests), labels)
 
 
 def said(found: PlanGraph) -> dict[str, str]:

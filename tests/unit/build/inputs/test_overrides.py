@@ -7,7 +7,7 @@ import pytest
 
 from cairn import stack as stacks
 from cairn.build import execution, job, outputs, plan
-from cairn.build.inputs import overrides
+from cairn.build.inputs import variables
 from cairn.build.model import BuildRequest, Job
 from cairn.cli import binder, main
 from cairn.cli.build import options, run
@@ -27,7 +27,7 @@ def build_wheel(folder, settings=None, metadata=None):
 
 
 def with_env(request: BuildRequest, *texts: str) -> BuildRequest:
-    return dataclasses.replace(request, build_env=overrides.parse(texts, request.stack))
+    return dataclasses.replace(request, build_env=variables.parse_build_env(texts, request.stack))
 
 
 def keys(request: BuildRequest) -> dict[str, str]:
@@ -36,7 +36,11 @@ def keys(request: BuildRequest) -> dict[str, str]:
 
 def test_what_was_written_is_read() -> None:
     texts = ["USE_FBGEMM=0", "torch:USE_X=a=b c", "torchvision:FLAGS=", "USE_FBGEMM=1"]
-    assert overrides.parse(texts, STACK) == {"USE_FBGEMM": "1", "torch:USE_X": "a=b c", "vision:FLAGS": ""}
+    assert variables.parse_build_env(texts, STACK) == {
+        "USE_FBGEMM": "1",
+        "torch:USE_X": "a=b c",
+        "vision:FLAGS": "",
+    }
 
 
 @pytest.mark.parametrize(
@@ -69,15 +73,15 @@ def test_what_was_written_is_read() -> None:
 )
 def test_what_cannot_be_given_is_refused_with_what_to_do(text: str, said: str) -> None:
     with pytest.raises(UsageError) as caught:
-        overrides.parse([text], STACK)
+        variables.parse_build_env([text], STACK)
     assert said in f"{caught.value} {caught.value.tip}"
     assert "hunter2" not in f"{caught.value} {caught.value.tip}"
 
 
 def test_a_constant_of_the_stack_can_be_changed_and_a_name_is_no_secret_for_its_letters() -> None:
-    assert overrides.parse(["USE_GLOO=OFF", "USE_KEYS=1", "AUTHOR=x", "CXXFLAGS=-g"], STACK).keys() == {
-        *("USE_GLOO", "USE_KEYS", "AUTHOR", "CXXFLAGS")
-    }
+    assert variables.parse_build_env(
+        ["USE_GLOO=OFF", "USE_KEYS=1", "AUTHOR=x", "CXXFLAGS=-g"], STACK
+    ).keys() == {*("USE_GLOO", "USE_KEYS", "AUTHOR", "CXXFLAGS")}
 
 
 def test_a_build_sees_what_is_given_to_it(request_for: MakeRequest, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,12 +166,12 @@ def test_what_is_set_in_the_shell_and_known_to_be_read_is_named_with_what_to_use
         "PYTORCH_ROCM_ARCH": "gfx942",
         "LD_LIBRARY_PATH": "/x",
     }
-    assert overrides.left_out(STACK, environ=environ) == (
+    assert variables.unseen_by_builds(STACK, environ=environ) == (
         *("BUILD_TEST", "CXX", "FFMPEG_ROOT", "LD_LIBRARY_PATH", "MAX_JOBS (--jobs)", "MKLROOT"),
         *("PYTORCH_ROCM_ARCH (--targets (--pytorch-rocm-arch))", "USE_FBGEMM"),
     )
     named = ["CXX", "torch:MKLROOT", "USE_FBGEMM"]
-    assert overrides.left_out(STACK, named, flags=[overrides.TARGETS], environ=environ) == (
+    assert variables.unseen_by_builds(STACK, named, flags=[variables.TARGETS_FLAG], environ=environ) == (
         *("BUILD_TEST", "FFMPEG_ROOT", "LD_LIBRARY_PATH", "MAX_JOBS (--jobs)"),
     )
 

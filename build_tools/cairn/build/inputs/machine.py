@@ -1,4 +1,4 @@
-"""Files that a build may read outside of its tree, its environment and the ROCm SDK: part of its key.
+"""The machine's part in a build's key: its compilers, and files that a build may read outside of its own.
 
 Compilers and build systems look into folders that variables name (`CPATH`, `CMAKE_PREFIX_PATH`), into those
 of the system, which packages fill, and into `/usr/local`, which people fill. All that could be read there
@@ -10,17 +10,23 @@ Where no package manager that is known here says what the system's folders have,
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
+import platform
 import re
+import shlex
+import shutil
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from cairn import files, process
-from cairn.errors import CairnError
+from cairn import files, isolation, process
+from cairn.errors import CairnError, PrerequisiteError, ProcessError
+from cairn.formats.zip import deflate
+from cairn.interpreters import Interpreter
 
 # Filled by packages, whose versions stand for them; `/usr/local` is not.
 _OF_PACKAGES = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/dev", "/proc", "/sys")
@@ -44,6 +50,60 @@ _WRITTEN = re.compile(r"HOME|(.*_)?(CCACHE|SCCACHE|CACHE|TMP|TEMP|TMPDIR|LOG)(_.
 _SETTLED = 2_000_000_000  # ns: what was written just now may be written again within a tick of the clock
 
 
+def toolchain(
+    python: Interpreter, *, host_compiler: bool, named: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """The identity of the toolchain in cache keys.
+
+    Args:
+        python: the interpreter that builds.
+        host_compiler: ask the machine's own C++ compiler too; a build with the ROCm SDK brings one.
+        named: the variables that the user gives to the build; `CXX` may be among them.
+    """
+    identity = isolation.compiler_variables()
+    if epoch := os.environ.get("SOURCE_DATE_EPOCH"):  # of members that Cairn itself adds to a wheel
+        identity["SOURCE_DATE_EPOCH"] = epoch
+    identity["python"] = python.release
+    # What is linked against a newer one does not load with an older one (PEP 600); containers share a cache.
+    identity["libc"] = " ".join(platform.libc_ver())
+    return identity | {"c++": _version(_compiler(named))} if host_compiler else identity
+
+
+def toolchain_of_manifest(
+    python: Interpreter, *, host_compiler: bool, named: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Like `toolchain`, with the deflate library, which changes a wheel but must not cause a rebuild."""
+    return toolchain(python, host_compiler=host_compiler, named=named) | {"deflate": deflate.engine()}
+
+
+def require_host_compiler(named: Mapping[str, str] | None = None) -> str:
+    """The machine's C++ compiler; `named` as in `toolchain`.
+
+    Raises:
+        PrerequisiteError: there is none.
+    """
+    compiler = _compiler(named)
+    if shutil.which(shlex.split(compiler)[0]) is None:
+        raise PrerequisiteError(
+            f"this stack is built with the machine's C++ compiler, and there is no {compiler}",
+            tip="install one, on Debian and Ubuntu: apt install g++",
+        )
+    return compiler
+
+
+def _compiler(named: Mapping[str, str] | None) -> str:
+    return (named or {}).get("CXX") or "g++"
+
+
+@functools.cache
+def _version(compiler: str) -> str:
+    try:
+        env = isolation.variables(isolation.Isolation.TOOL)
+        return process.run([*shlex.split(compiler), "--version"], env=env).output.partition("\n")[0]
+    except (PrerequisiteError, ProcessError):
+        return "none"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Outside:
     """The packages and places that a build could read.
@@ -61,7 +121,9 @@ class Outside:
         return {"packages": self.packages, **self.places}
 
 
-def look(variables: Mapping[str, str], *, inside: Collection[Path], root: Path = Path("/")) -> Outside:
+def look_outside(
+    variables: Mapping[str, str], *, inside: Collection[Path], root: Path = Path("/")
+) -> Outside:
     """The packages and places that a build could read on this machine, now.
 
     Args:
@@ -78,7 +140,7 @@ def look(variables: Mapping[str, str], *, inside: Collection[Path], root: Path =
         libraries = [path for path in sorted((local / name).glob("*")) if path.is_file()]
         if libraries:
             digests[str(local / name)] = _digest_of(local / name, libraries)
-    return Outside(packages=_packages(root), places=digests)
+    return Outside(packages=_packages_digest(root), places=digests)
 
 
 def _paths(text: str) -> Iterator[Path]:
@@ -109,7 +171,7 @@ def _digest(place: Path, inside: Collection[Path]) -> str:
 def _digest_of(folder: Path, paths: Iterable[Path]) -> str:
     """A digest over files; one is only read again where its size, time or inode is another."""
     note = files.cache_dir() / "outside" / f"{hashlib.sha256(os.fsencode(folder)).hexdigest()[:24]}.json"
-    known = _read(note)
+    known = _read_note(note)
     marks: dict[str, list[object]] = {}
     digest = hashlib.sha256()
     for path in paths:
@@ -129,7 +191,7 @@ def _digest_of(folder: Path, paths: Iterable[Path]) -> str:
     return digest.hexdigest()
 
 
-def _read(note: Path) -> dict[str, list[object]]:
+def _read_note(note: Path) -> dict[str, list[object]]:
     try:
         marks = json.loads(note.read_bytes())
     except (OSError, ValueError):
@@ -137,7 +199,7 @@ def _read(note: Path) -> dict[str, list[object]]:
     return marks if isinstance(marks, dict) else {}
 
 
-def _packages(root: Path) -> str | None:
+def _packages_digest(root: Path) -> str | None:
     """A digest of the packages that have to do with compiling; made anew where their list is another."""
     for place in (root / _DPKG, root / _APK, root / _PACMAN, *(root / name for name in _RPM)):
         if not place.exists():
@@ -146,7 +208,7 @@ def _packages(root: Path) -> str | None:
         status = {str(path): path.stat() for path in sorted(inner)}
         marks = [[name, one.st_size, one.st_mtime_ns, one.st_ino] for name, one in status.items()]
         note = files.cache_dir() / "outside" / "packages.json"
-        known = _read(note)
+        known = _read_note(note)
         if known.get("marks") == marks:
             return str(known["digest"][0])
         listed = _listed(place, root)
@@ -165,22 +227,25 @@ def _listed(place: Path, root: Path) -> list[str] | None:
         if place == root / _PACMAN:
             return [path.name for path in place.iterdir() if path.is_dir()]
         if not place.is_dir():
-            return list(_paragraphs(place.read_text(encoding="utf-8", errors="replace")))
+            return _paragraphs(place.read_text(encoding="utf-8", errors="replace"))
         words = ("--root", str(root), "-qa", "--queryformat", "%{NAME} %{VERSION}-%{RELEASE} %{ARCH}\n")
         return [line for line in process.run(["rpm", *words]).output.splitlines() if _is_development(line)]
     except (CairnError, OSError):
         return None
 
 
-def _paragraphs(text: str) -> Iterator[str]:
+def _paragraphs(text: str) -> list[str]:
     """The packages of dpkg's or apk's list: paragraphs of fields."""
+    packages = []
     for paragraph in text.split("\n\n"):
         fields = dict(_FIELD.findall(paragraph))
         name = fields.get("Package") or fields.get("P", "")
         if not name or not fields.get("Status", "ok installed").endswith("ok installed"):
             continue
         if _is_development(name) or fields.get("Section", "").rpartition("/")[2] in ("devel", "libdevel"):
-            yield f"{name} {fields.get('Version') or fields.get('V')} {fields.get('Architecture', '')}"
+            version = fields.get("Version") or fields.get("V")
+            packages.append(f"{name} {version} {fields.get('Architecture', '')}")
+    return packages
 
 
 def _is_development(line: str) -> bool:

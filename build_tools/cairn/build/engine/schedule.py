@@ -1,25 +1,130 @@
-"""How long steps took, kept from run to run, so that the next one starts the longest path first.
+"""Which step starts next, and how many cores it has, by what steps took in earlier runs.
 
-One JSON file, beside the build cache. It is of no use but for the order of steps: one that cannot be read or
-written costs time and never a build.
+The step with the longest remaining path comes first: the time from its start to the end of the last step that
+waits for it. That is Hu's rule (1961), and what makes N variants of one chain end together: the long step of
+the last variant does not begin when all others are through.
+
+How long steps took is one JSON file, beside the build cache. It is of no use but for the order of steps: one
+that cannot be read or written costs time and never a build.
 """
 
 from __future__ import annotations
 
+import math
 import statistics
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from cairn import datafile, files
-from cairn.build.engine.policy import Cost
 from cairn.build.engine.step import Graph, Step
 from cairn.errors import CairnError
+
+MEMORY_PER_JOB = 2_000_000_000
+"""Bytes that a compile job is taken to need where none was measured: the larger files of torch need more."""
+
+OVER = 1.5
+"""How much more than a fair share of the cores a step is given that keeps its number of jobs: steps side by
+side seldom compile all the time, and the last one cannot be given the share of those that are done."""
+
 
 _MOST = 5_000  # records that are kept, the newest ones
 _UNKNOWN = 60.0  # seconds that a step of a kind which no one has seen yet is taken to need
 _DIVIDED = 0.9  # of a step's work that can be divided, where it was measured on one core alone
 _LOCK_WAIT = 10.0  # seconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """The machine's resources for the steps that run side by side.
+
+    Attributes:
+        cores: how many may be busy.
+        memory: bytes that they may use together; None where no one knows.
+    """
+
+    cores: int
+    memory: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """The time that a step takes.
+
+    Attributes:
+        serial: seconds that are the same with any number of cores.
+        parallel: core-seconds that are divided among the cores it has.
+    """
+
+    serial: float
+    parallel: float = 0.0
+
+    @property
+    def work(self) -> float:
+        """Core-seconds in all."""
+        return self.serial + self.parallel
+
+    def seconds(self, cores: int) -> float:
+        """Wall time with a number of cores."""
+        return self.serial + self.parallel / max(1, cores)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """A step that starts now, with a number of cores."""
+
+    step: Step
+    cores: int
+
+
+def remaining_paths(graph: Graph, costs: Mapping[str, Cost], cores: int) -> dict[str, float]:
+    """Seconds from the start of each step to the end of all that waits for it, were it alone."""
+    paths: dict[str, float] = {}
+    for step in reversed(graph.order):
+        after = max((paths[name] for name in graph.followers[step.name]), default=0.0)
+        paths[step.name] = costs[step.name].seconds(min(cores, step.cores)) + after
+    return paths
+
+
+def starts(
+    ready: Collection[Step],
+    running: Mapping[str, tuple[Step, int]],
+    *,
+    paths: Mapping[str, float],
+    limits: Limits,
+) -> list[Start]:
+    """The steps that start now.
+
+    Args:
+        ready: steps whose needs are met.
+        running: what runs, with the cores that each has.
+        paths: see `remaining_paths`.
+        limits: of the machine.
+    """
+    chosen: list[Start] = []
+    taken = {what for step, _ in running.values() for what in step.exclusive}
+    memory = limits.memory
+    if memory is not None:
+        memory -= sum(step.memory * cores for step, cores in running.values())
+    waiting = sorted(ready, key=lambda step: -paths[step.name])
+    free = limits.cores - len(running)
+    for step in waiting:
+        if free <= len(chosen):
+            break
+        if not taken.isdisjoint(step.exclusive):
+            continue
+        side_by_side = min(limits.cores, len(running) + len(waiting))
+        cores = min(step.cores, math.ceil(limits.cores * OVER / side_by_side))
+        if step.memory and memory is not None:
+            fitting = memory // step.memory
+            # The only step runs in any case: that it may need more was said before.
+            if fitting < 1 and (running or chosen):
+                continue
+            cores = max(1, min(cores, fitting))
+            memory -= cores * step.memory
+        taken |= set(step.exclusive)
+        chosen.append(Start(step=step, cores=cores))
+    return chosen
 
 
 class Record(datafile.Value):
@@ -104,7 +209,7 @@ class Durations:
         return max(records, key=lambda record: record.ended).disk if records else 0
 
 
-def read(path: Path) -> Durations:
+def read_durations(path: Path) -> Durations:
     """The records of a file; none where there is no such file, or it was damaged."""
     try:
         return Durations(datafile.read(path, _File).steps)
@@ -112,13 +217,13 @@ def read(path: Path) -> Durations:
         return Durations()
 
 
-def add(path: Path, new: Mapping[str, Record]) -> None:
+def add_durations(path: Path, new: Mapping[str, Record]) -> None:
     """Put records into a file, beside those that other runs have put there meanwhile."""
     if not new:
         return
     try:
         with files.locked(path.with_name(f"{path.name}.lock"), timeout=_LOCK_WAIT):
-            steps = {**read(path).steps, **new}
+            steps = {**read_durations(path).steps, **new}
             newest = sorted(steps, key=lambda name: steps[name].ended)[-_MOST:]
             datafile.write(path, _File(steps={name: steps[name] for name in sorted(newest)}))
     except (CairnError, OSError):

@@ -1,25 +1,38 @@
-"""The host wheel and the device wheels of a built wheel, in the output folder of a build that asks for them.
+"""Device code in packages of its own: of the wheels of a build, and of the libraries of a ROCm SDK.
 
 Wheels are built, kept in the cache and built against whole: splitting one takes seconds, and how it is split
 changes nothing of what is compiled. A note beside the parts says what they were split from, so that a build
 with nothing to do leaves them as they are.
+
+Of an SDK, `rocm-sdk-libraries` then serves all targets, and `rocm-sdk-device-<processor>` has what only one
+needs: the code of the libraries as kpack archives, and the databases of rocBLAS, hipBLASLt and MIOpen.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import json
+import tarfile
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 from cairn import datafile, files
 from cairn.build.model import BuildRequest
-from cairn.errors import UsageError
+from cairn.errors import UsageError, WheelError
 from cairn.output import console
 from cairn.rocm import install as rocm
+from cairn.rocm import package as sdk
+from cairn.rocm.package import PackageRequest, WrittenPackage
 from cairn.stack import Project
+from cairn.wheels.metadata import wheel_info
 from cairn.wheels.split import device_wheel
-from cairn.wheels.split.device_wheel import Terms
+from cairn.wheels.split.device_wheel import SDK, Terms
 from cairn.wheels.split.split import split
+
+_LIBRARIES = "rocm-sdk-libraries"
+
 
 _SPLITTING = 3  # counted up with each change of what comes of a split
 
@@ -89,3 +102,47 @@ def parts_of(whole: Path, sha256: str, project: Project, request: BuildRequest) 
     sums = {path.name: files.sha256_of(path) for path in parts}
     datafile.write(place, _Note(whole=sha256, terms=own_terms, parts=sums))
     return parts
+
+
+def package_sdk(request: PackageRequest) -> tuple[WrittenPackage, ...]:
+    """Make the packages of an SDK, the device code of its libraries in packages of its own.
+
+    Args:
+        request: with `libraries_for_all`.
+
+    Raises:
+        UsageError: the tree, its description, the version or the targets make no sense.
+        WheelError: a file needs a library that nothing provides, or the libraries lack the code for a target.
+    """
+    request.output_dir.mkdir(parents=True, exist_ok=True)
+    # All are made before one is moved into place: an SDK that lacks a part is none, and what an earlier run
+    # has left stays whole.
+    with tempfile.TemporaryDirectory(prefix=".split.", dir=request.output_dir) as scratch:
+        packages: list[WrittenPackage] = []
+        whole = sdk.package(dataclasses.replace(request, output_dir=Path(scratch)))
+        for item in whole:
+            if item.distribution != _LIBRARIES:
+                packages.append(item)
+                continue
+            host, *devices = split(item.path, Path(scratch, "parts"), SDK)
+            _require_all(host, whole[-1].path)
+            parts = [
+                sdk.written(path, wheel_info.read(path).name, 0, dry_run=False) for path in (host, *devices)
+            ]
+            packages += [dataclasses.replace(parts[0], files=item.files), *parts[1:]]
+        places = [item.path.replace(request.output_dir / item.path.name) for item in packages]
+    return tuple(dataclasses.replace(item, path=path) for item, path in zip(packages, places, strict=True))
+
+
+def _require_all(host: Path, sdist: Path) -> None:
+    """The package `rocm` offers an extra for each target; there must be a device wheel for it."""
+    with tarfile.open(sdist) as archive:
+        name = next(name for name in archive.getnames() if name.endswith("/rocm_sdk/_dist.json"))
+        described = archive.extractfile(name)
+        assert described is not None  # noqa: S101 - it is a file
+        targets = json.load(described)["devices"].keys()
+    if missing := sorted(targets - set(wheel_info.read(host).extras)):
+        raise WheelError(
+            f"the ROCm libraries have no code for {', '.join(missing)}",
+            tip="name the targets that they were compiled for: --targets",
+        )

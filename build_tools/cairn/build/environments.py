@@ -1,9 +1,13 @@
 """The environments that builds run in: one for each distinct content, shared, and checked before reuse.
 
-The name of its folder is a digest of all that is in it: the interpreter, the exact files of every
-requirement, the wheels that are built against, and the ROCm SDK. A note is written into it last, with what it
-holds: an environment without one is half made, and one that differs from its note (a build has installed
-something into it, or files are gone) is made again: in its place, or beside it while a build runs in it.
+uv resolves build requirements to exact files before anything is installed or compiled: it needs metadata
+alone, and a fraction of a second where pip needs several. It asks the indexes that the user's pip is set up
+for (`cairn.pip_settings`); pip then installs just these files.
+
+The name of an environment's folder is a digest of all that is in it: the interpreter, these files, the wheels
+that are built against, and the ROCm SDK. A note is written into it last, with what it holds: an environment
+without one is half made, and one that differs from its note (a build has installed something into it, or
+files are gone) is made again: in its place, or beside it while a build runs in it.
 """
 
 from __future__ import annotations
@@ -12,19 +16,20 @@ import contextlib
 import datetime as dt
 import itertools
 import os
+import re
 import shutil
+import tempfile
 import time
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from packaging.utils import parse_wheel_filename
 
-from cairn import datafile, files, interpreters, venv
-from cairn.build import cache
+from cairn import datafile, files, interpreters, isolation, pip_settings, process, venv
+from cairn.build import build_log, cache
 from cairn.build.cache import in_use
-from cairn.build.environments import resolve
-from cairn.build.environments.pip_install import pip_install
-from cairn.errors import SystemFailureError, UsageError
+from cairn.errors import BuildError, NetworkError, ProcessError, SystemFailureError, UsageError
 from cairn.interpreters import Interpreter
 from cairn.output import Progress, console
 from cairn.venv import PackageSource, VirtualEnvironment
@@ -34,6 +39,13 @@ _OF_DEVELOPER = "cairn-develop"  # in a developer's environment: the digest of w
 _KEPT = dt.timedelta(days=30)
 _FORMAT = 1  # part of every name: raise it when an environment of the same content is made differently
 _WAIT = 3600.0  # seconds that another run may take to make one
+_TIMEOUT = 900.0  # seconds; an sdist without metadata has to be built to be asked
+_UV_LINES, _PIP_LINES = 12, 8  # of their last words that are shown
+_FILE = "-r "  # begins a line that names a requirements file
+_NETWORK_SIGNS = re.compile(
+    r"error sending request|[Ff]ailed to fetch|client error \(Connect\)|dns error"
+    r"|[Nn]etwork (?:connectivity is|was) disabled"
+)
 
 
 class _Note(datafile.Value, tag_field="schema", tag="cairn.build-environment/1"):
@@ -97,7 +109,12 @@ def ready(content: Content, source: PackageSource, *, log: Path, say: Progress) 
                     continue  # a build still runs in it, and must not lose its files: the next one is free
                 trim(_KEPT)
                 say("making its environment")
-                _make(env, content, locked, source, log=log, say=say)
+                venv.create(env.path, python=content.python.path)
+                _fill(env, content, locked, source, log=log, say=say)
+                # The requirements without their hashes.
+                lines = (line.split(" \\")[0].strip() for line in locked.splitlines())
+                pins = tuple(line for line in lines if line and not line.startswith(("#", "--")))
+                datafile.write(env.path / _NOTE, _Note(requirements=pins, inventory=_inventory(env)))
             os.utime(env.path / _NOTE)  # its last use, for `trim`
             with _uses():
                 in_use.note(root(), env.path.name)
@@ -178,28 +195,13 @@ def _locked(content: Content, source: PackageSource, *, say: Progress) -> str:
     say("resolving its build requirements")
     named = ((parse_wheel_filename(wheel.name)[0], wheel.absolute()) for wheel in content.wheels)
     wheels = [f"{name} @ {wheel.as_uri()}" for name, wheel in named]
-    return resolve.lock(
+    return resolve_requirements(
         [*content.requirements, *wheels],
         source,
         python=content.python.path,
         provided=venv.installed_names(venv.describe(content.sdk)) if content.sdk else (),
         what=content.what,
     )
-
-
-def _make(
-    env: VirtualEnvironment,
-    content: Content,
-    locked: str,
-    source: PackageSource,
-    *,
-    log: Path,
-    say: Progress,
-) -> None:
-    venv.create(env.path, python=content.python.path)
-    _fill(env, content, locked, source, log=log, say=say)
-    note = _Note(requirements=tuple(_pins(locked)), inventory=_inventory(env))
-    datafile.write(env.path / _NOTE, note)
 
 
 def _fill(
@@ -248,7 +250,111 @@ def _digest(content: Content, locked: str) -> str:
     )
 
 
-def _pins(locked: str) -> list[str]:
-    """The requirements of a lock, without its hashes."""
-    lines = (line.split(" \\")[0].strip() for line in locked.splitlines())
-    return [line for line in lines if line and not line.startswith(("#", "--"))]
+def resolve_requirements(
+    requirements: Sequence[str],
+    source: PackageSource,
+    *,
+    python: Path,
+    provided: Collection[str] = (),
+    what: str,
+) -> str:
+    """Exact requirements with hashes, as the text of a requirements file; empty where there are none.
+
+    Args:
+        requirements: lines of a requirements file; a wheel is `name @ file:///…`.
+        source: where files are looked for, besides the user's own index.
+        python: the interpreter they are for.
+        provided: names of distributions that are there already, elsewhere: nothing of them is resolved.
+        what: they are for, in an error.
+
+    Raises:
+        BuildError: they contradict each other, or no index has one of them.
+        NetworkError: an index is out of reach.
+    """
+    if not requirements:
+        return ""
+    settings = pip_settings.read()
+    command = [venv.uv_program(), "pip", "compile", "-", "--no-config", "--quiet", "--no-header"]
+    command += ["--no-annotate", "--generate-hashes", "--python", str(python), "--no-python-downloads"]
+    command += [*settings.uv_options(), *_options(source)]
+    # As arguments: within a requirements file ` #` ends a path, and `${HOME}` is replaced.
+    lines = [line for line in requirements if not line.startswith(_FILE)]
+    command += [line.removeprefix(_FILE) for line in requirements if line.startswith(_FILE)]
+    hosts = (*settings.addresses(), *filter(None, (source.index_url, *source.find_links)))
+    with (
+        tempfile.TemporaryDirectory(prefix="cairn-resolve-") as folder,
+        isolation.own_home(*hosts) as home,
+    ):
+        excluded = Path(folder, "excluded.txt")
+        excluded.write_text("".join(f"{name}\n" for name in provided), encoding="utf-8")
+        result = process.run(
+            [*command, "--excludes", str(excluded)],
+            env=settings.uv_environment(home),
+            stdin="\n".join(lines).encode(),
+            timeout=_TIMEOUT,
+            check=False,
+            separate_stderr=True,
+            hidden=isolation.credential_files(),
+        )
+    if result.returncode == 0:
+        return result.output
+    message = process.tail(result.stderr)[-_UV_LINES:]
+    if _NETWORK_SIGNS.search(result.stderr):
+        check = "leave --offline out once, so that they are found" if source.offline else "check the network"
+        raise NetworkError(
+            f"the build requirements of {what} cannot be looked up: {' '.join(message)[-400:]}",
+            tip=f"{check}; --find-links names a folder that has them",
+        )
+    raise BuildError(
+        f"the build requirements of {what} cannot be met: {' '.join(requirements)}",
+        tail=message,
+        tip="see what uv says above; nothing was compiled",
+    )
+
+
+def _options(source: PackageSource) -> list[str]:
+    words = ["--no-index"] if source.no_index else []
+    words += ["--offline"] if source.offline else []  # uv then goes by the pages of indexes in its cache
+    if source.index_url:
+        words += ["--default-index", source.index_url]
+    for link in source.find_links:
+        # uv refuses a folder that does not exist, which pip only warns of, and splits a path at its commas.
+        if "://" in link:
+            words += ["--find-links", link]
+        elif Path(link).is_dir():
+            words += ["--find-links", Path(link).absolute().as_uri()]
+    return [*words, "--prerelease", "allow"] if source.pre else words
+
+
+def pip_install(
+    environment: venv.VirtualEnvironment,
+    requirements: Sequence[str],
+    source: venv.PackageSource,
+    *,
+    log: Path,
+    options: Sequence[str] = (),
+    on_line: Progress | None = None,
+) -> None:
+    """Install requirements into an environment; `options` are further ones of pip's.
+
+    Raises:
+        NetworkError: an index could not be reached, or must not be.
+        BuildError: pip refused; its last lines are in the error.
+    """
+    try:
+        venv.install(environment, requirements, source, log=log, options=options, on_line=on_line)
+    except ProcessError as error:
+        if source.offline and (missing := venv.missing_from(error.output)) is not None:
+            raise NetworkError(
+                f"{missing} is in none of the folders that --find-links names, and --offline fetches nothing",
+                tip="leave --offline out once: the environments of builds are kept",
+            ) from error
+        lines = process.tail(error.output)
+        raise BuildError(
+            f"pip could not install {', '.join(requirements)}",
+            log=log,
+            tail=lines[-_PIP_LINES:],
+            # Where pip has built something itself, the reason is far above its own last words.
+            causes=build_log.above(log, build_log.tail(log, len(lines))),
+            tip="see what pip says above",
+        ) from error

@@ -1,17 +1,20 @@
-"""The first causes of a failure in a build's log, which may be a hundred lines above its end.
+"""Reading a build's output: the first causes of a failure, and the progress of a build that runs.
 
 Compilers run side by side and go on after the first failure, and each program that started one reports in
-turn that it failed: the end of a log says *that* a build failed, and seldom why.
+turn that it failed: the end of a log says *that* a build failed, and seldom why, which may stand a hundred
+lines above.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
+import shlex
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 _SHOWN = 6
@@ -52,6 +55,20 @@ _WAITED = re.compile(rb"\bCalledProcessError\b|\bBackendUnavailable\b|^SystemExi
 _TRACEBACK = b"Traceback (most recent call last):"
 _LAST = b"\0"  # put before the last line of a traceback, which names the exception
 _PLAIN = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]")  # colours (ECMA-48)
+
+
+_LONGEST = 4096  # characters of a line that are looked at
+_COUNT = re.compile(r"\s*(?P<count>\[\s*\d+(?:/\d+|%)\])\s+(?P<rest>.*)")  # ninja's, setuptools'; make's
+_PROGRAM = re.compile(
+    r"(?:[\w.+-]*-)?"  # x86_64-linux-gnu-
+    r"(?:c\+\+|g\+\+|gcc|cc|clang|clang\+\+|clang-cl|cl|hipcc|amdclang|amdclang\+\+|nvcc|ccache|sccache|ld|lld|ar)"
+    r"(?:-[\d.]+)?(?:\.exe)?"
+)
+_SOURCES = (".c", ".cc", ".cpp", ".cxx", ".cu", ".hip", ".m", ".mm", ".s", ".S", ".f", ".f90", ".asm")
+# What compilers say of a source (a place in it, the code there, how it was included): no progress.
+_REMARK = re.compile(
+    r"\S+:\d+(?::\d+)?: |\s+\d* \|| {4,}|In file included from |\s+from \S+:\d+|\S+: (?:In|At) |[\s~^|+-]*$"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,3 +202,37 @@ def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
 def _text(line: bytes) -> str:
     text = _PLAIN.sub(b"", line).decode("utf-8", "replace").rstrip()
     return text if len(text) <= _WIDTH else text[: _WIDTH - 1] + "…"
+
+
+def progress_line(line: str, before: str) -> str:
+    """The text to show after a line of output, such as `[317/1588] Version.cpp`; `before` is shown now."""
+    line = line[:_LONGEST]
+    if counted := _COUNT.match(line):
+        return f"{counted['count'].replace(' ', '')} {_subject(counted['rest'])}"
+    if _REMARK.match(line):
+        return before
+    return _subject(line) if _is_command(line) else line
+
+
+def _is_command(line: str) -> bool:
+    words = line.split(maxsplit=1)
+    return bool(words) and _PROGRAM.fullmatch(PurePosixPath(words[0].strip("'\"")).name) is not None
+
+
+def _subject(text: str) -> str:
+    """The subject of a command: the source of a compiler's, the output file of any other."""
+    try:
+        words = shlex.split(text)
+    except ValueError:  # a quote that is not closed
+        words = text.split()
+    if not words:
+        return text
+    if _is_command(text) or " && " in text:
+        if sources := [word for word in words if word.endswith(_SOURCES)]:
+            return PurePosixPath(sources[-1]).name
+        outputs = [after for word, after in itertools.pairwise(words) if word == "-o"]
+        return PurePosixPath(outputs[-1]).name if outputs else PurePosixPath(words[0]).name
+    # CMake's: `Building CXX object c10/CMakeFiles/c10.dir/core/Version.cpp.o`
+    if text.startswith(("Building ", "Linking ", "Generating ")) and "/" in words[-1]:
+        return PurePosixPath(words[-1]).name.removesuffix(".obj").removesuffix(".o")
+    return text
