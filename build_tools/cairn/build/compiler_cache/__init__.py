@@ -2,6 +2,6 @@
 
 Takes the variables of a build and gives those that put the cache in front (`session.opened`); afterwards its
 statistics. `session` also finds or installs the program and reads what it counted, `compilers` says which
-compilers there are and how they are told apart, `launchers` writes the scripts, and gives headers of installed
-wheels one path for all environments.
+compilers there are and how they are told apart, `launchers` writes the scripts, and gives headers of
+installed wheels one path for all environments.
 """

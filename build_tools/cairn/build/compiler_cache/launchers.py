@@ -136,7 +136,7 @@ class Launchers:
         hip_clang: the folder of the clang that hipcc calls; None without one.
         device_libraries: the folder of the bitcode that is linked into device code by default; None for none.
         site_packages: of the environment the build runs in.
-        headers: packages there to the folders that stand for it (`cairn.build.compiler_cache.launchers`).
+        headers: packages there to the folders that stand for it (`shared_headers`).
         tree: the folder whose path is no part of what is compiled; None for none.
     """
 

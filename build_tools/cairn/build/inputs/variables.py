@@ -249,7 +249,7 @@ def build_variables(
     absent = [f"{{download:{d.name}}}" for d in project.downloads if f"download:{d.name}" not in values]
     templates = {name: text for name, text in templates.items() if not any(each in text for each in absent)}
     expanded = expand_all(templates, values, where=f"environment of {project.name}")
-    # The later wins: the stack over Cairn, and --build-env, which `parse_build_env` has checked, over the stack.
+    # The later wins: the stack over Cairn, and --build-env (see `parse_build_env`) over the stack.
     return {**variables, **expanded, **request.env_of(project)}
 
 
