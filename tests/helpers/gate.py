@@ -16,8 +16,7 @@ from cairn.release.index.snapshot import Index
 from cairn.release.records import GivenRecord, Kept, KeptRecord
 from cairn.stack import Gate, Origin, Project, Stack
 from cairn.store.protocol import Store
-from cairn.testing import gpus
-from cairn.testing.hardware.gpu import Gpu
+from cairn.testing.gpus.gpu import Gpu, covers
 from cairn.testing.record import Counts, TestedWheel, TestRecord
 from cairn.wheels.wheelset import WheelSet
 
@@ -54,7 +53,7 @@ def attested_record(**values: Any) -> TestRecord:
     hardware, on_device = values["hardware"], values["counts"].device_passed
     attested = {
         "gpus": tuple(Gpu(target=name, seen_by=("kernel",)) for name in hardware),
-        "covered": {t: on_device * gpus.covers(hardware, t) for t in values["targets"] if t != "cpu"},
+        "covered": {t: on_device * covers(hardware, t) for t in values["targets"] if t != "cpu"},
     }
     return TestRecord(**(attested | values))
 

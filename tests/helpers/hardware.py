@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cairn.testing.hardware.attest import Attestation, attest
+from cairn.testing.gpus.attest import Attestation, attest
 
 GIB = 1 << 30
 MI300X, RX7900, RAPHAEL = 90402, 110000, 100306  # what the kernel calls gfx942, gfx1100, gfx1036

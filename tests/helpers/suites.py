@@ -11,7 +11,7 @@ from typing import Any
 
 from cairn import datafile, files
 from cairn.sources.worktree import contents
-from cairn.testing.hardware.gpu import Gpu
+from cairn.testing.gpus.gpu import Gpu
 from cairn.testing.junit import TestOutcome
 from cairn.testing.options import Limits
 from cairn.testing.record import TestedWheel

@@ -28,7 +28,8 @@ from cairn.release.choose import Choice, Machine, Pick, choose, shown
 from cairn.release.pages import lines
 from cairn.release.pages.lines import Installer
 from cairn.release.pages.targets_file import Offer, TargetsFile
-from cairn.testing import gpus as testing_gpus
+from cairn.testing.gpus import kernel
+from cairn.testing.gpus.visible import visible_gpus
 
 _TIMEOUT = 30  # seconds, for a file of a few hundred kilobytes
 _MISSING = "name an index that Cairn publishes, such as https://…/release/simple/"
@@ -128,7 +129,7 @@ def this_machine(python: Interpreter, *, gpus: Sequence[str] | None, topology: P
     if gpus is None:
         # A copied description is of a different machine, of which our variables say nothing.
         chosen = os.environ.get("ROCR_VISIBLE_DEVICES") if topology is None else None
-        gpus = testing_gpus.visible(testing_gpus.seen(topology or testing_gpus.KFD_NODES), chosen)
+        gpus = visible_gpus(kernel.seen(topology or kernel.KFD_NODES), chosen)
     return Machine(gpus=tuple(gpus), python=python.version, platform=python.platform)
 
 

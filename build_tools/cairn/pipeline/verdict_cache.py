@@ -24,7 +24,7 @@ from cairn.errors import UsageError
 from cairn.isolation import Isolation
 from cairn.release.index import keys
 from cairn.store.protocol import Store, sha256_of
-from cairn.testing import gpus
+from cairn.testing.gpus import kernel
 from cairn.testing.smoke import SmokeRequest
 from cairn.wheels.wheelset import WheelSet
 
@@ -134,7 +134,7 @@ def machine() -> dict[str, object]:
         "python": [sys.version, os.path.realpath(sys.executable), sys.prefix],
         "programs": {name: importlib.metadata.version(name) for name in _PROGRAMS},
         "system": [platform.platform(), platform.machine(), *platform.libc_ver()],
-        "gpus": list(gpus.seen()),
+        "gpus": list(kernel.seen()),
         "variables": {name: value for name, value in _seen().items() if name not in _NO_MATTER},
     }
 

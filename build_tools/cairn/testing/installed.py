@@ -11,7 +11,9 @@ from cairn import isolation
 from cairn.errors import UsageError
 from cairn.output import Progress
 from cairn.targets import CPU
-from cairn.testing import gpus, pytest_runs
+from cairn.testing import pytest_runs
+from cairn.testing.gpus import kernel
+from cairn.testing.gpus.visible import visible_gpus
 from cairn.testing.junit import JUnit
 from cairn.testing.pytest_runs import Session
 from cairn.testing.verdict import Judgement, judge
@@ -64,7 +66,7 @@ def run_installed(
                 on_line=on_line,
             )
         )
-    hardware = gpus.visible(gpus.seen(), os.environ.get("ROCR_VISIBLE_DEVICES"))
+    hardware = visible_gpus(kernel.seen(), os.environ.get("ROCR_VISIBLE_DEVICES"))
     # No set says what the wheels are for, so the GPUs of this machine count as the targets.
     judgement = judge(
         run.outcome,

@@ -14,8 +14,7 @@ from cairn import datafile
 from cairn.errors import UsageError
 from cairn.stack import Floor, RecordKind, Stack, policy
 from cairn.targets import CPU
-from cairn.testing import gpus
-from cairn.testing.hardware.gpu import Gpu
+from cairn.testing.gpus.gpu import Gpu, covers, is_amd
 
 Verdict = Literal["passed", "failed", "invalid", "untested"]
 
@@ -297,7 +296,7 @@ def _contradiction(record: TestRecord) -> str | None:
         # A run on the wrong hardware names that, which need not be AMD's; to one for the CPU none is wrong.
         "its hardware is called what no GPU is": record.verdict != "invalid"
         and any(target != CPU for target in record.targets)
-        and not all(map(gpus.is_amds, record.hardware)),
+        and not all(map(is_amd, record.hardware)),
         "a count is negative": any(count < 0 for count in datafile.to_plain(counts).values())
         or any(one.tests < 0 for one in record.deselected),
         "more tests passed on a device than passed": counts.device_passed > counts.passed,
@@ -327,9 +326,7 @@ def _misattribution(record: TestRecord) -> str | None:
             not 0 <= count <= record.counts.device_passed for count in counts
         ),
         "it covers a target without a GPU of it": record.verdict != "invalid"
-        and any(
-            count and not gpus.covers(record.hardware, target) for target, count in record.covered.items()
-        ),
+        and any(count and not covers(record.hardware, target) for target, count in record.covered.items()),
     }
     return next((problem for problem, holds in impossible.items() if holds), None)
 

@@ -16,14 +16,15 @@ from cairn.errors import TestsFailedError, UsageError
 from cairn.output import Progress
 from cairn.stack import Floor, Stack
 from cairn.targets import CPU
-from cairn.testing import gpus as testing_gpus
 from cairn.testing import install_set, junit, pytest_runs, record, smoke_facts, translation
-from cairn.testing.hardware.attest import Attestation, attest
+from cairn.testing.gpus import kernel
+from cairn.testing.gpus.attest import Attestation, attest
+from cairn.testing.gpus.usage import covered
 from cairn.testing.junit import JUnit
 from cairn.testing.pytest_runs import Run, Session
 from cairn.testing.record import Deselected, TestedWheel, TestPolicy, TestRecord, Verdict
 from cairn.testing.smoke_facts import SmokeFacts
-from cairn.testing.verdict import Judgement, covered, judge
+from cairn.testing.verdict import Judgement, judge
 from cairn.venv import PackageSource
 from cairn.wheels.wheelset import WheelSet
 
@@ -80,7 +81,7 @@ class SmokeRequest:
     timeout: float = 1800.0
     floor: int = 1
     log: Path | None = None
-    gpus: Path = testing_gpus.KFD_NODES
+    gpus: Path = kernel.KFD_NODES
     devices: bool = True
     translate: Path | None = None
     policy: TestPolicy | None = None

@@ -1,7 +1,7 @@
-"""The judge: from what a test run left behind to a verdict. Default: not passed.
+"""Judge what a test run left behind. Default: not passed.
 
-Smoke tests, suites and compatibility reports are all judged here, so that what none of them may pass, such as
-a run for GPUs that used none, is said once.
+Smoke tests, suites and compatibility reports are all judged here. Whether they have used the GPUs that the
+wheels are for is decided in `gpus.usage`.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cairn.targets import CPU
-from cairn.testing import gpus
+from cairn.testing.gpus import usage
 from cairn.testing.junit import JUnit
 from cairn.testing.record import Counts, Deselected, Verdict
 
@@ -51,7 +50,7 @@ def judge(  # noqa: PLR0913 - each is one independent property of the run
         deselected: the tests that were collected and did not run.
     """
     # First: on the wrong GPU neither success nor failure says anything about these wheels.
-    if wrong := _wrong_hardware(outcome, targets, hardware, disagreements):
+    if wrong := usage.wrong_hardware(outcome, targets, hardware, disagreements):
         return Judgement(verdict="invalid", reason=wrong)
     if outcome is None:
         return Judgement(verdict="failed", reason="the run left no complete results")
@@ -67,58 +66,13 @@ def judge(  # noqa: PLR0913 - each is one independent property of the run
     skipped = f"; {counts.skipped} skipped" if counts.skipped else ""
     if chosen := [one for one in deselected if one.origin != "ours"]:
         skipped += f"; left out: {_listed(chosen)}"
-    if translated:
-        reason = (
-            f"{counts.passed} tests passed, translated by {translated}, so none of them on a GPU{skipped}"
-        )
-        return Judgement(verdict="untested", reason=reason)
-    if _for_gpus(targets) and not counts.device_passed:
-        reason = f"{counts.passed} tests passed, none of them on a GPU{skipped}"
-        return Judgement(verdict="untested", reason=reason)
+    if unused := usage.no_gpu_used(outcome, targets, translated):
+        return Judgement(verdict="untested", reason=f"{counts.passed} tests passed, {unused}{skipped}")
     used = [name for case in outcome.cases if case.outcome == "passed" for name in case.devices]
     where = f", {counts.device_passed} of them on {_names(used)}" if counts.device_passed else ""
-    left = [target for target, count in covered(outcome, targets).items() if not count]
+    left = [target for target, count in usage.covered(outcome, targets).items() if not count]
     uncovered = f"; none on {_names(left)}" if left else ""
     return Judgement(verdict="passed", reason=f"{counts.passed} tests passed{where}{uncovered}{skipped}")
-
-
-def covered(outcome: JUnit | None, targets: Sequence[str]) -> dict[str, int]:
-    """Each target that is a GPU's, to the tests that passed on one of it."""
-    passed = [case.devices for case in outcome.cases if case.outcome == "passed"] if outcome else []
-    return {
-        target: sum(gpus.covers(filter(gpus.is_amds, names), target) for names in passed)
-        for target in targets
-        if target != CPU
-    }
-
-
-def _for_gpus(targets: Sequence[str]) -> bool:
-    return any(target != CPU for target in targets)
-
-
-def _wrong_hardware(
-    outcome: JUnit | None, targets: Sequence[str], hardware: Sequence[str], disagreements: Sequence[str]
-) -> str | None:
-    if not _for_gpus(targets):
-        return None
-    if disagreements:
-        more = f", and {len(disagreements) - 1} more" if len(disagreements) > 1 else ""
-        return f"it is not certain which GPUs this machine has: {disagreements[0]}{more}"
-    if not (all(map(gpus.is_amds, hardware)) and gpus.matches(hardware, targets)):
-        return (
-            f"the GPUs of this machine ({_names(hardware)}) are not all among the targets ({_names(targets)})"
-        )
-    # What tests recorded counts as well, but it is their word: an override (HSA_OVERRIDE_GFX_VERSION), or a
-    # test that is wrong, may call a GPU what it is not.
-    used = tuple(dict.fromkeys(name for case in (outcome.cases if outcome else ()) for name in case.devices))
-    untargeted = [name for name in used if not (gpus.is_amds(name) and gpus.matches([name], targets))]
-    if untargeted:
-        return f"tests computed on {_names(untargeted)}, which is not among the targets ({_names(targets)})"
-    absent = [name for name in used if not gpus.covers(hardware, name)]
-    if absent:
-        present = f"only {_names(hardware)}" if hardware else "no GPU"
-        return f"tests say that they computed on {_names(absent)}, and there is {present}"
-    return None
 
 
 def _failures(outcome: JUnit) -> str | None:

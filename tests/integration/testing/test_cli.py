@@ -8,7 +8,7 @@ import pytest
 
 from cairn.cli.main import main
 from cairn.testing import record
-from cairn.testing.gpus import seen
+from cairn.testing.gpus.kernel import seen
 from cairn.wheels import wheelset as wheel_sets
 from helpers.testing import MakeWheel, Serve, set_of
 

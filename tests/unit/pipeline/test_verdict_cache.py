@@ -12,7 +12,7 @@ from cairn import isolation
 from cairn.pipeline import verdict_cache
 from cairn.release.index import keys
 from cairn.store.folder import LocalStore
-from cairn.testing import gpus
+from cairn.testing.gpus import kernel
 from cairn.testing.smoke import SmokeRequest
 from cairn.wheels import wheelset as wheel_sets
 from cairn.wheels.wheelset import WheelSet
@@ -74,7 +74,7 @@ CHANGES: dict[str, Callable[[LocalStore, Path, pytest.MonkeyPatch], object]] = {
     "a wheel that is gone": lambda store, _, __: store.delete(FILE),
     "a test": lambda _, tmp, __: (tmp / "smoke-tests" / "test_it.py").write_text("pass"),
     "a further test": lambda _, tmp, __: (tmp / "smoke-tests" / "test_more.py").touch(),
-    "a GPU": lambda _, __, patch: patch.setattr(gpus, "seen", lambda: ("gfx942",)),
+    "a GPU": lambda _, __, patch: patch.setattr(kernel, "seen", lambda: ("gfx942",)),
     "which GPUs may be used": lambda _, __, patch: patch.setenv("ROCR_VISIBLE_DEVICES", "0"),
     "Python": lambda _, __, patch: patch.setattr("sys.version", "3.99"),
     "a page of the set": lambda store, _, __: store.write(PAGE, b"pagE"),

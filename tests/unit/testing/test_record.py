@@ -6,7 +6,7 @@ import pytest
 
 from cairn.errors import UsageError
 from cairn.testing import record
-from cairn.testing.hardware.gpu import Gpu
+from cairn.testing.gpus.gpu import Gpu
 from cairn.testing.record import Counts, Deselected, Skip, TestedWheel, TestPolicy, TestRecord
 
 RECORD = TestRecord(

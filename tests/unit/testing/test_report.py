@@ -19,8 +19,8 @@ from cairn.store.folder import LocalStore
 from cairn.testing import junit
 from cairn.testing import record as records
 from cairn.testing.compat import evidence
-from cairn.testing.hardware.attest import Attestation
-from cairn.testing.hardware.gpu import Gpu
+from cairn.testing.gpus.attest import Attestation
+from cairn.testing.gpus.gpu import Gpu
 from cairn.testing.junit import JUnit, Outcome, TestOutcome
 from cairn.testing.record import Counts
 from cairn.testing.report import history, page, results, step_summary, summary

@@ -1,8 +1,9 @@
 import pytest
 
+from cairn.testing.gpus.usage import covered
 from cairn.testing.junit import JUnit, Outcome, TestOutcome
 from cairn.testing.record import Deselected
-from cairn.testing.verdict import Judgement, covered, judge
+from cairn.testing.verdict import Judgement, judge
 
 
 def results(*outcomes: Outcome, device: str = "", announced: int | None = None) -> JUnit:

@@ -108,7 +108,7 @@ def _run(request: Run) -> Answer:
     from cairn.testing import junit
     from cairn.testing import record as records
     from cairn.testing.compat import evidence, measure, report, rows
-    from cairn.testing.hardware.attest import attest
+    from cairn.testing.gpus.attest import attest
 
     screen = console.current()
     python, installed = request.python or Path(), None

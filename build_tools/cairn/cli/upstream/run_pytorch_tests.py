@@ -20,8 +20,8 @@ from cairn.errors import PrerequisiteError
 from cairn.options import option, switch
 
 if TYPE_CHECKING:
+    from cairn.testing.gpus.visible import GpuChoice
     from cairn.testing.suite.suite_toml import Gpus
-    from cairn.testing.suite.visible_gpus import GpuChoice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,12 +78,12 @@ def _parser(script: Path) -> Parser:
 
 def run(request: RunTests) -> Answer:
     """Run the script."""
-    from cairn.testing import gpus
+    from cairn.testing.gpus import kernel
     from cairn.testing.suite import suite_toml
     from cairn.testing.suite.run import SuiteRequest, Tested
 
     targets = request.targets()
-    if targets and targets != ("cpu",) and not gpus.seen():
+    if targets and targets != ("cpu",) and not kernel.seen():
         raise PrerequisiteError(
             f"this machine has no GPU, and the tests are to run on {request.amdgpu_family}",
             tip="leave --amdgpu-family out to run what needs none",

@@ -8,7 +8,7 @@ from cairn import targets
 from cairn.pipeline.doctor.findings import Finding, as_root, missing, note, ok, warning
 from cairn.pipeline.doctor.machine import GpuFacts, Machine
 from cairn.pipeline.doctor.need import Need
-from cairn.testing import gpus
+from cairn.testing.gpus.gpu import covers
 
 _IN_CONTAINER = "--device=/dev/kfd --device=/dev/dri --group-add=video --group-add=render"
 
@@ -132,7 +132,7 @@ def requested_targets(machine: Machine, need: Need) -> Iterator[Finding]:
     if not need.targets or need.builds:
         return
     here = machine.gpu.visible
-    absent = [name for name in need.targets if name != targets.CPU and not gpus.covers(here, name)]
+    absent = [name for name in need.targets if name != targets.CPU and not covers(here, name)]
     if absent:
         yield missing(
             "targets",

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from cairn.pipeline.doctor.machine import Device, GpuFacts
-from cairn.testing import gpus as seen
+from cairn.testing.gpus import kernel
+from cairn.testing.gpus.visible import visible_gpus
 
 _AMD = "0x1002"  # PCI vendor of AMD's graphics
 _CLASSES = ("0x03", "0x12")  # PCI base classes: display controller, processing accelerator
@@ -17,14 +18,14 @@ _HIDING = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"
 
 def gpus(root: Path, variables: Mapping[str, str]) -> GpuFacts:
     """The GPUs; see `GpuFacts`."""
-    nodes = seen.KFD_NODES.relative_to("/")
-    targets = seen.seen(root / nodes)
+    nodes = kernel.KFD_NODES.relative_to("/")
+    targets = kernel.seen(root / nodes)
     kfd = root / "dev/kfd"
     rocr, hip, cuda = _HIDING
     hidden_by = tuple(name for name in (rocr, hip if hip in variables else cuda) if name in variables)
     visible = targets
     for name in hidden_by:
-        visible = seen.visible(visible, variables[name])
+        visible = visible_gpus(visible, variables[name])
     return GpuFacts(
         targets=targets,
         visible=visible,

@@ -16,7 +16,7 @@ from cairn.pipeline.doctor.gpu_checks import shown
 from cairn.pipeline.doctor.machine import Machine as Described
 from cairn.pipeline.doctor.need import Need, Offer
 from cairn.release.choose import Machine
-from cairn.testing import gpus
+from cairn.testing.gpus.gpu import covers
 from cairn.wheels.contents import summary
 from cairn.wheels.metadata.variants import split_label
 
@@ -112,7 +112,7 @@ def _offer(machine: Described, offer: Offer) -> Iterator[Finding]:
 
 def _device_code(machine: Described, offer: Offer) -> Iterator[Finding]:
     served = {name for target in offer.targets for name in targets.that_run(target)}
-    uncovered = tuple(name for name in machine.gpu.visible if not gpus.covers(served, name))
+    uncovered = tuple(name for name in machine.gpu.visible if not covers(served, name))
     if not uncovered:
         return
     whole = len(uncovered) == len(machine.gpu.visible)

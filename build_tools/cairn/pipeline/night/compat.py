@@ -18,7 +18,7 @@ from cairn.release import records
 from cairn.release.provenance.signing_key import Signer
 from cairn.testing.compat import evidence, measure, rows
 from cairn.testing.compat.report import CompatReport
-from cairn.testing.hardware.attest import Attestation, attest
+from cairn.testing.gpus.attest import Attestation, attest
 from cairn.testing.record import TestRecord
 from cairn.testing.smoke import SmokeResult
 

@@ -22,7 +22,8 @@ from cairn.release.provenance.signing_key import Signer
 from cairn.store.folder import LocalStore
 from cairn.store.overlay import OverlayStore
 from cairn.store.protocol import Store, StoredObject
-from cairn.testing import gpus, record
+from cairn.testing import record
+from cairn.testing.gpus import kernel
 from cairn.testing.suite import suite_results
 
 
@@ -61,7 +62,7 @@ def fetch(run: NightRun, folder: Path, leg: Leg | None = None, shard: Shard | No
         return
     wheel_set = read_set(store, smoke.staged_set(run, leg))
     try:
-        smoke.refuse_other_hardware(run, leg, gpus.KFD_NODES)
+        smoke.refuse_other_hardware(run, leg, kernel.KFD_NODES)
     except CairnError:
         return  # the tests will say so, and gigabytes are not fetched for it
     if shard is not None:

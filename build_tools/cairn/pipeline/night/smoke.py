@@ -17,7 +17,10 @@ from cairn.release.index.snapshot import read_set
 from cairn.release.provenance.signing_key import Signer
 from cairn.release.serve import server
 from cairn.targets import CPU
-from cairn.testing import gpus, smoke
+from cairn.testing import smoke
+from cairn.testing.gpus import kernel
+from cairn.testing.gpus.gpu import matches
+from cairn.testing.gpus.visible import visible_gpus
 from cairn.testing.record import TestRecord
 
 
@@ -40,7 +43,7 @@ class LegTest:
     work_dir: Path
     timeout: float = 1800.0
     signer: Signer | None = None
-    gpus: Path = gpus.KFD_NODES
+    gpus: Path = kernel.KFD_NODES
     later: bool = False
 
 
@@ -116,15 +119,15 @@ def refuse_other_hardware(run: NightRun, leg: Leg, nodes: Path) -> None:
     """
     if plan.targets_of(leg) == (CPU,) or not run.stack.reaches_gpus:
         return
-    gpu_names = gpus.seen(nodes)
-    hardware = gpus.visible(gpu_names, os.environ.get("ROCR_VISIBLE_DEVICES"))
+    gpu_names = kernel.seen(nodes)
+    hardware = visible_gpus(gpu_names, os.environ.get("ROCR_VISIBLE_DEVICES"))
     if not hardware:
         raise PrerequisiteError(
             f"this machine has no GPU that programs may use, and {leg.name} is for {leg.targets}",
             tip=f"give the runner labels {', '.join(leg.test_runs_on)} to machines that have one",
         )
-    if not gpus.matches(hardware, plan.targets_of(leg)):
-        right = [str(at) for at, name in enumerate(gpu_names) if gpus.matches([name], plan.targets_of(leg))]
+    if not matches(hardware, plan.targets_of(leg)):
+        right = [str(at) for at, name in enumerate(gpu_names) if matches([name], plan.targets_of(leg))]
         tip = f"the labels {', '.join(leg.test_runs_on)} are on the wrong machine"
         if right:  # beside others, such as the one of the processor
             tip = f"hide the others from the runner: ROCR_VISIBLE_DEVICES={','.join(right)}"

@@ -23,7 +23,7 @@ from cairn.sources.manifest import manifest
 from cairn.sources.manifest.manifest import ProjectSource
 from cairn.sources.worktree import contents
 from cairn.stack import policy
-from cairn.testing import gpus
+from cairn.testing.gpus import kernel
 from cairn.testing.options import Limits
 from cairn.testing.record import TestPolicy
 from cairn.testing.skips import skip_files
@@ -53,7 +53,7 @@ class ShardTest:
     shard: Shard
     work_dir: Path
     limits: Limits = field(default_factory=Limits)
-    gpus: Path = gpus.KFD_NODES
+    gpus: Path = kernel.KFD_NODES
     later: bool = False
 
     @property

@@ -19,7 +19,7 @@ from cairn.release import records as kept_records
 from cairn.release.records import SKEW, Kept, KeptRecord
 from cairn.stack import Floor, RecordKind
 from cairn.targets import CPU, in_order
-from cairn.testing import gpus
+from cairn.testing.gpus.gpu import covers, matches
 from cairn.testing.record import TestRecord
 from cairn.wheels.wheelset import WheelSet
 
@@ -163,7 +163,7 @@ def weigh(asked: Asked, kept: Kept) -> Evidence:
         if item.record.verdict in ("passed", "invalid")
         and objections[item.digest]
         and any(
-            one.is_met_by(item.record) and any(gpus.covers(item.record.hardware, name) for name in names)
+            one.is_met_by(item.record) and any(covers(item.record.hardware, name) for name in names)
             for one, names in untested.items()
             if not asked.for_cpu
         )
@@ -249,12 +249,12 @@ def _overtaken(asked: Asked, kept: Kept, failure: KeptRecord, good: list[KeptRec
     hardware = failed.hardware
     if failed.verdict == "invalid" and not asked.for_cpu:
         targets = asked.wheel_set.targets
-        hardware = tuple(name for name in hardware if any(gpus.covers([name], one) for one in targets))
+        hardware = tuple(name for name in hardware if any(covers([name], one) for one in targets))
     return any(
         (later.kind, later.config) == (failed.kind, failed.config)
         and (later.began, later.ended) > (failed.began, failed.ended)
         and kept.arrivals.get(digest, 0) >= arrived
-        and all(gpus.covers(_computed_on(later), target) for target in hardware)
+        and all(covers(_computed_on(later), target) for target in hardware)
         for digest, later in ((item.digest, item.record) for item in good)
     )
 
@@ -262,7 +262,7 @@ def _overtaken(asked: Asked, kept: Kept, failure: KeptRecord, good: list[KeptRec
 def _computed_on(record: TestRecord) -> tuple[str, ...]:
     """The kinds of GPU that tests have passed on; of a set for the CPU, those that were there."""
     covered = [target for target, count in record.covered.items() if count]
-    return tuple(name for name in record.hardware if not record.covered or gpus.covers(covered, name))
+    return tuple(name for name in record.hardware if not record.covered or covers(covered, name))
 
 
 def _untested(asked: Asked, passed: list[TestRecord]) -> tuple[str, ...]:
@@ -319,7 +319,7 @@ def _time_objections(asked: Asked, record: TestRecord) -> Iterator[str]:
 def _hardware_objections(wheel_set: WheelSet, record: TestRecord, *, on_host: bool) -> Iterator[str]:
     if not record.hardware:
         yield f"it was made without any hardware of {wheel_set.family}"
-    if not gpus.matches(record.hardware, wheel_set.targets):
+    if not matches(record.hardware, wheel_set.targets):
         yield f"it was made on {', '.join(record.hardware)}, not on {wheel_set.family}"
     if not on_host and not record.gpus:
         yield "it does not say which GPUs there were: an older Cairn wrote it"

@@ -24,10 +24,11 @@ from cairn.testing import junit, record
 from cairn.testing.compat import tables
 from cairn.testing.compat.report import FILE as REPORT
 from cairn.testing.compat.report import CompatReport, ReportRow
-from cairn.testing.hardware.attest import Attestation
+from cairn.testing.gpus.attest import Attestation
+from cairn.testing.gpus.usage import covered
 from cairn.testing.junit import Outcome, TestOutcome
 from cairn.testing.record import TestRecord
-from cairn.testing.verdict import covered, judge
+from cairn.testing.verdict import judge
 from cairn.venv import VirtualEnvironment
 from cairn.wheels.metadata.record import encode_digest
 

@@ -9,10 +9,11 @@ from pathlib import Path
 from cairn import files
 from cairn.errors import TestsFailedError, UsageError
 from cairn.targets import CPU
-from cairn.testing import gpus, junit
+from cairn.testing import junit
 from cairn.testing import record as records
 from cairn.testing.compat import report as compat_reports
 from cairn.testing.compat.report import CompatReport
+from cairn.testing.gpus import kernel
 from cairn.testing.junit import JUnit, TestOutcome
 from cairn.testing.options import Floors
 from cairn.testing.record import Counts, TestRecord, Verdict
@@ -163,7 +164,7 @@ def _alone(path: Path, floors: Floors) -> TestRun:
     judged = judge(
         found,
         exit_code=0,
-        targets=hardware or gpus.seen() or (CPU,),
+        targets=hardware or kernel.seen() or (CPU,),
         hardware=hardware,
         floor=floors.tests,
         device_floor=floors.device_tests,

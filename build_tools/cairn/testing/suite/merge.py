@@ -15,13 +15,15 @@ from cairn import datafile, files, owned
 from cairn.errors import TestsFailedError, UsageError
 from cairn.stack import Floor
 from cairn.targets import CPU
-from cairn.testing import gpus, junit
+from cairn.testing import junit
 from cairn.testing import record as records
+from cairn.testing.gpus.gpu import is_amd
+from cairn.testing.gpus.usage import covered
 from cairn.testing.junit import JUnit, TestOutcome
 from cairn.testing.record import Deselected, TestRecord
 from cairn.testing.suite import outcomes, suite_results
 from cairn.testing.suite.suite_results import ShardResult, SuiteResult
-from cairn.testing.verdict import Judgement, covered, judge
+from cairn.testing.verdict import Judgement, judge
 
 _FILES = (records.JUNIT, records.FILE, outcomes.FILE, suite_results.SUITE)
 _SHOWN = 3  # of the shards, tests or problems that a sentence is about
@@ -141,7 +143,7 @@ def judge_shards(
     judged = judge(
         summary,
         exit_code=0,
-        targets=first.targets or tuple(filter(gpus.is_amds, hardware)) or (CPU,),
+        targets=first.targets or tuple(filter(is_amd, hardware)) or (CPU,),
         hardware=hardware,
         disagreements=[disagreement for result in results for disagreement in result.disagreements],
         floor=0 if part else floor,

@@ -21,24 +21,18 @@ from cairn.errors import TestsFailedError, UsageError
 from cairn.output import Progress, silent, wording
 from cairn.stack import policy
 from cairn.targets import CPU
-from cairn.testing import gpus, pytest_runs
+from cairn.testing import pytest_runs
 from cairn.testing import record as records
-from cairn.testing.hardware.attest import Attestation, attest
+from cairn.testing.gpus import kernel
+from cairn.testing.gpus.attest import Attestation, attest
+from cairn.testing.gpus.visible import GpuChoice, VisibleGpus, choose_gpus
 from cairn.testing.options import Choice, Limits
 from cairn.testing.record import TestedWheel, TestPolicy
 from cairn.testing.skips import select
 from cairn.testing.skips.conditions import RunFacts
 from cairn.testing.skips.select import Excluded, Selection
 from cairn.testing.skips.skip_files import Listed
-from cairn.testing.suite import (
-    modules,
-    outcomes,
-    sources,
-    suite_results,
-    suite_toml,
-    visible_gpus,
-    worker,
-)
+from cairn.testing.suite import modules, outcomes, sources, suite_results, suite_toml, worker
 from cairn.testing.suite.attempt import Setup
 from cairn.testing.suite.modules import ModuleRun
 from cairn.testing.suite.shards import plan
@@ -47,7 +41,6 @@ from cairn.testing.suite.shards.times import Times
 from cairn.testing.suite.sources import WheelVersion
 from cairn.testing.suite.suite_results import ExcludedTest, ModuleCount, ShardResult
 from cairn.testing.suite.suite_toml import Suite
-from cairn.testing.suite.visible_gpus import GpuChoice, VisibleGpus
 
 WriteCommitted: TypeAlias = Callable[[Sequence[str], Sequence[str], Path], object]
 """Writes files and folders of the first of some commits that the sources have below a folder."""
@@ -137,7 +130,7 @@ class SuiteRequest:
     limits: Limits = field(default_factory=Limits)
     gpu_choice: GpuChoice | None = None
     allow_mismatch: bool = False
-    nodes: Path = gpus.KFD_NODES
+    nodes: Path = kernel.KFD_NODES
     policy: TestPolicy | None = None
 
 
@@ -248,7 +241,7 @@ def _prepare(
     tested, work_dir = request.tested, request.work_dir
     config = request.suite.config(request.config)
     wheel, unlike = _check(request, say)
-    visible = visible_gpus.choose(
+    visible = choose_gpus(
         tested.variables,
         targets=() if tested.targets == (CPU,) else tested.targets,
         how_many=request.gpu_choice or config.gpus,
@@ -341,7 +334,7 @@ def _chosen_by_the_user(request: SuiteRequest, *, mismatch: bool) -> tuple[str, 
 
 def _refuse_other_hardware(request: SuiteRequest, visible: VisibleGpus) -> None:
     # Hours of tests would run on the CPU. A machine without any GPU is right for those that need none.
-    present, targets = gpus.seen(request.nodes), request.tested.targets
+    present, targets = kernel.seen(request.nodes), request.tested.targets
     if present and targets not in ((), (CPU,)) and not visible.hardware:
         raise TestsFailedError(
             f"invalid: this machine has {', '.join(dict.fromkeys(present))}, of which the tests see none "

@@ -15,7 +15,7 @@ from pathlib import Path
 from cairn import datafile, files
 from cairn.errors import TestsFailedError, UsageError
 from cairn.testing import junit
-from cairn.testing.hardware.gpu import Gpu
+from cairn.testing.gpus.gpu import Gpu
 from cairn.testing.junit import TestOutcome
 from cairn.testing.record import Deselected, TestedWheel, TestPolicy
 from cairn.testing.suite import outcomes

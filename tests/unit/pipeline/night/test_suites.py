@@ -35,7 +35,7 @@ from cairn.release import records
 from cairn.release.index.generation import now
 from cairn.stack import Floor, Gate
 from cairn.testing.compat.report import CompatReport, Tested
-from cairn.testing.hardware.gpu import Gpu
+from cairn.testing.gpus.gpu import Gpu
 from cairn.testing.junit import TestOutcome
 from cairn.testing.record import TestedWheel
 from cairn.testing.suite import outcomes, suite_results

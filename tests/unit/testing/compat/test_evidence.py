@@ -9,8 +9,8 @@ from cairn import files
 from cairn.testing import record
 from cairn.testing.compat import evidence, tables
 from cairn.testing.compat.report import CompatReport, ReportRow
-from cairn.testing.hardware.attest import Attestation
-from cairn.testing.hardware.gpu import Gpu
+from cairn.testing.gpus.attest import Attestation
+from cairn.testing.gpus.gpu import Gpu
 from cairn.testing.record import Counts, TestedWheel, TestRecord
 from helpers import compat
 

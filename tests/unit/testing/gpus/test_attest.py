@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from cairn.testing import gpus
-from cairn.testing.hardware import attest as attesting
-from cairn.testing.hardware import kernel
-from cairn.testing.hardware.gpu import Gpu
+from cairn.testing.gpus import attest as attesting
+from cairn.testing.gpus import kernel, sources
+from cairn.testing.gpus.gpu import Gpu
 from helpers.hardware import GIB, INSTINCT, MI300X, RAPHAEL, RX7900, Machine, rocminfo, smi
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="programs are shell scripts")
@@ -163,7 +162,7 @@ def test_garbage_says_nothing(machine: Machine, name: str, output: str | bytes) 
 
 
 def test_what_hangs_says_nothing(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attesting, "_TIMEOUT", 0.5)
+    monkeypatch.setattr(sources, "_TIMEOUT", 0.5)
     machine.node(1, RX7900, gib=24)
     machine.program("rocminfo", rocminfo((1, "gfx942")), then="exec /bin/sleep 60")
     found = machine.attest()
@@ -220,6 +219,6 @@ def test_a_translated_torch_sees_none(machine: Machine) -> None:
 
 def test_a_file_that_is_called_like_a_device_is_no_wsl(tmp_path: Path) -> None:
     (tmp_path / "dxg").touch()
-    assert not kernel.is_wsl(gpus.KFD_NODES, device=tmp_path / "dxg", release="6.6-microsoft-standard-WSL2")
-    assert not kernel.is_wsl(gpus.KFD_NODES, device=Path("/dev/null"), release="6.6.87-generic")
-    assert kernel.is_wsl(gpus.KFD_NODES, device=Path("/dev/null"), release="6.6-microsoft-standard-WSL2")
+    assert not kernel.is_wsl(kernel.KFD_NODES, device=tmp_path / "dxg", release="6.6-microsoft-standard-WSL2")
+    assert not kernel.is_wsl(kernel.KFD_NODES, device=Path("/dev/null"), release="6.6.87-generic")
+    assert kernel.is_wsl(kernel.KFD_NODES, device=Path("/dev/null"), release="6.6-microsoft-standard-WSL2")

@@ -1,11 +1,12 @@
-"""A GPU as the sources describe it."""
+"""A GPU as a record names it, and whether GPUs are of the targets that a wheel is for."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Literal
 
-from cairn import datafile
+from cairn import datafile, targets
+from cairn.errors import UsageError
 from cairn.output import safe_text
 
 Source = Literal["kernel", "rocminfo", "amd-smi", "nvidia-smi", "torch"]
@@ -49,21 +50,29 @@ class Gpu(datafile.Value):
         return self.pci.rpartition(".")[0]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Answer:
-    """The answer of one source.
-
-    Attributes:
-        gpus: those that it lists.
-        problem: why it has no answer, though it is there.
-    """
-
-    gpus: tuple[Gpu, ...] = ()
-    problem: str = ""
-
-
 def text(value: object) -> str:
-    """A text that a program gave, fit for a record and a terminal; empty for none, and for `N/A`."""
+    """A text of a driver or program, fit for a record and a terminal; empty for none, and for `N/A`."""
     if not isinstance(value, str) or value.strip() in ("N/A", "n/a", "[N/A]"):
         return ""
     return safe_text.visible(" ".join(value.split()))[:_LONGEST]
+
+
+def is_amd(name: str) -> bool:
+    """Whether that is what a GPU of AMD's is called."""
+    try:
+        targets.parse_target_id(name)
+    except UsageError:
+        return False
+    return True
+
+
+def matches(hardware: Iterable[str], built_for: Iterable[str]) -> bool:
+    """Whether every GPU of the machine is one of the targets; features such as `:xnack+` are not compared."""
+    processors = {targets.parse_target_id(name).processor for name in built_for if name != targets.CPU}
+    return {targets.parse_target_id(name).processor for name in hardware} <= processors
+
+
+def covers(hardware: Iterable[str], target: str) -> bool:
+    """Whether one of the GPUs is of the target; features such as `:xnack+` are not compared."""
+    processor = targets.parse_target_id(target).processor
+    return any(targets.parse_target_id(name).processor == processor for name in hardware)

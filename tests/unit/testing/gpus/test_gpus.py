@@ -2,7 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from cairn.testing import gpus
+from cairn.testing.gpus import kernel
+from cairn.testing.gpus.gpu import matches
+from cairn.testing.gpus.visible import visible_gpus
 
 
 def node(root: Path, number: int, version: int | None, *, name: str = "properties") -> None:
@@ -30,7 +32,7 @@ def node(root: Path, number: int, version: int | None, *, name: str = "propertie
     ],
 )
 def test_the_kernels_number_is_a_target(version: int, name: str) -> None:
-    assert gpus.gfx_name(version) == name
+    assert kernel.gfx_name(version) == name
 
 
 def test_gpus_are_listed_in_the_order_of_the_nodes_and_cpus_are_not(tmp_path: Path) -> None:
@@ -40,24 +42,24 @@ def test_gpus_are_listed_in_the_order_of_the_nodes_and_cpus_are_not(tmp_path: Pa
     node(tmp_path, 10, 110000)
     (tmp_path / "3").mkdir()
     (tmp_path / "generation_id").write_text("2")
-    assert gpus.seen(tmp_path) == ("gfx942", "gfx1100")
+    assert kernel.seen(tmp_path) == ("gfx942", "gfx1100")
 
 
 def test_a_file_of_its_own_is_read_too(tmp_path: Path) -> None:
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "gfx_target_version").write_text("90010\n", encoding="ascii")
-    assert gpus.seen(tmp_path) == ("gfx90a",)
+    assert kernel.seen(tmp_path) == ("gfx90a",)
 
 
 def test_a_machine_without_the_driver_has_no_gpu(tmp_path: Path) -> None:
-    assert gpus.seen(tmp_path / "none") == ()
+    assert kernel.seen(tmp_path / "none") == ()
 
 
 def test_every_gpu_must_be_a_target() -> None:
-    assert gpus.matches(["gfx942", "gfx942"], ["gfx90a", "gfx942:xnack-"])
-    assert not gpus.matches(["gfx942", "gfx1036"], ["gfx942"])
-    assert gpus.matches([], ["gfx942"])
-    assert not gpus.matches(["gfx942"], ["cpu"])
+    assert matches(["gfx942", "gfx942"], ["gfx90a", "gfx942:xnack-"])
+    assert not matches(["gfx942", "gfx1036"], ["gfx942"])
+    assert matches([], ["gfx942"])
+    assert not matches(["gfx942"], ["cpu"])
 
 
 @pytest.mark.parametrize(
@@ -72,4 +74,4 @@ def test_every_gpu_must_be_a_target() -> None:
     ],
 )
 def test_the_runtimes_own_choice_is_honoured(chosen: str | None, left: tuple[str, ...]) -> None:
-    assert gpus.visible(("gfx1036", "gfx1100"), chosen) == left
+    assert visible_gpus(("gfx1036", "gfx1100"), chosen) == left

@@ -8,22 +8,18 @@ card's partitions), but not more, and not others.
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from cairn import process, targets
-from cairn.errors import CairnError
-from cairn.testing import gpus
-from cairn.testing.hardware import amd_smi, kernel, nvidia_smi, rocminfo, tested_torch
-from cairn.testing.hardware.gpu import Answer, Gpu, Source
+from cairn import targets
+from cairn.testing.gpus import kernel, sources
+from cairn.testing.gpus.gpu import Gpu, Source
+from cairn.testing.gpus.visible import visible_gpus
 
-_ROCM = Path("/opt/rocm/bin")  # where AMD's own installation puts programs that may not be on the PATH
-_TIMEOUT = 60.0  # seconds; a driver that hangs keeps its programs for ever
 _HIDING = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
 _MORE = 1.1  # memory: how much of it torch may see beyond what the kernel gives, by rounding
 _OF_HIP = _HIDING[1:]  # the first that is set counts
@@ -54,7 +50,7 @@ def attest(
     *,
     python: Path | None,
     log: Path,
-    nodes: Path = gpus.KFD_NODES,
+    nodes: Path = kernel.KFD_NODES,
     sysfs: Path = kernel.SYSFS,
 ) -> Attestation:
     """Find out which GPUs tests can use.
@@ -66,14 +62,14 @@ def attest(
         nodes: where the kernel describes the GPUs; a folder that does not exist hides them all.
         sysfs: where it describes everything else.
     """
-    if nodes != gpus.KFD_NODES and not nodes.is_dir():
+    if nodes != kernel.KFD_NODES and not nodes.is_dir():
         return Attestation()
     machine = kernel.read(nodes, sysfs)
     # These list the whole machine, whatever is hidden from the tests.
     everything = {name: value for name, value in variables.items() if name not in _HIDING}
-    runtime = _run("rocminfo", (), rocminfo.parse, everything, log)
-    management = _run("amd-smi", ("static", "--json"), amd_smi.parse, everything, log)
-    strangers = _run("nvidia-smi", nvidia_smi.ARGUMENTS, nvidia_smi.parse, everything, log)
+    runtime = sources.ask_rocminfo(everything, log)
+    management = sources.ask_amd_smi(everything, log)
+    strangers = sources.ask_nvidia_smi(everything, log)
     if not machine and kernel.is_wsl(nodes):
         machine = tuple(msgspec.structs.replace(gpu, seen_by=("rocminfo",)) for gpu in runtime.gpus)
     disagreements = [
@@ -81,9 +77,9 @@ def attest(
         *_management_disagreements(machine, management.gpus, kernel.own_version(sysfs)),
     ]
     usable = _visible(_completed(machine, runtime.gpus, management.gpus), variables)
-    tested = Answer()
+    tested = sources.Answer()
     if python is not None and (machine or runtime.gpus or strangers.gpus):
-        tested = tested_torch.ask(python, variables, log)
+        tested = sources.ask_torch(python, variables, log)
     on_amd = [gpu for gpu in tested.gpus if gpu.vendor == "amd"]
     disagreements += _torch_disagreements(usable, on_amd)
     if not usable:
@@ -94,25 +90,6 @@ def attest(
         disagreements=tuple(dict.fromkeys(disagreements)),
         silent=tuple(answer.problem for answer in answers if answer.problem),
     )
-
-
-def _run(
-    name: Source,
-    arguments: Sequence[str],
-    parse: Callable[[str], Answer],
-    variables: Mapping[str, str],
-    log: Path,
-) -> Answer:
-    program = shutil.which(name, path=variables.get("PATH")) or shutil.which(name, path=str(_ROCM))
-    if program is None:
-        return Answer()
-    try:
-        completed = process.run(
-            [program, *arguments], env=variables, log=log, timeout=_TIMEOUT, separate_stderr=True
-        )
-    except CairnError as error:
-        return Answer(problem=str(error))
-    return parse(completed.output)
 
 
 def _runtime_disagreements(machine: Sequence[Gpu], listed: Sequence[Gpu]) -> Iterator[str]:
@@ -192,7 +169,7 @@ def _chosen(machine: tuple[Gpu, ...], chosen: str | None) -> tuple[Gpu, ...]:
     by_uuid = {gpu.uuid.lower(): gpu for gpu in machine if gpu.uuid}
     if words and all(word.lower() in by_uuid for word in words):
         return tuple(by_uuid[word.lower()] for word in words)
-    return gpus.visible(machine, chosen)
+    return visible_gpus(machine, chosen)
 
 
 def _seen_by_torch(usable: tuple[Gpu, ...], tested: Sequence[Gpu]) -> tuple[Gpu, ...]:

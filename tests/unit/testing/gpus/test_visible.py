@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from cairn.errors import UsageError
-from cairn.testing.suite import visible_gpus
-from cairn.testing.suite.visible_gpus import GpuChoice
+from cairn.testing.gpus.visible import GpuChoice, choose_gpus
 
 MIXED = (90402, 110000, 90402, 110000)
 
@@ -54,7 +53,7 @@ def test_one_list_is_made_of_all_that_hide_gpus(
     shown: str,
     hardware: tuple[str, ...],
 ) -> None:
-    found = visible_gpus.choose(environ, targets=targets, how_many=how_many, nodes=nodes)
+    found = choose_gpus(environ, targets=targets, how_many=how_many, nodes=nodes)
     assert found.hardware == hardware
     applied = found.applied_to({"HOME": "/root", **environ})
     assert applied == {
@@ -68,7 +67,7 @@ def test_one_list_is_made_of_all_that_hide_gpus(
 
 def test_without_a_gpu_nothing_is_set(tmp_path: Path) -> None:
     environ = {"HIP_VISIBLE_DEVICES": "0"}
-    found = visible_gpus.choose(environ, targets=("gfx942",), how_many="one", nodes=tmp_path)
+    found = choose_gpus(environ, targets=("gfx942",), how_many="one", nodes=tmp_path)
     assert (found.hardware, found.applied_to(environ)) == ((), environ)
 
 
@@ -76,8 +75,8 @@ def test_uuids_are_kept_where_all_gpus_are_alike_and_refused_where_not(tmp_path:
     environ = {"HIP_VISIBLE_DEVICES": "GPU-1234567890abcdef, GPU-fedcba0987654321"}
     (tmp_path / "alike").mkdir()
     alike = machine(tmp_path / "alike", (90402, 90402))
-    found = visible_gpus.choose(environ, targets=("gfx942",), how_many="one", nodes=alike)
+    found = choose_gpus(environ, targets=("gfx942",), how_many="one", nodes=alike)
     assert found.variables == {"HIP_VISIBLE_DEVICES": "GPU-1234567890abcdef"}
     (tmp_path / "mixed").mkdir()
     with pytest.raises(UsageError, match="does not say what kind"):
-        visible_gpus.choose(environ, targets=(), how_many="one", nodes=machine(tmp_path / "mixed", MIXED))
+        choose_gpus(environ, targets=(), how_many="one", nodes=machine(tmp_path / "mixed", MIXED))

@@ -8,13 +8,17 @@ process where the last two disagree, so that one list is made of all of them her
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from cairn.errors import UsageError
-from cairn.testing import gpus
+from cairn.testing.gpus import kernel
+from cairn.testing.gpus.gpu import matches
+
+T = TypeVar("T")
 
 GpuChoice = Literal["one", "one-of-each", "all"]
 """One GPU, one of each kind, or all, of those that fit."""
@@ -45,8 +49,12 @@ class VisibleGpus:
         )
 
 
-def choose(
-    environ: Mapping[str, str], *, targets: tuple[str, ...], how_many: GpuChoice, nodes: Path = gpus.KFD_NODES
+def choose_gpus(
+    environ: Mapping[str, str],
+    *,
+    targets: tuple[str, ...],
+    how_many: GpuChoice,
+    nodes: Path = kernel.KFD_NODES,
 ) -> VisibleGpus:
     """Choose among the GPUs that the environment leaves visible.
 
@@ -59,14 +67,14 @@ def choose(
     Raises:
         UsageError: GPUs of several kinds are named by UUIDs, which say nothing of the kind.
     """
-    present = gpus.visible(gpus.seen(nodes), environ.get(_RUNTIME))
+    present = visible_gpus(kernel.seen(nodes), environ.get(_RUNTIME))
     if not present:
         return VisibleGpus(hardware=())
     hiding = [name for name in _OF_HIP if name in environ]
     words = [word.strip() for word in environ[hiding[0]].split(",")] if hiding else []
     if all(word.lstrip("-").isdecimal() for word in words if word):
         numbered = [(str(number), name) for number, name in enumerate(present)]
-        listed = gpus.visible(numbered, ",".join(words) if hiding else None)
+        listed = visible_gpus(numbered, ",".join(words) if hiding else None)
     elif len(set(present)) > 1:
         raise UsageError(
             f"{hiding[0]} is {environ[hiding[0]]}, which does not say what kind of GPU that is",
@@ -74,7 +82,7 @@ def choose(
         )
     else:
         listed = tuple((word, present[0]) for word in words if word)
-    fitting = [(word, name) for word, name in listed if not targets or gpus.matches([name], targets)]
+    fitting = [(word, name) for word, name in listed if not targets or matches([name], targets)]
     if how_many == "one-of-each":
         kinds = [name for _, name in fitting]
         fitting = [gpu for number, gpu in enumerate(fitting) if gpu[1] not in kinds[:number]]
@@ -90,3 +98,17 @@ def choose(
             if environ[name] != numbers_text
         ),
     )
+
+
+def visible_gpus(hardware: Sequence[T], chosen: str | None) -> tuple[T, ...]:
+    """The GPUs that programs may use where `ROCR_VISIBLE_DEVICES` is `chosen`.
+
+    Indices count the GPUs from 0; the list ends at the first that does not exist, as ROCr has it. A list with
+    UUIDs in it hides nothing from us: the kernel's nodes do not carry them.
+    """
+    words = [word.strip() for word in chosen.split(",")] if chosen is not None else []
+    if chosen is None or not all(word.lstrip("-").isdecimal() for word in words):
+        return tuple(hardware)
+    # "-1" hides everything, and so does any index that is out of range, for itself and for what follows it.
+    known = itertools.takewhile(lambda index: 0 <= index < len(hardware), map(int, words))
+    return tuple(hardware[index] for index in known)
