@@ -25,9 +25,8 @@ from cairn.release.publish.files import publish_dists
 from cairn.sources.manifest.manifest import Manifest, ProjectSource
 from cairn.store.memory import MemoryStore
 from cairn.store.protocol import OnBytes, Store, ignored
-from cairn.wheels import sbom, wheels_to_set
+from cairn.wheels import build_statement, sbom, wheels_to_set
 from cairn.wheels.metadata import cyclonedx, wheel_info
-from cairn.wheels.provenance import build_statement
 from cairn.wheels.wheelset import WheelSet
 
 # An in-tree build backend (PEP 517, backend-path): it needs nothing from any index.

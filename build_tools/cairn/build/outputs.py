@@ -15,9 +15,8 @@ from cairn.sources.checkout import describe
 from cairn.sources.checkout.describe import Checkout
 from cairn.sources.manifest import manifest
 from cairn.sources.manifest.manifest import Manifest
-from cairn.wheels import wheels_to_set
+from cairn.wheels import build_statement, wheels_to_set
 from cairn.wheels import wheelset as wheel_sets
-from cairn.wheels.provenance import build_statement
 from cairn.wheels.wheelset import BUILDER_FILE
 
 

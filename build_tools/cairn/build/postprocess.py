@@ -24,11 +24,11 @@ from cairn.build.plan import BuildStep
 from cairn.errors import WheelError
 from cairn.output import console
 from cairn.venv import VirtualEnvironment
-from cairn.wheels import sbom
+from cairn.wheels import repair, sbom
 from cairn.wheels.metadata import wheel_info
-from cairn.wheels.repair import auditwheel
 from cairn.wheels.rewrite import wheel as rewrite_wheel
-from cairn.wheels.verify import Expectation, allowed, verify
+from cairn.wheels.verify import Expectation, verify
+from cairn.wheels.verify.findings import apply_allowed, read_allowed
 
 _SHOWN = 5  # findings named in the error
 
@@ -78,9 +78,7 @@ def finish(wheel: Path, context: Context, output_dir: Path, *, sources: Sequence
     # Repair may graft libraries into the wheel; the bill of materials lists what is there in the end.
     named = context.request.env_of(context.step.project).get("LD_LIBRARY_PATH", "")
     search = [Path(folder) for folder in named.split(os.pathsep) if folder]
-    repaired = auditwheel.repair_linked(
-        edited, output_dir / "repaired", exclude=provided, sdk=sdk, search=search
-    )
+    repaired = repair.repair_linked(edited, output_dir / "repaired", exclude=provided, sdk=sdk, search=search)
     listed = sbom.add(
         repaired,
         output_dir / "listed",
@@ -180,8 +178,8 @@ def _verify(wheel: Path, context: Context, provided: Sequence[str]) -> None:
         forbidden_strings=texts_of((*trees, request.work_dir, context.env.path)),
     )
     known = request.stack.gate.allow
-    entries = allowed.read([Path(known)] if known else [])
-    judged = allowed.judge({wheel: verify(wheel, expected)}, entries, today=datetime.now(UTC).date())
+    entries = read_allowed([Path(known)] if known else [])
+    judged = apply_allowed({wheel: verify(wheel, expected)}, entries, today=datetime.now(UTC).date())
     if findings := judged.findings[wheel]:
         listed = "; ".join(f"{f.code} {f.member or ''}: {f.reason}" for f in findings[:_SHOWN])
         raise WheelError(f"{wheel.name} was built, but must not be published: {listed}", tip=findings[0].fix)

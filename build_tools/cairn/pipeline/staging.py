@@ -16,8 +16,7 @@ from cairn.release.publish.compatibility import Platform
 from cairn.stack import Stack
 from cairn.store.protocol import Store
 from cairn.venv import PackageSource
-from cairn.wheels import wheelset
-from cairn.wheels.provenance import build_statement
+from cairn.wheels import build_statement, wheelset
 from cairn.wheels.wheelset import WheelSet
 
 SET_FILE = "set.json"

@@ -19,8 +19,7 @@ from cairn.release.provenance import evidence
 from cairn.requirements import requirement
 from cairn.store import transfer
 from cairn.store.protocol import Store
-from cairn.wheels import wheels_to_set, wheelset
-from cairn.wheels.provenance import build_statement
+from cairn.wheels import build_statement, wheels_to_set, wheelset
 from cairn.wheels.rewrite import repin
 from cairn.wheels.rewrite.options import NewVersion
 from cairn.wheels.rewrite.set_version import Change, set_versions

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from cairn.formats import elf
-from cairn.wheels.contents import binaries, manylinux
+from cairn.wheels.contents import binaries, system_libraries
 from cairn.wheels.contents.binaries import Binary
 
 
@@ -26,7 +26,7 @@ def read(paths: Iterable[Path]) -> tuple[Binary, ...]:
 
 def missing_libraries(library: Binary, installed: Iterable[Binary]) -> tuple[str, ...]:
     """The libraries that one needs, and that neither the environment nor every manylinux system has."""
-    here, promised = binaries.shipped(installed), manylinux.newest()
+    here, promised = binaries.shipped(installed), system_libraries.newest_policy()
     return tuple(name for name in library.needed if name not in here and not promised.has(name))
 
 

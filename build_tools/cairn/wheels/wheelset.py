@@ -19,7 +19,7 @@ Origin = Literal["rocm-sdk", "mirrored", "published"]
 """Where a file of the closure came from; `published` says that nothing more is known of it."""
 
 BUILDER_FILE = "builder.json"
-"""Beside a `set.json`: what the builder says of it (`cairn.wheels.provenance.build_statement`)."""
+"""Beside a `set.json`: what the builder says of it (`cairn.wheels.build_statement`)."""
 
 PARAMETERS = ("stack", "line", "python", "platform", "family", "targets")
 """The fields that tell the sets of one manifest apart, and name the stack."""

@@ -33,10 +33,9 @@ from cairn.release.publish.mirror_lock import LockedFile, MirrorLock
 from cairn.stack import Floor, Stack
 from cairn.store.memory import MemoryStore
 from cairn.testing.record import Counts, TestedWheel, TestRecord
-from cairn.wheels import sbom, wheelset
+from cairn.wheels import build_statement, sbom, wheelset
 from cairn.wheels.metadata import cyclonedx
 from cairn.wheels.metadata.wheel_info import SBOM
-from cairn.wheels.provenance import build_statement
 from cairn.wheels.rewrite.wheel import Edit, apply
 from cairn.wheels.wheelset import WheelSet
 from helpers.gate import AWAY, at, data_of, record_of, stack_of

@@ -16,7 +16,7 @@ from cairn.formats.offload import code_object
 from cairn.wheels.contents import binaries
 from cairn.wheels.fat import build
 from cairn.wheels.metadata import wheel_info
-from cairn.wheels.repair.auditwheel import repair_linked
+from cairn.wheels.repair import repair_linked
 from cairn.wheels.verify import Expectation, verify
 from cairn.wheels.verify.findings import FindingCode
 

@@ -20,7 +20,7 @@ from cairn.errors import UsageError, WheelError
 from cairn.formats import elf
 from cairn.wheels.contents import binaries
 from cairn.wheels.metadata import wheel_info
-from cairn.wheels.repair.auditwheel import repair_linked
+from cairn.wheels.repair import repair_linked
 from cairn.wheels.rewrite.wheel import Edit, apply
 from cairn.wheels.verify import Expectation, verify
 

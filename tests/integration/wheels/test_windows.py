@@ -18,7 +18,7 @@ from cairn.errors import WheelError
 from cairn.formats import pe
 from cairn.wheels.fat import build, target_names
 from cairn.wheels.metadata import wheel_info
-from cairn.wheels.repair.auditwheel import repair_linked
+from cairn.wheels.repair import repair_linked
 from cairn.wheels.rewrite.wheel import Edit, apply
 from cairn.wheels.verify import Expectation, verify
 

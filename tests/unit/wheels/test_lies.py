@@ -19,12 +19,11 @@ from cairn.errors import WheelError
 from cairn.formats import elf
 from cairn.targets import parse_target_id
 from cairn.wheels.contents import binaries
-from cairn.wheels.contents.dependency_tree import needed_tree
 from cairn.wheels.contents.diff import diff
-from cairn.wheels.contents.summary import summarise
+from cairn.wheels.contents.summary import needed_tree, summarise
 from cairn.wheels.fat import build
 from cairn.wheels.metadata import wheel_info
-from cairn.wheels.repair.auditwheel import repair_linked
+from cairn.wheels.repair import repair_linked
 from cairn.wheels.rewrite.elf import BinaryEdit, change
 from cairn.wheels.rewrite.wheel import Edit, apply
 from cairn.wheels.split.join import join

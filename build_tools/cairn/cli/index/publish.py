@@ -69,8 +69,7 @@ def _publish(request: Publish) -> Answer:
 def _publish_set(store: Store, request: Publish, set_file: Path) -> Answer:
     from cairn.release.publish.wheel_set import stage_set
     from cairn.sources.manifest import manifest
-    from cairn.wheels import wheelset
-    from cairn.wheels.provenance import build_statement
+    from cairn.wheels import build_statement, wheelset
 
     built_from = manifest.read(request.manifest or set_file.with_name("manifest.json"))
     name = f"publish into {request.index}"

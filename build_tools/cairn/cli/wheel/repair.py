@@ -59,9 +59,9 @@ def run(request: Repair) -> Answer:
 def _repair(wheel: Path, request: Repair) -> tuple[Path, dict[str, object]]:
     import filecmp
 
-    from cairn.wheels.repair import auditwheel
+    from cairn.wheels import repair
 
-    path = auditwheel.repair_linked(
+    path = repair.repair_linked(
         wheel,
         request.output_dir,
         exclude=request.exclude,

@@ -51,7 +51,7 @@ def run(request: Show) -> Answer:
 
 def _text(summary: Summary) -> Iterator[Piece]:
     from cairn.targets import product_of
-    from cairn.wheels.contents.dependency_tree import needed_tree
+    from cairn.wheels.contents.summary import needed_tree
 
     yield summary.file_name
     rows = [

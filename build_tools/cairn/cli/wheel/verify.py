@@ -20,8 +20,7 @@ from cairn.output import console, wording
 
 if TYPE_CHECKING:
     from cairn.wheels.verify import Expectation
-    from cairn.wheels.verify.allowed import AllowedFinding
-    from cairn.wheels.verify.findings import Finding, Verdict
+    from cairn.wheels.verify.findings import AllowedFinding, Finding, Verdict
 
 _ONE_SPLIT = "take host and device wheels from one split"
 _PYTHON = re.compile(r"3\.[0-9]{1,3}t?")
@@ -81,10 +80,11 @@ def run(request: Verify) -> Answer:
     """Run the command."""
     from cairn.wheels.contents import providers
     from cairn.wheels.split import completeness
-    from cairn.wheels.verify import Finding, FindingCode, allowed, judge
+    from cairn.wheels.verify import Finding, FindingCode, judge
+    from cairn.wheels.verify.findings import apply_allowed, read_allowed
 
     expectation = request.expectation()
-    entries = allowed.read(request.allow)
+    entries = read_allowed(request.allow)
     verdicts = {
         path: judge(
             path,
@@ -105,7 +105,7 @@ def run(request: Verify) -> Answer:
     for path, text in completeness.differences(readable):
         finding = Finding(code=FindingCode.SPLIT_DIFFERS, reason=text, fix=_ONE_SPLIT)
         findings[path] = (*findings[path], finding)
-    judged = allowed.judge(findings, entries, today=dt.datetime.now(dt.UTC).date())
+    judged = apply_allowed(findings, entries, today=dt.datetime.now(dt.UTC).date())
     verdicts = {path: replace(verdicts[path], findings=left) for path, left in judged.findings.items()}
     texts = (_text(path, verdict, judged.allowed[path]) for path, verdict in verdicts.items())
     for note in judged.notes:

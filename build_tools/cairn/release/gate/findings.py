@@ -16,8 +16,8 @@ from cairn.release.publish import distribution
 from cairn.release.publish.mirror_lock import is_of_sdk
 from cairn.targets import CPU
 from cairn.wheels.contents import providers
-from cairn.wheels.verify import Expectation, Finding, allowed, verify
-from cairn.wheels.verify.findings import FindingCode
+from cairn.wheels.verify import Expectation, Finding, verify
+from cairn.wheels.verify.findings import FindingCode, apply_allowed, read_allowed
 
 # How others link their binaries is theirs to know: PyPI's own torch and scipy name folders of the machines
 # that built them. What a file says of itself, what installers do with it and what is in it counts.
@@ -36,8 +36,8 @@ def problems(case: Case, files: Files) -> Iterator[str]:
             passed = _NOT_OF_MIRRORED if name in mirrored else set()
             findings = verify(wheels[name], expected)
             by_wheel[wheels[name]] = tuple(one for one in findings if one.code not in passed)
-    entries = allowed.read([Path(case.stack.gate.allow)] if case.stack.gate.allow else [])
-    judged = allowed.judge(by_wheel, entries, today=case.moment.date())
+    entries = read_allowed([Path(case.stack.gate.allow)] if case.stack.gate.allow else [])
+    judged = apply_allowed(by_wheel, entries, today=case.moment.date())
     for path, findings in judged.findings.items():
         for finding in findings:
             where = f" ({finding.member})" if finding.member else ""

@@ -14,7 +14,7 @@ from cairn.release.index.snapshot import MANIFEST_FILE, Snapshot
 from cairn.release.provenance.attested import Attested
 from cairn.release.provenance.statement import Claims, claims_of
 from cairn.store.protocol import Store
-from cairn.wheels.provenance import builder, manifest_sources
+from cairn.wheels import build_statement
 from cairn.wheels.wheelset import WheelSet
 
 
@@ -60,10 +60,12 @@ def attest(
         NetworkError: Sigstore could not be reached.
     """
     key = keys.set_key(wheel_set.id, MANIFEST_FILE)
-    sources = manifest_sources.sources_in(
+    sources = build_statement.sources_in(
         store.read(key).data, sha256=wheel_set.manifest_sha256, name=f"{store.url}/{key}"
     )
-    claims = claims_of(wheel_set, listed, sources=sources, index=snapshot.index.name, builder=builder.here())
+    claims = claims_of(
+        wheel_set, listed, sources=sources, index=snapshot.index.name, builder=build_statement.this_builder()
+    )
     provenance = {}
     for wheel in wheel_set.wheels:
         present = snapshot.project(wheel.distribution).file(wheel.file_name)

@@ -18,7 +18,7 @@ from cairn.release.provenance.reader import Reader
 from cairn.release.provenance.statement import claims_of
 from cairn.release.provenance.trust import Trust
 from cairn.store.protocol import MissingKeyError
-from cairn.wheels.provenance.manifest_sources import Source
+from cairn.wheels.build_statement import Source
 from cairn.wheels.wheelset import WheelSet
 
 LinkName = Literal[

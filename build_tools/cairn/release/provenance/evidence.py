@@ -34,10 +34,8 @@ from cairn.release.provenance.trust import Trust
 from cairn.store.protocol import MissingKeyError
 from cairn.testing import record as test_record
 from cairn.testing.record import TestRecord
-from cairn.wheels import wheelset
-from cairn.wheels.provenance import build_statement
-from cairn.wheels.provenance.build_statement import BuildStatement
-from cairn.wheels.provenance.manifest_sources import Source, sources_in
+from cairn.wheels import build_statement, wheelset
+from cairn.wheels.build_statement import BuildStatement, Source, sources_in
 from cairn.wheels.wheelset import BUILDER_FILE, PARAMETERS, WheelSet
 
 V = TypeVar("V", bound=datafile.Value)

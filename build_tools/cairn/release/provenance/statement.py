@@ -23,10 +23,8 @@ from cairn.formats import in_toto
 from cairn.formats.in_toto import PREDICATE_TYPE, STATEMENT_TYPE, Resource
 from cairn.release.index.generation import IndexSet
 from cairn.release.provenance.dsse import SignatureError
-from cairn.wheels.provenance import build_statement
-from cairn.wheels.provenance.build_statement import BUILD_TYPE
-from cairn.wheels.provenance.builder import Builder
-from cairn.wheels.provenance.manifest_sources import Source
+from cairn.wheels import build_statement
+from cairn.wheels.build_statement import BUILD_TYPE, Builder, Source
 from cairn.wheels.wheelset import PARAMETERS, WheelSet
 
 

@@ -24,8 +24,7 @@ from cairn.release.publish.files import offer_of
 from cairn.release.publish.mirror_lock import is_of_sdk
 from cairn.release.publish.resolve import closure
 from cairn.store.protocol import Store
-from cairn.wheels import wheelset
-from cairn.wheels.provenance import build_statement
+from cairn.wheels import build_statement, wheelset
 from cairn.wheels.wheelset import ClosureFile, WheelSet
 
 

@@ -8,6 +8,7 @@ library that it needs. Mach-O is read by `read_macho` alone: no device code is i
 from __future__ import annotations
 
 import os
+import posixpath
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -289,3 +290,24 @@ def all_targets(archive: Archive, binaries: Iterable[Binary]) -> tuple[str, ...]
 
     targets = {target for binary in binaries for target in binary.targets}
     return in_order(targets.union(*(one.targets for one in code_archives.read_archives(archive))))
+
+
+ORIGIN = "$ORIGIN"
+
+
+def run_path_folder(member: str, run_path: str) -> str | None:
+    """The folder, counted from the top of the wheel, that a run path of a member leads to.
+
+    It begins with `..` where it leads out of the wheel; None where the path does not count from the binary.
+    """
+    start, _, rest = run_path.replace("${ORIGIN}", ORIGIN).partition("/")
+    if start != ORIGIN:
+        return None
+    folder = posixpath.normpath(posixpath.join(posixpath.dirname(member), rest))
+    return "" if folder == "." else folder
+
+
+def run_path_to(member: str, folder: str) -> str:
+    """The run path by which a member finds a folder."""
+    relative = posixpath.relpath(folder or ".", posixpath.dirname(member) or ".")
+    return ORIGIN if relative == "." else f"{ORIGIN}/{relative}"

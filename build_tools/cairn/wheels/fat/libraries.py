@@ -15,7 +15,7 @@ from pathlib import Path
 from cairn.errors import WheelError
 from cairn.formats.offload.code_object import CodeObject
 from cairn.output import wording
-from cairn.wheels.contents import manylinux
+from cairn.wheels.contents import system_libraries
 from cairn.wheels.contents.binaries import Binary, shipped
 from cairn.wheels.fat.platform import WheelPlatform
 from cairn.wheels.fat.recipe import Recipe, plain
@@ -164,7 +164,7 @@ class Collector:
     def _take_needed(self, names: Iterable[str], by: str) -> None:
         for name in names:
             elsewhere = name in self._own or self._platform.on_system(name)
-            if elsewhere or manylinux.matches(name, self._provided) or name in self._names:
+            if elsewhere or system_libraries.matches(name, self._provided) or name in self._names:
                 continue
             path = self._tree.find(name)
             if path is None:

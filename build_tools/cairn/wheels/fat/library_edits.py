@@ -21,8 +21,7 @@ from cairn.formats.offload import bundle as offload_bundle
 from cairn.formats.offload import code_object
 from cairn.formats.patch import Patch
 from cairn.targets import TargetId
-from cairn.wheels.contents import run_paths
-from cairn.wheels.contents.binaries import Binary
+from cairn.wheels.contents.binaries import Binary, run_path_folder, run_path_to
 from cairn.wheels.fat import target_names
 from cairn.wheels.fat.libraries import BundledLibrary, LibraryBundle
 from cairn.wheels.fat.recipe import Recipe
@@ -47,7 +46,7 @@ def own_edits(own: Iterable[Binary], bundle: LibraryBundle, package: str) -> Ite
             continue
         # Run paths to the SDK's packages would be searched first, and find any ROCm that is installed there.
         folders = [path for path in binary.run_paths if _stays_inside(binary.path, path)]
-        folders += [run_paths.to_folder(binary.path, f"{package}/lib")] if uses else []
+        folders += [run_path_to(binary.path, f"{package}/lib")] if uses else []
         change = BinaryEdit(
             run_path=tuple(dict.fromkeys(folders)),
             replace_needed={old: new for old, new in names.items() if old != new},
@@ -58,7 +57,7 @@ def own_edits(own: Iterable[Binary], bundle: LibraryBundle, package: str) -> Ite
 
 def _stays_inside(member: str, path: str) -> bool:
     """Whether a run path leads into the wheel itself."""
-    folder = run_paths.folder_of(member, path)
+    folder = run_path_folder(member, path)
     return folder is not None and not folder.startswith(("..", _SDK_FOLDER))
 
 

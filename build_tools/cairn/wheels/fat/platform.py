@@ -10,7 +10,7 @@ from typing import Literal
 
 from cairn.errors import WheelError
 from cairn.formats.zip.reader import Archive
-from cairn.wheels.contents import binaries, manylinux, windows_dlls
+from cairn.wheels.contents import binaries, system_libraries
 from cairn.wheels.contents.binaries import Binary, Format, shipped
 from cairn.wheels.metadata.wheel_info import WheelInfo, platforms_of
 
@@ -41,7 +41,7 @@ class WheelPlatform:
 
     def read_wheel(self, archive: Archive) -> tuple[Binary, ...]:
         """The binaries in a wheel, without their device code."""
-        watched = frozenset[str]() if self.judged else manylinux.watched_symbols()
+        watched = frozenset[str]() if self.judged else system_libraries.watched_symbols()
         read = binaries.read_archive(archive, only=self.format, device_code=False, look_for=watched)
         return tuple(binary for binary in read if not binary.is_device_code)
 
@@ -51,7 +51,7 @@ class WheelPlatform:
         Raises:
             WheelError: it is malformed or empty, or for a different machine.
         """
-        binary = binaries.read_file(path, self.format, look_for=manylinux.watched_symbols())
+        binary = binaries.read_file(path, self.format, look_for=system_libraries.watched_symbols())
         if binary.machine != self.machine:
             raise WheelError(f"it is for {binary.machine}, the wheel for {self.machine}")
         return binary
@@ -59,8 +59,8 @@ class WheelPlatform:
     def on_system(self, name: str) -> bool:
         """Whether every system that the wheel is for has that library."""
         if self.system == "linux":
-            return manylinux.newest().has(name)
-        return bool(_RUNTIME.fullmatch(name)) or windows_dlls.on_system(name, self.machine)
+            return system_libraries.newest_policy().has(name)
+        return bool(_RUNTIME.fullmatch(name)) or system_libraries.on_windows(name, self.machine)
 
 
 def platform_of(info: WheelInfo) -> WheelPlatform:
@@ -111,8 +111,8 @@ def tags_of(
     if platform.system != "linux":
         return None
     # The former tag is a lower bound: the wheel's own binaries were judged by it, and by none that is older.
-    known = [policy for policy in manylinux.policies() if platform.machine in policy.versions]
-    former = map(manylinux.policy_of, platforms_of(info.tags))
+    known = [policy for policy in system_libraries.policies() if platform.machine in policy.versions]
+    former = map(system_libraries.policy_of, platforms_of(info.tags))
     oldest = min((known.index(policy) for policy in former if policy in known), default=0)
     judged = added if platform.judged else (*own, *added)
     beside = shipped(own) | frozenset(names)
@@ -120,7 +120,7 @@ def tags_of(
         if policy.runs(judged, provided, beside=beside):
             tag = f"{policy.name}_{platform.machine}"
             return tuple(sorted({"-".join((*text.split("-")[:2], tag)) for text in info.tags}))
-    newest = manylinux.newest()
+    newest = system_libraries.newest_policy()
     wrong = {objection for binary in judged for objection in newest.objections(binary)}
     raise WheelError(
         f"no manylinux tag promises what the libraries need: {', '.join(sorted(wrong)[:5])}",

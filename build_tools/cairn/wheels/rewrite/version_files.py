@@ -15,7 +15,7 @@ from packaging.version import InvalidVersion, Version
 
 from cairn.errors import WheelError
 from cairn.formats.zip.reader import Archive
-from cairn.wheels.metadata import places
+from cairn.wheels.metadata import wheel_info
 from cairn.wheels.rewrite.repin import RocmChange, is_sdk
 
 _LOADER = "/_rocm_init.py"
@@ -65,7 +65,7 @@ def _candidates(archive: Archive) -> Iterator[str]:
         name = member.name
         # A package's own only: `version.py` deeper down may state the version of something bundled.
         if name.endswith(_MODULES):
-            if places.installed(name).count("/") == 1:
+            if wheel_info.installed(name).count("/") == 1:
                 yield name
         elif name.endswith(_MANIFEST):
             yield name

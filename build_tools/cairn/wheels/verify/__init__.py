@@ -17,14 +17,11 @@ from cairn.wheels.metadata.wheel_info import FileName
 from cairn.wheels.verify import (
     contents,
     device_code,
-    entry_points,
     extension_modules,
     installability,
     linking,
     machines,
     metadata,
-    module_code,
-    variant,
 )
 from cairn.wheels.verify.findings import NOTES, Expectation, Finding, FindingCode, Verdict
 
@@ -73,7 +70,7 @@ def _judge_archive(
         findings += metadata.check(info, name, expected)
         findings += metadata.check_requirements(info, name, expected)
         findings += installability.check(archive, info, name)
-        points, elsewhere = entry_points.check(archive, info)
+        points, elsewhere = installability.check_entry_points(archive, info)
         findings += points
         findings += contents.check_listing(archive, info)
     except WheelError as error:
@@ -83,14 +80,14 @@ def _judge_archive(
     findings += read.findings
     # What the loader and the interpreter will make of the binaries, once they are installed.
     findings += extension_modules.check([member.name for member in archive.members], read.binaries, name)
-    of_modules, unknown = module_code.check(archive, read.binaries, name)
+    of_modules, unknown = extension_modules.check_content(archive, read.binaries, name)
     findings += of_modules
     findings += machines.check(read.binaries, info, name, expected)
     findings += linking.check(archive, read.binaries, name, expected)
     extras = info.extras if info else ()
     findings += device_code.check_targets(read.binaries, read.archived, extras, expected)
     if info is not None:
-        findings += variant.check(archive, info, name, read.archived)
+        findings += metadata.check_variant(archive, info, name, read.archived)
         findings += device_code.check_split(archive, info, read.binaries, expected)
     return findings, (*elsewhere, *unknown, *_not_checked(read, name))
 

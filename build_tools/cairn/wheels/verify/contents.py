@@ -19,9 +19,9 @@ from cairn.formats.kpack import archive as kpack
 from cairn.formats.view import MemberView
 from cairn.formats.zip.layout import Member
 from cairn.formats.zip.reader import Archive
-from cairn.wheels.contents import binaries, manylinux
+from cairn.wheels.contents import binaries, system_libraries
 from cairn.wheels.contents.binaries import Binary, Format
-from cairn.wheels.metadata import places
+from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.record import RecordRow, encode_digest, is_strong
 from cairn.wheels.metadata.wheel_info import WheelInfo, platforms_of
 from cairn.wheels.verify import device_code, secrets
@@ -179,7 +179,7 @@ class _MemberReader:
     def _read_binary(
         self, view: MemberView, kind: Format | None, checker: CodeObjectChecker, *, python: bool
     ) -> tuple[Binary, ...]:
-        watched = manylinux.watched_symbols()
+        watched = system_libraries.watched_symbols()
         name = self._member.name
         try:
             if kind is None:
@@ -201,7 +201,7 @@ class _MemberReader:
     def _judge_content(self) -> None:
         """What is not a binary may be named as one, or stand in place of a file that was never fetched."""
         member = self._member
-        if places.is_of_tests(member.name):
+        if wheel_info.is_of_tests(member.name):
             return
         self.unread = next((kind for magic, kind in _UNREAD.items() if self.head.startswith(magic)), "")
         problem = None

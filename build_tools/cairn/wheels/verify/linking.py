@@ -15,10 +15,10 @@ from functools import partial
 
 from cairn.formats.zip.reader import Archive
 from cairn.output import wording
-from cairn.wheels.contents import manylinux, run_paths, windows_dlls
-from cairn.wheels.contents.binaries import OF_MACOS, Binary, shipped
-from cairn.wheels.contents.manylinux import Policy
-from cairn.wheels.metadata import places, wheel_info
+from cairn.wheels.contents import system_libraries
+from cairn.wheels.contents.binaries import OF_MACOS, Binary, run_path_folder, shipped
+from cairn.wheels.contents.system_libraries import Policy
+from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.wheel_info import FileName
 from cairn.wheels.verify.findings import Expectation, Finding, FindingCode
 
@@ -35,7 +35,7 @@ def check(
     """Breaches by binary; code objects are loaded by ROCm's runtime, not by the linker."""
     platforms = wheel_info.platforms_of(name.tags)
     # Names of one policy, such as manylinux2014 and manylinux_2_17, are one promise. The oldest comes first.
-    by_name = {rule.name: rule for rule in map(manylinux.promise_of, platforms) if rule}
+    by_name = {rule.name: rule for rule in map(system_libraries.promise_of, platforms) if rule}
     rules = sorted(by_name.values(), key=lambda rule: tuple(map(int, rule.name.split("_")[1:])))
     for kind in ("elf", "pe", "macho"):
         of_kind = [binary for binary in binaries if binary.format == kind and not binary.is_device_code]
@@ -104,13 +104,13 @@ def _check_needed(
     """What a binary needs must be in the wheel, on every system of its tag, or in what it requires."""
     provided = expected.provided_libraries
     if binary.format == "elf":
-        provided = (*provided, *manylinux.LOADERS)
+        provided = (*provided, *system_libraries.LOADERS)
     elif binary.format == "pe":
         provided = tuple(pattern.lower() for pattern in provided)
     foreign = []
     for library in binary.needed:
         name = library.rpartition("/")[2] if binary.format == "macho" else library
-        if name not in own and not manylinux.matches(name, provided):
+        if name not in own and not system_libraries.matches(name, provided):
             foreign.append(library)
     for system, has in _systems(binary, rules):
         missing = [library for library in foreign if not has(library)]
@@ -128,10 +128,10 @@ def _check_needed(
 def _systems(binary: Binary, rules: Sequence[Policy]) -> Iterator[tuple[str, Callable[[str], bool]]]:
     """The systems that a binary must run on, in words, and whether each has a library."""
     if binary.format == "elf":
-        for rule in rules or (manylinux.newest(),):
+        for rule in rules or (system_libraries.newest_policy(),):
             yield f"on every system of {rule.name}", rule.has
     elif binary.format == "pe":
-        yield "a part of Windows or of Python", partial(windows_dlls.on_system, machine=binary.machine)
+        yield "a part of Windows or of Python", partial(system_libraries.on_windows, machine=binary.machine)
     else:
         yield "a part of macOS", lambda path: path.startswith(OF_MACOS)
 
@@ -158,7 +158,7 @@ def _problem_of(member: str, path: str) -> str | None:
     one, is the current folder.
     """
     # Packages lie side by side in site-packages, and may find each other there: beyond that nothing is ours.
-    folder = run_paths.folder_of(places.installed(member), path)
+    folder = run_path_folder(wheel_info.installed(member), path)
     if folder is not None:
         return "which is outside of site-packages" if folder.split("/")[0] == ".." else None
     if path.startswith("/"):
@@ -173,7 +173,7 @@ def _check_folders(archive: Archive, dlls: Sequence[Binary]) -> Iterator[Finding
     """
     folders: dict[str, dict[str, Binary]] = {}
     for dll in dlls:
-        folder, _, name = places.installed(dll.path).rpartition("/")
+        folder, _, name = wheel_info.installed(dll.path).rpartition("/")
         folders.setdefault(name.lower(), {})[folder] = dll
     modules = [dll for dll in dlls if dll.path.lower().endswith(".pyd")]
     away = {module.path: next(_away(module, folders), None) for module in modules}
@@ -181,7 +181,7 @@ def _check_folders(archive: Archive, dlls: Sequence[Binary]) -> Iterator[Finding
     sources = (
         member.name
         for member in archive.members
-        if member.name.endswith(".py") and places.installed(member.name).count("/") <= _PACKAGE_DEPTH
+        if member.name.endswith(".py") and wheel_info.installed(member.name).count("/") <= _PACKAGE_DEPTH
     )
     if not far or any(mark in archive.read(name) for name in sources for mark in _ADDS_FOLDERS):
         return
@@ -196,7 +196,7 @@ def _check_folders(archive: Archive, dlls: Sequence[Binary]) -> Iterator[Finding
 
 def _away(module: Binary, folders: Mapping[str, Mapping[str, Binary]]) -> Iterator[str]:
     """The DLLs that lie in other folders alone, of those that are loaded with a module."""
-    here = places.installed(module.path).rpartition("/")[0]
+    here = wheel_info.installed(module.path).rpartition("/")[0]
     # What lies beside the module is loaded with it, and what that needs is looked for in the same folders.
     near, seen = [module], {module.path}
     while near:

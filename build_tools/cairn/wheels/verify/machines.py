@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from cairn.formats.pe import ANY_MACHINE
 from cairn.output import wording
 from cairn.wheels.contents.binaries import Binary
-from cairn.wheels.metadata import places, wheel_info
+from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.wheel_info import FileName, WheelInfo
 from cairn.wheels.verify.findings import Expectation, Finding, FindingCode
 
@@ -84,7 +84,7 @@ def _check_purity(
     libraries = [
         binary.path
         for binary in host
-        if not binary.is_program and binary.machine != ANY_MACHINE and not places.is_of_tests(binary.path)
+        if not binary.is_program and binary.machine != ANY_MACHINE and not wheel_info.is_of_tests(binary.path)
     ]
     if _ANY in platforms:
         says = {binary.path for binary in host if _says_its_machine(binary)}

@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from cairn.wheels.metadata import places
+from cairn.wheels.metadata import wheel_info
 
 _MOST_URLS = 100
 _OVERLAP = 1024  # bytes: longer than what any pattern takes, with a byte on either side
@@ -106,7 +106,7 @@ class Scanner:
         self.urls: set[bytes] = set()
         self._python = member.endswith((".py", ".pyi"))
         # The private keys of tests are published on purpose; a token or a password never is.
-        fixture = bool(_TEST.fullmatch(member.rpartition("/")[2])) or places.is_of_tests(member)
+        fixture = bool(_TEST.fullmatch(member.rpartition("/")[2])) or wheel_info.is_of_tests(member)
         self._kinds = tuple(kind for kind in _KINDS if not (fixture and kind is _PRIVATE_KEY))
         self._held = b""
         self._begun = self._binary = False

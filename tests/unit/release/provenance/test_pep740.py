@@ -19,8 +19,8 @@ from cairn.release.provenance import objects, pep740
 from cairn.release.provenance.dsse import SignatureError
 from cairn.release.provenance.pep740 import WorkflowAttester
 from cairn.release.provenance.trust import Trust, Workflow
-from cairn.wheels.provenance import builder
-from cairn.wheels.provenance.builder import Builder
+from cairn.wheels import build_statement
+from cairn.wheels.build_statement import Builder
 from helpers.provenance import TESTER, TRUST, Released, released
 from helpers.sigstore import OwnSigner, OwnSigstore
 
@@ -37,7 +37,7 @@ def sigstore() -> Iterator[OwnSigstore]:
         patch.setattr(
             Verifier, "production", lambda *, offline: Verifier(trusted_root=_offline(own, offline))
         )
-        patch.setattr(builder, "here", lambda: BUILDER)
+        patch.setattr(build_statement, "here", lambda: BUILDER)
         yield own
 
 

@@ -8,8 +8,8 @@ import pytest
 from cairn import datafile
 from cairn.errors import StoreError
 from cairn.sources.manifest.manifest import Manifest, ProjectSource
-from cairn.wheels.provenance import builder
-from cairn.wheels.provenance.manifest_sources import Source, sources_in
+from cairn.wheels import build_statement
+from cairn.wheels.build_statement import Source, sources_in
 
 TORCH = ProjectSource(
     name="torch", distribution="torch", origin="https://github.com/ROCm/pytorch.git", hashtag="release/2.9",
@@ -74,12 +74,12 @@ ACTIONS = {
 
 
 def test_a_workflow_says_which_it_is() -> None:
-    found = builder.here(ACTIONS)
+    found = build_statement.this_builder(ACTIONS)
     assert found.id == "https://github.com/ROCm/TheRock/.github/workflows/release.yml@refs/heads/main"
     assert found.invocation == "https://github.com/ROCm/TheRock/actions/runs/123/attempts/2"
 
 
 @pytest.mark.parametrize("missing", [*ACTIONS][:-1])
 def test_any_other_machine_says_nothing_of_itself(missing: str) -> None:
-    found = builder.here({k: v for k, v in ACTIONS.items() if k != missing})
-    assert (found.id, found.invocation) == (builder.LOCAL, None)
+    found = build_statement.this_builder({k: v for k, v in ACTIONS.items() if k != missing})
+    assert (found.id, found.invocation) == (build_statement.LOCAL, None)

@@ -11,8 +11,7 @@ from sigstore.dsse import Statement
 from cairn.release.provenance import statement
 from cairn.release.provenance.dsse import SignatureError
 from cairn.release.provenance.statement import Claims
-from cairn.wheels.provenance.builder import Builder
-from cairn.wheels.provenance.manifest_sources import Source
+from cairn.wheels.build_statement import Builder, Source
 
 CLAIMS = Claims(
     file_name="torch-2.9.0+rocm7.10.0-cp311-cp311-linux_x86_64.whl",

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from cairn.formats.zip.reader import Archive
-from cairn.wheels.contents import binaries, windows_dlls
+from cairn.wheels.contents import binaries, system_libraries
 from cairn.wheels.verify import Expectation, verify
 from helpers.formats import make_bundle, make_code_object, make_dll
 from helpers.wheels import MakeWheel
@@ -59,6 +59,6 @@ def test_what_every_windows_has() -> None:
         "python3.dll",
         "VCRUNTIME140.dll",
     ):
-        assert windows_dlls.on_system(name, "win_amd64"), name
+        assert system_libraries.on_windows(name, "win_amd64"), name
     for name in ("amdhip64_7.dll", "msvcp140.dll", "rocblas.dll", "kernel32.so"):
-        assert not windows_dlls.on_system(name, "win_amd64"), name
+        assert not system_libraries.on_windows(name, "win_amd64"), name

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from cairn.errors import WheelError
-from cairn.wheels.contents import manylinux
+from cairn.wheels import repair
+from cairn.wheels.contents import system_libraries
 from cairn.wheels.contents.binaries import Binary
 from cairn.wheels.metadata import wheel_info
-from cairn.wheels.repair import missing_run_paths
-from cairn.wheels.repair.auditwheel import repair_linked
+from cairn.wheels.repair import repair_linked
 from cairn.wheels.verify import Expectation, verify
 from helpers.formats import make_elf
 from helpers.wheels import MakeWheel, cairn_wheel, members_of, validated
@@ -112,16 +112,16 @@ def test_a_wheel_with_a_wrong_record_is_refused(
 
 
 def test_policies_are_ordered_from_old_to_new() -> None:
-    names = [found.name for found in manylinux.policies()]
+    names = [found.name for found in system_libraries.policies()]
     assert names[0] == "manylinux_2_5"
     assert [tuple(map(int, name.split("_")[1:])) for name in names] == sorted(
         tuple(map(int, name.split("_")[1:])) for name in names
     )
-    found = manylinux.policy_of("manylinux2014_x86_64")
+    found = system_libraries.policy_of("manylinux2014_x86_64")
     assert found is not None
     assert found.name == "manylinux_2_17"
-    assert manylinux.policy_of("musllinux_1_2_x86_64") is None
-    assert manylinux.newest().name == names[-1]
+    assert system_libraries.policy_of("musllinux_1_2_x86_64") is None
+    assert system_libraries.newest_policy().name == names[-1]
 
 
 def binary(path: str, **facts: tuple[str, ...]) -> Binary:
@@ -148,7 +148,7 @@ def test_a_run_path_to_a_library_of_the_same_wheel(
         binary(needing, needed=("libbase.so",), runpath=run_path),
         binary(library),
     ]
-    found = missing_run_paths.to_own_libraries(binaries)
+    found = repair.to_own_libraries(binaries)
     assert {path: edit.run_path for path, edit in found.items()} == ({needing: expected} if expected else {})
 
 
@@ -158,7 +158,7 @@ def test_a_library_that_is_there_twice_is_left_to_the_project() -> None:
         binary("demo/a/libbase.so"),
         binary("demo/b/libbase.so"),
     ]
-    assert missing_run_paths.to_own_libraries(binaries) == {}
+    assert repair.to_own_libraries(binaries) == {}
 
 
 def tagged(make_wheel: MakeWheel, platform: str, elf: bytes) -> Path:

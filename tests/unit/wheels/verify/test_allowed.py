@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cairn.errors import UsageError
-from cairn.wheels.verify import allowed
+from cairn.wheels.verify import findings
 from helpers.formats import make_elf
 from helpers.wheels import MakeWheel, cairn_wheel
 
@@ -123,5 +123,5 @@ reason = "it is for later"
 )
 def test_malformed_files_are_refused(write: Callable[[str], Path], text: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
-        allowed.read([write(text)])
+        findings.read_allowed([write(text)])
     assert message in str(caught.value)

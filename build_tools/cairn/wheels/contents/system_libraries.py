@@ -7,12 +7,13 @@ system has and the highest symbol versions it may use of them.
 from __future__ import annotations
 
 import functools
-import importlib.util
+import importlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +119,7 @@ def _named(platform: str, known: Iterable[Policy]) -> Policy | None:
 @functools.cache
 def _policies(file: str) -> tuple[Policy, ...]:
     # auditwheel is found without being imported, which would take longer than all that is read here.
-    spec = importlib.util.find_spec("auditwheel")
+    spec = find_spec("auditwheel")
     try:
         folder = Path(spec.origin or "").parent if spec else Path()
         data = json.loads((folder / "policy" / file).read_text(encoding="utf-8"))
@@ -135,12 +136,12 @@ def watched_symbols() -> frozenset[str]:
     return frozenset(symbol for symbols in lists for symbol in symbols)
 
 
-def newest() -> Policy:
+def newest_policy() -> Policy:
     """The policy that promises most."""
     return policies()[-1]
 
 
-def lowest(binaries: Sequence[Binary], elsewhere: Sequence[str], machine: str) -> Policy | None:
+def lowest_policy(binaries: Sequence[Binary], elsewhere: Sequence[str], machine: str) -> Policy | None:
     """The policy of the oldest systems that these binaries run on as they are; None when there is none.
 
     Args:
@@ -168,3 +169,53 @@ def _policy(entry: Mapping[str, Any]) -> Policy:
         },
         blacklist={name: tuple(symbols) for name, symbols in entry["blacklist"].items()},
     )
+
+
+# What is there wherever Python is: its own DLL, and the C runtime that it brings (but not msvcp140.dll).
+_PYTHON = re.compile(r"(?:python|libpypy|vcruntime)[0-9].*\.dll")
+# What delvewheel's lists lack: API sets, which are Windows' own and may be absent by design
+# (learn.microsoft.com, "Windows API sets"), and what the page of some function there names as its DLL, with
+# Windows 10 or an older one for its minimum. No Python since 3.13 runs on an older one.
+_API_SETS = ("api-ms-win-", "ext-ms-win-", "ext-ms-onecore-")
+_LATER = frozenset(
+    (
+        *(
+            "bluetoothapis.dll",
+            "bthprops.cpl",
+            "coremessaging.dll",
+            "d3d12.dll",
+            "d3d8.dll",
+            "d3dcompiler_47.dll",
+        ),
+        *("dcomp.dll", "directml.dll", "dxcore.dll", "gdi32full.dll", "gdiplus.dll", "icu.dll", "icuin.dll"),
+        *("icuuc.dll", "mfcore.dll", "msvcp_win.dll", "ncryptprov.dll", "ninput.dll", "olepro32.dll"),
+        *("rtworkq.dll", "shcore.dll", "ucrtbase.dll", "wofutil.dll", "xaudio2_9.dll", "xinput1_4.dll"),
+    )
+)
+
+
+def on_windows(name: str, machine: str) -> bool:
+    """Whether every Windows, or every Python on it, has a DLL of that name.
+
+    Args:
+        name: the DLL, in upper or lower case.
+        machine: as platform tags have it, such as `win_amd64`.
+
+    Raises:
+        PrerequisiteError: delvewheel is not installed.
+    """
+    name = name.lower()
+    if name.startswith(_API_SETS) or name in _LATER or _PYTHON.fullmatch(name):
+        return True
+    names, patterns = _known(machine)
+    return name in names or any(pattern.fullmatch(name) for pattern in patterns)
+
+
+@functools.cache
+def _known(machine: str) -> tuple[frozenset[str], tuple[re.Pattern[str], ...]]:
+    try:
+        lists = importlib.import_module("delvewheel._dll_list")
+    except ModuleNotFoundError as error:
+        raise PrerequisiteError("delvewheel is not installed", tip="pip install delvewheel") from error
+    kind = lists.MachineType.platform_tag_to_type(machine)
+    return frozenset(lists.ignore_names.get(kind, ())), tuple(lists.ignore_regexes)
