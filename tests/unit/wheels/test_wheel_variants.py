@@ -14,8 +14,8 @@ from cairn.errors import WheelError
 from cairn.wheels.contents.summary import summarise
 from cairn.wheels.metadata import variants, wheel_info
 from cairn.wheels.metadata.variants import SCHEMA, Variants
-from cairn.wheels.split import variant
 from cairn.wheels.split.device_wheel import Terms
+from cairn.wheels.split.join import write_variant
 from cairn.wheels.split.split import split
 from cairn.wheels.verify import Expectation, verify
 from helpers.formats import make_bundle, make_code_object
@@ -145,7 +145,7 @@ def test_a_variant_is_the_host_wheel_with_the_code_of_one_processor(
     make_wheel: MakeWheel, tmp_path: Path
 ) -> None:
     host, device, other = parts_of(make_wheel, tmp_path, "gfx942", "gfx1100")
-    made = variant.write(host, device, tmp_path)
+    made = write_variant(host, device, tmp_path)
     assert made.name == "demo-1.0-cp311-cp311-manylinux_2_28_x86_64-gfx942.whl"
     assert verify(made, Expectation(targets=("gfx942",), require_device_code=True)) == ()
     summary = summarise(made)
@@ -165,14 +165,14 @@ def test_a_variant_is_the_host_wheel_with_the_code_of_one_processor(
     assert json.loads(mine[f"{about}/variant.json"])["variants"] == {
         "gfx942": {"amd": {"gfx_arch": ["gfx942"]}}
     }
-    assert variant.write(host, other, tmp_path).name.endswith("-gfx1100.whl")
+    assert write_variant(host, other, tmp_path).name.endswith("-gfx1100.whl")
     with pytest.raises(WheelError, match="not a device wheel of"):
-        variant.write(host, host, tmp_path)
+        write_variant(host, host, tmp_path)
 
 
 def test_a_variant_that_is_not_what_its_name_says_is_found(make_wheel: MakeWheel, tmp_path: Path) -> None:
     host, device, _ = parts_of(make_wheel, tmp_path, "gfx942", "gfx1100")
-    made = variant.write(host, device, tmp_path)
+    made = write_variant(host, device, tmp_path)
 
     def said(path: Path) -> str:
         (found,) = verify(path, Expectation())
@@ -191,7 +191,7 @@ def test_a_variant_that_is_not_what_its_name_says_is_found(make_wheel: MakeWheel
 def test_no_variant_is_made_that_no_provider_would_name(make_wheel: MakeWheel, tmp_path: Path) -> None:
     host, generic, _ = parts_of(make_wheel, tmp_path, "gfx942", "gfx9-4-generic")
     with pytest.raises(WheelError, match="no wheel variant for gfx9-4-generic: rocm-bootstrap names"):
-        variant.write(host, generic, tmp_path)
+        write_variant(host, generic, tmp_path)
     whole, out = next((tmp_path / "wheels").glob("*.whl")), tmp_path / "out"
     assert cairn_wheel("split", whole, "--output-dir", out, "--variants") != 0
     assert not out.exists()

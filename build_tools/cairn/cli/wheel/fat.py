@@ -15,7 +15,7 @@ from cairn.options import argument, flag, option, repeated
 from cairn.output import console
 
 if TYPE_CHECKING:
-    from cairn.wheels.fat.report import FatReport
+    from cairn.wheels.fat.build import FatReport
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,8 @@ class Fat:
 
 def run(request: Fat) -> Answer:
     """Run the command."""
-    from cairn.wheels.fat import build, target_names
+    from cairn.wheels.fat import build
+    from cairn.wheels.fat.recipe import parse_fat_targets
 
     with console.current().stage(f"putting ROCm into {request.wheel.name}"):
         report = build.make(
@@ -48,7 +49,7 @@ def run(request: Fat) -> Answer:
                 wheel=request.wheel,
                 rocm=request.rocm,
                 output_dir=request.output_dir,
-                targets=None if request.targets is None else target_names.parse(request.targets),
+                targets=None if request.targets is None else parse_fat_targets(request.targets),
                 version=request.version,
                 libraries=request.libraries,
                 provided=request.provided,

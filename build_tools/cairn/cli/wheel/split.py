@@ -56,7 +56,7 @@ class Split:
 def _split(request: Split) -> Answer:
     from cairn import requirements
     from cairn.wheels.contents import binaries
-    from cairn.wheels.split import variant
+    from cairn.wheels.split import join
     from cairn.wheels.split.device_wheel import Terms
     from cairn.wheels.split.split import RUNTIME, split
 
@@ -65,11 +65,11 @@ def _split(request: Split) -> Answer:
     except ValueError as error:
         raise UsageError(f"--sdk-version: {error}", tip="such as 7.14.0") from error
     if request.variants:  # before anything is written
-        variant.require_processors(binaries.targets_of(request.wheel))
+        join.require_processors(binaries.targets_of(request.wheel))
     terms = Terms(prefix=request.device_prefix, sdk=sdk, runtime=RUNTIME)
     host, *devices = split(request.wheel, request.output_dir, terms)
     chosen = devices if request.variants else []
-    variants = [variant.write(host, device, request.output_dir) for device in chosen]
+    variants = [join.write_variant(host, device, request.output_dir) for device in chosen]
     return Answer(
         {"host": host, "devices": devices, "variants": variants}, map(str, (host, *devices, *variants))
     )

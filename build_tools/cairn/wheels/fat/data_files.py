@@ -9,9 +9,8 @@ from pathlib import Path, PurePosixPath
 
 from cairn.errors import WheelError
 from cairn.targets import TargetId
-from cairn.wheels.fat import target_names
 from cairn.wheels.fat.libraries import LeftOut, LibraryBundle
-from cairn.wheels.fat.recipe import Data, Recipe
+from cairn.wheels.fat.recipe import Data, Recipe, serves, targets_named
 from cairn.wheels.fat.rocm_tree import RocmTree
 
 
@@ -72,17 +71,17 @@ def _folder(entry: Data, source: Path, targets: Sequence[TargetId]) -> DataFolde
     left_out: list[int] = []
     names_targets = False
     for path, relative in _files(source):
-        named = target_names.named(relative, entry.names)
+        named = targets_named(relative, entry.names)
         names_targets = names_targets or bool(named)
         size = path.stat().st_size
-        if not target_names.serves(named, targets):
+        if not serves(named, targets):
             left_out.append(size)
             continue
         files[str(PurePosixPath(entry.target) / relative)] = path
         # A file may name several targets, and counts for each: the sizes say what a target needs.
         for name in map(str, named) if named else ("any",):
             sizes[name] = sizes.get(name, 0) + size
-        served_targets |= {target for target in targets if named and target_names.serves(named, (target,))}
+        served_targets |= {target for target in targets if named and serves(named, (target,))}
     lacking = tuple(str(target) for target in targets if target not in served_targets)
     return DataFolder(
         target=entry.target,

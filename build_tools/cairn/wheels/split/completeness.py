@@ -29,7 +29,7 @@ from cairn.wheels.contents import code_archives
 from cairn.wheels.metadata import device_names, rocm_version, wheel_info
 from cairn.wheels.metadata.variants import split_label
 from cairn.wheels.metadata.wheel_info import WheelInfo
-from cairn.wheels.split import archives, device_wheel
+from cairn.wheels.split import device_wheel
 from cairn.wheels.split.join import read_record
 from cairn.wheels.split.split import extract
 
@@ -193,7 +193,7 @@ def _leads_there(host: Host, library: Library, file: Path) -> bool:
     """
     digests = {one.path: one.sha256 for one in host.record.libraries}
     digests |= {moved.path: moved.sha256 for moved in host.record.files}
-    place = archives.Place(host.info, library.path)
+    place = device_wheel.Place(host.info, library.path)
     expected = place.reference(reference.build_of(digests))
     ordinals = sorted(ordinal for part in library.parts for ordinal in part.wrappers)
     try:
@@ -292,7 +292,9 @@ class _Packed:
         digests: dict[tuple[str, str], str] = {}
         for library in self.libraries:
             for part in library.parts:
-                chosen = archives.best(self.target, [parse_target_id(code.target) for code in part.codes])
+                chosen = device_wheel.best_code(
+                    self.target, [parse_target_id(code.target) for code in part.codes]
+                )
                 places = ((key_of(library.kernel_name, n), str(self.target)) for n in part.wrappers)
                 if chosen is not None:
                     digests |= dict.fromkeys(places, part.codes[chosen].sha256)
@@ -307,7 +309,7 @@ def _archives_of(record: Record, processor: str) -> dict[str, _Packed]:
     stored = {}
     for name, libraries in groups.items():
         codes = (code for library in libraries for part in library.parts for code in part.codes)
-        for target in archives.complete(parse_target_id(code.target) for code in codes):
+        for target in device_wheel.archive_targets(parse_target_id(code.target) for code in codes):
             if target.processor == processor:
                 path = name.replace(PLACEHOLDER, str(target))
                 stored[path] = _Packed(target=target, libraries=libraries)

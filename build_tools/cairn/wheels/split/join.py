@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,12 +21,14 @@ from cairn.formats.offload.record import Library, Record
 from cairn.formats.offload.restore import JoinedLibrary
 from cairn.formats.view import FileView
 from cairn.formats.zip.reader import Archive
-from cairn.wheels.metadata import wheel_info
+from cairn.targets import generic_targets
+from cairn.wheels.metadata import variants, wheel_info
+from cairn.wheels.metadata.variants import AMD, GFX_ARCH, Priorities, Provider, Variants
 from cairn.wheels.metadata.wheel_info import WheelInfo
 from cairn.wheels.rewrite import wheel as rewrite_wheel
 from cairn.wheels.rewrite.wheel import Edit
-from cairn.wheels.split import device_wheel, import_hook
-from cairn.wheels.split.split import extract
+from cairn.wheels.split import device_wheel
+from cairn.wheels.split.split import extract, hook_removed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +116,7 @@ class _Work:
     def edit(self) -> Edit:
         """What makes the joined wheel of the host wheel."""
         # What the split added to METADATA goes again, for the processors that are not joined too.
-        hook = import_hook.removed(self._archive)
+        hook = hook_removed(self._archive)
         return Edit(
             replace_files={**hook.replace_files, **self._libraries},
             add_files=self._files,
@@ -206,3 +208,73 @@ def read_record(host: WheelInfo, archive: Archive) -> Record:
         return datafile.loads(archive.read(member), Record, name=member)
     except UsageError as error:
         raise WheelError(str(error), tip="fetch the host wheel again") from error
+
+
+PROVIDER = Provider(
+    requires=("rocm-bootstrap",), plugin_api="rocm_bootstrap.variant_provider:AMDVariantPlugin"
+)
+"""ROCm's own: it names the processors of the GPUs that it finds."""
+
+
+def require_processors(targets: Iterable[str]) -> None:
+    """Refuse targets of which no provider tells an installer which machines they are for.
+
+    Raises:
+        WheelError: one of them is generic.
+    """
+    generic = sorted({target.partition(":")[0] for target in targets} & generic_targets().keys())
+    if generic:
+        names = " and ".join(generic)
+        raise WheelError(
+            f"there can be no wheel variant for {names}: rocm-bootstrap names processors alone",
+            tip="build for the processors themselves, or leave out --variants",
+        )
+
+
+def variant_for(processor: str) -> Variants:
+    """What the variant for a processor says of itself; its label is the processor.
+
+    Raises:
+        WheelError: see `require_processors`.
+    """
+    require_processors([processor])
+    return Variants(
+        default_priorities=Priorities(namespace=(AMD,)),
+        providers={AMD: PROVIDER},
+        variants={processor: {AMD: {GFX_ARCH: (processor,)}}},
+    )
+
+
+def write_variant(host: Path, device: Path, output_dir: Path) -> Path:
+    """Write the variant that a host wheel and one of its device wheels make together.
+
+    It requires what both did but for each other. The extras of the host wheel are gone: a device wheel
+    beside the variant would bring the same files again.
+
+    Raises:
+        WheelError: the two do not belong together, or there can be no such variant.
+    """
+    info, other = wheel_info.read(host), wheel_info.read(device)
+    with (
+        tempfile.TemporaryDirectory(prefix=".variant.", dir=output_dir) as folder,
+        Archive.open(host) as archive,
+        Archive.open(device) as code,
+    ):
+        record = read_record(info, archive)
+        processor = processor_of(other, info, record)
+        requires = [t for t in other.requires_dist if wheel_info.required_name(t) != info.distribution]
+        content = datafile.dumps(variant_for(processor)).encode()
+        added: dict[str, Path | bytes] = {f"{info.dist_info}/{variants.IN_WHEEL}": content}
+        for number, member in enumerate(code.members):
+            if not member.is_dir and not member.name.startswith(f"{other.dist_info}/"):
+                where = device_wheel.data_path(info, device_wheel.common_path(other, member.name))
+                # Not under its own name: that of an archive may have a colon, which Windows refuses.
+                added[where] = extract(code, member.name, Path(folder), str(number))
+        change = Edit(
+            add_files=added,
+            remove_extras=tuple(record.extras),
+            remove_requirements=tuple(record.devices.values()),
+            add_requirements=tuple(requires),
+        )
+        path = rewrite_wheel.apply(host, change, Path(folder, "made"))
+        return path.replace(output_dir / variants.with_label(path.name, processor))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import tempfile
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
+from importlib import resources
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from cairn import datafile, files
+from cairn import datafile, files, targets
 from cairn.errors import WheelError
 from cairn.formats.kpack import reference
 from cairn.formats.kpack.archive import SUFFIX
@@ -28,9 +30,8 @@ from cairn.wheels.metadata.record import row_of
 from cairn.wheels.metadata.wheel_info import WheelInfo
 from cairn.wheels.rewrite import wheel as rewrite_wheel
 from cairn.wheels.rewrite.wheel import Edit
-from cairn.wheels.split import device_wheel, import_hook
-from cairn.wheels.split.archives import HEADERS, Archives, Place
-from cairn.wheels.split.device_wheel import Terms
+from cairn.wheels.split import device_wheel
+from cairn.wheels.split.device_wheel import HEADERS, Archives, Place, Terms
 
 RUNTIME = "7.14"
 """A release of ROCm that is known to read kpack archives; which was the first is not."""
@@ -222,7 +223,7 @@ class _Work:
         )
         text = datafile.dumps(written).encode()
         archives = (library.archives for library in self.records)
-        hook = import_hook.added(self._archive, self._info, archives, self.build)
+        hook = hook_added(self._archive, self._info, archives, self.build)
         return Edit(
             add_files={**hook.add_files, f"{self._info.dist_info}/{record.NAME}": text},
             replace_files={**hook.replace_files, **self.hosts},
@@ -269,3 +270,76 @@ def _check_binaries(info: WheelInfo, libraries: Sequence[Binary]) -> None:
     windows = next((binary.path for binary in libraries if binary.format == "pe"), None)
     if windows is not None:
         raise WheelError(f"{windows}: no runtime finds the device code of a DLL in an archive", tip=_WHOLE)
+
+
+_LOADER, _CHECK = "_rocm_init.py", "_rocm_device_check.py"
+_MARK = b"\n\n# Added by `cairn wheel split`; `cairn wheel join` takes it out again.\n"
+# Whatever goes wrong with the check is no reason for an import to fail.
+_CALL = """\
+_load_rocm = initialize
+
+
+def initialize():
+    _load_rocm()
+    try:
+        from . import _rocm_device_check
+
+        _rocm_device_check.check({own!r}, {build!r}, {archives!r}, {generic!r})
+    except Exception:
+        pass
+"""
+
+
+def hook_added(archive: Archive, info: WheelInfo, archives: Iterable[str], build: str) -> Edit:
+    """What puts the check into each package of a wheel that loads the ROCm libraries.
+
+    Args:
+        archive: the wheel.
+        info: its metadata.
+        archives: paths of the archives that its libraries look for, with `@GFXARCH@` for the target.
+        build: what these archives call the build that their code is of.
+    """
+    # What is not in site-packages is found by no path that counts from there.
+    names = tuple(sorted({path for path in archives if not path.startswith(".data/")}))
+    generic = dict(targets.generic_targets())  # all, since it speaks for other host wheels too
+    own = info.dist_info.partition("-")[0]
+    call = _MARK + _CALL.format(own=own, build=build, archives=names, generic=generic).encode()
+    loaders = {
+        name: source
+        for name, source in _loaders(archive).items()
+        if names and _MARK not in source and _can_be_wrapped(source)
+    }
+    check = resources.files(__package__).joinpath("device_check.py").read_bytes()
+    return Edit(
+        add_files={_beside(name): check for name in loaders},
+        replace_files={name: source + call for name, source in loaders.items()},
+    )
+
+
+def hook_removed(archive: Archive) -> Edit:
+    """What takes it out of a host wheel again, to the byte."""
+    loaders = {name: source.partition(_MARK) for name, source in _loaders(archive).items() if _MARK in source}
+    return Edit(
+        replace_files={name: before for name, (before, _, _) in loaders.items()},
+        remove_files=tuple(_beside(name) for name in loaders if _beside(name) in archive),
+    )
+
+
+def _loaders(archive: Archive) -> dict[str, bytes]:
+    """The modules of that name right below a package, and their source."""
+    loaders = (m.name for m in archive.members if m.name.count("/") == 1 and m.name.endswith(f"/{_LOADER}"))
+    return {name: archive.read(name) for name in loaders}
+
+
+def _beside(loader: str) -> str:
+    return f"{loader.partition('/')[0]}/{_CHECK}"
+
+
+def _can_be_wrapped(source: bytes) -> bool:
+    """Whether a module defines `initialize()`, to be called without arguments."""
+    try:
+        body = ast.parse(source).body
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return False
+    functions = [node for node in body if isinstance(node, ast.FunctionDef) and node.name == "initialize"]
+    return bool(functions) and not ast.unparse(functions[-1].args)

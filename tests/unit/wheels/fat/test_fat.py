@@ -18,7 +18,7 @@ from cairn.formats.offload import code_object as offload_code_object
 from cairn.targets import parse_target_id
 from cairn.wheels import sbom
 from cairn.wheels.fat import build, package_files
-from cairn.wheels.fat.report import FatReport
+from cairn.wheels.fat.build import FatReport
 from cairn.wheels.metadata import cyclonedx, wheel_info
 from cairn.wheels.rewrite import wheel as rewrite_wheel
 from cairn.wheels.verify import Expectation, verify

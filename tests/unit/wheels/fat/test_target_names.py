@@ -6,13 +6,12 @@ import pytest
 
 from cairn.errors import UsageError
 from cairn.targets import generic_targets, parse_target_id
-from cairn.wheels.fat import target_names
-from cairn.wheels.fat.recipe import Naming
+from cairn.wheels.fat.recipe import Naming, parse_fat_targets, serves, targets_named
 
 
 def kept(name: str, wanted: str, naming: Naming = "whole") -> bool:
     targets = [parse_target_id(text) for text in wanted.split(",")]
-    return target_names.serves(target_names.named(PurePosixPath(name), naming), targets)
+    return serves(targets_named(PurePosixPath(name), naming), targets)
 
 
 @pytest.mark.parametrize(
@@ -75,11 +74,11 @@ def test_files_for_all_targets() -> None:
 
 
 def test_targets_are_read_as_people_write_them() -> None:
-    assert list(map(str, target_names.parse("gfx11-generic, gfx94X"))) == ["gfx11-generic", "gfx942"]
-    assert list(map(str, target_names.parse("gfx12-generic"))) == ["gfx12-generic"]
+    assert list(map(str, parse_fat_targets("gfx11-generic, gfx94X"))) == ["gfx11-generic", "gfx942"]
+    assert list(map(str, parse_fat_targets("gfx12-generic"))) == ["gfx12-generic"]
     for text in ("cpu", "gfx1", "", "gfx13-generic"):
         with pytest.raises(UsageError):
-            target_names.parse(text)
+            parse_fat_targets(text)
 
 
 def test_generic_targets_are_of_known_shape() -> None:
