@@ -2,5 +2,6 @@
 
 Takes wheels, gives new wheels or what is wrong with them; none is changed in place. From the ground up:
 `metadata` is what a wheel says about itself, `contents` what is in it, `rewrite` writes it with changes. On
-these stand `verify` (may it be published?), `repair`, `split`, `sbom`, `wheelset` and `fat`.
+these stand `verify` (may it be published?), `repair`, `split`, `sbom`, `wheelset` with the `build_statement`
+about it, and `fat`.
 """

@@ -5,7 +5,8 @@ SLSA's provenance, about all wheels of the set at once. Promotion asks for it. I
 may write all of wheel, set.json and builder.json can make all three agree. A signature is one more file, of
 the same bytes (DSSE).
 
-What the statement cannot say is asked of the wheels: each bill of materials must name the manifest's commits.
+The statement is held against the manifest and the wheels: each bill of materials must name the manifest's
+commits.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import os
 import urllib.parse
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +30,30 @@ from cairn.formats.zip.reader import Archive
 from cairn.wheels.metadata import cyclonedx, device_names, wheel_info
 from cairn.wheels.wheelset import BUILDER_FILE, WheelSet
 
+BUILD_TYPE = "urn:cairn:build:1"
+"""How to build it again: check out the commits, take the manifest, run `cairn build` with the parameters."""
+
+_MANIFEST = "manifest.json"  # its name among the dependencies; no project of a stack has a dot in its name
+_DERIVED = "set.json"  # likewise: the set whose wheels these are under other versions
 _SCHEMA = "cairn.manifest/1"
+
+LOCAL = "urn:cairn:builder:local"
+"""The id of a machine that is nobody's business: its name and its user's are not published."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Builder:
+    """What SLSA calls the builder: who ran Cairn.
+
+    Attributes:
+        id: the address of the workflow with its ref, or `LOCAL`.
+        invocation: the address of the run; None where there is none.
+        version: of Cairn.
+    """
+
+    id: str
+    invocation: str | None = None
+    version: str = cairn.__version__
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,98 +90,6 @@ class _Project(msgspec.Struct, frozen=True, kw_only=True):
 class _Manifest(msgspec.Struct, frozen=True, kw_only=True):
     schema: str
     projects: tuple[_Project, ...]
-
-
-def sources_in(data: bytes, *, sha256: str, name: str) -> tuple[Source, ...]:
-    """The commits in a manifest of this digest.
-
-    Args:
-        data: the manifest in its canonical spelling, as a store keeps it.
-        sha256: the digest by which a set names it.
-        name: stands for it in errors.
-
-    Raises:
-        StoreError: it is a different manifest, was changed, or is of another version.
-    """
-    projects = _read_manifest(data, sha256, name).projects
-    return tuple(Source(name=p.name, origin=p.origin, hashtag=p.hashtag, commit=p.commit) for p in projects)
-
-
-def bills_in(data: bytes, *, sha256: str, name: str) -> Mapping[str, Mapping[str, str]]:
-    """What the bill of materials of each project's wheel must name: by distribution, repository to commit.
-
-    The arguments and errors are those of `sources_in`.
-    """
-    return {
-        str(canonicalize_name(project.distribution)): {
-            project.name: project.commit,
-            **{module.path: module.commit for module in project.submodules},
-        }
-        for project in _read_manifest(data, sha256, name).projects
-    }
-
-
-def project_of(distribution: str, known: Collection[str]) -> str | None:
-    """Which of these distributions a wheel is of; the own name of a device wheel of one; else None."""
-    if distribution in known:
-        return distribution
-    is_device = any(device_names.processor_of(distribution, host) for host in known)
-    return distribution if is_device else None
-
-
-def _read_manifest(data: bytes, sha256: str, name: str) -> _Manifest:
-    if hashlib.sha256(data).hexdigest() != sha256:
-        raise StoreError(f"{name} was changed: it is not the manifest {sha256[:12]} that the set names")
-    try:
-        read = datafile.decode(data, _Manifest)
-    except msgspec.DecodeError as error:
-        raise StoreError(f"{name} is not a manifest: {error}") from error
-    if read.schema != _SCHEMA:
-        raise StoreError(f"{name} has schema {read.schema[:100]!r}, expected {_SCHEMA!r}")
-    return read
-
-
-LOCAL = "urn:cairn:builder:local"
-"""The id of a machine that is nobody's business: its name and its user's are not published."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Builder:
-    """What SLSA calls the builder: who ran Cairn.
-
-    Attributes:
-        id: the address of the workflow with its ref, or `LOCAL`.
-        invocation: the address of the run; None where there is none.
-        version: of Cairn.
-    """
-
-    id: str
-    invocation: str | None = None
-    version: str = cairn.__version__
-
-
-def this_builder(environ: Mapping[str, str] | None = None) -> Builder:
-    """Who runs this, by the variables that GitHub Actions sets for each step.
-
-    The id is the one that GitHub's own attestations have and that Fulcio puts into the certificate of a
-    workflow (`<server>/<owner>/<repository>/.github/workflows/<file>@<ref>`).
-    """
-    variables = os.environ if environ is None else environ
-    needed = ("GITHUB_SERVER_URL", "GITHUB_WORKFLOW_REF", "GITHUB_REPOSITORY", "GITHUB_RUN_ID")
-    if variables.get("GITHUB_ACTIONS") != "true" or not all(variables.get(name) for name in needed):
-        return Builder(id=LOCAL)
-    server, workflow, repository, run = (variables[name] for name in needed)
-    attempt = variables.get("GITHUB_RUN_ATTEMPT") or "1"
-    return Builder(
-        id=f"{server}/{workflow}", invocation=f"{server}/{repository}/actions/runs/{run}/attempts/{attempt}"
-    )
-
-
-BUILD_TYPE = "urn:cairn:build:1"
-"""How to build it again: check out the commits, take the manifest, run `cairn build` with the parameters."""
-
-_MANIFEST = "manifest.json"  # its name among the dependencies; no project of a stack has a dot in its name
-_DERIVED = "set.json"  # likewise: the set whose wheels these are under other versions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,8 +131,9 @@ def of_set(
     Raises:
         WheelError: a wheel is not of the manifest's commits.
     """
-    expected = bills_in(manifest, sha256=wheel_set.manifest_sha256, name=_MANIFEST)
-    if problems := [problem for path in wheels for problem in bill_problems(path, expected)]:
+    read = _read_manifest(manifest, wheel_set.manifest_sha256, _MANIFEST)
+    expected = _bills_of(read)
+    if problems := [problem for path in wheels for problem in _bill_problems(path, expected)]:
         raise WheelError(
             f"what was built is not what the manifest has: {'; '.join(problems)}",
             tip="the checkouts were moved during the build: run it again",
@@ -211,7 +144,7 @@ def of_set(
         bills={name: hashlib.sha256(bill).hexdigest() for name, bill in bills.items()},
         parameters=wheel_set.parameters,
         manifest_sha256=wheel_set.manifest_sha256,
-        sources=sources_in(manifest, sha256=wheel_set.manifest_sha256, name=_MANIFEST),
+        sources=_sources_of(read),
         inputs=inputs,
         derived_from=wheel_set.derived_from,
         builder=this_builder(),
@@ -231,14 +164,13 @@ def problems(
     """
     try:
         claim = decode(statement, name=BUILDER_FILE)
-        sources = sources_in(manifest, sha256=wheel_set.manifest_sha256, name=_MANIFEST)
-        expected = bills_in(manifest, sha256=wheel_set.manifest_sha256, name=_MANIFEST)
+        read = _read_manifest(manifest, wheel_set.manifest_sha256, _MANIFEST)
     except CairnError as error:
         yield str(error)
         return
     for what, is_, claimed in (
         ("manifest", wheel_set.manifest_sha256, claim.manifest_sha256),
-        ("commits", sources, claim.sources),
+        ("commits", _sources_of(read), claim.sources),
         ("stack, line, Python, platform or targets", dict(wheel_set.parameters), dict(claim.parameters)),
         ("earlier set", wheel_set.derived_from, claim.derived_from),
     ):
@@ -252,11 +184,12 @@ def problems(
             )
             of_set = f"has sha256 {own[name]}" if name in own else "is not in the set"
             yield f"{name} {of_set}, and the builder says that it {of_build}"
+    expected = _bills_of(read)
     for path in wheels:
-        yield from bill_problems(path, expected, sha256=claim.bills.get(path.name))
+        yield from _bill_problems(path, expected, sha256=claim.bills.get(path.name))
 
 
-def bill_problems(
+def _bill_problems(
     wheel: Path, expected: Mapping[str, Mapping[str, str]], *, sha256: str | None = None
 ) -> Iterator[str]:
     """How the bill of materials in a wheel is not of a manifest's commits.
@@ -265,14 +198,13 @@ def bill_problems(
 
     Args:
         wheel: its file.
-        expected: of a manifest, `bills_in`.
+        expected: see `_bills_of`.
         sha256: which the bill must have, where somebody said it.
     """
-    project = project_of(wheel_info.parse_file_name(wheel.name).distribution, expected)
-    if project is None:
-        yield f"{wheel.name} is of no project of the manifest"
-        return
+    project = wheel_info.parse_file_name(wheel.name).distribution
     if project not in expected:
+        if not any(device_names.processor_of(project, host) for host in expected):
+            yield f"{wheel.name} is of no project of the manifest"
         return
     try:
         bill = _bill(wheel)
@@ -431,4 +363,68 @@ def _source(resource: Resource) -> Source:
         origin=origin,
         hashtag=urllib.parse.unquote(hashtag),
         commit=resource.digest["gitCommit"],
+    )
+
+
+def sources_in(data: bytes, *, sha256: str, name: str) -> tuple[Source, ...]:
+    """The commits in a manifest of this digest.
+
+    Whoever releases or checks wheels needs no more of a manifest than its digest and its commits, and does
+    not depend on the part of Cairn that makes checkouts.
+
+    Args:
+        data: the manifest in its canonical spelling, as a store keeps it.
+        sha256: the digest by which a set names it.
+        name: stands for it in errors.
+
+    Raises:
+        StoreError: it is a different manifest, was changed, or is of another version.
+    """
+    return _sources_of(_read_manifest(data, sha256, name))
+
+
+def _sources_of(manifest: _Manifest) -> tuple[Source, ...]:
+    return tuple(
+        Source(name=one.name, origin=one.origin, hashtag=one.hashtag, commit=one.commit)
+        for one in manifest.projects
+    )
+
+
+def _bills_of(manifest: _Manifest) -> dict[str, dict[str, str]]:
+    """What the bill of materials in each wheel must name: by distribution, repository to commit."""
+    return {
+        str(canonicalize_name(project.distribution)): {
+            project.name: project.commit,
+            **{module.path: module.commit for module in project.submodules},
+        }
+        for project in manifest.projects
+    }
+
+
+def _read_manifest(data: bytes, sha256: str, name: str) -> _Manifest:
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise StoreError(f"{name} was changed: it is not the manifest {sha256[:12]} that the set names")
+    try:
+        read = datafile.decode(data, _Manifest)
+    except msgspec.DecodeError as error:
+        raise StoreError(f"{name} is not a manifest: {error}") from error
+    if read.schema != _SCHEMA:
+        raise StoreError(f"{name} has schema {read.schema[:100]!r}, expected {_SCHEMA!r}")
+    return read
+
+
+def this_builder(environ: Mapping[str, str] | None = None) -> Builder:
+    """Who runs this, by the variables that GitHub Actions sets for each step.
+
+    The id is the one that GitHub's own attestations have and that Fulcio puts into the certificate of a
+    workflow (`<server>/<owner>/<repository>/.github/workflows/<file>@<ref>`).
+    """
+    variables = os.environ if environ is None else environ
+    needed = ("GITHUB_SERVER_URL", "GITHUB_WORKFLOW_REF", "GITHUB_REPOSITORY", "GITHUB_RUN_ID")
+    if variables.get("GITHUB_ACTIONS") != "true" or not all(variables.get(name) for name in needed):
+        return Builder(id=LOCAL)
+    server, workflow, repository, run = (variables[name] for name in needed)
+    attempt = variables.get("GITHUB_RUN_ATTEMPT") or "1"
+    return Builder(
+        id=f"{server}/{workflow}", invocation=f"{server}/{repository}/actions/runs/{run}/attempts/{attempt}"
     )

@@ -2,6 +2,6 @@
 
 Takes a wheel or an open archive, changes nothing. `binaries.read_archive` gives every ELF and PE file as a
 `Binary`, the one value that all rooms above judge and edit by; `summary.summarise` gives what `cairn wheel
-show` prints. Which Linux tag binaries justify is in `manylinux`, what every Windows has in `windows_dlls`,
-what comes with required wheels in `providers`.
+show` prints. What every Linux of a tag and every Windows has is in `system_libraries`, what comes with
+required wheels in `providers`.
 """

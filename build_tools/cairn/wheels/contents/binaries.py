@@ -50,6 +50,7 @@ _TEXT = (
     *(".py", ".pyi", ".h", ".hpp", ".cuh", ".inc", ".c", ".cc", ".cpp", ".cu"),
     *(".cmake", ".txt", ".json", ".md"),
 )
+ORIGIN = "$ORIGIN"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -290,9 +291,6 @@ def all_targets(archive: Archive, binaries: Iterable[Binary]) -> tuple[str, ...]
 
     targets = {target for binary in binaries for target in binary.targets}
     return in_order(targets.union(*(one.targets for one in code_archives.read_archives(archive))))
-
-
-ORIGIN = "$ORIGIN"
 
 
 def run_path_folder(member: str, run_path: str) -> str | None:

@@ -1,4 +1,4 @@
-"""What `cairn wheel show` prints about a wheel."""
+"""What `cairn wheel show` prints: a summary of a wheel, and the tree of what its binaries need."""
 
 from __future__ import annotations
 

@@ -1,7 +1,10 @@
-"""What a platform tag promises: the policies of manylinux and musllinux, as auditwheel ships them.
+"""The libraries that every system of a platform has, so that a wheel need not bring them.
 
-Source: PEP 600, PEP 656 and auditwheel's policy files, which name for each tag the libraries that every
-system has and the highest symbol versions it may use of them.
+Linux: the policies of manylinux and musllinux, as auditwheel ships them. They name for each tag the libraries
+that every system has, and the highest symbol versions that a wheel may use of them (PEP 600, PEP 656).
+
+Windows: the DLLs that delvewheel lists for each machine, since a wheel's tag does not say which Windows it is
+for.
 """
 
 from __future__ import annotations
@@ -25,6 +28,28 @@ _MUSL = re.compile(r"libc\.musl-[a-z0-9_]+\.so\.1")
 
 LOADERS = ("ld-linux*.so*", "ld64.so*", "linux-vdso.so*")
 """The dynamic loader, which each architecture calls differently and no policy has for all of them."""
+
+# What is there wherever Python is: its own DLL, and the C runtime that it brings (but not msvcp140.dll).
+_PYTHON = re.compile(r"(?:python|libpypy|vcruntime)[0-9].*\.dll")
+# What delvewheel's lists lack: API sets, which are Windows' own and may be absent by design
+# (learn.microsoft.com, "Windows API sets"), and what the page of some function there names as its DLL, with
+# Windows 10 or an older one for its minimum. No Python since 3.13 runs on an older one.
+_API_SETS = ("api-ms-win-", "ext-ms-win-", "ext-ms-onecore-")
+_LATER = frozenset(
+    (
+        *(
+            "bluetoothapis.dll",
+            "bthprops.cpl",
+            "coremessaging.dll",
+            "d3d12.dll",
+            "d3d8.dll",
+            "d3dcompiler_47.dll",
+        ),
+        *("dcomp.dll", "directml.dll", "dxcore.dll", "gdi32full.dll", "gdiplus.dll", "icu.dll", "icuin.dll"),
+        *("icuuc.dll", "mfcore.dll", "msvcp_win.dll", "ncryptprov.dll", "ninput.dll", "olepro32.dll"),
+        *("rtworkq.dll", "shcore.dll", "ucrtbase.dll", "wofutil.dll", "xaudio2_9.dll", "xinput1_4.dll"),
+    )
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,29 +194,6 @@ def _policy(entry: Mapping[str, Any]) -> Policy:
         },
         blacklist={name: tuple(symbols) for name, symbols in entry["blacklist"].items()},
     )
-
-
-# What is there wherever Python is: its own DLL, and the C runtime that it brings (but not msvcp140.dll).
-_PYTHON = re.compile(r"(?:python|libpypy|vcruntime)[0-9].*\.dll")
-# What delvewheel's lists lack: API sets, which are Windows' own and may be absent by design
-# (learn.microsoft.com, "Windows API sets"), and what the page of some function there names as its DLL, with
-# Windows 10 or an older one for its minimum. No Python since 3.13 runs on an older one.
-_API_SETS = ("api-ms-win-", "ext-ms-win-", "ext-ms-onecore-")
-_LATER = frozenset(
-    (
-        *(
-            "bluetoothapis.dll",
-            "bthprops.cpl",
-            "coremessaging.dll",
-            "d3d12.dll",
-            "d3d8.dll",
-            "d3dcompiler_47.dll",
-        ),
-        *("dcomp.dll", "directml.dll", "dxcore.dll", "gdi32full.dll", "gdiplus.dll", "icu.dll", "icuin.dll"),
-        *("icuuc.dll", "mfcore.dll", "msvcp_win.dll", "ncryptprov.dll", "ninput.dll", "olepro32.dll"),
-        *("rtworkq.dll", "shcore.dll", "ucrtbase.dll", "wofutil.dll", "xaudio2_9.dll", "xinput1_4.dll"),
-    )
-)
 
 
 def on_windows(name: str, machine: str) -> bool:

@@ -1,7 +1,8 @@
 """Making a fat wheel: a linked wheel with the ROCm libraries and data that it needs inside.
 
-What is in the wheel already is copied compressed; only what is added or must change is packed. The fat wheel
-needs no SDK package, says so in its METADATA, and has a version of its own.
+All that goes in is found before anything is written. What is in the wheel already is copied compressed; only
+what is added or must change is packed. The fat wheel needs no SDK package, says so in its METADATA, and has a
+version of its own. The report says what it got, by library and target, and what it did not get.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ from cairn.wheels.metadata import cyclonedx, wheel_info
 from cairn.wheels.metadata.wheel_info import WheelInfo
 from cairn.wheels.rewrite import repin, wheel
 from cairn.wheels.rewrite.wheel import Edit
+
+__all__ = ["FatReport", "FatRequest", "make"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,9 +171,6 @@ def _targets_of(wheel: Path) -> tuple[TargetId, ...]:
             tip="name them: --targets gfx942,gfx1100",
         )
     return tuple(map(parse_target_id, names))
-
-
-__all__ = ["FatReport", "FatRequest", "make"]
 
 
 def make(request: FatRequest) -> FatReport:

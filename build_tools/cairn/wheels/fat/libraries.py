@@ -1,7 +1,14 @@
-"""Which libraries a fat wheel must carry: what it needs, what these need, and what is opened by name.
+"""Which libraries a fat wheel must carry, and how they and its own binaries change to find each other.
 
-What is opened by name (dlopen, LoadLibrary) is in no table of any file: libamdhip64 opens libamd_comgr, torch
-opens what its `_rocm_init.py` lists. The recipe says who opens what.
+It carries what it needs, what these need, and what is opened by name. What is opened by name (dlopen,
+LoadLibrary) is in no table of any file: libamdhip64 opens libamd_comgr, torch opens what its `_rocm_init.py`
+lists. The recipe says who opens what.
+
+A library from the tree gets the run path `$ORIGIN`, the folder that all of them lie in; one of the wheel
+keeps the run paths that stay inside the wheel, and gets one to that folder.
+
+Code for other targets is taken out of a plain offload bundle: its entries get ids that name no device, and
+the code becomes zeros, which cost next to nothing in a wheel. A compressed bundle stays whole.
 """
 
 from __future__ import annotations
@@ -29,6 +36,9 @@ from cairn.wheels.fat.recipe import Recipe, plain, serves
 from cairn.wheels.fat.rocm_tree import RocmTree, key_of, stem_of
 from cairn.wheels.rewrite import elf
 from cairn.wheels.rewrite.elf import BinaryEdit
+
+_SDK_FOLDER = "_rocm_sdk_"
+_MOST_ZEROS = 40  # times what is left of a library
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,10 +246,6 @@ def sizes(codes: Iterable[CodeObject]) -> dict[str, int]:
     for code in codes:
         counts[str(code.target)] = counts.get(str(code.target), 0) + code.size
     return counts
-
-
-_SDK_FOLDER = "_rocm_sdk_"
-_MOST_ZEROS = 40  # times what is left of a library
 
 
 def own_edits(own: Iterable[Binary], bundle: LibraryBundle, package: str) -> Iterator[tuple[str, BinaryEdit]]:

@@ -1,7 +1,10 @@
-"""What a fat wheel takes from a ROCm tree: recipe.toml, read into values.
+"""What a fat wheel takes from a ROCm tree: recipe.toml, read into values, and the targets that files are for.
 
 Upstream keeps these lists in a script (pytorch, .ci/manywheel/build_rocm.sh: ROCM_SO_FILES, OS_SO_FILES, and
 what is copied out of lib/ and share/), with a condition for each ROCm version that brought or lost one.
+
+Names of files say which GPU targets they are for, matched by whole words. Source: LLVM's AMDGPU usage guide,
+"Generic Processor Versions" and "Target ID"; MIOpen's names of databases.
 """
 
 from __future__ import annotations
@@ -30,6 +33,15 @@ from cairn.targets import (
 )
 
 Naming: TypeAlias = Literal["whole", "prefix", "none"]
+# In file names a dash stands for the colon of a target ID: Kernels_gfx90a-xnack+.hsaco. A whole name alone
+# counts: upstream's substring match takes gfx90a for gfx90, and misses gfx11-generic for gfx1100.
+_NAME = re.compile(
+    r"(?<![0-9A-Za-z])(?P<processor>gfx(?:[0-9]+(?:-[0-9]+)?-generic|[0-9a-f]+))"
+    r"(?P<features>(?:[:-](?:xnack|sramecc)[+-])*)(?![0-9A-Za-z])"
+)
+_FEATURE = re.compile(r"(?:xnack|sramecc)[+-]")
+# MIOpen's databases: the target and, without a separator, the number of compute units: gfx90a68, gfx1030_36.
+_DATABASE = re.compile(r"(?P<name>gfx[0-9a-f]+)(?![0-9A-Za-z])")
 
 
 class ListedLibrary(datafile.Value):
@@ -143,17 +155,6 @@ def recipe(platform: Literal["linux", "windows"]) -> Recipe:
         shortnames=recipe.shortnames,
         data=recipe.data,
     )
-
-
-# In file names a dash stands for the colon of a target ID: Kernels_gfx90a-xnack+.hsaco. A whole name alone
-# counts: upstream's substring match takes gfx90a for gfx90, and misses gfx11-generic for gfx1100.
-_NAME = re.compile(
-    r"(?<![0-9A-Za-z])(?P<processor>gfx(?:[0-9]+(?:-[0-9]+)?-generic|[0-9a-f]+))"
-    r"(?P<features>(?:[:-](?:xnack|sramecc)[+-])*)(?![0-9A-Za-z])"
-)
-_FEATURE = re.compile(r"(?:xnack|sramecc)[+-]")
-# MIOpen's databases: the target and, without a separator, the number of compute units: gfx90a68, gfx1030_36.
-_DATABASE = re.compile(r"(?P<name>gfx[0-9a-f]+)(?![0-9A-Za-z])")
 
 
 def targets_named(path: PurePosixPath, naming: Naming) -> tuple[TargetId, ...]:

@@ -39,6 +39,9 @@ _MOST_TAGS = 10_000
 # What the rules for the parts allow (PEP 427, PEP 440); `~` is in file names of old tools.
 _FILE_NAME = re.compile(r"[\w.+!~-]+")
 _BUILD_NUMBER = re.compile(r"[0-9][0-9A-Za-z_.]{0,63}")
+# The binary distribution format, "The .data directory": these two are the folder that all else goes to.
+_SITE = re.compile(r"[^/]+\.data/(?:purelib|platlib)/")
+_TESTS = frozenset(("test", "tests", "testing", "selftest", "testdata", "test_data", "fixtures"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -348,11 +351,6 @@ def _entry_points(archive: Archive, folder: str) -> Mapping[str, Mapping[str, st
         reason = " ".join(error.message.split())
         raise WheelError(f"entry_points.txt cannot be read: {reason}") from error
     return {group: dict(parser.items(group)) for group in parser.sections()}
-
-
-# The binary distribution format, "The .data directory": these two are the folder that all else goes to.
-_SITE = re.compile(r"[^/]+\.data/(?:purelib|platlib)/")
-_TESTS = frozenset(("test", "tests", "testing", "selftest", "testdata", "test_data", "fixtures"))
 
 
 def installed(path: str) -> str:

@@ -1,4 +1,9 @@
-"""Giving wheels new versions, so that those that are changed together still fit each other."""
+"""Giving wheels new versions, so that those that are changed together still fit each other.
+
+The files in a wheel that state its version, or the ROCm version it is for, follow. Sources: the setup.py of
+torch, torchaudio and torchvision write `version.py`, torch reads `_rocm_init.py`; setuptools-scm's
+`_version_as_tuple`; ROCm/TheRock's promote_packages.py lists those and what the SDK's packages have.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +28,16 @@ from cairn.wheels.rewrite import repin, wheel
 from cairn.wheels.rewrite.options import NewVersion
 from cairn.wheels.rewrite.repin import RenamedWheel, RocmChange, is_sdk
 from cairn.wheels.rewrite.wheel import Edit
+
+_LOADER = "/_rocm_init.py"
+_MODULES = ("/version.py", "/_version.py", _LOADER, "/_dist_info.py", "/git_version_info_installed.py")
+_MANIFEST = "/share/therock/therock_manifest.json"
+_LARGEST = 1 << 20  # bytes of a file with a version
+# A string literal that may be a version; `version_tuple = (2, 9, 0)`, perhaps annotated, as setuptools-scm
+# writes it; the argument of ROCm's loader, where `odd` is anything but a literal or None.
+_LITERAL = re.compile(r"""(?P<quote>['"])(?P<text>[0-9][^'"\\\r\n]{0,200})(?P=quote)""")
+_TUPLE = re.compile(r"(?P<name>\bversion_tuple[ ]*(?::[^=\n]{1,200})?=[ ]*)\((?P<items>[^()#\n]{1,300})\)")
+_CHECKED = re.compile(r"""\bcheck_version\s*=\s*(?:(?P<quote>['"])[^'"\\\r\n]*(?P=quote)|None\b|(?P<odd>))""")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,17 +170,6 @@ def _check_targets(wheels: Sequence[Path], targets: Sequence[Path]) -> None:
                 f"two wheels would both be named {target.name}", tip="give one version to one wheel at a time"
             )
         writer.refuse_source(target, wheels)
-
-
-_LOADER = "/_rocm_init.py"
-_MODULES = ("/version.py", "/_version.py", _LOADER, "/_dist_info.py", "/git_version_info_installed.py")
-_MANIFEST = "/share/therock/therock_manifest.json"
-_LARGEST = 1 << 20  # bytes of a file with a version
-# A string literal that may be a version; `version_tuple = (2, 9, 0)`, perhaps annotated, as setuptools-scm
-# writes it; the argument of ROCm's loader, where `odd` is anything but a literal or None.
-_LITERAL = re.compile(r"""(?P<quote>['"])(?P<text>[0-9][^'"\\\r\n]{0,200})(?P=quote)""")
-_TUPLE = re.compile(r"(?P<name>\bversion_tuple[ ]*(?::[^=\n]{1,200})?=[ ]*)\((?P<items>[^()#\n]{1,300})\)")
-_CHECKED = re.compile(r"""\bcheck_version\s*=\s*(?:(?P<quote>['"])[^'"\\\r\n]*(?P=quote)|None\b|(?P<odd>))""")
 
 
 def rewritten_files(

@@ -1,7 +1,7 @@
 """Changing a wheel in one pass: what does not change is copied as it is.
 
 METADATA, WHEEL, RECORD, the names of the dist-info and data folders and the file name change together, so
-that they always agree (PEP 427, "The .dist-info directory").
+that they always agree (PEP 427, "The .dist-info directory"). METADATA and WHEEL are edited line by line.
 """
 
 from __future__ import annotations
@@ -30,6 +30,10 @@ from cairn.wheels.rewrite import record
 
 if TYPE_CHECKING:
     from cairn.wheels.rewrite.elf import BinaryEdit
+_REQUIRES = "Requires-Dist"
+_TAG = re.compile(r"\w+-\w+-\w+", re.ASCII)
+# Names of extras follow the rule for names of projects (PEP 508, PEP 685).
+_EXTRA = re.compile(r"[A-Z0-9](?:[A-Z0-9._-]*[A-Z0-9])?", re.ASCII | re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,12 +233,6 @@ def row_for(new: New, digest: str | None = None) -> RecordRow:
         digest = digest or files.sha256_of(new.content)
         return row_of(new.name, bytes.fromhex(digest), new.content.stat().st_size)
     return row_of(new.name, hashlib.sha256(new.content).digest(), len(new.content))
-
-
-_REQUIRES = "Requires-Dist"
-_TAG = re.compile(r"\w+-\w+-\w+", re.ASCII)
-# Names of extras follow the rule for names of projects (PEP 508, PEP 685).
-_EXTRA = re.compile(r"[A-Z0-9](?:[A-Z0-9._-]*[A-Z0-9])?", re.ASCII | re.IGNORECASE)
 
 
 def edited_metadata(data: bytes, edit: Edit) -> bytes:

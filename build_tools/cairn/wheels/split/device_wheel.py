@@ -1,6 +1,12 @@
 """The wheel that carries the device code of one processor for a host wheel of exactly its version.
 
-Here too is what the two are called, and how they require each other.
+Here is what the two are called and how they require each other, and which kpack archives a split writes.
+
+The runtime asks for the archive of a GPU's exact target, then with fewer of its features
+(`gfx90a:sramecc+:xnack-`, `gfx90a:sramecc+`, `gfx90a:xnack-`, `gfx90a`), and takes the first that exists. One
+that exists but lacks the code of a wrapper hides a later one that has it. So every archive is complete: for
+each wrapper it has the code that its GPU would get from the library, also where that was compiled for fewer
+features, or for a generic target. And where two exist that one GPU could ask for, the one for both is made.
 """
 
 from __future__ import annotations
@@ -43,6 +49,16 @@ HEADERS = ".data/headers/"
 # Target IDs have two features, sramecc and xnack (LLVM's AMDGPUUsage.rst, "Target ID"). Each one more triples
 # the archives, of which there is one for each way to have them.
 _MOST_FEATURES = 4
+# What holds for the code as for the wheel it comes from: who may install it, and its licence (PEP 639).
+_KEPT_FIELDS = ("Requires-Python", "License", "License-Expression", "License-File")
+# Tensile writes library/TensileLibrary_…_gfx942.dat and library/gfx942/…, AOTriton …images/amd-gfx942/….
+_BY_WORD = re.compile(
+    r"(?:^|/)(?:(?:rocblas|hipblaslt|hipsparselt)/library|aotriton\.images)/(?P<below>.+)", re.IGNORECASE
+)
+_PROCESSOR = re.compile(r"(?<![0-9a-z])gfx(?:[0-9]+(?:-[0-9]+)*-generic|[0-9a-f]+)(?![0-9a-z])")
+# MIOpen's are named after the processor and its count of compute units: `_60`, or for more than 64 of them in
+# hex without anything between, as in gfx90a68.kdb (MIOpen, `Handle::GetDbBasename`).
+_OF_MIOPEN = re.compile(r"(?:^|/)miopen/db/(?P<name>gfx[0-9a-f]+)(?:_[0-9]+)?\.[^/]+")
 
 
 class Place:
@@ -152,19 +168,6 @@ class Archives:
                 self._ordinals[place] = archive.add(content.code(entries[chosen]), part.codes[chosen].size)
             for ordinal in part.wrappers:
                 archive.name(kernel_name, ordinal, str(target), self._ordinals[place])
-
-
-# What holds for the code as for the wheel it comes from: who may install it, and its licence (PEP 639).
-_KEPT_FIELDS = ("Requires-Python", "License", "License-Expression", "License-File")
-
-# Tensile writes library/TensileLibrary_…_gfx942.dat and library/gfx942/…, AOTriton …images/amd-gfx942/….
-_BY_WORD = re.compile(
-    r"(?:^|/)(?:(?:rocblas|hipblaslt|hipsparselt)/library|aotriton\.images)/(?P<below>.+)", re.IGNORECASE
-)
-_PROCESSOR = re.compile(r"(?<![0-9a-z])gfx(?:[0-9]+(?:-[0-9]+)*-generic|[0-9a-f]+)(?![0-9a-z])")
-# MIOpen's are named after the processor and its count of compute units: `_60`, or for more than 64 of them in
-# hex without anything between, as in gfx90a68.kdb (MIOpen, `Handle::GetDbBasename`).
-_OF_MIOPEN = re.compile(r"(?:^|/)miopen/db/(?P<name>gfx[0-9a-f]+)(?:_[0-9]+)?\.[^/]+")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,9 @@
-"""Joining a host wheel and device wheels that came from one split."""
+"""Joining a host wheel and device wheels that came from one split.
+
+`join` makes one wheel of them all; `write_variant` a wheel variant of the host wheel and one device wheel,
+chosen by the GPU. An installer that knows wheel variants takes the one for the GPU it finds (PEP 825). All
+others do not take them for wheels at all, and install the host wheel, whose name and tags they have.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +34,11 @@ from cairn.wheels.rewrite import wheel as rewrite_wheel
 from cairn.wheels.rewrite.wheel import Edit
 from cairn.wheels.split import device_wheel
 from cairn.wheels.split.split import extract, hook_removed
+
+PROVIDER = Provider(
+    requires=("rocm-bootstrap",), plugin_api="rocm_bootstrap.variant_provider:AMDVariantPlugin"
+)
+"""ROCm's own: it names the processors of the GPUs that it finds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,12 +218,6 @@ def read_record(host: WheelInfo, archive: Archive) -> Record:
         return datafile.loads(archive.read(member), Record, name=member)
     except UsageError as error:
         raise WheelError(str(error), tip="fetch the host wheel again") from error
-
-
-PROVIDER = Provider(
-    requires=("rocm-bootstrap",), plugin_api="rocm_bootstrap.variant_provider:AMDVariantPlugin"
-)
-"""ROCm's own: it names the processors of the GPUs that it finds."""
 
 
 def require_processors(targets: Iterable[str]) -> None:

@@ -1,4 +1,9 @@
-"""Splitting a wheel: the host code in one, the device code of each processor in one of its own."""
+"""Splitting a wheel: the host code in one, the device code of each processor in one of its own.
+
+torch imports `torch._rocm_init` and calls `initialize()` before anything else (pytorch's torch/__init__.py).
+A few lines at the end of that module make a host wheel call `device_check` too, whoever built the wheel. They
+hold nothing that follows from the version, so that a host wheel can be given a different one.
+"""
 
 from __future__ import annotations
 
@@ -37,6 +42,22 @@ RUNTIME = "7.14"
 """A release of ROCm that is known to read kpack archives; which was the first is not."""
 
 _WHOLE = "publish this wheel unsplit, one for each target"
+_LOADER, _CHECK = "_rocm_init.py", "_rocm_device_check.py"
+_MARK = b"\n\n# Added by `cairn wheel split`; `cairn wheel join` takes it out again.\n"
+# Whatever goes wrong with the check is no reason for an import to fail.
+_CALL = """\
+_load_rocm = initialize
+
+
+def initialize():
+    _load_rocm()
+    try:
+        from . import _rocm_device_check
+
+        _rocm_device_check.check({own!r}, {build!r}, {archives!r}, {generic!r})
+    except Exception:
+        pass
+"""
 
 
 def split(wheel: Path, output_dir: Path, terms: Terms | None = None) -> tuple[Path, ...]:
@@ -270,24 +291,6 @@ def _check_binaries(info: WheelInfo, libraries: Sequence[Binary]) -> None:
     windows = next((binary.path for binary in libraries if binary.format == "pe"), None)
     if windows is not None:
         raise WheelError(f"{windows}: no runtime finds the device code of a DLL in an archive", tip=_WHOLE)
-
-
-_LOADER, _CHECK = "_rocm_init.py", "_rocm_device_check.py"
-_MARK = b"\n\n# Added by `cairn wheel split`; `cairn wheel join` takes it out again.\n"
-# Whatever goes wrong with the check is no reason for an import to fail.
-_CALL = """\
-_load_rocm = initialize
-
-
-def initialize():
-    _load_rocm()
-    try:
-        from . import _rocm_device_check
-
-        _rocm_device_check.check({own!r}, {build!r}, {archives!r}, {generic!r})
-    except Exception:
-        pass
-"""
 
 
 def hook_added(archive: Archive, info: WheelInfo, archives: Iterable[str], build: str) -> Edit:

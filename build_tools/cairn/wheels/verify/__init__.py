@@ -1,7 +1,8 @@
 """Whether a wheel may be published: every rule is checked, and every breach reported.
 
 `verify` takes a wheel and what it was asked to be, and gives its findings, `judge` all that is to be said;
-`allowed.judge` separates findings that a reviewed file lets through. Their codes: docs/reference/findings.md.
+`findings.apply_allowed` separates findings that a reviewed file lets through. Their codes:
+docs/reference/findings.md.
 """
 
 from __future__ import annotations

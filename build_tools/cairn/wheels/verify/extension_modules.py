@@ -1,10 +1,13 @@
-"""Extension modules must be named for the Python, the ABI and the platform that the tag names.
+"""Extension modules must fit the Python, the ABI and the platform that the tag names.
 
-An interpreter imports `m.so`, `m.abi3.so` and `m.<its own SOABI>.so`, and no other file: a module named for a
-different interpreter cannot be imported at all.
+By their names: an interpreter imports `m.so`, `m.abi3.so` and `m.<its own SOABI>.so`, and no other file. A
+module named for a different interpreter cannot be imported at all. By their content: each has its init
+function, and uses only that of Python's C API which its ABI promises.
 
 Sources: PEP 3149 and `importlib.machinery.EXTENSION_SUFFIXES` of CPython and PyPy, `Python/dynload_win.c`;
-for the names of Linux platforms, Debian's multiarch tuples as CPython's configure writes them.
+for the names of Linux platforms, Debian's multiarch tuples as CPython's configure writes them;
+docs.python.org, "Defining extension modules" (PyInit_, and PyInitU_ of PEP 489) and "C API Stability";
+abi3info, which has CPython's own list of what is in the limited API, and since when.
 """
 
 from __future__ import annotations
@@ -49,6 +52,13 @@ _MACHINES = {
 _PYTHON_DLL = re.compile(r"python(3\d+)(t?)\.dll")
 _FIX = "build it with the Python and for the platform of the tag: changing the tag alone does not help"
 _MUSL_SINCE = 311  # before, CPython named modules for musl as those for glibc (bpo-43112)
+_PYTHON_3 = re.compile(r"(?:cp|pp|py|graalpy)3")
+_ABI3_SINCE = re.compile(r"cp3(\d+)-abi3-")
+_OF_PYTHON = re.compile(r"_?Py[A-Z_]\w*")
+_INIT = ("PyInit_", "PyInitU_")
+_DEBUG = "_d"  # what a debug build of Python for Windows adds to the names of modules
+# How Python code opens a file as a library instead of importing it.
+_OPENS = (b"CDLL", b"WinDLL", b"PyDLL", b"dlopen", b"LoadLibrary", b"load_library")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,15 +206,6 @@ def _fits_libc(module: ExtensionModule, libc: str, platform: str) -> bool:
         version = int((module.python or "cp0")[2:])
         return libc.startswith("musl") or version < _MUSL_SINCE or module.abi.startswith("pypy")
     return not (platform.startswith("manylinux") and libc.startswith("musl"))
-
-
-_PYTHON_3 = re.compile(r"(?:cp|pp|py|graalpy)3")
-_ABI3_SINCE = re.compile(r"cp3(\d+)-abi3-")
-_OF_PYTHON = re.compile(r"_?Py[A-Z_]\w*")
-_INIT = ("PyInit_", "PyInitU_")
-_DEBUG = "_d"  # what a debug build of Python for Windows adds to the names of modules
-# How Python code opens a file as a library instead of importing it.
-_OPENS = (b"CDLL", b"WinDLL", b"PyDLL", b"dlopen", b"LoadLibrary", b"load_library")
 
 
 def check_content(

@@ -1,4 +1,15 @@
-"""The answer of `verify`: what is wrong, where, and what to do about it."""
+"""The answer of `verify`: what is wrong, where, and what to do about it; and what is let through.
+
+Known findings may be allowed, each with a reason, in a file that is reviewed. That is a TOML file:
+`schema = "cairn.allow/1"`, and a table for each finding:
+
+    [[finding]]
+    wheel = "torch-*-manylinux_2_28_x86_64.whl"   # a glob of file names
+    code = "rpath"
+    member = "torch/bin/*"                        # a glob of members; none for the whole wheel
+    reason = "test programs, unused in an installed wheel"
+    expires = 2027-01-31                          # optional: the first day on which it no longer counts
+"""
 
 from __future__ import annotations
 
@@ -14,6 +25,8 @@ import msgspec
 
 from cairn import datafile
 from cairn.errors import UsageError
+
+_Text = Annotated[str, msgspec.Meta(pattern=r"\S")]
 
 
 class FindingCode(StrEnum):
@@ -149,7 +162,6 @@ class Expectation:
     require_platform_tag: bool = True
 
 
-_Text = Annotated[str, msgspec.Meta(pattern=r"\S")]
 # After these nothing, or not everything, was looked at.
 _NEVER_ALLOWED = frozenset((FindingCode.ARCHIVE, FindingCode.METADATA))
 

@@ -1,5 +1,10 @@
 """What would keep installers from a wheel, or let them do different things with it.
 
+Entry points must lead to something: a module of the wheel, and in that what they name. A wheel's requirements
+may bring modules too, and Python may make names while it runs. Only what cannot be there counts: a module
+missing from a package whose files are all in the wheel, a name that nothing in the text of its module can
+define. A script that leads nowhere is a finding; a plugin may never be asked for.
+
 Sources: the binary distribution format, entry points and core metadata specifications of
 packaging.python.org, and what pip and installer refuse.
 """
@@ -34,6 +39,25 @@ _DEVICES = re.compile(
 )
 _NOT_ON_WINDOWS = re.compile(r'[<>:"|?*\x00-\x1f]')
 _AGAIN = "build the wheel again with a backend that follows the specification"
+SCRIPTS = ("console_scripts", "gui_scripts")
+_REFERENCE = re.compile(
+    r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)\s*(?::\s*([A-Za-z_]\w*)[\w.]*)?\s*(?:\[[^\]]*\])?"
+)
+_MODULE_FILES = (".py", ".pyc", ".pyd", ".so")
+_LARGEST = 1 << 20  # bytes of a module that is parsed
+# A package with one of these may find its modules elsewhere (pkgutil, pkg_resources, importlib).
+_FINDS_ELSEWHERE = (b"__path__", b"declare_namespace", b"meta_path", b"path_hooks")
+# A module with one of these may have names that no statement of it binds.
+_BINDS_UNSEEN = (
+    b"globals",
+    b"__getattr__",
+    b"exec",
+    b"sys.modules",
+    b"setattr",
+    b"__dict__",
+    b"vars",
+    b"locals",
+)
 
 
 def check(archive: Archive, info: WheelInfo, name: FileName) -> Iterator[Finding]:
@@ -153,27 +177,6 @@ def _forbidden(part: str) -> str:
     if match := _NOT_ON_WINDOWS.search(part):
         return f"Windows allows no {match[0]!r} in a name"
     return ""
-
-
-SCRIPTS = ("console_scripts", "gui_scripts")
-_REFERENCE = re.compile(
-    r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)\s*(?::\s*([A-Za-z_]\w*)[\w.]*)?\s*(?:\[[^\]]*\])?"
-)
-_MODULE_FILES = (".py", ".pyc", ".pyd", ".so")
-_LARGEST = 1 << 20  # bytes of a module that is parsed
-# A package with one of these may find its modules elsewhere (pkgutil, pkg_resources, importlib).
-_FINDS_ELSEWHERE = (b"__path__", b"declare_namespace", b"meta_path", b"path_hooks")
-# A module with one of these may have names that no statement of it binds.
-_BINDS_UNSEEN = (
-    b"globals",
-    b"__getattr__",
-    b"exec",
-    b"sys.modules",
-    b"setattr",
-    b"__dict__",
-    b"vars",
-    b"locals",
-)
 
 
 def check_entry_points(archive: Archive, info: WheelInfo) -> tuple[tuple[Finding, ...], tuple[str, ...]]:

@@ -1,4 +1,7 @@
-"""File name, METADATA, WHEEL and the dist-info folder must say the same, and requirements must be met."""
+"""File name, METADATA, WHEEL and the dist-info folder must say the same, and requirements must be met.
+
+A wheel variant must be what its file name says, too: no installer looks into one before it takes it.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +29,18 @@ _RETAG = "write the wheel with `cairn wheel set-version` or repair it again: bot
 
 # So `packaging` says it, and in no other way: `packaging.metadata.Metadata.from_raw`.
 _OF_LATER_VERSION = "introduced in metadata version"
+_LINUX = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix"}
+_SYSTEMS = {
+    "win": {"sys_platform": "win32", "platform_system": "Windows", "os_name": "nt"},
+    "macosx": {"sys_platform": "darwin", "platform_system": "Darwin", "os_name": "posix"},
+    "linux": _LINUX,
+    "manylinux": _LINUX,
+    "musllinux": _LINUX,
+}
+# The ends of platform tags, and what platform.machine() says there; the longer ones come last.
+_MACHINES = dict.fromkeys(("x86_64", "aarch64", "i686", "armv7l", "ppc64le", "s390x", "riscv64", "arm64"), "")
+_MACHINES |= {"win_amd64": "AMD64", "win32": "x86", "win_arm64": "ARM64"}
+_ONE_PYTHON = re.compile(r"cp(\d)(\d+)")
 
 
 def check(info: WheelInfo, name: FileName, expected: Expectation) -> Iterator[Finding]:
@@ -108,20 +123,6 @@ def _fits(tag: str, python: str) -> bool:
         tags.compatible_tags(version, interpreter, [platform]),
     )
     return tag in map(str, known)
-
-
-_LINUX = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix"}
-_SYSTEMS = {
-    "win": {"sys_platform": "win32", "platform_system": "Windows", "os_name": "nt"},
-    "macosx": {"sys_platform": "darwin", "platform_system": "Darwin", "os_name": "posix"},
-    "linux": _LINUX,
-    "manylinux": _LINUX,
-    "musllinux": _LINUX,
-}
-# The ends of platform tags, and what platform.machine() says there; the longer ones come last.
-_MACHINES = dict.fromkeys(("x86_64", "aarch64", "i686", "armv7l", "ppc64le", "s390x", "riscv64", "arm64"), "")
-_MACHINES |= {"win_amd64": "AMD64", "win32": "x86", "win_arm64": "ARM64"}
-_ONE_PYTHON = re.compile(r"cp(\d)(\d+)")
 
 
 def check_requirements(info: WheelInfo, name: FileName, expected: Expectation) -> Iterator[Finding]:

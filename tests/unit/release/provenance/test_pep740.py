@@ -37,7 +37,7 @@ def sigstore() -> Iterator[OwnSigstore]:
         patch.setattr(
             Verifier, "production", lambda *, offline: Verifier(trusted_root=_offline(own, offline))
         )
-        patch.setattr(build_statement, "here", lambda: BUILDER)
+        patch.setattr(build_statement, "this_builder", lambda: BUILDER)
         yield own
 
 
