@@ -3,6 +3,7 @@
 """Turns a tree of ROCm's artifacts into pip packages; `--help` has an example."""
 
 import sys
+from pathlib import Path
 
 try:
     from cairn import start
@@ -16,9 +17,10 @@ except ModuleNotFoundError:
 
 
 def main() -> int:
-    from cairn.cli.upstream import build_python_packages
+    from cairn.cli.guard import guarded
+    from cairn.cli.upstream import rocm
 
-    return build_python_packages.main(script=__file__)
+    return guarded(rocm.build_python_packages(Path(__file__)).parse_args())
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 """Fetches the artifacts of a CI run of TheRock; `--help` has an example."""
 
 import sys
+from pathlib import Path
 
 try:
     from cairn import start
@@ -16,9 +17,10 @@ except ModuleNotFoundError:
 
 
 def main() -> int:
-    from cairn.cli.upstream import fetch_artifacts
+    from cairn.cli.guard import guarded
+    from cairn.cli.upstream import rocm
 
-    return fetch_artifacts.main(script=__file__)
+    return guarded(rocm.fetch_artifacts(Path(__file__)).parse_args())
 
 
 if __name__ == "__main__":

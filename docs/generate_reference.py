@@ -21,17 +21,7 @@ import msgspec
 
 from cairn import datafile, stack
 from cairn.cli import main as program
-from cairn.cli.upstream import (
-    build_prod_wheels,
-    build_python_packages,
-    checkout_from_manifest,
-    fetch_artifacts,
-    patch_fat_wheel,
-    pytorch_repo,
-    run_pytorch_smoke_tests,
-    run_pytorch_tests,
-    sanity_check_wheel,
-)
+from cairn.cli.upstream import build_prod_wheels, checkouts, pytorch_tests, rocm, wheels
 from cairn.matrix import legs, matrix_toml
 from cairn.pipeline import bisect
 from cairn.pipeline.doctor import findings
@@ -120,15 +110,15 @@ def _scripts() -> Iterator[argparse.ArgumentParser]:
     projects = stack.load(Path(__file__).resolve().parents[1] / "external-builds" / "pytorch").projects
     yield build_prod_wheels._parser(Path("build_prod_wheels.py"), projects)
     for name in ("torch", "audio", "vision", "triton", "apex"):
-        yield pytorch_repo._parser(name, Path(f"pytorch_{name}_repo.py"))
-    yield checkout_from_manifest._parser(Path("checkout_from_manifest.py"))
-    yield run_pytorch_smoke_tests._parser(Path("run_pytorch_smoke_tests.py"))
-    yield run_pytorch_tests._parser(Path("run_pytorch_tests.py"))
-    yield patch_fat_wheel._parser(Path("patch_fat_wheel.py"), windows=False)
-    yield patch_fat_wheel._parser(Path("windows_patch_fat_wheel.py"), windows=True)
-    yield sanity_check_wheel._parser(Path("sanity_check_wheel.py"))
-    yield fetch_artifacts._parser(Path("fetch_artifacts.py"))
-    yield build_python_packages._parser(Path("build_python_packages.py"))
+        yield checkouts.pytorch_repo(name, Path(f"pytorch_{name}_repo.py"))
+    yield checkouts.checkout_from_manifest(Path("checkout_from_manifest.py"))
+    yield pytorch_tests.run_pytorch_smoke_tests(Path("run_pytorch_smoke_tests.py"))
+    yield pytorch_tests.run_pytorch_tests(Path("run_pytorch_tests.py"))
+    yield wheels.patch_fat_wheel(Path("patch_fat_wheel.py"), windows=False)
+    yield wheels.patch_fat_wheel(Path("windows_patch_fat_wheel.py"), windows=True)
+    yield wheels.sanity_check_wheel(Path("sanity_check_wheel.py"))
+    yield rocm.fetch_artifacts(Path("fetch_artifacts.py"))
+    yield rocm.build_python_packages(Path("build_python_packages.py"))
 
 
 def _formats() -> Iterator[tuple[str, type[datafile.Value], str]]:

@@ -3,6 +3,7 @@
 """Checks out what a manifest of TheRock's names; `--help` has an example."""
 
 import sys
+from pathlib import Path
 
 try:
     from cairn import start
@@ -16,9 +17,10 @@ except ModuleNotFoundError:
 
 
 def main() -> int:
-    from cairn.cli.upstream import checkout_from_manifest
+    from cairn.cli.guard import guarded
+    from cairn.cli.upstream import checkouts
 
-    return checkout_from_manifest.main(script=__file__)
+    return guarded(checkouts.checkout_from_manifest(Path(__file__)).parse_args())
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 """Checks torchaudio out and hipifies it; `--help` has an example."""
 
 import sys
+from pathlib import Path
 
 try:
     from cairn import start
@@ -16,9 +17,10 @@ except ModuleNotFoundError:
 
 
 def main() -> int:
-    from cairn.cli.upstream import pytorch_repo
+    from cairn.cli.guard import guarded
+    from cairn.cli.upstream import checkouts
 
-    return pytorch_repo.main("audio", script=__file__)
+    return guarded(checkouts.pytorch_repo("audio", Path(__file__)).parse_args())
 
 
 if __name__ == "__main__":

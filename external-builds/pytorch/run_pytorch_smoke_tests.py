@@ -3,6 +3,7 @@
 """Runs the smoke tests on the PyTorch that is installed here; arguments after `--` go to pytest."""
 
 import sys
+from pathlib import Path
 
 try:
     from cairn import start
@@ -16,9 +17,10 @@ except ModuleNotFoundError:
 
 
 def main() -> int:
-    from cairn.cli.upstream import run_pytorch_smoke_tests
+    from cairn.cli.guard import guarded
+    from cairn.cli.upstream import pytorch_tests
 
-    return run_pytorch_smoke_tests.main(script=__file__)
+    return guarded(pytorch_tests.run_pytorch_smoke_tests(Path(__file__)).parse_args())
 
 
 if __name__ == "__main__":

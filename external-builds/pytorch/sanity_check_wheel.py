@@ -3,6 +3,7 @@
 """Checks the wheels of a folder; `--help` has an example."""
 
 import sys
+from pathlib import Path
 
 try:
     from cairn import start
@@ -16,9 +17,10 @@ except ModuleNotFoundError:
 
 
 def main() -> int:
-    from cairn.cli.upstream import sanity_check_wheel
+    from cairn.cli.guard import guarded
+    from cairn.cli.upstream import wheels
 
-    return sanity_check_wheel.main(script=__file__)
+    return guarded(wheels.sanity_check_wheel(Path(__file__)).parse_args())
 
 
 if __name__ == "__main__":

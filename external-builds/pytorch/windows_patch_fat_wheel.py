@@ -3,6 +3,7 @@
 """Puts the ROCm libraries into a Windows wheel; `--help` has an example."""
 
 import sys
+from pathlib import Path
 
 try:
     from cairn import start
@@ -16,9 +17,10 @@ except ModuleNotFoundError:
 
 
 def main() -> int:
-    from cairn.cli.upstream import patch_fat_wheel
+    from cairn.cli.guard import guarded
+    from cairn.cli.upstream import wheels
 
-    return patch_fat_wheel.main(script=__file__, windows=True)
+    return guarded(wheels.patch_fat_wheel(Path(__file__), windows=True).parse_args())
 
 
 if __name__ == "__main__":

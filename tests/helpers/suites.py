@@ -13,13 +13,13 @@ from cairn import datafile, files
 from cairn.sources.worktree import contents
 from cairn.testing.gpus.gpu import Gpu
 from cairn.testing.junit import TestOutcome
-from cairn.testing.options import Limits
 from cairn.testing.record import TestedWheel
 from cairn.testing.suite import merge, outcomes, run, suite_results, worker
 from cairn.testing.suite.merge import Merged
 from cairn.testing.suite.run import SuiteRequest, Tested
 from cairn.testing.suite.suite_results import ShardResult
 from cairn.testing.suite.suite_toml import Config, Group, Suite
+from cairn.testing.testing_options import Limits
 from helpers.sources import git
 
 # As pytest-rerunfailures does it: a failed attempt is reported as "rerun", which counts nowhere.

@@ -14,9 +14,9 @@ from typing import Any, Literal
 from cairn import files, interpreters
 from cairn import targets as gpu
 from cairn.build import cache
+from cairn.build.build_options import CompilerCache, RunOptions
 from cairn.build.cache import SharedCache
 from cairn.build.engine.events import CacheStatistics
-from cairn.build.options import CompilerCache, RunOptions
 from cairn.errors import UsageError
 from cairn.interpreters import Interpreter
 from cairn.rocm.install import SdkInfo

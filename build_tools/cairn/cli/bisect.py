@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cairn.cli import fields
+from cairn.cli import common_options as common
 from cairn.cli.answer import Answer, Piece, Table
 from cairn.cli.binder import command
 from cairn.errors import UsageError
@@ -27,7 +27,7 @@ _WHICH = "{}: the first digits of its id, or a date, for the last set of that da
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bisect(fields.StoreOptions):
+class Bisect(common.StoreOptions):
     """What `cairn bisect` is asked for.
 
     Sets between the two are installed, each into an environment that is thrown away, and a command is run in
@@ -38,14 +38,14 @@ class Bisect(fields.StoreOptions):
         python check_matmul.py
     """
 
-    index: str = fields.index("staging")
+    index: str = common.index("staging")
     good: str = option(_WHICH.format("an earlier set that is good"), metavar="SET|DATE", required=True)
     bad: str = option(_WHICH.format("a later one that is bad"), metavar="SET|DATE", required=True)
-    python: Path | None = fields.python("to make the environments from; it must be of the Python of the sets")
+    python: Path | None = common.python("to make the environments from; it must be of the Python of the sets")
     commits: bool = switch("name the commits between, which are fetched from their origins", default=True)
-    output_dir: Path = fields.output_dir(default=_FOLDER)
-    dry_run: bool = fields.dry_run()
-    json: bool = fields.json()
+    output_dir: Path = common.output_dir(default=_FOLDER)
+    dry_run: bool = common.dry_run()
+    json: bool = common.json()
     command: tuple[str, ...] = argument("-- COMMAND", "what tells good from bad", nargs="*")
 
 

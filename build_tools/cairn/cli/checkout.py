@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn import converters
-from cairn.cli import completion, fields
+from cairn.cli import common_options as common
 from cairn.cli.answer import Answer, Table
 from cairn.cli.binder import command
 from cairn.errors import UsageError
 from cairn.options import argument, option, part
 from cairn.output import console, safe_text, wording
-from cairn.sources.checkout.options import CheckoutOptions
+from cairn.sources.checkout.checkout_options import CheckoutOptions
 
 if TYPE_CHECKING:
     from cairn.sources.checkout.describe import Checkout
@@ -48,7 +48,7 @@ def torch_dir() -> Path | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckoutCommand(fields.StackOptions, PlaceOptions):
+class CheckoutCommand(common.StackOptions, PlaceOptions):
     """What `cairn checkout` is asked for.
 
     With `all`, torch comes first, then the others at the commits it pins. A checkout that exists is brought
@@ -58,11 +58,11 @@ class CheckoutCommand(fields.StackOptions, PlaceOptions):
         cairn checkout all --stack external-builds/pytorch --line release/2.9
     """
 
-    what: str = argument("all|origins|NAME", "what to check out", completer=completion.complete_projects)
-    root_checkout_dir: Path | None = fields.root_checkout_dir()
+    what: str = argument("all|origins|NAME", "what to check out", completer=common.complete_projects)
+    root_checkout_dir: Path | None = common.root_checkout_dir()
     torch_dir: Path | None = torch_dir()
     how: CheckoutOptions = part(CheckoutOptions)
-    json: bool = fields.json()
+    json: bool = common.json()
 
 
 def answer(checkouts: Sequence[Checkout]) -> Answer:

@@ -20,9 +20,9 @@ class Group:
         example: a command line.
         default: the command that is meant where none is named.
         commands: what each is about, without a capital and a full stop, or a group of its own.
-        module: the one that has all of the commands; without it each has one of its own name, in the room
-            of the group.
-        modules: of the room, those that have several commands, or a different name.
+        module: the one below `cairn.cli` that has all of the commands.
+        modules: those that have some of them; any other command has one of its own name, in the room of the
+            group.
     """
 
     about: str
@@ -35,10 +35,9 @@ class Group:
 
     def module_of(self, name: str, room: str) -> str:
         """The module that has a command of this group, whose own modules are in `room`."""
-        if self.module:
-            return f"cairn.cli.{self.module}"
-        own = (module for module, names in self.modules.items() if name in names)
-        return f"{room}.{next(own, name.replace('-', '_'))}"
+        several = (module for module, names in self.modules.items() if name in names)
+        module = self.module or next(several, None)
+        return f"cairn.cli.{module}" if module else f"{room}.{name}"
 
 
 PROGRAM = Group(
@@ -75,6 +74,7 @@ PROGRAM = Group(
             about="fetch ROCm's artifacts, make and install SDK packages",
             description="Fetch what CI built of ROCm, turn it into pip packages, and install them.",
             example="cairn rocm install --python .venv --index-url URL",
+            module="rocm",
             commands={
                 "fetch": "fetch the artifacts of a CI run of TheRock, from a bucket or a folder",
                 "package": "turn an installed prefix, or a tree of artifacts, into the packages of a ROCm "
@@ -110,7 +110,10 @@ PROGRAM = Group(
             about="look at, compare, check and change wheels",
             description="Look at, compare, check and change built wheels. No wheel is ever changed in place.",
             example="cairn wheel show out/torch-2.9.0+rocm7.10.0-cp311-cp311-manylinux_2_28_x86_64.whl",
-            modules={"split": ("split", "join")},
+            modules={
+                "wheel.show": ("show", "diff"),
+                "wheel.change": ("set-version", "repair", "fat", "split", "join"),
+            },
             commands={
                 "show": "show a wheel's name, tags, requirements, sizes, targets and needed libraries",
                 "diff": "show what changed between two wheels: metadata, requirements, files, libraries",
@@ -128,7 +131,7 @@ PROGRAM = Group(
             about="smoke-test wheels, read test results",
             description="Test built wheels as they will be installed, and judge the results.",
             example="cairn test report --floor 100 results/*.xml",
-            modules={"suite": ("suite", "merge")},
+            modules={"test.suite": ("suite", "shards", "merge")},
             commands={
                 "smoke": "install a set into a fresh environment and test it",
                 "suite": "run a project's own tests on a set, or on what is installed, and judge them",
@@ -155,7 +158,7 @@ PROGRAM = Group(
                     about="look after the tests that a suite leaves out",
                     description="Look after the tests that a suite leaves out: skip-tests/*.toml.",
                     example="cairn test skips lint external-builds/pytorch/skip-tests",
-                    modules={"entries": ("lint", "list"), "importing": ("import",)},
+                    modules={"test.suite": ("retry",), "test.skips": ("lint", "list", "import")},
                     commands={
                         "lint": "say what is wrong, out of date or without effect in files of skips",
                         "list": "say which tests are skipped in a run, why, and until when",
@@ -170,7 +173,7 @@ PROGRAM = Group(
             about="serve, publish, audit, verify, mirror or look after an index",
             description="Work with an index: static files that pip and uv install from.",
             example="cairn index serve ./store",
-            modules={"upkeep": ("audit", "render", "recover", "gc")},
+            modules={"index.upkeep": ("audit", "render", "recover", "gc")},
             commands={
                 "serve": "serve a store over HTTP on this machine until interrupted",
                 "publish": "offer wheels and sdists in a channel: staging or dev",
@@ -181,7 +184,7 @@ PROGRAM = Group(
                     "stack.",
                     example="cairn index mirror sync --stack external-builds/pytorch --store ./store",
                     default="fetch",
-                    module="index.mirror",
+                    module="index.publish",
                     commands={
                         "lock": "write what a stack needs of other indexes into mirror.lock.toml, to be "
                         "reviewed",
@@ -204,7 +207,10 @@ PROGRAM = Group(
             about="promote sets, and take them back",
             description="Bring sets from channel to channel.",
             example="cairn release promote SET --stack external-builds/pytorch --store ./store",
-            modules={"history": ("rollback", "yank", "retain", "log")},
+            modules={
+                "release.prepare": ("new-version",),
+                "release.history": ("rollback", "yank", "retain", "log"),
+            },
             commands={
                 "promote": "bring a set and all it needs to a different channel, if every demand on it holds",
                 "new-version": "write the wheels of a set under the versions of its next stage",
@@ -226,7 +232,7 @@ PROGRAM = Group(
                 "key": Group(
                     about="keys to sign with",
                     example="cairn release key create --output-dir ~/.config/cairn",
-                    module="release.key",
+                    module="release.prepare",
                     commands={
                         "create": "make a key to sign releases and test records with",
                     },
@@ -265,11 +271,9 @@ PROGRAM = Group(
                     example="cairn ci night freeze --night 2026-01-31 --stack external-builds/sample "
                     "--store ./store --matrix matrix.json",
                     modules={
-                        "begin": ("freeze", "build"),
-                        "handover": ("fetch", "keep"),
-                        "publish": ("stage", "test", "promote"),
-                        "suites": ("suite", "merge"),
-                        "after": ("report", "list", "watch"),
+                        "ci.night_wheels": ("freeze", "build", "stage", "promote"),
+                        "ci.night_tests": ("fetch", "test", "suite", "keep", "merge"),
+                        "ci.night_report": ("report", "list", "watch"),
                     },
                     commands={
                         "freeze": "begin a night: freeze its sources in one manifest, and write down what "

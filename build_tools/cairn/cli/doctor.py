@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn import converters
-from cairn.cli import fields
+from cairn.cli import common_options as common
 from cairn.cli.answer import Answer, Piece
 from cairn.cli.binder import command
 from cairn.errors import PrerequisiteError
@@ -26,7 +26,7 @@ _PURPOSES = {"build": "a build", "install": "an installation", "test": "tests"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Doctor(fields.OptionalStack):
+class Doctor(common.OptionalStack):
     """What `cairn doctor` is asked for.
 
     It prints what to type for what is missing. Nothing is changed. The exit code is 3 where something that is
@@ -38,24 +38,24 @@ class Doctor(fields.OptionalStack):
     purpose: Purpose = option(
         "what the machine is for (default: %(default)s)", "--for", choices=tuple(_PURPOSES), default="build"
     )
-    targets: str | None = fields.targets("of the stack; for tests, whatever is there")
+    targets: str | None = common.targets("of the stack; for tests, whatever is there")
     wheel: tuple[Path, ...] = repeated(
         "a wheel that is to be installed", metavar="FILE", convert=converters.file
     )
-    index_url: str | None = fields.index_url()
+    index_url: str | None = common.index_url()
     root_checkout_dir: Path = option(
         "folder of the checkouts (default: the current one)",
         metavar="DIR",
         convert=converters.new_folder,
         default=Path(),
     )
-    python: Path | None = fields.python("to check")
+    python: Path | None = common.python("to check")
     machine: Path | None = option(
         "judge the machine that the answer of `cairn doctor --json` in FILE describes",
         metavar="FILE",
         convert=converters.file,
     )
-    json: bool = fields.json()
+    json: bool = common.json()
 
 
 def _doctor(request: Doctor) -> Answer:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn import converters
-from cairn.cli import fields
+from cairn.cli import common_options as common
 from cairn.cli.answer import Answer, Note
 from cairn.cli.binder import command
 from cairn.errors import CairnError, UsageError
@@ -79,8 +79,8 @@ class Build(Image):
         convert=converters.file,
     )
     push: bool = flag("push it to where its tags say; prints its digest")
-    dry_run: bool = fields.dry_run()
-    json: bool = fields.json()
+    dry_run: bool = common.dry_run()
+    json: bool = common.json()
     rest: tuple[str, ...] = ()
 
 
@@ -103,7 +103,7 @@ class Run(Image):
         convert=converters.folder,
         default=Path(),
     )
-    dry_run: bool = fields.dry_run()
+    dry_run: bool = common.dry_run()
     rest: tuple[str, ...] = ()
 
 
@@ -114,7 +114,7 @@ class Print(Image):
     cairn image print no_rocm_image_ubuntu24_04 --engine docker
     """
 
-    json: bool = fields.json()
+    json: bool = common.json()
 
 
 def _build(request: Build) -> Answer | None:

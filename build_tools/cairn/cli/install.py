@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cairn import converters
-from cairn.cli import completion, fields
+from cairn.cli import common_options as common
 from cairn.cli.answer import Answer, Note, Piece, Warn
 from cairn.cli.binder import command
 from cairn.errors import UsageError
@@ -33,9 +33,9 @@ class Install:
         cairn install --index-url https://wheels.example/release/simple/ --product "RX 7900 XTX"
     """
 
-    index_url: str | None = fields.index_url(group=_PLACE)
-    store: str | None = fields.store(required=False, group=_PLACE)
-    index: str = fields.index("release")
+    index_url: str | None = common.index_url(group=_PLACE)
+    store: str | None = common.store(required=False, group=_PLACE)
+    index: str = common.index("release")
     product: str | None = option(
         'the GPU as it is sold, such as "RX 7900 XTX"',
         metavar="NAME",
@@ -45,7 +45,7 @@ class Install:
     target: str | None = option(
         "the GPU's target, such as gfx1100; or cpu, to use none",
         convert=converters.nonempty,
-        completer=completion.complete_targets,
+        completer=common.complete_targets,
         group=_GPU,
     )
     topology_dir: Path | None = option(
@@ -54,7 +54,7 @@ class Install:
         convert=converters.folder,
         group=_GPU,
     )
-    line: str | None = fields.line("the first that the index offers")
+    line: str | None = common.line("the first that the index offers")
     python: Path | None = option(
         "interpreter to install for, or the folder of its environment (default: the active "
         "environment's; to print lines, else the first on PATH)",
@@ -67,7 +67,7 @@ class Install:
         "--run",
         choices=("pip", "uv"),
     )
-    json: bool = fields.json()
+    json: bool = common.json()
 
 
 def _install(request: Install) -> None:

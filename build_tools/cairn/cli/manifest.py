@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn import converters
-from cairn.build.options import build_env
+from cairn.build.build_options import build_env
 from cairn.cli import checkout as checkout_command
-from cairn.cli import fields
+from cairn.cli import common_options as common
 from cairn.cli.answer import Answer
 from cairn.cli.binder import command
 from cairn.errors import SourceError, UsageError
 from cairn.options import argument, flag, option, part, repeated, switch
 from cairn.output import console, wording
-from cairn.sources.checkout.options import CheckoutOptions, as_of
+from cairn.sources.checkout.checkout_options import CheckoutOptions, as_of
 
 if TYPE_CHECKING:
     from cairn.sources.checkout.describe import Checkout
@@ -38,8 +38,8 @@ _FROZEN = (
 class CheckoutPlaces:
     """Where the checkouts of a manifest are."""
 
-    json: bool = fields.json()
-    root_checkout_dir: Path | None = fields.root_checkout_dir()
+    json: bool = common.json()
+    root_checkout_dir: Path | None = common.root_checkout_dir()
     checkout: tuple[str, ...] = repeated("a checkout that is elsewhere", metavar="NAME=FOLDER")
 
 
@@ -53,10 +53,10 @@ class Create(CheckoutPlaces):
         cairn manifest create --stack external-builds/pytorch --output manifest.json
     """
 
-    stack: Path = fields.stack()
-    line: str | None = fields.line(fields.LINE_OF_CHECKOUTS)
+    stack: Path = common.stack()
+    line: str | None = common.line(common.LINE_OF_CHECKOUTS)
     build_env: tuple[str, ...] = build_env()
-    targets: str | None = fields.targets("the stack's")
+    targets: str | None = common.targets("the stack's")
     rocm_sdk_version: str | None = option(
         "exact version of the ROCm SDK, 7.10.0 or ==7.10.0 (default: the stack's)",
         metavar="VERSION",
@@ -69,7 +69,7 @@ class Create(CheckoutPlaces):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OfManifest(CheckoutPlaces, fields.OptionalStack):
+class OfManifest(CheckoutPlaces, common.OptionalStack):
     """A manifest, and its checkouts: what `cairn manifest verify` is asked for.
 
     cairn manifest verify manifest.json --stack external-builds/pytorch
@@ -98,7 +98,7 @@ class Diff:
     before: Path = argument("BEFORE", "the older manifest.json", convert=converters.file)
     after: Path = argument("AFTER", "the newer manifest.json", convert=converters.file)
     commits: bool = switch("name the commits between, which are fetched from their origins", default=True)
-    json: bool = fields.json()
+    json: bool = common.json()
     html: Path | None = option("write a page for browsers too", metavar="FILE", convert=converters.new_file)
 
 

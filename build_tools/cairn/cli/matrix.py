@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn import converters
-from cairn.cli import fields
+from cairn.cli import common_options as common
 from cairn.cli.answer import Answer, Table
 from cairn.cli.binder import command
 from cairn.errors import UsageError
-from cairn.matrix.options import Choice
+from cairn.matrix.matrix_options import Choice
 from cairn.options import flag, option, part
 from cairn.output import console
 
@@ -31,7 +31,7 @@ class MatrixRequest:
         cairn matrix --stack external-builds/pytorch --trigger nightly --pythons 3.12
     """
 
-    stack: Path = fields.stack()
+    stack: Path = common.stack()
     matrix: Path | None = option(
         "a matrix.toml (default: beside the stack.toml)", metavar="FILE", convert=converters.file
     )
@@ -41,7 +41,7 @@ class MatrixRequest:
         "the outputs of the step, and a table to its summary"
     )
     allow_empty: bool = flag("only warn of an empty matrix; its `empty` says so")
-    json: bool = fields.json()
+    json: bool = common.json()
 
 
 def _run(request: MatrixRequest) -> Answer:

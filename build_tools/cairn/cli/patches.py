@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn import converters
-from cairn.cli import fields
+from cairn.cli import common_options as common
 from cairn.cli.answer import Answer, Piece, Warn
 from cairn.cli.binder import command
 from cairn.errors import SourceError, UsageError
@@ -30,7 +30,7 @@ class Report:
     """
 
     checkout: Path = argument("CHECKOUT", "folder of a checkout", convert=converters.folder)
-    json: bool = fields.json()
+    json: bool = common.json()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,15 +42,15 @@ class Export(Report):
         cairn patches export pytorch --output-dir ~/patches
     """
 
-    output_dir: Path = fields.output_dir()
+    output_dir: Path = common.output_dir()
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProjectRequest(fields.OptionalStack, Report):
+class ProjectRequest(common.OptionalStack, Report):
     """A checkout, and which project it is."""
 
     project: str | None = option("name of the project (default: what the checkout was made as)")
-    python: Path | None = fields.python("that hipify runs in")
+    python: Path | None = common.python("that hipify runs in")
 
     def name(self, root: Repository) -> str | None:
         """The project's name: the one given, else what the checkout was made as."""
@@ -100,7 +100,7 @@ class Apply(ProjectRequest):
     patches: Path = argument(
         "PATCHES", "folder that `export` made, or a patch set of TheRock's", convert=converters.folder
     )
-    dry_run: bool = fields.dry_run()
+    dry_run: bool = common.dry_run()
 
 
 def _audit(request: AuditCheckout) -> Answer:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cairn import converters
-from cairn.cli import fields
+from cairn.cli import common_options as common
 from cairn.errors import PrerequisiteError
 from cairn.options import Exclusive, flag, option, repeated
 
@@ -47,7 +47,7 @@ class AttestOptions(SignOptions):
         "sign as the GitHub workflow that runs this (PEP 740); needs `id-token: write`, extra sign",
         group=_ONE,
     )
-    dry_run: bool = fields.dry_run()
+    dry_run: bool = common.dry_run()
 
     @contextlib.contextmanager
     def attester(self) -> Iterator[Attester | None]:

@@ -16,8 +16,8 @@ from cairn import datafile
 from cairn import targets as gpu
 from cairn.errors import UsageError
 from cairn.matrix import matrix_toml
+from cairn.matrix.matrix_options import Choice
 from cairn.matrix.matrix_toml import MatrixToml, TriggerName
-from cairn.matrix.options import Choice
 from cairn.output import github, markdown, wording
 from cairn.stack import Stack
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from cairn import targets as gpu
 from cairn.build.model import BuiltWheel
 from cairn.output import console
-from cairn.pipeline.options import TrailOptions
+from cairn.pipeline.pipeline_options import TrailOptions
 from cairn.release.promote import Promotion
 from cairn.release.provenance.signing_key import Signer
 from cairn.sources.checkout.describe import Checkout

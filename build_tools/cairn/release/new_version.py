@@ -21,8 +21,8 @@ from cairn.store import transfer
 from cairn.store.protocol import Store
 from cairn.wheels import build_statement, wheels_to_set, wheelset
 from cairn.wheels.rewrite import repin
-from cairn.wheels.rewrite.options import NewVersion
 from cairn.wheels.rewrite.set_version import Change, set_versions
+from cairn.wheels.rewrite.version_options import NewVersion
 from cairn.wheels.wheelset import BUILDER_FILE, WheelSet
 
 

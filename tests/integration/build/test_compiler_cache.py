@@ -10,10 +10,10 @@ import pytest
 
 from cairn import process
 from cairn.build import execution, plan
+from cairn.build.build_options import CompilerCache
 from cairn.build.compiler_cache import compilers, launchers, session
 from cairn.build.engine import events
 from cairn.build.model import BuildRequest, BuiltWheel
-from cairn.build.options import CompilerCache
 from cairn.stack import Environment, Stack
 from cairn.venv import PackageSource
 from helpers import foreign

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from cairn.build import job, variants
+from cairn.build.build_options import CompilerCache
 from cairn.build.model import BuiltWheel, Job
-from cairn.build.options import CompilerCache
 from cairn.build.variants import Axes
 from cairn.interpreters import Interpreter
 from helpers import build, compiler_bound, pythons

@@ -15,10 +15,10 @@ import pytest
 
 from cairn import interpreters
 from cairn.build import execution, job, plan, rocm_sdk, variants
+from cairn.build.build_options import RunOptions
 from cairn.build.engine import events
 from cairn.build.engine.schedule import Durations
 from cairn.build.model import BuiltWheel, Job, SdkRequest
-from cairn.build.options import RunOptions
 from cairn.build.variants import Axes
 from cairn.errors import BuildError, UsageError
 from cairn.interpreters import Interpreter

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cairn import converters
-from cairn.cli import binder, fields
+from cairn.cli import binder, common_options
 from cairn.cli.parser import Parser
 from cairn.options import Exclusive, argument, flag, option, part, repeated, switch
 
@@ -23,10 +23,10 @@ class How:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request(fields.StackOptions):
+class Request(common_options.StackOptions):
     names: tuple[str, ...] = argument("NAME", "what", nargs="+")
     kind: str = option("which", "--of-kind", default="a", choices=("a", "b"))
-    output_dir: Path = fields.output_dir()
+    output_dir: Path = common_options.output_dir()
     extra: tuple[str, ...] = repeated("more", metavar="WORD")
     force: bool = flag("anyway")
     low: str | None = option("low", group=_ONE)

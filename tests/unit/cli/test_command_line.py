@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from cairn import converters, files
-from cairn.cli import binder, fields, guard, main
-from cairn.cli.upstream import build_prod_wheels, patch_fat_wheel, pytorch_repo
+from cairn.cli import binder, common_options, guard, main
+from cairn.cli.upstream import build_prod_wheels, checkouts, wheels
 from cairn.errors import CairnError, UsageError
 from cairn.output import console, wording
 from cairn.sources.git import url
@@ -54,13 +54,13 @@ def test_what_was_mistyped_is_named(
 
 
 def test_the_scripts_name_what_was_mistyped_too(capsys: pytest.CaptureFixture[str]) -> None:
-    repo = pytorch_repo._parser("torch", Path("pytorch_torch_repo.py"))
+    repo = checkouts.pytorch_repo("torch", Path("pytorch_torch_repo.py"))
     assert "did you mean --repo-hashtag?" in refused(capsys, "checkout", "--repo-hastag", "x", parser=repo)
     assert "did you mean hipify?" in refused(capsys, "hipfy", parser=repo)
     build = build_prod_wheels._parser(Path("build_prod_wheels.py"))
     shown = refused(capsys, "build", "--pytorch-rocm-arc", "gfx942", parser=build)
     assert "did you mean --pytorch-rocm-arch?" in shown
-    fat = patch_fat_wheel._parser(Path("patch_fat_wheel.py"), windows=False)
+    fat = wheels.patch_fat_wheel(Path("patch_fat_wheel.py"), windows=False)
     assert "did you mean --output-path?" in refused(capsys, "--output-pat", "x", parser=fat)
 
 
@@ -163,10 +163,10 @@ def test_the_scripts_take_general_options_on_both_sides() -> None:
     "words", [("--stack", "s", "--line", "l", "hipify"), ("hipify", "--stack", "s", "--line", "l")]
 )
 def test_the_scripts_take_stack_and_line_on_both_sides(words: tuple[str, ...]) -> None:
-    parser = pytorch_repo._parser("vision", Path("folder/pytorch_vision_repo.py"))
+    parser = checkouts.pytorch_repo("vision", Path("folder/pytorch_vision_repo.py"))
     given = parser.parse_args(words)
     assert (given.stack, given.line) == (Path("s"), "l")
-    usual = binder.make(fields.StackOptions, parser.parse_args(["hipify"]))
+    usual = binder.make(common_options.StackOptions, parser.parse_args(["hipify"]))
     assert (usual.stack.name, usual.line) == ("folder", None)
     build = build_prod_wheels._parser(Path("folder/build_prod_wheels.py"))
     assert build.parse_args(["build", "--output-dir", "o", "--stack", "s"]).stack == Path("s")

@@ -7,13 +7,7 @@ import pytest
 
 from cairn import stack
 from cairn.cli import main
-from cairn.cli.upstream import (
-    build_prod_wheels,
-    patch_fat_wheel,
-    pytorch_repo,
-    run_pytorch_smoke_tests,
-    run_pytorch_tests,
-)
+from cairn.cli.upstream import build_prod_wheels, checkouts, pytorch_tests, wheels
 
 PYTORCH = Path(__file__).resolve().parents[3] / "external-builds" / "pytorch"
 
@@ -39,11 +33,14 @@ def leaves(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]
 PARSERS = (
     main.make_parser(whole=True),
     build_prod_wheels._parser(Path("build_prod_wheels.py"), stack.load(PYTORCH).projects),
-    run_pytorch_smoke_tests._parser(Path("run_pytorch_smoke_tests.py")),
-    run_pytorch_tests._parser(Path("run_pytorch_tests.py")),
-    *(pytorch_repo._parser(name, Path(f"pytorch_{name}_repo.py")) for name in ("torch", "vision", "triton")),
+    pytorch_tests.run_pytorch_smoke_tests(Path("run_pytorch_smoke_tests.py")),
+    pytorch_tests.run_pytorch_tests(Path("run_pytorch_tests.py")),
     *(
-        patch_fat_wheel._parser(Path(n), windows=w)
+        checkouts.pytorch_repo(name, Path(f"pytorch_{name}_repo.py"))
+        for name in ("torch", "vision", "triton")
+    ),
+    *(
+        wheels.patch_fat_wheel(Path(n), windows=w)
         for n, w in (("patch_fat_wheel.py", False), ("windows.py", True))
     ),
 )

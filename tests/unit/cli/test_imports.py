@@ -19,7 +19,7 @@ WINGS = tuple(
     for wing in ("build", "pipeline", "release", "rocm", "sources", "store", "testing", "wheels", "formats")
 )
 # A wing declares the options of its requests in a module of its own, which loads nothing else of the wing.
-OPTIONS = re.compile(r"cairn(\.\w+)*\.options")
+OPTIONS = re.compile(r"cairn(\.\w+)*[._]options")
 # Each takes longer to load than everything that is needed to say how a command is used.
 HEAVY = (
     "rich", "requests", "git", "packaging", "msgspec", "tomllib", "difflib", "argcomplete", "asyncio",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cairn.cli import binder, main
-from cairn.cli.upstream import run_pytorch_tests
+from cairn.cli.upstream import pytorch_tests
 from helpers.wheels import build_wheel
 
 ROOT = Path(__file__).parents[3]
@@ -139,12 +139,12 @@ def test_each_flag_of_theirs_is_taken_or_in_the_table(folder: str, command: str,
     ],
 )
 def test_gpus_are_queried_and_then_chosen_as_upstream_has_it(words: str, one: str, all_of_them: str) -> None:
-    parser = run_pytorch_tests._parser(Path("run_pytorch_tests.py"))
+    parser = pytorch_tests.run_pytorch_tests(Path("run_pytorch_tests.py"))
     request = binder.make(
-        run_pytorch_tests.RunTests, parser.parse_args(["--pytorch-dir", str(ROOT), *words.split()])
+        pytorch_tests.RunTests, parser.parse_args(["--pytorch-dir", str(ROOT), *words.split()])
     )
-    assert run_pytorch_tests.gpu_choice(request, "one") == one
-    assert run_pytorch_tests.gpu_choice(request, "all") == all_of_them
+    assert pytorch_tests.gpu_choice(request, "one") == one
+    assert pytorch_tests.gpu_choice(request, "all") == all_of_them
 
 
 def test_each_script_for_github_actions_has_a_row() -> None:

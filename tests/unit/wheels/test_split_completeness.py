@@ -15,8 +15,8 @@ from cairn.formats.kpack.archive import Archive
 from cairn.formats.kpack.reference import builds_in, kernel_name_of, without_build
 from cairn.formats.kpack.writer import writing
 from cairn.formats.view import BytesView
-from cairn.wheels.rewrite.options import NewVersion
 from cairn.wheels.rewrite.set_version import set_versions
+from cairn.wheels.rewrite.version_options import NewVersion
 from cairn.wheels.rewrite.wheel import Edit, apply
 from cairn.wheels.split.completeness import problems
 from cairn.wheels.split.device_wheel import Terms

@@ -20,8 +20,8 @@ from cairn.release.publish import distribution
 from cairn.stack import Stack
 from cairn.wheels.metadata import device_names, wheel_info
 from cairn.wheels.metadata.rocm_version import channel_of, promote, rocm_version_of, suffix, with_suffix
-from cairn.wheels.rewrite.options import NewVersion
 from cairn.wheels.rewrite.set_version import set_versions
+from cairn.wheels.rewrite.version_options import NewVersion
 from helpers.wheels import MakeWheel
 
 SHA = "515115ea2cb85a0b71b5507ce56a627d14c7ae73"

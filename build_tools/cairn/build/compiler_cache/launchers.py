@@ -28,8 +28,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cairn import files, owned
+from cairn.build.build_options import CompilerCache
 from cairn.build.compiler_cache import compilers
-from cairn.build.options import CompilerCache
 from cairn.venv import VirtualEnvironment
 
 # In sh, since it runs for each file that is compiled: Python takes longer to start than the cache to answer.

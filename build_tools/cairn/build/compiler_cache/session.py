@@ -21,9 +21,9 @@ from packaging.version import Version
 
 from cairn import files, isolation, platforms, process
 from cairn.build import environments
+from cairn.build.build_options import CompilerCache
 from cairn.build.compiler_cache import compilers, launchers
 from cairn.build.engine.events import CacheStatistics
-from cairn.build.options import CompilerCache
 from cairn.errors import CairnError, PrerequisiteError
 from cairn.output import Progress, console
 from cairn.venv import PackageSource, VirtualEnvironment

@@ -34,8 +34,8 @@ from pathlib import Path
 from typing import get_args
 
 from cairn import files, isolation, platforms
+from cairn.build.build_options import CompilerCache
 from cairn.build.model import BuildRequest, InstalledSdk
-from cairn.build.options import CompilerCache
 from cairn.errors import UsageError
 from cairn.output import safe_text
 from cairn.rocm import install as rocm

@@ -1,4 +1,4 @@
 """`cairn build`: wheels from the checkouts of a stack; one module per command.
 
-`options` has what several commands take, and makes the jobs of `cairn.build` of it.
+`run` also has the options that `plan` shares, and makes the jobs of `cairn.build` of them.
 """

@@ -1,62 +1,24 @@
-"""`cairn build cache`: what is in a cache of wheels, how it is kept small, and the options that name one."""
+"""`cairn build cache`: what is in a cache of wheels, and how it is kept small."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from cairn import converters
-from cairn.build.options import age, size
-from cairn.cli import fields
+from cairn.build.build_options import age, size
+from cairn.cli import common_options as common
 from cairn.cli.answer import Answer, Note, Piece, Table
 from cairn.cli.binder import command
 from cairn.errors import UsageError
-from cairn.options import flag, option
+from cairn.options import option
 from cairn.output import console
 
 if TYPE_CHECKING:
-    from cairn.build.cache import SharedCache
     from cairn.build.cache.tiers import LocalTier
     from cairn.build.cache.trim import Contents, StoredEntry, TrimResult
     from cairn.store.protocol import Store
-
-
-def _cache_store(default: str) -> Any:
-    return option(
-        f"cache to share: a path, file://…, s3://bucket/prefix, gs:// or az:// (default: {default})",
-        metavar="URL",
-        convert=converters.nonempty,
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class CacheOptions:
-    """`--cache-store`, `--cache-read-only` and `--endpoint-url`."""
-
-    cache_store: str | None = _cache_store("none")
-    cache_read_only: bool = flag("take wheels from it, and put none there")
-    endpoint_url: str | None = fields.endpoint_url()
-
-    def shared_cache(self) -> SharedCache | None:
-        """The cache that is named.
-
-        Raises:
-            UsageError: something is said of it, and it is not named.
-        """
-        from cairn.build.cache import SharedCache
-
-        if self.cache_store is None:
-            if self.cache_read_only or self.endpoint_url:
-                flag = "--cache-read-only" if self.cache_read_only else "--endpoint-url"
-                raise UsageError(
-                    f"{flag} is of a shared cache, and none is named", tip="name it: --cache-store URL"
-                )
-            return None
-        return SharedCache(
-            url=self.cache_store, endpoint_url=self.endpoint_url, read_only=self.cache_read_only
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,9 +28,9 @@ class Show:
     cairn build cache show --cache-store s3://ci-cache/wheels
     """
 
-    cache_store: str | None = _cache_store("the cache of this machine")
-    endpoint_url: str | None = fields.endpoint_url()
-    json: bool = fields.json()
+    cache_store: str | None = common.cache_store("the cache of this machine")
+    endpoint_url: str | None = common.endpoint_url()
+    json: bool = common.json()
 
     def open_store(self) -> Store | None:
         """The store of the cache; None for that of this machine."""
@@ -103,7 +65,7 @@ class Trim(Show):
     older_than: timedelta | None = option(
         "remove what was not used for so long, such as 30d, 12h or 2w", metavar="AGE", convert=age
     )
-    dry_run: bool = fields.dry_run()
+    dry_run: bool = common.dry_run()
 
 
 def _show(request: Show) -> Answer:

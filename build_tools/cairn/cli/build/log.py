@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cairn.cli import fields
+from cairn.cli import common_options as common
 from cairn.cli.answer import Answer, Note, Piece, Table
 from cairn.cli.binder import command
 from cairn.errors import UsageError
@@ -31,8 +31,8 @@ class Log:
         "PROJECT", "whose log (default: how each step of the last build ended)", nargs="?"
     )
     causes: bool = flag("only the first lines of the log that say why it failed")
-    output_dir: Path = fields.output_dir()
-    json: bool = fields.json()
+    output_dir: Path = common.output_dir()
+    json: bool = common.json()
 
 
 def run(request: Log) -> Answer:

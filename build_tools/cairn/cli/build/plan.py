@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from cairn import converters
 from cairn.cli.answer import Answer, Piece, Table
 from cairn.cli.binder import command
-from cairn.cli.build import options
-from cairn.cli.build.options import BuildOptions
+from cairn.cli.build.run import BuildOptions, jobs_of
 from cairn.options import option
 from cairn.output import console
 
@@ -37,11 +36,10 @@ class Plan(BuildOptions):
     )
 
 
-def run(request: Plan) -> Answer:
-    """Run the command."""
+def _plan(request: Plan) -> Answer:
     from cairn.build import job, plan_graph, variants
 
-    jobs = options.jobs_of(request)
+    jobs = jobs_of(request)
     graph = plan_graph.graph_of(job.plans_of(jobs), variants.labels(jobs))
     if request.explain is not None:
         one = graph.find(request.explain)
@@ -92,4 +90,4 @@ def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
-COMMANDS = {"plan": command(Plan, run)}
+COMMANDS = {"plan": command(Plan, _plan)}

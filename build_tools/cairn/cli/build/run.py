@@ -1,21 +1,204 @@
-"""`cairn build run`, which is `cairn build` too: build the wheels, and print what was built."""
+"""`cairn build run`, which is `cairn build` too: the options of a build, its jobs, and the wheels built."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cairn.cli import fields
+from cairn import converters
+from cairn.build.build_options import CompileOptions, RunOptions
+from cairn.cli import common_options as common
 from cairn.cli.answer import Answer, Table
 from cairn.cli.binder import command
-from cairn.cli.build import options
-from cairn.cli.build.options import BuildOptions, DevelopOptions
+from cairn.errors import UsageError
+from cairn.options import flag, option, part
 from cairn.output import console
 
 if TYPE_CHECKING:
-    from cairn.build.model import BuiltWheel
+    from cairn.build.cache import SharedCache
+    from cairn.build.model import BuiltWheel, Job
+    from cairn.stack import Stack
+
+
+OF_STACK = "stack"
+"""Stands for the Pythons that stack.toml names."""
+EACH_ITS_FOLDER = (
+    "Of several lines, families or Pythons, each has a folder of its own below the output folder: "
+    "LINE/FAMILY/PYTHON."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CacheOptions:
+    """`--cache-store`, `--cache-read-only` and `--endpoint-url`."""
+
+    cache_store: str | None = common.cache_store("none")
+    cache_read_only: bool = flag("take wheels from it, and put none there")
+    endpoint_url: str | None = common.endpoint_url()
+
+    def shared_cache(self) -> SharedCache | None:
+        """The cache that is named.
+
+        Raises:
+            UsageError: something is said of it, and it is not named.
+        """
+        from cairn.build.cache import SharedCache
+
+        if self.cache_store is None:
+            if self.cache_read_only or self.endpoint_url:
+                flag = "--cache-read-only" if self.cache_read_only else "--endpoint-url"
+                raise UsageError(
+                    f"{flag} is of a shared cache, and none is named", tip="name it: --cache-store URL"
+                )
+            return None
+        return SharedCache(
+            url=self.cache_store, endpoint_url=self.endpoint_url, read_only=self.cache_read_only
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DevelopOptions:
+    """`--develop`, `--develop-env-dir`."""
+
+    develop: str | None = option(
+        "build this project in its checkout and install it from there, to be edited",
+        *("--develop", "--editable"),
+        convert=converters.nonempty,
+        metavar="PROJECT|DIR",
+    )
+    develop_env_dir: Path | None = option(
+        "virtual environment it is installed into, made where missing (default: one of Cairn's)",
+        convert=converters.any_path,
+        metavar="DIR",
+    )
+
+
+def develop(request: DevelopOptions, jobs: Sequence[Job]) -> None:
+    """What `--develop` asks for, of the job that the other options describe.
+
+    Raises:
+        UsageError: they describe several.
+    """
+    from cairn.build import develop
+
+    if len(jobs) > 1:
+        raise UsageError("--develop builds one variant in a checkout", tip="name one line, family and Python")
+    (job,) = jobs
+    # setuptools compiles every source of an extension again; the cache has those that were not edited.
+    job = dataclasses.replace(job, compiler_cache=job.compiler_cache or "ccache")
+    folder = request.develop_env_dir
+    installed = develop.run(job, request.develop or "", folder=folder and folder.absolute())
+    console.current().out(f"{installed.project} is imported from {installed.checkout} by {installed.python}")
+    console.current().info("edit it there, and run the same command again: only what was edited is compiled")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildOptions(common.StackOptions, common.SdkOptions, CompileOptions, CacheOptions):
+    """What to build, from what, and how."""
+
+    line: str | None = common.line(common.LINE_OF_CHECKOUTS)
+    install_rocm: bool = flag("install the ROCm SDK first")
+    root_checkout_dir: Path | None = common.root_checkout_dir()
+    output_dir: Path | None = common.output_dir(required=False)
+    targets: str | None = common.targets("what the SDK serves")
+    version_suffix: str | None = common.version_suffix()
+    clean: bool = flag("build everything again")
+    env_dir: Path | None = option("where environments are kept", metavar="DIR", convert=converters.new_folder)
+    run: RunOptions = part(RunOptions)
+    json: bool = common.json()
+    lines: tuple[str, ...] = option(
+        "release lines, joined by commas; the checkouts of release/2.9 are in the folder release-2.9",
+        convert=converters.words,
+        default=(),
+        completer=common.complete_lines,
+    )
+    families: tuple[str, ...] = option(
+        "families or targets, joined by commas: wheels for each, not one for all as with --targets; "
+        "{family} in --index-url and --find-links stands for each",
+        convert=converters.words,
+        default=(),
+        completer=common.complete_targets,
+    )
+    pythons: tuple[str, ...] = option(
+        f"interpreters, joined by commas: 3.12, a path, or {OF_STACK} for those of stack.toml "
+        "(default: Cairn's own)",
+        convert=converters.words,
+        default=(),
+    )
+
+
+def jobs_of(request: BuildOptions) -> tuple[Job, ...]:
+    """The job of each variant that is asked for.
+
+    Raises:
+        UsageError: the options contradict each other, or name what does not exist.
+        PrerequisiteError: the machine lacks a Python.
+    """
+    from cairn import interpreters
+    from cairn.build import variants
+
+    job = job_of(request)
+    if request.lines and request.line is not None:
+        raise UsageError("--line and --lines exclude each other", tip="name all lines with --lines")
+    pythons = request.pythons
+    if pythons == (OF_STACK,):
+        pythons = _pythons_of(job.stack)
+    axes = variants.Axes(
+        lines=request.lines,
+        families=request.families,
+        pythons=interpreters.find_all(pythons),
+    )
+    return variants.expand(job, axes, root=request.root_checkout_dir or Path(job.stack.folder))
+
+
+def job_of(request: BuildOptions) -> Job:
+    """The job that is asked for, before it is made one for each variant.
+
+    Raises:
+        UsageError: --resume without --clean.
+    """
+    from cairn import stack as stacks
+    from cairn.build.model import Job
+
+    if request.run.resume and not request.clean:
+        raise UsageError(
+            "--resume is for a run with --clean", tip="leave it out: finished wheels are always kept"
+        )
+    stack = stacks.load(request.stack)
+    folder = request.root_checkout_dir or Path(stack.folder)
+    job = Job(
+        stack=stack,
+        line=request.line,
+        checkouts={p.name: folder / p.checkout_dir for p in stack.projects},
+        output_dir=request.output_dir or Path(),
+        sdk=request.sdk_request(),
+        install_rocm=request.install_rocm,
+        targets=request.targets,
+        version_suffix=request.version_suffix,
+        jobs=request.jobs,
+        split=request.split,
+        clean=request.clean,
+        compiler_cache=request.compiler_cache,
+        build_env=request.build_env,
+        env_dir=request.env_dir,
+        shared_cache=request.shared_cache(),
+        run=request.run,
+    )
+    if request.output_dir is None:
+        # What a build reads below its output folder is no input of it: below the environments nothing is.
+        return dataclasses.replace(job, output_dir=job.environments() / "wheels")
+    return job
+
+
+def _pythons_of(stack: Stack) -> tuple[str, ...]:
+    if not stack.pythons:
+        raise UsageError(
+            f"the stack {stack.name} names no Pythons", tip="name them: --pythons 3.11,3.12; or in stack.toml"
+        )
+    return stack.pythons
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,17 +212,17 @@ class Run(BuildOptions, DevelopOptions):
         https://rocm.nightlies.amd.com/v2/gfx110X-all/ --targets gfx1100 --output-dir out
     """
 
-    output_dir: Path = fields.output_dir()
-    offline: bool = fields.offline()
+    output_dir: Path = common.output_dir()
+    offline: bool = common.offline()
 
 
-def run(request: Run) -> Answer | None:
+def _run(request: Run) -> Answer | None:
     """Run the command."""
     from cairn.build import job, variants
 
-    jobs = options.jobs_of(request)
+    jobs = jobs_of(request)
     if request.develop:
-        options.develop(request, jobs)
+        develop(request, jobs)
         return None
     built = job.run_all(jobs)
     labels = variants.labels(jobs)
@@ -90,4 +273,6 @@ def _rows(wheels: Iterable[tuple[BuiltWheel, tuple[str, ...]]]) -> Iterator[tupl
             yield (*label, device.name, size, own, files.sha256_of(device)[:16], "")
 
 
-COMMANDS = {"run": command(Run, run)}
+COMMANDS = {
+    "run": command(Run, _run),
+}

@@ -6,19 +6,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cairn.cli import fields, signing
+from cairn.cli import common_options as common
+from cairn.cli import signing
 from cairn.cli.answer import Answer, Piece, Table
 from cairn.cli.binder import command
 from cairn.options import part
 from cairn.output import console
-from cairn.pipeline.options import TrailOptions
+from cairn.pipeline.pipeline_options import TrailOptions
 
 if TYPE_CHECKING:
     from cairn.pipeline.request import TrailRequest, TrailResult
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run(signing.SignOptions, fields.StackOptions):
+class Run(signing.SignOptions, common.StackOptions):
     """What `cairn ci run` is asked for.
 
     What is finished is kept: run it again after an error or an interrupt, and it carries on; the smoke
@@ -29,9 +30,9 @@ class Run(signing.SignOptions, fields.StackOptions):
         cairn ci run --stack external-builds/sample --line release/2.9 --targets gfx942,gfx1100
     """
 
-    targets: str | None = fields.targets("the stack's")
+    targets: str | None = common.targets("the stack's")
     how: TrailOptions = part(TrailOptions)
-    json: bool = fields.json()
+    json: bool = common.json()
 
 
 def _run(request: Run) -> Answer:

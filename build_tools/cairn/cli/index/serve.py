@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cairn import converters
-from cairn.cli import fields
+from cairn.cli import common_options as common
 from cairn.cli.binder import command
 from cairn.errors import StoreError
 from cairn.options import argument, option
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Serve(fields.StoreOptions):
+class Serve(common.StoreOptions):
     """What `cairn index serve` is asked for.
 
     Its own files are served, and no others.

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cairn import converters
-from cairn.cli import fields, signing
+from cairn.cli import common_options as common
+from cairn.cli import signing
 from cairn.cli.answer import Answer, Piece, Table
 from cairn.cli.binder import command
 from cairn.errors import CairnError, StoreError, UsageError
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Render(fields.StoreOptions):
+class Render(common.StoreOptions):
     """What `cairn index render` is asked for; others add to it.
 
     Pages that are right are not written.
@@ -31,8 +32,8 @@ class Render(fields.StoreOptions):
         cairn index render --store ./store --index release
     """
 
-    index: str | None = fields.index("every one of the store", explicit=True)
-    json: bool = fields.json()
+    index: str | None = common.index("every one of the store", explicit=True)
+    json: bool = common.json()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,11 +63,11 @@ class Recover(Render):
     generation: str | None = option(
         "with --index: have this generation count (12-3f2a9c1b)", metavar="N-DIGEST"
     )
-    dry_run: bool = fields.dry_run()
+    dry_run: bool = common.dry_run()
 
 
 @dataclass(frozen=True, kw_only=True)
-class CollectGarbage(fields.StoreOptions):
+class CollectGarbage(common.StoreOptions):
     """What `cairn index gc` is asked for.
 
     What counted within the time can still be rolled back to. Generations are never removed.
@@ -80,8 +81,8 @@ class CollectGarbage(fields.StoreOptions):
         convert=converters.positive,
         default=30,
     )
-    dry_run: bool = fields.dry_run()
-    json: bool = fields.json()
+    dry_run: bool = common.dry_run()
+    json: bool = common.json()
 
 
 def audit(request: Audit) -> Answer:

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn import converters
-from cairn.cli import fields, signing
+from cairn.cli import common_options as common
+from cairn.cli import signing
 from cairn.cli.answer import Answer, Piece
 from cairn.cli.binder import command
 from cairn.cli.index import upkeep
@@ -31,7 +32,7 @@ _PLACE = Exclusive()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verify(fields.OptionalStoreOptions):
+class Verify(common.OptionalStoreOptions):
     """What `cairn index verify` is asked for.
 
     Each link is said to be good, or named as broken. With --bundle nothing is read from the network.
@@ -44,15 +45,15 @@ class Verify(fields.OptionalStoreOptions):
     files: tuple[str, ...] = argument(
         "FILE|URL", "a wheel, or the address of one on an index of Cairn's", nargs="*"
     )
-    store: str | None = fields.store(required=False, group=_PLACE)
-    index_url: str | None = fields.index_url(group=_PLACE)
+    store: str | None = common.store(required=False, group=_PLACE)
+    index_url: str | None = common.index_url(group=_PLACE)
     bundle: Path | None = option(
         "what --save-bundle wrote, in place of an index",
         metavar="FILE|DIR",
         convert=converters.file_or_folder,
         group=_PLACE,
     )
-    index: str | None = fields.index("release", explicit=True)
+    index: str | None = common.index("release", explicit=True)
     trust: tuple[str, ...] = signing.trust("whose signature must be on each wheel")
     trust_tester: tuple[Path, ...] = repeated(
         "public key of a machine that tests, for its test records alone",
@@ -65,7 +66,7 @@ class Verify(fields.OptionalStoreOptions):
         metavar="FILE",
         convert=converters.new_file,
     )
-    json: bool = fields.json()
+    json: bool = common.json()
 
 
 def _verify(request: Verify) -> Answer:

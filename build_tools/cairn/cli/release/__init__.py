@@ -1,4 +1,5 @@
 """`cairn release`: bring sets from channel to channel, and take them back; one module per command.
 
-`history` has those that take something back, and the log of what was done: rollback, yank, retain, log.
+`prepare` has what may come before a promotion (key, new-version), and `history` what takes something back,
+and the log: rollback, yank, retain, log.
 """

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cairn import converters
-from cairn.cli import fields
+from cairn.cli import common_options as common
 from cairn.cli.answer import Answer, Piece, Table
 from cairn.cli.binder import command
 from cairn.options import Exclusive, argument, flag, option, repeated
@@ -27,15 +27,15 @@ _RULE = Exclusive(required=True)
 
 
 @dataclass(frozen=True, kw_only=True)
-class _IndexOptions(fields.StoreOptions):
-    index: str = fields.index("release")
-    json: bool = fields.json()
+class _IndexOptions(common.StoreOptions):
+    index: str = common.index("release")
+    json: bool = common.json()
 
 
 @dataclass(frozen=True, kw_only=True)
 class _ChangeOptions(_IndexOptions):
     reason: str | None = option("why, for the log")
-    dry_run: bool = fields.dry_run()
+    dry_run: bool = common.dry_run()
 
     def context(self) -> Mapping[str, object]:
         """What the answer repeats of the request."""
@@ -62,7 +62,7 @@ class Rollback(_ChangeOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class YankSet(fields.StoreOptions):
+class YankSet(common.StoreOptions):
     """What `cairn release yank` is asked for.
 
     It counts in every index of the store, and the set comes into no other, whatever becomes of the
@@ -80,8 +80,8 @@ class YankSet(fields.StoreOptions):
     reason: str = option("why; every page shows it", required=True)
     undo: bool = flag("take the yank back; asks for --who")
     who: str | None = option("whom to ask")
-    dry_run: bool = fields.dry_run()
-    json: bool = fields.json()
+    dry_run: bool = common.dry_run()
+    json: bool = common.json()
 
 
 @dataclass(frozen=True, kw_only=True)

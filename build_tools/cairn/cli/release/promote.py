@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cairn import converters
-from cairn.cli import completion, fields, signing
+from cairn.cli import common_options as common
+from cairn.cli import signing
 from cairn.cli.answer import Answer, Piece
 from cairn.cli.binder import command
 from cairn.errors import UsageError
@@ -29,18 +30,18 @@ def _index(text: str, flag: str, default: str) -> Any:
         flag,
         default=default,
         metavar="INDEX",
-        completer=completion.complete_indexes,
+        completer=common.complete_indexes,
     )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Promote(signing.AttestOptions, fields.StoreOptions, fields.StackOptions):
+class Promote(signing.AttestOptions, common.StoreOptions, common.StackOptions):
     """What `cairn release promote` is asked for.
 
     cairn release promote SET --stack external-builds/pytorch --store ./store
     """
 
-    set_id: str = fields.set_argument()
+    set_id: str = common.set_argument()
     source: str = _index("the index that has it", "--from", "staging")
     target: str = _index("the index that is to have it", "--to", "release")
     record: tuple[Path, ...] = repeated(
@@ -57,7 +58,7 @@ class Promote(signing.AttestOptions, fields.StoreOptions, fields.StackOptions):
         metavar="FILE",
         convert=converters.file,
     )
-    python: Path | None = fields.python(
+    python: Path | None = common.python(
         "to try the installation with", default="one of the set's Python, if it is here"
     )
     notify: str | None = option(
@@ -65,7 +66,7 @@ class Promote(signing.AttestOptions, fields.StoreOptions, fields.StackOptions):
         metavar="COMMAND",
         convert=converters.nonempty,
     )
-    json: bool = fields.json()
+    json: bool = common.json()
 
 
 def _promote(request: Promote) -> Answer:
@@ -84,7 +85,7 @@ def _promote(request: Promote) -> Answer:
         with console.current().stage(f"promote to {request.target}") as stage, request.attester() as attester:
             promotion = promote(
                 request.open_existing_store(),
-                fields.set_id_of(request.set_id),
+                common.set_id_of(request.set_id),
                 stack=stack,
                 source=request.source,
                 target=request.target,

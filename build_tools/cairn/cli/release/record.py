@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn import converters
-from cairn.cli import fields, signing
+from cairn.cli import common_options as common
+from cairn.cli import signing
 from cairn.cli.answer import Answer, Piece, Table, Warn
 from cairn.cli.binder import command
 from cairn.options import argument, option
@@ -23,7 +24,7 @@ _SHOWN = 12  # digits of a digest
 
 
 @dataclass(frozen=True, kw_only=True)
-class AddRecords(signing.SignOptions, fields.StoreOptions):
+class AddRecords(signing.SignOptions, common.StoreOptions):
     """What `cairn release record add` is asked for.
 
     A record is kept as it is and never removed. One that failed stands against the set until a later one
@@ -34,12 +35,12 @@ class AddRecords(signing.SignOptions, fields.StoreOptions):
     """
 
     files: tuple[Path, ...] = argument("FILE", "a record.json", nargs="+", convert=converters.file)
-    dry_run: bool = fields.dry_run()
-    json: bool = fields.json()
+    dry_run: bool = common.dry_run()
+    json: bool = common.json()
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnswerRecord(fields.StoreOptions):
+class AnswerRecord(common.StoreOptions):
     """What `cairn release record answer` is asked for.
 
     Every page of the set, the report and the terminal show who said so and why.
@@ -50,12 +51,12 @@ class AnswerRecord(fields.StoreOptions):
     record: str = argument("RECORD", "its file, or its digest: the first digits will do")
     who: str = option("whom to ask", required=True)
     reason: str = option("why it does not count", required=True)
-    dry_run: bool = fields.dry_run()
-    json: bool = fields.json()
+    dry_run: bool = common.dry_run()
+    json: bool = common.json()
 
 
 @dataclass(frozen=True, kw_only=True)
-class ListRecords(fields.OptionalStack, fields.StoreOptions):
+class ListRecords(common.OptionalStack, common.StoreOptions):
     """What `cairn release record list` is asked for.
 
     With --stack, each is weighed as the gate would: by the kinds and floors of the stack.
@@ -63,10 +64,10 @@ class ListRecords(fields.OptionalStack, fields.StoreOptions):
         cairn release record list out/set.json --store ./store --stack external-builds/pytorch
     """
 
-    set_id: str = fields.set_argument()
-    index: str = fields.index("staging")
+    set_id: str = common.set_argument()
+    index: str = common.index("staging")
     trust: tuple[str, ...] = signing.trust("whose signature a record must have to count")
-    json: bool = fields.json()
+    json: bool = common.json()
 
 
 def _add(request: AddRecords) -> Answer:
@@ -136,7 +137,7 @@ def _list(request: ListRecords) -> Answer:
 
     store = request.open_existing_store()
     index = Index(store, request.index).load()
-    set_id = whole_id(fields.set_id_of(request.set_id), index)
+    set_id = whole_id(common.set_id_of(request.set_id), index)
     set_records = records.read(store, set_id, trust=signing.read_trust(request.trust))
     evidence = None
     if (stack := request.load_stack()) is not None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn import converters
-from cairn.cli import fields
+from cairn.cli import common_options as common
 from cairn.cli.answer import Answer, Piece, Table
 from cairn.cli.binder import command
 from cairn.errors import TestsFailedError, UsageError
@@ -62,7 +62,7 @@ class Run:
         convert=converters.program,
         group=_WHERE,
     )
-    output_dir: Path = fields.output_dir(default=Path("compat"))
+    output_dir: Path = common.output_dir(default=Path("compat"))
     baseline: Path | None = option(
         "an earlier report: what was broken there already fails nothing; the gate counts no record that was "
         "made with one",
@@ -73,9 +73,9 @@ class Run:
         "measure the rows alone whose TABLE/NAME has a match", metavar="REGEX", convert=_regex
     )
     timeout: float = option("for each probe", default=600.0, metavar="SECONDS", convert=converters.seconds)
-    translate: Path | None = fields.translate()
-    jobs: int = fields.jobs("probes")
-    json: bool = fields.json()
+    translate: Path | None = common.translate()
+    jobs: int = common.jobs("probes")
+    json: bool = common.json()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +87,7 @@ class Diff:
 
     first: Path = _report("FIRST", "the older report")
     second: Path = _report("SECOND", "the newer report")
-    json: bool = fields.json()
+    json: bool = common.json()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +99,7 @@ class Rows:
         cairn test compat rows --json
     """
 
-    json: bool = fields.json()
+    json: bool = common.json()
 
 
 def _run(request: Run) -> Answer:

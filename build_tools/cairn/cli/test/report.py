@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn import converters
-from cairn.cli import fields
+from cairn.cli import common_options as common
 from cairn.cli.answer import Answer, Piece, Table, Warn
 from cairn.cli.binder import command
 from cairn.errors import TestsFailedError, UsageError
 from cairn.options import argument, flag, option, part
 from cairn.output import console
-from cairn.testing.options import Floors
+from cairn.testing.testing_options import Floors
 
 if TYPE_CHECKING:
     from cairn.testing.report.history import EarlierRun
@@ -25,7 +25,7 @@ _SHOWN = 20  # failures on the terminal, of each run
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report(fields.StoreOptions):
+class Report(common.StoreOptions):
     """What `cairn test report` is asked for.
 
     The verdict is that of the record, if the results beside it are its own. JUnit XML without a record is
@@ -44,8 +44,8 @@ class Report(fields.StoreOptions):
     html: Path | None = option("write a page for browsers too", metavar="FILE", convert=converters.new_file)
     summary: bool = flag("add Markdown to the summary of the step of GitHub Actions that this runs in")
     title: str = option("of the page (default: %(default)s)", default="Test report")
-    store: str = fields.store(required=False)
-    index: str = fields.index("staging")
+    store: str = common.store(required=False)
+    index: str = common.index("staging")
     nights: int = option(
         "earlier runs to compare with, where the store has them (default: %(default)s)",
         default=7,
@@ -53,7 +53,7 @@ class Report(fields.StoreOptions):
         convert=converters.positive,
     )
     floors: Floors = part(Floors)
-    json: bool = fields.json()
+    json: bool = common.json()
 
 
 def run(request: Report) -> Answer:

@@ -1,4 +1,4 @@
-"""`cairn test smoke`."""
+"""`cairn test smoke`: a set, installed into a fresh environment and tested there."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn import converters
-from cairn.cli import fields
+from cairn.cli import common_options as common
 from cairn.cli.answer import Answer
 from cairn.cli.binder import command
 from cairn.errors import UsageError
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Smoke(fields.OptionalStack):
+class Smoke(common.OptionalStack):
     """What `cairn test smoke` is asked for.
 
     Exactly the files of the set are installed, from one index alone; then the built-in checks and the
@@ -33,11 +33,11 @@ class Smoke(fields.OptionalStack):
     """
 
     set: Path = option("set.json of the wheels", metavar="FILE", convert=converters.file, required=True)
-    index_url: str | None = fields.index_url()
-    find_links: tuple[str, ...] = fields.find_links()
-    targets: str | None = fields.targets("what the set is for; others are refused")
-    output_dir: Path = fields.output_dir(default=Path("smoke"))
-    python: Path | None = fields.python("to make the environment from")
+    index_url: str | None = common.index_url()
+    find_links: tuple[str, ...] = common.find_links()
+    targets: str | None = common.targets("what the set is for; others are refused")
+    output_dir: Path = common.output_dir(default=Path("smoke"))
+    python: Path | None = common.python("to make the environment from")
     timeout: float = option(
         "for each run of pytest", default=1800.0, metavar="SECONDS", convert=converters.seconds
     )
@@ -46,8 +46,8 @@ class Smoke(fields.OptionalStack):
         "exit with 0 where nothing failed and no test used a GPU, though the set is for some: the "
         "record is `untested` all the same, and the gate asks for a bypass"
     )
-    translate: Path | None = fields.translate()
-    json: bool = fields.json()
+    translate: Path | None = common.translate()
+    json: bool = common.json()
     pytest_args: tuple[str, ...] = argument(
         "-- PYTEST ARGS",
         "passed on to pytest; the gate does not count a record that was made with any",

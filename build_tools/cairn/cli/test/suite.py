@@ -1,25 +1,30 @@
-"""`cairn test suite` and `merge`: a project's own tests, run on a set or on what is installed, and judged."""
+"""`cairn test suite`, `shards`, `merge` and `skips retry`: a project's own tests, run, planned and judged."""
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn import converters
-from cairn.cli import fields
-from cairn.cli.answer import Answer
+from cairn.cli import common_options as common
+from cairn.cli.answer import Answer, Table
 from cairn.cli.binder import command
 from cairn.cli.test import suite_options
-from cairn.cli.test.suite_options import SuiteOptions
-from cairn.errors import UsageError
-from cairn.options import argument, option, part
-from cairn.output import console
-from cairn.testing.options import Floors
+from cairn.cli.test.suite_options import LimitOptions, SuiteOptions, TimesOptions
+from cairn.errors import TestsFailedError, UsageError
+from cairn.options import argument, flag, option, part
+from cairn.output import console, wording
+from cairn.testing.testing_options import Floors
 
 if TYPE_CHECKING:
-    from cairn.testing.suite.run import Tested
+    from cairn.testing.skips.retry import Solved
+    from cairn.testing.skips.skip_files import Listed
+    from cairn.testing.suite.run import SuiteRequest, Tested
+    from cairn.testing.suite.shards.plan import ShardPlan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,19 +42,19 @@ class RunSuite(SuiteOptions):
 
     sources_dir: Path = suite_options.sources_dir()
     set: Path | None = option("set.json of the wheels to install", metavar="FILE", convert=converters.file)
-    index_url: str | None = fields.index_url()
-    find_links: tuple[str, ...] = fields.find_links()
+    index_url: str | None = common.index_url()
+    find_links: tuple[str, ...] = common.find_links()
     tools_index_url: str | None = option(
         "package index for what the tests need besides (default: pip's)",
         metavar="URL",
         convert=converters.nonempty,
     )
-    stack: Path | None = fields.stack(required=False)
-    line: str | None = fields.line()
-    python: Path | None = fields.python("that has the wheels, or that an environment is made from")
+    stack: Path | None = common.stack(required=False)
+    line: str | None = common.line()
+    python: Path | None = common.python("that has the wheels, or that an environment is made from")
 
 
-def _run(request: RunSuite) -> Answer:
+def _run_suite(request: RunSuite) -> Answer:
     from cairn.testing.suite import suite_toml
     from cairn.testing.suite.run import SuiteRequest, Tested
 
@@ -98,9 +103,9 @@ class Merge:
     """
 
     folders: tuple[Path, ...] = argument("FOLDER", "the results of a shard", nargs="+", convert=Path)
-    output_dir: Path = fields.output_dir(default=Path("suite"))
+    output_dir: Path = common.output_dir(default=Path("suite"))
     floors: Floors = part(Floors)
-    json: bool = fields.json()
+    json: bool = common.json()
 
 
 def _merge(request: Merge) -> Answer:
@@ -115,7 +120,187 @@ def _merge(request: Merge) -> Answer:
     return suite_options.answer(merged)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Shards(TimesOptions):
+    """What `cairn test shards` is asked for.
+
+    Longest modules first; a module is cut where it fits into no shard whole. Each shard makes the same
+    plan by itself, from the same sources and times.
+
+        cairn test shards --suite external-builds/pytorch --sources-dir pytorch --times outcomes.jsonl
+        --num-shards 6
+    """
+
+    sources_dir: Path = suite_options.sources_dir()
+    stack: Path | None = common.stack(required=False)
+    line: str | None = common.line()
+    num_shards: int | None = option(
+        "number of shards (default: the configuration's)", metavar="N", convert=converters.positive
+    )
+    runner: str | None = option(
+        "runs-on of machines with one GPU", metavar="LABEL", convert=converters.nonempty
+    )
+    multi_gpu_runner: str | None = option(
+        "runs-on of machines with several GPUs", metavar="LABEL", convert=converters.nonempty
+    )
+    github_output: bool = flag("write matrix and count to the outputs of the step of GitHub Actions")
+    json: bool = common.json()
+
+
+def _shards(request: Shards) -> Answer:
+    """Run the command."""
+    from cairn.output import github
+    from cairn.testing.suite import suite_toml
+    from cairn.testing.suite.shards import plan
+    from cairn.testing.testing_options import Choice
+
+    suite = suite_toml.load(request.suite_file())
+    config = suite.config(request.test_config)
+    modules = suite_toml.choose(config, request.sources_dir / suite.tests, Choice())
+    shard_plan = plan.make(modules, request.read_times(), request.num_shards or config.shards)
+    label = request.multi_gpu_runner if config.gpus == "all" else request.runner
+    include = _include(shard_plan, request.test_config, label)
+    if request.github_output:
+        if not os.environ.get("GITHUB_OUTPUT"):
+            raise UsageError(
+                "GITHUB_OUTPUT is not set: this is not a step of GitHub Actions", tip="use --json elsewhere"
+            )
+        github.write_outputs({"matrix": github.matrix(include), "count": str(len(include))})
+    if unknown := shard_plan.unknown:
+        console.current().warn(f"no time is known of {len(unknown)} modules, such as {unknown[0]}")
+    rows = [
+        (number, f"{seconds / 60:.1f}", len(shard), shard[0].module if shard else "")
+        for number, (shard, seconds) in enumerate(zip(shard_plan.shards, shard_plan.seconds, strict=True), 1)
+    ]
+    return Answer({"include": include}, [Table(("shard", "minutes", "modules", "longest"), rows)])
+
+
+def _include(shard_plan: ShardPlan, config: str, label: str | None) -> list[dict[str, object]]:
+    """The legs, with upstream's names for what its workflows read."""
+    more = {"runs_on": label} if label else {}
+    return [
+        {
+            "test_config": config,
+            "shard": number,
+            "num_shards": len(shard_plan.shards),
+            "minutes": round(seconds / 60, 1),
+            **more,
+        }
+        for number, seconds in enumerate(shard_plan.seconds, 1)
+    ]
+
+
+_PATCH = "solved.patch"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retry(LimitOptions):
+    """What `cairn test skips retry` is asked for.
+
+    Tests run as `cairn test suite` runs them, several times over; one that crashes or hangs costs itself
+    alone. Those that passed each time are taken out of the files by the patch solved.patch in the folder
+    of the results, to be applied with git. It is true of this machine: compare with the conditions of
+    each entry.
+
+        cairn test skips retry external-builds/pytorch/skip-tests --suite external-builds/pytorch
+        --sources-dir external-builds/pytorch/pytorch
+    """
+
+    files: tuple[Path, ...] = common.skip_files()
+    sources_dir: Path = suite_options.sources_dir()
+    tries: int = option(
+        "how often each test runs (default: %(default)s)", default=3, convert=converters.positive
+    )
+    output_dir: Path = common.output_dir(default=Path("skips-retried"))
+
+
+def _retry(request: Retry) -> None:
+    """Run the command."""
+    from cairn import files
+    from cairn.testing.skips import retry, skip_files
+
+    entries = skip_files.read(request.files)
+    if not entries:
+        raise UsageError("there is no entry to retry", tip="give a file with skips")
+    suite_request = _retry_request(request, entries)
+    runs = []
+    for number in range(request.tries):
+        runs.append(_try_skipped(suite_request, suite_request.work_dir / str(number + 1)))
+        if not runs[0]:
+            raise TestsFailedError(
+                "none of the tests that the entries name ran here",
+                tip="their conditions are not those of this machine, or the tests are gone: "
+                "`cairn test skips lint --collection` tells which",
+            )
+    solved = retry.solved(entries, runs)
+    patch = request.output_dir / _PATCH
+    rows = [{"file": one.listed.file, "number": one.listed.number, "names": one.names} for one in solved]
+    # Shown first: there may be no patch of a file, and the runs may have taken hours.
+    answer = Answer({"retried": len(set().union(*runs)), "solved": rows}, map(_solved_line, solved))
+    answer.show(json=request.json)
+    files.write_text(patch, retry.patch(solved, top=Path.cwd()))
+    if not request.json:
+        count = sum(len(one.names) for one in solved)
+        total = sum(len(item.entry.names) for item in entries)
+        console.current().out(f"{count} of {total} may go: {patch}")
+
+
+def _solved_line(solved: Solved) -> str:
+    from cairn.cli.test.skips import conditions_of  # its requests are not for --help
+
+    names, listed = wording.some(solved.names, shown=3), solved.listed
+    when = conditions_of(listed.entry.when)
+    return f"passes by now: {names} ({listed.file.name}, entry {listed.number}; when: {when})"
+
+
+def _retry_request(request: Retry, entries: tuple[Listed, ...]) -> SuiteRequest:
+    from cairn.testing.skips import ids
+    from cairn.testing.suite import suite_toml
+    from cairn.testing.suite.run import SuiteRequest, Tested
+    from cairn.testing.testing_options import Choice
+
+    suite = suite_toml.load(request.suite_file())
+    checkout = request.sources_dir.absolute()
+    modules = dict.fromkeys(ids.take_apart(name).module for item in entries for name in item.entry.names)
+    present = tuple(module for module in modules if (checkout / suite.tests / module).is_file())
+    if not present:
+        raise UsageError(
+            f"{checkout / suite.tests} has none of the files that the entries name",
+            tip="give the sources that they are for",
+        )
+    return SuiteRequest(
+        suite=suite,
+        tested=Tested(python=request.python or Path(sys.executable), variables=request.variables()),
+        choice=Choice(include=present),
+        skips=entries,
+        only_skipped=True,
+        retries=0,
+        **request.request_values(checkout),
+    )
+
+
+def _try_skipped(request: SuiteRequest, work_dir: Path) -> Mapping[str, bool]:
+    import dataclasses
+
+    from cairn.testing.suite import outcomes
+    from cairn.testing.suite.run import run_suite
+
+    show = console.current()
+    with show.stage(f"tests that are left out, try {work_dir.name}") as stage:
+        folder = run_suite(
+            dataclasses.replace(request, work_dir=work_dir), say=show.warn, on_line=stage.update
+        )
+    tests = outcomes.read(folder / outcomes.FILE)
+    # A module by itself: its process crashed behind the tests, and any of them may be why.
+    crashed = {one.test for one in tests if one.failed and one.test == one.module}
+    return {
+        one.test: one.outcome == "passed" and not one.flaky and one.module not in crashed for one in tests
+    }
+
+
 COMMANDS = {
-    "suite": command(RunSuite, _run),
+    "suite": command(RunSuite, _run_suite),
     "merge": command(Merge, _merge),
+    "shards": command(Shards, _shards),
+    "retry": command(Retry, _retry),
 }

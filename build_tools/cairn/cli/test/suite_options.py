@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cairn import converters
-from cairn.cli import fields
+from cairn.cli import common_options as common
 from cairn.cli.answer import Answer, Piece, Warn
 from cairn.errors import TestsFailedError, UsageError
 from cairn.options import argument, option, part, repeated, switch
 from cairn.output import console
-from cairn.testing.options import Choice, Floors, Limits
+from cairn.testing.testing_options import Choice, Floors, Limits
 
 if TYPE_CHECKING:
     from cairn.stack import Stack
@@ -52,7 +52,7 @@ class ConfigOptions:
         metavar="FILE",
         convert=converters.file_or_folder,
     )
-    test_config: str = fields.test_config()
+    test_config: str = common.test_config()
     stack: Path | None = None
     line: str | None = None
     folder: Path | None = None
@@ -123,9 +123,9 @@ class LimitOptions(ConfigOptions):
         "names; the record says so",
         metavar="NAME=VALUE",
     )
-    output_dir: Path = fields.output_dir(default=Path("suite"))
-    python: Path | None = fields.python("that has the wheels")
-    json: bool = fields.json()
+    output_dir: Path = common.output_dir(default=Path("suite"))
+    python: Path | None = common.python("that has the wheels")
+    json: bool = common.json()
 
     def variables_by_name(self) -> dict[str, str]:
         """What `--test-env` names.

@@ -1,4 +1,5 @@
-"""Scripts with upstream's names and flags (ROCm/TheRock, external-builds/pytorch): one module per script.
+"""Scripts with upstream's names and flags (ROCm/TheRock, external-builds/pytorch and build_tools).
 
-Each `main` takes the file of the script, beside which the stack.toml and the default checkouts are.
+A function of a script's name makes its parser. It takes the script's own file: the stack.toml and the default
+checkouts are beside that.
 """

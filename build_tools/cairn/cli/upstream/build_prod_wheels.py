@@ -18,13 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cairn import converters
-from cairn.build.options import CompilerCacheOptions, build_env
-from cairn.cli import binder, completion, fields
+from cairn.build.build_options import CompilerCacheOptions, build_env
+from cairn.cli import binder
+from cairn.cli import common_options as common
 from cairn.cli.answer import Answer
-from cairn.cli.build import options
-from cairn.cli.build.cache import CacheOptions
-from cairn.cli.build.options import DevelopOptions
-from cairn.cli.build.run import built_wheels
+from cairn.cli.build import run
+from cairn.cli.build.run import CacheOptions, DevelopOptions, built_wheels
 from cairn.cli.guard import guarded
 from cairn.cli.parser import Parser, completion_words, is_completion
 from cairn.errors import CairnError
@@ -74,11 +73,11 @@ def _projects(words: Sequence[str], script: Path) -> tuple[Project, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Common(fields.StackOptions, fields.SdkOptions):
+class Common(common.StackOptions, common.SdkOptions):
     """What both commands take, and may be given before their names."""
 
-    stack: Path = fields.stack(required=False)
-    line: str | None = fields.line(fields.LINE_OF_CHECKOUTS)
+    stack: Path = common.stack(required=False)
+    line: str | None = common.line(common.LINE_OF_CHECKOUTS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,15 +90,15 @@ class Build(Common, CompilerCacheOptions, CacheOptions, DevelopOptions):
     """
 
     install_rocm: bool = switch("install the ROCm SDK first")
-    output_dir: Path = fields.output_dir()
-    root_checkout_dir: Path = fields.root_checkout_dir()
+    output_dir: Path = common.output_dir()
+    root_checkout_dir: Path = common.root_checkout_dir()
     build_env: tuple[str, ...] = build_env()
     pytorch_rocm_arch: str | None = option(
         "GPU targets (default: PYTORCH_ROCM_ARCH, else what the SDK serves)",
         convert=converters.nonempty,
-        completer=completion.complete_targets,
+        completer=common.complete_targets,
     )
-    version_suffix: str | None = fields.version_suffix()
+    version_suffix: str | None = common.version_suffix()
     release_type: str | None = option("refuse an SDK of any other channel", choices=tuple(_CHANNELS))
     pytorch_build_number: str = option("build number (default: %(default)s)", default="1")
     enable_pytorch_flash_attention: bool | None = switch(
@@ -111,7 +110,7 @@ class Build(Common, CompilerCacheOptions, CacheOptions, DevelopOptions):
     sccache_no_wrap: bool = flag(
         "taken for upstream's sake: hipcc's clang is led through the cache whatever its version"
     )
-    offline: bool = fields.offline()
+    offline: bool = common.offline()
     clean: bool = switch("build everything again")
     checkouts: Mapping[str, Path] = field(default_factory=dict)
     switches: Mapping[str, bool] = field(default_factory=dict)
@@ -196,7 +195,7 @@ def _build(request: Build) -> Answer | None:
 
     build_job = _job(request)
     if request.develop:
-        options.develop(request, [build_job])
+        run.develop(request, [build_job])
         return None
     return built_wheels(job.run(build_job))
 

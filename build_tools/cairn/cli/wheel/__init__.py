@@ -1,1 +1,1 @@
-"""`cairn wheel`: look at, compare, check and change built wheels; one module per command."""
+"""`cairn wheel`: look at wheels (`show`), check them (`verify`), and write changed ones (`change`)."""

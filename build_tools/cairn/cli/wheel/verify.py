@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn import converters
-from cairn.cli import fields
+from cairn.cli import common_options as common
 from cairn.cli.answer import Answer, Piece
 from cairn.cli.binder import command
 from cairn.errors import UsageError, WheelError
@@ -36,12 +36,12 @@ class Verify:
         cairn wheel verify --targets gfx942,gfx1100 --sibling triton=3.5.0 --find-links sdk out/*.whl
     """
 
-    wheels: tuple[Path, ...] = fields.wheels()
-    targets: str | None = fields.targets("whatever it has code for")
+    wheels: tuple[Path, ...] = common.wheels()
+    targets: str | None = common.targets("whatever it has code for")
     require_device_code: bool = flag("refuse a wheel without any device code")
     python: str | None = option("Python that must be able to install it, such as 3.11 or 3.13t")
     sibling: tuple[str, ...] = repeated("a wheel it was built against", metavar="NAME=VERSION")
-    provided: tuple[str, ...] = fields.provided()
+    provided: tuple[str, ...] = common.provided()
     find_links: tuple[Path, ...] = repeated(
         "a folder of wheels that its requirements lead to, such as the ROCm SDK's",
         metavar="DIR",
@@ -53,7 +53,7 @@ class Verify:
         metavar="FILE",
         convert=converters.file,
     )
-    json: bool = fields.json()
+    json: bool = common.json()
 
     def expectation(self) -> Expectation:
         """What the wheels must be."""

@@ -18,7 +18,7 @@ from cairn.pipeline import staging
 from cairn.pipeline.night import plan
 from cairn.pipeline.night.freeze import family_url
 from cairn.pipeline.night.plan import NightRun
-from cairn.pipeline.options import LegBuildOptions
+from cairn.pipeline.pipeline_options import LegBuildOptions
 from cairn.release.index import keys
 from cairn.release.serve import server as serve_server
 from cairn.sources import checkout_stack

@@ -19,7 +19,7 @@ from cairn.matrix.legs import MOST_LEGS, Leg
 from cairn.output import Progress, github, silent
 from cairn.pipeline.night import plan, shards
 from cairn.pipeline.night.plan import NightPlan
-from cairn.pipeline.options import FreezeOptions
+from cairn.pipeline.pipeline_options import FreezeOptions
 from cairn.release.index import keys
 from cairn.release.index.generation import now
 from cairn.sources import checkout_stack

@@ -24,13 +24,13 @@ from cairn.sources.manifest.manifest import ProjectSource
 from cairn.sources.worktree import contents
 from cairn.stack import policy
 from cairn.testing.gpus import kernel
-from cairn.testing.options import Limits
 from cairn.testing.record import TestPolicy
 from cairn.testing.skips import skip_files
 from cairn.testing.suite import merge as merging
 from cairn.testing.suite import on_set
 from cairn.testing.suite.merge import Merged
 from cairn.testing.suite.run import SuiteRequest, Tested, run_suite
+from cairn.testing.testing_options import Limits
 from cairn.venv import PackageSource
 
 """Beside the stack.toml: the tests that are left out."""

@@ -20,8 +20,8 @@ from cairn.errors import SourceError
 from cairn.output import Progress, silent
 from cairn.retry import RetryPolicy
 from cairn.sources.checkout import hipify_step, local_work
+from cairn.sources.checkout.checkout_options import CheckoutOptions
 from cairn.sources.checkout.describe import Checkout, describe, lfs_notes
-from cairn.sources.checkout.options import CheckoutOptions
 from cairn.sources.git import repository, url
 from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository
 from cairn.sources.mirror import history, mirror

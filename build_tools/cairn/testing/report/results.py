@@ -15,11 +15,11 @@ from cairn.testing.compat import report as compat_reports
 from cairn.testing.compat.report import CompatReport
 from cairn.testing.gpus import kernel
 from cairn.testing.junit import JUnit, TestOutcome
-from cairn.testing.options import Floors
 from cairn.testing.record import Counts, TestRecord, Verdict
 from cairn.testing.suite import outcomes, suite_results
 from cairn.testing.suite.merge import judge_shards
 from cairn.testing.suite.suite_results import ExcludedTest
+from cairn.testing.testing_options import Floors
 from cairn.testing.verdict import Judgement, judge
 
 _SHOWN = 3  # problems, in a reason

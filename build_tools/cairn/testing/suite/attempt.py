@@ -23,9 +23,9 @@ from typing import Any
 from cairn import files, isolation, process
 from cairn.errors import CairnError
 from cairn.output import Progress, silent
-from cairn.testing.options import Limits
 from cairn.testing.suite import worker
 from cairn.testing.suite.journal import Journal
+from cairn.testing.testing_options import Limits
 
 _SUPERVISE = """
 import subprocess, sys

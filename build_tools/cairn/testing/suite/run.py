@@ -26,7 +26,6 @@ from cairn.testing import record as records
 from cairn.testing.gpus import kernel
 from cairn.testing.gpus.attest import Attestation, attest
 from cairn.testing.gpus.visible import GpuChoice, VisibleGpus, choose_gpus
-from cairn.testing.options import Choice, Limits
 from cairn.testing.record import TestedWheel, TestPolicy
 from cairn.testing.skips import select
 from cairn.testing.skips.conditions import RunFacts
@@ -41,6 +40,7 @@ from cairn.testing.suite.shards.times import Times
 from cairn.testing.suite.sources import WheelVersion
 from cairn.testing.suite.suite_results import ExcludedTest, ModuleCount, ShardResult
 from cairn.testing.suite.suite_toml import Suite
+from cairn.testing.testing_options import Choice, Limits
 
 WriteCommitted: TypeAlias = Callable[[Sequence[str], Sequence[str], Path], object]
 """Writes files and folders of the first of some commits that the sources have below a folder."""

@@ -9,7 +9,7 @@ from typing import Literal
 from cairn import datafile
 from cairn.errors import UsageError
 from cairn.output import wording
-from cairn.testing.options import Choice
+from cairn.testing.testing_options import Choice
 
 FILE = "suite.toml"
 

@@ -25,8 +25,8 @@ from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.fields import parse_headers
 from cairn.wheels.metadata.wheel_info import WheelInfo
 from cairn.wheels.rewrite import repin, wheel
-from cairn.wheels.rewrite.options import NewVersion
 from cairn.wheels.rewrite.repin import RenamedWheel, RocmChange, is_sdk
+from cairn.wheels.rewrite.version_options import NewVersion
 from cairn.wheels.rewrite.wheel import Edit
 
 _LOADER = "/_rocm_init.py"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cairn.testing.options import Limits
+from cairn.testing.testing_options import Limits
 from helpers.suites import by_test, log_of, request_of, run_and_judge
 
 GOOD = "def test_before():\n    pass\n\n\n{}\n\ndef test_behind():\n    pass\n"

@@ -10,7 +10,7 @@ from cairn.build import execution, job, outputs, plan
 from cairn.build.inputs import variables
 from cairn.build.model import BuildRequest, Job
 from cairn.cli import binder, main
-from cairn.cli.build import options, run
+from cairn.cli.build import run
 from cairn.cli.ci import run as trail_command
 from cairn.cli.upstream import build_prod_wheels
 from cairn.errors import BuildError, ProblemsError, UsageError, WheelError
@@ -130,7 +130,7 @@ def test_every_command_that_builds_takes_it(tmp_path: Path) -> None:
     words = ["--stack", str(PYTORCH), *given]
     out = ["--output-dir", str(tmp_path / "out")]
     parser = main.make_parser()
-    wanted = options.job_of(binder.make(run.Run, parser.parse_args(["build", *words, *out])))
+    wanted = run.job_of(binder.make(run.Run, parser.parse_args(["build", *words, *out])))
     script = build_prod_wheels._parser(PYTORCH / "build_prod_wheels.py").parse_args(["build", *given, *out])
     assert (
         wanted.build_env

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from cairn import datafile, files
-from cairn.cli.ci.night import options
+from cairn.cli.ci import night_options
 from cairn.errors import UsageError
 from cairn.matrix.legs import Leg
 from cairn.pipeline.night import (
@@ -269,7 +269,7 @@ def test_tests_that_need_several_gpus_run_where_there_are_some(tmp_path: Path) -
 
 def test_a_matrix_of_shards_names_what_a_job_runs(tmp_path: Path) -> None:
     stack = run_of(LEG, folder=tmp_path).stack
-    told = options.shard_outputs(shards.expected(stack, LEG))
+    told = night_options.shard_outputs(shards.expected(stack, LEG))
     assert told["suite_count"] == "2"
     (first, second) = msgspec.json.decode(told["suite"])["include"]
     assert (first["config"], first["shard"], second["shard"], second["num_shards"]) == ("default", 1, 2, 2)

@@ -1,6 +1,6 @@
 import pytest
 
-from cairn.cli.rocm import fetch as rocm_fetch
+from cairn.cli import rocm as rocm_fetch
 from cairn.errors import UsageError
 from cairn.rocm.fetch import choose
 from cairn.rocm.fetch.choose import Run

@@ -9,7 +9,7 @@ import pytest
 from cairn.build import job
 from cairn.build.model import Job
 from cairn.cli import binder, main
-from cairn.cli.build import options as build_options
+from cairn.cli.build import run as build_options
 from cairn.cli.build.plan import Plan
 from cairn.cli.upstream import build_prod_wheels
 from cairn.errors import UsageError

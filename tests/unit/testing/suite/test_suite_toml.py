@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from cairn.errors import UsageError
-from cairn.testing.options import Choice
 from cairn.testing.suite import sources, suite_toml
 from cairn.testing.suite.sources import WheelVersion
 from cairn.testing.suite.suite_toml import Config, Group
+from cairn.testing.testing_options import Choice
 from helpers.suites import suite_of
 
 PYTORCH = Path(__file__).resolve().parents[4] / "external-builds" / "pytorch"

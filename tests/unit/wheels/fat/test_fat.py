@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from cairn.cli import main as program
-from cairn.cli.upstream import patch_fat_wheel
+from cairn.cli.guard import guarded
+from cairn.cli.upstream import wheels
 from cairn.errors import UsageError, WheelError
 from cairn.formats import elf
 from cairn.formats.image import Image
@@ -336,12 +337,10 @@ def test_the_script_and_the_command_write_the_same_wheel(
     linked: Callable[..., Path], rocm: Rocm, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wheel = linked()
-    script = str(tmp_path / "patch_fat_wheel.py")
+    script = tmp_path / "patch_fat_wheel.py"
     arguments = [str(wheel), str(rocm.root)]
-    assert (
-        patch_fat_wheel.main([*arguments, "--output-path", str(tmp_path / "a")], script=script, windows=False)
-        == 0
-    )
+    for_linux, for_windows = (wheels.patch_fat_wheel(script, windows=windows) for windows in (False, True))
+    assert guarded(for_linux.parse_args([*arguments, "--output-path", str(tmp_path / "a")])) == 0
     told = capsys.readouterr().out
     assert "lib/libamdhip64.so.7" in told
     assert "requires no longer: rocm" in told
@@ -354,7 +353,7 @@ def test_the_script_and_the_command_write_the_same_wheel(
     assert first.read_bytes() == second.read_bytes()
     assert report["wheel"] == str(second)
     refused = [*arguments, "--output-path", str(tmp_path / "c")]
-    assert patch_fat_wheel.main(refused, script=script, windows=True) == UsageError.exit_code
+    assert guarded(for_windows.parse_args(refused)) == UsageError.exit_code
     assert "use patch_fat_wheel.py" in capsys.readouterr().err
 
 

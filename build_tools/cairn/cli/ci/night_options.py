@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cairn import converters
-from cairn.cli import fields, signing
+from cairn.cli import common_options as common
+from cairn.cli import signing
 from cairn.errors import CairnError, UsageError
 from cairn.options import flag, option
 
@@ -41,7 +42,7 @@ def shard(default: int | None = None) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NightOptions(fields.StackOptions, fields.StoreOptions):
+class NightOptions(common.StackOptions, common.StoreOptions):
     """`--stack`, `--line`, `--store` and `--night`; the others are options of some of the commands."""
 
     night: str = option(

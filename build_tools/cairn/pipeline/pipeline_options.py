@@ -7,9 +7,9 @@ from datetime import datetime
 from pathlib import Path
 
 from cairn import converters
-from cairn.build.options import CompileOptions, build_env, compile_jobs
+from cairn.build.build_options import CompileOptions, build_env, compile_jobs
 from cairn.options import option
-from cairn.sources.checkout.options import as_of, force
+from cairn.sources.checkout.checkout_options import as_of, force
 
 
 def _work_dir(contents: str) -> Path:

@@ -1,4 +1,4 @@
-"""What `run_pytorch_tests.py` does: run PyTorch's own tests on the PyTorch that is installed."""
+"""Upstream's `run_pytorch_smoke_tests.py` and `run_pytorch_tests.py`: tests of an installed PyTorch."""
 
 from __future__ import annotations
 
@@ -9,15 +9,71 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn import converters
-from cairn.cli import binder, fields
+from cairn.cli import binder
+from cairn.cli import common_options as common
 from cairn.cli.answer import Answer
-from cairn.cli.guard import guarded
 from cairn.cli.parser import Parser
 from cairn.cli.test import suite_options
 from cairn.cli.test.suite_options import SuiteOptions
-from cairn.cli.upstream.run_pytorch_smoke_tests import HardwareOptions
-from cairn.errors import PrerequisiteError
-from cairn.options import option, switch
+from cairn.errors import PrerequisiteError, TestsFailedError
+from cairn.options import argument, option, switch
+from cairn.output import console
+
+
+@dataclass(frozen=True, kw_only=True)
+class HardwareOptions:
+    """`--amdgpu-family`, which upstream's two scripts that test have."""
+
+    amdgpu_family: str = option(
+        "family or target that the tests run on, such as gfx94X-dcgpu (default: AMDGPU_FAMILY, or any)",
+        default="",
+        metavar="NAME",
+    )
+
+    def targets(self) -> tuple[str, ...]:
+        """What the family stands for; nothing where any will do."""
+        from cairn.targets import parse_targets
+
+        return parse_targets(self.amdgpu_family) if self.amdgpu_family else ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Smoke(HardwareOptions):
+    """What the script is asked for.
+
+    Run sample computations on the PyTorch that is installed in this environment. Without a GPU, the tests
+    that need one are skipped.
+
+        python run_pytorch_smoke_tests.py -- --log-cli-level=INFO -v
+    """
+
+    pytest_args: tuple[str, ...] = argument("-- PYTEST ARGS", "passed on to pytest", nargs="*")
+    tests: Path
+
+
+def run_pytorch_smoke_tests(script: Path) -> Parser:
+    """The parser of `run_pytorch_smoke_tests.py`, which runs `smoke-tests` beside it."""
+    parser = binder.script(
+        script, Smoke, run_smoke_tests, defaults={"amdgpu_family": os.environ.get("AMDGPU_FAMILY", "")}
+    )
+    parser.set_defaults(tests=script.resolve().parent / "smoke-tests")
+    return parser
+
+
+def run_smoke_tests(request: Smoke) -> None:
+    """Run the script."""
+    from cairn.testing.installed import run_installed
+
+    judgement = run_installed(
+        request.tests, request.pytest_args, targets=request.targets(), on_line=console.current().out
+    ).judgement
+    if judgement.verdict != "passed":
+        raise TestsFailedError(
+            f"the smoke tests did not pass: {judgement.reason}",
+            tip="the lines above say why; is torch installed in this environment?",
+        )
+    console.current().out(f"passed: {judgement.reason}")
+
 
 if TYPE_CHECKING:
     from cairn.testing.gpus.visible import GpuChoice
@@ -54,16 +110,12 @@ class RunTests(SuiteOptions, HardwareOptions):
         "(default: every one where the configuration's tests see all, else one of each kind)",
         choices=("unique", "all"),
     )
-    output_dir: Path = fields.output_dir(default=Path("pytorch-tests"))
-    python: Path | None = fields.python("that has PyTorch")
+    output_dir: Path = common.output_dir(default=Path("pytorch-tests"))
+    python: Path | None = common.python("that has PyTorch")
 
 
-def main(*, script: str) -> int:
-    """Run the tests of the checkout `pytorch` beside `script`; arguments after `--` go to pytest."""
-    return guarded(_parser(Path(script)).parse_args())
-
-
-def _parser(script: Path) -> Parser:
+def run_pytorch_tests(script: Path) -> Parser:
+    """The parser of `run_pytorch_tests.py`, which runs the tests of the checkout `pytorch` beside it."""
     folder = script.resolve().parent
     own = {
         "pytorch_dir": folder / "pytorch",
@@ -71,12 +123,12 @@ def _parser(script: Path) -> Parser:
         "pytorch_version": os.environ.get("PYTORCH_VERSION", ""),
     }
     # Upstream's --debug turns the skips round; ours would show tracebacks.
-    parser = binder.script(script, RunTests, run, defaults=own, conflict_handler="resolve")
+    parser = binder.script(script, RunTests, run_tests, defaults=own, conflict_handler="resolve")
     parser.set_defaults(folder=folder)
     return parser
 
 
-def run(request: RunTests) -> Answer:
+def run_tests(request: RunTests) -> Answer:
     """Run the script."""
     from cairn.testing.gpus import kernel
     from cairn.testing.suite import suite_toml

@@ -1,22 +1,24 @@
-"""`cairn rocm fetch`: the artifacts of a CI run of TheRock."""
+"""`cairn rocm`: fetch the artifacts of a CI run of TheRock, make the packages of an SDK, install one."""
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn import converters
-from cairn.cli import fields
+from cairn.cli import common_options as common
 from cairn.cli.answer import Answer, Note, Table
 from cairn.cli.binder import command
 from cairn.errors import UsageError
-from cairn.options import argument, flag, option, repeated
+from cairn.options import Exclusive, argument, flag, option, repeated
 from cairn.output import console
 
 if TYPE_CHECKING:
     from cairn.rocm.fetch.choose import Wanted
     from cairn.rocm.fetch.fetch import FetchRequest, Layout
+    from cairn.rocm.package import PackageRequest
     from cairn.store.protocol import Store
 
 RELEASE_TYPES = ("ci", "dev", "dev-bkc", "nightly", "nightly-bkc", "prerelease")
@@ -38,8 +40,8 @@ class Artifacts:
         choices=RELEASE_TYPES,
         default="ci",
     )
-    store: str | None = fields.store(required=False)
-    endpoint_url: str | None = fields.endpoint_url()
+    store: str | None = common.store(required=False)
+    endpoint_url: str | None = common.endpoint_url()
     include: tuple[str, ...] = argument(
         "PATTERN", "regular expression that a name matches (default: all)", nargs="*"
     )
@@ -47,7 +49,7 @@ class Artifacts:
         "regular expressions that it must not match", nargs="*", metavar="PATTERN", default=()
     )
     allow_unverified: bool = flag("take archives without a sha256sum beside them")
-    json: bool = fields.json()
+    json: bool = common.json()
 
     def wanted(self, *, groups: tuple[str, ...], targets: tuple[str, ...]) -> Wanted:
         """The artifacts for these groups and targets, by the patterns."""
@@ -105,19 +107,19 @@ class Fetch(Artifacts):
         metavar="FAMILY",
         convert=converters.nonempty,
     )
-    targets: str | None = fields.targets("everything")
-    output_dir: Path = fields.output_dir()
+    targets: str | None = common.targets("everything")
+    output_dir: Path = common.output_dir()
     layout: Layout = option(
         "a folder per artifact, all in one tree, or the archives alone (default: %(default)s)",
         choices=("extract", "flatten", "archives"),
         default="extract",
     )
     keep_archives: bool = flag("leave the archives beside it")
-    jobs: int = fields.jobs("downloads")
-    dry_run: bool = fields.dry_run()
+    jobs: int = common.jobs("downloads")
+    dry_run: bool = common.dry_run()
 
 
-def run(request: Fetch) -> Answer:
+def _fetch(request: Fetch) -> Answer:
     """Run the command."""
     from cairn import targets
     from cairn.rocm.fetch.fetch import FetchRequest
@@ -131,10 +133,10 @@ def run(request: Fetch) -> Answer:
         verified_only=not request.allow_unverified,
         **({"jobs": request.jobs} if request.jobs else {}),
     )
-    return fetch(request, fetch_request, dry_run=request.dry_run)
+    return fetch_artifacts(request, fetch_request, dry_run=request.dry_run)
 
 
-def fetch(request: Artifacts, fetch_request: FetchRequest, *, dry_run: bool) -> Answer:
+def fetch_artifacts(request: Artifacts, fetch_request: FetchRequest, *, dry_run: bool) -> Answer:
     """Fetch from the place that the request names."""
     from cairn.rocm.fetch import fetch as fetching
 
@@ -178,4 +180,129 @@ def own_platform() -> str:
     return "windows" if platforms.here.name() == "windows" else "linux"
 
 
-COMMANDS = {"fetch": command(Fetch, run)}
+@dataclass(frozen=True, kw_only=True)
+class Install(common.SdkOptions):
+    """What `cairn rocm install` is asked for.
+
+    cairn rocm install --python .venv --index-url http://127.0.0.1:8383/simple/
+    """
+
+    python: Path = option(
+        "an interpreter, or an environment's folder",
+        metavar="PYTHON",
+        convert=converters.file_or_folder,
+        required=True,
+    )
+    family: str | None = option(
+        "name of the family of the targets (default: that of the GPU, or the SDK's default)"
+    )
+    dry_run: bool = common.dry_run()
+    json: bool = common.json()
+
+
+def _install(request: Install) -> Answer | None:
+    """Run the command."""
+    from cairn.rocm import install
+    from cairn.venv import PackageSource
+
+    install_request = install.InstallRequest(
+        python=request.python,
+        source=PackageSource(
+            index_url=request.index_url,
+            find_links=request.find_links,
+            cache_dir=request.pip_cache_dir,
+            pre=request.pre,
+        ),
+        version=request.rocm_sdk_version,
+        extras=request.rocm_extras,
+        family=request.family,
+    )
+    if request.dry_run:
+        console.current().out(shlex.join(install.install_command(install_request)))
+        return None
+    with console.current().stage(f"install {install_request.requirement}"):
+        info = install.install(install_request)
+    if info is None:
+        return None
+    values = {
+        "version": info.version,
+        "targets": ";".join(info.targets),
+        "root": info.root,
+        "bin": info.bin,
+        "cmake": info.cmake,
+    }
+    return Answer(values, [Table(("", ""), values.items())])
+
+
+_TREE = Exclusive(required=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Package:
+    """What `cairn rocm package` is asked for.
+
+    cairn rocm package --prefix /opt/rocm --description packages.toml --rocm-version 7.10.0
+    --targets gfx942,gfx1100 --output-dir dist
+    """
+
+    prefix: Path | None = option(
+        "an installed prefix: the folder with bin, include and lib",
+        metavar="DIR",
+        convert=converters.folder,
+        group=_TREE,
+    )
+    artifacts: Path | None = option(
+        "a folder of artifacts NAME_COMPONENT_TARGET", metavar="DIR", convert=converters.folder, group=_TREE
+    )
+    description: Path | None = option(
+        "the packages.toml that says what goes where", metavar="FILE", convert=converters.file
+    )
+    rocm_version: str = option("such as 7.10.0 or 7.10.0a20251124", required=True)
+    targets: str | None = common.targets("none")
+    family: str = option("name of the family of the targets (default: none)", default="")
+    split: bool = flag("put device code into wheels of its own, one for each target")
+    output_dir: Path = common.output_dir()
+    dry_run: bool = common.dry_run()
+    json: bool = common.json()
+
+
+def _package(request: Package) -> Answer:
+    from cairn.rocm.package import PackageRequest
+
+    package_request = PackageRequest(
+        prefix=request.prefix,
+        artifacts=request.artifacts,
+        description=request.description,
+        version=request.rocm_version,
+        targets=(request.targets,) if request.targets else (),
+        family=request.family,
+        libraries_for_all=request.split,
+        output_dir=request.output_dir,
+    )
+    return write_packages(package_request, dry_run=request.dry_run)
+
+
+def write_packages(request: PackageRequest, *, dry_run: bool) -> Answer:
+    """Make the packages."""
+    from cairn.build import device_packages
+    from cairn.rocm import package
+    from cairn.wheels.metadata import rocm_version
+    from cairn.wheels.split.split import RUNTIME
+
+    screen = console.current()
+    with screen.stage("package ROCm"):
+        if request.libraries_for_all and not dry_run:
+            dists = device_packages.package_sdk(request)
+        else:
+            dists = package.package(request, dry_run=dry_run)
+    if request.libraries_for_all and rocm_version.is_before(request.version, RUNTIME):
+        screen.warn(f"ROCm {RUNTIME} is the first known to find code in such packages")
+    rows = [(d.path.name, d.files, console.size(d.size), d.sha256[:12]) for d in dists]
+    return Answer(dists, [Table(("package", "files", "size", "sha256"), rows)])
+
+
+COMMANDS = {
+    "fetch": command(Fetch, _fetch),
+    "install": command(Install, _install),
+    "package": command(Package, _package),
+}

@@ -1,25 +1,78 @@
 """Options that several commands share, as fields of their requests: one name and one wording each.
 
 Those that belong together are requests to inherit from: `StackOptions`, `StoreOptions`. The others are
-functions, each of which declares one field: `json: bool = fields.json()`.
+functions, each of which declares one field: `json: bool = common.json()`. A completer (`complete_…`) is what
+argcomplete calls with the beginning of the word at the cursor, and with what was given before it.
 """
 
 from __future__ import annotations
 
+import argparse
 from argparse import ArgumentTypeError
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cairn import converters
-from cairn.cli import completion
-from cairn.errors import UsageError
+from cairn.cli.parser import completion_words
+from cairn.errors import CairnError, UsageError
 from cairn.options import Exclusive, argument, flag, option, repeated, switch
 
 if TYPE_CHECKING:
     from cairn.build.model import SdkRequest
     from cairn.stack import Stack
     from cairn.store.protocol import Store
+
+
+def complete_stack_folders(prefix: str, **_: object) -> list[str]:
+    """Folders with a stack, and folders on the way to one."""
+    folder = Path(prefix) if prefix.endswith("/") else Path(prefix).parent
+    folders = [path for path in sorted(folder.glob("*/")) if not path.name.startswith(".")]
+    near = [] if prefix else sorted(Path("external-builds").glob("*/stack.toml"))
+    return [*(f"{path}/" for path in folders), *(str(path.parent) for path in near)]
+
+
+def complete_projects(parsed_args: argparse.Namespace, **_: object) -> list[str]:
+    """The projects of the stack that is named, and what else `checkout` takes."""
+    stack = _stack(parsed_args)
+    return ["all", "origins", *(project.name for project in stack.projects)] if stack else ["all", "origins"]
+
+
+def complete_lines(parsed_args: argparse.Namespace, **_: object) -> list[str]:
+    """The release lines of the stack that is named."""
+    stack = _stack(parsed_args)
+    return list(stack.line_names()) if stack else []
+
+
+def complete_indexes(**_: object) -> tuple[str, ...]:
+    """The channels, and the families of each."""
+    from cairn.release.index import keys
+
+    return keys.possible_indexes()
+
+
+def complete_targets(prefix: str, **_: object) -> list[str]:
+    """Targets and families, after those that are on the list already."""
+    from cairn import targets as gpu
+
+    # A shell replaces the whole word, `gfx942,gf` too.
+    before = prefix[: prefix.rfind(",") + 1]
+    return [f"{before}{name}" for name in (gpu.CPU, *gpu.families(), *gpu.known_targets())]
+
+
+def _stack(parsed_args: argparse.Namespace) -> Stack | None:
+    from cairn import stack as stacks
+
+    # argcomplete gives the options that it has parsed so far.
+    path = getattr(parsed_args, "stack", None)
+    line = completion_words()
+    if path is None and "--stack" in line[:-1]:  # it may stand behind the cursor's word, or be parsed later
+        path = Path(line[line.index("--stack") + 1])
+    try:
+        return stacks.load(path) if path is not None else None
+    except CairnError:  # nothing to offer; the command itself will say what is wrong
+        return None
+
 
 LINE_OF_CHECKOUTS = "that of the checkouts"
 """What `line` says where checkouts are there already."""
@@ -32,7 +85,7 @@ def stack(*, required: bool = True) -> Any:
         "a stack.toml, or the folder that has one",
         required=required,
         convert=converters.any_path,
-        completer=completion.complete_stack_folders,
+        completer=complete_stack_folders,
     )
 
 
@@ -41,7 +94,7 @@ def line(default: str = "the stack's") -> Any:
     return option(
         f"release line, such as nightly or release/2.9 (default: {default})",
         convert=converters.nonempty,
-        completer=completion.complete_lines,
+        completer=complete_lines,
     )
 
 
@@ -123,13 +176,22 @@ class StoreOptions(OptionalStoreOptions):
     store: str = store()
 
 
+def cache_store(default: str) -> Any:
+    """`--cache-store`; `default` says in words which cache it is without it."""
+    return option(
+        f"cache to share: a path, file://…, s3://bucket/prefix, gs:// or az:// (default: {default})",
+        metavar="URL",
+        convert=converters.nonempty,
+    )
+
+
 def index(default: str, *, explicit: bool = False) -> Any:
     """`--index`, and its other name; with `explicit`, it is None where the user does not say which."""
     return option(
         f"a channel, or a channel and a family: staging, release/gfx110X-all (default: {default})",
         *("--index", "--channel"),
         default=None if explicit else default,
-        completer=completion.complete_indexes,
+        completer=complete_indexes,
     )
 
 
@@ -176,7 +238,7 @@ def targets(default: str) -> Any:
     return option(
         f"GPU targets or families, joined by commas, or cpu (default: {default})",
         convert=converters.nonempty,
-        completer=completion.complete_targets,
+        completer=complete_targets,
     )
 
 
@@ -187,6 +249,13 @@ def test_config() -> Any:
         metavar="NAME",
         convert=converters.nonempty,
         default="default",
+    )
+
+
+def skip_files() -> Any:
+    """`FILE|DIR …`."""
+    return argument(
+        "FILE|DIR", "a file of skips, or a folder of them", nargs="+", convert=converters.file_or_folder
     )
 
 

@@ -1,23 +1,21 @@
-"""The command lines of `patch_fat_wheel.py` and `windows_patch_fat_wheel.py`, over `cairn wheel fat`."""
+"""Upstream's `patch_fat_wheel.py`, its twin for Windows, and `sanity_check_wheel.py`, over `cairn wheel`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from cairn import converters
 from cairn.cli import binder
 from cairn.cli.answer import Answer
-from cairn.cli.guard import guarded
 from cairn.cli.parser import Parser
-from cairn.cli.wheel import fat
+from cairn.cli.wheel import change, verify
 from cairn.errors import UsageError
-from cairn.options import option
+from cairn.options import argument, option
 
 
 @dataclass(frozen=True, kw_only=True)
-class PatchFatWheel(fat.Fat):
+class PatchFatWheel(change.Fat):
     """What the scripts are asked for.
 
     Write a wheel that carries the ROCm libraries and data it needs, for the wanted targets alone, and
@@ -35,24 +33,39 @@ class PatchFatWheel(fat.Fat):
     )
 
 
-def main(argv: Sequence[str] | None = None, *, script: str, windows: bool) -> int:
-    """Run one of the scripts; returns the exit code.
+def patch_fat_wheel(script: Path, *, windows: bool) -> Parser:
+    """The parser of `patch_fat_wheel.py`, or of the script for Windows wheels, over `cairn wheel fat`."""
 
-    Args:
-        argv: its arguments; the command line's by default.
-        script: its own file.
-        windows: whether it is the one for Windows wheels.
-    """
-    return guarded(_parser(Path(script), windows=windows).parse_args(argv))
-
-
-def _parser(script: Path, *, windows: bool) -> Parser:
     def run(request: PatchFatWheel) -> Answer:
         if windows != ("-win" in request.wheel.name):
             other = "patch_fat_wheel.py" if windows else "windows_patch_fat_wheel.py"
             raise UsageError(f"{request.wheel.name} is not for this script", tip=f"use {other}")
-        return fat.run(request)
+        return change.fat(request)
 
     parser = binder.script(script, PatchFatWheel, run)
     parser.epilog = str(parser.epilog).replace("patch_fat_wheel.py", script.name)
     return parser
+
+
+@dataclass(frozen=True, kw_only=True)
+class SanityCheck:
+    """What the script is asked for.
+
+    Check the wheels of a folder for everything that a published wheel must satisfy.
+
+        python sanity_check_wheel.py out
+    """
+
+    wheel_dir: Path = argument("DIR", "folder of the wheels", convert=converters.folder)
+
+
+def sanity_check_wheel(script: Path) -> Parser:
+    """The parser of `sanity_check_wheel.py`."""
+    return binder.script(script, SanityCheck, _check)
+
+
+def _check(request: SanityCheck) -> Answer:
+    wheels = tuple(sorted(request.wheel_dir.glob("*.whl")))
+    if not wheels:
+        raise UsageError(f"{request.wheel_dir} has no wheels", tip="name the folder that has them")
+    return verify.run(verify.Verify(wheels=wheels))

@@ -8,10 +8,10 @@ from datetime import timedelta
 from typing import Any
 
 from cairn import converters
-from cairn.cli import fields
+from cairn.cli import common_options as common
 from cairn.cli.answer import Answer, Note, Table
 from cairn.cli.binder import command
-from cairn.cli.ci.night.options import NightOptions, to_channel
+from cairn.cli.ci.night_options import NightOptions, to_channel
 from cairn.errors import CairnError, GateError, StoreError
 from cairn.options import option
 from cairn.output import console
@@ -43,22 +43,22 @@ class Report(NightOptions):
         metavar="COMMAND",
         default="",
     )
-    dry_run: bool = fields.dry_run()
-    json: bool = fields.json()
+    dry_run: bool = common.dry_run()
+    json: bool = common.json()
 
 
 @dataclass(frozen=True, kw_only=True)
-class ListNights(fields.StoreOptions):
+class ListNights(common.StoreOptions):
     """What `cairn ci night list` is asked for.
 
     cairn ci night list --store ./store
     """
 
-    json: bool = fields.json()
+    json: bool = common.json()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Watch(fields.StoreOptions):
+class Watch(common.StoreOptions):
     """What `cairn ci night watch` is asked for.
 
     For a schedule of its own: a schedule that has stopped fails nothing. Exit code 9 with a finding.
@@ -70,7 +70,7 @@ class Watch(fields.StoreOptions):
     to: str | None = to_channel()
     begun_within: int = _hours("hours within which a night must have begun", 26)
     good_within: int = _hours("hours within which each leg must have had a good one", 72)
-    json: bool = fields.json()
+    json: bool = common.json()
 
 
 def _report(request: Report) -> Answer:

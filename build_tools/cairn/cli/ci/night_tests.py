@@ -1,0 +1,201 @@
+"""`cairn ci night test`, `suite` and `merge`, and the steps around a test: `fetch` and `keep`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from cairn import converters
+from cairn.cli import common_options as common
+from cairn.cli import signing
+from cairn.cli.answer import Answer
+from cairn.cli.binder import command
+from cairn.cli.ci import night_options
+from cairn.errors import TestsFailedError
+from cairn.options import option
+from cairn.output import console
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fetch(night_options.NightOptions):
+    """What `cairn ci night fetch` is asked for.
+
+    So the step that builds or tests needs no credentials. With --leg, it is what its tests read: the
+    staged set and all that it installs; with --shard, also how long the tests of its suite took.
+
+        cairn ci night fetch --night latest --stack external-builds/sample --store ./store
+        --output-dir night
+    """
+
+    leg: str | None = option(
+        "which leg of it (default: what builds read)", metavar="ID", convert=converters.nonempty
+    )
+    test_config: str = common.test_config()
+    shard: int | None = night_options.shard()
+    output_dir: Path = common.output_dir()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Keep(signing.SignOptions, night_options.LegOptions):
+    """What `cairn ci night keep` is asked for.
+
+    cairn ci night keep --night latest --leg nightly-gfx94X-dcgpu-py3.12-linux_x86_64 --stack
+    external-builds/sample --store ./store
+    """
+
+    test_config: str = common.test_config()
+    shard: int | None = night_options.shard()
+    work_dir: Path = common.work_dir()
+
+
+def _fetch(request: Fetch) -> None:
+    from cairn.pipeline.night import handover
+
+    run, config = request.load_run(), request.test_config
+    leg = run.plan.leg(request.leg) if request.leg else None
+    shard = night_options.shard_of(run, leg, config, request.shard) if leg and request.shard else None
+    with console.current().stage(f"fetch the night {run.plan.night}"):
+        handover.fetch(run, request.output_dir.absolute(), leg, shard)
+
+
+def _keep(request: Keep) -> None:
+    from cairn.pipeline.night import handover
+
+    run, work_dir = request.load_run(), request.work_dir.absolute()
+    leg = run.plan.leg(request.leg)
+    if request.shard:
+        shard = night_options.shard_of(run, leg, request.test_config, request.shard)
+        has_results = handover.keep_shard(run, shard, shard.results_in(work_dir))
+    else:
+        has_results = handover.keep_tests(run, leg, work_dir / "smoke", request.signer())
+    console.current().out("it is kept" if has_results else "the tests have left nothing: they were ended")
+
+
+_TIMEOUT = 18000.0  # seconds: a shard that ends by itself keeps what it has; one whose job is ended does not
+
+
+@dataclass(frozen=True, kw_only=True)
+class SmokeLeg(signing.SignOptions, night_options.LegOptions):
+    """What `cairn ci night test` is asked for.
+
+    A machine whose GPUs are not those of the leg is refused before anything is installed. Where `compat`
+    is set in the matrix.toml, what the compatibility pages claim is measured too.
+
+        cairn ci night test --night latest --leg nightly-gfx94X-dcgpu-py3.12-linux_x86_64 --stack
+        external-builds/sample --store ./store
+    """
+
+    work_dir: Path = common.work_dir()
+    timeout: float = option(
+        "for each run of pytest", metavar="SECONDS", convert=converters.seconds, default=1800.0
+    )
+    later: bool = night_options.later()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suite(night_options.LegOptions):
+    """What `cairn ci night suite` is asked for.
+
+    The tests are of the commit that the night froze, and the wheel must say that it was built from it.
+    `cairn ci night merge` judges the shards together. What the skip-tests folder beside the stack.toml
+    names is left out.
+
+        cairn ci night suite --night latest --leg nightly-gfx94X-dcgpu-py3.12-linux_x86_64
+        --test-config default --shard 1 --stack external-builds/sample --store ./store
+    """
+
+    test_config: str = common.test_config()
+    shard: int = night_options.shard(default=1)
+    work_dir: Path = common.work_dir()
+    timeout: float = option(
+        f"for all tests together (default: {_TIMEOUT:g})",
+        metavar="SECONDS",
+        convert=converters.seconds,
+        default=_TIMEOUT,
+    )
+    later: bool = night_options.later()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Merge(signing.SignOptions, night_options.NightOptions):
+    """What `cairn ci night merge` is asked for.
+
+    A shard that left no result is a failure. Exit code 8 where a suite did not pass, and its leg is not
+    expected to fail.
+
+        cairn ci night merge --night latest --stack external-builds/sample --store ./store
+    """
+
+    work_dir: Path = common.work_dir()
+    json: bool = common.json()
+
+
+def _test(request: SmokeLeg) -> None:
+    from cairn.pipeline.night import handover
+    from cairn.pipeline.night.smoke import LegTest, smoke_leg
+
+    run = request.load_run()
+    leg = run.plan.leg(request.leg)
+    job = LegTest(
+        run=run,
+        leg=leg,
+        work_dir=request.work_dir.absolute() / "smoke",
+        timeout=request.timeout,
+        signer=request.signer(),
+        later=request.later,
+    )
+    folder = job.work_dir if request.later else None
+    if folder is not None:
+        handover.forget(folder)
+    with night_options.noted(run, leg, "test", folder):
+        record = smoke_leg(job)
+    console.current().out(f"{leg.name}: {record.verdict}: {record.reason}")
+
+
+def _suite(request: Suite) -> None:
+    from cairn.pipeline.night import handover
+    from cairn.pipeline.night.suite import ShardTest, run_shard
+    from cairn.testing.testing_options import Limits
+
+    run = request.load_run()
+    shard = night_options.shard_of(run, run.plan.leg(request.leg), request.test_config, request.shard)
+    job = ShardTest(
+        run=run,
+        shard=shard,
+        work_dir=request.work_dir.absolute(),
+        limits=Limits(all=request.timeout),
+        later=request.later,
+    )
+    folder = job.results if request.later else None
+    if folder is not None:
+        handover.forget(folder)
+    with night_options.noted(run, shard.leg, "test", folder, part=shard.part):
+        merged = run_shard(job)
+    console.current().out(f"{shard.name}: {merged.judgement.reason}")
+
+
+def _merge(request: Merge) -> Answer:
+    from cairn.pipeline.night.merge import merge_night
+
+    run = request.load_run()
+    with console.current().stage(f"judge the suites of the night {run.plan.night}") as stage:
+        merges = merge_night(run, request.work_dir.absolute(), signer=request.signer(), say=stage.update)
+    bad = [one for one in merges if not one.good and not one.leg.expect_failure]
+    error = TestsFailedError(
+        f"{len(bad)} of {len(merges)} suites did not pass: {'; '.join(one.name for one in bad)}",
+        tip="run the failed shards again: those that are done stay done",
+    )
+    return Answer(
+        [{"leg": m.leg.id, "config": m.config, "good": m.good, "reason": m.reason} for m in merges],
+        [("done" if one.good else "failed", f"{one.name}: {one.reason}") for one in merges],
+        error=error if bad else None,
+    )
+
+
+COMMANDS = {
+    "test": command(SmokeLeg, _test),
+    "fetch": command(Fetch, _fetch),
+    "keep": command(Keep, _keep),
+    "suite": command(Suite, _suite),
+    "merge": command(Merge, _merge),
+}

@@ -1,0 +1,258 @@
+"""`cairn ci night freeze`, `build`, `stage` and `promote`: from frozen sources to a channel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cairn import converters
+from cairn.cli import common_options as common
+from cairn.cli import signing
+from cairn.cli.answer import Answer, Piece, Table
+from cairn.cli.binder import command
+from cairn.cli.ci import night_options
+from cairn.errors import GateError, UsageError
+from cairn.options import flag, option, part
+from cairn.output import console
+from cairn.pipeline.pipeline_options import FreezeOptions, LegBuildOptions
+
+if TYPE_CHECKING:
+    from cairn.matrix.legs import Leg
+    from cairn.pipeline.night.promote import LegPromotion
+    from cairn.stack import Stack
+
+
+@dataclass(frozen=True, kw_only=True)
+class Freeze(night_options.NightOptions):
+    """What `cairn ci night freeze` is asked for.
+
+    A night of that id that is there already goes on, with the manifest that it has. Outputs of the step,
+    under GitHub Actions: `night`, `to`, `image` (of its manifest), `build` (the legs that are yet to be
+    built, for a matrix) and `build_count`.
+
+        cairn ci night freeze --night 2026-01-31 --stack external-builds/sample --store ./store
+        --matrix matrix.json
+    """
+
+    matrix: Path = option(
+        "what `cairn matrix --json` printed: the legs that are expected; those of other lines are not",
+        metavar="FILE",
+        convert=converters.file,
+        required=True,
+    )
+    how: FreezeOptions = part(FreezeOptions)
+    dry_run: bool = common.dry_run()
+    json: bool = common.json()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Build(night_options.LegOptions):
+    """What `cairn ci night build` is asked for.
+
+    Reads the store and writes nothing into it: the wheels, their set.json and how it went (step.json) are
+    left in the output folder.
+
+        cairn ci night build --night latest --leg nightly-gfx94X-dcgpu-py3.12-linux_x86_64 --stack
+        external-builds/sample --store ./store --output-dir wheels
+    """
+
+    output_dir: Path = common.output_dir()
+    how: LegBuildOptions = part(LegBuildOptions)
+    cache_store: str = option(
+        "where built wheels are kept for other machines, such as s3://bucket/cache; empty for nowhere",
+        metavar="URL",
+        default="",
+    )
+
+
+def _freeze(request: Freeze) -> Answer:
+    from cairn.output import github
+    from cairn.pipeline.night import plan, standing
+    from cairn.pipeline.night.freeze import FreezeRequest, freeze
+
+    (stack, legs), store = _stack_and_legs(request), request.open_store()
+    freeze_request = FreezeRequest(night=request.night, stack=stack, legs=legs, **vars(request.how))
+    with console.current().stage(f"freeze {stack.name}, {stack.line}") as stage:
+        night = freeze(store, freeze_request, dry_run=request.dry_run, say=stage.update)
+    run = plan.NightRun(store=store, plan=night, stack=stack)
+    stood = [standing.look(run, leg) for leg in night.legs]
+    missing = [one.leg for one in stood if one.state == "missing"]
+    image = "" if request.dry_run else plan.manifest_of(store, night).toolchain.get("image", "")
+    if request.how.image and not request.dry_run and image != request.how.image:
+        note = f"builds run in {image or 'no container'}, as the manifest says, not in {request.how.image}"
+        console.current().warn(note)
+    begun = {"night": night.night, "to": night.release, "image": image}
+    github.write_outputs({**begun, **night_options.outputs("build", missing)})
+    text = (
+        f"night {night.night}: {night.stack}, {night.line}, manifest {night.manifest_sha256[:12]}",
+        Table(("leg", "stands at"), [(one.leg.id, one.state) for one in stood]),
+    )
+    return Answer(night, text, more={"missing": [leg.id for leg in missing]})
+
+
+def _stack_and_legs(request: Freeze) -> tuple[Stack, tuple[Leg, ...]]:
+    """The stack on the line of the night, and the legs of that line.
+
+    Where the matrix has one line, it is the night's, unless the user names another.
+
+    Raises:
+        UsageError: none of the legs is of the line of the night.
+    """
+    from cairn import datafile
+    from cairn import stack as stacks
+    from cairn.matrix.legs import Matrix
+
+    legs = datafile.read(request.matrix, Matrix).legs
+    lines = sorted({leg.line for leg in legs})
+    own_line = lines[0] if request.line is None and len(lines) == 1 else request.line
+    stack = stacks.load(request.stack)
+    line = own_line or stack.for_line(None).line
+    if legs and line not in lines:
+        reason = f"{line} is asked for" if own_line else f"without --line it is {line}"
+        raise UsageError(
+            f"a night has one line: {reason}, and {request.matrix} has no leg of it",
+            tip=f"name one that it has: {' or '.join(f'--line {name}' for name in lines)}",
+        )
+    return stack.for_line(line), tuple(leg for leg in legs if leg.line == line)
+
+
+def _build(request: Build) -> Answer:
+    from cairn.build.cache import SharedCache
+    from cairn.cli.build.run import built_wheels
+    from cairn.pipeline.night.build import LegBuild, build_leg
+    from cairn.pipeline.night.stage import NOTE_FILE
+    from cairn.pipeline.staging import SET_FILE
+
+    run = request.load_run()
+    leg = run.plan.leg(request.leg)
+    cache = SharedCache(url=request.cache_store, endpoint_url=request.endpoint_url, read_only=False)
+    job = LegBuild(
+        run=run,
+        leg=leg,
+        output_dir=request.output_dir.absolute(),
+        shared_cache=cache if request.cache_store else None,
+        **vars(request.how),
+    )
+    for name in (NOTE_FILE, SET_FILE):  # of an earlier build in the same folder
+        (job.output_dir / name).unlink(missing_ok=True)
+    with night_options.noted(run, leg, "build", job.output_dir):
+        wheels = build_leg(job)
+    return built_wheels(wheels)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage(night_options.AttestedNightOptions):
+    """What `cairn ci night stage` is asked for.
+
+    A set that is not what the night expects is refused; one leg does not hold up the others. Outputs of
+    the step: `test` (the legs that a runner is to test, for a matrix), `test_count`, `suite` (the shards
+    of their suites that are yet to run, for a matrix), `suite_count`, `merge_count` (how many suites are
+    to be judged), `staged_count`.
+
+        cairn ci night stage --night latest --stack external-builds/sample --store ./store --artifacts
+        artifacts
+    """
+
+    artifacts: Path = option(
+        "a folder `wheels-<leg>-<attempt>` for each; the last attempt of a leg counts",
+        metavar="DIR",
+        convert=converters.any_path,
+        required=True,
+    )
+    json: bool = common.json()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Promote(night_options.AttestedNightOptions):
+    """What `cairn ci night promote` is asked for.
+
+    Ready is what the store has a staged set and passed records of; it can be run at any time, and again.
+    Exit code 10 where the gate refused one.
+
+        cairn ci night promote --night latest --stack external-builds/sample --store ./store
+    """
+
+    to: str | None = night_options.to_channel()
+    whole: bool = flag(
+        "every leg or none: nothing is promoted while one that may come is not ready, or is refused"
+    )
+    trust: tuple[str, ...] = signing.trust("whose signature each test record must have to count")
+    json: bool = common.json()
+
+
+def _stage(request: Stage) -> Answer:
+    from cairn.output import github
+    from cairn.pipeline.night import shards, standing
+    from cairn.pipeline.night.stage import stage_night
+
+    with (
+        request.attested_run() as run,
+        console.current().stage(f"stage the night {run.plan.night}") as stage,
+    ):
+        results = stage_night(run, request.artifacts, say=stage.update)
+    stood = [standing.look(run, leg) for leg in run.plan.legs]
+    testable = [one.leg for one in stood if one.state in ("untested", "failed") and one.leg.test_runs_on]
+    to_run = [shard for leg in testable for shard in shards.due(run, leg)]
+    suites = {(shard.leg.id, shard.config) for leg in testable for shard in shards.expected(run.stack, leg)}
+    staged = sum(one.set_id is not None for one in stood)
+    github.write_outputs(
+        {
+            **night_options.outputs("test", testable),
+            **night_options.shard_outputs(to_run),
+            "merge_count": str(len(suites)),
+            "staged_count": str(staged),
+        }
+    )
+    text: list[Piece] = []
+    for one in results:
+        if one.set_id is None:
+            text.append(("failed", f"{one.leg.name}: {one.reason}"))
+        else:
+            text.append(("kept" if one.kept else "done", f"{one.leg.name}: set {one.set_id[:12]}"))
+    return Answer(
+        [{"leg": one.leg.id, "set": one.set_id, "kept": one.kept, "reason": one.reason} for one in results],
+        text,
+    )
+
+
+def _promote(request: Promote) -> Answer:
+    from cairn.pipeline.night.promote import promote_night
+
+    with (
+        request.attested_run() as run,
+        console.current().stage(f"promote the night {run.plan.night}") as stage,
+    ):
+        promotion = promote_night(run, whole=request.whole, say=stage.update)
+    for set_id in promotion.strangers:
+        console.current().warn(
+            f"the staged set {set_id[:12]} is of the night's manifest, and is not expected"
+        )
+    legs = [{"leg": p.before.leg.id, "promoted": p.promoted, "reason": p.reason} for p in promotion.legs]
+    refused = [one for one in promotion.legs if one.refused]
+    error = GateError(
+        f"the gate refused {len(refused)} of {len(promotion.legs)} legs of the night {run.plan.night}",
+        reasons=tuple(f"{one.before.leg.name}: {one.reason}" for one in refused),
+        tip="the others are where they should be; fix what is named and run it again",
+    )
+    return Answer(
+        {"night": run.plan.night, "legs": legs, "strangers": promotion.strangers},
+        [(_mark(one), f"{one.before.leg.name}: {one.reason or 'in the index'}") for one in promotion.legs],
+        error=error if refused else None,
+    )
+
+
+def _mark(leg: LegPromotion) -> console.Mark:
+    if leg.before.state == "promoted":
+        return "kept"
+    if leg.promoted and leg.before.bypass is not None:
+        return "bypassed"
+    return "done" if leg.promoted else "failed"
+
+
+COMMANDS = {
+    "freeze": command(Freeze, _freeze),
+    "build": command(Build, _build),
+    "stage": command(Stage, _stage),
+    "promote": command(Promote, _promote),
+}

@@ -1,1 +1,0 @@
-"""`cairn test skips`: look after the tests that a suite leaves out; one module per command."""
