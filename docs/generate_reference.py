@@ -24,7 +24,7 @@ from cairn.cli import main as program
 from cairn.cli.upstream import build_prod_wheels, checkouts, pytorch_tests, rocm, wheels
 from cairn.matrix import legs, matrix_toml
 from cairn.pipeline import bisect
-from cairn.pipeline.doctor import findings
+from cairn.pipeline.doctor import model
 from cairn.pipeline.night import plan as night_plan
 from cairn.release import notify, records
 from cairn.release.audit import report
@@ -190,7 +190,7 @@ def _formats() -> Iterator[tuple[str, type[datafile.Value], str]]:
         "Below `nights/<id>/steps/`: how one job of a leg ended; for people, and no reason to promote.",
     )
     yield "audit.json", report.AuditReport, "What `cairn index audit --json` prints."
-    yield "doctor.json", findings.DoctorReport, "What `cairn doctor --json` prints; `--machine` reads it."
+    yield "doctor.json", model.DoctorReport, "What `cairn doctor --json` prints; `--machine` reads it."
     yield "bisect.json", bisect.Search, "`cairn bisect` writes it after each run, and goes on from it."
     yield "judgement.json", judgement.GateReport, "`cairn release promote` keeps it beside the set."
     yield (

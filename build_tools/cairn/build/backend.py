@@ -35,7 +35,6 @@ from cairn.venv import VirtualEnvironment
 _KILLED = (-9, 137)  # exit codes of what SIGKILL has ended, as Python and as a shell has them
 _TAIL = 12  # lines of a failed build that are shown
 
-
 _FILE = "CMakeCache.txt"
 _DEEP = 3  # folders between that of the build and the file: `build/lib.linux-x86_64/x/CMakeCache.txt`
 _SHARE = 20  # looking may take a 20th of the time: there are builds that write thousands of lines a second

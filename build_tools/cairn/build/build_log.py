@@ -56,7 +56,6 @@ _TRACEBACK = b"Traceback (most recent call last):"
 _LAST = b"\0"  # put before the last line of a traceback, which names the exception
 _PLAIN = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]")  # colours (ECMA-48)
 
-
 _LONGEST = 4096  # characters of a line that are looked at
 _COUNT = re.compile(r"\s*(?P<count>\[\s*\d+(?:/\d+|%)\])\s+(?P<rest>.*)")  # ninja's, setuptools'; make's
 _PROGRAM = re.compile(

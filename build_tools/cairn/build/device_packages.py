@@ -33,7 +33,6 @@ from cairn.wheels.split.split import split
 
 _LIBRARIES = "rocm-sdk-libraries"
 
-
 _SPLITTING = 3  # counted up with each change of what comes of a split
 
 

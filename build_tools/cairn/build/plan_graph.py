@@ -40,7 +40,6 @@ _REASONS = {
 }
 _STACK = "what stack.toml says of it changed"
 
-
 Action = Literal["build", "cached", "present"]
 """`build`: it will run. `cached`: its wheel is taken from the cache. `present`: it is there already."""
 

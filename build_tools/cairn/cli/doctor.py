@@ -17,8 +17,7 @@ from cairn.output import console
 
 if TYPE_CHECKING:
     from cairn.output.console import Mark
-    from cairn.pipeline.doctor.findings import DoctorReport, Level, Purpose
-    from cairn.pipeline.doctor.need import HostCompiler, Need
+    from cairn.pipeline.doctor.model import DoctorReport, HostCompiler, Level, Need, Purpose
     from cairn.stack import Stack
 
 _MARKS: Mapping[Level, Mark] = {"ok": "done", "note": "kept", "warning": "bypassed", "missing": "failed"}
@@ -60,8 +59,8 @@ class Doctor(common.OptionalStack):
 
 def _doctor(request: Doctor) -> Answer:
     from cairn import datafile, interpreters
-    from cairn.pipeline.doctor import diagnose, look, offers
-    from cairn.pipeline.doctor.findings import DoctorReport
+    from cairn.pipeline.doctor import diagnose, look
+    from cairn.pipeline.doctor.model import DoctorReport
 
     need = _need(request)
     if request.machine:
@@ -70,7 +69,7 @@ def _doctor(request: Doctor) -> Answer:
         machine = look.here(request.root_checkout_dir, request.python or interpreters.own().path)
     findings = diagnose.diagnose(machine, need)
     if request.index_url:
-        findings = (*findings, *offers.index(request.index_url, machine, line=request.line))
+        findings = (*findings, *diagnose.index(request.index_url, machine, line=request.line))
     report = DoctorReport(purpose=request.purpose, machine=machine, findings=findings)
     missing = tuple(dict.fromkeys(finding.check for finding in findings if finding.level == "missing"))
     error = PrerequisiteError(
@@ -82,8 +81,8 @@ def _doctor(request: Doctor) -> Answer:
 
 def _need(request: Doctor) -> Need:
     from cairn import targets as gpu
-    from cairn.pipeline.doctor import offers
-    from cairn.pipeline.doctor.need import Need
+    from cairn.pipeline.doctor import diagnose
+    from cairn.pipeline.doctor.model import Need
 
     stack = request.load_stack()
     targets = gpu.parse_targets(request.targets) if request.targets else ()
@@ -93,7 +92,7 @@ def _need(request: Doctor) -> Need:
         pythons=stack.pythons if stack else (),
         compiler=_compiler(stack, targets or (stack.targets if stack else ())),
         disk=stack.disk if stack else None,
-        offers=tuple(map(offers.wheel, request.wheel)),
+        offers=tuple(map(diagnose.wheel, request.wheel)),
     )
 
 

@@ -22,10 +22,11 @@ from cairn.errors import ProcessError, StoreError, UsageError
 from cairn.output import Progress, wording
 from cairn.release.index import keys
 from cairn.release.index.generation import IndexSet, now
-from cairn.release.index.snapshot import MANIFEST_FILE, Index, Snapshot, missing, read_set, whole_id
+from cairn.release.index.snapshot import MANIFEST_FILE, Index, missing, read_set, whole_id
 from cairn.release.serve.server import serving
-from cairn.sources.manifest import changelog, manifest
+from cairn.sources.manifest import changelog
 from cairn.sources.manifest.changelog import Changelog
+from cairn.sources.manifest.manifest import Manifest
 from cairn.store.protocol import Store
 
 LOG = "bisect.json"
@@ -148,7 +149,8 @@ def prepare(
     if not snapshot.exists:
         raise missing(store, index)
     every = sorted(snapshot.sets(), key=lambda one: (one.added, one.set_id))
-    ends = [_by_id(snapshot, text) for text in (good, bad)]
+    # A date names no set by itself.
+    ends = [snapshot.set(whole_id(text, snapshot)) if _moment(text) is None else None for text in (good, bad)]
     kinds = {_kind(one) for one in ends if one} or {_kind(one) for one in every}
     if len(kinds) > 1:
         raise UsageError(
@@ -214,7 +216,7 @@ def run(
             index_url = keys.set_url(server.url, set_id)
             attempt = _try(store, search, set_id, index_url, output_dir, on_line)
             on_try(f"{set_id[:12]}: {attempt.verdict}")
-            search = _with(search, attempt)
+            search = msgspec.structs.replace(search, tries=(*search.tries, attempt))
             datafile.write(output_dir / LOG, search)
     return search
 
@@ -230,20 +232,17 @@ def result(store: Store, search: Search, *, commits: bool, say: Progress) -> Bis
     """
     snapshot = Index(store, search.index).load()
     last_good = search.sets[search.good]
-    manifests = [_manifest_of(store, set_id) for set_id in (last_good, search.suspects[-1])]
+    manifests = []
+    for set_id in (last_good, search.suspects[-1]):
+        key = keys.set_key(set_id, MANIFEST_FILE)
+        manifests.append(datafile.loads(store.read(key).data, Manifest, name=f"{store.url}/{key}"))
+    before, after = manifests
     return BisectResult(
         search=search,
         last_good=snapshot.set(last_good),
         suspects=tuple(snapshot.set(set_id) for set_id in search.suspects),
-        changes=changelog.between(*manifests, commits=commits, say=say),
+        changes=changelog.between(before, after, commits=commits, say=say),
     )
-
-
-def _by_id(snapshot: Snapshot, text: str) -> IndexSet | None:
-    """The set that a user names by its id; None for a date."""
-    if _moment(text) is not None:
-        return None
-    return snapshot.set(whole_id(text, snapshot))
 
 
 def _by_date(sets: Sequence[IndexSet], text: str, index: str) -> IndexSet:
@@ -288,15 +287,9 @@ def _try(
         env = isolation.variables(isolation.Isolation.INSTALLER, home)
         try:
             environment = venv.create(Path(folder, "venv"), python=Path(search.python), environ=env)
-            command = [
-                venv.uv_program(),
-                "pip",
-                "install",
-                "--no-config",
-                "--python",
-                str(environment.python),
-            ]
-            command += ["--index-url", index_url, *(f"{one.distribution}=={one.version}" for one in wheels)]
+            command = [venv.uv_program(), "pip", "install", "--no-config"]
+            command += ["--python", str(environment.python), "--index-url", index_url]
+            command += [f"{one.distribution}=={one.version}" for one in wheels]
             hidden = isolation.credential_files()
             process.run(command, env=env, log=log, on_line=on_line, timeout=_TIMEOUT, hidden=hidden)
         except ProcessError as error:
@@ -324,12 +317,3 @@ def _try(
         seconds=round((datetime.now(UTC) - begun).total_seconds(), 1),
         log=str(log.relative_to(output_dir)),
     )
-
-
-def _with(search: Search, attempt: Try) -> Search:
-    return msgspec.structs.replace(search, tries=(*search.tries, attempt))
-
-
-def _manifest_of(store: Store, set_id: str) -> manifest.Manifest:
-    key = keys.set_key(set_id, MANIFEST_FILE)
-    return datafile.loads(store.read(key).data, manifest.Manifest, name=f"{store.url}/{key}")

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import shlex
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar, get_args
+from typing import get_args
 
 from cairn import files, venv
 from cairn import targets as gpu
@@ -25,8 +24,8 @@ from cairn.build.inputs import variables
 from cairn.build.model import BuiltWheel, Job, SdkRequest
 from cairn.errors import StoreError, SystemFailureError
 from cairn.output import console
-from cairn.pipeline import report, staging, verdict_cache
-from cairn.pipeline.request import StageSpan, TrailRequest, TrailResult
+from cairn.pipeline import staging, trail, verdict_cache
+from cairn.pipeline.trail import StageSpan, TrailRequest, TrailResult
 from cairn.release import promote
 from cairn.release import records as kept_records
 from cairn.release.gate import evidence, install_check
@@ -41,7 +40,6 @@ from cairn.sources import checkout_stack
 from cairn.sources.checkout.checkout import CheckoutRequest
 from cairn.sources.checkout.describe import Checkout
 from cairn.sources.manifest import manifest
-from cairn.stack import Stack
 from cairn.store import folder as store_folder
 from cairn.testing import record as records
 from cairn.testing import smoke
@@ -50,37 +48,9 @@ from cairn.wheels import wheelset as wheel_sets
 from cairn.wheels.metadata import device_names
 from cairn.wheels.wheelset import WheelSet
 
-_T = TypeVar("_T")
-
 STAGING, RELEASE = "staging", "release"
 _INSTALLERS: tuple[install_check.Installer, ...] = get_args(install_check.Installer)
 _LOCK_WAIT = 2.0  # seconds: a run takes minutes, and the user who starts a second should not wait in silence
-
-
-class Timeline:
-    """Shows stages on the console and remembers them."""
-
-    def __init__(self) -> None:
-        self.spans: list[StageSpan] = []
-
-    @contextlib.contextmanager
-    def stage(self, name: str) -> Iterator[console.Stage]:
-        """A stage that is shown while it runs."""
-        start = time.time()
-        with console.current().stage(name) as stage:
-            yield stage
-        self.add(name, start, time.time(), mark=stage.mark, detail=stage.note)
-
-    def kept(self, name: str, note: str) -> None:
-        """Add a stage that need not run, since its earlier result still holds."""
-        console.current().kept(name, note)
-        self.add(name, time.time(), time.time(), mark="kept", detail=note)
-
-    def add(
-        self, name: str, start: float, end: float, *, mark: console.Mark = "done", detail: str = ""
-    ) -> None:
-        """Remember a stage that was shown elsewhere."""
-        self.spans.append(StageSpan(name=name, start=start, end=end, mark=mark, detail=detail))
 
 
 def run(request: TrailRequest) -> TrailResult:
@@ -99,11 +69,12 @@ def run(request: TrailRequest) -> TrailResult:
     variables.parse_build_env(request.build_env, request.stack)
     if request.with_rocm:
         rocm_sdk.recipe(request.stack)
+    stages = _Stages(request)
     with (
         files.locked(request.work_dir / "run.lock", timeout=_LOCK_WAIT),
-        console.current().steps(_count_steps(request)),
+        console.current().steps(stages.count()),
     ):
-        return _run(request, Timeline())
+        return stages.run()
 
 
 def require_disk(work_dir: Path, needed: int | None) -> None:
@@ -130,99 +101,227 @@ def require_disk(work_dir: Path, needed: int | None) -> None:
         )
 
 
-def _count_steps(request: TrailRequest) -> int:
-    """How many stages there will be: those of every stack, and those that only some need."""
-    stack = request.stack
-    of_the_sdk = ("make", "publish", "install") if request.with_rocm else ()
-    of_every_stack = ("check out", "stage", "smoke-test", "promote", "install")
-    built = [project for project in stack.projects if request.with_rocm or not project.rocm_only]
-    return len(of_every_stack) + len(of_the_sdk) + len(built) + int(_hipifies_by_torch(request))
+class _Stages:
+    """The stages of a run in their order, shown on the console and remembered for the report."""
 
+    def __init__(self, request: TrailRequest) -> None:
+        self._request = request
+        self._store = store_folder.LocalStore(request.store_dir)
+        self._spans: list[StageSpan] = []
+        self._hipifies_by_torch = any(p.hipify == "torch-utils" for p in request.stack.projects)
 
-def _run(request: TrailRequest, timeline: Timeline) -> TrailResult:
-    stack, work_dir = request.stack, request.work_dir
-    preflight.targets(build_job(request, {}))
-    checkouts = _check_out(request, timeline)
-    # What would stop the build is reported before minutes go into the SDK.
-    build = job.check(build_job(request, {c.project.name: c.path for c in checkouts}))
-    sdk_dists: tuple[Path, ...] = ()
-    if request.with_rocm:
-        with timeline.stage("make the ROCm SDK") as stage:
+    def count(self) -> int:
+        """How many stages there will be: those of every stack, and those that only some need."""
+        with_rocm = self._request.with_rocm
+        of_the_sdk = ("make", "publish", "install") if with_rocm else ()
+        of_every_stack = ("check out", "stage", "smoke-test", "promote", "install")
+        built = [project for project in self._request.stack.projects if with_rocm or not project.rocm_only]
+        return len(of_every_stack) + len(of_the_sdk) + len(built) + int(self._hipifies_by_torch)
+
+    def run(self) -> TrailResult:
+        """All stages, each with the values of the stage before."""
+        request, store = self._request, self._store
+        preflight.targets(build_job(request, {}))
+        checkouts = self._check_out(self._hipify_python() if self._hipifies_by_torch else None)
+        # What would stop the build is reported before minutes go into the SDK.
+        build = job.check(build_job(request, {c.project.name: c.path for c in checkouts}))
+        sdk_dists = self._make_sdk() if request.with_rocm else ()
+        # pip and uv read the staging channel over HTTP, as users do.
+        with serve_server.serving(store) as server:
+            installed = None
+            if sdk_dists:
+                began, log = time.time(), request.logs_dir / "install-sdk.log"
+                index_url = keys.index_url(server.url, STAGING)
+                installed = staging.install_sdk(build, sdk_dists, index_url, log=log)
+                self._remember("install the ROCm SDK", began, time.time())
+            wheels = job.build(build, installed, trees=checkouts)
+            for wheel in wheels:  # they were shown by the engine, side by side
+                mark: console.Mark = "kept" if wheel.cached else "done"
+                detail = "from the cache" if wheel.cached else ""
+                self._remember(f"build {wheel.project}", wheel.started, wheel.ended, mark=mark, detail=detail)
+            wheel_set = self._stage_set(wheels, sdk_dists)
+            record = self._smoke(wheel_set, server.url)
+        promotion = self._promote(wheel_set, record)
+        self._install(wheel_set)
+        words = ["install", "--index-url", keys.index_url(request.store_dir.as_uri(), RELEASE)]
+        words += _requirements(request, wheels)
+        result = TrailResult(
+            checkouts=checkouts,
+            wheels=wheels,
+            wheel_set=wheel_set,
+            rocm_version=installed.info.version if installed else None,
+            record=record,
+            promotion=promotion,
+            untested_note=_untested_note(promotion),
+            installers=_INSTALLERS,
+            pip_line=shlex.join(["pip", *words]),
+            uv_line=shlex.join(["uv", "pip", *words]),
+            report=request.work_dir / "report.html",
+            spans=tuple(self._spans),
+        )
+        trail.write_page(request, result)
+        return result
+
+    def _hipify_python(self) -> Path:
+        """An interpreter that has the stack's own torch, for a checkout that is hipified with it."""
+        wheels, folder = self._request.stack.extra_wheels, self._request.work_dir / "tools"
+        name, requirements = f"install {', '.join(wheels)} for hipify", "\n".join(wheels)
+        marker = folder / "cairn-tools"
+        env = venv.describe(folder)
+        if marker.is_file() and marker.read_text(encoding="utf-8") == requirements:
+            self._keep(name, "installed already")
+        else:
+            with self._stage(name) as stage:
+                env, log = venv.create(folder), self._request.logs_dir / "tools.log"
+                pip_install(env, wheels, PackageSource(), log=log, on_line=stage.update)
+                marker.write_text(requirements, encoding="utf-8")
+        return env.python
+
+    def _check_out(self, hipify_python: Path | None) -> tuple[Checkout, ...]:
+        request, stack = self._request, self._request.stack
+        with self._stage(f"check out {stack.line}") as stage:
+            requests = [
+                CheckoutRequest(
+                    project=project,
+                    checkout_dir=request.work_dir / "src" / project.checkout_dir,
+                    jobs=request.jobs,
+                    force=request.force,
+                    python=hipify_python,
+                )
+                for project in stack.projects
+            ]
+            return checkout_stack.checkout_stack(stack, requests, say=stage.update)
+
+    def _make_sdk(self) -> tuple[Path, ...]:
+        """Make the packages of the ROCm SDK, and publish them to staging."""
+        request, store = self._request, self._store
+        with self._stage("make the ROCm SDK") as stage:
             log = request.logs_dir / "sdk.log"
-            sdk_dists = rocm_sdk.make(stack, request.targets, work_dir / "sdk", log=log, say=stage.update)
-    opened = store_folder.LocalStore(request.store_dir)
+            folder = request.work_dir / "sdk"
+            dists = rocm_sdk.make(request.stack, request.targets, folder, log=log, say=stage.update)
+        with self._stage("publish the ROCm SDK to staging"):
+            try:
+                staging.publish_sdk(store, STAGING, dists)
+            except NameTakenError:
+                self._begin_new_store()
+                staging.publish_sdk(store, STAGING, dists)
+        return dists
 
-    def publish_sdk() -> None:
-        if sdk_dists:
-            staging.publish_sdk(opened, STAGING, sdk_dists)
+    def _begin_new_store(self) -> None:
+        """Begin a new store where other sources or targets gave different bytes under a name.
 
-    with timeline.stage("publish the ROCm SDK to staging") if sdk_dists else contextlib.nullcontext():
-        _retry_in_new_store(opened, publish_sdk)
-    # pip and uv read the staging channel over HTTP, as users do.
-    with serve_server.serving(opened) as server:
-        staging_url = keys.index_url(server.url, STAGING)
-        installed = None
-        if sdk_dists:
-            began, log = time.time(), request.logs_dir / "install-sdk.log"
-            installed = staging.install_sdk(build, sdk_dists, staging_url, log=log)
-            timeline.add("install the ROCm SDK", began, time.time())
-        wheels = job.build(build, installed, trees=checkouts)
-        for wheel in wheels:  # they were shown by the engine, side by side
-            mark: console.Mark = "kept" if wheel.cached else "done"
-            detail = "from the cache" if wheel.cached else ""
-            timeline.add(f"build {wheel.project}", wheel.started, wheel.ended, mark=mark, detail=detail)
-        with timeline.stage("stage the set"):
-            stage_set = functools.partial(_stage, opened, request, wheels)
-            wheel_set = _retry_in_new_store(opened, stage_set, before=publish_sdk)
-        record = _smoke(request, opened, wheel_set, server.url, timeline)
-    promotion = _promote(request, opened, wheel_set, record, timeline)
-    _install(request, opened, wheel_set, timeline)
-    names = _pip_requirements(stack, wheels)
-    release_url = keys.index_url(request.store_dir.as_uri(), RELEASE)
-    result = TrailResult(
-        checkouts=checkouts,
-        wheels=wheels,
-        wheel_set=wheel_set,
-        rocm_version=installed.info.version if installed else None,
-        record=record,
-        promotion=promotion,
-        untested_note=_untested_note(promotion),
-        installers=_INSTALLERS,
-        pip_line=shlex.join(["pip", "install", "--index-url", release_url, *names]),
-        uv_line=shlex.join(["uv", "pip", "install", "--index-url", release_url, *names]),
-        report=request.work_dir / "report.html",
-        spans=tuple(timeline.spans),
-    )
-    report.write(request, result)
-    return result
+        A name never changes its bytes, but on a developer's machine versions stay the same while the sources
+        change. The old store is kept beside the new one, whole.
+        """
+        old = store_folder.retire(self._store)
+        console.current().info(
+            f"starting a new index: the old one, with different bytes under the same names, is at {old}"
+        )
 
+    def _stage_set(self, wheels: Sequence[BuiltWheel], sdk_dists: Sequence[Path]) -> WheelSet:
+        with self._stage("stage the set"):
+            try:
+                return self._seal(wheels)
+            except NameTakenError:
+                self._begin_new_store()
+                if sdk_dists:
+                    staging.publish_sdk(self._store, STAGING, sdk_dists)
+                return self._seal(wheels)
 
-def _check_out(request: TrailRequest, timeline: Timeline) -> tuple[Checkout, ...]:
-    stack = request.stack
-    python = _hipify_python(request, timeline) if _hipifies_by_torch(request) else None
-    with timeline.stage(f"check out {stack.line}") as stage:
-        requests = [
-            CheckoutRequest(
-                project=project,
-                checkout_dir=request.work_dir / "src" / project.checkout_dir,
-                jobs=request.jobs,
-                force=request.force,
-                python=python,
+    def _seal(self, wheels: Sequence[BuiltWheel]) -> WheelSet:
+        """Seal the set that the build has left in its folder, and publish it."""
+        request, folder = self._request, self._request.wheels_dir
+        sealed = staging.stage_set(
+            self._store,
+            STAGING,
+            folder,
+            [file for wheel in wheels for file in wheel.files],
+            stack=request.stack,
+            platform=Platform.here(),
+            manifest=manifest.read(folder / "manifest.json").canonical(),
+            attester=KeyAttester(request.signer) if request.signer else None,
+        )
+        wheel_sets.write(folder / staging.SET_FILE, sealed)
+        return sealed
+
+    def _smoke(self, wheel_set: WheelSet, server_url: str) -> records.TestRecord:
+        name, work_dir = "smoke-test the installed wheels", self._request.work_dir / "smoke"
+        tests = smoke.SmokeRequest(
+            wheel_set=wheel_set,
+            index_url=keys.set_url(server_url, wheel_set.id),
+            work_dir=work_dir,
+        ).of_stack(self._request.stack)
+        # The verdict of an earlier run is taken where nothing that it rests on has changed. Its note is
+        # removed before the tests run again, so that a run that fails, or is killed, leaves none behind.
+        marker = self._request.work_dir / "kept" / "smoke.json"
+        staged = Index(self._store, STAGING).load().set(wheel_set.id).added
+        key = verdict_cache.key_of_smoke(self._store, tests, staged=staged)
+        if (verdict := verdict_cache.find(marker, key)) is not None:
+            self._keep(name, f"record of {verdict.when}")
+            return records.read(work_dir / records.FILE)
+        marker.unlink(missing_ok=True)
+        with self._stage(name) as stage:
+            result = smoke.run_smoke(tests, on_line=stage.update)
+            smoke.require_passed(result, or_untested=True)
+        verdict_cache.write(marker, key, evidence=(result.record_path, result.junit_path))
+        return result.record
+
+    def _promote(self, wheel_set: WheelSet, record: records.TestRecord) -> promote.Promotion:
+        request, bypass = self._request, None
+        if wheel_set.targets != (gpu.CPU,) and not record.counts.device_passed:
+            # The record is untested, since device tests were skipped: everything must say so.
+            reason = "no GPU was used: the smoke tests passed, and their device tests were skipped"
+            bypass = evidence.Bypass(who="cairn ci run", reason=reason)
+        with self._stage("pass the gate and promote") as stage:
+            path = request.work_dir / "smoke" / records.FILE
+            kept_records.add_file(
+                self._store, path, name="the record of the smoke tests", signer=request.signer
             )
-            for project in stack.projects
-        ]
-        return checkout_stack.checkout_stack(stack, requests, say=stage.update)
+            promotion = promote.promote(
+                self._store,
+                wheel_set.id,
+                stack=request.stack,
+                source=STAGING,
+                target=RELEASE,
+                bypass=bypass,
+                attester=KeyAttester(request.signer) if request.signer else None,
+                lock=mirror_lock.of(request.stack),
+                on_step=stage.update,
+            )
+            if (note := _untested_note(promotion)) is not None:
+                stage.end_as("bypassed", note)
+            elif promotion.kept:
+                stage.end_as("kept", f"in {RELEASE} already")
+        return promotion
 
+    def _install(self, wheel_set: WheelSet) -> None:
+        name, marker = "install from the release index", self._request.work_dir / "kept" / "install.json"
+        key = verdict_cache.key_of_install(self._store, RELEASE, wheel_set)
+        if (verdict := verdict_cache.find(marker, key)) is not None:
+            self._keep(name, f"unchanged since {verdict.when}")
+            return
+        marker.unlink(missing_ok=True)
+        with self._stage(name):
+            install_from_release(self._request, wheel_set)
+        verdict_cache.write(marker, key)
 
-def _pip_requirements(stack: Stack, wheels: Sequence[BuiltWheel]) -> tuple[str, ...]:
-    """The requirements that install the wheels, and all device wheels of those that were split."""
-    names = stack.install or tuple(stack.project(wheel.project).distribution for wheel in wheels)
-    split = {stack.project(wheel.project).distribution for wheel in wheels if wheel.devices}
-    return tuple(f"{name}[{device_names.EVERY}]" if name in split else name for name in names)
+    @contextlib.contextmanager
+    def _stage(self, name: str) -> Iterator[console.Stage]:
+        """A stage that is shown while it runs."""
+        start = time.time()
+        with console.current().stage(name) as stage:
+            yield stage
+        self._remember(name, start, time.time(), mark=stage.mark, detail=stage.note)
 
+    def _keep(self, name: str, note: str) -> None:
+        """Add a stage that need not run, since its earlier result still holds."""
+        console.current().kept(name, note)
+        self._remember(name, time.time(), time.time(), mark="kept", detail=note)
 
-def _hipifies_by_torch(request: TrailRequest) -> bool:
-    return any(p.hipify == "torch-utils" for p in request.stack.projects)
+    def _remember(
+        self, name: str, start: float, end: float, *, mark: console.Mark = "done", detail: str = ""
+    ) -> None:
+        self._spans.append(StageSpan(name=name, start=start, end=end, mark=mark, detail=detail))
 
 
 def build_job(request: TrailRequest, checkouts: Mapping[str, Path]) -> Job:
@@ -244,140 +343,12 @@ def build_job(request: TrailRequest, checkouts: Mapping[str, Path]) -> Job:
     )
 
 
-def _hipify_python(request: TrailRequest, timeline: Timeline) -> Path:
-    """An interpreter that has the stack's own torch, for a checkout that is hipified with it."""
-    name = f"install {', '.join(request.stack.extra_wheels)} for hipify"
-    folder = request.work_dir / "tools"
-    marker = folder / "cairn-tools"
-    requirements = "\n".join(request.stack.extra_wheels)
-    env = venv.describe(folder)
-    if marker.is_file() and marker.read_text(encoding="utf-8") == requirements:
-        timeline.kept(name, "installed already")
-    else:
-        with timeline.stage(name) as stage:
-            env = venv.create(folder)
-            pip_install(
-                env,
-                request.stack.extra_wheels,
-                PackageSource(),
-                log=request.logs_dir / "tools.log",
-                on_line=stage.update,
-            )
-            marker.write_text(requirements, encoding="utf-8")
-    return env.python
-
-
-def _retry_in_new_store(
-    opened: store_folder.LocalStore, act: Callable[[], _T], *, before: Callable[[], None] = lambda: None
-) -> _T:
-    """Act on the store; where other sources or targets gave different bytes under a name, begin a new store.
-
-    A name never changes its bytes, but on a developer's machine versions stay the same while the sources
-    change. The old store is kept beside the new one, whole.
-    """
-    try:
-        return act()
-    except NameTakenError:
-        old = store_folder.retire(opened)
-        console.current().info(
-            f"starting a new index: the old one, with different bytes under the same names, is at {old}"
-        )
-        before()
-        return act()
-
-
-def _stage(opened: store_folder.LocalStore, request: TrailRequest, wheels: Sequence[BuiltWheel]) -> WheelSet:
-    """Seal the set that the build has left in its folder, and publish it."""
-    folder = request.wheels_dir
-    sealed = staging.stage_set(
-        opened,
-        STAGING,
-        folder,
-        [file for wheel in wheels for file in wheel.files],
-        stack=request.stack,
-        platform=Platform.here(),
-        manifest=manifest.read(folder / "manifest.json").canonical(),
-        attester=KeyAttester(request.signer) if request.signer else None,
-    )
-    wheel_sets.write(folder / staging.SET_FILE, sealed)
-    return sealed
-
-
-def _smoke(
-    request: TrailRequest,
-    opened: store_folder.LocalStore,
-    wheel_set: WheelSet,
-    server_url: str,
-    timeline: Timeline,
-) -> records.TestRecord:
-    name, work_dir = "smoke-test the installed wheels", request.work_dir / "smoke"
-    tests = smoke.SmokeRequest(
-        wheel_set=wheel_set,
-        index_url=keys.set_url(server_url, wheel_set.id),
-        work_dir=work_dir,
-    ).of_stack(request.stack)
-    # The verdict of an earlier run is taken where nothing that it rests on has changed. Its note is removed
-    # before the tests run again, so that a run that fails, or is killed, leaves none behind.
-    marker = request.work_dir / "kept" / "smoke.json"
-    key = verdict_cache.key_of_smoke(
-        opened, tests, staged=Index(opened, STAGING).load().set(wheel_set.id).added
-    )
-    if (verdict := verdict_cache.find(marker, key)) is not None:
-        timeline.kept(name, f"record of {verdict.when}")
-        return records.read(work_dir / records.FILE)
-    marker.unlink(missing_ok=True)
-    with timeline.stage(name) as stage:
-        result = smoke.run_smoke(tests, on_line=stage.update)
-        smoke.require_passed(result, or_untested=True)
-    verdict_cache.write(marker, key, evidence=(result.record_path, result.junit_path))
-    return result.record
-
-
-def _promote(
-    request: TrailRequest,
-    opened: store_folder.LocalStore,
-    wheel_set: WheelSet,
-    record: records.TestRecord,
-    timeline: Timeline,
-) -> promote.Promotion:
-    bypass = None
-    if wheel_set.targets != (gpu.CPU,) and not record.counts.device_passed:
-        # The record is untested, since device tests were skipped: everything must say so.
-        reason = "no GPU was used: the smoke tests passed, and their device tests were skipped"
-        bypass = evidence.Bypass(who="cairn ci run", reason=reason)
-    with timeline.stage("pass the gate and promote") as stage:
-        path = request.work_dir / "smoke" / records.FILE
-        kept_records.add_file(opened, path, name="the record of the smoke tests", signer=request.signer)
-        promotion = promote.promote(
-            opened,
-            wheel_set.id,
-            stack=request.stack,
-            source=STAGING,
-            target=RELEASE,
-            bypass=bypass,
-            attester=KeyAttester(request.signer) if request.signer else None,
-            lock=mirror_lock.of(request.stack),
-            on_step=stage.update,
-        )
-        if (note := _untested_note(promotion)) is not None:
-            stage.end_as("bypassed", note)
-        elif promotion.kept:
-            stage.end_as("kept", f"in {RELEASE} already")
-    return promotion
-
-
-def _install(
-    request: TrailRequest, opened: store_folder.LocalStore, wheel_set: WheelSet, timeline: Timeline
-) -> None:
-    name, marker = "install from the release index", request.work_dir / "kept" / "install.json"
-    key = verdict_cache.key_of_install(opened, RELEASE, wheel_set)
-    if (verdict := verdict_cache.find(marker, key)) is not None:
-        timeline.kept(name, f"unchanged since {verdict.when}")
-        return
-    marker.unlink(missing_ok=True)
-    with timeline.stage(name):
-        install_from_release(request, wheel_set)
-    verdict_cache.write(marker, key)
+def _requirements(request: TrailRequest, wheels: Sequence[BuiltWheel]) -> Iterator[str]:
+    """The requirements that install the wheels, and all device wheels of those that were split."""
+    stack = request.stack
+    split = {stack.project(wheel.project).distribution for wheel in wheels if wheel.devices}
+    for name in stack.install or tuple(stack.project(wheel.project).distribution for wheel in wheels):
+        yield f"{name}[{device_names.EVERY}]" if name in split else name
 
 
 def install_from_release(request: TrailRequest, wheel_set: WheelSet) -> None:

@@ -130,21 +130,15 @@ def digest_of_objects(store: Store, prefix: str) -> str:
 
 def machine() -> dict[str, object]:
     """This Python, the bundled programs, the system, its GPUs, and the variables that matter."""
+    home = Path(os.devnull)  # each has one of its own
+    # The variables of the caller that tests and installers see.
+    seen = isolation.variables(Isolation.INSTALLER, home) | isolation.variables(Isolation.TEST, home)
     return {
         "python": [sys.version, os.path.realpath(sys.executable), sys.prefix],
         "programs": {name: importlib.metadata.version(name) for name in _PROGRAMS},
         "system": [platform.platform(), platform.machine(), *platform.libc_ver()],
         "gpus": list(kernel.seen()),
-        "variables": {name: value for name, value in _seen().items() if name not in _NO_MATTER},
-    }
-
-
-def _seen() -> dict[str, str]:
-    """The variables of the caller that tests and installers see."""
-    home = Path(os.devnull)  # each has one of its own
-    return {
-        **isolation.variables(Isolation.INSTALLER, home),
-        **isolation.variables(Isolation.TEST, home),
+        "variables": {name: value for name, value in seen.items() if name not in _NO_MATTER},
     }
 
 

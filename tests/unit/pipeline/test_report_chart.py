@@ -2,8 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cairn.pipeline.report import lay_out
-from cairn.pipeline.request import StageSpan
+from cairn.pipeline.trail import StageSpan, lay_out
 
 
 def stage(name: str, start: float, end: float) -> StageSpan:

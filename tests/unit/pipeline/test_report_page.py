@@ -11,9 +11,8 @@ import pytest
 from cairn import datafile
 from cairn.build.engine.events import CacheStatistics
 from cairn.build.model import BuiltWheel
-from cairn.pipeline import report
-from cairn.pipeline.report import Link
-from cairn.pipeline.request import StageSpan, TrailRequest, TrailResult
+from cairn.pipeline import trail
+from cairn.pipeline.trail import Link, StageSpan, TrailRequest, TrailResult
 from cairn.release.gate.evidence import Bypass
 from cairn.release.gate.judgement import Demand, GateReport
 from cairn.release.promote import Promotion
@@ -162,7 +161,7 @@ def render(
     links: tuple[Link, ...] = LINKS,
     generated: str = GENERATED,
 ) -> str:
-    return report.render(request, result, generated=generated, links=links)
+    return trail.render(request, result, generated=generated, links=links)
 
 
 def test_what_a_compiler_cache_counted_stands_beside_the_wheel() -> None:
@@ -367,7 +366,7 @@ def test_a_report_is_written_whole_with_links_to_what_is_there(tmp_path: Path) -
     result = dataclasses.replace(RESULT, report=tmp_path / "report.html")
     request.wheels_dir.mkdir()
     (request.wheels_dir / "set.json").touch()
-    report.write(request, result)
+    trail.write_page(request, result)
     page = read(result.report.read_text(encoding="utf-8"))
     links = [value for tag, name, value in page.attributes if (tag, name) == ("a", "href")]
     assert links == ["wheels/set.json", "wheels/"]

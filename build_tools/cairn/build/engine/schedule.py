@@ -27,7 +27,6 @@ OVER = 1.5
 """How much more than a fair share of the cores a step is given that keeps its number of jobs: steps side by
 side seldom compile all the time, and the last one cannot be given the share of those that are done."""
 
-
 _MOST = 5_000  # records that are kept, the newest ones
 _UNKNOWN = 60.0  # seconds that a step of a kind which no one has seen yet is taken to need
 _DIVIDED = 0.9  # of a step's work that can be divided, where it was measured on one core alone

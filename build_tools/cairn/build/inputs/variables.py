@@ -57,7 +57,6 @@ _NO_NETWORK = {
 # Up to what ends a path in a variable: the next of a list, or a quote.
 _STACK_FILE = re.compile(r"\{stack_dir\}(?P<path>[^\s\"':;,]*)")
 
-
 _SHELL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # a Name of POSIX's shell
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 # What `build_variables` sets for every build, or what would redirect one; with what to use.

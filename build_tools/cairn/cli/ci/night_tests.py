@@ -175,7 +175,7 @@ def _suite(request: Suite) -> None:
 
 
 def _merge(request: Merge) -> Answer:
-    from cairn.pipeline.night.merge import merge_night
+    from cairn.pipeline.night.suite import merge_night
 
     run = request.load_run()
     with console.current().stage(f"judge the suites of the night {run.plan.night}") as stage:

@@ -15,7 +15,7 @@ from cairn.output import console
 from cairn.pipeline.pipeline_options import TrailOptions
 
 if TYPE_CHECKING:
-    from cairn.pipeline.request import TrailRequest, TrailResult
+    from cairn.pipeline.trail import TrailRequest, TrailResult
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,16 +36,16 @@ class Run(signing.SignOptions, common.StackOptions):
 
 
 def _run(request: Run) -> Answer:
-    from cairn.pipeline import run as trail
+    from cairn.pipeline import run
 
-    result = trail.run(trail_request(request))
+    result = run.run(trail_request(request))
     return Answer(_plain(result), _text(result))
 
 
 def trail_request(request: Run) -> TrailRequest:
     """What the library is asked for."""
     from cairn import targets as gpu
-    from cairn.pipeline.request import TrailRequest
+    from cairn.pipeline.trail import TrailRequest
 
     stack = request.load_stack()
     targets = gpu.parse_targets(request.targets or stack.targets)

@@ -73,9 +73,9 @@ def run(request: Report) -> Answer:
 def _earlier(request: Report, one: TestRun) -> tuple[EarlierRun, ...]:
     if not request.store or one.record is None:
         return ()
-    from cairn.pipeline import earlier_runs
+    from cairn.pipeline.night.results import earlier_runs
 
-    return earlier_runs.of_record(
+    return earlier_runs(
         request.open_existing_store(),
         request.index,
         one.record,

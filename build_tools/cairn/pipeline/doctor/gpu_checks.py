@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cairn import targets
-from cairn.pipeline.doctor.findings import Finding, as_root, missing, note, ok, warning
-from cairn.pipeline.doctor.machine import GpuFacts, Machine
-from cairn.pipeline.doctor.need import Need
+from cairn.pipeline.doctor.model import Finding, Machine, Need, as_root, missing, note, ok, warning
 from cairn.testing.gpus.gpu import covers
 
 _IN_CONTAINER = "--device=/dev/kfd --device=/dev/dri --group-add=video --group-add=render"
@@ -26,7 +24,8 @@ def shown(names: tuple[str, ...]) -> str:
 def gpu(machine: Machine, need: Need) -> Iterator[Finding]:
     """The GPUs, and the first obstacle between programs and them."""
     if need.builds:  # compilers need none
-        yield ok("GPU", f"{_seen(machine.gpu)}; a build needs none")
+        names = shown(machine.gpu.targets) or "none that a driver describes"
+        yield ok("GPU", f"{names}; a build needs none")
         return
     if machine.system != "linux":
         yield note(
@@ -53,10 +52,6 @@ def gpu(machine: Machine, need: Need) -> Iterator[Finding]:
             f"{' and '.join(facts.hidden_by)} hides some: the machine has {shown(facts.targets)}",
             fix=f"unset {' '.join(facts.hidden_by)}",
         )
-
-
-def _seen(facts: GpuFacts) -> str:
-    return shown(facts.targets) if facts.targets else "none that a driver describes"
 
 
 def _blocked(machine: Machine) -> Finding | None:

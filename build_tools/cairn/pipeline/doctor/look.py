@@ -1,10 +1,12 @@
-"""Describes the machine that we run on: the system, and the folders that are written to.
+"""Describes the machine that we run on: its system, its folders, its GPUs, and the programs on PATH.
 
 What Linux says in files is read below a root folder, so that tests can describe any machine by such files.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
 import locale
 import os
 import platform
@@ -15,10 +17,11 @@ import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 
-from cairn import files, platforms
-from cairn.errors import UsageError
-from cairn.pipeline.doctor import look_gpu, look_programs
-from cairn.pipeline.doctor.machine import Disk, Machine, System, WindowsFacts
+from cairn import files, isolation, platforms, process
+from cairn.errors import PrerequisiteError, ProcessError, UsageError
+from cairn.pipeline.doctor.model import Device, Disk, GpuFacts, Machine, PythonFacts, System, WindowsFacts
+from cairn.testing.gpus import kernel
+from cairn.testing.gpus.visible import visible_gpus
 
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 _MANAGERS = {
@@ -31,6 +34,38 @@ _MANAGERS = {
 # What a container engine leaves for the programs in it: podman(1), systemd(1) "container"; docker's own.
 _MARKS = {".dockerenv": "docker", "run/.containerenv": "podman"}
 _IN_CGROUP = re.compile(r"\b(docker|kubepods|containerd|lxc|libpod)\b")
+
+_AMD = "0x1002"  # PCI vendor of AMD's graphics
+_CLASSES = ("0x03", "0x12")  # PCI base classes: display controller, processing accelerator
+# The runtime counts by the first of these; HIP counts what it leaves by the second, or by the third instead.
+_HIDING = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
+_PROGRAMS = (
+    *("git", "c++", "g++", "clang++", "hipcc", "cmake", "ninja"),
+    *("ccache", "sccache", "docker", "podman", "buildah"),
+)
+_TIMEOUT = 20  # seconds for a version
+_VERSION = re.compile(r"\d+\.\d+(?:\.\d+)*")
+# Settings that change what a checkout has, by their names in `git config` (git-config(1)).
+_CHANGING = re.compile(r"core\.(?:autocrlf|eol|symlinks|filemode|fsmonitor|worktree|hookspath)")
+_HARMLESS = {
+    "core.autocrlf": ("false",),
+    "core.symlinks": ("true",),
+    "core.filemode": ("true",),
+    "core.eol": ("lf",),
+}
+_GIT_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY")
+_ASK = """
+import importlib.util, json, pathlib, platform, struct, sys, sysconfig
+print(json.dumps({
+    "version": platform.python_version(),
+    "implementation": platform.python_implementation(),
+    "bits": struct.calcsize("P") * 8,
+    "venv": importlib.util.find_spec("venv") is not None,
+    "ensurepip": importlib.util.find_spec("ensurepip") is not None,
+    "headers": pathlib.Path(sysconfig.get_paths()["include"], "Python.h").is_file(),
+    "system": sys.base_prefix == "/usr",
+}))
+"""
 
 
 def here(
@@ -47,7 +82,16 @@ def here(
     variables = os.environ if environment is None else environment
     release = _os_release(root)
     memory, free = platforms.here.memory(root) or (None, None)
-    kind = _system()
+    kind: System = "darwin" if platforms.here.name() == "darwin" else "linux"
+    windows = None
+    if platforms.here.stack_section() == "windows":
+        kind, settings = "windows", platforms.here.settings()
+        windows = WindowsFacts(
+            long_paths=settings.get("long_paths"),
+            developer_mode=settings.get("developer_mode"),
+            # vcvarsall.bat sets both; the second says for what.
+            compiler="VSCMD_VER" in variables and variables.get("VSCMD_ARG_TGT_ARCH") == "x64",
+        )
     return Machine(
         system=kind,
         name=release.get("PRETTY_NAME") or platform.platform(terse=True),
@@ -62,22 +106,16 @@ def here(
         memory=memory,
         memory_free=free,
         open_files=_open_files(),
-        python=look_programs.python(python),
-        programs=look_programs.programs(),
-        git_settings=look_programs.git_settings(variables),
+        python=python_facts(python),
+        programs=program_versions(),
+        git_settings=git_settings(variables),
         disks=disks(work, root),
-        gpu=look_gpu.gpus(root, variables),
-        groups=look_gpu.groups(),
+        gpu=gpu_facts(root, variables),
+        groups=groups(),
         proxies=tuple(name for name in sorted(variables) if name.lower() in _PROXIES and variables[name]),
         proxy_spares_local=_spares_local(variables),
-        windows=_windows(variables) if kind == "windows" else None,
+        windows=windows,
     )
-
-
-def _system() -> System:
-    if platforms.here.stack_section() == "windows":
-        return "windows"
-    return "darwin" if platforms.here.name() == "darwin" else "linux"
 
 
 def _os_release(root: Path) -> dict[str, str]:
@@ -143,16 +181,6 @@ def _spares_local(variables: Mapping[str, str]) -> bool:
     return bool(urllib.request.proxy_bypass_environment("127.0.0.1", {"no": hosts}))  # type: ignore[attr-defined]
 
 
-def _windows(variables: Mapping[str, str]) -> WindowsFacts:
-    settings = platforms.here.settings()
-    return WindowsFacts(
-        long_paths=settings.get("long_paths"),
-        developer_mode=settings.get("developer_mode"),
-        # vcvarsall.bat sets both; the second says for what.
-        compiler="VSCMD_VER" in variables and variables.get("VSCMD_ARG_TGT_ARCH") == "x64",
-    )
-
-
 def disks(work: Path, root: Path = Path("/")) -> tuple[Disk, ...]:
     """The work folder, that of temporary files, and Cairn's cache."""
     mounts = _mounts(root)
@@ -176,7 +204,14 @@ def _disk(role: str, path: Path, mounts: dict[str, tuple[str, frozenset[str]]]) 
         free = shutil.disk_usage(existing).free
     except OSError:
         free = 0
-    writable, ignores_case = _try(existing)
+    writable = ignores_case = False
+    # Permissions do not tell: a file system may be read-only, or of another user's (root of NFS).
+    with (
+        contextlib.suppress(OSError),
+        tempfile.NamedTemporaryFile(dir=existing, prefix=".cairn-doctor-a") as file,
+    ):
+        trial = Path(file.name)
+        writable, ignores_case = True, trial.with_name(trial.name.upper()).exists()
     above = [str(folder) for folder in (existing, *existing.parents)]
     kind, options = next((mounts[name] for name in above if name in mounts), ("", frozenset[str]()))
     return Disk(
@@ -197,17 +232,6 @@ def _is_folder(path: Path) -> bool:
         return False
 
 
-def _try(folder: Path) -> tuple[bool, bool]:
-    """Whether we may write in a folder, and whether a file is found there by its name in capitals."""
-    # Permissions do not tell: a file system may be read-only, or of another user's (root of NFS).
-    try:
-        with tempfile.NamedTemporaryFile(dir=folder, prefix=".cairn-doctor-a") as file:
-            here = Path(file.name)
-            return True, here.with_name(here.name.upper()).exists()
-    except OSError:
-        return False, False
-
-
 def _mounts(root: Path) -> dict[str, tuple[str, frozenset[str]]]:
     """Mount point to kind and options; of several on one point the last counts (proc(5), mountinfo)."""
     options = {}
@@ -226,3 +250,111 @@ def _text(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
+
+
+def gpu_facts(root: Path, variables: Mapping[str, str]) -> GpuFacts:
+    """The GPUs; see `GpuFacts`."""
+    targets = kernel.seen(root / kernel.KFD_NODES.relative_to("/"))
+    rocr, hip, cuda = _HIDING
+    hidden_by = tuple(name for name in (rocr, hip if hip in variables else cuda) if name in variables)
+    visible = targets
+    for name in hidden_by:
+        visible = visible_gpus(visible, variables[name])
+    cards = [
+        device
+        for device in root.glob("sys/bus/pci/devices/*")
+        if _text(device / "vendor").strip() == _AMD and _text(device / "class").startswith(_CLASSES)
+    ]
+    module, kfd = root / "sys/module/amdgpu", root / "dev/kfd"
+    # Only a driver that was installed beside the kernel's has a version of its own (DKMS).
+    driver = (_text(module / "version").strip() or "in-tree") if module.is_dir() else None
+    # The devices that AMD's GPUs compute through; where nothing says whose one is, it may be AMD's.
+    render = [
+        path
+        for path in sorted(root.glob("dev/dri/renderD*"))
+        if _text(root / "sys/class/drm" / path.name / "device/vendor").strip() in ("", _AMD)
+    ]
+    return GpuFacts(
+        targets=targets,
+        visible=visible,
+        hidden_by=hidden_by if visible != targets else (),
+        cards=len(cards),
+        driver=driver,
+        kfd=_device(kfd, root) if kfd.exists() else None,
+        render=tuple(_device(path, root) for path in render),
+    )
+
+
+def _device(path: Path, root: Path) -> Device:
+    # Permissions do not tell: a container may have the file and not be allowed the device (cgroups(7)).
+    try:
+        os.close(os.open(path, os.O_RDWR))
+        usable = True
+    except OSError:
+        usable = False
+    try:
+        group = path.group()
+    except (KeyError, OSError, NotImplementedError):  # a number without a name here
+        group = str(path.stat().st_gid)
+    return Device(path=f"/{path.relative_to(root).as_posix()}", usable=usable, group=group)
+
+
+def groups() -> tuple[str, ...]:
+    """Names of our groups, also of those that we joined after this session began."""
+    try:
+        import grp  # noqa: PLC0415 - not on Windows
+        import pwd  # noqa: PLC0415 - not on Windows
+    except ImportError:
+        return ()
+    try:
+        user = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # in a container, a number without a name
+        user = ""
+    ours = set(os.getgroups())
+    return tuple(sorted(one.gr_name for one in grp.getgrall() if one.gr_gid in ours or user in one.gr_mem))
+
+
+def python_facts(path: Path) -> PythonFacts:
+    """The description of an interpreter, by itself.
+
+    Raises:
+        PrerequisiteError: it is not one.
+    """
+    env = isolation.variables(isolation.Isolation.TOOL)
+    try:
+        facts = json.loads(process.run([path, "-I", "-c", _ASK], env=env, timeout=_TIMEOUT).output)
+        return PythonFacts(path=str(path), **facts)
+    except (ProcessError, ValueError, TypeError) as error:
+        raise PrerequisiteError(
+            f"{path} does not run as a Python",
+            tip="name an interpreter with --python, such as /usr/bin/python3",
+        ) from error
+
+
+def program_versions() -> dict[str, str]:
+    """Version by name of the programs that are on PATH."""
+    versions = {}
+    for name in filter(shutil.which, _PROGRAMS):
+        versions[name] = ""
+        with contextlib.suppress(PrerequisiteError, ProcessError):
+            result = process.run([name, "--version"], timeout=_TIMEOUT, check=False)
+            match = _VERSION.search(result.output.partition("\n")[0])
+            versions[name] = match[0] if match and result.returncode == 0 else ""
+    return versions
+
+
+def git_settings(variables: Mapping[str, str]) -> dict[str, str]:
+    """The user's settings of git that change files, and git's variables, which a hook that calls us sets."""
+    settings = {name: variables[name] for name in _GIT_VARIABLES if name in variables}
+    if shutil.which("git") is None:
+        return settings
+    words = ["git", "config", "--global", "--list"]
+    try:
+        result = process.run(words, check=False, timeout=_TIMEOUT, separate_stderr=True)
+    except (PrerequisiteError, ProcessError):  # one that does not start, which is a finding of its own
+        return settings
+    for line in result.output.splitlines() if result.returncode == 0 else ():
+        name, _, value = line.partition("=")
+        if _CHANGING.fullmatch(name) and value.lower() not in _HARMLESS.get(name, ()):
+            settings[name] = value
+    return settings

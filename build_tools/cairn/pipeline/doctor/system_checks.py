@@ -7,9 +7,7 @@ from collections.abc import Iterator
 
 from cairn.build.engine.schedule import MEMORY_PER_JOB
 from cairn.output import console
-from cairn.pipeline.doctor.findings import Finding, missing, note, ok, warning
-from cairn.pipeline.doctor.machine import Disk, Machine
-from cairn.pipeline.doctor.need import Need
+from cairn.pipeline.doctor.model import Disk, Finding, Machine, Need, missing, note, ok, warning
 
 _OLDEST_GLIBC = (2, 28)  # of the wheels that are built: manylinux_2_28 (PEP 600)
 _LONG = r"HKLM\SYSTEM\CurrentControlSet\Control\FileSystem"

@@ -5,15 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from cairn.pipeline.doctor.findings import Finding, install_line, missing, note, ok, warning
-from cairn.pipeline.doctor.machine import Machine
-from cairn.pipeline.doctor.need import Need
+from cairn.pipeline.doctor.model import Finding, Machine, Need, install_line, missing, note, ok, warning
 
 _OLDEST_PYTHON = (3, 11)
-_OLDEST_GIT = (
-    2,
-    32,
-)  # settings in the environment (2.31) and GIT_CONFIG_GLOBAL (2.32), see sources/git/command.py
+# Settings in the environment (2.31) and GIT_CONFIG_GLOBAL (2.32), see sources/git/command.py.
+_OLDEST_GIT = (2, 32)
 _OLDEST_GCC = (9, 3)  # pytorch, CMakeLists.txt: "GCC-9.3 or newer is required to compile PyTorch"
 _FROM_PYPI = ("cmake", "ninja")
 _CACHES = ("ccache", "sccache")
@@ -53,7 +49,15 @@ def python(machine: Machine, need: Need) -> Iterator[Finding]:
             fix=install_line(machine, "python-venv"),
         )
     if not facts.headers and _compiles(need):
-        yield _without_headers(machine, need, short)
+        line = install_line(machine, "python-headers")
+        if not facts.system:
+            line = f"uv python install {short}"
+        without = "there is no Python.h"
+        if need.builds:
+            yield missing("Python's headers", without, fix=line)
+        else:
+            text = f"{without}: tests that compile with Triton or torch.compile fail"
+            yield warning("Python's headers", text, fix=line)
 
 
 def _wrong_python(machine: Machine, need: Need) -> str | None:
@@ -71,14 +75,6 @@ def _wrong_python(machine: Machine, need: Need) -> str | None:
 
 def _compiles(need: Need) -> bool:
     return need.purpose == "test" or (need.builds and need.compiler != "brought")
-
-
-def _without_headers(machine: Machine, need: Need, short: str) -> Finding:
-    line = install_line(machine, "python-headers") if machine.python.system else f"uv python install {short}"
-    if need.builds:
-        return missing("Python's headers", "there is no Python.h", fix=line)
-    text = "there is no Python.h: tests that compile with Triton or torch.compile fail"
-    return warning("Python's headers", text, fix=line)
 
 
 def git(machine: Machine, need: Need) -> Iterator[Finding]:

@@ -71,7 +71,9 @@ def freeze(
         raise UsageError(
             f"the image {request.image} may be another one tomorrow", tip="name it by its digest: …@sha256:…"
         )
-    frozen = _manifest(store, request, say)
+    frozen = plan.begun(store, request.night)
+    if frozen is None or not _is_for(frozen, request):  # it is, where an attempt was ended between two writes
+        frozen = _frozen_again(store, request) if request.like else _or_earlier(store, request, say)
     new_plan = NightPlan(
         night=plan.checked_id(request.night),
         stack=request.stack.name,
@@ -137,13 +139,6 @@ def _refuse_tests(request: FreezeRequest) -> None:
             )
 
 
-def _manifest(store: Store, request: FreezeRequest, say: Progress) -> Manifest:
-    begun = plan.begun(store, request.night)
-    if begun is not None and _is_for(begun, request):
-        return begun  # an attempt was ended between its two writes
-    return _frozen_again(store, request) if request.like else _or_earlier(store, request, say)
-
-
 def _is_for(frozen: Manifest, request: FreezeRequest) -> bool:
     own = (request.stack.name, request.stack.line)
     return (frozen.stack, frozen.line) == own and not _lacking(frozen, request.legs)
@@ -191,15 +186,10 @@ def _or_earlier(store: Store, request: FreezeRequest, say: Progress) -> Manifest
 
 def _lacking(frozen: Manifest, legs: Sequence[Leg]) -> tuple[str, ...]:
     """The Pythons, platforms and targets of legs that a manifest is not for."""
-    return tuple(
-        dict.fromkeys(
-            [
-                *(leg.python for leg in legs if leg.python not in frozen.pythons),
-                *(leg.platform for leg in legs if leg.platform not in frozen.every_platform),
-                *(name for leg in legs for name in plan.targets_of(leg) if name not in frozen.targets),
-            ]
-        )
-    )
+    pythons = [leg.python for leg in legs if leg.python not in frozen.pythons]
+    platforms = [leg.platform for leg in legs if leg.platform not in frozen.every_platform]
+    targets = [name for leg in legs for name in plan.targets_of(leg) if name not in frozen.targets]
+    return tuple(dict.fromkeys([*pythons, *platforms, *targets]))
 
 
 def _freeze(request: FreezeRequest, say: Progress) -> Manifest:
@@ -260,25 +250,9 @@ def _newest(url: str) -> str:
     """The newest `rocm` package of an index, as pip chooses it."""
     with tempfile.TemporaryDirectory(prefix="cairn-rocm-") as folder:
         report = Path(folder) / "report.json"
-        words = [
-            sys.executable,
-            "-m",
-            "pip",
-            "install",
-            "--dry-run",
-            "--ignore-installed",
-            "--no-deps",
-            "--pre",
-        ]
-        words += [
-            "--quiet",
-            "--disable-pip-version-check",
-            "--index-url",
-            url,
-            "--report",
-            str(report),
-            "rocm",
-        ]
+        words = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        words += ["--dry-run", "--ignore-installed", "--no-deps", "--pre"]
+        words += ["--index-url", url, "--report", str(report), "rocm"]
         try:
             # To say what it needs, pip runs the setup.py of `rocm`.
             with venv.own_pip(PackageSource(index_url=url)) as env:

@@ -12,7 +12,7 @@ from pathlib import Path
 from cairn import datafile
 from cairn.errors import CairnError, UsageError
 from cairn.matrix.legs import Leg
-from cairn.pipeline.night import compat, plan, shards, smoke
+from cairn.pipeline.night import plan, shards, smoke
 from cairn.pipeline.night.plan import NightRun, StepNote
 from cairn.pipeline.night.shards import Shard
 from cairn.pipeline.night.stage import NOTE_FILE
@@ -68,7 +68,7 @@ def fetch(run: NightRun, folder: Path, leg: Leg | None = None, shard: Shard | No
     if shard is not None:
         shards.times(run, shard)
     elif leg.compat:
-        compat.baseline(run, leg)
+        smoke.baseline(run, leg)
     for item in store.list(keys.set_simple_prefix(wheel_set.id)):
         store.read(item.key)
     for file in wheel_set.files:
@@ -90,7 +90,7 @@ def keep_tests(run: NightRun, leg: Leg, work_dir: Path, signer: Signer | None) -
         UsageError: a record is of a different set than the leg's staged one.
     """
     set_id, has_results = smoke.staged_set(run, leg), False
-    for folder, keep in ((work_dir, smoke.keep), (work_dir / "compat", compat.keep)):
+    for folder, keep in ((work_dir, smoke.keep), (work_dir / "compat", smoke.keep_compat)):
         path = folder / record.FILE
         if path.is_file():
             if (other := record.read(path).set_id) != set_id:

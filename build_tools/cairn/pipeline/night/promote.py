@@ -96,7 +96,13 @@ def promote_night(run: NightRun, *, whole: bool = False, say: Progress = silent)
 def _refuse_a_part(run: NightRun, stood: Sequence[Standing], say: Progress) -> None:
     """Refuse a night of which a part would be promoted, before the first leg moves."""
     trial = replace(run, dry_run=True)
-    behind = [(one, one.reason) for one in stood if _is_behind(one)]
+    behind = [
+        (one, one.reason)
+        for one in stood
+        if not one.leg.expect_failure
+        and one.state not in ("promoted", "ready", "held")
+        and (one.state != "untested" or one.leg.test_runs_on)
+    ]
     for before in () if behind else stood:
         say(f"{before.leg.name}: asking the gate")
         if (judged := _one(trial, before)).refused:
@@ -107,12 +113,6 @@ def _refuse_a_part(run: NightRun, stood: Sequence[Standing], say: Progress) -> N
             reasons=tuple(f"{one.leg.name}: {reason}" for one, reason in behind),
             tip="fix what is named and run the failed jobs again; nothing was promoted",
         )
-
-
-def _is_behind(one: Standing) -> bool:
-    if one.leg.expect_failure or one.state in ("promoted", "ready", "held"):
-        return False
-    return one.state != "untested" or bool(one.leg.test_runs_on)
 
 
 def _one(run: NightRun, before: Standing) -> LegPromotion:
@@ -133,9 +133,8 @@ def _one(run: NightRun, before: Standing) -> LegPromotion:
         return LegPromotion(before=before, promoted=False, reason=reason, report=error.report)
     except (CairnError, OSError) as error:  # one leg does not hold up the others
         return LegPromotion(before=before, promoted=False, reason=str(error))
-    weak = (
-        [f"weak policy: {text}" for text in promotion.report.weakened] if promotion.report is not None else []
-    )
+    weakened = promotion.report.weakened if promotion.report is not None else ()
+    weak = [f"weak policy: {text}" for text in weakened]
     summary = "; ".join((promotion.untested or "every demand holds", *weak))
     if channel != run.plan.release:
         usual, instead = (plan.index_of(before.leg, name) for name in (run.plan.release, channel))

@@ -1,4 +1,7 @@
-"""Test results for people: in the summary of the step that ran them, and as a page beside them."""
+"""Test results for people: in the summary of the step that ran them, and as a page beside them.
+
+They are compared with those of earlier sets of the same line and family, from the store.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,22 @@ from pathlib import Path
 from cairn import files
 from cairn.errors import CairnError
 from cairn.matrix.legs import Leg
-from cairn.output import console, github
-from cairn.pipeline import earlier_runs
+from cairn.output import Progress, console, github, silent
 from cairn.pipeline.night import plan
 from cairn.pipeline.night.plan import NightRun
 from cairn.release import records
 from cairn.release.index.generation import now
+from cairn.release.index.last_known_good import lock_name
+from cairn.release.index.snapshot import Index, read_set
 from cairn.release.provenance.signing_key import Signer
+from cairn.release.publish.wheel_set import index_set
+from cairn.release.records import KeptRecord
+from cairn.store.protocol import Store
+from cairn.testing import junit
 from cairn.testing import record as test_record
+from cairn.testing.record import TestRecord
 from cairn.testing.report import page, results, step_summary, summary
+from cairn.testing.report.history import EarlierRun
 
 PAGE = "report.html"
 _EARLIER = 3  # nights that failures are compared with
@@ -33,16 +43,11 @@ def keep(run: NightRun, leg: Leg, folder: Path, *, title: str, name: str, signer
         signer: signs the record; None for no signature.
     """
     records.add_file(run.store, folder / test_record.FILE, name=name, signer=signer)
-    show(run, leg, title, folder)
-
-
-def show(run: NightRun, leg: Leg, title: str, folder: Path) -> None:
-    """Show the results in a folder; a failure to show them does not change them."""
     say = console.current().warn
-    try:
+    try:  # a failure to show them does not change them
         run_results = results.read(folder)
         earlier = (
-            earlier_runs.of_record(
+            earlier_runs(
                 run.store, plan.index_of(leg, run.plan.staging), run_results.record, most=_EARLIER, say=say
             )
             if run_results.record is not None
@@ -53,3 +58,52 @@ def show(run: NightRun, leg: Leg, title: str, folder: Path) -> None:
         files.write_text(folder / PAGE, page.render(title, [(run_results, run_summary)], generated=now()))
     except (CairnError, OSError) as error:
         say(f"the results of {title} are not shown: {error}")
+
+
+def earlier_runs(
+    store: Store, index: str, record: TestRecord, *, most: int, say: Progress = silent
+) -> tuple[EarlierRun, ...]:
+    """The records of the same kind of earlier sets of the same stack, line, family, Python and platform.
+
+    Args:
+        store: the store that has the record's set.
+        index: where the earlier sets are, such as `staging`.
+        record: whose history it is.
+        most: how many.
+        say: told of what cannot be read: history is for people, and half of it is better than none.
+
+    Returns:
+        The newest first.
+    """
+    if record.set_id is None:
+        return ()
+    own = index_set(read_set(store, record.set_id))
+    snapshot = Index(store, index).load()
+    # When an index took a set, not when it was tested: a set of last week is tested again today.
+    added = {entry.set_id: entry.added for entry in snapshot.sets() if lock_name(entry) == lock_name(own)}
+    until = added.pop(own.set_id, None)
+    before = [set_id for set_id, when in added.items() if until is None or when < until]
+    runs: list[EarlierRun] = []
+    for set_id in sorted(before, key=lambda one: added[one], reverse=True):
+        if len(runs) == most:
+            break
+        if matches := [one for one in records.read(store, set_id).records if _is_like(one.record, record)]:
+            last = max(matches, key=lambda one: one.record.began)
+            runs.append(_with_results(store, set_id, last, say))
+    return tuple(runs)
+
+
+def _is_like(record: TestRecord, other: TestRecord) -> bool:
+    """Whether a record is valid, and of the same tests as another, all of them."""
+    same = (record.kind, record.config) == (other.kind, other.config)
+    return same and record.verdict != "invalid" and not record.pytest_args
+
+
+def _with_results(store: Store, set_id: str, item: KeptRecord, say: Progress) -> EarlierRun:
+    try:
+        data = records.junit_of(store, item)
+        outcomes = None if data is None else junit.loads(data, name=test_record.JUNIT).by_test
+    except CairnError as error:
+        say(f"no results of the set {set_id[:12]}: {error}")
+        outcomes = None
+    return EarlierRun(set_id=set_id, record=item.record, outcomes=outcomes)

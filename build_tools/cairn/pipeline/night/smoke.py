@@ -1,4 +1,9 @@
-"""The smoke tests of a leg's set, on the machine that this runs on, and their record in the store."""
+"""The smoke tests of a leg's set, on the machine that this runs on, and their record in the store.
+
+In their environment, the claims of the compatibility pages are measured too. What was broken already in the
+last night of the leg that was promoted is known, and fails nothing; anything else that a page claims and is
+not there does.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +11,27 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from cairn import interpreters
+from cairn import datafile, interpreters, isolation, venv
 from cairn.errors import PrerequisiteError, StoreError, TestsFailedError
 from cairn.matrix.legs import Leg
 from cairn.output import console
-from cairn.pipeline.night import compat, plan, results
+from cairn.pipeline.night import plan, results
 from cairn.pipeline.night.plan import NightRun
+from cairn.release import records
 from cairn.release.index import keys
 from cairn.release.index.snapshot import read_set
 from cairn.release.provenance.signing_key import Signer
 from cairn.release.serve import server
 from cairn.targets import CPU
 from cairn.testing import smoke
+from cairn.testing.compat import evidence, measure, rows
+from cairn.testing.compat.report import CompatReport
 from cairn.testing.gpus import kernel
+from cairn.testing.gpus.attest import Attestation, attest
 from cairn.testing.gpus.gpu import matches
 from cairn.testing.gpus.visible import visible_gpus
 from cairn.testing.record import TestRecord
+from cairn.testing.smoke import SmokeResult
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,10 +93,10 @@ def smoke_leg(request: LegTest) -> TestRecord:
     smoke.require_passed(result, or_untested=not stack.reaches_gpus)
     if leg.compat:
         folder = request.work_dir / "compat"
-        measured = compat.measure_leg(run, leg, result, folder)
+        measured = measure_leg(run, leg, result, folder)
         if not request.later:
-            compat.keep(run, leg, folder, request.signer)
-        compat.require_passed(measured, leg, folder)
+            keep_compat(run, leg, folder, request.signer)
+        require_compat(measured, leg, folder)
     return result.record
 
 
@@ -135,3 +145,63 @@ def refuse_other_hardware(run: NightRun, leg: Leg, nodes: Path) -> None:
             f"invalid: this machine has {', '.join(dict.fromkeys(hardware))}, and not what {leg.name} is for",
             tip=f"{tip}; nothing was tested",
         )
+
+
+def measure_leg(run: NightRun, leg: Leg, installed: SmokeResult, work_dir: Path) -> TestRecord:
+    """Measure every row, and write the report and its record.
+
+    Args:
+        run: the night.
+        leg: one of its legs.
+        installed: what its smoke tests have left.
+        work_dir: receives both.
+    """
+    with console.current().stage(f"measure what the pages claim of {leg.name}") as stage:
+        request = measure.CompatRequest(
+            # Not resolved: what makes an environment's interpreter one is where it is called from.
+            python=venv.describe(installed.environment).python.absolute(),
+            tables=rows.load(),
+            work_dir=work_dir,
+            set_id=installed.record.set_id,
+        )
+        report = measure.measure(request, on_line=stage.update)
+    attested = Attestation()
+    if run.stack.reaches_gpus:
+        with isolation.own_home() as home:
+            variables = isolation.variables(isolation.Isolation.TEST, home)
+            attested = attest(variables, python=request.python, log=request.log)
+    evidence.write(work_dir, report, baseline=baseline(run, leg))
+    return evidence.write_record(work_dir, report, installed.record, attested)
+
+
+def keep_compat(run: NightRun, leg: Leg, work_dir: Path, signer: Signer | None) -> None:
+    """Store the record, and show the results."""
+    title, name = f"What the pages claim of {leg.name}", f"the compatibility record of {leg.name}"
+    results.keep(run, leg, work_dir, title=title, name=name, signer=signer)
+
+
+def require_compat(record: TestRecord, leg: Leg, work_dir: Path) -> None:
+    """Raise `TestsFailedError` where a claim of a page does not hold."""
+    if record.verdict == "passed" or (record.verdict == "untested" and leg.bypass_tests):
+        return
+    raise TestsFailedError(
+        f"what the pages claim of {leg.name} is {record.verdict}: {record.reason}", tip=f"read {work_dir}"
+    )
+
+
+def baseline(run: NightRun, leg: Leg) -> CompatReport | None:
+    """The report of the last night before this one whose set of the leg users can install, if it has one.
+
+    Not simply that of the night before: what broke there would be known after one night, and let through.
+    """
+    index = run.index(leg, run.plan.release)
+    nights = (night for night in plan.before(run) if any(other.id == leg.id for other in night.legs))
+    for night in nights:
+        promoted = plan.set_of(index, night, leg)
+        if promoted is None or promoted.yanked is not None:
+            continue
+        set_records = records.read(run.store, promoted.set_id).records
+        for item in sorted(set_records, key=lambda item: item.record.began, reverse=True):
+            if (data := records.compat_of(run.store, item)) is not None:
+                return datafile.loads(data, CompatReport, name=f"the report of the night {night.night}")
+    return None

@@ -67,7 +67,13 @@ def _look(run: NightRun, leg: Leg) -> Standing:
         return Standing(leg=leg, state="missing", reason="no set of it was staged")
     if staged.yanked is not None:
         return _yanked(leg, staged)
-    case = _case(run, leg, staged)
+    case = Case(
+        source=run.index(leg, night.staging).load(),
+        target=run.index(leg, night.release).load(),
+        wheel_set=read_set(run.store, staged.set_id),
+        stack=shards.demanding(run.stack, leg),
+        kept=records.read(run.store, staged.set_id, trust=run.trust),
+    )
     state, reason, bypass = _weighed(leg, gate.weigh(case))
     if state == "ready" and bypass is not None:
         # It may not replace what was tested in the night's channel, and is where such sets go.
@@ -80,16 +86,6 @@ def _look(run: NightRun, leg: Leg) -> Standing:
 
 def _yanked(leg: Leg, entry: IndexSet) -> Standing:
     return Standing(leg=leg, state="yanked", reason=f"yanked: {entry.yanked}", set_id=entry.set_id)
-
-
-def _case(run: NightRun, leg: Leg, staged: IndexSet) -> Case:
-    return Case(
-        source=run.index(leg, run.plan.staging).load(),
-        target=run.index(leg, run.plan.release).load(),
-        wheel_set=read_set(run.store, staged.set_id),
-        stack=shards.demanding(run.stack, leg),
-        kept=records.read(run.store, staged.set_id, trust=run.trust),
-    )
 
 
 def _weighed(leg: Leg, evidence: Evidence) -> tuple[State, str, Bypass | None]:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from cairn import interpreters
-from cairn.pipeline.night import handover, merge, plan, shards, standing
+from cairn.pipeline.night import handover, plan, shards, standing, suite
 from cairn.pipeline.night import stage as staging
 from cairn.pipeline.night.plan import NightRun
 from cairn.pipeline.night.suite import ShardTest, run_shard
@@ -115,7 +115,7 @@ def test_each_shard_runs_the_tests_of_the_frozen_commit_and_both_are_one_record(
     assert shards.due(run, leg) == (second,)
     assert handover.keep_shard(run, second, second.results_in(tmp_path / "second"))
     assert not handover.keep_shard(run, second, tmp_path / "nothing")
-    (found,) = merge.merge_night(run, tmp_path / "merged")
+    (found,) = suite.merge_night(run, tmp_path / "merged")
     assert found.good, found.reason
     kept = tmp_path / f"merged/suites/{leg.id}.default" / outcomes.FILE
     assert len(outcomes.read(kept)) == 3

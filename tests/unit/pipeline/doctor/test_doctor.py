@@ -12,17 +12,19 @@ import pytest
 
 from cairn import datafile
 from cairn.cli.main import main
-from cairn.pipeline.doctor import diagnose, offers
-from cairn.pipeline.doctor.findings import DoctorReport, Finding
-from cairn.pipeline.doctor.machine import (
+from cairn.pipeline.doctor import diagnose
+from cairn.pipeline.doctor.model import (
     Device,
     Disk,
+    DoctorReport,
+    Finding,
     GpuFacts,
     Machine,
+    Need,
+    Offer,
     PythonFacts,
     WindowsFacts,
 )
-from cairn.pipeline.doctor.need import Need, Offer
 from cairn.release.pages import targets_file
 from helpers.formats import make_bundle, make_code_object, make_elf
 from helpers.pages import PYTHON, channel, family
@@ -469,7 +471,7 @@ def test_a_wheel_for_something_else() -> None:
     ],
 )
 def test_what_a_wheel_is_for(tmp_path: Path, tag: str, expected: Offer) -> None:
-    found = offers.wheel(build_wheel(tmp_path, tags=(tag,), pure=tag.endswith("any")))
+    found = diagnose.wheel(build_wheel(tmp_path, tags=(tag,), pure=tag.endswith("any")))
     assert dataclasses.replace(found, name="") == expected
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cairn.errors import PrerequisiteError
-from cairn.pipeline.doctor import look, look_gpu, look_programs
+from cairn.pipeline.doctor import look
 
 MOUNTS = (
     "22 1 0:20 / / rw,relatime - ext4 /dev/sda rw\n"
@@ -70,20 +70,20 @@ def test_gpus(tmp_path: Path) -> None:
             "dev/dri/renderD128": "",
         },
     )
-    found = look_gpu.gpus(root, {"ROCR_VISIBLE_DEVICES": "1"})
+    found = look.gpu_facts(root, {"ROCR_VISIBLE_DEVICES": "1"})
     assert (found.targets, found.visible, found.cards) == (("gfx1100", "gfx942"), ("gfx942",), 2)
     assert found.driver == "6.12.12"
     assert found.kfd is not None
     assert (found.kfd.path, found.kfd.usable) == ("/dev/kfd", True)
     assert [device.path for device in found.render] == ["/dev/dri/renderD128"]
     (root / "sys/module/amdgpu/version").unlink()
-    assert look_gpu.gpus(root, {}).driver == "in-tree"
+    assert look.gpu_facts(root, {}).driver == "in-tree"
 
 
 def test_a_device_that_is_there_and_cannot_be_opened(tmp_path: Path) -> None:
     root = tree(tmp_path, {"dev/dri/card0": ""})
     (root / "dev/kfd").mkdir()  # which even root cannot open to write
-    found = look_gpu.gpus(root, {})
+    found = look.gpu_facts(root, {})
     assert found.kfd is not None
     assert not found.kfd.usable
 
@@ -94,11 +94,11 @@ def test_something_that_is_no_python(tmp_path: Path) -> None:
         program.write_text(f"#!/bin/sh\n{script}\n")
         program.chmod(0o755)
         with pytest.raises(PrerequisiteError, match="does not run as a Python"):
-            look_programs.python(program)
+            look.python_facts(program)
 
 
 def test_a_machine_without_any_of_it(tmp_path: Path) -> None:
-    found = look_gpu.gpus(tmp_path, {})
+    found = look.gpu_facts(tmp_path, {})
     assert (found.targets, found.cards, found.driver, found.kfd, found.render) == ((), 0, None, None, ())
 
 
@@ -158,7 +158,7 @@ def test_variables_that_hide_gpus(
 ) -> None:
     versions = {"0": "0", "1": "110000", "2": "90402", "x": "90402"}
     files = {f"{NODE}/{number}/properties": f"gfx_target_version {v}\n" for number, v in versions.items()}
-    found = look_gpu.gpus(tree(tmp_path, files), variables)
+    found = look.gpu_facts(tree(tmp_path, files), variables)
     assert (found.visible, found.hidden_by) == (visible, hidden_by)
 
 
@@ -167,7 +167,7 @@ def test_devices_of_other_vendors_are_none_of_amd_s(tmp_path: Path) -> None:
     files = {f"sys/class/drm/{name}/device/vendor": vendor for name, vendor in vendors.items()}
     root = tree(tmp_path, files | dict.fromkeys((f"dev/dri/{name}" for name in vendors), ""))
     (root / "dev/dri/renderD131").touch()  # in a container without /sys
-    found = [device.path for device in look_gpu.gpus(root, {}).render]
+    found = [device.path for device in look.gpu_facts(root, {}).render]
     assert found == ["/dev/dri/renderD129", "/dev/dri/renderD131"]
 
 
@@ -206,8 +206,8 @@ def test_a_git_that_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (tmp_path / "git").write_bytes(b"\x7fELF")
     (tmp_path / "git").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert look_programs.git_settings({"GIT_DIR": "x"}) == {"GIT_DIR": "x"}
-    assert look_programs.programs() == {"git": ""}
+    assert look.git_settings({"GIT_DIR": "x"}) == {"GIT_DIR": "x"}
+    assert look.program_versions() == {"git": ""}
 
 
 def test_distributions(tmp_path: Path) -> None:
@@ -250,10 +250,10 @@ def test_whether_local_servers_are_reached(variables: Mapping[str, str], *, spar
 def test_git_settings_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = tmp_path / "gitconfig"
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
-    assert look_programs.git_settings({}) == {}
+    assert look.git_settings({}) == {}
     for name, value in (("core.autocrlf", "true"), ("core.symlinks", "true"), ("user.name", "ann")):
         subprocess.run(["git", "config", "--global", name, value], check=True)
-    assert look_programs.git_settings({"GIT_DIR": "x"}) == {"GIT_DIR": "x", "core.autocrlf": "true"}
+    assert look.git_settings({"GIT_DIR": "x"}) == {"GIT_DIR": "x", "core.autocrlf": "true"}
 
 
 def test_a_program_that_says_nothing_useful(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,4 +265,4 @@ def test_a_program_that_says_nothing_useful(tmp_path: Path, monkeypatch: pytest.
         (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert look_programs.programs() == {"git": "", "hipcc": "6.2.41133", "cmake": ""}
+    assert look.program_versions() == {"git": "", "hipcc": "6.2.41133", "cmake": ""}

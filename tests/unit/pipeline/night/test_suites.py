@@ -16,21 +16,10 @@ from cairn import datafile, files
 from cairn.cli.ci import night_options
 from cairn.errors import UsageError
 from cairn.matrix.legs import Leg
-from cairn.pipeline.night import (
-    compat,
-    freeze,
-    merge,
-    plan,
-    promote,
-    report,
-    results,
-    shards,
-    stage,
-    standing,
-)
-from cairn.pipeline.night.merge import SuiteMerge
+from cairn.pipeline.night import freeze, plan, promote, report, results, shards, smoke, stage, standing, suite
 from cairn.pipeline.night.plan import NightRun, StepNote
 from cairn.pipeline.night.shards import Shard
+from cairn.pipeline.night.suite import SuiteMerge
 from cairn.release import records
 from cairn.release.index.generation import now
 from cairn.stack import Floor, Gate
@@ -94,7 +83,7 @@ class Scene:
         shards.keep(self.run.store, self.run.plan, shard, folder)
 
     def merge(self) -> SuiteMerge:
-        (found,) = merge.merge_night(self.run, self.folder / "work")
+        (found,) = suite.merge_night(self.run, self.folder / "work")
         return found
 
     @property
@@ -298,7 +287,7 @@ def test_a_night_whose_tests_cannot_be_those_of_the_gate_does_not_begin(
 
 
 def test_what_a_page_claims_is_compared_with_the_last_night_that_was_promoted(scene: Scene) -> None:
-    assert compat.baseline(scene.run, scene.leg) is None
+    assert smoke.baseline(scene.run, scene.leg) is None
     scene.leave(1)
     scene.leave(2)
     scene.merge()
@@ -312,11 +301,11 @@ def test_what_a_page_claims_is_compared_with_the_last_night_that_was_promoted(sc
     later = dataclasses.replace(
         scene.run, plan=msgspec.structs.replace(scene.run.plan, night="8", frozen=at(5))
     )
-    assert compat.baseline(later, LEG) is None  # nobody can install it yet
+    assert smoke.baseline(later, LEG) is None  # nobody can install it yet
     indexes = {"origin": f"staging/{LEG.family}", "target": f"release/{LEG.family}"}
     move(scene.run.store, staged(scene.run, scene.set_id), **indexes)
-    assert compat.baseline(later, LEG) == found
-    assert compat.baseline(scene.run, LEG) is None  # itself
+    assert smoke.baseline(later, LEG) == found
+    assert smoke.baseline(scene.run, LEG) is None  # itself
 
 
 def test_shards_are_planned_by_the_times_of_the_last_whole_night(scene: Scene) -> None:

@@ -1,8 +1,12 @@
-"""A machine as `cairn doctor` sees it: nothing here asks the system, so that any machine can be described."""
+"""A machine as `cairn doctor` sees it, its purpose, and the findings of the checks.
+
+Nothing here asks the system, so that any machine can be described.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
@@ -10,6 +14,38 @@ import msgspec
 from cairn.datafile import Value
 
 System = Literal["linux", "windows", "darwin"]
+
+Purpose = Literal["build", "install", "test"]
+Level = Literal["ok", "note", "warning", "missing"]
+_INSTALL = {
+    "apt": "apt install {}",
+    "dnf": "dnf install {}",
+    "zypper": "zypper install {}",
+    "pacman": "pacman -S {}",
+    "apk": "apk add {}",
+    "winget": "winget install {}",
+}
+# A package's name where it is not the program's.
+_PACKAGES: Mapping[str, Mapping[str, str]] = {
+    "g++": {
+        "dnf": "gcc-c++",
+        "zypper": "gcc-c++",
+        "pacman": "gcc",
+        "winget": "Microsoft.VisualStudio.2022.BuildTools",
+    },
+    "git": {"winget": "Git.Git"},
+    "python-venv": {"apt": "python{}-venv", "dnf": "python3", "zypper": "python3", "pacman": "python"},
+    "python-headers": {
+        "apt": "python{}-dev",
+        "dnf": "python{}-devel",
+        "zypper": "python3-devel",
+        "pacman": "python",
+        "apk": "python3-dev",
+    },
+}
+HostCompiler = Literal["needed", "alone", "brought"]
+_DISK = {"build": 40_000_000_000, "install": 15_000_000_000, "test": 15_000_000_000}
+"""Bytes where no stack says how many: a torch tree with its build; torch for ROCm, packed and unpacked."""
 
 
 class PythonFacts(Value):
@@ -158,3 +194,118 @@ class Machine(Value):
     proxies: tuple[str, ...] = ()
     proxy_spares_local: bool = True
     windows: WindowsFacts | None = None
+
+
+class Finding(Value):
+    """The result of checking one thing.
+
+    Attributes:
+        check: the thing, in a word or two.
+        level: `missing` for what is needed and not there, `warning` for what will hurt.
+        text: what was found.
+        fix: a line to type, or what to do where no line does it; None where nothing is to be done.
+    """
+
+    check: str
+    level: Level
+    text: str
+    fix: str | None = None
+
+
+def ok(check: str, text: str) -> Finding:
+    """A thing that is as it should be."""
+    return Finding(check=check, level="ok", text=text)
+
+
+def note(check: str, text: str, *, fix: str | None = None) -> Finding:
+    """A thing that is good to know."""
+    return Finding(check=check, level="note", text=text, fix=fix)
+
+
+def warning(check: str, text: str, *, fix: str | None = None) -> Finding:
+    """A thing that will hurt."""
+    return Finding(check=check, level="warning", text=text, fix=fix)
+
+
+def missing(check: str, text: str, *, fix: str | None = None) -> Finding:
+    """A thing that is needed, and missing."""
+    return Finding(check=check, level="missing", text=text, fix=fix)
+
+
+class DoctorReport(Value, tag_field="schema", tag="cairn.doctor/1"):
+    """What `cairn doctor --json` prints.
+
+    Attributes:
+        purpose: what the machine was checked for.
+        machine: all that was judged; `cairn doctor --machine` judges it again, anywhere.
+        findings: in the order of the terminal.
+    """
+
+    purpose: Purpose
+    machine: Machine
+    findings: tuple[Finding, ...]
+
+
+def install_line(machine: Machine, thing: str) -> str:
+    """The line that installs a program of the system's."""
+    if not machine.packages:
+        return f"install {thing} with the package manager of the system"
+    version = ".".join(machine.python.version.split(".")[:2])
+    package = _PACKAGES.get(thing, {}).get(machine.packages, thing).format(version)
+    return as_root(machine, _INSTALL[machine.packages].format(package))
+
+
+def as_root(machine: Machine, line: str) -> str:
+    """A line that only root may type."""
+    return line if machine.root or machine.system == "windows" else f"sudo {line}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Offer:
+    """A wheel to be installed, as far as it must fit a machine.
+
+    Attributes:
+        name: of the wheel or the address of the index.
+        targets: it has device code for; empty where it has none.
+        pythons: `3.12` of each Python that it is for; empty for any.
+        glibc: the oldest that it loads on, such as (2, 28), or None.
+        system: it is for; None for any.
+    """
+
+    name: str
+    targets: tuple[str, ...] = ()
+    pythons: tuple[str, ...] = ()
+    glibc: tuple[int, int] | None = None
+    system: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Need:
+    """The purpose of the machine, and its requirements.
+
+    Attributes:
+        purpose: build, installation or tests.
+        targets: of the GPUs that must be in the machine; for tests on hardware.
+        pythons: of the stack; empty for any.
+        compiler: whether the machine's own compiler and Python's headers are `needed`, are all that builds
+            (`alone`), or are `brought` by the ROCm SDK.
+        disk: bytes that the work folder must have free; None where no stack says.
+        offers: what is to be installed.
+    """
+
+    purpose: Purpose
+    targets: tuple[str, ...] = ()
+    pythons: tuple[str, ...] = ()
+    compiler: HostCompiler = "needed"
+    disk: int | None = None
+    offers: tuple[Offer, ...] = ()
+
+    @property
+    def builds(self) -> bool:
+        """Whether something is compiled."""
+        return self.purpose == "build"
+
+    @property
+    def required_disk(self) -> int:
+        """Bytes that the work folder should have free."""
+        return self.disk or _DISK[self.purpose]

@@ -1,6 +1,7 @@
-"""The page that shows what a run did, straight from the values of its stages: one file that loads nothing.
+"""A run of the trail: its request, its result, and the page that shows what it did.
 
-Its stages are drawn on one scale of time, which begins with the first and ends with the last.
+The page is one file that loads nothing. The stages are drawn on one scale of time, which begins with the
+first and ends with the last.
 """
 
 from __future__ import annotations
@@ -9,16 +10,113 @@ import datetime as dt
 import urllib.parse
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from cairn import files
-from cairn.pipeline.request import StageSpan, TrailRequest, TrailResult
+from cairn import targets as gpu
+from cairn.build.model import BuiltWheel
+from cairn.output import console
+from cairn.pipeline.pipeline_options import TrailOptions
 from cairn.release.index import keys
+from cairn.release.promote import Promotion
+from cairn.release.provenance.signing_key import Signer
+from cairn.sources.checkout.describe import Checkout
+from cairn.stack import Stack
 from cairn.templates import html
 from cairn.testing import record
+from cairn.testing.record import TestRecord
+from cairn.wheels.wheelset import WheelSet
 
 _TICKS = 5  # at most about so many
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400)  # seconds
 _SHORTEST = 0.4  # percent of the width, so that a stage of a millisecond can still be seen
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrailRequest(TrailOptions):
+    """A run of the trail.
+
+    Attributes:
+        stack: the stack, on its line.
+        targets: GPU targets, or `cpu` alone.
+        signer: the key that vouches for the wheels and the test record; None for no signature.
+    """
+
+    stack: Stack
+    targets: tuple[str, ...]
+    signer: Signer | None = None
+
+    @property
+    def with_rocm(self) -> bool:
+        """Whether an SDK is made and installed for it."""
+        return self.stack.sdk is not None and self.targets != (gpu.CPU,)
+
+    @property
+    def wheels_dir(self) -> Path:
+        """Where the wheels of the run go."""
+        return self.work_dir / "wheels"
+
+    @property
+    def store_dir(self) -> Path:
+        """The store with the staging and the release channel."""
+        return self.work_dir / "index"
+
+    @property
+    def logs_dir(self) -> Path:
+        """Where the logs of the run go."""
+        return self.work_dir / "logs"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageSpan:
+    """A stage that has ended; times in seconds since the epoch.
+
+    Attributes:
+        name: what the report and the console call it.
+        start: when it began.
+        end: when it ended.
+        mark: how it ended.
+        detail: why, where it was not plainly done.
+    """
+
+    name: str
+    start: float
+    end: float
+    mark: console.Mark = "done"
+    detail: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrailResult:
+    """The result of a run of the trail.
+
+    Attributes:
+        checkouts: what was built from.
+        wheels: what was built.
+        wheel_set: the set they form.
+        rocm_version: of the SDK; None for a stack without ROCm.
+        record: of the smoke tests.
+        promotion: of the set to the release channel.
+        untested_note: `untested on hardware: gfx942`; None for a set that was tested on all that it is for.
+        installers: programs that installed the set from the release index.
+        pip_line: the command that installs the set.
+        uv_line: likewise, with uv.
+        report: the HTML report.
+        spans: when each stage ran.
+    """
+
+    checkouts: tuple[Checkout, ...]
+    wheels: tuple[BuiltWheel, ...]
+    wheel_set: WheelSet
+    rocm_version: str | None
+    record: TestRecord
+    promotion: Promotion
+    untested_note: str | None
+    installers: tuple[str, ...]
+    pip_line: str
+    uv_line: str
+    report: Path
+    spans: tuple[StageSpan, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +132,7 @@ class Link:
     target: str
 
 
-def write(request: TrailRequest, result: TrailResult) -> None:
+def write_page(request: TrailRequest, result: TrailResult) -> None:
     """Write `report.html` of a run atomically, with links to the files beside it."""
     generated = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
     page = render(request, result, generated=generated, links=tuple(_links(request, result)))
@@ -138,20 +236,19 @@ def lay_out(stages: Iterable[StageSpan]) -> Chart:
         return Chart(bars=(), ticks=(), lanes=0, seconds=0.0)
     zero = ordered[0].start
     whole = max(max(stage.end for stage in ordered) - zero, 1e-9)
-    bars = tuple(_bar(stage, lane, zero, whole) for lane, stage in enumerate(ordered))
-    return Chart(bars=bars, ticks=_ticks(whole), lanes=len(ordered), seconds=whole)
-
-
-def _bar(stage: StageSpan, lane: int, zero: float, whole: float) -> Bar:
-    left = (stage.start - zero) / whole * 100
-    width = max((stage.end - stage.start) / whole * 100, _SHORTEST)
-    left = min(left, 100 - width)
-    return Bar(stage=stage, lane=lane, left=round(left, 3), width=round(width, 3), at_right=left > 50)  # noqa: PLR2004
-
-
-def _ticks(whole: float) -> tuple[Tick, ...]:
+    bars = []
+    for lane, stage in enumerate(ordered):
+        width = max((stage.end - stage.start) / whole * 100, _SHORTEST)
+        left = min((stage.start - zero) / whole * 100, 100 - width)
+        at_right = left > 50  # noqa: PLR2004 - in the right half
+        bars.append(
+            Bar(stage=stage, lane=lane, left=round(left, 3), width=round(width, 3), at_right=at_right)
+        )
     # The shortest round step that gives few enough ticks; outside of them, a fifth of the whole.
     fitting = next((step for step in _STEPS if whole / step <= _TICKS), None)
     step = fitting if fitting is not None and whole >= _STEPS[0] else whole / _TICKS
-    count = int(whole / step)
-    return tuple(Tick(left=round(i * step / whole * 100, 3), seconds=i * step) for i in range(count + 1))
+    ticks = [
+        Tick(left=round(number * step / whole * 100, 3), seconds=number * step)
+        for number in range(int(whole / step) + 1)
+    ]
+    return Chart(bars=tuple(bars), ticks=tuple(ticks), lanes=len(ordered), seconds=whole)
