@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import queue
 import threading
 import time
-from collections.abc import Callable, Iterable
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from typing import TypeVar
+from collections.abc import Callable, Collection, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
 
 from cairn import process
 
@@ -14,6 +16,7 @@ A = TypeVar("A")
 B = TypeVar("B")
 
 _DEFAULT_JOBS = 4  # of git, which waits for the disk as much as it works
+_TURN = 0.25  # seconds until an interrupt is noticed that came just before a wait
 _of_thread = threading.local()  # `.group`: the _TaskGroup of a thread that works for one
 
 
@@ -83,9 +86,24 @@ def go_on() -> None:
         raise group.failure
 
 
+def wait_for(futures: Collection[Future[Any]]) -> None:
+    """Wait until all of them have ended, or one has failed.
+
+    Python looks for signals before it begins to wait, and again when one wakes it. A signal that comes
+    between that look and the system's wait wakes nobody, so the main thread must not wait for long at once.
+    """
+    ended = queue.SimpleQueue[Future[Any]]()
+    for future in futures:
+        future.add_done_callback(ended.put)
+    left = len(futures)
+    while left:
+        with contextlib.suppress(queue.Empty):
+            left = 0 if ended.get(timeout=_TURN).exception() else left - 1
+
+
 def _results(futures: list[Future[B]], group: _TaskGroup) -> tuple[B, ...]:
-    done, _ = wait(futures, return_when=FIRST_EXCEPTION)
+    wait_for(futures)
     # The first failure of the group, since what this one raised may be the echo of it: its program was ended.
-    if group.failure is not None and any(future.exception() for future in done):
+    if group.failure is not None and any(future.done() and future.exception() for future in futures):
         raise group.failure
     return tuple(future.result() for future in futures)

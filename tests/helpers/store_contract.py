@@ -221,7 +221,11 @@ class StoreContract:
         assert list(store.strays()) == []
 
     @pytest.mark.parametrize(
-        "key", ["", "/etc/passwd", "../x", "a/../../x", "a//b", ".locks/x", "a/.hidden", "a\0b"]
+        "key",
+        [
+            *("", "/etc/passwd", "../x", "a/../../x", "a//b", "a/", ".locks/x", "a/.hidden", "a\0b"),
+            *("a\tb", "a\nb", "a/\x1b[31m", "a\x7fb", "a\x85b", "a\ud800b"),
+        ],
     )
     def test_a_key_cannot_leave_the_store(self, store: Store, key: str, tmp_path: Path) -> None:
         source = tmp_path / "source"
@@ -236,7 +240,16 @@ class StoreContract:
             lambda key: store.write_if(key, b"", etag=None),
             lambda key: store.put_file(key, source),
             lambda key: store.as_file(key).__enter__(),
+            store.renew,
         )
         for use in uses:
-            with pytest.raises(StoreError, match="cannot name"):
+            with pytest.raises(StoreError, match="cannot name") as raised:
                 use(key)
+            assert str(raised.value).isprintable()
+
+    def test_nothing_lies_where_no_key_leads(self, store: Store) -> None:
+        store.write("a/b", b"1")
+        for prefix in ("a//", "a\tb/", "a\x7f/b", ".a/"):
+            assert keys_of(store, prefix) == []
+        for prefix in ("a//", "a\tb/", ".a/"):
+            assert list(store.folders(prefix)) == []

@@ -19,9 +19,9 @@ from cairn.store.protocol import (
     StoredObject,
     Stray,
     changed,
-    checked,
     etag_of,
     ignored,
+    valid_key,
 )
 
 
@@ -46,14 +46,14 @@ class MemoryStore:
     def read(self, key: str) -> StoredObject:
         """See `Store.read`."""
         try:
-            data = self.objects[checked(key)]
+            data = self.objects[valid_key(key)]
         except KeyError as error:
             raise MissingKeyError(f"{self.url} holds no {key}") from error
         return StoredObject(data=data, etag=etag_of(data))
 
     def stat(self, key: str) -> ObjectInfo | None:
         """See `Store.stat`."""
-        data = self.objects.get(checked(key))
+        data = self.objects.get(valid_key(key))
         if data is None:
             return None
         etag = etag_of(data)
@@ -72,7 +72,7 @@ class MemoryStore:
 
     def exists(self, key: str) -> bool:
         """See `Store.exists`."""
-        return checked(key) in self.objects
+        return valid_key(key) in self.objects
 
     def list(self, prefix: str) -> Iterator[ListedObject]:
         """See `Store.list`."""
@@ -90,12 +90,12 @@ class MemoryStore:
     def write(self, key: str, data: bytes) -> None:
         """See `Store.write`."""
         with self._lock:
-            self._put(checked(key), data)
+            self._put(valid_key(key), data)
 
     def write_if(self, key: str, data: bytes, *, etag: str | None) -> bool:
         """See `Store.write_if`."""
         with self._lock:
-            current = self.objects.get(checked(key))
+            current = self.objects.get(valid_key(key))
             if (None if current is None else etag_of(current)) != etag:
                 return False
             self._put(key, data)
@@ -108,7 +108,7 @@ class MemoryStore:
         data = source.read_bytes()
         if sha256 is not None and etag_of(data) != sha256:
             raise changed(source)
-        same = self.objects.get(checked(key)) == data
+        same = self.objects.get(valid_key(key)) == data
         if not same:
             self.write(key, data)
         on_bytes(len(data))
@@ -127,7 +127,7 @@ class MemoryStore:
     def delete(self, key: str) -> None:
         """See `Store.delete`."""
         with self._lock:
-            self.objects.pop(checked(key), None)
+            self.objects.pop(valid_key(key), None)
 
     def strays(self) -> Iterator[Stray]:
         """See `Store.strays`; there are none."""
@@ -139,7 +139,7 @@ class MemoryStore:
     def renew(self, key: str) -> None:
         """See `Store.renew`."""
         with self._lock:
-            if checked(key) in self.objects:
+            if valid_key(key) in self.objects:
                 self.modified[key] = datetime.now(UTC)
 
     def _put(self, key: str, data: bytes) -> None:

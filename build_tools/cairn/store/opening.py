@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cairn import files
 from cairn.errors import PrerequisiteError, StoreError, UsageError
-from cairn.output import Progress, silent
+from cairn.output import Progress, safe_text, silent
 from cairn.retry import RetryPolicy
 from cairn.store.folder import LocalStore
 from cairn.store.protocol import Store
@@ -56,7 +56,9 @@ def open_store(
             raise UsageError(f"{url} names no folder", tip="write file:///… with three slashes, or a path")
         return _folder(Path(urllib.request.url2pathname(f"/{path}")))
     if scheme:
-        raise UsageError(f"{url}: a store is a path, file://…, s3://…, gs://… or az://…, not {scheme}://")
+        raise UsageError(
+            f"{safe_text.mask(url)}: a store is a path, file://…, s3://…, gs://… or az://…, not {scheme}://"
+        )
     return _folder(files.expanded(url))
 
 

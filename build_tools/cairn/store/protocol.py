@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import random
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -34,6 +35,8 @@ class DamagedObjectError(StoreError):
 
 
 _YOUNG = timedelta(hours=12)  # half of the least that a collector waits
+# C0, DEL and C1; and halves of surrogate pairs, as Python reads file names that are not UTF-8.
+_NOT_TEXT = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 OnBytes: TypeAlias = Callable[[int], None]
 """Called with how many bytes of a file have arrived more, perhaps from several threads."""
@@ -294,15 +297,24 @@ def changed(source: Path) -> StoreError:
     )
 
 
-def checked(key: str) -> str:
-    """`key`, if an object can have it.
+def is_key(name: str) -> bool:
+    """Whether an object can have this key.
+
+    Not if it is empty, leads out of the store, has a part that begins with a dot (temporary files and locks
+    are called so), or a control character, which no bucket takes.
+    """
+    return not _NOT_TEXT.search(name) and all(part and part[0] != "." for part in name.split("/"))
+
+
+def valid_key(key: str) -> str:
+    """`key`, if an object can have it: see `is_key`.
 
     Raises:
-        StoreError: it is empty, leads out of the store, or has a part that begins with a dot: temporary files
-            and locks are called so.
+        StoreError: it cannot.
     """
-    if not key or any(not part or part.startswith(".") or "\0" in part for part in key.split("/")):
-        raise StoreError(f"{key!r} cannot name an object of a store")
+    if not is_key(key):
+        reason = ": it has a control character" if _NOT_TEXT.search(key) else ""
+        raise StoreError(f"{key!r} cannot name an object of a store{reason}")
     return key
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -78,6 +80,19 @@ def test_who_waits_to_try_again_stops_waiting() -> None:
 
     with pytest.raises(SourceError, match="the cause"):
         side_by_side(lambda work: work(waiting), [waits, fail_when], jobs=2)
+
+
+def test_an_interrupt_that_comes_just_before_the_wait_is_noticed() -> None:
+    def work(_item: int) -> None:
+        time.sleep(0.2)
+        # The handler runs in this thread: it leaves a note for the main thread, and does not wake it.
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+        pause(20)
+
+    begun = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        side_by_side(work, [1], jobs=1)
+    assert time.monotonic() - begun < 5
 
 
 def test_an_interrupt_ends_all(tmp_path: Path) -> None:

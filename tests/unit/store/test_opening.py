@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import builtins
+import traceback
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cairn.errors import PrerequisiteError, StoreError, UsageError
+from cairn.errors import NetworkError, PrerequisiteError, StoreError, UsageError
+from cairn.retry import RetryPolicy
+from cairn.store.buckets.bucket import BucketStore
 from cairn.store.opening import open_existing, open_folder, open_store
 
 
@@ -109,3 +112,37 @@ def test_without_obstore_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 def test_what_needs_a_folder_says_so() -> None:
     with pytest.raises(UsageError, match="s3://bucket is a bucket"):
         open_folder("s3://bucket")
+
+
+@pytest.mark.parametrize(
+    ("url", "endpoint"),
+    [
+        ("s3://bucket", "http://name:hunter2@127.0.0.1:9"),
+        ("s3://bucket", "http://name:hun%20ter2@h@127.0.0.1:9"),
+        ("s3://bucket", "name:hunter2@127.0.0.1:9"),
+        ("s3://bucket", "http://na me:hunter2@127.0.0.1:9"),
+        ("s3://bucket", "ftp://name:hunter2@127.0.0.1:9"),
+        ("s3://name:hunter2@bucket/x", None),
+        ("https://name:hunter2@127.0.0.1/x", None),
+    ],
+)
+def test_no_password_is_shown_that_stands_in_an_address(
+    url: str, endpoint: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
+    lines: list[str] = []
+    with pytest.raises((UsageError, NetworkError)) as raised:
+        open_store(
+            url, endpoint_url=endpoint, retry=RetryPolicy(attempts=2, wait=0.01), say=lines.append
+        ).read("a")
+    shown = "".join((*traceback.format_exception(raised.value), *lines, raised.value.tip or ""))
+    assert "hun" not in shown.replace(__file__, "")
+    assert "***@" in str(raised.value)
+
+
+def test_a_bucket_that_is_shown_shows_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://name:hunter2@127.0.0.1:9")
+    store = open_store("s3://bucket")
+    assert isinstance(store, BucketStore)
+    assert "hunter2" not in repr(store.bucket)

@@ -1,7 +1,7 @@
-"""Where what is checked comes from: a store, an index on the web, or a bundle that was saved from either.
+"""Where what is valid_key comes from: a store, an index on the web, or a bundle that was saved from either.
 
 All of them give the same objects under the same keys. What they give is not believed: each object is named by
-a digest in one that was checked before, down to the pointer, which names the generation.
+a digest in one that was valid_key before, down to the pointer, which names the generation.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cairn.errors import NetworkError, StoreError, UsageError
 from cairn.release.index import keys
 from cairn.store.folder import LocalStore
 from cairn.store.memory import MemoryStore
-from cairn.store.protocol import MissingKeyError, Store, StoredObject, checked, etag_of
+from cairn.store.protocol import MissingKeyError, Store, StoredObject, etag_of, valid_key
 
 _MOST_BYTES = 1 << 28  # of an object that is read whole; a project of 100,000 files has less
 _TIP = "try again, or check without the network: --bundle"
@@ -56,7 +56,7 @@ class WebReader:
 
     def read(self, key: str) -> StoredObject:
         """See `Reader.read`."""
-        data = fetch(f"{self.url}/{urllib.parse.quote(checked(key))}")
+        data = fetch(f"{self.url}/{urllib.parse.quote(valid_key(key))}")
         return StoredObject(data=data, etag=etag_of(data))
 
 
@@ -164,7 +164,7 @@ def open_bundle(path: Path) -> Store:
 
 
 def save_bundle(path: Path, objects: Mapping[str, bytes]) -> None:
-    """Write what a check has read, to be checked again elsewhere: a ZIP of its keys."""
+    """Write what a check has read, to be valid_key again elsewhere: a ZIP of its keys."""
     with files.writing_beside(path) as part, zipfile.ZipFile(part, "w") as archive:
         for key in sorted(objects):
             # With a time of its own, as `ZipInfo` has it, the same objects make the same bundle.

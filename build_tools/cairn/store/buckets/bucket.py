@@ -14,7 +14,7 @@ import hashlib
 import io
 import secrets
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -26,7 +26,7 @@ from cairn.retry import retrying
 from cairn.store.buckets import download
 from cairn.store.buckets.client import Bucket
 from cairn.store.buckets.download import SHA256, Parts
-from cairn.store.buckets.errors import ChangedError
+from cairn.store.buckets.errors import ChangedError, UnreadableNameError
 from cairn.store.headers import headers
 from cairn.store.protocol import (
     DamagedObjectError,
@@ -37,8 +37,9 @@ from cairn.store.protocol import (
     StoredObject,
     Stray,
     changed,
-    checked,
     ignored,
+    is_key,
+    valid_key,
 )
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class BucketStore:
 
     def read(self, key: str) -> StoredObject:
         """See `Store.read`."""
-        checked(key)
+        valid_key(key)
 
         def once() -> tuple[GetResult, bytes]:
             answer = self.bucket.objects.get(key)
@@ -93,7 +94,7 @@ class BucketStore:
 
     def stat(self, key: str) -> ObjectInfo | None:
         """See `Store.stat`."""
-        return download.stat(self.bucket, checked(key))
+        return download.stat(self.bucket, valid_key(key))
 
     def exists(self, key: str) -> bool:
         """See `Store.exists`."""
@@ -101,30 +102,38 @@ class BucketStore:
 
     def open(self, key: str, *, start: int = 0, count: int | None = None) -> BinaryIO:
         """See `Store.open`; where the line breaks, it goes on from there."""
-        stream = download.Stream(self.bucket, checked(key), start=start, count=count)
+        stream = download.Stream(self.bucket, valid_key(key), start=start, count=count)
         return io.BufferedReader(stream, _BLOCK)
 
     def list(self, prefix: str) -> Iterator[ListedObject]:
         """See `Store.list`; a request for each thousand, of all that lies in the prefix's folder."""
         for item in self._contents(prefix.rpartition("/")[0]):
             key = item["path"]
-            if key.startswith(prefix) and not _hidden(key) and not self._is_folder(item):
+            if key.startswith(prefix) and is_key(key) and not self._is_folder(item):
                 yield ListedObject(key=key, size=item["size"], modified=item["last_modified"])
 
     def folders(self, prefix: str) -> Iterator[str]:
         """See `Store.folders`; a request for each thousand."""
-        place = prefix.rstrip("/")
-        answer = self.bucket.request(lambda: self.bucket.objects.list_with_delimiter(place or None), None)
-        names = sorted(path.rpartition("/")[2] for path in answer["common_prefixes"])
-        yield from (name for name in names if not _hidden(name))
+        place = prefix.removesuffix("/")
+        if place and not is_key(place):
+            return
+        try:
+            answer = self.bucket.request(lambda: self.bucket.objects.list_with_delimiter(place or None), None)
+            paths: Iterable[str] = answer["common_prefixes"]
+        except UnreadableNameError:
+            if self.bucket.scheme != "s3":
+                raise
+            below = self.bucket.list_raw(place, delimiter="/")
+            paths = (item["path"][:-1] for item in below if item["path"].endswith("/"))
+        yield from sorted(name for path in paths if is_key(name := path.removeprefix(prefix)))
 
     def write(self, key: str, data: bytes) -> None:
         """See `Store.write`."""
-        self._put(checked(key), data, "overwrite")
+        self._put(valid_key(key), data, "overwrite")
 
     def write_if(self, key: str, data: bytes, *, etag: str | None) -> bool:
         """See `Store.write_if`."""
-        checked(key)
+        valid_key(key)
         with self._lock:
             if not self._tried:
                 self._require_conditions()
@@ -135,7 +144,7 @@ class BucketStore:
         self, key: str, source: Path, *, sha256: str | None = None, on_bytes: OnBytes = ignored
     ) -> bool:
         """See `Store.put_file`."""
-        checked(key)
+        valid_key(key)
         size, digest = source.stat().st_size, files.sha256_of(source)
         if sha256 not in (None, digest):
             raise changed(source)
@@ -164,12 +173,12 @@ class BucketStore:
     @contextlib.contextmanager
     def as_file(self, key: str, *, on_bytes: OnBytes = ignored) -> Iterator[Path]:
         """See `Store.as_file`; downloaded, with what an interrupted download brought before."""
-        with download.downloaded(self.bucket, checked(key), parts=self.parts, on_bytes=on_bytes) as path:
+        with download.downloaded(self.bucket, valid_key(key), parts=self.parts, on_bytes=on_bytes) as path:
             yield path
 
     def delete(self, key: str) -> None:
         """See `Store.delete`."""
-        self._delete(checked(key))
+        self._delete(valid_key(key))
 
     def renew(self, key: str) -> None:
         """See `Store.renew`: written again if it is small, else copied, which a bucket does not onto itself.
@@ -196,7 +205,7 @@ class BucketStore:
         """See `Store.strays`; uploads under way are not seen through obstore."""
         for item in self._contents(""):
             key = item["path"]
-            if key != _PASSED and (_hidden(key) or self._is_folder(item)):
+            if key != _PASSED and (not is_key(key) or self._is_folder(item)):
                 ours = key.startswith((_RENEWED, f"{_PASSED}."))
                 yield Stray(
                     name=key,
@@ -282,6 +291,8 @@ class BucketStore:
 
     def _contents(self, folder: str) -> Iterator[ObjectMeta]:
         """Whatever lies in a folder and below; where the line breaks, it goes on from there."""
+        if folder and not is_key(folder):
+            return
         pages: ListStream[Sequence[ObjectMeta]] | None = None
         last: str | None = None
 
@@ -294,9 +305,14 @@ class BucketStore:
                 pages = None
                 raise
 
-        while items := self.bucket.request(page, None):
-            yield from items
-            last = items[-1]["path"]
+        try:
+            while items := self.bucket.request(page, None):
+                yield from items
+                last = items[-1]["path"]
+        except UnreadableNameError:
+            if self.bucket.scheme != "s3":
+                raise
+            yield from self.bucket.list_raw(folder, after=last)
 
     def _is_folder(self, item: ObjectMeta) -> bool:
         """Whether a console made it as a folder: an empty object, which obstore shows without its slash."""
@@ -328,8 +344,3 @@ def _about(key: str, sha256: str) -> dict[str, str]:
     """What goes with an object, whether it comes in one piece or in parts."""
     fields = headers(key)
     return {"Content-Type": fields.content_type, "Cache-Control": fields.cache_control, SHA256: sha256}
-
-
-def _hidden(key: str) -> bool:
-    """Whether no key of a store is like it."""
-    return any(part.startswith(".") for part in key.split("/"))

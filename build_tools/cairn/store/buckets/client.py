@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import html
 import os
 import re
 import threading
 import urllib.parse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import obstore
 import requests
-from obstore.exceptions import BaseError
+from obstore.exceptions import BaseError, GenericError
 from obstore.store import AzureStore, GCSStore, ObjectStore, S3Store
 
-from cairn import retry
+from cairn import concurrency, retry
 from cairn.errors import PrerequisiteError, UsageError
-from cairn.output import Progress, silent
+from cairn.output import Progress, safe_text, silent
 from cairn.retry import RetryPolicy
 from cairn.store.buckets.errors import Place, translated
-from cairn.store.protocol import checked
+from cairn.store.protocol import valid_key
+
+if TYPE_CHECKING:
+    from obstore import ObjectMeta
 
 T = TypeVar("T")
 
@@ -35,8 +40,10 @@ _SEND_TIMEOUT = 900.0
 _PART_TRIES = 4  # that obstore makes of each part of a big file by itself
 
 _NAME = re.compile(r"[a-zA-Z0-9.\-_]{1,255}")  # of a bucket; servers allow less, and say so
+_ADDRESS = re.compile(r"https?://[^\s/]+(/\S*)?", re.IGNORECASE)  # of a server
 _KINDS: Mapping[str, Callable[..., ObjectStore]] = {"s3": S3Store, "gs": GCSStore, "az": AzureStore}
 _ENDPOINTS = {"s3": "aws_endpoint_url_s3", "gs": "base_url", "az": "endpoint"}  # obstore's settings
+_CLOUDS = {"s3": "S3", "gs": "Google Cloud Storage", "az": "Azure Storage"}
 _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 # The variables that name credentials themselves. Who has none of them has a profile, a role or nothing.
 _KEYS = {
@@ -44,6 +51,13 @@ _KEYS = {
     "gs": ("GOOGLE_SERVICE_ACCOUNT", "GOOGLE_SERVICE_ACCOUNT_KEY", "GOOGLE_APPLICATION_CREDENTIALS"),
     "az": ("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_SAS_KEY", "AZURE_CLIENT_ID", "AZURE_STORAGE_TOKEN"),
 }
+
+
+# Of an answer to ListObjectsV2, in Amazon's S3 API reference.
+_ENTRY = re.compile(r"<(?:Contents|CommonPrefixes)>(.*?)</(?:Contents|CommonPrefixes)>", re.DOTALL)
+_FIELD = re.compile(r"<(Key|Prefix|Size|LastModified)>([^<]*)<")
+_NEXT = re.compile(r"<NextContinuationToken>([^<]+)<")
+_NO_TIME = "1970-01-01T00:00:00Z"  # of a folder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +79,7 @@ class Bucket:
     name: str
     prefix: str
     endpoint: str
-    settings: Mapping[str, Any]
+    settings: Mapping[str, Any] = field(repr=False)
     options: Mapping[str, Any]
     policy: RetryPolicy = field(default_factory=lambda: RetryPolicy(attempts=6, wait=0.5, factor=2.0))
     say: Progress = silent
@@ -109,7 +123,76 @@ class Bucket:
                 endpoint=self.endpoint,
                 whole=key is None,
             )
-            raise translated(error, place) from error
+            # A traceback shows the cause too, and obstore writes the whole address into it.
+            raise translated(error, place) from type(error)(safe_text.mask(str(error)))
+
+    def list_raw(self, folder: str, *, after: str | None = None, delimiter: str = "") -> Iterator[ObjectMeta]:
+        """Whatever S3 lists in a folder, also under names that obstore does not read, such as `a//b`.
+
+        Args:
+            folder: where; empty for all.
+            after: the name to begin behind.
+            delimiter: `/` gives one entry for all that lies in a folder below, with a slash at its end.
+
+        Raises:
+            NetworkError: no answer came in time, several times.
+            StoreError: the server refuses.
+        """
+        query = {
+            "list-type": "2",
+            "encoding-type": "url",
+            "prefix": f"{self.prefix}{folder}/" if folder else self.prefix,
+            "delimiter": delimiter,
+        }
+        if after is not None:
+            query["start-after"] = self.prefix + after
+        while True:
+            page = self.request(lambda: self._raw_page(query), None)
+            # Older servers pay no attention to `encoding-type`.
+            is_encoded = "<EncodingType>url</EncodingType>" in page
+            for entry in _ENTRY.findall(page):
+                fields = dict(_FIELD.findall(entry))
+                name = fields.get("Key") or fields.get("Prefix", "")
+                name = urllib.parse.unquote_plus(name) if is_encoded else html.unescape(name)
+                yield {
+                    "path": name.removeprefix(self.prefix),
+                    "size": int(fields.get("Size", 0)),
+                    "last_modified": datetime.fromisoformat(fields.get("LastModified", _NO_TIME)),
+                    "e_tag": None,
+                    "version": None,
+                }
+            token = _NEXT.search(page)
+            if token is None:
+                return
+            query["continuation-token"] = html.unescape(token[1])
+
+    def _raw_page(self, query: Mapping[str, str]) -> str:
+        server = self.settings.get(_ENDPOINTS["s3"]) or f"https://s3.{self._region}.amazonaws.com"
+        # obstore signs requests for objects alone. So what it takes for the address of the bucket ends in a
+        # parameter that no server knows, and whose value is the object.
+        url = f"{server}/{self.name}?{urllib.parse.urlencode(query, quote_via=urllib.parse.quote)}&x-unused="
+        if "skip_signature" not in self.settings:
+            settings = {
+                **self.settings,
+                _ENDPOINTS["s3"]: url,
+                "virtual_hosted_style_request": True,
+                "region": self._region,
+                "client_options": dict(self.options),
+            }
+            url = obstore.sign(S3Store(self.name, **settings), "GET", "x", timedelta(minutes=15))
+        try:
+            answer = requests.get(
+                url,
+                auth=lambda request: request,  # and nothing of ~/.netrc
+                headers={"User-Agent": "cairn"},
+                timeout=(_CONNECT_TIMEOUT, _READ_TIMEOUT),
+                verify=os.environ.get("AWS_CA_BUNDLE") or True,
+            )
+        except requests.RequestException as error:
+            raise GenericError(f"HTTP error: {error}") from error
+        if not answer.ok:
+            raise GenericError(f"status code: {answer.status_code} {answer.text}")
+        return answer.text
 
     def _client(self, options: Mapping[str, Any], tries: int) -> ObjectStore:
         wait = {"init_backoff": timedelta(seconds=self.policy.wait), "base": self.policy.factor}
@@ -118,8 +201,8 @@ class Bucket:
             # A dot in the bucket's name would be one of the server's, which the certificate does not cover.
             # Elsewhere than at Amazon, the name of a server with a bucket in it seldom exists.
             settings["virtual_hosted_style_request"] = "." not in self.name
-        if self.scheme == "s3" and not any(name in os.environ for name in _REGIONS):
-            settings["region"] = self._region()
+        if self.scheme == "s3":
+            settings["region"] = self._region
         return _KINDS[self.scheme](
             self.name,
             prefix=self.prefix or None,
@@ -128,8 +211,12 @@ class Bucket:
             **settings,
         )
 
+    @functools.cached_property
     def _region(self) -> str:
-        """That of the profile or of a bucket of Amazon's, which says so to anyone; elsewhere any will do."""
+        """The user's, or that of a bucket of Amazon's, which says so to anyone; elsewhere any will do."""
+        for name in _REGIONS:
+            if name in os.environ:
+                return os.environ[name]
         profile = self.settings.get("credential_provider")
         if profile is not None and "region" in profile.config:
             return str(profile.config["region"])
@@ -154,6 +241,7 @@ def _interruptible(work: Callable[[], T]) -> T:
             future.set_exception(error)
 
     threading.Thread(target=run, daemon=True).start()
+    concurrency.wait_for([future])
     return future.result()
 
 
@@ -176,12 +264,16 @@ def connect(
     scheme, (name, _, prefix) = scheme.lower(), rest.partition("/")
     prefix = prefix.strip("/")
     if not _NAME.fullmatch(name) or "?" in prefix:
-        raise UsageError(f"{url} names no bucket", tip=f"write {scheme}://bucket or {scheme}://bucket/prefix")
-    if prefix:
-        checked(prefix)
-    if endpoint_url is not None and urllib.parse.urlsplit(endpoint_url).scheme not in ("http", "https"):
         raise UsageError(
-            f"{endpoint_url} is not the address of a server", tip="write --endpoint-url https://host:port"
+            f"{safe_text.mask(url)} names no bucket",
+            tip=f"write {scheme}://bucket or {scheme}://bucket/prefix",
+        )
+    if prefix:
+        valid_key(prefix)
+    if endpoint_url is not None and not _ADDRESS.fullmatch(endpoint_url):
+        raise UsageError(
+            f"{_masked(endpoint_url)} is not the address of a server",
+            tip="write --endpoint-url https://host:port",
         )
     if scheme == "s3" and endpoint_url is None:
         endpoint_url = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
@@ -201,11 +293,17 @@ def connect(
         scheme=scheme,
         name=name,
         prefix=f"{prefix}/" if prefix else "",
-        endpoint=endpoint_url or {"s3": "S3", "gs": "Google Cloud Storage", "az": "Azure Storage"}[scheme],
+        endpoint=_masked(endpoint_url or "")
+        or {"s3": "S3", "gs": "Google Cloud Storage", "az": "Azure Storage"}[scheme],
         settings=settings,
         options=options,
         say=say,
     )
+
+
+def _masked(address: str) -> str:
+    """The address of a server without the user and the password in it, where there may be no scheme."""
+    return re.sub(r"^(\w+://)?.*@", r"\1***@", address)
 
 
 def _credentials(scheme: str, *, public: bool) -> dict[str, Any]:

@@ -35,6 +35,10 @@ class PastEndError(StoreError):
     """The part that was asked for begins after the end."""
 
 
+class UnreadableNameError(StoreError):
+    """A listing has a name that obstore does not read, such as `a//b`."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Place:
     """What was asked for, and where.
@@ -142,10 +146,10 @@ def _without_answer(text: str, source: str, place: Place) -> CairnError:
         )
     if "redirect" in text:
         return _refusal("PermanentRedirect", place)
-    tip = _CREDENTIALS if "credential" in text else _ENDPOINT
+    message = f"{place.url}: {_in_one_line(text)}"
     if "invalid path" in text:
-        tip = "remove that object, which no store can name"
-    return StoreError(f"{place.url}: {_in_one_line(text)}", tip=tip)
+        return UnreadableNameError(message, tip="remove that object, which no store can name")
+    return StoreError(message, tip=_CREDENTIALS if "credential" in text else _ENDPOINT)
 
 
 def _of_answer(text: str, place: Place) -> CairnError:
