@@ -1,6 +1,6 @@
 """Writing into a file at given places: how device code is cut out and put back, and an ELF file is edited.
 
-`apply` writes a list of `Patch`; a library of 400 MB costs as much as what changes in it.
+`apply_patches` writes a list of `Patch`; a library of 400 MB costs as much as what changes in it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Patch:
             yield bytes(min(_STEP, self.zeros - start))
 
 
-def apply(path: Path, patches: Iterable[Patch]) -> None:
+def apply_patches(path: Path, patches: Iterable[Patch]) -> None:
     """Write patches into a file."""
     with path.open("r+b") as out:
         for patch in patches:

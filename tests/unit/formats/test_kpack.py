@@ -313,20 +313,20 @@ def test_messagepack_of_very_many_values_is_refused(monkeypatch: pytest.MonkeyPa
 
 def test_the_reference_of_a_library() -> None:
     made = Reference(kpack_search_paths=("../.kpack/torch_@GFXARCH@.kpack",), kernel_name="lib/libtorch é.so")
-    data = reference.dumps(made)
+    data = reference.dump_reference(made)
     assert msgspec.msgpack.decode(data) == {
         "kpack_search_paths": ["../.kpack/torch_@GFXARCH@.kpack"],
         "kernel_name": "lib/libtorch é.so",
     }
-    assert reference.loads(data + bytes(100)) == made
+    assert reference.load_reference(data + bytes(100)) == made
     with pytest.raises(WheelError, match="malformed"):
-        reference.loads(msgspec.msgpack.encode({"kernel_name": 1}))
+        reference.load_reference(msgspec.msgpack.encode({"kernel_name": 1}))
     with pytest.raises(WheelError, match="behind"):
-        reference.loads(data + b"x")
+        reference.load_reference(data + b"x")
     with pytest.raises(WheelError, match="a section"):
-        reference.loads(data + bytes(1 << 16))
+        reference.load_reference(data + bytes(1 << 16))
     with pytest.raises(WheelError, match="take 65"):
-        reference.dumps(Reference(kpack_search_paths=("x" * 65_500,), kernel_name="y"))
+        reference.dump_reference(Reference(kpack_search_paths=("x" * 65_500,), kernel_name="y"))
 
 
 def test_a_kernel_name_says_which_build_it_is_of() -> None:

@@ -22,9 +22,9 @@ from cairn import datafile
 from cairn.errors import WheelError
 from cairn.formats.kpack import msgpack
 
-SECTION = ".rocm_kpack_ref"
+REFERENCE_SECTION = ".rocm_kpack_ref"
 PLACEHOLDER = "@GFXARCH@"
-LARGEST = 64 << 10  # bytes: the runtime reads no more
+LARGEST_REFERENCE = 64 << 10  # bytes: the runtime reads no more
 _BUILD_LENGTH = 16  # hex digits: 64 bits tell builds apart, which nobody makes to be mistaken for each other
 _BUILD = re.compile(rf"@[0-9a-f]{{{_BUILD_LENGTH}}}(?=#\d+$|$)")
 
@@ -41,30 +41,30 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
     kernel_name: str
 
 
-def dumps(reference: Reference) -> bytes:
+def dump_reference(reference: Reference) -> bytes:
     """The content of the section.
 
     Raises:
         WheelError: it is more than the runtime reads.
     """
     data = msgspec.msgpack.encode(reference)
-    if len(data) > LARGEST:
+    if len(data) > LARGEST_REFERENCE:
         raise WheelError(f"the search paths of {reference.kernel_name:.80} take {len(data)} bytes")
     return data
 
 
-def loads(data: bytes) -> Reference:
+def load_reference(data: bytes) -> Reference:
     """Read the content of the section; zeros may follow it.
 
     Raises:
         WheelError: it is malformed.
     """
-    if len(data) > LARGEST:
-        raise WheelError(f"a section {SECTION} of {len(data)} bytes")
+    if len(data) > LARGEST_REFERENCE:
+        raise WheelError(f"a section {REFERENCE_SECTION} of {len(data)} bytes")
     try:
         return datafile.convert(msgpack.loads(data, padded=True), Reference)
     except msgspec.ValidationError as error:
-        raise WheelError(f"a section {SECTION} that is malformed: {error}") from error
+        raise WheelError(f"a section {REFERENCE_SECTION} that is malformed: {error}") from error
 
 
 def key_of(kernel_name: str, ordinal: int) -> str:

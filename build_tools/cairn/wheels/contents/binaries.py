@@ -221,10 +221,10 @@ def _reference(view: View, image: Image) -> Reference | None:
         return None
     from cairn.formats.kpack import reference  # noqa: PLC0415
 
-    section = image.section(reference.SECTION)
+    section = image.section(reference.REFERENCE_SECTION)
     if section is None:
         return None
-    return reference.loads(view.read(section.offset, min(section.size, reference.LARGEST + 1)))
+    return reference.load_reference(view.read(section.offset, min(section.size, reference.LARGEST_REFERENCE + 1)))
 
 
 def format_of(name: str, size: int, head: bytes) -> Format | None:

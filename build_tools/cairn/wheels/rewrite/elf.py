@@ -94,7 +94,7 @@ def change(path: Path, edit: BinaryEdit) -> None:
         ours = layout.wide and layout.order == "<" and not parsed.interpreter
         patches = _patches(view, edit) if ours else []
     if ours:
-        patch.apply(path, patches)
+        patch.apply_patches(path, patches)
     else:
         _run_patchelf(path, edit)
     # Read again, as every other reader will.

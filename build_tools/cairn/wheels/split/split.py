@@ -217,7 +217,7 @@ class _Work:
                 with unpacked.unpacking(view, bundle, folder) as content:
                     parts.append(unpacked.record(content, library.wrappers_of(number), view))
                     archives.add(leads_to.kernel_name, content, parts[-1])
-            undo = detach.detach(library, reference.dumps(leads_to), host)
+            undo = detach.detach(library, reference.dump_reference(leads_to), host)
         self.hosts[path] = host
         linked = Library(
             path=device_wheel.common_path(self._info, path),
