@@ -26,7 +26,7 @@ from typing import IO
 from wheel_measure import Cost, measured, report
 
 from cairn import datafile
-from cairn.formats.kpack.archive import SUFFIX, Archive
+from cairn.formats.kpack import SUFFIX, Archive
 from cairn.formats.offload import detach
 from cairn.formats.offload.record import Record
 from cairn.formats.view import FileView

@@ -27,7 +27,7 @@ from typing import Any
 import pytest
 
 from cairn import targets
-from cairn.formats.kpack.archive import Archive
+from cairn.formats.kpack import Archive
 from cairn.formats.view import FileView
 
 STAND_IN = r"""

@@ -1,16 +1,19 @@
-"""One way to read parts of a binary, whether it lies in memory or compressed in a wheel."""
+"""Parts of a binary: read alike in memory, on disk and compressed in a wheel, and written at given places.
+
+`apply_patches` writes a list of `Patch`: an edit of a library of 400 MB costs as much as what changes in it.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
 
 from cairn.errors import WheelError
-from cairn.formats.errors import InconsistentArchiveError
-from cairn.formats.zip.layout import Member
+from cairn.formats.zip.layout import InconsistentArchiveError, Member
 from cairn.formats.zip.reader import Archive
 
 # What readers come back to (headers, the dynamic section, symbols, strings) stands at the beginning of nearly
@@ -172,3 +175,34 @@ def check_range(offset: int, size: int, available: int) -> None:
     """
     if offset < 0 or size < 0 or offset + size > available:
         raise WheelError(f"a header points at bytes {offset} to {offset + size} of {available}")
+
+
+_STEP = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patch:
+    """Bytes to be written: `data` at the place `at` of a file, and behind it so many zeros."""
+
+    at: int
+    data: bytes = b""
+    zeros: int = 0
+
+    @property
+    def end(self) -> int:
+        """Where what is not changed goes on."""
+        return self.at + len(self.data) + self.zeros
+
+    def pieces(self) -> Iterator[bytes]:
+        """What to write, in pieces of a size that memory holds."""
+        yield self.data
+        for start in range(0, self.zeros, _STEP):
+            yield bytes(min(_STEP, self.zeros - start))
+
+
+def apply_patches(path: Path, patches: Iterable[Patch]) -> None:
+    """Write patches into a file."""
+    with path.open("r+b") as out:
+        for patch in patches:
+            out.seek(patch.at)
+            out.writelines(patch.pieces())

@@ -15,8 +15,7 @@ from typing import Protocol, cast
 
 import pytest
 
-from cairn.formats.kpack.archive import Archive
-from cairn.formats.kpack.writer import writing
+from cairn.formats.kpack import Archive, writing
 from cairn.formats.view import FileView
 from cairn.wheels.contents import binaries
 from cairn.wheels.split.join import join

@@ -13,17 +13,17 @@ import pytest
 import zstandard
 
 from cairn.errors import WheelError
-from cairn.formats.kpack import msgpack, reference
-from cairn.formats.kpack.archive import Archive
-from cairn.formats.kpack.reference import (
+from cairn.formats import kpack, msgpack
+from cairn.formats.kpack import (
+    Archive,
     Reference,
     build_of,
     builds_in,
     kernel_name_of,
     key_of,
     without_build,
+    writing,
 )
-from cairn.formats.kpack.writer import writing
 from cairn.formats.view import BytesView
 
 CODES = [b"first" * 3000, b"", bytes(70_000), random.Random(3).randbytes(5000)]  # noqa: S311 - fixed content
@@ -313,20 +313,20 @@ def test_messagepack_of_very_many_values_is_refused(monkeypatch: pytest.MonkeyPa
 
 def test_the_reference_of_a_library() -> None:
     made = Reference(kpack_search_paths=("../.kpack/torch_@GFXARCH@.kpack",), kernel_name="lib/libtorch é.so")
-    data = reference.dump_reference(made)
+    data = kpack.dump_reference(made)
     assert msgspec.msgpack.decode(data) == {
         "kpack_search_paths": ["../.kpack/torch_@GFXARCH@.kpack"],
         "kernel_name": "lib/libtorch é.so",
     }
-    assert reference.load_reference(data + bytes(100)) == made
+    assert kpack.load_reference(data + bytes(100)) == made
     with pytest.raises(WheelError, match="malformed"):
-        reference.load_reference(msgspec.msgpack.encode({"kernel_name": 1}))
+        kpack.load_reference(msgspec.msgpack.encode({"kernel_name": 1}))
     with pytest.raises(WheelError, match="behind"):
-        reference.load_reference(data + b"x")
+        kpack.load_reference(data + b"x")
     with pytest.raises(WheelError, match="a section"):
-        reference.load_reference(data + bytes(1 << 16))
+        kpack.load_reference(data + bytes(1 << 16))
     with pytest.raises(WheelError, match="take 65"):
-        reference.dump_reference(Reference(kpack_search_paths=("x" * 65_500,), kernel_name="y"))
+        kpack.dump_reference(Reference(kpack_search_paths=("x" * 65_500,), kernel_name="y"))
 
 
 def test_a_kernel_name_says_which_build_it_is_of() -> None:

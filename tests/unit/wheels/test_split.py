@@ -13,12 +13,10 @@ import pytest
 
 from cairn.errors import WheelError
 from cairn.formats import elf
-from cairn.formats.kpack.archive import Archive
-from cairn.formats.kpack.reference import without_build
-from cairn.formats.kpack.writer import writing
+from cairn.formats.kpack import Archive, without_build, writing
 from cairn.formats.offload import bundle as offload_bundle
 from cairn.formats.offload import code_object as offload_code_object
-from cairn.formats.offload import unpacked
+from cairn.formats.offload import record
 from cairn.formats.view import BytesView
 from cairn.targets import parse_target_id
 from cairn.wheels.contents import binaries
@@ -55,7 +53,7 @@ def codes(library: bytes, folder: Path) -> dict[tuple[int, str], bytes]:
     found = {}
     for start, end in offload_code_object.ranges(elf.read(library)):
         for bundle in offload_bundle.read_range(view, start, end):
-            with unpacked.unpacking(view, bundle, folder) as content:
+            with record.unpacking(view, bundle, folder) as content:
                 for entry in bundle.device_entries:
                     found[bundle.at, entry.id] = b"".join(content.code(entry))
     return found

@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 
 from cairn.errors import WheelError
-from cairn.formats.kpack.archive import Archive
-from cairn.formats.kpack.reference import builds_in, kernel_name_of, without_build
-from cairn.formats.kpack.writer import writing
+from cairn.formats.kpack import Archive, builds_in, kernel_name_of, without_build, writing
 from cairn.formats.view import BytesView
 from cairn.wheels.rewrite.set_version import set_versions
 from cairn.wheels.rewrite.version_options import NewVersion

@@ -3,6 +3,5 @@
 `bundle` reads the headers of plain (`__CLANG_OFFLOAD_BUNDLE__`) and compressed (`CCOB`) bundles,
 `compression` the zlib and zstd streams in the latter. `code_object.of_view` lists what a library has for
 which target. `wrappers` are what a runtime finds them by. `detach` takes the code out of a library, for kpack
-archives to hold (`unpacked` gives it, and says what else a bundle had); `restore.join` puts it back by the
-`record`.
+archives to hold; `record` unpacks it, and says what else a bundle had; `restore.join` puts it back.
 """

@@ -26,7 +26,7 @@ from typing import IO
 
 from cairn import datafile
 from cairn.errors import WheelError
-from cairn.formats import elf_layout, patch
+from cairn.formats import elf_layout, kpack
 from cairn.formats.elf_layout import (
     EXECUTABLE,
     PHDR,
@@ -46,14 +46,12 @@ from cairn.formats.elf_layout import (
     Section,
     Segment,
 )
-from cairn.formats.kpack import reference as kpack_reference
-from cairn.formats.kpack.reference import Reference
+from cairn.formats.kpack import Reference
 from cairn.formats.offload import bundle as offload_bundle
 from cairn.formats.offload import code_object, wrappers
 from cairn.formats.offload.bundle import Bundle
 from cairn.formats.offload.wrappers import IN_ARCHIVE, IN_PLACE, LAYOUT, Wrapper
-from cairn.formats.patch import Patch
-from cairn.formats.view import FileView, View
+from cairn.formats.view import FileView, Patch, View, apply_patches
 
 _PAGE = 4096  # of x86-64, the only machine that ROCm's libraries are for
 _READ = 4  # PF_R
@@ -141,17 +139,17 @@ def read_host(view: View) -> tuple[Reference, int]:
         WheelError: it is not as `detach` leaves a library: a wrapper leads elsewhere, or is not numbered.
     """
     layout = elf_layout.read_to_change(view)
-    sections = [layout.named(name) for name in (code_object.SECTION, kpack_reference.REFERENCE_SECTION)]
+    sections = [layout.named(name) for name in (code_object.SECTION, kpack.REFERENCE_SECTION)]
     if any(len(wrapper_list) != 1 for wrapper_list in sections):
-        raise WheelError(f"it has no section {code_object.SECTION} or {kpack_reference.REFERENCE_SECTION}, or several")
+        raise WheelError(f"it has no section {code_object.SECTION} or {kpack.REFERENCE_SECTION}, or several")
     (code,), (place,) = sections
     wrapper_list = wrappers.read(layout, range(code.address, code.address + code.size))
     for number, wrapper in enumerate(wrapper_list):
         if (wrapper.magic, wrapper.pointer, wrapper.ordinal) != (IN_ARCHIVE, place.address, number):
             raise WheelError(f"its wrapper {number} does not lead to an archive")
     if place.kind == SHT_NOBITS or layout.offset_of(place.address, place.size) != place.offset:
-        raise WheelError(f"its section {kpack_reference.REFERENCE_SECTION} is not loaded")
-    return kpack_reference.load_reference(view.read(place.offset, min(place.size, kpack_reference.LARGEST_REFERENCE + 1))), len(
+        raise WheelError(f"its section {kpack.REFERENCE_SECTION} is not loaded")
+    return kpack.load_reference(view.read(place.offset, min(place.size, kpack.LARGEST_REFERENCE + 1))), len(
         wrapper_list
     )
 
@@ -178,7 +176,7 @@ def detach(library: Library, reference: bytes, target: Path) -> Undo:
             out.seek(cut.block_at)
             out.write(block)
         names_at = out.tell() + -out.tell() % WORD.size
-        names = b"\0".join((cut.names, kpack_reference.REFERENCE_SECTION.encode(), b""))
+        names = b"\0".join((cut.names, kpack.REFERENCE_SECTION.encode(), b""))
         sections_at = names_at + len(names) + -len(names) % WORD.size
         out.seek(names_at)
         out.write(names)
@@ -189,7 +187,7 @@ def detach(library: Library, reference: bytes, target: Path) -> Undo:
     with target.open("rb") as file:
         new = FileView(file)
         before = tuple((change.at, new.read(change.at, len(change.data)).hex()) for change in changes)
-    patch.apply_patches(target, changes)
+    apply_patches(target, changes)
     return Undo(size=view.size, removed_at=cut.begin, removed=cut.size, patches=before)
 
 
@@ -214,7 +212,7 @@ def attach(library: Path, undo: Undo, target: Path) -> None:
         _copy(view, undo.removed_at, now, out)
         out.truncate(undo.size)
     moved = (Patch(at=at if at < undo.removed_at else at + undo.removed, data=data) for at, data in places)
-    patch.apply_patches(target, moved)
+    apply_patches(target, moved)
 
 
 class _Cut:

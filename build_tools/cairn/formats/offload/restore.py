@@ -13,8 +13,7 @@ from typing import IO
 from cairn import files
 from cairn.errors import WheelError
 from cairn.formats.compression import LEVELS
-from cairn.formats.kpack.archive import Archive
-from cairn.formats.kpack.reference import key_of, without_build
+from cairn.formats.kpack import Archive, key_of, without_build
 from cairn.formats.offload import bundle as offload_bundle
 from cairn.formats.offload import detach
 from cairn.formats.offload.bundle import Packing

@@ -1,4 +1,4 @@
-"""The structures of a ZIP archive, packed and unpacked.
+"""The structures of a ZIP archive, packed and unpacked, and an error for each way in which one can be wrong.
 
 Source: PKWARE APPNOTE.TXT 6.3.10, sections 4.3 (layout), 4.4 (fields) and 4.5.3 (the ZIP64 extra field).
 """
@@ -9,7 +9,56 @@ import stat
 import struct
 from typing import NamedTuple
 
-from cairn.formats.errors import InconsistentArchiveError
+from cairn.errors import WheelError
+
+
+class ArchiveError(WheelError):
+    """The ZIP archive of a wheel cannot be trusted."""
+
+
+class NotAnArchiveError(ArchiveError):
+    """The file is not a ZIP archive at all."""
+
+
+class TruncatedArchiveError(ArchiveError):
+    """The file ends before, or in the middle of, what its headers promise."""
+
+
+class InconsistentArchiveError(ArchiveError):
+    """Two places of the archive contradict each other, or the content contradicts its header."""
+
+
+class EscapingPathError(ArchiveError):
+    """A member's name would lead outside the folder it is unpacked into."""
+
+
+class AbsolutePathError(ArchiveError):
+    """A member's name begins at a root or a drive."""
+
+
+class DuplicateMemberError(ArchiveError):
+    """Two members claim one path."""
+
+
+class LinkMemberError(ArchiveError):
+    """A member is a symbolic link, a device, or anything else that is not a file."""
+
+
+class EncryptedMemberError(ArchiveError):
+    """A member needs a password."""
+
+
+class BombError(ArchiveError):
+    """Unpacking would take far more room than a wheel needs."""
+
+
+class UnsupportedArchiveError(ArchiveError):
+    """The archive uses a ZIP feature that installers do not understand."""
+
+
+class MissingMemberError(ArchiveError):
+    """The archive has no member of that name."""
+
 
 # Compression methods (4.4.5): of all that exist, wheels use these two (PEP 427 asks for what zipfile reads).
 STORED = 0

@@ -8,7 +8,8 @@ import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from cairn.formats.errors import (
+from cairn.formats.zip import layout
+from cairn.formats.zip.layout import (
     AbsolutePathError,
     BombError,
     DuplicateMemberError,
@@ -16,10 +17,9 @@ from cairn.formats.errors import (
     EscapingPathError,
     InconsistentArchiveError,
     LinkMemberError,
+    Member,
     UnsupportedArchiveError,
 )
-from cairn.formats.zip import layout
-from cairn.formats.zip.layout import Member
 
 _DRIVE = re.compile(r"[A-Za-z]:")
 # APPNOTE 4.4.17 allows forward slashes alone; Windows would take a backslash for one.

@@ -20,8 +20,7 @@ from cairn.errors import WheelError
 from cairn.formats.zip import deflate, layout
 from cairn.formats.zip import limits as zip_limits
 from cairn.formats.zip.layout import Member
-from cairn.formats.zip.raw_file import RawFile
-from cairn.formats.zip.reader import Archive
+from cairn.formats.zip.reader import Archive, RawFile
 
 _COPY_STEP = 1 << 30  # Linux copies at most 2 GiB in a call
 _EXECUTABLE = 0o111

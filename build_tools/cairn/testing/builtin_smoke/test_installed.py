@@ -12,9 +12,8 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from cairn import process
-from cairn.formats import elf
+from cairn.formats import elf, kpack
 from cairn.formats import view as formats_view
-from cairn.formats.kpack import archive as kpack
 from cairn.formats.offload import code_object
 from cairn.formats.view import FileView
 from cairn.targets import CPU, parse_target_id

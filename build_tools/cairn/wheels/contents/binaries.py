@@ -29,7 +29,7 @@ from cairn.targets import in_order
 
 if TYPE_CHECKING:
     # Loaded only where device code is looked for: that takes longer than to read what most wheels need.
-    from cairn.formats.kpack.reference import Reference
+    from cairn.formats.kpack import Reference
     from cairn.formats.offload.bundle import Checker
     from cairn.formats.offload.code_object import CodeObject
 
@@ -219,12 +219,12 @@ def _reference(view: View, image: Image) -> Reference | None:
     """What stands in place of device code in a library of a host wheel."""
     if image.format != "elf" or not image.sections:
         return None
-    from cairn.formats.kpack import reference  # noqa: PLC0415
+    from cairn.formats import kpack  # noqa: PLC0415
 
-    section = image.section(reference.REFERENCE_SECTION)
+    section = image.section(kpack.REFERENCE_SECTION)
     if section is None:
         return None
-    return reference.load_reference(view.read(section.offset, min(section.size, reference.LARGEST_REFERENCE + 1)))
+    return kpack.load_reference(view.read(section.offset, min(section.size, kpack.LARGEST_REFERENCE + 1)))
 
 
 def format_of(name: str, size: int, head: bytes) -> Format | None:

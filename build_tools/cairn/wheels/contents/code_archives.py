@@ -6,8 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cairn.formats.kpack import archive as kpack
-from cairn.formats.kpack import reference
+from cairn.formats import kpack
 from cairn.formats.view import MemberView
 from cairn.formats.zip.layout import Member
 from cairn.formats.zip.reader import Archive
@@ -74,7 +73,7 @@ def _read(wheel: Archive, member: Member) -> CodeArchive:
     opened = kpack.Archive.open(MemberView(wheel, member), member.name)
     libraries: dict[str, int] = {}
     for key in opened.table.toc:
-        name = reference.without_build(key).rpartition("#")[0]
+        name = kpack.without_build(key).rpartition("#")[0]
         libraries[name] = libraries.get(name, 0) + 1
     sizes = {entry.ordinal: entry.original_size for entry in opened.entries.values()}
     return CodeArchive(
@@ -85,5 +84,5 @@ def _read(wheel: Archive, member: Member) -> CodeArchive:
         code_objects=len(opened.places),
         code_size=sum(sizes.values()),
         libraries=dict(sorted(libraries.items())),
-        builds=reference.builds_in(opened.table.toc),
+        builds=kpack.builds_in(opened.table.toc),
     )

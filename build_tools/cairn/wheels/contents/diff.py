@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from cairn.formats.kpack import archive as kpack
-from cairn.formats.kpack.reference import without_build
+from cairn.formats import kpack
+from cairn.formats.kpack import without_build
 from cairn.formats.zip.reader import Archive
 from cairn.wheels.contents import binaries, code_archives
 from cairn.wheels.contents.binaries import Binary

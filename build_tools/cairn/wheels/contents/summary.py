@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from cairn.formats.kpack import reference
+from cairn.formats import kpack
 from cairn.formats.offload import record
 from cairn.formats.zip.reader import Archive, Limits, Member
 from cairn.targets import in_order
@@ -111,7 +111,7 @@ def _kind(libraries: Sequence[Binary], archives: Sequence[CodeArchive], *, has_r
 
 
 def _builds(libraries: Sequence[Binary], archives: Sequence[CodeArchive]) -> tuple[str, ...]:
-    looked_for = reference.builds_in(binary.reference.kernel_name for binary in libraries if binary.reference)
+    looked_for = kpack.builds_in(binary.reference.kernel_name for binary in libraries if binary.reference)
     return tuple(sorted({*looked_for, *(name for one in archives for name in one.builds)}))
 
 

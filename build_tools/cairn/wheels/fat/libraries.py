@@ -21,12 +21,11 @@ from pathlib import Path
 
 from cairn import files
 from cairn.errors import WheelError
-from cairn.formats import patch
 from cairn.formats import view as formats_view
 from cairn.formats.offload import bundle as offload_bundle
 from cairn.formats.offload import code_object
 from cairn.formats.offload.code_object import CodeObject
-from cairn.formats.patch import Patch
+from cairn.formats.view import Patch, apply_patches
 from cairn.output import wording
 from cairn.targets import TargetId
 from cairn.wheels.contents import system_libraries
@@ -342,4 +341,4 @@ def _trim(path: Path, targets: Sequence[TargetId]) -> None:
             shared = any(entry.offset < end and begin < entry.offset + entry.size for begin, end in ranges)
             if entry.offset >= bundle.table_size and not shared:
                 patches.append(Patch(at=bundle.at + entry.offset, zeros=entry.size))
-    patch.apply(path, patches)
+    apply_patches(path, patches)

@@ -27,7 +27,7 @@ from pathlib import Path
 
 from cairn import process
 from cairn.errors import ProcessError, WheelError
-from cairn.formats import elf, elf_layout, patch
+from cairn.formats import elf, elf_layout
 from cairn.formats import view as formats_view
 from cairn.formats.elf_layout import (
     DYN,
@@ -44,8 +44,7 @@ from cairn.formats.elf_layout import (
     Segment,
 )
 from cairn.formats.image import Image
-from cairn.formats.patch import Patch
-from cairn.formats.view import View
+from cairn.formats.view import Patch, View, apply_patches
 
 _RPATH, _RUNPATH, _SONAME, _NEEDED = 15, 29, 14, 1
 _VERNEED = struct.Struct("<HHIII")  # Elf64_Verneed: version, count, file, first, next
@@ -94,7 +93,7 @@ def change(path: Path, edit: BinaryEdit) -> None:
         ours = layout.wide and layout.order == "<" and not parsed.interpreter
         patches = _patches(view, edit) if ours else []
     if ours:
-        patch.apply_patches(path, patches)
+        apply_patches(path, patches)
     else:
         _run_patchelf(path, edit)
     # Read again, as every other reader will.

@@ -16,9 +16,8 @@ from packaging.utils import canonicalize_name
 
 from cairn.errors import WheelError
 from cairn.files import sha256_of
-from cairn.formats.kpack import reference
-from cairn.formats.kpack.archive import SUFFIX
-from cairn.formats.kpack.reference import PLACEHOLDER, key_of, without_build
+from cairn.formats import kpack
+from cairn.formats.kpack import PLACEHOLDER, SUFFIX, key_of, without_build
 from cairn.formats.offload import detach
 from cairn.formats.offload import record as records
 from cairn.formats.offload.record import Library, Record
@@ -194,7 +193,7 @@ def _leads_there(host: Host, library: Library, file: Path) -> bool:
     digests = {one.path: one.sha256 for one in host.record.libraries}
     digests |= {moved.path: moved.sha256 for moved in host.record.files}
     place = device_wheel.Place(host.info, library.path)
-    expected = place.reference(reference.build_of(digests))
+    expected = place.reference(kpack.build_of(digests))
     ordinals = sorted(ordinal for part in library.parts for ordinal in part.wrappers)
     try:
         with file.open("rb") as opened:

@@ -20,12 +20,9 @@ from pathlib import Path
 
 from cairn import targets
 from cairn.errors import WheelError
-from cairn.formats.kpack.archive import SUFFIX
-from cairn.formats.kpack.reference import PLACEHOLDER, Reference, kernel_name_of
-from cairn.formats.kpack.writer import Writer, writing
+from cairn.formats.kpack import PLACEHOLDER, SUFFIX, Reference, Writer, kernel_name_of, writing
 from cairn.formats.offload import code_object
-from cairn.formats.offload.record import Part
-from cairn.formats.offload.unpacked import UnpackedBundle
+from cairn.formats.offload.record import Part, UnpackedBundle
 from cairn.formats.zip import writer
 from cairn.formats.zip.reader import Archive
 from cairn.formats.zip.writer import New

@@ -18,9 +18,8 @@ from packaging.utils import canonicalize_name
 from cairn import datafile
 from cairn.errors import UsageError, WheelError
 from cairn.files import sha256_of
-from cairn.formats.kpack import archive as kpack
-from cairn.formats.kpack.archive import SUFFIX
-from cairn.formats.kpack.reference import PLACEHOLDER
+from cairn.formats import kpack
+from cairn.formats.kpack import PLACEHOLDER, SUFFIX
 from cairn.formats.offload import record, restore
 from cairn.formats.offload.record import Library, Record
 from cairn.formats.offload.restore import JoinedLibrary

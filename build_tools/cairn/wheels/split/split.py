@@ -18,10 +18,9 @@ from packaging.utils import canonicalize_name
 
 from cairn import datafile, files, targets
 from cairn.errors import WheelError
-from cairn.formats.kpack import reference
-from cairn.formats.kpack.archive import SUFFIX
-from cairn.formats.kpack.reference import PLACEHOLDER
-from cairn.formats.offload import detach, record, unpacked
+from cairn.formats import kpack
+from cairn.formats.kpack import PLACEHOLDER, SUFFIX
+from cairn.formats.offload import detach, record
 from cairn.formats.offload.record import Library, MovedFile, Record
 from cairn.formats.view import FileView
 from cairn.formats.zip import writer
@@ -84,16 +83,16 @@ def split(wheel: Path, output_dir: Path, terms: Terms | None = None) -> tuple[Pa
         output_dir.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".split.", dir=output_dir) as folder:
             work = _Work(info, archive, Path(folder), terms or Terms(runtime=RUNTIME))
-            unpacked = work.unpack()
-            _check_binaries(info, unpacked)
+            record = work.unpack()
+            _check_binaries(info, record)
             groups: dict[str, list[tuple[Binary, Place]]] = {}
-            for binary in unpacked:
+            for binary in record:
                 if not binary.is_device_code:
                     place = Place(info, device_wheel.common_path(info, binary.path))
                     groups.setdefault(place.archives, []).append((binary, place))
-            processors = {code.target.processor for binary in unpacked for code in binary.code_objects}
-            alone = {b.path: b.code_objects[0].target.processor for b in unpacked if b.is_device_code}
-            libraries = {binary.path for binary in unpacked} - alone.keys()
+            processors = {code.target.processor for binary in record for code in binary.code_objects}
+            alone = {b.path: b.code_objects[0].target.processor for b in record if b.is_device_code}
+            libraries = {binary.path for binary in record} - alone.keys()
             for name in (member.name for member in archive.members if member.name not in libraries):
                 processor = alone.get(name) or device_wheel.database_processor(name, processors)
                 if processor is not None:
@@ -178,7 +177,7 @@ class _Work:
         """Know the build of these libraries, and of the files that have moved, from every other."""
         digests = {moved.path: moved.sha256 for moved in self.moved}
         digests |= {device_wheel.common_path(self._info, path): self._sums[path] for path in libraries}
-        self.build = reference.build_of(digests)
+        self.build = kpack.build_of(digests)
 
     def _known(self, path: str, file: Path) -> str:
         """The sha256 of a file of the wheel; where RECORD says the same, no edit need unpack it again."""
@@ -214,10 +213,10 @@ class _Work:
                 raise WheelError("its device code is not in a section that a loader would find")
             parts = []
             for number, bundle in enumerate(library.bundles):
-                with unpacked.unpacking(view, bundle, folder) as content:
-                    parts.append(unpacked.record(content, library.wrappers_of(number), view))
+                with record.unpacking(view, bundle, folder) as content:
+                    parts.append(record.part_of(content, library.wrappers_of(number), view))
                     archives.add(leads_to.kernel_name, content, parts[-1])
-            undo = detach.detach(library, reference.dump_reference(leads_to), host)
+            undo = detach.detach(library, kpack.dump_reference(leads_to), host)
         self.hosts[path] = host
         linked = Library(
             path=device_wheel.common_path(self._info, path),

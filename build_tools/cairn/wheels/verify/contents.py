@@ -13,11 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from cairn.errors import WheelError
-from cairn.formats import macho
-from cairn.formats.errors import ArchiveError
-from cairn.formats.kpack import archive as kpack
+from cairn.formats import kpack, macho
 from cairn.formats.view import MemberView
-from cairn.formats.zip.layout import Member
+from cairn.formats.zip.layout import ArchiveError, Member
 from cairn.formats.zip.reader import Archive
 from cairn.wheels.contents import binaries, system_libraries
 from cairn.wheels.contents.binaries import Binary, Format

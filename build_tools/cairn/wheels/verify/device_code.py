@@ -14,10 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cairn import datafile
 from cairn.errors import UsageError, WheelError
-from cairn.formats import elf
+from cairn.formats import elf, kpack
 from cairn.formats.compression import Forward, ViewReader, exactly
 from cairn.formats.elf_layout import EHDR, PHDR, PT_LOAD, RUNS, Segment
-from cairn.formats.kpack import archive as kpack
 from cairn.formats.offload import bundle, code_object, record
 from cairn.formats.offload.bundle import Entry
 from cairn.formats.view import BytesView, MemberView, View

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cairn.errors import WheelError
-from cairn.formats.errors import EscapingPathError, MissingMemberError
+from cairn.formats.zip.layout import EscapingPathError, MissingMemberError
 from cairn.formats.zip.reader import Archive
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.rewrite.wheel import Edit, apply

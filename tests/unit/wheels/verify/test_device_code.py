@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cairn.formats.kpack.writer import writing
+from cairn.formats.kpack import writing
 from cairn.wheels.rewrite.wheel import Edit, apply
 from cairn.wheels.split.split import split
 from cairn.wheels.verify import Expectation, Finding, verify

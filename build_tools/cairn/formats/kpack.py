@@ -1,6 +1,6 @@
-"""Reading a kpack archive, whatever wrote it.
+"""Device code beside a library: a kpack archive, read whatever wrote it and written, and what leads to it.
 
-All numbers but those of the table are little-endian:
+All numbers of an archive but those of the table are little-endian:
 
     0 `KPAK`, 4 u32 version (1), 8 u64 where the table begins
     zeros, then the code
@@ -17,22 +17,36 @@ All numbers but those of the table are little-endian:
 
 The `ordinal` of an entry counts the blobs, or the frames. Only the table is held; code is read a piece at a
 time, so that an archive costs the same memory however large it is.
+
+In a library the content of the section `.rocm_kpack_ref` stands in place of its code: a map in MessagePack of
+`kpack_search_paths`, a list of texts, and `kernel_name`, a text. Each wrapper of the library leads to it. A
+search path counts from the library's folder; the runtime puts the target of the GPU in place of `@GFXARCH@`:
+with all its features (`gfx90a:sramecc+:xnack-`), then with fewer of them. It looks for the key
+`<kernel_name>#<ordinal of the wrapper>` in the first archive that exists.
+
+To the runtime a kernel name is any text. Ours ends with the build that the code is of: `lib/libx.so@` and 16
+hex digits. So a library does not find the code of a different build, which lies beside it when the host wheel
+alone was upgraded, and which would be started with arguments that it does not expect.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import re
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
 
 import msgspec
 import zstandard
 
-from cairn import datafile
+from cairn import datafile, files
 from cairn.errors import UsageError, WheelError
+from cairn.formats import msgpack
 from cairn.formats.compression import Unpacker, ViewReader, most_unpacked
-from cairn.formats.kpack import msgpack
 from cairn.formats.view import View
 from cairn.targets import parse_target_id
 
@@ -46,8 +60,84 @@ CODE = "hsaco"  # the only kind of entry: a code object
 _VERSIONS = (VERSION, str(VERSION), f"{VERSION}.0")  # of the table, of which no writer is known to us
 _LARGEST_TABLE = 64 << 20  # bytes; an entry takes about 100
 _ORDINAL = re.compile("0|[1-9][0-9]{0,9}")  # a u32 in each wrapper
+_LEVEL = 3  # zstd's own default, which clang takes for bundles too
+_LONGEST_FRAME = (1 << 32) - 1
 _LONGEST_FRAME_HEADER = 18  # bytes, its magic number included (RFC 8878, 3.1.1)
 _STEP = 1 << 20
+REFERENCE_SECTION = ".rocm_kpack_ref"
+PLACEHOLDER = "@GFXARCH@"
+LARGEST_REFERENCE = 64 << 10  # bytes: the runtime reads no more
+_BUILD_LENGTH = 16  # hex digits: 64 bits tell builds apart, which nobody makes to be mistaken for each other
+_BUILD = re.compile(rf"@[0-9a-f]{{{_BUILD_LENGTH}}}(?=#\d+$|$)")
+
+
+class Reference(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of `.rocm_kpack_ref`.
+
+    Attributes:
+        kpack_search_paths: where the archives are, in the order in which they are tried.
+        kernel_name: what the library is called in them.
+    """
+
+    kpack_search_paths: tuple[str, ...]
+    kernel_name: str
+
+
+def dump_reference(reference: Reference) -> bytes:
+    """The content of the section.
+
+    Raises:
+        WheelError: it is more than the runtime reads.
+    """
+    data = msgspec.msgpack.encode(reference)
+    if len(data) > LARGEST_REFERENCE:
+        raise WheelError(f"the search paths of {reference.kernel_name:.80} take {len(data)} bytes")
+    return data
+
+
+def load_reference(data: bytes) -> Reference:
+    """Read the content of the section; zeros may follow it.
+
+    Raises:
+        WheelError: it is malformed.
+    """
+    if len(data) > LARGEST_REFERENCE:
+        raise WheelError(f"a section {REFERENCE_SECTION} of {len(data)} bytes")
+    try:
+        return datafile.convert(msgpack.loads(data, padded=True), Reference)
+    except msgspec.ValidationError as error:
+        raise WheelError(f"a section {REFERENCE_SECTION} that is malformed: {error}") from error
+
+
+def key_of(kernel_name: str, ordinal: int) -> str:
+    """The key in an archive's table of the code that the wrapper of that ordinal leads to."""
+    return f"{kernel_name}#{ordinal}"
+
+
+def build_of(digests: Mapping[str, str]) -> str:
+    """What tells a build apart from others of the same version.
+
+    Args:
+        digests: path to sha256 of each file with device code, as it was before the split.
+    """
+    rows = "".join(f"{digest} {path}\n" for path, digest in sorted(digests.items()))
+    return hashlib.sha256(rows.encode("utf-8", "surrogateescape")).hexdigest()[:_BUILD_LENGTH]
+
+
+def kernel_name_of(library: str, build: str) -> str:
+    """What a library of a build is called in archives."""
+    return f"{library}@{build}"
+
+
+def without_build(text: str) -> str:
+    """A kernel name, or a key, as it is the same in every build."""
+    return _BUILD.sub("", text)
+
+
+def builds_in(texts: Iterable[str]) -> tuple[str, ...]:
+    """The builds that kernel names or keys belong to; none of those that other programs have written."""
+    matches = map(_BUILD.search, texts)
+    return tuple(sorted({match[0][1:] for match in matches if match}))
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -310,3 +400,84 @@ def _check_entry(table: Table, places: tuple[Blob, ...], entry: Entry) -> None:
     least, most = (size, size) if plain else (0, most_unpacked(size))
     if not least <= entry.original_size <= most:
         raise WheelError(f"of {size} bytes that would be {entry.original_size}")
+
+
+@contextlib.contextmanager
+def writing(path: Path, *, group: str, family: str, targets: Iterable[str]) -> Iterator[Writer]:
+    """Yield the writer of an archive, which is at `path` once the block has ended without an error.
+
+    Args:
+        path: where it will be.
+        group: of what it is a part.
+        family: what its targets are called together.
+        targets: those that it is for.
+    """
+    with files.writing_beside(path) as part, part.open("wb") as out:
+        writer = Writer(out)
+        yield writer
+        writer.finish(group, family, tuple(targets))
+
+
+class Writer:
+    """An archive that is being written: `add` the code, and `name` whose it is.
+
+    Code goes to the disk at once, a piece at a time, each code object compressed by itself with zstd.
+    """
+
+    def __init__(self, out: IO[bytes]) -> None:
+        self._out = out
+        self._sizes: list[int] = []
+        self._toc: dict[str, dict[str, Entry]] = {}
+        # The header, which says where the table is, and the count of frames come when they are known.
+        self._at = HEADER.size + WORD.size
+        out.write(bytes(self._at))
+
+    def add(self, pieces: Iterable[bytes], plain: int) -> int:
+        """Write a code object of `plain` bytes; returns its ordinal in the archive.
+
+        Raises:
+            WheelError: the pieces have more bytes or fewer.
+        """
+        at, size = self._at + WORD.size, 0
+        self._out.write(bytes(WORD.size))
+        # A stream does not know its length by itself, and rocm-kpack's Python reader, which unpacks in
+        # one go (`ZstdDecompressor.decompress`), refuses a frame that does not say it.
+        packer = zstandard.ZstdCompressor(level=_LEVEL).compressobj(size=plain)
+        try:
+            for piece in pieces:
+                size += self._out.write(packer.compress(piece))
+            size += self._out.write(packer.flush())
+        except zstandard.ZstdError as error:
+            raise WheelError(f"a code object is not of {plain} bytes: {error}") from error
+        if size > _LONGEST_FRAME:
+            raise WheelError(f"a code object that takes {size} bytes is too large for a kpack archive")
+        self._out.seek(at - WORD.size)
+        self._out.write(WORD.pack(size))
+        self._out.seek(at + size)
+        self._at = at + size
+        self._sizes.append(plain)
+        return len(self._sizes) - 1
+
+    def name(self, kernel_name: str, wrapper: int, target: str, ordinal: int) -> None:
+        """Let the code object `ordinal` be that of a wrapper for a target."""
+        row = self._toc.setdefault(key_of(kernel_name, wrapper), {})
+        if target in row:
+            raise WheelError(f"{kernel_name} has two code objects for {target} at its wrapper {wrapper}")
+        row[target] = Entry(type=CODE, ordinal=ordinal, original_size=self._sizes[ordinal])
+
+    def finish(self, group: str, family: str, targets: tuple[str, ...]) -> None:
+        """Write the table, and the header that leads to it."""
+        table = Table(
+            format_version=VERSION,
+            group_name=group,
+            gfx_arch_family=family,
+            gfx_arches=targets,
+            compression_scheme=ZSTD,
+            toc=self._toc,
+            zstd_offset=HEADER.size,
+            zstd_size=self._at - HEADER.size,
+        )
+        self._out.write(msgspec.msgpack.encode(table))
+        self._out.seek(0)
+        self._out.write(HEADER.pack(MAGIC, VERSION, self._at))
+        self._out.write(WORD.pack(len(self._sizes)))
