@@ -77,7 +77,8 @@ def rollback(
     past = _find(Index(store, index).load(), to)
     number = past.generation.number
     why = f"to {number}: {reason}" if reason else f"to {number}"
-    whole, changed = Difference(), False
+    whole, marked = Difference(), set[str]()
+    changed = False
     for attempt in attempts(past.index, dry_run=dry_run):
         change = _change(attempt.before, past)
         this = difference.between(attempt.before, change)
@@ -85,6 +86,7 @@ def rollback(
             _keep_young(past, this)  # before it is read: what is there then is not collected any more
         _refuse_damaged(past, this, known=whole, on_step=on_step)
         changed = changed or not change.empty
+        marked |= {set_id for set_id, listed in change.sets.items() if listed is not None}
         # What a different writer brings while this one tries goes as well, and is to be named.
         known, whole = whole, whole.joined(this)
         if whole != known and not dry_run:
@@ -96,7 +98,7 @@ def rollback(
             break
     if not dry_run:
         _note(store, index, "withdraw", whole.gone_sets, why)
-        _let_in(store, past, whole.back_sets, why)
+        _let_in(store, past, marked, why)
     return Rollback(
         to=number,
         to_when=past.generation.when,
@@ -118,12 +120,12 @@ def _note(store: Store, index: str, kind: EventKind, set_ids: Iterable[str], why
     )
 
 
-def _let_in(store: Store, past: Snapshot, back: Iterable[str], why: str) -> None:
-    """Note that users get the sets of a state again, and mark those that came by what is known by now."""
+def _let_in(store: Store, past: Snapshot, changed: Iterable[str], why: str) -> None:
+    """Note that users get the sets of a state again, and mark those that changed by what is known by now."""
     # All of them, since a run that died may have brought them, and said nothing of it.
     _note(store, past.index.name, "readmit", past.set_ids, why)
-    # A yank or a record that came meanwhile looks where they are already.
-    for set_id in back:
+    # A yank or a record that came meanwhile looks at the index as it was.
+    for set_id in sorted(changed):
         marks.update_marks(store, set_id, "record", indexes=[past.index.name])
 
 

@@ -187,14 +187,22 @@ def _alike(now: Snapshot, sets: Sequence[WheelSet]) -> tuple[str, ...]:
 def _settle(
     index: Index, set_id: str, action: Action, why: str | None, mark: Marking, *, dry_run: bool
 ) -> Marked:
+    """Give a set of an index the marks that it should have, until it has those of the ledger as it is then.
+
+    Two commands may ban a set and lift that ban at the same time, and each has the ledger before the index.
+    So whoever changes the index looks once more at the ledger afterwards: what came meanwhile has seen the
+    index as it was before.
+    """
     own = frozenset(wheel.file_name for wheel in read_set(index.store, set_id).wheels)
-    changed = False
+    done: Marked | None = None
     for attempt in attempts(index, dry_run=dry_run):
         change, marked = _proposed(attempt.before, set_id, own, mark)
-        changed = changed or not change.empty
-        if attempt.commit(change, action, why=why):
-            break
-    return msgspec.structs.replace(marked, generation=attempt.generation, changed=changed)
+        done = marked if done is None or marked.changed else done
+        with contextlib.suppress(GateError):  # a ban came between the marks and the commit
+            if attempt.commit(change, action, why=why) and (change.empty or dry_run):
+                break
+    assert done is not None  # noqa: S101 - there is at least one attempt
+    return msgspec.structs.replace(done, generation=attempt.generation)
 
 
 def _proposed(current: Snapshot, set_id: str, own: frozenset[str], mark: Marking) -> tuple[Change, Marked]:
@@ -217,8 +225,10 @@ def _proposed(current: Snapshot, set_id: str, own: frozenset[str], mark: Marking
     before = {file.filename: file for project in old.values() for file in project.files}
     files = {file.filename: file for project in new.values() for file in project.files}
     plain = (name for name in own if name in files and files[name].yanked is None)
-    return Change(projects={n: p for n, p in new.items() if p != old[n]}, sets=sets), msgspec.structs.replace(
+    change = Change(projects={n: p for n, p in new.items() if p != old[n]}, sets=sets)
+    return change, msgspec.structs.replace(
         nothing,
+        changed=not change.empty,
         files=tuple(sorted(name for name, file in files.items() if file != before[name])),
         shared=tuple(sorted(plain)) if marked.yanked is not None else (),
     )

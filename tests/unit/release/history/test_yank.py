@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -11,11 +12,14 @@ import pytest
 
 from cairn.errors import GateError, StoreError, UsageError
 from cairn.release.gate.evidence import Bypass
+from cairn.release.history.rollback import rollback
 from cairn.release.history.yank import lift, yank
 from cairn.release.index.snapshot import Change, Index, Snapshot
 from cairn.release.ledger.chain import Ledger
+from cairn.release.ledger.entry import with_wheels
 from cairn.release.promote import promote
 from cairn.store.memory import MemoryStore
+from cairn.store.protocol import StoredObject
 from cairn.wheels.wheelset import WheelSet
 from helpers.gate import stack_of
 from helpers.nights import stage_night
@@ -169,6 +173,84 @@ def test_a_yank_waits_for_no_one_and_loses_nothing(released: MemoryStore, sets: 
     assert [place.generation for place in done.indexes if place.index == "release"] == [5]
     now = Index(store, "release").load()
     assert [s.yanked for s in sorted(now.sets(), key=lambda s: s.added)] == ["first", "second", None]
+
+
+class YankedMeanwhile(MemoryStore):
+    """A store in which somebody else changes the ban of a set while a key is written or read."""
+
+    def __init__(self, before: MemoryStore, meddle: Callable[[MemoryStore], object]) -> None:
+        super().__init__(before.objects)
+        self.meddle: Callable[[MemoryStore], object] | None = meddle
+        self.on_write, self.on_read = "", ""
+        self.reads_left = 2
+        self.noted = False
+
+    def _now(self) -> None:
+        meddle, self.meddle = self.meddle, None
+        if meddle is not None:
+            meddle(self)
+
+    def write_if(self, key: str, data: bytes, *, etag: str | None) -> bool:
+        if key == self.on_write:
+            self._now()
+        self.noted = self.noted or key.startswith("ledger/entries/")
+        return super().write_if(key, data, etag=etag)
+
+    def read(self, key: str) -> StoredObject:
+        if self.on_read and self.noted and key.startswith(self.on_read):
+            self.reads_left -= 1
+            if self.reads_left == 0:
+                self._now()
+        return super().read(key)
+
+
+def test_a_yank_in_the_moment_of_a_lift_holds(released: MemoryStore, sets: Sets) -> None:
+    made = sets["2.9.0"]
+    yank(released, made.id, reason="wrong results")
+    store = YankedMeanwhile(released, lambda store: yank(store, made.id, reason="wrong results"))
+    store.on_write = "release/state.json"
+    lift(store, made.id, by="ann", reason="fixed")
+    for index in ("release", "staging"):
+        assert Index(store, index).load().set(made.id).yanked == "wrong results"
+        assert marks(store, index)["torch-2.9.0"] == "wrong results"
+    assert audit(store, "release", hashes=False) == ()
+
+
+def test_a_yank_just_before_a_lift_is_committed_holds(released: MemoryStore, sets: Sets) -> None:
+    made = sets["2.9.0"]
+    yank(released, made.id, reason="wrong results")
+    store = YankedMeanwhile(released, lambda store: yank(store, made.id, reason="wrong results"))
+    store.on_read = "release/parts/"  # the set is read, then what is known of it, and then its projects
+    lift(store, made.id, by="ann", reason="fixed")
+    assert store.meddle is None
+    for index in ("release", "staging"):
+        assert Index(store, index).load().set(made.id).yanked == "wrong results"
+    assert audit(store, "release", hashes=False) == ()
+
+
+def test_a_lift_in_the_moment_of_a_yank_holds(released: MemoryStore, sets: Sets) -> None:
+    made = sets["2.9.0"]
+    store = YankedMeanwhile(released, lambda store: lift(store, made.id, by="ann", reason="fixed"))
+    store.on_write = "release/state.json"
+    yank(store, made.id, reason="wrong results")
+    for index in ("release", "staging"):
+        assert Index(store, index).load().set(made.id).yanked is None
+        assert marks(store, index)["torch-2.9.0"] is False
+    assert audit(store, "release", hashes=False) == ()
+
+
+def test_a_yank_in_the_moment_of_a_rollback_holds(released: MemoryStore, sets: Sets) -> None:
+    made = sets["2.8.0"]
+    yank(released, made.id, reason="wrong results")
+    before = Ledger(released).ban(made.id)
+    assert before is not None
+    # Whoever lifted it died before any index said so.
+    Ledger(released).add(events=with_wheels(msgspec.structs.replace(before, kind="lift"), [made]))
+    store = YankedMeanwhile(released, lambda store: yank(store, made.id, reason="wrong results"))
+    store.on_write = "release/state.json"
+    rollback(store, "release", "1", reason="to begin with")
+    assert Index(store, "release").load().set(made.id).yanked == "wrong results"
+    assert audit(store, "release", hashes=False) == ()
 
 
 def test_an_interrupted_yank_is_finished_by_the_next_command(released: MemoryStore, sets: Sets) -> None:
