@@ -9,14 +9,17 @@ from typing import Any
 
 import pytest
 
-from cairn.errors import StoreError
+from cairn.errors import NetworkError, StoreError
 from cairn.release.gc import collect
 from cairn.release.history.rollback import rollback
 from cairn.release.history.yank import yank
 from cairn.release.index import keys
+from cairn.release.index.commit import render_all
+from cairn.release.index.generation import digest_of
 from cairn.release.index.snapshot import SET_FILE, Index
 from cairn.release.publish.files import publish
 from cairn.store.memory import MemoryStore
+from cairn.store.protocol import StoredObject
 from cairn.wheels.wheelset import WheelSet
 from helpers.nights import age, backdate, stage_nights
 from helpers.release import audit, keys_of, make_wheel, move
@@ -53,6 +56,84 @@ def test_a_set_that_is_lost_keeps_no_other_from_being_marked(nights: tuple[Memor
         yank(store, sets["2.9.0"].id, reason="wrong results")
     for index in ("release", "staging"):
         assert Index(store, index).load().set(sets["2.9.0"].id).yanked == "wrong results"
+
+
+def damage_pointer(store: MemoryStore, index: str) -> str:
+    store.write(keys.state_key(index), b"damaged")
+    return keys.state_key(index)
+
+
+def lose_pointer(store: MemoryStore, index: str) -> str:
+    store.delete(keys.state_key(index))
+    return keys.state_key(index)
+
+
+def lose_generation(store: MemoryStore, index: str) -> str:
+    current = Index(store, index).load()
+    key = keys.generation_key(index, current.generation.number, current.digest or "")
+    store.delete(key)
+    return key
+
+
+def change_a_set(store: MemoryStore, index: str) -> str:
+    part = next(iter(Index(store, index).load().generation.sets.values()))
+    key = keys.part_key(index, part)
+    assert digest_of(store.read(key).data) == part
+    store.write(key, b"{}")
+    return key
+
+
+@pytest.mark.parametrize("damaged", ["nightly", "release/gfx110X-all"])
+@pytest.mark.parametrize("damage", [damage_pointer, lose_pointer, lose_generation, change_a_set])
+def test_an_index_that_is_damaged_is_marked_so_and_keeps_no_other_from_being_changed(
+    tmp_path: Path, damage: Callable[[MemoryStore, str], str], damaged: str
+) -> None:
+    store, sets = stage_nights(tmp_path)
+    move(store, sets["2.8.0"], target=damaged)
+    whole = MemoryStore(store.objects)
+    key = damage(store, damaged)
+    for version in ("2.8.0", "2.9.0", "2.10.0"):
+        move(store, sets[version])
+        assert sets[version].id.encode() in store.read("release/index.html").data
+        assert sets[version].id.encode() in store.read("index.html").data
+    pages = ["index.html", *(f"release/{name}.html" for name in ("index", "status"))]
+    assert b"damaged" in store.read("index.html").data
+    if damaged.startswith("release/"):
+        assert all(f"{damaged} is damaged".encode() in store.read(page).data for page in pages[1:])
+    current = Index(store, "release").load().pointer
+    assert current is not None
+    assert current.rendered == current.generation
+
+    store.write(key, whole.read(key).data)
+    render_all(Index(store, damaged))
+    assert not any(b"damaged" in store.read(page).data for page in pages)
+    assert audit(store, damaged, hashes=True) == ()
+
+
+def test_an_index_that_cannot_be_reached_is_not_taken_for_damaged(nights: tuple[MemoryStore, Sets]) -> None:
+    class Unreachable(MemoryStore):
+        def read(self, key: str) -> StoredObject:
+            if key == keys.state_key("nightly"):
+                raise NetworkError("the bucket does not answer")
+            return super().read(key)
+
+    memory, sets = nights
+    move(memory, sets["2.8.0"], target="nightly")
+    before = memory.read("index.html").data
+    store = Unreachable(memory.objects)
+    with pytest.raises(NetworkError):
+        move(store, sets["2.10.0"])
+    assert store.read("index.html").data == before
+
+
+def test_a_set_is_yanked_by_the_beginning_of_its_id_beside_an_index_that_is_damaged(
+    nights: tuple[MemoryStore, Sets],
+) -> None:
+    store, sets = nights
+    store.write(keys.state_key("staging"), b"damaged")
+    with pytest.raises(StoreError, match="is not yet on all pages of staging"):
+        yank(store, sets["2.9.0"].id[:12], reason="wrong results")
+    assert Index(store, "release").load().set(sets["2.9.0"].id).yanked == "wrong results"
 
 
 class StoreAtMoments(MemoryStore):

@@ -189,8 +189,11 @@ def _whole_id(store: Store, given: str) -> str:
     """The id of the one set of a store that `given` is the beginning of, or all of; no index need have it."""
     if _WHOLE.fullmatch(given):
         return given
-    listed = (set_id for name in existing(store) for set_id in Index(store, name).load().set_ids)
-    return _only(store, given, {*store.folders("sets/"), *listed}, "set")
+    known = {*store.folders("sets/")}
+    for name in existing(store):
+        with contextlib.suppress(StoreError):  # it is damaged, which `update_marks` says
+            known |= {*Index(store, name).load().set_ids}
+    return _only(store, given, known, "set")
 
 
 def _only(store: Store, given: str, every: Iterable[str], what: str) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from cairn import datafile
-from cairn.errors import UsageError
+from cairn.errors import StoreError, UsageError
 from cairn.output import console
 from cairn.release.index import keys, last_known_good
 from cairn.release.index.generation import IndexSet, LogEntry
-from cairn.release.index.snapshot import Index, Snapshot, existing, with_status
+from cairn.release.index.snapshot import Index, Snapshot, traces, with_status
 from cairn.release.pages import landing, status, targets_file
 from cairn.release.pages.view import Change, IndexView, Night, SetView
 from cairn.store.protocol import Store, replace, stored
@@ -16,8 +16,8 @@ from cairn.store.protocol import Store, replace, stored
 def write(store: Store, name: str) -> bool:
     """Write the pages that show an index, of what is current: its own, those of its channel, the front page.
 
-    Each is written over the version that was read before the indexes were, as `write.put_page` has it. Folder
-    by folder, so that an index that is damaged keeps none from being written but those that show it.
+    Each is written over the version that was read before the indexes were, as `write.put_page` has it. Where
+    another index that they show is damaged, they say so of it.
 
     Returns:
         False where a different writer came between: then some of them are still to be written.
@@ -43,17 +43,23 @@ def objects(store: Store, name: str) -> dict[str, bytes]:
 def _pages(store: Store, name: str, folder: str, indexes: dict[str, Index]) -> dict[str, bytes]:
     """Those of one folder, and with that of the index its locks; parts of `indexes` are read once."""
 
-    def current(one: str) -> Snapshot:
-        return indexes.setdefault(one, Index(store, one)).load()
+    def view(one: str) -> IndexView:
+        try:
+            return view_of(indexes.setdefault(one, Index(store, one)).load())
+        except StoreError:
+            if one == name:
+                raise
+            # It must not keep others from being shown; what is wrong with it is for the audit to say.
+            return IndexView(name=one, simple=keys.simple_prefix(one), damaged=True)
 
-    published = existing(store)
+    published = traces(store)
     # Where nothing was ever good there is no index, and a night that says so.
     every = dict.fromkeys((*published, *with_status(store)))
     below = [one for one in every if not folder or f"{one}/".startswith(f"{folder}/")]
-    views = {one: view_of(current(one)) for one in below}
+    views = {one: view(one) for one in below}
     if not folder:
         return {keys.LANDING: landing.page(tuple(views.values()), folder="")}
-    own = current(name)
+    own = indexes[name].load()
     locks = last_known_good.lock_keys(own) if folder == name else ()
     offered = tuple(view for one, view in views.items() if one in published)
     return {

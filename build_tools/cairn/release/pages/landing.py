@@ -47,6 +47,7 @@ def page(views: Sequence[IndexView], *, folder: str) -> bytes:
         unserved=list(boxes.unserved(offered)),
         indexes={} if folder else _indexes(views),
         channels=CHANNELS,
+        damaged=[view.name for view in shown if view.damaged],
         changes=_changes(shown),
         yanked=_yanked(shown),
         platform_words=platform_words,

@@ -57,6 +57,7 @@ def page(views: Sequence[IndexView], *, folder: str) -> bytes:
         lines={line: "line-" + "".join(c if c.isalnum() else "-" for c in line) for line in lines},
         failed=sum(row.failed for row in shown),
         never=sum(row.good is None for row in shown),
+        damaged=[view.name for view in views if view.damaged],
         unknown=sum(row.night is None for row in shown),
         install=relative(f"{folder}/index.html", folder),
         platform_words=platform_words,

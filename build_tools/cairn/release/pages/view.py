@@ -140,15 +140,17 @@ class IndexView(datafile.Value):
         sets: every set of it, in any order.
         changes: the recent generations, in any order.
         nights: the last run of each line, family, Python and platform, in any order.
+        damaged: whether it cannot be read; the rest is empty then.
     """
 
     name: str
     simple: str
-    generation: int
-    when: str
+    generation: int = 0
+    when: str = ""
     sets: tuple[SetView, ...] = ()
     changes: tuple[Change, ...] = ()
     nights: tuple[Night, ...] = ()
+    damaged: bool = False
 
     @property
     def live(self) -> tuple[SetView, ...]:
