@@ -161,7 +161,7 @@ def test_a_yank_and_a_promotion_at_once_end_in_a_yanked_set(store: MemoryStore, 
         left = 1
 
         def write_if(self, key: str, data: bytes, *, etag: str | None) -> bool:
-            # Between the last look at the ledger and the moment that counts.
+            # Between the last look at the ledger and the moment that decides.
             if key == "release/state.json" and etag is not None and self.left:
                 self.left = 0
                 yank(self, made.id, reason="wrong results")

@@ -127,7 +127,7 @@ def _render(request: Render) -> Answer:
         with console.current().stage(f"render {index.name}"):
             rendered[index.name] = list(render_all(index))
     text = (
-        f"{name}: the pages of {wording.count(projects, 'project')} say what counts"
+        f"{name}: the pages of {wording.count(projects, 'project')} say what is current"
         for name, projects in rendered.items()
     )
     return Answer(rendered, text)
@@ -143,7 +143,7 @@ def _recover(request: Recover) -> Answer | None:
             raise UsageError("--generation is of one index", tip="say of which: --index")
         index = Index(store, request.index)
         after = restore.restore(index, request.generation, dry_run=request.dry_run)
-        verb = "would count" if request.dry_run else "counts"
+        verb = "would be current" if request.dry_run else "is current"
         return _end(request, f"generation {after.generation.number} of {index.name} {verb}")
     problems: list[CairnError] = []
     for index in _indexes(store, request.index):
@@ -194,7 +194,7 @@ def _tip(name: str, candidates: tuple[Candidate, ...]) -> str:
     good = [one.name for one in candidates if one.problem is None and not one.lost_race]
     if not good:
         return "no generation is whole: restore the store from a copy"
-    return f"choose the one that counts: cairn index recover --index {name} --generation {good[0]}"
+    return f"choose the current one: cairn index recover --index {name} --generation {good[0]}"
 
 
 def _gc(request: CollectGarbage) -> Answer:

@@ -57,11 +57,11 @@ def audit(
     if not present:  # perhaps the disk that it should be on: nothing must not look like nothing wrong
         text = f"{store.url} has no index: nothing was ever published into it, or all of it was lost"
         problems.append(Problem(code="pointer", index=None, where=store.url, said=text))
-    counting: dict[str, int | None] = {}
+    current: dict[str, int | None] = {}
     looked_at, seen = indexes or present, set[str]()
     for name in looked_at:
         snapshot, of_index = _index(name, inventory, hashes=hashes, trust=trust, on_step=on_step)
-        counting[name] = snapshot.generation.number if snapshot else None
+        current[name] = snapshot.generation.number if snapshot else None
         seen |= {*snapshot.set_ids} if snapshot else set()
         problems += of_index
     problems += _people(looked_at, inventory)
@@ -77,7 +77,7 @@ def audit(
     return AuditReport(
         store=store.url,
         when=now(),
-        indexes=counting,
+        indexes=current,
         hashes=hashes,
         problems=tuple(dict.fromkeys(problems)),
         keys={} if indexes else inventory.classes(datetime.now(UTC), young),

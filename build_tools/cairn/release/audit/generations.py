@@ -69,10 +69,10 @@ def _pointer(snapshot: Snapshot) -> Iterator[Problem]:
         yield Problem(code="pointer", index=index.name, where=key, said=str(error))
         return
     if not on_chain:
-        text = f"{key} says that the pages are of generation {pointer.rendered}, which never counted"
+        text = f"{key} says that the pages are of generation {pointer.rendered}, which was never current"
         yield Problem(code="pointer", index=index.name, where=key, said=text)
     text = (
-        f"the pages of {index.name} are of generation {pointer.rendered}, and {pointer.generation} counts:"
+        f"the pages of {index.name} are of generation {pointer.rendered}, and {pointer.generation} is current:"
         " cairn index recover writes them"
     )
     yield Problem(code="unfinished", index=index.name, where=key, said=text)
@@ -81,8 +81,8 @@ def _pointer(snapshot: Snapshot) -> Iterator[Problem]:
 def _set_back(snapshot: Snapshot, true: dict[str, Generation]) -> Iterator[Problem]:
     """Whether somebody has written an older pointer over a newer one.
 
-    A generation that was made from the one that counts is what a writer that lost, died, or is at work has
-    left. One that was made from that one in its turn shows that the first had counted.
+    A generation that was made from the current one is what a writer that lost, died, or is at work has
+    left. One that was made from that one in its turn shows that the first was current.
     """
     children: dict[str, list[tuple[str, Generation]]] = collections.defaultdict(list)
     for key, later in true.items():
@@ -119,7 +119,7 @@ def _name_what_they_name(index: Index, chain: list[Generation], inventory: Inven
             parts = {keys.part_key(index.name, one) for one in index.parts_of(digest)}
             return parts.union(*map(objects_of, index.project(digest, name).files))
         except (CairnError, OSError):
-            return set()  # that of the generation that counts is missed by `offered`; others may be collected
+            return set()  # that of the current generation is missed by `offered`; others may be collected
 
     present = [one for one in sorted(projects) if keys.part_key(index.name, one[0]) in inventory.objects]
     inventory.named |= set().union(*side_by_side(objects, present, jobs=_AT_ONCE))

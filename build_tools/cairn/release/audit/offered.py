@@ -162,7 +162,7 @@ def check_people(snapshot: Snapshot, inventory: Inventory) -> Iterator[Problem]:
 
 
 def _moments(snapshot: Snapshot) -> tuple[Snapshot, ...]:
-    """The states of an index that its pages may show, the one that counts first.
+    """The states of an index that its pages may show, the current one first.
 
     There are others where a writer is at work, or has ended early: those since all pages were last written.
     A page that shows none of them is nobody's, however little of it is said to be written.

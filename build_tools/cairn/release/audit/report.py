@@ -70,7 +70,7 @@ class AuditReport(datafile.Value, tag_field="schema", tag="cairn.audit/1"):
     Attributes:
         store: its URL.
         when: RFC 3339 in UTC.
-        indexes: those that were looked at, with the number of the generation that counts; None where its
+        indexes: those that were looked at, with the number of the current generation; None where its
             pointer cannot be read.
         hashes: whether every file was read for its sha256.
         problems: everything that is wrong; none means that the store is what its generations say.

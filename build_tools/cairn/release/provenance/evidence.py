@@ -95,9 +95,9 @@ def offer(reader: Reader, index: str, file_name: str) -> Offer:
 def _file_of(
     reader: Reader, index: str, digest: str, file_name: str, what: str
 ) -> tuple[ProjectPart, list[FileEntry]]:
-    """The part of a project that counts, and the file of that name, out of the newest part that names it.
+    """The current part of a project, and the file of that name, out of the newest part that names it.
 
-    Parts below that one are not read: what they say of the file does not count any more.
+    Parts below that one are not read: what they say of the file is not current any more.
     """
     project = project_of(file_name)
     parts: list[ProjectPart] = []

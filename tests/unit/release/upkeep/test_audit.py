@@ -214,7 +214,7 @@ def test_pages_that_are_yet_to_be_written_are_those_of_some_generation(released:
     )
     point(released, old)
     (only,) = audit(released, ["release"]).problems
-    assert "the pages of release are of generation 1, and 3 counts" in only.said
+    assert "the pages of release are of generation 1, and 3 is current" in only.said
     now_there = dict(released.objects)
     half_written(released, "release/simple/torch/index.html")
     assert any("torch/index.html does not say" in p.said for p in audit(released, ["release"]).problems)

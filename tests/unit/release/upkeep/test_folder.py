@@ -131,7 +131,7 @@ def test_the_commands_tell_programs_and_people(
     assert "has 1 problem" in captured.err
     assert "cairn index recover" in captured.err
     assert main(["index", "render", *at]) == 0
-    assert "release: the pages of 4 projects say what counts" in capsys.readouterr().out
+    assert "release: the pages of 4 projects say what is current" in capsys.readouterr().out
     assert main(["index", "audit", *at]) == 0
     assert main(["index", "audit", *at, "--index", "nightly"]) == 9
     make_wheel(tmp_path, "a", "1.0")

@@ -191,5 +191,5 @@ def test_the_command_lists_what_may_have_counted_and_has_it_count(
     assert main(["index", "recover", *at, "--index", "release", "--generation", found[1], "--dry-run"]) == 0
     assert not folder.exists("release/state.json")
     assert main(["index", "recover", *at, "--index", "release", "--generation", found[1]]) == 0
-    assert "generation 3 of release counts" in capsys.readouterr().out
+    assert "generation 3 of release is current" in capsys.readouterr().out
     assert main(["index", "audit", *at, "--hashes"]) == 0
