@@ -22,7 +22,7 @@ from cairn.build.inputs import variables
 from cairn.errors import CairnError
 from cairn.output import console, safe_text
 from cairn.process import run_program
-from cairn.release.serve import site
+from cairn.release import serve_http
 from cairn.sources import pins
 from cairn.sources.checkout import local_commits
 from cairn.sources.git import command, url
@@ -105,7 +105,7 @@ def _texts() -> dict[str, Case]:
         "target that is none": each(200, targets.parse_targets, "gfx"),
         "template": each(5_000, lambda text: variables.expand(text, {}, where="x"), "{a"),
         "library name: 1.1.1": each(2_000, rocm_tree.stem_of, "1.", "lib", "x.dll"),
-        "Accept header": each(1_000, lambda t: site.choose_page(t, ["index.html"]), "a/b;q=0.1,"),
+        "Accept header": each(1_000, lambda t: serve_http.choose_page(t, ["index.html"]), "a/b;q=0.1,"),
         "wheel tag": each(5_000, wheel_info.expand_tags, "a.", "a-a-"),
         "wheel file name": each(20_000, wheel_info.parse_file_name, "a.", "a-1.0-", "-none-any.whl"),
     }

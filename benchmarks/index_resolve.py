@@ -26,7 +26,7 @@ from pathlib import Path
 
 from cairn.release.index import keys
 from cairn.release.publish.files import publish
-from cairn.release.serve.server import serving
+from cairn.release.serve import serving
 from cairn.store.folder import LocalStore
 
 NIGHTS = 60

@@ -26,13 +26,13 @@ from cairn.matrix import legs, matrix_toml
 from cairn.pipeline import bisect
 from cairn.pipeline.doctor import model
 from cairn.pipeline.night import plan as night_plan
-from cairn.release import notify, records
-from cairn.release.audit import report
+from cairn.release import records
+from cairn.release.audit import inventory
 from cairn.release.gate import judgement
 from cairn.release.index import generation
 from cairn.release.ledger import entry as ledger_entry
 from cairn.release.pages import targets_file, view
-from cairn.release.provenance import objects
+from cairn.release.provenance import attest
 from cairn.release.publish import mirror_lock
 from cairn.rocm import packages_toml
 from cairn.sources.manifest import manifest
@@ -189,7 +189,7 @@ def _formats() -> Iterator[tuple[str, type[datafile.Value], str]]:
         night_plan.StepNote,
         "Below `nights/<id>/steps/`: how one job of a leg ended; for people, and no reason to promote.",
     )
-    yield "audit.json", report.AuditReport, "What `cairn index audit --json` prints."
+    yield "audit.json", inventory.AuditReport, "What `cairn index audit --json` prints."
     yield "doctor.json", model.DoctorReport, "What `cairn doctor --json` prints; `--machine` reads it."
     yield "bisect.json", bisect.Search, "`cairn bisect` writes it after each run, and goes on from it."
     yield "judgement.json", judgement.GateReport, "`cairn release promote` keeps it beside the set."
@@ -200,12 +200,12 @@ def _formats() -> Iterator[tuple[str, type[datafile.Value], str]]:
     )
     yield (
         "provenance.json",
-        objects.Provenance,
+        attest.Provenance,
         "Beside a wheel that a key vouches for, around in-toto statements; `cairn index verify` reads it.",
     )
     yield (
         "notice.json",
-        notify.Notice,
+        judgement.Notice,
         "`cairn release promote` gives it to the command of `--notify`, or of `[gate] notify`.",
     )
     yield (

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cairn.release.provenance import signing_key
+from cairn.release.provenance import signers
 from helpers.trail import SAMPLE, Trail, cairn, clean_environment
 
 # A newcomer's machine has none of these; the SDK brings its own.
@@ -38,8 +38,8 @@ def trail(tmp_path_factory: pytest.TempPathFactory) -> Trail:
         "TMPDIR": str(temporary),
     }
     assert not any(shutil.which(name, path=env["PATH"]) for name in ("cc", "c++", "g++", "clang++", "hipcc"))
-    signing_key.create(folder / "keys")
-    key = ("--sign-key", folder / "keys" / signing_key.PRIVATE_NAME)
+    signers.create(folder / "keys")
+    key = ("--sign-key", folder / "keys" / signers.PRIVATE_NAME)
     done = cairn(*("ci", "run", "--stack", SAMPLE, "--work-dir", work, "--json", *key), env=env)
     assert done.returncode == 0, done.stderr
     return Trail(
@@ -49,5 +49,5 @@ def trail(tmp_path_factory: pytest.TempPathFactory) -> Trail:
         progress=done.stderr,
         temporary=temporary,
         path=env["PATH"],
-        public_key=folder / "keys" / signing_key.PUBLIC_NAME,
+        public_key=folder / "keys" / signers.PUBLIC_NAME,
     )

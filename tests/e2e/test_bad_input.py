@@ -14,7 +14,7 @@ import pytest
 from cairn import venv
 from cairn.release.index import keys
 from cairn.release.publish.files import publish
-from cairn.release.serve import server as serve_server
+from cairn.release.serve import serving
 from cairn.store import folder as store_folder
 from helpers.trail import ROOT, SAMPLE, Trail, cairn, clean_environment
 
@@ -56,7 +56,7 @@ def empty_index(tmp_path: Path) -> Iterator[str]:
     wheel = tmp_path / "other-1-py3-none-any.whl"
     make_wheel(wheel)
     publish(store_folder.LocalStore(folder), "staging", [wheel])
-    with serve_server.serving(store_folder.LocalStore(folder)) as server:
+    with serving(store_folder.LocalStore(folder)) as server:
         yield keys.index_url(server.url, "staging")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cairn.release.index import keys
-from cairn.release.serve import server as serve_server
+from cairn.release.serve import serving
 from cairn.store.folder import LocalStore
 from helpers.trail import SAMPLE, cairn, clean_environment
 
@@ -35,7 +35,7 @@ def test_the_same_stack_with_real_hip(tmp_path: Path) -> None:
     )
     dists = sorted((tmp_path / "sdk").iterdir())
     run("index", "publish", "--store", "store", *dists)
-    with serve_server.serving(LocalStore(tmp_path / "store")) as server:
+    with serving(LocalStore(tmp_path / "store")) as server:
         index_url = keys.index_url(server.url, "staging")
         run(
             *(

@@ -21,7 +21,7 @@ from cairn import interpreters
 from cairn.errors import CairnError
 from cairn.release import records
 from cairn.release.index.snapshot import Index
-from cairn.release.serve.server import serving
+from cairn.release.serve import serving
 from cairn.store import opening
 from cairn.store.protocol import Store
 from helpers import act

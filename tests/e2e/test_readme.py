@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cairn.release.serve import server as serve_server
+from cairn.release.serve import serving
 from cairn.store.folder import LocalStore
 from helpers.trail import ROOT, clean_environment
 
@@ -66,7 +66,7 @@ def copy_of_the_project(target: Path) -> None:
 
 
 def free_port(folder: Path) -> int:
-    with serve_server.serving(LocalStore(folder)) as server:
+    with serving(LocalStore(folder)) as server:
         return server.port
 
 

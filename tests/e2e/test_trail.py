@@ -19,7 +19,7 @@ from installer.sources import WheelFile
 
 from cairn.build.engine import events
 from cairn.release.index import keys
-from cairn.release.serve import server as serve_server
+from cairn.release.serve import serving
 from cairn.store import folder as store_folder
 from helpers.release import audit
 from helpers.trail import SAMPLE, Trail, cairn, cairn_watched, clean_environment
@@ -124,7 +124,7 @@ def test_uv_installs_over_http_with_the_index_alone(trail: Trail, tmp_path: Path
     env["UV_CACHE_DIR"] = str(tmp_path / "cache")
     subprocess.run([*uv, "venv", tmp_path / "venv", "--python", sys.executable], check=True, env=env)
     python = tmp_path / "venv" / "bin" / "python"
-    with serve_server.serving(store_folder.LocalStore(trail.work / "index")) as server:
+    with serving(store_folder.LocalStore(trail.work / "index")) as server:
         url = keys.index_url(server.url, "release")
         names = ["torch", "torchvision", "torchaudio"]
         subprocess.run(

@@ -17,11 +17,9 @@ from cairn.release.index import keys
 from cairn.release.index.generation import IndexSet
 from cairn.release.index.snapshot import Change, Index, Snapshot
 from cairn.release.provenance import chain, evidence
-from cairn.release.provenance.attest import Attester, attest
+from cairn.release.provenance.attest import Attester, KeyAttester, attest
 from cairn.release.provenance.chain import Report
-from cairn.release.provenance.objects import KeyAttester
-from cairn.release.provenance.signing_key import Signer
-from cairn.release.provenance.trust import Trust
+from cairn.release.provenance.signers import Signer, Trust
 from cairn.release.publish import wheel_set as sets
 from cairn.store.memory import MemoryStore
 from cairn.testing.record import Counts, TestedWheel, TestRecord

@@ -17,7 +17,7 @@ from cairn.output import console
 
 if TYPE_CHECKING:
     from cairn.pipeline.install import Destination, Installation
-    from cairn.release.pages.lines import Installer
+    from cairn.release.pages.targets_file import Installer
 
 _PLACE = Exclusive(required=True)
 _GPU = Exclusive()

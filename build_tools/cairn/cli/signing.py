@@ -15,8 +15,7 @@ from cairn.options import Exclusive, flag, option, repeated
 
 if TYPE_CHECKING:
     from cairn.release.provenance.attest import Attester
-    from cairn.release.provenance.signing_key import Signer
-    from cairn.release.provenance.trust import Trust
+    from cairn.release.provenance.signers import Signer, Trust
 
 _ONE = Exclusive()
 
@@ -34,9 +33,9 @@ class SignOptions:
 
     def signer(self) -> Signer | None:
         """The key that the option or the environment names."""
-        from cairn.release.provenance import signing_key
+        from cairn.release.provenance import signers
 
-        return signing_key.chosen_signer(self.sign_key)
+        return signers.chosen_signer(self.sign_key)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +63,7 @@ class AttestOptions(SignOptions):
             with workflow_attester() as workflow:
                 yield workflow
             return
-        from cairn.release.provenance.objects import KeyAttester
+        from cairn.release.provenance.attest import KeyAttester
 
         key = self.signer()
         yield KeyAttester(key) if key else None
@@ -77,6 +76,6 @@ def trust(what: str) -> Any:
 
 def read_trust(keys: Sequence[str], testers: Sequence[Path] = ()) -> Trust | None:
     """Whose signatures count, those of `testers` for test records alone; None where nobody is named."""
-    from cairn.release.provenance import trust as trusted
+    from cairn.release.provenance import signers as trusted
 
-    return trusted.read(keys, testers) or None
+    return trusted.trust_of(keys, testers) or None

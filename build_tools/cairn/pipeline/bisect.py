@@ -23,7 +23,7 @@ from cairn.output import Progress, wording
 from cairn.release.index import keys
 from cairn.release.index.generation import IndexSet, now
 from cairn.release.index.snapshot import MANIFEST_FILE, Index, missing, read_set, whole_id
-from cairn.release.serve.server import serving
+from cairn.release.serve import serving
 from cairn.sources.manifest import changelog
 from cairn.sources.manifest.changelog import Changelog
 from cairn.sources.manifest.manifest import Manifest

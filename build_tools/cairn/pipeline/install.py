@@ -24,10 +24,17 @@ from cairn import datafile, files, index_probe, interpreters, isolation, platfor
 from cairn.errors import NetworkError, StoreError, UsageError
 from cairn.interpreters import Interpreter
 from cairn.output import Progress
-from cairn.release.choose import Choice, Machine, Pick, choose, shown
-from cairn.release.pages import lines
-from cairn.release.pages.lines import Installer
-from cairn.release.pages.targets_file import Offer, TargetsFile
+from cairn.release.pages import targets_file
+from cairn.release.pages.targets_file import (
+    Choice,
+    Installer,
+    Machine,
+    Offer,
+    Pick,
+    TargetsFile,
+    choose,
+    shown,
+)
 from cairn.testing.gpus import kernel
 from cairn.testing.gpus.visible import visible_gpus
 
@@ -82,7 +89,9 @@ class Installation:
 
     def line(self, installer: Installer, pick: Pick) -> str:
         """The line that installs a set."""
-        return lines.line(installer, self.index_url(pick), pick.offer.packages, python=self.python)
+        return targets_file.install_line(
+            installer, self.index_url(pick), pick.offer.packages, python=self.python
+        )
 
 
 def prepare(
@@ -206,7 +215,7 @@ def run(prepared: Installation, installer: Installer, python: Path, *, on_line: 
             tip=f"name one of them, and --python: --target {each[0]}",
         )
     index_url = prepared.index_url(pick)
-    words = lines.arguments(index_url, pick.offer.packages)
+    words = targets_file.install_arguments(index_url, pick.offer.packages)
     if installer == "pip":
         command = [*venv.pip_command(python), "--isolated", *words]
     else:

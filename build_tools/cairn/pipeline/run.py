@@ -28,14 +28,14 @@ from cairn.pipeline import staging, trail, verdict_cache
 from cairn.pipeline.trail import StageSpan, TrailRequest, TrailResult
 from cairn.release import promote
 from cairn.release import records as kept_records
-from cairn.release.gate import evidence, install_check
+from cairn.release.gate import evidence, installation
 from cairn.release.index import keys
 from cairn.release.index.snapshot import Index
-from cairn.release.ledger.chain import NameTakenError
-from cairn.release.provenance.objects import KeyAttester
+from cairn.release.ledger import NameTakenError
+from cairn.release.provenance.attest import KeyAttester
 from cairn.release.publish import mirror_lock
 from cairn.release.publish.compatibility import Platform
-from cairn.release.serve import server as serve_server
+from cairn.release.serve import serving
 from cairn.sources import checkout_stack
 from cairn.sources.checkout.checkout import CheckoutRequest
 from cairn.sources.checkout.describe import Checkout
@@ -49,7 +49,7 @@ from cairn.wheels.metadata import device_names
 from cairn.wheels.wheelset import WheelSet
 
 STAGING, RELEASE = "staging", "release"
-_INSTALLERS: tuple[install_check.Installer, ...] = get_args(install_check.Installer)
+_INSTALLERS: tuple[installation.Installer, ...] = get_args(installation.Installer)
 _LOCK_WAIT = 2.0  # seconds: a run takes minutes, and the user who starts a second should not wait in silence
 
 
@@ -127,7 +127,7 @@ class _Stages:
         build = job.check(build_job(request, {c.project.name: c.path for c in checkouts}))
         sdk_dists = self._make_sdk() if request.with_rocm else ()
         # pip and uv read the staging channel over HTTP, as users do.
-        with serve_server.serving(store) as server:
+        with serving(store) as server:
             installed = None
             if sdk_dists:
                 began, log = time.time(), request.logs_dir / "install-sdk.log"
@@ -360,7 +360,7 @@ def install_from_release(request: TrailRequest, wheel_set: WheelSet) -> None:
     url = keys.index_url(request.store_dir.absolute().as_uri(), RELEASE)
     names = [f"{wheel.distribution}=={wheel.version}" for wheel in wheel_set.wheels]
     for program in _INSTALLERS:
-        result = install_check.install(program, names, index_url=url)
+        result = installation.install(program, names, index_url=url)
         if result.problem:
             raise StoreError(
                 f"{program} cannot install the set from {url}: {result.problem}",

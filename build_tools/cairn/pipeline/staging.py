@@ -11,7 +11,7 @@ from cairn.build import cache, job
 from cairn.build.model import InstalledSdk, Job
 from cairn.release.provenance.attest import Attester
 from cairn.release.publish import files as publish_files
-from cairn.release.publish import mirror, mirror_lock, mirror_sync, wheel_set
+from cairn.release.publish import mirror, mirror_lock, wheel_set
 from cairn.release.publish.compatibility import Platform
 from cairn.stack import Stack
 from cairn.store.protocol import Store
@@ -66,7 +66,7 @@ def stage_set(  # noqa: PLR0913 - each is one independent part of the request
     """
     if not dry_run:
         if (lock := mirror_lock.of(stack)) is not None:
-            mirror_sync.sync(store, index, lock, only=platform)
+            mirror.sync(store, index, lock, only=platform)
         mirror.mirror(store, index, dists=wheels)
     return wheel_set.stage_set(
         store,

@@ -14,7 +14,7 @@ from cairn import files
 from cairn.errors import UsageError
 from cairn.release.index import keys
 from cairn.release.index.snapshot import MANIFEST_FILE, SET_FILE, read_set
-from cairn.release.ledger.chain import Ledger
+from cairn.release.ledger import Ledger
 from cairn.release.provenance import evidence
 from cairn.requirements import requirement
 from cairn.store import transfer

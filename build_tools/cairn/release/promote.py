@@ -24,13 +24,12 @@ from cairn.release.gate.judgement import GateReport
 from cairn.release.history.difference import checked_reason
 from cairn.release.index import keys, marks, write
 from cairn.release.index.commit import attempts
-from cairn.release.index.generation import IndexSet, now, project_of
+from cairn.release.index.generation import Attested, IndexSet, now, project_of
 from cairn.release.index.snapshot import Index, Snapshot, read_set, refs_of, whole_id
-from cairn.release.ledger.chain import Ledger, withdrawn_from
-from cairn.release.ledger.entry import Event
+from cairn.release.ledger import Ledger, withdrawn_from
+from cairn.release.ledger_entries import Event
 from cairn.release.provenance.attest import Attester, attest
-from cairn.release.provenance.attested import Attested
-from cairn.release.provenance.trust import Trust
+from cairn.release.provenance.signers import Trust
 from cairn.release.publish import rules
 from cairn.release.publish.mirror_lock import MirrorLock
 from cairn.release.publish.wheel_set import index_set, promotion

@@ -22,11 +22,10 @@ from cairn.errors import CairnError, StoreError, UsageError
 from cairn.release.index import keys, marks, write
 from cairn.release.index.generation import now, who
 from cairn.release.index.snapshot import read_set
-from cairn.release.ledger.chain import Ledger
-from cairn.release.ledger.entry import Event, with_wheels
+from cairn.release.ledger import Ledger
+from cairn.release.ledger_entries import Event, with_wheels
 from cairn.release.provenance import evidence
-from cairn.release.provenance.signing_key import Signer
-from cairn.release.provenance.trust import Trust
+from cairn.release.provenance.signers import Signer, Trust
 from cairn.store.protocol import MissingKeyError, Store
 from cairn.testing import record as test_record
 from cairn.testing.record import TestRecord

@@ -252,7 +252,7 @@ class Gate(datafile.Value):
         allow: a file that says which findings of `verify` are known and let through, by builds as well
             (`schema = "cairn.allow/1"`), seen from the stack's folder.
         notify: a command that gets each promotion and refusal, as JSON on its standard input
-            (`cairn.release.notify`); its working folder is the stack's.
+            (`cairn.release.gate.judgement`); its working folder is the stack's.
     """
 
     required: tuple[str, ...] = ()

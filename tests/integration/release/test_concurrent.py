@@ -20,7 +20,7 @@ from cairn.release.index.commit import recover
 from cairn.release.index.keys import index_url
 from cairn.release.index.snapshot import Index
 from cairn.release.publish.files import publish
-from cairn.release.serve.server import serving
+from cairn.release.serve import serving
 from cairn.store.folder import LocalStore
 from cairn.wheels.wheelset import WheelSet
 from helpers.release import audit, make_set, make_wheel, move, stage_set

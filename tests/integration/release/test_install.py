@@ -14,7 +14,7 @@ import pytest
 from cairn.release.index.generation import FileEntry
 from cairn.release.index.keys import index_url
 from cairn.release.index.snapshot import Change, Index
-from cairn.release.serve.server import serving
+from cairn.release.serve import serving
 from cairn.store.folder import LocalStore
 from helpers.release import commit, keys_of, make_sdist, make_wheel, put
 

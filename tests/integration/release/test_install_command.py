@@ -13,7 +13,7 @@ import pytest
 
 from cairn import venv
 from cairn.cli.main import main
-from cairn.release.serve.server import serving
+from cairn.release.serve import serving
 from cairn.store.folder import LocalStore
 from helpers.pages import PLATFORM, PYTHON
 from helpers.release import make_set, make_wheel, move, stage_set

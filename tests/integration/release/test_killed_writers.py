@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 
 from cairn.release.audit.audit import audit
-from cairn.release.history import log
+from cairn.release.history import difference
 from cairn.release.index.commit import recover
 from cairn.release.index.keys import index_url
 from cairn.release.index.snapshot import Index, existing, read_set
-from cairn.release.serve.server import serving
+from cairn.release.serve import serving
 from cairn.store.folder import LocalStore
 from cairn.store.opening import open_store
 from cairn.store.protocol import Store
@@ -178,6 +178,6 @@ def check_store(store: Store, published: list[str]) -> None:
     assert audit(store, hashes=True).problems == ()
     page = json.loads(store.read("staging/simple/tool/index.json").data)
     assert {file["filename"] for file in page["files"]} == set(published)
-    entries = list(log.entries(store, "release"))
+    entries = list(difference.entries(store, "release"))
     assert {entry.action for entry in entries} == {"promote", "rollback"}
     assert [entry.number for entry in entries] == list(range(len(entries), 0, -1))

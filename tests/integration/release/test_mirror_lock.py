@@ -16,7 +16,7 @@ from cairn.errors import GateError, NetworkError, StoreError
 from cairn.release.index.generation import MIRRORED
 from cairn.release.index.keys import index_url
 from cairn.release.index.snapshot import Index
-from cairn.release.publish import distribution, mirror_lock, mirror_sync
+from cairn.release.publish import distribution, mirror, mirror_lock
 from cairn.release.publish.compatibility import Platform
 from cairn.release.publish.files import publish, publish_dists
 from cairn.release.publish.mirror_lock import MirrorLock
@@ -119,7 +119,7 @@ def test_an_index_is_brought_to_hold_the_lock_and_is_left_alone_when_it_does(
 def test_what_the_store_has_for_another_index_is_not_fetched_again(
     lock: MirrorLock, upstream: LocalStore, store: LocalStore
 ) -> None:
-    mirror_sync.sync(store, "staging", lock)
+    mirror.sync(store, "staging", lock)
     kept = next(upstream.path.glob("files/*/*/deep-1.1-py3-none-any.whl"))
     damaged = next(store.path.glob("files/*/*/deep-1.1-py3-none-any.whl"))
     damaged.chmod(0o644)
@@ -127,14 +127,14 @@ def test_what_the_store_has_for_another_index_is_not_fetched_again(
     for path in upstream.path.glob("files/*/*/*.whl"):
         if path != kept:
             path.unlink()
-    mirror_sync.sync(store, "dev", lock)
+    mirror.sync(store, "dev", lock)
     held = {file.filename: file.sha256 for p in Index(store, "dev").load().projects() for file in p.files}
     assert held == {file.file_name: file.sha256 for file in lock.files}
     assert damaged.read_bytes() == kept.read_bytes()
 
 
 def test_one_machine_fetches_what_fits_there_alone(lock: MirrorLock, store: LocalStore) -> None:
-    mirror_sync.sync(store, "staging", lock, only=Platform(python="3.12", tag="win_amd64"))
+    mirror.sync(store, "staging", lock, only=Platform(python="3.12", tag="win_amd64"))
     held = [file.filename for p in Index(store, "staging").load().projects() for file in p.files]
     assert [name for name in held if name.startswith("fast")] == ["fast-1.0-cp312-cp312-win_amd64.whl"]
     assert len(held) == 4
@@ -146,7 +146,7 @@ def test_a_poisoned_file_is_refused_by_name_and_nothing_is_published(
     poisoned = next(upstream.path.glob("files/*/*/deep-1.1-py3-none-any.whl"))
     poisoned.write_bytes(make_wheel(upstream.path / "evil", "deep", "1.1", content="EVIL = 1\n").read_bytes())
     with pytest.raises(NetworkError, match=r"not fetched: deep-1\.1-py3-none-any\.whl: ") as caught:
-        mirror_sync.sync(store, "staging", lock)
+        mirror.sync(store, "staging", lock)
     assert str(caught.value).count(".whl: ") == 1
     assert not Index(store, "staging").load().exists
 
@@ -159,7 +159,7 @@ def test_a_lock_that_names_other_bytes_than_the_index_offers_is_refused(
         for file in lock.files
     )
     with pytest.raises(NetworkError, match="not fetched") as caught:
-        mirror_sync.sync(store, "staging", msgspec.structs.replace(lock, files=edited))
+        mirror.sync(store, "staging", msgspec.structs.replace(lock, files=edited))
     assert [name for name in ("deep-1.1", "opt-1.0", "fast-1.0") if name in str(caught.value)] == [
         "deep-1.1",
         "opt-1.0",
@@ -171,23 +171,23 @@ def test_an_index_with_other_bytes_than_the_lock_is_not_changed(
 ) -> None:
     publish(store, "staging", [make_wheel(tmp_path / "own", "deep", "1.1", content="OURS = 1\n")])
     with pytest.raises(StoreError, match=r"deep-1\.1-py3-none-any\.whl is there with sha256"):
-        mirror_sync.sync(store, "staging", lock)
+        mirror.sync(store, "staging", lock)
 
 
 def test_nothing_is_mirrored_into_what_people_install_from(lock: MirrorLock, store: LocalStore) -> None:
     with pytest.raises(GateError):
-        mirror_sync.sync(store, "release", lock)
+        mirror.sync(store, "release", lock)
 
 
 def test_a_new_python_is_noticed_before_users_notice(
     lock: MirrorLock, project: Path, store: LocalStore
 ) -> None:
-    mirror_sync.sync(store, "staging", lock)
+    mirror.sync(store, "staging", lock)
     loaded = stack.load(project)
     snapshot = Index(store, "staging").load()
-    assert mirror_sync.problems(lock, loaded, snapshot) == ()
+    assert mirror.problems(lock, loaded, snapshot) == ()
     more = msgspec.structs.replace(loaded, pythons=("3.11", "3.12", "3.13"))
-    assert [line.partition(":")[0] for line in mirror_sync.problems(lock, more, snapshot)] == [
+    assert [line.partition(":")[0] for line in mirror.problems(lock, more, snapshot)] == [
         "the lock does not cover Python 3.13 on linux_x86_64",
         "the lock does not cover Python 3.13 on win_amd64",
     ]
@@ -199,18 +199,18 @@ def test_a_lock_from_which_a_file_was_taken_does_not_suffice(
     less = msgspec.structs.replace(
         lock, files=tuple(file for file in lock.files if "cp312-win" not in file.file_name)
     )
-    mirror_sync.sync(store, "staging", less)
-    found = mirror_sync.problems(less, stack.load(project), Index(store, "staging").load())
+    mirror.sync(store, "staging", less)
+    found = mirror.problems(less, stack.load(project), Index(store, "staging").load())
     assert [line.partition(":")[0] for line in found] == ["Python 3.12 on win_amd64"]
 
 
 def test_a_file_that_no_review_has_seen_is_noticed_where_it_would_be_installed(
     lock: MirrorLock, project: Path, store: LocalStore, tmp_path: Path
 ) -> None:
-    mirror_sync.sync(store, "staging", lock)
+    mirror.sync(store, "staging", lock)
     sneaked = make_wheel(tmp_path / "sneaked", "deep", "9.9")
     publish_dists(Index(store, "staging"), [distribution.read(sneaked)], "mirror", build=MIRRORED)
-    found = mirror_sync.problems(lock, stack.load(project), Index(store, "staging").load())
+    found = mirror.problems(lock, stack.load(project), Index(store, "staging").load())
     assert len(found) == len(mirror_lock.places(lock))
     assert all("deep-9.9-py3-none-any.whl with sha256" in line for line in found)
 

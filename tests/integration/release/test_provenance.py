@@ -10,9 +10,9 @@ import pytest
 
 from cairn.cli.main import main
 from cairn.release.promote import promote
-from cairn.release.provenance import evidence, signing_key
-from cairn.release.provenance.objects import KeyAttester
-from cairn.release.provenance.signing_key import PRIVATE_NAME, PUBLIC_NAME
+from cairn.release.provenance import evidence, signers
+from cairn.release.provenance.attest import KeyAttester
+from cairn.release.provenance.signers import PRIVATE_NAME, PUBLIC_NAME
 from cairn.release.publish import wheel_set as sets
 from cairn.release.records import GivenRecord
 from cairn.store.folder import LocalStore
@@ -24,8 +24,8 @@ pytestmark = pytest.mark.slow
 
 
 def test_a_signed_release_is_checked_by_whoever_installs_it(store: LocalStore, tmp_path: Path) -> None:
-    signing_key.create(tmp_path / "keys")
-    signer = signing_key.signer(tmp_path / "keys" / PRIVATE_NAME)
+    signers.create(tmp_path / "keys")
+    signer = signers.signer(tmp_path / "keys" / PRIVATE_NAME)
     wheels = [
         make_wheel(tmp_path, "torch", "2.9.0"),
         make_wheel(tmp_path, "triton", "2.9.0", requires=["torch==2.9.0"]),

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from cairn.release.index import last_known_good
+from cairn.release.index import people
 from cairn.release.index.snapshot import Index
 from cairn.release.publish.compatibility import Platform
 from cairn.release.publish.files import publish
-from cairn.release.serve.server import serving
+from cairn.release.serve import serving
 from cairn.store.folder import LocalStore
 from helpers.release import make_sdist, make_set, make_wheel, move, put, stage_set
 
@@ -93,7 +93,7 @@ def indexes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Indexes]:
     made = make_set(wheels, python=here.python, platform=here.tag)
     sealed = stage_set(store, "staging", made, wheels)
     move(store, sealed)
-    (lock,) = last_known_good.of_names(Index(store, "release").load().sets())
+    (lock,) = people.of_names(Index(store, "release").load().sets())
     other = LocalStore(folder / "other")
     put(other, "release", [make_wheel(folder / "other", name, ELSEWHERE) for name in (*SET, "einops")])
     with serving(store) as ours, serving(other) as theirs:

@@ -15,8 +15,8 @@ import pytest
 
 from cairn.cli import main as program
 from cairn.errors import SystemFailureError, UsageError
-from cairn.release.serve import site
-from cairn.release.serve.server import Server, serving
+from cairn.release import serve_http
+from cairn.release.serve import Server, serving
 from cairn.store.folder import LocalStore
 from cairn.store.memory import MemoryStore
 from cairn.store.opening import open_store
@@ -163,7 +163,7 @@ def test_the_pages_asked_for_last_are_kept_compressed_up_to_a_size(
 ) -> None:
     store = Counting()
     size = len(gzip.compress(store.read("release/simple/one/index.html").data, 6, mtime=0))
-    monkeypatch.setattr(site, "_CACHE", size * 5 // 2)  # of two pages
+    monkeypatch.setattr(serve_http, "_CACHE", size * 5 // 2)  # of two pages
     compressed.clear()
     with serving(store) as server:
         client = Client(server)
@@ -172,7 +172,7 @@ def test_the_pages_asked_for_last_are_kept_compressed_up_to_a_size(
         assert len(compressed) == 3
         client.ask("/release/simple/two/", Accept_Encoding="gzip")
         assert len(compressed) == 4
-        monkeypatch.setattr(site, "_CACHE", 0)
+        monkeypatch.setattr(serve_http, "_CACHE", 0)
         body = client.ask("/release/simple/ten/", Accept_Encoding="gzip")[2]
     assert gzip.decompress(body) == b"ten " * 1_000
 

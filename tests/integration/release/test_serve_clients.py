@@ -19,8 +19,8 @@ from typing import BinaryIO
 import pytest
 
 from cairn.errors import StoreError
-from cairn.release.serve import clients, server
-from cairn.release.serve.server import serving
+from cairn.release import serve, serve_http
+from cairn.release.serve import serving
 from cairn.store.folder import LocalStore
 from cairn.store.memory import MemoryStore
 from cairn.store.protocol import MissingKeyError, Store, StoredObject
@@ -86,7 +86,7 @@ def test_two_hundred_clients_at_once_are_all_served(anywhere: Store) -> None:
 def test_two_hundred_clients_may_come_before_the_first_is_taken() -> None:
     # A system whose queue is full forgets who comes then, and who tries again, for nobody is taken here.
     with contextlib.ExitStack() as opened:
-        listener = opened.enter_context(server._listen("127.0.0.1", 0))
+        listener = opened.enter_context(serve._listen("127.0.0.1", 0))
         for _ in range(AT_ONCE):
             opened.enter_context(socket.create_connection(listener.getsockname(), timeout=5))
 
@@ -127,14 +127,14 @@ def test_clients_that_say_nothing_or_half_keep_nobody_waiting(anywhere: Store) -
 def test_whoever_does_not_finish_a_request_is_let_go(
     anywhere: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(clients, "_IDLE", 0.1)
+    monkeypatch.setattr(serve_http, "_IDLE", 0.1)
     with serving(anywhere) as running, connect(running.port) as connection:
         connection.sendall(GET[:-2])
         assert everything(connection) == b""
 
 
 def test_whoever_asks_for_nothing_is_let_go(anywhere: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clients, "_IDLE", 0.1)
+    monkeypatch.setattr(serve_http, "_IDLE", 0.1)
     with serving(anywhere) as running, connect(running.port) as connection:
         connection.sendall(GET)
         answer = everything(connection)
@@ -156,7 +156,7 @@ class Closing(io.BufferedReader):
 def test_whoever_does_not_take_what_was_asked_for_is_let_go(
     anywhere: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(clients, "_CHUNK_TIME", 0.1)
+    monkeypatch.setattr(serve_http, "_CHUNK_TIME", 0.1)
     anywhere.write(FILE, DATA * 10)  # more than the buffers of both sides hold
     closed, really_open = threading.Event(), anywhere.open
 
@@ -178,7 +178,7 @@ def test_whoever_does_not_take_what_was_asked_for_is_let_go(
 def test_beyond_the_most_clients_one_that_asks_for_nothing_makes_room(
     anywhere: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(clients, "_CONNECTIONS", 3)
+    monkeypatch.setattr(serve_http, "_CONNECTIONS", 3)
     with serving(anywhere) as running, contextlib.ExitStack() as opened:
         first, *others = [opened.enter_context(connect(running.port)) for _ in range(3)]
         for connection in (first, *others):
@@ -192,7 +192,7 @@ def test_beyond_the_most_clients_one_that_asks_for_nothing_makes_room(
 
 
 def test_where_all_are_busy_the_next_is_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clients, "_CONNECTIONS", 1)
+    monkeypatch.setattr(serve_http, "_CONNECTIONS", 1)
     store = Waiting()
     with serving(store) as running, connect(running.port) as first:
         first.sendall(GET)

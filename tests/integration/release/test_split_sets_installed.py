@@ -22,7 +22,7 @@ from cairn import datafile
 from cairn.cli.main import main
 from cairn.release.index.keys import index_url
 from cairn.release.publish import files
-from cairn.release.serve.server import serving
+from cairn.release.serve import serving
 from cairn.store.folder import LocalStore
 from cairn.wheels.metadata import variants
 from cairn.wheels.metadata.variants import Provider

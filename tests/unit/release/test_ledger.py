@@ -19,8 +19,8 @@ from cairn.release.history.yank import lift, manifest_of, yank
 from cairn.release.index import keys
 from cairn.release.index.generation import FileRef
 from cairn.release.index.snapshot import Index
-from cairn.release.ledger.chain import Ledger, NameTakenError
-from cairn.release.ledger.entry import Event
+from cairn.release.ledger import Ledger, NameTakenError
+from cairn.release.ledger_entries import Event
 from cairn.release.promote import RefusedError, promote
 from cairn.release.publish.files import publish
 from cairn.store.memory import MemoryStore

@@ -12,7 +12,7 @@ import pytest
 from packaging.pylock import Pylock, is_valid_pylock_path
 
 from cairn.errors import StoreError
-from cairn.release.index import keys, last_known_good
+from cairn.release.index import keys, people
 from cairn.release.index.generation import IndexSet
 from cairn.release.index.snapshot import Change, Index
 from cairn.release.publish import locks, wheel_set
@@ -188,7 +188,7 @@ def entry(set_id: str, **about: Any) -> IndexSet:
 
 
 def test_the_name_of_a_lock_is_one_for_urls_and_for_pylock() -> None:
-    name = last_known_good.lock_name(entry("a"))
+    name = people.lock_name(entry("a"))
     assert name == "pytorch-release_2_9-gfx110X_all-3_11-linux_x86_64"
     assert is_valid_pylock_path(Path(f"pylock.{name}.toml"))
     assert keys.is_own(f"release/locks/pylock.{name}.toml")
@@ -199,15 +199,15 @@ def test_the_newest_set_that_is_not_yanked_is_the_last_known_good() -> None:
     later, latest = "2026-02-01T00:00:00.000000Z", "2026-03-01T00:00:00.000000Z"
     other = entry("e", python="3.12")
     sets = [entry("b", added=later), entry("a"), entry("c", added=latest, yanked="bad"), other]
-    found = last_known_good.of_names(sets)
+    found = people.of_names(sets)
     assert [one.set_id[0] for one in found.values()] == ["b", "e"]
-    assert [one.set_id[0] for one in last_known_good.of_names(reversed(sets)).values()] == ["b", "e"]
+    assert [one.set_id[0] for one in people.of_names(reversed(sets)).values()] == ["b", "e"]
 
 
 def test_a_tested_set_is_known_better_than_a_newer_untested_one() -> None:
     untested = entry("b", added="2026-02-01T00:00:00.000000Z", untested="untested on hardware: gfx1100")
-    assert [one.set_id[0] for one in last_known_good.of_names([untested, entry("a")]).values()] == ["a"]
-    assert [one.set_id[0] for one in last_known_good.of_names([untested]).values()] == ["b"]
+    assert [one.set_id[0] for one in people.of_names([untested, entry("a")]).values()] == ["a"]
+    assert [one.set_id[0] for one in people.of_names([untested]).values()] == ["b"]
 
 
 @pytest.mark.parametrize("index", ["staging", "staging/gfx110X-all"])
@@ -217,7 +217,7 @@ def test_an_index_offers_the_locks_of_its_last_known_good_set(
     there = Index(store, index)
     good = msgspec.structs.replace(wheel_set.index_set(sealed), untested=None)
     commit(there, "stage", lambda _now_there: Change(sets={sealed.id: good}))
-    name = last_known_good.lock_name(good)
+    name = people.lock_name(good)
     data = store.read(f"{index}/locks/pylock.{name}.toml").data
     torch = next(p for p in tomllib.loads(data.decode())["packages"] if p["name"] == "torch")
     path = torch["wheels"][0]["path"]
@@ -231,7 +231,7 @@ def test_a_name_without_a_good_set_has_a_lock_that_says_so(store: MemoryStore, s
     index = Index(store, "staging")
     bad = msgspec.structs.replace(wheel_set.index_set(sealed), yanked="bad")
     commit(index, "yank", lambda _now_there: Change(sets={sealed.id: bad}))
-    name = last_known_good.lock_name(bad)
+    name = people.lock_name(bad)
     assert store.read(f"staging/locks/constraints.{name}.txt").data == (
         b"# Generation 3 of staging\n# No good set has this name.\n"
     )

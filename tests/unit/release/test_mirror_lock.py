@@ -10,7 +10,7 @@ import pytest
 from cairn import stack
 from cairn.cli.main import main
 from cairn.errors import UsageError
-from cairn.release.publish import distribution, mirror_lock, mirror_resolve
+from cairn.release.publish import distribution, mirror_lock
 from cairn.release.publish.compatibility import Platform
 from cairn.release.publish.mirror_lock import Asked, LockedFile, MirrorLock
 from helpers.release import make_sdist, make_wheel
@@ -135,7 +135,7 @@ def test_what_the_stack_makes_itself_is_asked_of_no_other_index(tmp_path: Path) 
     torch = make_wheel(tmp_path, "torch", "2.9.0", requires=requires, extras=["x"])
     mine = make_wheel(tmp_path, "mine", "1", requires=["torch==2.9.0"])
     sample = stack.load(SAMPLE)
-    found = mirror_resolve.asked_by(map(distribution.read, (torch, mine)), ["pillow >= 5"], stack=sample)
+    found = mirror_lock.asked_by(map(distribution.read, (torch, mine)), ["pillow >= 5"], stack=sample)
     assert found == (
         Asked(by="torch", requires=("numpy",), extras=("x",)),
         Asked(by="sample", requires=("pillow>=5",)),
@@ -144,7 +144,7 @@ def test_what_the_stack_makes_itself_is_asked_of_no_other_index(tmp_path: Path) 
 
 def test_what_an_sdist_takes_to_be_built_is_asked_too(tmp_path: Path) -> None:
     sdist = make_sdist(tmp_path, "rocm", "7.10.0", requires=["rocm-sdk-core"], build_requires=["builder>=3"])
-    found = mirror_resolve.asked_by([distribution.read(sdist)], [], stack=stack.load(SAMPLE))
+    found = mirror_lock.asked_by([distribution.read(sdist)], [], stack=stack.load(SAMPLE))
     assert found == (Asked(by="rocm", requires=("builder>=3",)),)
 
 
@@ -152,7 +152,7 @@ def test_newer_wheels_say_all_that_a_project_asks_and_what_users_ask_adds_up() -
     sample = stack.load(SAMPLE)
     before = (Asked(by="torch", requires=("old",)), Asked(by="sample", requires=("b",)))
     new = (Asked(by="torch", requires=("new",)), Asked(by="sample", requires=("c", "b")))
-    assert mirror_resolve.merged(before, new, stack=sample) == (
+    assert mirror_lock.merged(before, new, stack=sample) == (
         Asked(by="torch", requires=("new",)),
         Asked(by="sample", requires=("b", "c")),
     )

@@ -32,7 +32,7 @@ from cairn.release.history.yank import lift, yank
 from cairn.release.index import keys
 from cairn.release.index.commit import recover
 from cairn.release.index.snapshot import Index, existing
-from cairn.release.ledger.chain import NameTakenError
+from cairn.release.ledger import NameTakenError
 from cairn.release.promote import Readmission, promote
 from cairn.release.publish import wheel_set as wheel_sets
 from cairn.store.memory import MemoryStore

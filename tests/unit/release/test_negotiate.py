@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from cairn.release.serve.site import choose_page
+from cairn.release.serve_http import choose_page
 
 BOTH = ("index.html", "index.json")
 JSON = "application/vnd.pypi.simple.v1+json"

@@ -13,8 +13,8 @@ from cairn.errors import StoreError, UsageError
 from cairn.release import records
 from cairn.release.audit.audit import audit
 from cairn.release.index import keys
-from cairn.release.provenance import signing_key
-from cairn.release.provenance import trust as trusted
+from cairn.release.provenance import signers
+from cairn.release.provenance import signers as trusted
 from cairn.store.folder import LocalStore
 from cairn.store.memory import MemoryStore
 from cairn.store.protocol import Store
@@ -144,9 +144,9 @@ def test_only_what_somebody_trusted_has_signed_counts_where_that_is_asked(
     store: MemoryStore, tmp_path: Path
 ) -> None:
     made = staged(store, tmp_path)
-    signing_key.create(tmp_path / "keys")
-    signer = signing_key.signer(tmp_path / "keys" / signing_key.PRIVATE_NAME)
-    trust = trusted.read([str(tmp_path / "keys" / signing_key.PUBLIC_NAME)])
+    signers.create(tmp_path / "keys")
+    signer = signers.signer(tmp_path / "keys" / signers.PRIVATE_NAME)
+    trust = trusted.trust_of([str(tmp_path / "keys" / signers.PUBLIC_NAME)])
     signed = records.add(store, data_of(record_of(made)), signer=signer)
     plain = records.add(store, data_of(record_of(made, started=at(-1))))
     doubts = {kept.digest: kept.doubt for kept in records.read(store, made.id, trust=trust).records}

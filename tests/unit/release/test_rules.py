@@ -9,7 +9,7 @@ import pytest
 from cairn.errors import GateError, StoreError
 from cairn.release.index.generation import MIRRORED, PUBLISHED, FileEntry, ProjectState, project_of
 from cairn.release.index.snapshot import Change, Index
-from cairn.release.publish import distribution, file_rules, rules
+from cairn.release.publish import distribution, rules
 from cairn.release.publish.compatibility import overlap
 from cairn.release.publish.files import NameTakenError, publish, publish_dists
 from cairn.store.memory import MemoryStore
@@ -168,7 +168,7 @@ def test_of_thousands_of_files_those_of_the_version_are_compared() -> None:
     ],
 )
 def test_a_file_that_could_be_called_otherwise_is_refused(filename: str, build: str, why: str) -> None:
-    assert why.replace("\\", "") in "".join(file_rules.name_problems(filename, build=build))
+    assert why.replace("\\", "") in "".join(rules.name_problems(filename, build=build))
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_a_file_that_could_be_called_otherwise_is_refused(filename: str, build: 
     ],
 )
 def test_names_as_builders_and_other_indexes_write_them_are_good(filename: str, build: str) -> None:
-    assert file_rules.name_problems(filename, build=build) == ()
+    assert rules.name_problems(filename, build=build) == ()
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_names_as_builders_and_other_indexes_write_them_are_good(filename: str, 
 )
 def test_metadata_that_a_page_should_not_show_is_refused_by_its_field(line: str, why: str) -> None:
     data = f"Metadata-Version: 2.1\nName: a\nVersion: 1.0\n{line}\n".encode()
-    (problem,) = file_rules.metadata_problems("a-1.0-py3-none-any.whl", data, build=MIRRORED)
+    (problem,) = rules.metadata_problems("a-1.0-py3-none-any.whl", data, build=MIRRORED)
     assert why in problem
     assert problem.isprintable()
 
@@ -234,7 +234,7 @@ def test_metadata_that_a_page_should_not_show_is_refused_by_its_field(line: str,
 )
 def test_metadata_as_people_write_it_is_good(line: str) -> None:
     data = f"Metadata-Version: 2.1\nName: a\nVersion: 1.0\n{line}\n\n<b>A readme</b>\n".encode()
-    assert file_rules.metadata_problems("a-1.0-py3-none-any.whl", data, build=MIRRORED) == ()
+    assert rules.metadata_problems("a-1.0-py3-none-any.whl", data, build=MIRRORED) == ()
 
 
 def test_everything_that_is_wrong_is_said_at_once_and_nothing_is_written(

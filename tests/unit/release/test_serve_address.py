@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cairn.release.index import keys
-from cairn.release.serve.site import find
+from cairn.release.serve_http import find
 
 WHEEL = f"files/ab/{'ab' * 32}/torch-2.9.0+rocm7.10.0-py3-none-any.whl"
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from cairn.errors import StoreError
-from cairn.release.gate import completeness, findings, gate
+from cairn.release.gate import files_of_set, gate
 from cairn.release.gate.case import opened
 from cairn.stack.model import DeviceWheels
 from cairn.store.memory import MemoryStore
@@ -62,8 +62,8 @@ def test_host_and_device_wheels_are_one_set(store: MemoryStore, tmp_path: Path) 
         "amd-torch-device-gfx1100": ("gfx1100",),
     }
     with opened(case) as files:
-        assert list(completeness.of_split(case, files)) == []
-        assert list(completeness.of_stack(case)) == []
+        assert list(files_of_set.not_of_split(case, files)) == []
+        assert list(files_of_set.not_of_stack(case)) == []
 
 
 def test_a_split_that_is_not_whole_is_not_sealed(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_the_gate_believes_no_host_wheel_on_which_rocm_finds_its_code(
     stack = msgspec.structs.replace(stack_of(made), device_wheels=DeviceWheels(runtime="7.15"))
     case = case_of(store, made, stack=stack)
     with opened(case) as files:
-        (said,) = completeness.of_split(case, files)
+        (said,) = files_of_set.not_of_split(case, files)
     assert said.endswith("finds its code on ROCm 7.15 or later, not on 7.14.0")
 
 
@@ -119,8 +119,8 @@ def test_a_library_without_code_for_a_target_is_told_as_in_a_whole_wheel(
     torch = next(project for project in stack.projects if project.name == "torch")
     case = case_of(store, made, stack=msgspec.structs.replace(stack, projects=(torch,)))
     with opened(case) as files:
-        assert list(completeness.of_split(case, files)) == []
-        told = [text for text in findings.problems(case, files) if "torch/lib/" in text]
+        assert list(files_of_set.not_of_split(case, files)) == []
+        told = [text for text in files_of_set.findings(case, files) if "torch/lib/" in text]
     assert [text.partition(".whl ")[2] for text in told] == [
         "(torch/lib/y.so): no code for gfx1100 was split from it"
     ]
@@ -133,7 +133,7 @@ def test_the_gate_reads_the_wheels_again(store: MemoryStore, tmp_path: Path) -> 
     put(store, "staging", parts)
     case = case_of(store, wheelset.seal(make_set(parts, family="gfx942-gfx1100", targets=TARGETS), ()))
     with opened(case) as files:
-        (said,) = completeness.of_split(case, files)
+        (said,) = files_of_set.not_of_split(case, files)
     assert "has the extra device-gfx950, for which nothing was split from it" in said
 
 
@@ -145,7 +145,7 @@ def test_a_host_wheel_that_says_nothing_of_its_split_is_not_promoted(
     made = staged(store, [silent, *devices], tmp_path)
     case = case_of(store, made)
     with opened(case) as files:
-        said = list(completeness.of_split(case, files))
+        said = list(files_of_set.not_of_split(case, files))
     assert said == [
         f"no host wheel says that amd-torch-device-{name} was split from it, and what its code was before"
         for name in ("gfx1100", "gfx942")

@@ -173,19 +173,19 @@ class Fetch(_IndexOptions):
 
 def _lock(request: Lock) -> Answer:
     from cairn import pip_settings
-    from cairn.release.publish import distribution, mirror_lock, mirror_resolve
+    from cairn.release.publish import distribution, mirror_lock
 
     stack, path = request.load()
     before = mirror_lock.read(path) if path.exists() else None
-    new = mirror_resolve.asked_by(map(distribution.read, request.files), request.require, stack=stack)
-    requirements = mirror_resolve.merged(before.asked if before else (), new, stack=stack)
+    new = mirror_lock.asked_by(map(distribution.read, request.files), request.require, stack=stack)
+    requirements = mirror_lock.merged(before.asked if before else (), new, stack=stack)
     if not requirements:
         raise UsageError(
             "nothing to lock: no wheel that needs anything, and no lock to renew",
             tip="name wheels of the stack, or give --require",
         )
     with console.current().stage(f"resolve for {stack.name}"):
-        lock = mirror_resolve.resolve(
+        lock = mirror_lock.resolve(
             stack,
             mirror_lock.places_of(stack),
             requirements,
@@ -201,22 +201,22 @@ def _lock(request: Lock) -> Answer:
 
 
 def _sync(request: Sync) -> Answer:
-    from cairn.release.publish import mirror_lock, mirror_sync
+    from cairn.release.publish import mirror, mirror_lock
 
     _, path = request.load()
     lock, store = mirror_lock.read(path), request.open_store()
     with console.current().stage(f"mirror into {request.index}"):
-        fetched = mirror_sync.sync(store, request.index, lock, dry_run=request.dry_run)
+        fetched = mirror.sync(store, request.index, lock, dry_run=request.dry_run)
     return added(file.file_name for file in fetched)
 
 
 def _verify(request: Verify) -> Answer:
     from cairn.release.index.snapshot import Index
-    from cairn.release.publish import mirror_lock, mirror_sync
+    from cairn.release.publish import mirror, mirror_lock
 
     stack, path = request.load()
     snapshot = Index(request.open_existing_store(), request.index).load()
-    problems = mirror_sync.problems(mirror_lock.read(path), stack, snapshot)
+    problems = mirror.problems(mirror_lock.read(path), stack, snapshot)
     good = f"{request.index} holds what {path.name} names, and that covers {stack.name}"
     error = StoreError(f"{request.index} and {path.name} do not agree: {len(problems)} problem(s)")
     return Answer(

@@ -41,7 +41,7 @@ class Serve(common.StoreOptions):
 def _serve(request: Serve) -> None:
     from cairn.release.index import keys
     from cairn.release.index.snapshot import existing
-    from cairn.release.serve.server import serving
+    from cairn.release.serve import serving
     from cairn.store.folder import LocalStore
 
     store = request.open_existing_store()

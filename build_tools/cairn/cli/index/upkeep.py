@@ -17,7 +17,7 @@ from cairn.output import console, wording
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cairn.release.audit.report import AuditReport
+    from cairn.release.audit.inventory import AuditReport
     from cairn.release.index.restore import Candidate
     from cairn.release.index.snapshot import Index
     from cairn.store.protocol import Store

@@ -15,8 +15,7 @@ from cairn.options import Exclusive, argument, flag, option, repeated
 from cairn.output import console
 
 if TYPE_CHECKING:
-    from cairn.release.history.difference import Difference
-    from cairn.release.history.log import Logged
+    from cairn.release.history.difference import Difference, Logged
     from cairn.release.history.retain import Retained
     from cairn.release.history.rollback import Rollback as RollbackResult
     from cairn.release.history.yank import Yank
@@ -214,9 +213,9 @@ def _retained(request: Retain, retention: Retained) -> Iterator[Piece]:
 
 
 def _log(request: Log) -> Answer:
-    from cairn.release.history import log
+    from cairn.release.history import difference
 
-    every = log.entries(request.open_existing_store(), request.index)
+    every = difference.entries(request.open_existing_store(), request.index)
     entries = tuple(itertools.islice(every, request.limit))
     head = ("generation", "when", "action", "who", "why", "sets")
     return Answer({"index": request.index, "generations": entries}, [Table(head, map(_row, entries))])

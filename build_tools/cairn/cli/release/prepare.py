@@ -25,12 +25,10 @@ class CreateKey:
 
 
 def _create_key(request: CreateKey) -> Answer:
-    from cairn.release.provenance import signing_key
+    from cairn.release.provenance import signers
 
-    key = signing_key.create(request.output_dir)
-    private, public = (
-        request.output_dir / name for name in (signing_key.PRIVATE_NAME, signing_key.PUBLIC_NAME)
-    )
+    key = signers.create(request.output_dir)
+    private, public = (request.output_dir / name for name in (signers.PRIVATE_NAME, signers.PUBLIC_NAME))
     text = (
         key.key_id,
         Note(f"{private} signs: keep it to yourself, and a copy where nobody else can read it"),

@@ -122,13 +122,13 @@ def _notify(report: GateReport, request: Promote, stack: Stack) -> None:
     """Tell whom the request or the stack names; a dry run tells nobody."""
     import shlex
 
-    from cairn.release import notify
+    from cairn.release.gate import judgement
 
     command = shlex.split(request.notify) if request.notify else stack.gate.notify
     if not command or request.dry_run:
         return
     folder = Path.cwd() if request.notify else Path(stack.folder)
-    if problem := notify.send(command, notify.notice(report), folder=folder):
+    if problem := judgement.notify(command, report, folder=folder):
         console.current().warn(problem)
 
 

@@ -13,7 +13,7 @@ from cairn.pipeline import install
 from cairn.pipeline.doctor import gpu_checks, system_checks, tool_checks
 from cairn.pipeline.doctor.gpu_checks import shown
 from cairn.pipeline.doctor.model import Finding, Machine, Need, Offer, missing, ok, warning
-from cairn.release import choose
+from cairn.release.pages import targets_file
 from cairn.testing.gpus.gpu import covers
 from cairn.wheels.contents import summary
 from cairn.wheels.metadata.variants import split_label
@@ -37,7 +37,7 @@ def index(url: str, machine: Machine, *, line: str | None = None) -> Iterator[Fi
         StoreError: it does not say what it has.
     """
     kind = {"windows": "win"}.get(machine.system, machine.system)
-    own_machine = choose.Machine(
+    own_machine = targets_file.Machine(
         gpus=machine.gpu.visible,
         python=".".join(machine.python.version.split(".")[:2]),
         platform=f"{kind}_{machine.architecture}",

@@ -20,7 +20,7 @@ from cairn.pipeline.night.freeze import family_url
 from cairn.pipeline.night.plan import NightRun
 from cairn.pipeline.pipeline_options import LegBuildOptions
 from cairn.release.index import keys
-from cairn.release.serve import server as serve_server
+from cairn.release.serve import serving
 from cairn.sources import checkout_stack
 from cairn.sources.checkout.checkout import CheckoutRequest
 from cairn.sources.checkout.describe import Checkout
@@ -182,6 +182,6 @@ def _install_own_sdk(request: LegBuild, build_job: Job, logs: Path) -> Installed
         files.copy(path, handed_over / path.name)
     local = LocalStore(work_dir / "sdk-index" / staging.digest_of(dists))
     staging.publish_sdk(local, index, dists)
-    with serve_server.serving(local) as server:
+    with serving(local) as server:
         index_url = keys.index_url(server.url, index)
         return staging.install_sdk(build_job, dists, index_url, log=logs / "install-sdk.log")

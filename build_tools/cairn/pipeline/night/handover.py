@@ -18,7 +18,7 @@ from cairn.pipeline.night.shards import Shard
 from cairn.pipeline.night.stage import NOTE_FILE
 from cairn.release.index import keys
 from cairn.release.index.snapshot import read_set
-from cairn.release.provenance.signing_key import Signer
+from cairn.release.provenance.signers import Signer
 from cairn.store.folder import LocalStore
 from cairn.store.overlay import OverlayStore
 from cairn.store.protocol import Store, StoredObject

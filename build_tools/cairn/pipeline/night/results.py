@@ -15,9 +15,9 @@ from cairn.pipeline.night import plan
 from cairn.pipeline.night.plan import NightRun
 from cairn.release import records
 from cairn.release.index.generation import now
-from cairn.release.index.last_known_good import lock_name
+from cairn.release.index.people import lock_name
 from cairn.release.index.snapshot import Index, read_set
-from cairn.release.provenance.signing_key import Signer
+from cairn.release.provenance.signers import Signer
 from cairn.release.publish.wheel_set import index_set
 from cairn.release.records import KeptRecord
 from cairn.store.protocol import Store

@@ -20,8 +20,8 @@ from cairn.pipeline.night.plan import NightRun
 from cairn.release import records
 from cairn.release.index import keys
 from cairn.release.index.snapshot import read_set
-from cairn.release.provenance.signing_key import Signer
-from cairn.release.serve import server
+from cairn.release.provenance.signers import Signer
+from cairn.release.serve import serving
 from cairn.targets import CPU
 from cairn.testing import smoke
 from cairn.testing.compat import evidence, measure, rows
@@ -74,12 +74,12 @@ def smoke_leg(request: LegTest) -> TestRecord:
     store, stack = run.store, run.stack
     set_id = staged_set(run, leg)
     refuse_other_hardware(run, leg, request.gpus)
-    with server.serving(store) as serving, console.current().stage(f"smoke tests of {leg.name}") as stage:
+    with serving(store) as server, console.current().stage(f"smoke tests of {leg.name}") as stage:
         result = smoke.run_smoke(
             smoke.SmokeRequest(
                 wheel_set=read_set(store, set_id),
                 work_dir=request.work_dir,
-                index_url=keys.set_url(serving.url, set_id),
+                index_url=keys.set_url(server.url, set_id),
                 python=interpreters.find(leg.python).path,
                 timeout=request.timeout,
                 gpus=request.gpus,

@@ -21,8 +21,8 @@ from cairn.pipeline.night.shards import Shard
 from cairn.release.index import keys
 from cairn.release.index.generation import now
 from cairn.release.index.snapshot import read_set
-from cairn.release.provenance.signing_key import Signer
-from cairn.release.serve import server
+from cairn.release.provenance.signers import Signer
+from cairn.release.serve import serving
 from cairn.sources.checkout.checkout import CheckoutRequest, checkout
 from cairn.sources.git import repository
 from cairn.sources.hipify import in_copy
@@ -85,12 +85,12 @@ def run_shard(request: ShardTest) -> Merged:
     show = console.current()
     with show.stage(f"check out the tests of {suite.project}") as stage:
         folder, commits = _sources(request, suite.project, stage.update)
-    with server.serving(run.store) as serving, show.stage(f"install the set of {shard.leg.name}") as stage:
+    with serving(run.store) as server, show.stage(f"install the set of {shard.leg.name}") as stage:
         tested = on_set.install(
             on_set.SetRequest(
                 wheel_set=read_set(run.store, set_id),
                 work_dir=request.results,
-                source=PackageSource(index_url=keys.set_url(serving.url, set_id)),
+                source=PackageSource(index_url=keys.set_url(server.url, set_id)),
                 extra_wheels=stack.extra_wheels,
                 requires=suite.requires,
                 python=interpreters.find(shard.leg.python).path,

@@ -8,13 +8,12 @@ from datetime import UTC, datetime, timedelta
 from cairn.concurrency import side_by_side
 from cairn.errors import CairnError
 from cairn.output import Progress, silent
-from cairn.release.audit import generations, ledger, offered, sets
-from cairn.release.audit.inventory import Inventory
-from cairn.release.audit.report import AuditReport, Problem
+from cairn.release.audit import chains, offered, sets
+from cairn.release.audit.inventory import AuditReport, Inventory, Problem
 from cairn.release.index import keys
 from cairn.release.index.generation import now
 from cairn.release.index.snapshot import Index, Snapshot, missing, with_status
-from cairn.release.provenance.trust import Trust
+from cairn.release.provenance.signers import Trust
 from cairn.store.protocol import Store
 
 YOUNG = timedelta(days=1)
@@ -65,7 +64,7 @@ def audit(
         seen |= {*snapshot.set_ids} if snapshot else set()
         problems += of_index
     problems += _people(looked_at, inventory)
-    problems += ledger.check(looked_at, inventory)
+    problems += chains.check_ledger(looked_at, inventory)
     inventory.named |= _of_nights(inventory, present)
     problems += inventory.foreign(_places(indexes, inventory))
     problems += _of_no_index(looked_at, inventory)
@@ -176,7 +175,7 @@ def _problems(
     snapshot: Snapshot, inventory: Inventory, *, hashes: bool, trust: Trust | None, on_step: Progress
 ) -> Iterator[Problem]:
     on_step(f"{snapshot.index.name}: generations")
-    yield from generations.check(snapshot, inventory, hashes=hashes)
+    yield from chains.check_generations(snapshot, inventory, hashes=hashes)
     yield from offered.check(snapshot, inventory, hashes=hashes, on_step=on_step)
     yield from sets.check(snapshot, inventory, trust=trust, on_step=on_step)
 

@@ -8,8 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from cairn.concurrency import side_by_side
 from cairn.errors import CairnError
 from cairn.output import Progress
-from cairn.release.audit.inventory import Inventory
-from cairn.release.audit.report import Problem
+from cairn.release.audit.inventory import Inventory, Problem
 from cairn.release.index import keys, people, render, write
 from cairn.release.index.generation import FileEntry, ProjectState, project_of
 from cairn.release.index.snapshot import Snapshot, objects_of

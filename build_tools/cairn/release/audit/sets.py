@@ -11,14 +11,13 @@ from packaging.utils import canonicalize_name
 from cairn.concurrency import side_by_side
 from cairn.errors import CairnError
 from cairn.output import Progress
-from cairn.release.audit.inventory import Inventory
+from cairn.release.audit.inventory import Code, Inventory, Problem
 from cairn.release.audit.offered import differences, readable_projects
-from cairn.release.audit.report import Code, Problem
 from cairn.release.index import keys, write
 from cairn.release.index.generation import FileEntry, FileRef, IndexSet, project_of, version_of
 from cairn.release.index.snapshot import MANIFEST_FILE, SET_FILE, Snapshot, read_set
 from cairn.release.provenance import chain, evidence
-from cairn.release.provenance.trust import Trust
+from cairn.release.provenance.signers import Trust
 from cairn.release.publish import distribution, locks
 from cairn.release.publish.compatibility import Platform
 from cairn.store.protocol import MissingKeyError

@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 
 import cairn
 from cairn.errors import CairnError
-from cairn.release.gate import completeness, evidence, findings, installation
+from cairn.release.gate import evidence, files_of_set, installation
 from cairn.release.gate.case import Case, Files, opened, ref
 from cairn.release.gate.evidence import Asked, Evidence
 from cairn.release.gate.installation import Installation
@@ -26,7 +26,7 @@ from cairn.release.gate.judgement import Demand, GateReport, Policy
 from cairn.release.index import keys
 from cairn.release.index.generation import project_of
 from cairn.release.index.snapshot import refs_of
-from cairn.release.ledger.chain import Ledger
+from cairn.release.ledger import Ledger
 from cairn.release.provenance.evidence import TESTED, builder_problems
 from cairn.release.publish import distribution, rules
 from cairn.release.publish.compatibility import Platform
@@ -68,7 +68,7 @@ def refusal_without_record(case: Case) -> GateReport | None:
     if case.kept.records or case.kept.unusable or case.bypass is not None or not weighed.missing:
         return None
     demands = [_tested(case, weighed, _replaced(case, weighed)), *_by_version(case)]
-    if problems := _problems(completeness.of_stack(case), completeness.of_manifest(case)):
+    if problems := _problems(files_of_set.not_of_stack(case), files_of_set.not_of_manifest(case)):
         demands.append(_demand(6, COMPLETE, problems, ""))
     return _report(case, weighed, tuple(demands))
 
@@ -180,16 +180,16 @@ def _ran_otherwise(stack: Stack, kind: RecordKind, ran: TestPolicy) -> str | Non
 
 def _demands(case: Case, files: Files, tested: Demand, installed: Installation) -> Iterator[Demand]:
     yield _demand(0, BUILT, _problems(_not_as_built(case, files)), "every wheel is as it was built")
-    verified = _problems(findings.problems(case, files), findings.unreviewed(case))
+    verified = _problems(files_of_set.findings(case, files), files_of_set.unreviewed(case))
     yield _demand(1, VERIFIED, verified, "no finding")
     yield tested
     yield _demand(3, INSTALLS, installed.problems, installed.note)
     yield from _by_version(case)
     whole = _problems(
-        completeness.of_stack(case),
-        completeness.of_split(case, files),
-        completeness.of_manifest(case),
-        completeness.of_store(case, files),
+        files_of_set.not_of_stack(case),
+        files_of_set.not_of_split(case, files),
+        files_of_set.not_of_manifest(case),
+        files_of_set.not_of_store(case, files),
     )
     yield _demand(6, COMPLETE, whole, "every project is there, and every file with its sha256")
 

@@ -1,7 +1,8 @@
 """The third demand: what installers make of the index as it will be.
 
 uv resolves for any Python and platform, so it always has an answer. pip and uv install where an interpreter
-of the set is at hand; where none is, the judgement and the pages say that it was not tried.
+of the set is at hand, into environments that are thrown away (`install`); where none is, the judgement and
+the pages say that it was not tried.
 """
 
 from __future__ import annotations
@@ -10,30 +11,35 @@ import contextlib
 import re
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from cairn import isolation, process, venv
 from cairn.errors import CairnError, ProcessError, UsageError
 from cairn.output.console import size as readable_size
-from cairn.release.gate import install_check
 from cairn.release.gate.case import Case, Files
 from cairn.release.index import keys, render
 from cairn.release.index.generation import FileEntry, project_of, version_of
 from cairn.release.index.snapshot import read_set
 from cairn.release.publish.compatibility import Platform
 from cairn.release.publish.resolve import resolve_set
-from cairn.release.serve.server import serving
+from cairn.release.serve import serving
 from cairn.store.overlay import OverlayStore
 from cairn.store.protocol import Store
 from cairn.targets import CPU
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.wheelset import WheelSet
 
-_INSTALLERS: tuple[install_check.Installer, ...] = ("pip", "uv")
+Installer = Literal["pip", "uv"]
+_TIMEOUT = 3600.0  # seconds; a torch wheel of gigabytes on a slow disk takes minutes
+_IGNORED_EXTRA = "does not provide the extra"  # pip and uv only warn, and install something incomplete
+_INSTALLERS: tuple[Installer, ...] = ("pip", "uv")
 _SHORT = 12  # digits of a set's id
 _VERSION = re.compile(r"[0-9]+\.[0-9]+")
 _ASK = "import sys, sysconfig; print('%d.%d' % sys.version_info[:2], sysconfig.get_platform())"
@@ -105,6 +111,81 @@ def no_longer_resolving(case: Case) -> Iterator[str]:
                 f"be what was tested any more: {'; '.join(problems)}: seal the new set with what it has, or "
                 f"take that one off first (cairn release retain, or yank)"
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """How one installer did.
+
+    Attributes:
+        installer: which.
+        problem: why the set cannot be installed, in one sentence; None if it can.
+        installed: `name==version` of everything in the environment afterwards.
+    """
+
+    installer: Installer
+    problem: str | None
+    installed: tuple[str, ...] = ()
+
+    @property
+    def versions(self) -> frozenset[tuple[str, Version]]:
+        """What is installed, by normalised name."""
+        pairs = (line.split("==", 1) for line in self.installed)
+        return frozenset((str(canonicalize_name(name)), Version(version)) for name, version in pairs)
+
+
+def install(
+    installer: Installer,
+    requirements: Sequence[str],
+    *,
+    index_url: str,
+    python: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Trial:
+    """Install `requirements` from one index alone, untouched by the settings of the user who runs this.
+
+    Args:
+        installer: pip or uv.
+        requirements: what to install.
+        index_url: the only index.
+        python: the interpreter to make the environment with; None is ours.
+        environment: further variables for the installer.
+    """
+    with (
+        tempfile.TemporaryDirectory(prefix="cairn-trial-") as folder,
+        isolation.own_home(index_url) as home,
+    ):
+        # Caches of its own: one that earlier installations filled would hide a file that is not on the index.
+        env = isolation.variables(isolation.Isolation.INSTALLER, home)
+        env |= {"UV_CACHE_DIR": str(Path(folder, "uv")), **(environment or {})}
+        uv_pip = [venv.uv_program(), "pip"]
+        try:
+            inside = venv.create(Path(folder, "venv"), python=python, environ=env).python
+            head: dict[Installer, list[str | Path]] = {
+                # Neither a cache of downloads nor bytecode outlives the trial: of torch, half the time.
+                "pip": [*venv.pip_command(inside), "--isolated", "--no-cache-dir", "--no-compile"],
+                "uv": [*uv_pip, "install", "--no-config", "--python", inside],
+            }
+            installed = process.run(
+                [*head[installer], "--index-url", index_url, *requirements],
+                env=env,
+                timeout=_TIMEOUT,
+                hidden=isolation.credential_files(),
+            )
+            process.run([*uv_pip, "check", "--no-config", "--python", inside], env=env)
+            frozen = process.run([*uv_pip, "freeze", "--no-config", "--python", inside], env=env)
+        except ProcessError as error:
+            return Trial(installer=installer, problem=_reason(error))
+    ignored = next((line.strip() for line in installed.output.splitlines() if _IGNORED_EXTRA in line), None)
+    names = tuple(line for line in frozen.output.splitlines() if "==" in line)
+    return Trial(installer=installer, problem=ignored, installed=names)
+
+
+def _reason(error: ProcessError) -> str:
+    lines = [line.strip() for line in error.output.splitlines() if line.strip()]
+    errors = [line for line in lines if "error" in line.lower() or "no matching" in line.lower()]
+    chosen = errors or lines[-3:] or [str(error)]
+    return " ".join(chosen[:4])[:600]
 
 
 def _coming(case: Case) -> dict[str, list[FileEntry]]:
@@ -243,7 +324,7 @@ def _installed(case: Case, requested: Sequence[str], python: Path) -> tuple[tupl
     problems, installers = [], []
     with serving(as_it_will_be(case)) as server:
         for installer in _INSTALLERS:
-            trial = install_check.install(
+            trial = install(
                 installer,
                 requested,
                 index_url=keys.index_url(server.url, case.target.index.name),

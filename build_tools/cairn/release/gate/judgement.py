@@ -1,11 +1,16 @@
-"""What the gate found, demand by demand: the one value that terminal, report, pages and store show."""
+"""What the gate found, demand by demand: the one value that terminal, report, pages and store show.
+
+A command of the stack's can be told of it (`notify`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Literal
 
-from cairn import datafile
+from cairn import datafile, process
+from cairn.errors import CairnError
 from cairn.release.gate.evidence import Bypass
 from cairn.stack import Floor, RecordKind
 from cairn.targets import CPU
@@ -134,3 +139,51 @@ def untested_note(targets: tuple[str, ...]) -> str | None:
     if not targets:
         return None
     return "untested" if targets == (CPU,) else f"untested on hardware: {', '.join(targets)}"
+
+
+_TIMEOUT = 60.0  # seconds
+
+
+class Notice(datafile.Value, tag_field="schema", tag="cairn.notice/1"):
+    """What a command of `[gate] notify`, or of `--notify`, reads.
+
+    Attributes:
+        outcome: what became of the set.
+        set_id: the set.
+        target: the index that it is in, or may not go into.
+        untested: what pages say of it where it was not tested on everything, or None.
+        reasons: why it was refused, demand by demand.
+        report: what the gate found.
+    """
+
+    outcome: Literal["promoted", "refused"]
+    set_id: str
+    target: str
+    untested: str | None
+    reasons: tuple[str, ...]
+    report: GateReport
+
+
+def notify(command: Sequence[str], report: GateReport, *, folder: Path) -> str | None:
+    """Run a command that reads what became of a set; why it did not work, or None.
+
+    What the command does, and whether it succeeds, changes nothing of the outcome.
+
+    Args:
+        command: the program and its arguments; it gets a `Notice` as JSON on its standard input.
+        report: what the gate found.
+        folder: where it runs.
+    """
+    message = Notice(
+        outcome="promoted" if report.holds else "refused",
+        set_id=report.set_id,
+        target=report.target,
+        untested=report.word,
+        reasons=report.reasons,
+        report=report,
+    )
+    try:
+        process.run(command, stdin=datafile.dumps(message).encode(), cwd=folder, timeout=_TIMEOUT)
+    except (CairnError, OSError) as error:
+        return f"{command[0]} was to be told of it, and failed: {error}"
+    return None

@@ -1,5 +1,6 @@
 """The way back: what an index was, and changes that take something away without forgetting it.
 
 Each takes a store and the name of an index, and makes a new generation: `rollback` gives an earlier state,
-`yank` marks a set, `retain` drops old sets. `log` reads what was done. No file is deleted here: `gc` does.
+`yank` marks a set, `retain` drops old sets. `difference` says what changed. No file is deleted here: `gc`
+does that.
 """

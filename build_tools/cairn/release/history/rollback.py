@@ -16,8 +16,8 @@ from cairn.release.index import keys, marks
 from cairn.release.index.commit import attempts
 from cairn.release.index.generation import IndexSet, ProjectState, now, who
 from cairn.release.index.snapshot import SET_FILE, Change, Index, Snapshot, missing, objects_of, read_set
-from cairn.release.ledger.chain import Ledger
-from cairn.release.ledger.entry import Event, EventKind
+from cairn.release.ledger import Ledger
+from cairn.release.ledger_entries import Event, EventKind
 from cairn.store.protocol import MissingKeyError, Store, keep_young, sha256_of
 
 _NUMBER = re.compile(r"[0-9]{1,7}")

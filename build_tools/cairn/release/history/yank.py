@@ -17,8 +17,8 @@ from cairn.release.index import keys, marks
 from cairn.release.index.generation import now, who
 from cairn.release.index.marks import Marked
 from cairn.release.index.snapshot import SET_FILE, Index, existing, read_set
-from cairn.release.ledger.chain import Ledger
-from cairn.release.ledger.entry import Event, EventKind, with_wheels
+from cairn.release.ledger import Ledger
+from cairn.release.ledger_entries import Event, EventKind, with_wheels
 from cairn.store.protocol import Store
 from cairn.wheels.wheelset import WheelSet
 

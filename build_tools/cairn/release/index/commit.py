@@ -49,7 +49,7 @@ from cairn.release.index.generation import (
     who,
 )
 from cairn.release.index.snapshot import Change, Index, Snapshot, empty
-from cairn.release.ledger.chain import Ledger, scope_of
+from cairn.release.ledger import Ledger
 from cairn.store.protocol import attempts_at, write_once
 
 
@@ -236,7 +236,7 @@ def _remember(before: Snapshot, change: Change, action: Action) -> None:
     if action != "rollback":  # which brings a state back, and marks what of it was yanked
         _refuse_banned_files(before, change)
     new = {file.filename: file.sha256 for file in _new_files(before, change)}
-    ledger.add(names={scope_of(before.index.name): new} if new else None)
+    ledger.add(names={keys.scope_of(before.index.name): new} if new else None)
 
 
 def _refuse_banned_files(before: Snapshot, change: Change) -> None:

@@ -12,6 +12,7 @@ import getpass
 import hashlib
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -406,3 +407,15 @@ def decode_pointer(data: bytes, *, name: str) -> Pointer:
     except UsageError as error:
         tip = "see which generations there are: cairn index recover --index …"
         raise StoreError(str(error), tip=tip) from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attested:
+    """The provenance of a file, as an index names it; see `FileEntry`."""
+
+    provenance: str
+    provenance_kind: ProvenanceKind
+
+    def on(self, file: FileEntry) -> FileEntry:
+        """The file with this provenance."""
+        return msgspec.structs.replace(file, provenance=self.provenance, provenance_kind=self.provenance_kind)

@@ -14,7 +14,7 @@
     sets/<set id>/locks/…                                constraints.txt and pylock.toml
     nights/<id>/…                                        what a night is to make, how its jobs ended, and
                                                          what the shards of its suites found
-    ledger/…                                             what is never forgotten: `release.ledger.chain`
+    ledger/…                                             what is never forgotten: `release.ledger`
     <index>/state.json                                   the pointer to the current generation
     <index>/generations/<number>-<digest>.json           a whole state of the index, by digests
     <index>/parts/<digest>.json                          a set, a project, or what changed of one
@@ -115,6 +115,15 @@ def possible_indexes() -> tuple[str, ...]:
     """The name of every index that a store may have."""
     families = dict.fromkeys((*targets.families(), *targets.known_targets()))
     return (*CHANNELS, *(f"{channel}/{family}" for channel in CHANNELS for family in families))
+
+
+def scope_of(index: str) -> str:
+    """Where a name has one meaning: the family of an index, or empty for one that is for all.
+
+    The wheels of two families are called alike and hold code for different GPUs. So a name is the same file
+    in `staging/gfx110X-all` and `release/gfx110X-all`, and perhaps another in `release/gfx94X-dcgpu`.
+    """
+    return index.partition("/")[2]
 
 
 def kind_of(key: str) -> str | None:

@@ -15,8 +15,8 @@ from cairn.release.index import keys
 from cairn.release.index.commit import attempts
 from cairn.release.index.generation import Action, FileEntry, IndexSet, ProjectState, project_of
 from cairn.release.index.snapshot import Change, Index, Snapshot, ancestors, existing, read_set
-from cairn.release.ledger.chain import Ledger, standing_of
-from cairn.release.ledger.entry import Event
+from cairn.release.ledger import Ledger, standing_of
+from cairn.release.ledger_entries import Event
 from cairn.store.protocol import MissingKeyError, Store
 from cairn.wheels.wheelset import WheelSet
 

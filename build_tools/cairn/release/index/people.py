@@ -1,16 +1,30 @@
-"""The pages for people, and targets.json, of the indexes of a store."""
+"""The pages for people, targets.json and the locks of the indexes of a store.
+
+An index offers the locks of its newest good set of each line, family, Python and platform.
+"""
 
 from __future__ import annotations
+
+import re
+from collections.abc import Iterable
 
 from cairn import datafile
 from cairn.errors import StoreError, UsageError
 from cairn.output import console
-from cairn.release.index import keys, last_known_good
+from cairn.release.index import keys
 from cairn.release.index.generation import IndexSet, LogEntry
 from cairn.release.index.snapshot import Index, Snapshot, traces, with_status
 from cairn.release.pages import landing, status, targets_file
 from cairn.release.pages.view import Change, IndexView, Night, SetView
-from cairn.store.protocol import Store, replace, stored
+from cairn.store.protocol import MissingKeyError, Store, replace, stored
+
+_NOT_PLAIN = re.compile("[^A-Za-z0-9_]+")  # a name in `pylock.<name>.toml` has no dot (PEP 751)
+_UP = b'"../../../files/'  # from the locks of a set to the files of the store
+# `sets/<set id>/locks/<kind>.<end>`; an index has each as `<kind>.<name>.<end>`.
+_KINDS = (("constraints", "txt"), ("pylock", "toml"), ("requirements", "txt"))
+
+SET_LOCKS = tuple(f"{kind}.{end}" for kind, end in _KINDS)
+"""What lies in `sets/<set id>/locks/`."""
 
 
 def write(store: Store, name: str) -> bool:
@@ -60,10 +74,10 @@ def _pages(store: Store, name: str, folder: str, indexes: dict[str, Index]) -> d
     if not folder:
         return {keys.LANDING: landing.page(tuple(views.values()), folder="")}
     own = indexes[name].load()
-    locks = last_known_good.lock_keys(own) if folder == name else ()
+    locks = lock_keys(own) if folder == name else ()
     offered = tuple(view for one, view in views.items() if one in published)
     return {
-        **{key: last_known_good.lock(own, key) for key in locks},
+        **{key: lock(own, key) for key in locks},
         f"{folder}/targets.json": datafile.dumps(targets_file.make(folder, offered)).encode(),
         f"{folder}/status.html": status.page(tuple(views.values()), folder=folder),
         f"{folder}/index.html": landing.page(offered, folder=folder),
@@ -74,7 +88,7 @@ def _keys(current: Snapshot, folder: str) -> tuple[str, ...]:
     """Where the pages of a folder lie that show an index."""
     if not folder:
         return (keys.LANDING,)
-    locks = last_known_good.lock_keys(current) if folder == current.index.name else ()
+    locks = lock_keys(current) if folder == current.index.name else ()
     return (*locks, *(f"{folder}/{end}" for end in ("targets.json", "status.html", "index.html")))
 
 
@@ -115,7 +129,7 @@ def _set_view(found: IndexSet) -> SetView:
         failed=found.failed,
         weakened=found.weakened,
         simple=keys.set_simple_prefix(found.set_id),
-        locks={name: keys.set_key(found.set_id, f"locks/{name}") for name in last_known_good.SET_LOCKS},
+        locks={name: keys.set_key(found.set_id, f"locks/{name}") for name in SET_LOCKS},
     )
 
 
@@ -140,3 +154,51 @@ def _nights(index: Index) -> tuple[Night, ...]:
             # One file of a different version must not keep every page from being written.
             console.current().warn(f"not on the status page: {error}")
     return tuple(found)
+
+
+def of_names(sets: Iterable[IndexSet]) -> dict[str, IndexSet]:
+    """The newest set of each name (`lock_name`) that is not yanked: a tested one, where there is any."""
+    best: dict[str, IndexSet] = {}
+    # Where two were taken at the same time, the id decides, so that each writer chooses the same.
+    for entry in sorted(sets, key=lambda one: (one.untested is None, one.added, one.set_id)):
+        if entry.yanked is None:
+            best[lock_name(entry)] = entry
+    return dict(sorted(best.items()))
+
+
+def lock_name(entry: IndexSet) -> str:
+    """What a lock of such a set is called in an index: stack, line, family, Python and platform.
+
+    It is for URLs and for `pylock.<name>.toml`: `pytorch-release_2_9-gfx110X_all-3_11-linux_x86_64`.
+    """
+    parts = (entry.stack, entry.line, entry.family, entry.python, entry.platform)
+    return "-".join(_NOT_PLAIN.sub("_", part) for part in parts)
+
+
+def lock_keys(snapshot: Snapshot) -> tuple[str, ...]:
+    """Every lock that an index offers, or has offered for a name that has no good set any more."""
+    index = snapshot.index
+    prefix = keys.locks_prefix(index.name)
+    named = {f"{prefix}{kind}.{name}.{end}" for name in of_names(snapshot.sets()) for kind, end in _KINDS}
+    return tuple(sorted(named | {listed.key for listed in index.store.list(prefix)}))
+
+
+def lock(snapshot: Snapshot, key: str) -> bytes:
+    """What an index offers under one of `lock_keys`: the lock of its set, or that there is none.
+
+    The first line names the generation that it is of, so that it never has the same bytes twice
+    (`marks.update_marks`).
+    """
+    recent = snapshot.generation.recent
+    head = f"# Generation {recent[0].number if recent else 0} of {snapshot.index.name}\n".encode()
+    kind, _, rest = key.rpartition("/")[2].partition(".")
+    name, _, end = rest.rpartition(".")
+    good = of_names(snapshot.sets()).get(name)
+    if good is None or (kind, end) not in _KINDS:
+        return head + b"# No good set has this name.\n"
+    try:
+        data = snapshot.index.store.read(keys.set_key(good.set_id, f"locks/{kind}.{end}")).data
+    except MissingKeyError:
+        return head + b"# Its set has no locks.\n"
+    # Paths in it are relative to the folder that it lies in.
+    return head + data.replace(_UP, b'"' + b"../" * key.count("/") + b"files/")

@@ -1,17 +1,24 @@
-"""The page that somebody with a GPU lands on: product or target, its family, and the line to copy."""
+"""The page that somebody with a GPU lands on: product or target, its family, and the line to copy.
+
+It consists of boxes, each of GPU targets, their products, whether they were tested, and what to type.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from cairn.release.pages import boxes, targets_file
-from cairn.release.pages.targets_file import relative
-from cairn.release.pages.view import Change, IndexView, SetView, by_channel
+from cairn import products as gpu_products
+from cairn import targets as gpu
+from cairn.release.pages import targets_file
+from cairn.release.pages.targets_file import Offer, TargetEntry, relative
+from cairn.release.pages.view import PACKAGES, Change, IndexView, SetView, by_channel, parsed
 from cairn.templates import html
 from cairn.wheels.metadata.tag_words import platform_words
 
 _CHANGES = 20
+
 CHANNELS = {
     "release": "released sets, each with what was tested on which GPU",
     "prerelease": "what is to be released next",
@@ -43,8 +50,8 @@ def page(views: Sequence[IndexView], *, folder: str) -> bytes:
         about=CHANNELS.get(name.partition("/")[0]),
         newest=max((view.when for view in shown), default=""),
         links=_links(name, views, folder),
-        boxes=boxes.boxes(offered, sets),
-        unserved=list(boxes.unserved(offered)),
+        boxes=boxes_of(offered, sets),
+        unserved=list(unserved(offered)),
         indexes={} if folder else _indexes(views),
         channels=CHANNELS,
         damaged=[view.name for view in shown if view.damaged],
@@ -88,3 +95,167 @@ def _yanked(shown: Sequence[IndexView]) -> list[tuple[SetView, str]]:
     """The sets that were yanked, each with its index, the newest first."""
     sets = [(one, view.name) for view in shown for one in view.sets if one.yanked is not None]
     return sorted(sets, key=lambda pair: pair[0].order, reverse=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """A target as a box lists it.
+
+    Attributes:
+        name: such as `gfx1100`, or `cpu`.
+        products: what it is sold as.
+        words: by what it is found: its names, apart by bars.
+        tone, tested: whether it was tested, as the mark of `macros.html.j2` takes it.
+    """
+
+    name: str
+    products: str
+    words: str
+    tone: str
+    tested: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstallLines:
+    """What to type for one version of a line: once for all Pythons and platforms that have the same.
+
+    Attributes:
+        line: the release line.
+        versions: of the first package, with its name.
+        pythons, platforms: those that it is for.
+        added: when the newest of its sets came, RFC 3339 in UTC.
+        notes: why it counts as untested on a target, for each reason.
+        index, url: where it is installed from, by name and relative to the page.
+        commands: for each installer, what stands before and after the URL.
+    """
+
+    line: str
+    versions: str
+    pythons: str
+    platforms: str
+    added: str
+    notes: tuple[str, ...]
+    index: str
+    url: str
+    commands: tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Box:
+    """Targets that are offered the same sets by the same index, in the same words.
+
+    Attributes:
+        name: of their family, where they have one.
+        index: whose sets they are.
+        targets: those of GPUs, or `cpu`.
+        newest, older: what to type for the newest line, and for the others.
+        sets: what is offered to the first of them; what the others are differs in what was tested.
+    """
+
+    name: str
+    index: str
+    targets: tuple[Target, ...]
+    newest: tuple[InstallLines, ...]
+    older: tuple[InstallLines, ...]
+    sets: tuple[SetView, ...]
+
+    @property
+    def weak(self) -> tuple[str, ...]:
+        """Where the policy asked less than it should of one of the sets."""
+        return tuple(dict.fromkeys(text for one in self.sets for text in one.weakened))
+
+
+def boxes_of(entries: Iterable[TargetEntry], sets: Mapping[str, SetView]) -> list[Box]:
+    """Targets by what they are offered: those of GPUs first, `cpu` last.
+
+    Args:
+        entries: the targets, also those that nothing is offered.
+        sets: every set that is offered, by its id.
+    """
+    alike: dict[tuple[object, ...], list[TargetEntry]] = {}
+    for entry in entries:
+        if offers := _best(entry):
+            same = (offers[0].index, *((offer.set_id, offer.packages) for offer in offers))
+            alike.setdefault(same, []).append(entry)
+    ordered = sorted(alike.values(), key=lambda group: group[0].target == gpu.CPU)
+    return [_box(group, sets) for group in ordered]
+
+
+def _best(entry: TargetEntry) -> tuple[Offer, ...]:
+    """What the best index has for a target: one address is enough for whoever has it."""
+    return tuple(offer for offer in entry.offers if offer.index == entry.offers[0].index)
+
+
+def _box(entries: Sequence[TargetEntry], sets: Mapping[str, SetView]) -> Box:
+    offers = _best(entries[0])
+    index, newest = offers[0].index, offers[0].line
+    family = gpu.family_of([entry.target for entry in entries])
+    groups: dict[tuple[str, tuple[tuple[str, str], ...]], list[Offer]] = {}
+    for offer in offers:
+        groups.setdefault((offer.line, tuple(offer.versions.items())), []).append(offer)
+    install = [_install_lines(group, entries) for group in groups.values()]
+    return Box(
+        name="No GPU" if family == gpu.CPU else family if family in gpu.families() else index,
+        index=index,
+        targets=tuple(_served(entry, newest) for entry in entries),
+        newest=tuple(one for one in install if one.line == newest),
+        older=tuple(one for one in install if one.line != newest),
+        sets=tuple(sets[offer.set_id] for offer in offers),
+    )
+
+
+def _install_lines(group: Sequence[Offer], entries: Iterable[TargetEntry]) -> InstallLines:
+    """What to type for offers of the same versions."""
+    first, sets = group[0], {offer.set_id for offer in group}
+    lead = next((name for name in PACKAGES if name in first.versions), next(iter(first.versions), ""))
+    versions = sorted({offer.versions.get(lead, "") for offer in group}, key=parsed, reverse=True)
+    everywhere = (offer for entry in entries for offer in _best(entry) if offer.set_id in sets)
+    # Where one Python needs the versions, they are right for the others too.
+    packages = max((offer.packages for offer in group), key=lambda words: any("==" in word for word in words))
+    return InstallLines(
+        line=first.line,
+        versions=f"{lead} {', '.join(versions)}",
+        pythons=_in_order(offer.python for offer in group),
+        platforms="; ".join(dict.fromkeys(platform_words(offer.platform) for offer in group)),
+        added=max(offer.added for offer in group),
+        notes=tuple(dict.fromkeys(offer.untested for offer in everywhere if offer.untested)),
+        index=first.index,
+        url=first.index_url,
+        commands=tuple(
+            (installer, *targets_file.around(installer, packages)) for installer in targets_file.COMMANDS
+        ),
+    )
+
+
+def _served(entry: TargetEntry, line: str) -> Target:
+    offers = [offer for offer in _best(entry) if offer.line == line]
+    untested = [offer.python for offer in offers if offer.untested]
+    if not untested:
+        return _target(entry, "good", "tested")
+    if len(untested) == len(offers):
+        return _target(entry, "plain", "untested")
+    return _target(entry, "plain", f"untested on Python {_in_order(untested)}")
+
+
+def unserved(entries: Iterable[TargetEntry]) -> Iterator[Target]:
+    """The targets of GPUs that there is nothing for."""
+    for entry in entries:
+        if not entry.offers and entry.target != gpu.CPU:
+            yield _target(entry, "bad", "nothing yet" if entry.target in gpu.known_targets() else "not built")
+
+
+@functools.lru_cache(maxsize=256)  # most of a page, and the same on each
+def _known_as(target: str, products: tuple[str, ...], families: tuple[str, ...]) -> tuple[str, str]:
+    """What a target is sold as, and by what it is found."""
+    shown = "any machine" if target == gpu.CPU else ", ".join(products) or gpu.product_of(target)
+    names = dict.fromkeys((*(products or (shown,)), *gpu_products.names(target)))
+    return shown, "|".join((target, *names, *families))
+
+
+def _target(entry: TargetEntry, tone: str, tested: str) -> Target:
+    products, words = _known_as(entry.target, entry.products, entry.families)
+    return Target(name=entry.target, products=products, words=words, tone=tone, tested=tested)
+
+
+def _in_order(pythons: Iterable[str]) -> str:
+    return ", ".join(sorted(set(pythons), key=parsed))

@@ -1,18 +1,38 @@
-"""targets.json: which index has wheels for a GPU, and what to install from it, for installers to read."""
+"""targets.json: which index has wheels for a GPU; choosing from it; and the command lines that install.
+
+An index writes the file (`make`); `cairn install` reads it and picks what a machine should get (`choose`).
+"""
 
 from __future__ import annotations
 
 import functools
 import posixpath
+import re
+import shlex
 import urllib.parse
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
 
+import msgspec
+from packaging.requirements import Requirement
 from packaging.version import Version
 
-from cairn import datafile
+from cairn import datafile, targets
 from cairn import targets as gpu
+from cairn.errors import PrerequisiteError
+from cairn.output import wording
 from cairn.release.pages.view import IndexView, SetView, parsed
 from cairn.wheels.metadata import device_names
+from cairn.wheels.metadata.tag_words import platform_words
+
+Installer = Literal["pip", "uv"]
+COMMANDS: dict[Installer, tuple[str, ...]] = {"pip": ("pip", "install"), "uv": ("uv", "pip", "install")}
+_PLAIN = re.compile(r"[A-Za-z0-9@%+=:,./_-]+")
+# Extras in brackets: in double quotes they are right in every shell, that of Windows included.
+_BRACKETS = re.compile(r"[A-Za-z0-9@%+=:,./_\[\]-]+")
+_PRODUCTS = 3  # of a target, in one sentence
 
 
 class Offer(datafile.Value):
@@ -110,12 +130,6 @@ def _known() -> tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]:
     )
 
 
-def relative(key: str, folder: str) -> str:
-    """The link to a key from a page in a folder of the store, each character encoded that a URL needs so."""
-    ends = "/" if key.endswith("/") else ""
-    return urllib.parse.quote(posixpath.relpath(f"/{key}", f"/{folder}")) + ends
-
-
 def _offers(views: Sequence[IndexView], folder: str) -> dict[str, list[Offer]]:
     """What there is for each target."""
     offers: dict[str, list[Offer]] = {}
@@ -201,3 +215,187 @@ def _preference(version: str) -> tuple[bool, Version]:
     # Installers take a pre-release only where there is nothing else (PEP 440, "Handling of pre-releases").
     order = parsed(version)
     return not order.is_prerelease, order
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """What something is to be installed on.
+
+    Attributes:
+        gpus: the target of each GPU, without features, in the kernel's order; empty where none was found;
+            `cpu` where the user asked for a build without ROCm.
+        python: the version of its Python, such as `3.12`.
+        platform: such as `linux_x86_64`.
+    """
+
+    gpus: tuple[str, ...]
+    python: str
+    platform: str
+
+    def fits(self, offer: Offer) -> bool:
+        """Whether an offer is for this Python and platform."""
+        return (offer.python, offer.platform) == (self.python, self.platform)
+
+    def __str__(self) -> str:
+        return f"Python {self.python}, {platform_words(self.platform)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pick:
+    """One set to install, and which GPUs it is for.
+
+    Attributes:
+        targets: those of the machine that it serves; `cpu` alone for a build without ROCm.
+        offer: the set.
+        untested: on what it counts as untested, or None.
+    """
+
+    targets: tuple[str, ...]
+    offer: Offer
+    untested: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """What to install.
+
+    Attributes:
+        picks: usually one; several where no set serves all GPUs, each for an environment of its own.
+        warnings: what the user should know, one sentence each.
+    """
+
+    picks: tuple[Pick, ...]
+    warnings: tuple[str, ...] = ()
+
+
+def choose(offered: TargetsFile, machine: Machine, *, line: str | None = None) -> Choice:
+    """The sets that a machine should install.
+
+    Args:
+        offered: what the index has.
+        machine: what to install on.
+        line: take this release line; else the first that is offered.
+
+    Raises:
+        PrerequisiteError: there is nothing for this machine; the tip says what there is.
+    """
+    own = tuple(dict.fromkeys(machine.gpus)) or (targets.CPU,)
+    fitting = {
+        target: tuple(o for o in offered.entry(target).offers if machine.fits(o) and line in (None, o.line))
+        for target in own
+    }
+    served = tuple(target for target in own if fitting[target])
+    if not served:
+        raise _nothing(offered, machine, own, line)
+    return Choice(
+        picks=_picks({target: fitting[target] for target in served}),
+        warnings=tuple(_warnings(offered, machine, fitting)),
+    )
+
+
+def shown(entry: TargetEntry) -> str:
+    """A target with some of its products: `gfx1100 (RX 7900 XTX, RX 7900 XT and 3 more)`."""
+    if entry.target == targets.CPU:
+        return "the CPU"
+    products = wording.some(entry.products, shown=_PRODUCTS)
+    return f"{entry.target} ({products})" if products else entry.target
+
+
+def _picks(fitting: dict[str, tuple[Offer, ...]]) -> tuple[Pick, ...]:
+    """One set for all where there is one, else one for each target."""
+    first, *others = fitting
+    for offer in fitting[first]:
+        same = [one for target in others for one in fitting[target] if one.set_id == offer.set_id]
+        if len({one.index for one in (offer, *same)}) == 1 and len(same) == len(others):
+            words = _merged(word for one in (offer, *same) for word in one.packages)
+            notes = dict.fromkeys(one.untested for one in (offer, *same) if one.untested)
+            merged = msgspec.structs.replace(offer, packages=words)
+            return (Pick(targets=tuple(fitting), offer=merged, untested="; ".join(notes) or None),)
+    return tuple(
+        Pick(targets=(target,), offer=offers[0], untested=offers[0].untested)
+        for target, offers in fitting.items()
+    )
+
+
+def _merged(words: Iterable[str]) -> tuple[str, ...]:
+    """Requirements, each project once, with all extras: each target may name one of its own."""
+    by_name: dict[str, Requirement] = {}
+    for word in words:
+        requirement = Requirement(word)
+        by_name.setdefault(requirement.name, requirement).extras |= requirement.extras
+    return tuple(map(str, by_name.values()))
+
+
+def _warnings(offered: TargetsFile, machine: Machine, fitting: dict[str, tuple[Offer, ...]]) -> Iterator[str]:
+    served = [target for target in fitting if fitting[target]]
+    if not machine.gpus and targets.CPU in served:
+        yield "no GPU was found: this is the build for the CPU"
+    if len(_picks({target: fitting[target] for target in served})) > 1:
+        yield f"no set is for {' and '.join(served)} at once: install each into an environment of its own"
+    left = [target for target in fitting if not fitting[target]]
+    if left:
+        usable = [str(i) for i, gpu in enumerate(machine.gpus) if gpu in served]
+        names = " and ".join(shown(offered.entry(target)) for target in left)
+        yield (
+            f"{offered.index} has nothing for {names} on {machine}: "
+            f"hide it from programs with ROCR_VISIBLE_DEVICES={','.join(usable)}"
+        )
+
+
+def _nothing(
+    offered: TargetsFile, machine: Machine, own: Sequence[str], line: str | None
+) -> PrerequisiteError:
+    """Why there is nothing for a machine, and what there is instead."""
+    names = " and ".join(shown(offered.entry(target)) for target in own)
+    offers = [offer for target in own for offer in offered.entry(target).offers]
+    if not machine.gpus and not offers:
+        return PrerequisiteError(
+            f"no GPU was found, and {offered.index} has no build for the CPU",
+            tip="name the GPU to install for: --product 'RX 7900 XTX' or --target gfx1100",
+        )
+    if offers:
+        where = dict.fromkeys(f"Python {o.python} on {platform_words(o.platform)}" for o in offers)
+        lines = dict.fromkeys(o.line for o in offers)
+        of_line = f" of {line}" if line else ""
+        tip = f"it has {', '.join(where)}" + (f", of {', '.join(lines)}" if line else "")
+        return PrerequisiteError(f"{offered.index} has nothing{of_line} for {names} on {machine}", tip=tip)
+    others = [entry for entry in offered.targets if any(map(machine.fits, entry.offers))]
+    have = ", ".join(entry.target for entry in others if entry.target != targets.CPU) or "nothing"
+    tip = f"for this Python and platform it has {have}"
+    if any(entry.target == targets.CPU for entry in others):
+        tip += "; and a build for the CPU: --target cpu"
+    return PrerequisiteError(f"{offered.index} has nothing for {names}", tip=tip)
+
+
+def relative(key: str, folder: str) -> str:
+    """The link to a key from a page in a folder of the store, each character encoded that a URL needs so."""
+    ends = "/" if key.endswith("/") else ""
+    return urllib.parse.quote(posixpath.relpath(f"/{key}", f"/{folder}")) + ends
+
+
+def install_arguments(index_url: str, packages: Sequence[str]) -> tuple[str, ...]:
+    """What follows the command, for pip and uv alike: one index, and what to install from it."""
+    return ("--index-url", index_url, *packages)
+
+
+def install_line(
+    installer: Installer, index_url: str, packages: Sequence[str], *, python: Path | None = None
+) -> str:
+    """The whole line, ready for a shell, for an interpreter; for the active environment where it is None."""
+    before, after = around(installer, packages, python=python)
+    return f"{before}{_quoted(index_url)}{after}"
+
+
+def around(installer: Installer, packages: Sequence[str], *, python: Path | None = None) -> tuple[str, str]:
+    """What stands before and after the URL of the index, where a page fills that in."""
+    command = COMMANDS[installer]
+    if python is not None:
+        name = str(python)
+        command = (name, "-m", *command) if installer == "pip" else (*command, "--python", name)
+    return f"{' '.join(map(_quoted, command))} --index-url ", f" {' '.join(map(_quoted, packages))}"
+
+
+def _quoted(word: str) -> str:
+    if _PLAIN.fullmatch(word):
+        return word
+    return f'"{word}"' if _BRACKETS.fullmatch(word) else shlex.quote(word)

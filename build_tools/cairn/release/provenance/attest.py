@@ -1,17 +1,27 @@
-"""Statements about every wheel of a set, written beside the wheels before an index offers them."""
+"""The provenance of the wheels of a set: written before an index offers them, and read by who checks them.
+
+A provenance object lies beside each file and says what is vouched for, and by whom. There are two kinds, and
+neither can be taken for the other. Under the identity of a GitHub workflow it is the object of PEP 740
+(`pep740`), for every tool that reads those. Elsewhere a key of somebody's own signs, which PEP 740 does not
+provide for: then it is `cairn.provenance/1`, plain DSSE envelopes.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
-from cairn.errors import StoreError
+from cairn import datafile
+from cairn.errors import PrerequisiteError, StoreError, UsageError
 from cairn.release.index import keys
-from cairn.release.index.generation import FileEntry, IndexSet, ProvenanceKind
+from cairn.release.index.generation import Attested, FileEntry, IndexSet, ProvenanceKind
 from cairn.release.index.snapshot import MANIFEST_FILE, Snapshot
-from cairn.release.provenance.attested import Attested
+from cairn.release.provenance import dsse, statement
+from cairn.release.provenance.dsse import Envelope, SignatureError, UntrustedKeyError
+from cairn.release.provenance.signers import Signer, Trust
 from cairn.release.provenance.statement import Claims, claims_of
 from cairn.store.protocol import Store
 from cairn.wheels import build_statement
@@ -95,3 +105,145 @@ def _previous(store: Store, file: FileEntry, kind: ProvenanceKind) -> bytes | No
             tip="restore it from a copy of the store",
         )
     return data
+
+
+class Provenance(datafile.Value, tag_field="schema", tag="cairn.provenance/1"):
+    """Statements about one file, each signed by keys of somebody's own; it is not an object of PEP 740.
+
+    Attributes:
+        envelopes: one for each set that has the file, with an in-toto statement as its payload.
+    """
+
+    envelopes: tuple[Envelope, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vouched:
+    """A statement, and who vouches for it.
+
+    Attributes:
+        claims: what it says.
+        by: the key or the workflow, as text; None where signatures were not asked for.
+    """
+
+    claims: Claims
+    by: str | None
+
+
+class KeyAttester:
+    """Signs statements with a key.
+
+    Attributes:
+        kind: of its objects.
+    """
+
+    kind: ProvenanceKind = "local-key"
+
+    def __init__(self, signer: Signer) -> None:
+        self._signer = signer
+
+    def add(self, previous: bytes | None, claims: Claims) -> bytes:
+        """The provenance object of a file with these claims instead of earlier ones about the same set.
+
+        Args:
+            previous: the object of this kind that the file has, if any.
+            claims: what to vouch for.
+        """
+        others = _of_other_sets(previous, claims) if previous else ()
+        envelope = dsse.sign(statement.encode(claims), dsse.IN_TOTO, self._signer)
+        return datafile.dumps(Provenance(envelopes=(*others, envelope))).encode()
+
+
+def kind_of(data: bytes) -> ProvenanceKind:
+    """Which kind of provenance object this is.
+
+    Raises:
+        SignatureError: neither.
+    """
+    try:
+        plain = datafile.parse_json(data, name="the provenance")
+    except UsageError as error:
+        raise SignatureError(str(error)) from error
+    if isinstance(plain, dict) and plain.get("schema") == Provenance.__struct_config__.tag:
+        return "local-key"
+    if isinstance(plain, dict) and "attestation_bundles" in plain and "schema" not in plain:
+        return "pep740"
+    raise SignatureError("the provenance is neither an object of PEP 740 nor one of Cairn's")
+
+
+def vouched(data: bytes, trust: Trust | None, *, file_name: str, sha256: str) -> Sequence[Vouched]:
+    """What a provenance object says of a file, and who vouches for each statement.
+
+    Args:
+        data: the object.
+        trust: whose word counts; None asks for no signature.
+        file_name: of the file that it lies beside.
+        sha256: of that file.
+
+    Raises:
+        SignatureError: nobody who is trusted signed, a statement was changed, or is about another file.
+        PrerequisiteError: it is of PEP 740, and the extra `sign` is missing.
+    """
+    name = f"the provenance of {file_name}"
+    vouchers: Sequence[Vouched]
+    if kind_of(data) == "pep740":
+        try:
+            from cairn.release.provenance import pep740  # noqa: PLC0415 - half a second, and an extra
+        except ImportError as error:
+            raise PrerequisiteError(
+                f"{file_name} is attested by a workflow, which needs the extra `sign` to check",
+                tip="pip install 'cairn[sign]'",
+            ) from error
+        statements = pep740.statements(data, trust, file_name=file_name, sha256=sha256)
+        vouchers = [Vouched(claims=statement.decode(payload, name=name), by=by) for payload, by in statements]
+    else:
+        vouchers = _by_keys(_local(data, name).envelopes, trust, name)
+    if not vouchers:
+        raise SignatureError(f"{name} holds no statement")
+    for one in vouchers:
+        if (one.claims.file_name, one.claims.sha256) != (file_name, sha256):
+            text = f"{name} is about {one.claims.file_name[:200]} with sha256 {one.claims.sha256[:12]}"
+            raise SignatureError(f"{text}, not about this file with {sha256[:12]}")
+    sets = [one.claims.set_id for one in vouchers]
+    if len(set(sets)) != len(sets):
+        raise SignatureError(f"{name} has two statements about one set")
+    return vouchers
+
+
+def _by_keys(envelopes: Sequence[Envelope], trust: Trust | None, name: str) -> Sequence[Vouched]:
+    """The statements that a trusted key signed; others may have signed for sets that are theirs."""
+    vouchers, strange = [], None
+    for envelope in envelopes:
+        try:
+            vouchers.append(_by_key(envelope, trust, name))
+        except UntrustedKeyError as error:
+            strange = error
+    if strange is not None and not vouchers:
+        raise strange
+    return vouchers
+
+
+def _by_key(envelope: Envelope, trust: Trust | None, name: str) -> Vouched:
+    if trust is None:
+        payload, by = dsse.unverified_payload(envelope, name=name), None
+    else:
+        signed = dsse.verify(envelope, dsse.IN_TOTO, trust.keys, name=name)
+        payload, by = signed.payload, f"key {', '.join(key[:16] for key in signed.key_ids)}"
+    return Vouched(claims=statement.decode(payload, name=name), by=by)
+
+
+def _local(data: bytes, name: str) -> Provenance:
+    try:
+        return datafile.loads(data, Provenance, name=name)
+    except UsageError as error:
+        raise SignatureError(str(error)) from error
+
+
+def _of_other_sets(previous: bytes, claims: Claims) -> Sequence[Envelope]:
+    name = f"the provenance of {claims.file_name}"
+    envelopes = []
+    for envelope in _local(previous, name).envelopes:
+        claims_before = statement.decode(dsse.unverified_payload(envelope, name=name), name=name)
+        if claims_before.set_id != claims.set_id:
+            envelopes.append(envelope)
+    return envelopes

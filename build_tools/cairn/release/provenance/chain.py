@@ -11,12 +11,12 @@ from cairn.errors import CairnError, NetworkError, PrerequisiteError, StoreError
 from cairn.release.index import keys
 from cairn.release.index.generation import MIRRORED, PUBLISHED, FileEntry, IndexSet
 from cairn.release.provenance import evidence
+from cairn.release.provenance.attest import Vouched
 from cairn.release.provenance.dsse import UntrustedKeyError
 from cairn.release.provenance.evidence import Offer
-from cairn.release.provenance.objects import Vouched
 from cairn.release.provenance.reader import Reader
+from cairn.release.provenance.signers import Trust
 from cairn.release.provenance.statement import claims_of
-from cairn.release.provenance.trust import Trust
 from cairn.store.protocol import MissingKeyError
 from cairn.wheels.build_statement import Source
 from cairn.wheels.wheelset import WheelSet

@@ -25,12 +25,11 @@ from cairn.release.index.generation import (
     project_of,
 )
 from cairn.release.index.snapshot import MANIFEST_FILE
-from cairn.release.provenance import dsse, objects
+from cairn.release.provenance import attest, dsse
+from cairn.release.provenance.attest import Vouched
 from cairn.release.provenance.dsse import SignatureError
-from cairn.release.provenance.objects import Vouched
 from cairn.release.provenance.reader import Reader
-from cairn.release.provenance.signing_key import Signer
-from cairn.release.provenance.trust import Trust
+from cairn.release.provenance.signers import Signer, Trust
 from cairn.store.protocol import MissingKeyError
 from cairn.testing import record as test_record
 from cairn.testing.record import TestRecord
@@ -142,9 +141,9 @@ def vouched(reader: Reader, file: FileEntry, trust: Trust | None) -> Mapping[str
         )
     key = keys.provenance_key(file.sha256, file.filename, file.provenance)
     data = _named(reader, key, file.provenance, f"the provenance of {file.filename}")
-    if (kind := objects.kind_of(data)) != file.provenance_kind:
+    if (kind := attest.kind_of(data)) != file.provenance_kind:
         raise StoreError(f"the provenance is of kind {kind}, and the index calls it {file.provenance_kind}")
-    statements = objects.vouched(data, trust, file_name=file.filename, sha256=file.sha256)
+    statements = attest.vouched(data, trust, file_name=file.filename, sha256=file.sha256)
     return {one.claims.set_id: one for one in statements}
 
 

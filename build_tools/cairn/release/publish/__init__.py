@@ -2,6 +2,6 @@
 
 It takes wheels and sdists and gives an index that offers them: `files.publish` for single files,
 `wheel_set.stage_set` for a set, which it seals with all that it needs (`resolve`) and gives its `locks`,
-`mirror.mirror` and `mirror_sync` for the dependencies that others made. `distribution.read` is what an index
-needs to know of a file; `file_rules` and `rules` are what must hold of it.
+`mirror` for the dependencies that others made. `distribution.read` is what an index needs to know of a file;
+`rules` are what must hold of it.
 """

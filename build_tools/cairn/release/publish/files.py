@@ -1,4 +1,9 @@
-"""Wheels and sdists into an index: first they are checked, then their bytes put, then the commit is made."""
+"""Wheels and sdists into an index: first they are checked, then their bytes put, then the commit is made.
+
+Of the wheel variants of a version, one file says what each is for (PEP 825). It lies under the digest of its
+bytes, as wheels do, and every variant of the version names it. So a page never leads to a file of a different
+state; one more variant is a new file and a new generation.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +16,31 @@ from pathlib import Path
 import msgspec
 from packaging.utils import canonicalize_name
 
+from cairn import datafile
 from cairn.concurrency import side_by_side
-from cairn.errors import StoreError
+from cairn.errors import StoreError, WheelError
 from cairn.output import Progress, silent
 from cairn.release.index import keys
 from cairn.release.index.commit import attempts
-from cairn.release.index.generation import PUBLISHED, Action, FileEntry, IndexSet, now
+from cairn.release.index.generation import (
+    PUBLISHED,
+    Action,
+    Attested,
+    FileEntry,
+    IndexSet,
+    VariantsFile,
+    now,
+    variants_of,
+)
 from cairn.release.index.snapshot import Change, Index, Snapshot
-from cairn.release.ledger.chain import Ledger, NameTakenError
-from cairn.release.provenance.attested import Attested
-from cairn.release.publish import distribution, file_rules, rules, variant_files
+from cairn.release.ledger import Ledger, NameTakenError
+from cairn.release.publish import distribution, rules
 from cairn.release.publish.distribution import Dist
 from cairn.store import transfer
 from cairn.store.protocol import Store, keep_young, write_once
+from cairn.wheels.metadata import variants as variant_files
+from cairn.wheels.metadata.variants import Variants
+from cairn.wheels.split import completeness
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +76,7 @@ def publish(
     Raises:
         GateError: sets come into the index through the gate alone.
         NameTakenError: a name is taken by other bytes, or a version by a different build.
-        StoreError: a file is neither a wheel nor an sdist, or `file_rules` refuses its name or metadata.
+        StoreError: a file is neither a wheel nor an sdist, or `rules` refuses its name or metadata.
         WheelError: a wheel is malformed.
     """
     rules.refuse_gated(index)
@@ -203,7 +220,7 @@ class Offer:
                 tip="build it again under a new version: pip would mix what was tested apart",
             )
         variants = {item.path.name: item.variant for item in self.dists if item.variant is not None}
-        listed = {name: variant_files.listed(snapshot, name, fresh[name], variants) for name in fresh}
+        listed = {name: _list_variants(snapshot, name, fresh[name], variants) for name in fresh}
         objects = {key: data for one in listed.values() for key, data in one.objects.items()}
         change = Change(
             projects={
@@ -257,8 +274,8 @@ def _check(dists: Sequence[Dist], build: str) -> None:
         problem
         for item in dists
         for problem in (
-            *file_rules.name_problems(item.path.name, build=build),
-            *file_rules.metadata_problems(item.path.name, item.metadata, build=build),
+            *rules.name_problems(item.path.name, build=build),
+            *rules.metadata_problems(item.path.name, item.metadata, build=build),
         )
     ]
     if problems:
@@ -266,17 +283,9 @@ def _check(dists: Sequence[Dist], build: str) -> None:
             f"not published: {'; '.join(problems)}",
             tip="build it again with a name and metadata that are plain",
         )
-    _check_variants([item.path for item in dists if item.variant is not None])
-
-
-def _check_variants(paths: Sequence[Path]) -> None:
-    """Refuse wheel variants that lack something of what was split: no gate will look at them."""
-    if not paths:
-        return
-    # Loaded here because hardly anybody publishes variants, and it reads several formats.
-    from cairn.wheels.split import completeness  # noqa: PLC0415
-
-    if problems := [problem for path in paths for problem in completeness.variant_problems(path)]:
+    # No gate will look at wheel variants, which may lack something of what was split.
+    variants = [item.path for item in dists if item.variant is not None]
+    if problems := [problem for path in variants for problem in completeness.variant_problems(path)]:
         raise StoreError(
             f"not published: {'; '.join(problems)}", tip="split the whole wheel again, with --variants"
         )
@@ -308,3 +317,64 @@ def _put_sidecar(store: Store, item: Dist) -> None:
     key = keys.sidecar_key(item.sha256, item.path.name)
     if not write_once(store, key, item.metadata):
         keep_young(store, key)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Listed:
+    """Wheel variants as their index is to list them.
+
+    Attributes:
+        entries: those that come, and those of the same versions that are there.
+        objects: what the store must have before a page names it, by key.
+    """
+
+    entries: tuple[FileEntry, ...]
+    objects: Mapping[str, bytes]
+
+
+def _list_variants(
+    snapshot: Snapshot, project: str, fresh: Sequence[FileEntry], contents: Mapping[str, Variants]
+) -> _Listed:
+    """The variants that come to a project, each naming the file about all of its version.
+
+    Args:
+        snapshot: the index that they come to.
+        project: their project.
+        fresh: the files that come; those that are not variants are passed over.
+        contents: what each variant says of itself, by file name.
+
+    Raises:
+        StoreError: variants of one version contradict each other, or what the index says of them is lost.
+    """
+    coming = [file for file in fresh if file.filename in contents]
+    entries: dict[str, FileEntry] = {}
+    objects: dict[str, bytes] = {}
+    for version in dict.fromkeys(file.version for file in coming):
+        present = [f for f in snapshot.project(project).files if f.version == version and f.variants]
+        mine = [file for file in coming if file.version == version]
+        whole = [_known(snapshot, file) for file in variants_of(present)]
+        together, *others = [*whole, *(contents[file.filename] for file in mine)]
+        try:
+            for other in others:
+                together = variant_files.merged(together, other)
+        except WheelError as error:
+            names = ", ".join(file.filename for file in mine)
+            raise StoreError(
+                f"{snapshot.index.name} cannot have {names}: {error}",
+                tip="make all variants of a version in one way, or build them under a new version",
+            ) from error
+        data = datafile.dumps(together).encode()
+        made = VariantsFile(
+            filename=variant_files.index_file_name(mine[0].filename),
+            sha256=hashlib.sha256(data).hexdigest(),
+            size=len(data),
+        )
+        objects[keys.file_key(made.sha256, made.filename)] = data
+        for file in (*present, *mine):
+            entries[file.filename] = msgspec.structs.replace(file, variants=made)
+    return _Listed(entries=tuple(entries.values()), objects=objects)
+
+
+def _known(snapshot: Snapshot, file: VariantsFile) -> Variants:
+    key = keys.file_key(file.sha256, file.filename)
+    return variant_files.loads(snapshot.index.store.read(key).data, name=key)

@@ -1,28 +1,35 @@
 """Third-party dependencies, fetched once and kept by hash, so that `--index-url` alone works.
 
-pip fetches them, from the index that it is set up for: `pip_settings` says why, and what else of that set-up
-it is kept from.
+`mirror` fetches what distributions need and an index lacks; `sync` fetches what a lock names, and `problems`
+says where index and lock differ. pip fetches, from the index that it is set up for: `pip_settings` says why,
+and what else of that set-up it is kept from.
 """
 
 from __future__ import annotations
 
+import collections
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
-from cairn import pip_settings, process
-from cairn.errors import NetworkError, ProcessError
+from cairn import files, pip_settings, process
+from cairn.errors import NetworkError, ProcessError, StoreError
+from cairn.release.index import keys
 from cairn.release.index.generation import MIRRORED
 from cairn.release.index.snapshot import Index, Snapshot
-from cairn.release.publish import distribution, rules
+from cairn.release.publish import distribution, mirror_lock, rules
 from cairn.release.publish.compatibility import Platform
 from cairn.release.publish.files import Published, publish_dists
-from cairn.release.publish.mirror_lock import is_of_sdk
+from cairn.release.publish.mirror_lock import LockedFile, MirrorLock, is_of_sdk
 from cairn.release.publish.resolve import Missing, closure, parsed
+from cairn.stack import Stack
+from cairn.store import transfer
 from cairn.store.protocol import Store
+from cairn.wheels.metadata.wheel_info import parse_file_name, platforms_of
 
 _ROUNDS = 5  # of fetching what is missing; one does unless an extra of a dependency brings more
 _TIMEOUT = 3600.0  # seconds
@@ -72,26 +79,98 @@ def missing(
     return closure(snapshot, roots=roots, requirements=requirements, platform=Platform.here()).missing
 
 
+def sync(
+    store: Store,
+    index: str,
+    lock: MirrorLock,
+    *,
+    only: Platform | None = None,
+    dry_run: bool = False,
+) -> tuple[LockedFile, ...]:
+    """Publish what a lock names and an index lacks, fetched from the index that pip is set up for.
+
+    What the store has already, for another of its indexes, is not fetched again. Everything is published in
+    one generation, or nothing is.
+
+    Args:
+        store: where the index lives.
+        index: its name.
+        lock: what it is to hold.
+        only: leave out what does not fit there; None leaves out nothing.
+        dry_run: say what is lacking, and fetch nothing.
+
+    Returns:
+        The files that the index lacked.
+
+    Raises:
+        GateError: sets, and what they need, come into the index through the gate alone.
+        StoreError: the index has other bytes under a name of the lock.
+        NetworkError: a file cannot be fetched, or other bytes came; each such file is named.
+    """
+    rules.refuse_gated(index)
+    snapshot = Index(store, index).load()
+    if wrong := tuple(_other_bytes(lock, snapshot)):
+        raise StoreError(
+            f"{index} contradicts the lock: {'; '.join(wrong)}",
+            tip="a published name never changes its bytes: lock a different version",
+        )
+    lacking = tuple(f for f in _lacking(lock, snapshot) if only is None or only.takes(f.file_name, None))
+    if dry_run or not lacking:
+        return lacking
+    by_key = {
+        key: file for file in lacking if store.exists(key := keys.file_key(file.sha256, file.file_name))
+    }
+    with (
+        tempfile.TemporaryDirectory(prefix="cairn-mirror-") as folder,
+        transfer.as_files(store, by_key) as stored,
+    ):
+        # Damaged ones are fetched, and put in their place by publishing.
+        intact = {
+            by_key[key]: path for key, path in stored.items() if files.sha256_of(path) == by_key[key].sha256
+        }
+        absent = [file for file in lacking if file not in intact]
+        paths = [*intact.values(), *_fetched(absent, mirror_lock.places(lock), Path(folder))]
+        dists = [distribution.read(path) for path in paths]
+        publish_dists(Index(store, index), dists, "mirror", build=MIRRORED)
+    return lacking
+
+
+def problems(lock: MirrorLock, stack: Stack, snapshot: Snapshot) -> tuple[str, ...]:
+    """Where a lock does not cover its stack, an index does not hold the lock, or the two do not suffice.
+
+    Args:
+        lock: of the mirror.
+        stack: whose Pythons and platforms it must cover.
+        snapshot: the index.
+    """
+    index, covered = snapshot.index.name, mirror_lock.places(lock)
+    sentences = [
+        f"the lock does not cover {place}: cairn index mirror lock --stack {stack.folder}"
+        for place in mirror_lock.places_of(stack)
+        if place not in covered
+    ]
+    sentences += _other_bytes(lock, snapshot)
+    sentences += [f"{index} lacks {f.file_name}: cairn index mirror sync" for f in _lacking(lock, snapshot)]
+    if not sentences:
+        # With every file there, an index that does not resolve means that the lock was edited.
+        for platform in mirror_lock.places(lock):
+            lines = tuple(mirror_lock.lines_for(lock.asked, platform))
+            chosen = closure(snapshot, roots=(), requirements=lines, platform=platform)
+            sentences += [f"{platform}: {index} lacks {item}" for item in chosen.missing]
+            sentences += [f"{platform}: {item}" for item in mirror_lock.not_in(lock, chosen.files)]
+    return tuple(sentences)
+
+
 def _fetch(snapshot: Snapshot, lacking: Sequence[Missing]) -> Published:
     """Have pip download what is missing and what that needs, and publish what the index lacks of it."""
     with tempfile.TemporaryDirectory(prefix="cairn-mirror-") as folder:
-        try:
-            process.run(
-                [
-                    *(sys.executable, "-m", "pip", "download", "--no-input", "--disable-pip-version-check"),
-                    *("--only-binary", ":all:", "--dest", folder, "--quiet"),
-                    *sorted({item.requirement for item in lacking}),
-                ],
-                env=pip_settings.read().pip_environment(),
-                timeout=_TIMEOUT,
-            )
-        except ProcessError as error:
-            errors = (text for text in error.output.splitlines() if text.startswith("ERROR"))
-            reason = " ".join(text.removeprefix("ERROR: ") for text in errors)[:500] or str(error)
+        words = ["--only-binary", ":all:", "--dest", folder]
+        words += sorted({item.requirement for item in lacking})
+        if reason := _pip_download(words, pip_settings.read().pip_environment()):
             raise NetworkError(
-                f"pip cannot fetch what is missing: {'; '.join(map(str, lacking))}. {reason}",
+                f"pip cannot fetch what is missing: {'; '.join(map(str, lacking))}. {reason[:500]}",
                 tip="see pip config list for the index that it asks; publish our own distributions first",
-            ) from error
+            )
         fetched = tuple(distribution.read(path) for path in sorted(Path(folder).iterdir()))
         # A version that the index has stays as it is, also where pip found other files of it.
         new = [
@@ -100,3 +179,86 @@ def _fetch(snapshot: Snapshot, lacking: Sequence[Missing]) -> Published:
             if item.version not in {file.version for file in snapshot.project(item.name).files}
         ]
         return publish_dists(snapshot.index, new, "mirror", build=MIRRORED)
+
+
+def _other_bytes(lock: MirrorLock, snapshot: Snapshot) -> Iterator[str]:
+    for file in lock.files:
+        entry = snapshot.project(file.name).file(file.file_name)
+        if entry is not None and entry.sha256 != file.sha256:
+            yield f"{file.file_name} is there with sha256 {entry.sha256}"
+
+
+def _lacking(lock: MirrorLock, snapshot: Snapshot) -> Iterator[LockedFile]:
+    return (file for file in lock.files if snapshot.project(file.name).file(file.file_name) is None)
+
+
+def _fetched(absent: Sequence[LockedFile], platforms: Sequence[Platform], folder: Path) -> tuple[Path, ...]:
+    """Files with exactly the bytes that the lock names."""
+    wrong: list[str] = []
+    env = pip_settings.read().pip_environment()
+    for number, (platform, batch) in enumerate(_batches(absent, platforms)):
+        target = folder / str(number)
+        message = _download(batch, platform, target, env)
+        for file in batch:
+            path, reason = target / file.file_name, message
+            if message is not None and len(batch) > 1:  # pip ends at its first problem, and we name them all
+                reason = _download([file], platform, target, env)
+            if not path.is_file():
+                wrong.append(f"{file.file_name}: {reason or 'pip fetched something else'}")
+            elif files.sha256_of(path) != file.sha256:
+                wrong.append(f"{file.file_name}: other bytes came than the lock names")
+    if wrong:
+        raise NetworkError(
+            f"not fetched: {'; '.join(wrong)}",
+            tip="where the bytes differ, find out why before you lock others",
+        )
+    return tuple(sorted(folder.glob("*/*.whl")))
+
+
+def _batches(
+    absent: Sequence[LockedFile], platforms: Sequence[Platform]
+) -> list[tuple[Platform, list[LockedFile]]]:
+    """The files as one run of pip each can fetch them: for one platform, and one file of a project."""
+    newest_first = sorted(platforms, key=lambda platform: Version(platform.python), reverse=True)
+    batches: dict[tuple[Platform, int], list[LockedFile]] = collections.defaultdict(list)
+    counts: collections.Counter[tuple[Platform, str]] = collections.Counter()
+    for file in absent:
+        place = next((p for p in newest_first if p.takes(file.file_name, None)), None)
+        if place is None:
+            raise StoreError(
+                f"{file.file_name} fits no Python and platform of the lock", tip="make the lock again"
+            )
+        batches[place, counts[place, file.name]].append(file)
+        counts[place, file.name] += 1
+    return [(place, batch) for (place, _), batch in batches.items()]
+
+
+def _download(
+    batch: Sequence[LockedFile], platform: Platform, target: Path, env: Mapping[str, str]
+) -> str | None:
+    """Have pip fetch these files and no others; what it said where it could not."""
+    target.mkdir(exist_ok=True)
+    requirements = target / "requirements.txt"
+    lines = (f"{file.name}=={file.version} --hash=sha256:{file.sha256}\n" for file in batch)
+    requirements.write_text("".join(lines), encoding="utf-8")
+    tags = {tag for file in batch for tag in platforms_of(parse_file_name(file.file_name).tags)}
+    # The hash leaves one file of each version. Its tags must still be among those that pip takes, and its
+    # Requires-Python is a matter of who installs it.
+    words = ["--no-deps", "--only-binary", ":all:", "--require-hashes", "--ignore-requires-python"]
+    words += ["--implementation", "cp", "--python-version", platform.python]
+    words += ["--abi", f"cp{platform.python.replace('.', '')}"]
+    words += [word for tag in sorted(tags) for word in ("--platform", tag)]
+    words += ["--dest", str(target), "--requirement", str(requirements)]
+    reason = _pip_download(words, env)
+    return reason[:300] if reason else None
+
+
+def _pip_download(words: Sequence[str], env: Mapping[str, str]) -> str | None:
+    """Run `pip download`; the errors that it told of, or None."""
+    command = [sys.executable, "-m", "pip", "download", "--no-input", "--disable-pip-version-check"]
+    try:
+        process.run([*command, "--quiet", *words], env=env, timeout=_TIMEOUT)
+    except ProcessError as error:
+        errors = (line for line in error.output.splitlines() if line.startswith("ERROR"))
+        return " ".join(text.removeprefix("ERROR: ") for text in errors) or str(error)
+    return None

@@ -12,11 +12,10 @@ import msgspec
 from cairn.errors import StoreError
 from cairn.output import Progress, silent
 from cairn.release.index import marks, write
-from cairn.release.index.generation import MIRRORED, FileEntry, FileRef, IndexSet, now, project_of
+from cairn.release.index.generation import MIRRORED, Attested, FileEntry, FileRef, IndexSet, now, project_of
 from cairn.release.index.snapshot import Change, Index, Snapshot, refs_of
-from cairn.release.ledger.chain import Ledger
+from cairn.release.ledger import Ledger
 from cairn.release.provenance.attest import Attester, attest
-from cairn.release.provenance.attested import Attested
 from cairn.release.publish import distribution, locks, rules
 from cairn.release.publish.compatibility import Platform
 from cairn.release.publish.distribution import Dist

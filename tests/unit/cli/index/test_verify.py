@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from cairn.cli import main
-from cairn.release.provenance import signing_key
-from cairn.release.provenance.signing_key import PRIVATE_NAME, PUBLIC_NAME
+from cairn.release.provenance import signers
+from cairn.release.provenance.signers import PRIVATE_NAME, PUBLIC_NAME
 from helpers.provenance import RELEASER, STRANGER, TESTER, Released, released
 from helpers.release import commit_of
 from helpers.serving import serving
@@ -201,7 +201,7 @@ def test_without_a_wheel_the_whole_index_is_audited(cairn: Run, store: Path) -> 
 
 def test_a_key_is_made_once_and_named_by_its_id(cairn: Run, tmp_path: Path) -> None:
     code, out, err = cairn("release", "key", "create", "--output-dir", tmp_path / "keys")
-    key = signing_key.public_key(tmp_path / "keys" / PUBLIC_NAME)
+    key = signers.public_key(tmp_path / "keys" / PUBLIC_NAME)
     assert (code, out) == (0, f"{key.key_id}\n")
     before = (tmp_path / "keys" / PRIVATE_NAME).read_bytes()
     code, _, err = cairn("release", "key", "create", "--output-dir", tmp_path / "keys")

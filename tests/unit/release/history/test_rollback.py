@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from cairn.errors import StoreError, UsageError
-from cairn.release.history import log
+from cairn.release.history import difference
 from cairn.release.history.retain import Rule, retain
 from cairn.release.history.rollback import rollback
 from cairn.release.history.yank import lift, yank
@@ -49,7 +49,7 @@ def test_a_rollback_gives_the_state_of_the_generation_that_is_named(store: Memor
     assert (done.difference.back, done.difference.gone_sets) == ((), (sets["2.9.0"].id,))
     assert versions(store, "torch") == ["2.8.0"]
     assert audit(store, "release", hashes=True) == ()
-    newest, *_ = log.entries(store, "release")
+    newest, *_ = difference.entries(store, "release")
     assert (newest.action, newest.why) == ("rollback", "to 1: wrong results of matmul")
 
 
@@ -192,7 +192,7 @@ def test_what_comes_back_is_offered_before_what_it_replaces_goes(store: MemorySt
     assert watched.seen > 10
     assert watched.mixed == []
     assert versions(watched, "torch") == ["2.8.0"]
-    assert [entry.action for entry in log.entries(watched, "release")][:2] == ["rollback", "rollback"]
+    assert [entry.action for entry in difference.entries(watched, "release")][:2] == ["rollback", "rollback"]
 
 
 class Watched(Breaking):

@@ -15,8 +15,8 @@ from cairn.release.gate.evidence import Bypass
 from cairn.release.history.rollback import rollback
 from cairn.release.history.yank import lift, yank
 from cairn.release.index.snapshot import Change, Index, Snapshot
-from cairn.release.ledger.chain import Ledger
-from cairn.release.ledger.entry import with_wheels
+from cairn.release.ledger import Ledger
+from cairn.release.ledger_entries import with_wheels
 from cairn.release.promote import promote
 from cairn.store.memory import MemoryStore
 from cairn.store.protocol import StoredObject

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from cairn import datafile
-from cairn.release.pages import lines, targets_file
+from cairn.release.pages import targets_file
 from cairn.release.pages.targets_file import Offer
 from cairn.release.pages.view import IndexView, SetView
 from helpers.pages import channel, family, one_set
@@ -89,7 +89,7 @@ def test_the_code_of_a_split_wheel_is_asked_for_by_its_extra() -> None:
     # A wheel of torch without the code would install, and fail at its first kernel.
     assert not offers("gfx942", view(split))
     # In double quotes, which every shell takes; a bracket alone is a pattern in some.
-    line = lines.line("uv", "https://host/simple/", found.packages)
+    line = targets_file.install_line("uv", "https://host/simple/", found.packages)
     assert line == (
         'uv pip install --index-url https://host/simple/ "torch[device-gfx1100]" torchvision torchaudio'
     )
@@ -163,4 +163,4 @@ def test_the_file_is_read_as_it_was_written_and_names_every_target_once() -> Non
     ],
 )
 def test_an_address_is_one_word_of_a_shell(url: str, quoted: str) -> None:
-    assert lines.line("pip", url, ("torch",)) == f"pip install --index-url {quoted} torch"
+    assert targets_file.install_line("pip", url, ("torch",)) == f"pip install --index-url {quoted} torch"

@@ -16,8 +16,8 @@ from cairn.release.index import generation, keys
 from cairn.release.index.generation import Generation, IndexSet, Pointer, ProjectState, digest_of
 from cairn.release.index.snapshot import Index
 from cairn.release.provenance import chain, evidence
-from cairn.release.provenance.objects import KeyAttester
-from cairn.release.provenance.trust import Trust
+from cairn.release.provenance.attest import KeyAttester
+from cairn.release.provenance.signers import Trust
 from cairn.release.publish import wheel_set as sets
 from cairn.store.memory import MemoryStore
 from cairn.store.protocol import StoredObject

@@ -15,10 +15,10 @@ from sigstore.verify import Verifier
 from cairn.errors import PrerequisiteError
 from cairn.release.index import keys
 from cairn.release.index.snapshot import Index
-from cairn.release.provenance import objects, pep740
+from cairn.release.provenance import attest, pep740
 from cairn.release.provenance.dsse import SignatureError
 from cairn.release.provenance.pep740 import WorkflowAttester
-from cairn.release.provenance.trust import Trust, Workflow
+from cairn.release.provenance.signers import Trust, Workflow
 from cairn.wheels import build_statement
 from cairn.wheels.build_statement import Builder
 from helpers.provenance import TESTER, TRUST, Released, released
@@ -71,7 +71,7 @@ def provenance(made: Released) -> tuple[bytes, str, str]:
 
 def check(data: bytes, made: Released, trust: Trust = TRUSTED) -> str:
     _, file_name, sha256 = provenance(made)
-    (one,) = objects.vouched(data, trust, file_name=file_name, sha256=sha256)
+    (one,) = attest.vouched(data, trust, file_name=file_name, sha256=sha256)
     assert one.by is not None
     return one.by
 
@@ -231,18 +231,18 @@ def test_an_object_without_attestations_vouches_for_nothing(made: Released, data
 def test_an_attestation_of_another_file_does_not_count(made: Released) -> None:
     data, _, _ = provenance(made)
     with pytest.raises(SignatureError, match="does not match"):
-        objects.vouched(data, TRUSTED, file_name="torch-2.9.0-py3-none-any.whl", sha256="0" * 64)
+        attest.vouched(data, TRUSTED, file_name="torch-2.9.0-py3-none-any.whl", sha256="0" * 64)
     with pytest.raises(SignatureError, match="does not match"):
-        objects.vouched(data, TRUSTED, file_name="torch-2.9.1-py3-none-any.whl", sha256=provenance(made)[2])
+        attest.vouched(data, TRUSTED, file_name="torch-2.9.1-py3-none-any.whl", sha256=provenance(made)[2])
 
 
 def test_a_wheel_of_two_sets_is_attested_for_each(made: Released, sigstore: OwnSigstore) -> None:
     data, file_name, sha256 = provenance(made)
-    (one,) = objects.vouched(data, TRUSTED, file_name=file_name, sha256=sha256)
+    (one,) = attest.vouched(data, TRUSTED, file_name=file_name, sha256=sha256)
     signer = attester(sigstore.signer("ROCm/TheRock", "release.yml"))
     other = signer.add(data, type(one.claims)(**{**vars(one.claims), "set_id": "0" * 64}))
     again = signer.add(other, one.claims)
-    found = objects.vouched(again, TRUSTED, file_name=file_name, sha256=sha256)
+    found = attest.vouched(again, TRUSTED, file_name=file_name, sha256=sha256)
     assert [vouched.claims.set_id for vouched in found] == ["0" * 64, made.made.id]
 
 

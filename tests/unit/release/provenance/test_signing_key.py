@@ -18,48 +18,48 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from cairn.errors import UsageError
-from cairn.release.provenance import signing_key, trust
-from cairn.release.provenance.signing_key import PRIVATE_NAME, PUBLIC_NAME
+from cairn.release.provenance import signers
+from cairn.release.provenance.signers import PRIVATE_NAME, PUBLIC_NAME
 
 
 def test_a_new_key_is_for_its_owner_alone(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        made = signing_key.create(tmp_path / "new")
+        made = signers.create(tmp_path / "new")
     finally:
         os.umask(before)
     private, public = tmp_path / "new" / PRIVATE_NAME, tmp_path / "new" / PUBLIC_NAME
     assert private.stat().st_mode & 0o777 == 0o600
     assert b"PRIVATE" not in public.read_bytes()
-    assert signing_key.signer(private).key_id == signing_key.public_key(public).key_id == made.key_id
+    assert signers.signer(private).key_id == signers.public_key(public).key_id == made.key_id
 
 
 @pytest.mark.parametrize("there", [PRIVATE_NAME, PUBLIC_NAME])
 def test_a_key_is_never_overwritten(tmp_path: Path, there: str) -> None:
     (tmp_path / there).write_text("precious")
     with pytest.raises(UsageError, match="is there already"):
-        signing_key.create(tmp_path)
+        signers.create(tmp_path)
     assert [path.read_text() for path in tmp_path.iterdir()] == ["precious"]
 
 
 def test_a_key_is_not_written_through_a_link(tmp_path: Path) -> None:
     (tmp_path / PRIVATE_NAME).symlink_to(tmp_path / "elsewhere")
     with pytest.raises(UsageError, match="is there already"):
-        signing_key.create(tmp_path)
+        signers.create(tmp_path)
     assert not (tmp_path / "elsewhere").exists()
 
 
 def test_a_key_that_others_may_read_does_not_sign(tmp_path: Path) -> None:
-    signing_key.create(tmp_path)
+    signers.create(tmp_path)
     (tmp_path / PRIVATE_NAME).chmod(0o640)
     with pytest.raises(UsageError, match="others may read"):
-        signing_key.signer(tmp_path / PRIVATE_NAME)
+        signers.signer(tmp_path / PRIVATE_NAME)
 
 
 def test_the_id_is_what_openssl_says(tmp_path: Path) -> None:
     if shutil.which("openssl") is None:
         pytest.skip("needs openssl")
-    made = signing_key.create(tmp_path)
+    made = signers.create(tmp_path)
     command = ["openssl", "pkey", "-pubin", "-in", tmp_path / PUBLIC_NAME, "-outform", "DER"]
     der = subprocess.run(command, capture_output=True, check=True).stdout
     assert hashlib.sha256(der).hexdigest() == made.key_id
@@ -94,7 +94,7 @@ def test_what_does_not_sign_is_refused(tmp_path: Path, data: bytes, said: str) -
     path.write_bytes(data)
     path.chmod(0o600)
     with pytest.raises(UsageError, match=said):
-        signing_key.signer(path)
+        signers.signer(path)
 
 
 @pytest.mark.parametrize(
@@ -112,38 +112,38 @@ def test_what_does_not_sign_is_refused(tmp_path: Path, data: bytes, said: str) -
 def test_what_nobody_can_trust_is_refused(tmp_path: Path, data: bytes, said: str) -> None:
     (tmp_path / "key").write_bytes(data)
     with pytest.raises(UsageError, match=said):
-        trust.read([str(tmp_path / "key")])
+        signers.trust_of([str(tmp_path / "key")])
 
 
 def test_the_variable_names_a_key_where_no_option_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, two = signing_key.create(tmp_path / "1"), signing_key.create(tmp_path / "2")
-    assert signing_key.chosen_signer(None) is None
-    monkeypatch.setenv(signing_key.VARIABLE, str(tmp_path / "1" / PRIVATE_NAME))
-    chosen = signing_key.chosen_signer(None)
+    one, two = signers.create(tmp_path / "1"), signers.create(tmp_path / "2")
+    assert signers.chosen_signer(None) is None
+    monkeypatch.setenv(signers.VARIABLE, str(tmp_path / "1" / PRIVATE_NAME))
+    chosen = signers.chosen_signer(None)
     assert chosen is not None
     assert chosen.key_id == one.key_id
-    chosen = signing_key.chosen_signer(tmp_path / "2" / PRIVATE_NAME)
+    chosen = signers.chosen_signer(tmp_path / "2" / PRIVATE_NAME)
     assert chosen is not None
     assert chosen.key_id == two.key_id
-    monkeypatch.setenv(signing_key.VARIABLE, "")
-    assert signing_key.chosen_signer(None) is None
+    monkeypatch.setenv(signers.VARIABLE, "")
+    assert signers.chosen_signer(None) is None
 
 
 def test_trust_is_in_keys_and_in_workflows(tmp_path: Path) -> None:
-    made = signing_key.create(tmp_path)
-    found = trust.read([str(tmp_path / PUBLIC_NAME), "github:ROCm/TheRock/release.yml"])
+    made = signers.create(tmp_path)
+    found = signers.trust_of([str(tmp_path / PUBLIC_NAME), "github:ROCm/TheRock/release.yml"])
     assert list(found.keys) == [made.key_id]
-    assert found.workflows == (trust.Workflow(repository="ROCm/TheRock", file="release.yml"),)
-    (at,) = trust.read(["github:ROCm/TheRock/release.yml@refs/heads/main"]).workflows
+    assert found.workflows == (signers.Workflow(repository="ROCm/TheRock", file="release.yml"),)
+    (at,) = signers.trust_of(["github:ROCm/TheRock/release.yml@refs/heads/main"]).workflows
     assert (at.file, at.ref, str(at)) == (
         "release.yml",
         "refs/heads/main",
         "github:ROCm/TheRock/release.yml@refs/heads/main",
     )
     assert found
-    assert not trust.read([])
+    assert not signers.trust_of([])
 
 
 @pytest.mark.parametrize(
@@ -151,4 +151,4 @@ def test_trust_is_in_keys_and_in_workflows(tmp_path: Path) -> None:
 )
 def test_a_workflow_is_named_in_full(name: str) -> None:
     with pytest.raises(UsageError, match="names no workflow"):
-        trust.read([name])
+        signers.trust_of([name])

@@ -15,7 +15,7 @@ import pytest
 from cairn import datafile
 from cairn.errors import StoreError, UsageError
 from cairn.release.audit.audit import audit
-from cairn.release.audit.report import AuditReport
+from cairn.release.audit.inventory import AuditReport
 from cairn.release.gate.evidence import Bypass
 from cairn.release.gate.judgement import Demand, GateReport, Outcome
 from cairn.release.history.rollback import rollback

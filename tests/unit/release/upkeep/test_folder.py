@@ -11,7 +11,7 @@ import pytest
 from cairn import files
 from cairn.cli.main import main
 from cairn.release.audit.audit import audit
-from cairn.release.audit.report import AuditReport
+from cairn.release.audit.inventory import AuditReport
 from cairn.store.folder import LocalStore
 from helpers.release import make_wheel
 

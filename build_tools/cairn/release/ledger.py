@@ -37,7 +37,7 @@ from cairn.errors import GateError, StoreError
 from cairn.release.index import keys
 from cairn.release.index.generation import FileRef, IndexSet, digest_of, now, project_of, who
 from cairn.release.index.snapshot import ancestors
-from cairn.release.ledger.entry import Entry, Event, Head, History, Names, encode
+from cairn.release.ledger_entries import Entry, Event, Head, History, Names, encode, first_entry
 from cairn.store.protocol import MissingKeyError, Store, StoredObject, attempts_at, replace, stored
 from cairn.wheels.wheelset import WheelSet
 
@@ -153,7 +153,7 @@ class Ledger:
             for event in _of_the_same(set_id, [bans[sha256] for sha256 in wheels]):
                 _refuse_wheels(f"the wheels of the set {set_id[:_SHOWN]} are", event)
         for index, refs in (named or {}).items():
-            _refuse(self._clashes({scope_of(index): {r.filename: r.sha256 for r in refs}}, tail)[1])
+            _refuse(self._clashes({keys.scope_of(index): {r.filename: r.sha256 for r in refs}}, tail)[1])
 
     def failing_alike(self, wheel_set: WheelSet) -> tuple[str, ...]:
         """What stands against sets that are the same as this one by their wheels, a sentence each.
@@ -235,7 +235,7 @@ class Ledger:
             entries.append(entry)
         if digest is None:
             # What its first entry will say holds already: a store without a ledger has yanks too.
-            entries.append(self._first())
+            entries.append(first_entry(self.store))
         if self.pending:
             last = entries[-1].number if entries else number or 0
             entries.append(Entry(number=last + 1, parent=None, who="", when="", events=self.pending))
@@ -258,12 +258,6 @@ class Ledger:
                 )
             number, parent = number + 1, digest_of(data)
             yield parent, entry
-
-    def _first(self) -> Entry:
-        # A new store never needs it, and it reads what few others do.
-        from cairn.release.ledger import begin  # noqa: PLC0415
-
-        return begin.entry_of(self.store)
 
     def _begun(self, tail: _Tail) -> _Tail | None:
         """Write the first entry; the tail after it, or None where a different writer was first."""
@@ -406,15 +400,6 @@ def _grouped(
 def short(key: str) -> str:
     """What the head has of the key of a lookup."""
     return hashlib.sha256(key.encode()).hexdigest()[:_SHORT]
-
-
-def scope_of(index: str) -> str:
-    """Where a name has one meaning: the family of an index, or empty for one that is for all.
-
-    The wheels of two families are called alike and hold code for different GPUs. So a name is the same file
-    in `staging/gfx110X-all` and `release/gfx110X-all`, and perhaps another in `release/gfx94X-dcgpu`.
-    """
-    return index.partition("/")[2]
 
 
 def ban_of(history: Iterable[Event], of: str | None = None) -> Event | None:

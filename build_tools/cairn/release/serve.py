@@ -47,14 +47,14 @@ def serving(store: Store, *, host: str = "127.0.0.1", port: int = 0) -> Iterator
         SystemFailureError: the port is taken, or the address is not ours.
     """
     # aiohttp takes 0.2 s of CPU time, and `cairn ci run` rarely comes to serve something.
-    from cairn.release.serve import clients  # noqa: PLC0415
+    from cairn.release import serve_http  # noqa: PLC0415
 
     listener = _listen(host, port)  # from here on the system takes clients, and keeps them until we do
     bound = listener.getsockname()[1]
     shown = f"[{host}]" if ":" in host else host
     with contextlib.closing(asyncio.new_event_loop()) as loop:
         stop = asyncio.Event()
-        work = clients.serve(store, listener, stop, backlog=_BACKLOG)
+        work = serve_http.serve(store, listener, stop, backlog=_BACKLOG)
         thread = threading.Thread(target=loop.run_until_complete, args=(work,), daemon=True)
         thread.start()
         try:

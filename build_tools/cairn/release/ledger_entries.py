@@ -1,0 +1,234 @@
+"""The entries of the ledger and how they are stored; and the first one, of a store that is older than it.
+
+That one says what the indexes of the store still tell. It is made in one step, by the first command that has
+something to remember. What no generation tells any more, such as a name whose part was collected, cannot be
+known.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Literal
+
+import msgspec
+
+from cairn import datafile
+from cairn.errors import CairnError
+from cairn.release.index import keys
+from cairn.release.index.generation import Generation, IndexSet, ProjectState, now, who
+from cairn.release.index.snapshot import Index, read_set, traces
+from cairn.store.protocol import Store
+from cairn.wheels.wheelset import WheelSet
+
+EventKind = Literal["ban", "lift", "withdraw", "readmit", "record", "answer", "stand"]
+"""What may be noted of a set: that it was yanked, and no longer is; that a rollback took it off an index, and
+somebody lets it in again; that it got a test record, what was said to one, and which failures stand then."""
+
+
+class Event(datafile.Value, omit_defaults=True):
+    """What was done to a set, or found of it.
+
+    Attributes:
+        kind: which.
+        set_id: the set.
+        who: who did it.
+        when: RFC 3339 in UTC.
+        why: the reason, as it was given; empty where none was. Of `stand`, the failures; empty for none.
+        index: of `withdraw` and `readmit`, where; None for all of the store.
+        record: of `record` and `answer`, the digest of the test record.
+        verdict: of a record.
+        failures: of a record, how many of its tests failed; None where its bytes cannot be read.
+        of, wheels: of `ban`, `lift` and `stand` of a wheel, whose sha256 is the `set_id` then: its set, and
+            how many wheels that has.
+    """
+
+    kind: EventKind
+    set_id: str
+    who: str
+    when: str
+    why: str = ""
+    index: str | None = None
+    record: str | None = None
+    verdict: str | None = None
+    failures: int | None = None
+    of: str | None = None
+    wheels: int | None = None
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether it is a test record that speaks against its set, or that nobody can read."""
+        return self.kind == "record" and (self.verdict in (None, "failed") or bool(self.failures))
+
+
+def with_wheels(event: Event, sets: Iterable[WheelSet]) -> tuple[Event, ...]:
+    """An event of sets, with what it means for their wheels, which may come with other sets too."""
+    return (
+        event,
+        *(
+            msgspec.structs.replace(event, set_id=wheel.sha256, of=one.id, wheels=len(one.wheels))
+            for one in sets
+            for wheel in one.wheels
+        ),
+    )
+
+
+class Entry(datafile.Value, tag_field="schema", tag="cairn.ledger/1"):
+    """One link of the chain; it never changes, and the next one names it as its parent.
+
+    Attributes:
+        number: one more than its parent's, from 0.
+        parent: sha256 of the bytes of the entry before; None for 0.
+        who: who ran the command that made it.
+        when: RFC 3339 in UTC.
+        names: the files that an index is about to offer, sha256 by name, by scope (`keys.scope_of`).
+        events: what was done to sets, or found of them.
+    """
+
+    number: int
+    parent: str | None
+    who: str
+    when: str
+    names: Mapping[str, Mapping[str, str]] = msgspec.field(default_factory=dict)
+    events: tuple[Event, ...] = ()
+
+
+class Head(datafile.Value, tag_field="schema", tag="cairn.ledger-head/1"):
+    """Up to which entry the ledger can be looked up by project and by set.
+
+    It may be behind, and says nothing of how many entries there are: whoever reads it asks for the next one.
+
+    Attributes:
+        number: of the entry.
+        digest: of its bytes.
+        lookups: of every key that can be looked up by then the first 8 digits of its sha256, sorted, with a
+            space between, so that one that was deleted is missed; one text is read faster than a list.
+            None where an older Cairn wrote it: then only the entries count.
+    """
+
+    number: int
+    digest: str
+    lookups: str | None = None
+
+
+class Names(datafile.Value, tag_field="schema", tag="cairn.ledger-names/1"):
+    """The names that entries have of one project in one scope; it can be made again from them.
+
+    Attributes:
+        names: file name to sha256.
+    """
+
+    names: Mapping[str, str]
+
+
+class History(datafile.Value, tag_field="schema", tag="cairn.ledger-set/1"):
+    """What entries have of one set; it can be made again from them.
+
+    Attributes:
+        through: the number of the last entry that it has.
+        events: from all entries, in their order.
+    """
+
+    through: int
+    events: tuple[Event, ...]
+
+
+def encode(value: Entry | Head | Names | History) -> bytes:
+    """The bytes of a file of the ledger, on one line; the digests in it are of these."""
+    return msgspec.json.encode(value) + b"\n"
+
+
+def first_entry(store: Store) -> Entry:
+    """The entry that a ledger of this store begins with; nothing is written.
+
+    Raises:
+        StoreError: the store cannot be listed.
+    """
+    names: dict[str, dict[str, str]] = {}
+    events: dict[str, Event] = {}
+    # Where two indexes disagree, what users install from is what a name means.
+    for name in sorted(traces(store), key=lambda name: not keys.is_gated(name)):
+        index, marked = Index(store, name), set[str]()
+        for generation in _generations(index):
+            known = names.setdefault(keys.scope_of(name), {})
+            for filename, sha256 in _files(index, generation):
+                known.setdefault(filename, sha256)
+            for entry in _sets(index, generation):
+                # The newest generation that has a set says whether it is yanked there.
+                if entry.set_id not in marked and entry.yanked is not None:
+                    events.setdefault(entry.set_id, _ban(entry, generation, name))
+                marked.add(entry.set_id)
+    bans = [one for event in events.values() for one in with_wheels(event, _whole(store, event.set_id))]
+    # Nobody knows any more in which order they came.
+    records = sorted(_records(store), key=lambda event: datetime.fromisoformat(event.when))
+    return Entry(
+        number=0,
+        parent=None,
+        who=who(),
+        when=now(),
+        names={scope: files for scope, files in names.items() if files},
+        events=(*bans, *records),
+    )
+
+
+def _generations(index: Index) -> Iterator[Generation]:
+    """Every state that an index had, newest first; of a damaged one all that may have been one."""
+    try:
+        chain = [one for _, one in index.chain(index.load())]
+    except CairnError:
+        listed = index.store.list(keys.generations_prefix(index.name))
+        named = sorted(filter(None, (keys.generation_of(one.key) for one in listed)), reverse=True)
+        for number, digest in named:
+            with contextlib.suppress(CairnError):
+                yield index.generation(number, digest)
+    else:
+        yield from chain
+
+
+def _files(index: Index, generation: Generation) -> Iterator[tuple[str, str]]:
+    for digest in generation.projects.values():
+        with contextlib.suppress(CairnError):  # `gc` has collected the parts of what was long ago
+            yield from ((file.filename, file.sha256) for file in index.part(digest, ProjectState).files)
+
+
+def _sets(index: Index, generation: Generation) -> Iterator[IndexSet]:
+    for digest in generation.sets.values():
+        with contextlib.suppress(CairnError):
+            yield index.part(digest, IndexSet)
+
+
+def _ban(entry: IndexSet, generation: Generation, index: str) -> Event:
+    by = next((e for e in generation.recent if e.action == "yank" and entry.set_id in e.sets), generation)
+    return Event(
+        kind="ban", set_id=entry.set_id, who=by.who, when=by.when, why=entry.yanked or f"yanked in {index}"
+    )
+
+
+def _whole(store: Store, set_id: str) -> Iterator[WheelSet]:
+    with contextlib.suppress(CairnError):  # without its `set.json` nobody knows its wheels
+        yield read_set(store, set_id)
+
+
+def _records(store: Store) -> Iterator[Event]:
+    # Few stores are older than their ledger, and every command that changes an index reads this module.
+    from cairn.testing import record as test_record  # noqa: PLC0415
+
+    for set_id in store.folders("sets/"):
+        for listed in store.list(keys.set_key(set_id, "records/")):
+            digest = listed.key.rpartition("/")[2].removesuffix(".json")
+            if digest.endswith(".dsse"):
+                continue
+            event = Event(kind="record", set_id=set_id, who="", when=now(), record=digest)
+            with contextlib.suppress(CairnError):
+                test_result = test_record.loads(store.read(listed.key).data, name=listed.key)
+                event = Event(
+                    kind="record",
+                    set_id=set_id,
+                    who="",
+                    when=test_result.started,
+                    record=digest,
+                    verdict=test_result.verdict,
+                    failures=test_result.failures,
+                )
+            yield event
