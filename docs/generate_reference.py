@@ -26,11 +26,10 @@ from cairn.matrix import legs, matrix_toml
 from cairn.pipeline import bisect
 from cairn.pipeline.doctor import model
 from cairn.pipeline.night import plan as night_plan
-from cairn.release import records
+from cairn.release import ledger_entries, records
 from cairn.release.audit import inventory
 from cairn.release.gate import judgement
 from cairn.release.index import generation
-from cairn.release.ledger import entry as ledger_entry
 from cairn.release.pages import targets_file, view
 from cairn.release.provenance import attest
 from cairn.release.publish import mirror_lock
@@ -226,12 +225,12 @@ def _formats() -> Iterator[tuple[str, type[datafile.Value], str]]:
     )
     yield (
         "ledger-entry.json",
-        ledger_entry.Entry,
+        ledger_entries.Entry,
         "One link of the chain of what a store never forgets; it never changes.",
     )
-    yield "ledger-names.json", ledger_entry.Names, "The names that the ledger has of a project."
-    yield "ledger-set.json", ledger_entry.History, "What the ledger has of a set."
-    yield "ledger-head.json", ledger_entry.Head, "Up to which entry these two are written."
+    yield "ledger-names.json", ledger_entries.Names, "The names that the ledger has of a project."
+    yield "ledger-set.json", ledger_entries.History, "What the ledger has of a set."
+    yield "ledger-head.json", ledger_entries.Head, "Up to which entry these two are written."
     yield "index-set.json", generation.IndexSet, "A set as an index lists it: a part of a generation."
 
 
