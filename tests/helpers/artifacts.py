@@ -11,7 +11,7 @@ from pathlib import Path
 
 import zstandard
 
-from cairn.rocm.tree import MANIFEST
+from cairn.rocm.fetch.unpack import MANIFEST
 
 
 def member(

@@ -14,6 +14,7 @@ import msgspec
 from packaging.utils import canonicalize_name
 
 from cairn import datafile
+from cairn.formats import cyclonedx
 from cairn.release.audit import audit as check
 from cairn.release.gate.judgement import Demand, GateReport
 from cairn.release.index import keys
@@ -26,7 +27,7 @@ from cairn.sources.manifest.manifest import Manifest, ProjectSource
 from cairn.store.memory import MemoryStore
 from cairn.store.protocol import OnBytes, Store, ignored
 from cairn.wheels import build_statement, sbom, wheels_to_set
-from cairn.wheels.metadata import cyclonedx, wheel_info
+from cairn.wheels.metadata import wheel_info
 from cairn.wheels.wheelset import WheelSet
 
 # An in-tree build backend (PEP 517, backend-path): it needs nothing from any index.
@@ -97,7 +98,7 @@ def make_wheel(
             f"Tag: {tag}\n"
         ),
     }
-    members[f"{info}/{wheel_info.SBOM}"] = bill_of(name, version)
+    members[f"{info}/{cyclonedx.NAME}"] = bill_of(name, version)
     members[f"{info}/RECORD"] = _record(members) + f"{info}/RECORD,,\n"
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{stem}-{version}-{tag}.whl"

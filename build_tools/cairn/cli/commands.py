@@ -77,8 +77,7 @@ PROGRAM = Group(
             module="rocm",
             commands={
                 "fetch": "fetch the artifacts of a CI run of TheRock, from a bucket or a folder",
-                "package": "turn an installed prefix, or a tree of artifacts, into the packages of a ROCm "
-                "SDK",
+                "package": "make the packages of a ROCm SDK of a prefix, artifacts, or Debian's packages",
                 "install": "install a ROCm SDK into an environment, and say where its parts are",
             },
         ),

@@ -254,8 +254,18 @@ class Package:
     artifacts: Path | None = option(
         "a folder of artifacts NAME_COMPONENT_TARGET", metavar="DIR", convert=converters.folder, group=_TREE
     )
+    debs: tuple[Path, ...] = option(
+        "packages of Debian's ROCm: .deb files, or folders of them",
+        metavar="DEB",
+        nargs="+",
+        convert=converters.file_or_folder,
+        group=_TREE,
+        default=(),
+    )
     description: Path | None = option(
-        "the packages.toml that says what goes where", metavar="FILE", convert=converters.file
+        "the packages.toml that says what goes where (default: that of TheRock's artifacts, or of Debian)",
+        metavar="FILE",
+        convert=converters.file,
     )
     rocm_version: str = option("such as 7.10.0 or 7.10.0a20251124", required=True)
     targets: str | None = common.targets("none")
@@ -272,6 +282,7 @@ def _package(request: Package) -> Answer:
     package_request = PackageRequest(
         prefix=request.prefix,
         artifacts=request.artifacts,
+        debs=request.debs,
         description=request.description,
         version=request.rocm_version,
         targets=(request.targets,) if request.targets else (),

@@ -10,6 +10,7 @@ from pathlib import Path
 from cairn.errors import UsageError
 from cairn.formats.image import Image
 from cairn.rocm import binaries
+from cairn.rocm.debian import DebianPackage
 from cairn.rocm.packages_toml import COMPONENTS, ComponentName, Description, matches
 from cairn.rocm.tree import GENERIC, RocmTree, TreeEntry
 
@@ -22,11 +23,13 @@ class PackageMember:
         path: inside the package's folder.
         source: its bytes.
         binary: what it is when it is a program or shared library.
+        package: the package of a distribution that has it.
     """
 
     path: str
     source: Path
     binary: Image | None = None
+    package: DebianPackage | None = None
 
     @property
     def executable(self) -> bool:
@@ -186,7 +189,7 @@ class _Sharing:
         # Under its SONAME, since that is the only name by which others ask the loader for it (DT_NEEDED).
         if binary is not None and binary.soname and "/" not in binary.soname:
             path = posixpath.join(posixpath.dirname(path), binary.soname)
-        return PackageMember(path=path, source=source, binary=binary)
+        return PackageMember(path=path, source=source, binary=binary, package=entry.package)
 
     def links(self, entries: list[TreeEntry], packages: tuple[Package, ...]) -> tuple[DevelLink, ...]:
         """The links of devel: to every file of the other packages, under each of its names, and its own."""
@@ -197,7 +200,19 @@ class _Sharing:
             for package in packages[:-1]
             for member in package.members
         }
+        # CMake files name libraries where the tree has them.
+        libraries = (
+            {m.source for p in packages for m in p.members if m.binary} if self.description.cmake else ()
+        )
         for entry in entries:
+            source = self.tree.leads_to(entry)
+            if (
+                source in libraries
+                and source in homes
+                and self.description.relocated(entry.path) != entry.path
+            ):
+                component, target = homes[source]
+                links[entry.path] = DevelLink(path=entry.path, component=component, target=target)
             link = self._link(entry, homes)
             # Not to itself: a file of devel is its own home.
             if link is not None and (link.path, "devel") != (link.target, link.component):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cairn import files, requirements, targets
 from cairn.errors import UsageError, WheelError
-from cairn.rocm import assign_files, binaries, packages_toml, write_packages
+from cairn.rocm import assign_files, binaries, debian, packages_toml, write_packages
 from cairn.rocm import tree as rocm_tree
 from cairn.rocm.assign_files import Layout
 from cairn.rocm.packages_toml import Description
@@ -26,8 +26,10 @@ class PackageRequest:
 
     Attributes:
         prefix: an installed prefix; or
-        artifacts: a tree of artifacts.
-        description: its packages.toml; None is TheRock's, for artifacts.
+        artifacts: a tree of artifacts; or
+        debs: Debian's packages, or folders with them.
+        description: its packages.toml; None is TheRock's for artifacts, and that of Debian's
+            packages for these, or where they are installed.
         version: ROCm's version (PEP 440).
         targets: the targets its libraries were compiled for; empty takes them from the artifacts.
         family: name for the one package of libraries of a prefix; empty derives it from the targets.
@@ -38,6 +40,7 @@ class PackageRequest:
 
     prefix: Path | None = None
     artifacts: Path | None = None
+    debs: tuple[Path, ...] = ()
     description: Path | None = None
     version: str
     targets: tuple[str, ...] = ()
@@ -81,25 +84,29 @@ def package(request: PackageRequest, *, dry_run: bool = False) -> tuple[WrittenP
             f"{request.version!r} is not a version of ROCm as packages spell it",
             tip=f"write {normal}" if normal else "write 7.10.0, or 7.10.0a20251124 for a nightly",
         )
-    tree, described = _read(request)
-    families = _families(request, tree)
-    plan = assign_files.plan(tree, described, families, libraries_for_all=request.libraries_for_all)
-    _check_needs(plan, described)
-    release = SdkRelease(version=request.version, families=families, description=described)
     with tempfile.TemporaryDirectory(prefix="cairn-rocm-") as staging:
+        tree, described = _read(request, Path(staging, "debs"))
+        families = _families(request, tree)
+        plan = assign_files.plan(tree, described, families, libraries_for_all=request.libraries_for_all)
+        _check_needs(plan, described)
+        release = SdkRelease(version=request.version, families=families, description=described, tree=tree)
         return tuple(_write_all(plan, release, request.output_dir, Path(staging), dry_run=dry_run))
 
 
-def _read(request: PackageRequest) -> tuple[RocmTree, Description]:
+def _read(request: PackageRequest, unpacked: Path) -> tuple[RocmTree, Description]:
     """The tree that a request names, and what describes it."""
-    if (request.prefix is None) == (request.artifacts is None):
-        raise UsageError("name one tree to package", tip="either --prefix or --artifacts")
+    if sum((request.prefix is not None, request.artifacts is not None, bool(request.debs))) != 1:
+        raise UsageError("name one tree to package", tip="--prefix, --artifacts or --debs")
     own = None if request.description is None else packages_toml.read(request.description)
     if request.artifacts is not None:
         return rocm_tree.read_artifacts(request.artifacts), own or packages_toml.therock()
+    if request.debs:
+        return rocm_tree.read_debs(request.debs, unpacked), own or packages_toml.debian()
+    assert request.prefix is not None  # noqa: S101 - see the first lines
+    if own is None and debian.database(request.prefix).is_dir():
+        own = packages_toml.debian()
     if own is None:
         raise UsageError("a prefix needs a packages.toml", tip="name it with --description")
-    assert request.prefix is not None  # noqa: S101 - see the first lines
     return rocm_tree.read_prefix(request.prefix, own), own
 
 

@@ -65,6 +65,9 @@ class Description(datafile.Value, tag_field="schema", tag="cairn.rocm-packages/1
         preload_must_exist: refuse a tree without one of the libraries of `preload`.
         system: libraries that the user's machine has, in addition to those of the manylinux policy.
         wrap: programs of the machine that stand in for tools.
+        links: links of devel, beside those of the tree, to where they lead from `lib` and the like.
+        cmake: folders with a folder for each CMake package, from which its files count up to find the tree;
+            they stay where they are, and `lib/cmake` gets files that include them.
     """
 
     core: Component
@@ -75,6 +78,8 @@ class Description(datafile.Value, tag_field="schema", tag="cairn.rocm-packages/1
     preload_must_exist: bool = True
     system: tuple[str, ...] = ()
     wrap: tuple[Wrap, ...] = ()
+    links: Mapping[str, str] = msgspec.field(default_factory=dict)
+    cmake: tuple[str, ...] = ()
 
     def component(self, name: ComponentName) -> Component:
         """The component of this name."""
@@ -127,6 +132,11 @@ def _validate(wrap: Wrap, path: Path) -> None:
 def therock() -> Description:
     """The description of an artifact tree as TheRock builds it."""
     return read(Path(__file__).with_name("therock.toml"))
+
+
+def debian() -> Description:
+    """The description of the ROCm in Debian's packages."""
+    return read(Path(__file__).with_name("debian.toml"))
 
 
 def matches(path: str, globs: tuple[str, ...]) -> bool:

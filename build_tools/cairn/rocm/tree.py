@@ -1,4 +1,4 @@
-"""Where a ROCm SDK comes from: an installed prefix or a tree of artifacts, read into one list of files."""
+"""Where a ROCm SDK comes from: a prefix, artifacts or Debian's packages, read into one list of files."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cairn.errors import UsageError
+from cairn.rocm import debian
+from cairn.rocm.debian import DebianPackage
+from cairn.rocm.fetch.unpack import MANIFEST
 from cairn.rocm.packages_toml import COMPONENTS, Description, literal_folder
 from cairn.targets import in_order
 
 GENERIC = "generic"
 """The target of an artifact that is for every target."""
 
-MANIFEST = "artifact_manifest.txt"
 _VERSION_FILE = ".info/version"  # of the package rocm-core, in every ROCm; such as `7.10.0-12345`
 _VERSION = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+")
 _MAX_LINKS = 40  # what Linux follows
@@ -36,12 +38,14 @@ class TreeEntry:
         path: inside it, with forward slashes.
         artifact: `NAME_COMPONENT` of the artifact that holds it; empty in a prefix.
         target: the target or family it is for; `GENERIC` for all.
+        package: the package of the distribution that has it; None where no distribution made the tree.
     """
 
     root: Path
     path: str
     artifact: str = ""
     target: str = GENERIC
+    package: DebianPackage | None = None
 
     @property
     def source(self) -> Path:
@@ -91,6 +95,23 @@ class RocmTree:
             entry = self._index[path]
         return None
 
+    def licence_of(self, package: DebianPackage) -> Path | None:
+        """The file in which a package of the distribution says its licence (Debian Policy 12.5)."""
+        name = package.name
+        for _ in range(_MAX_LINKS):
+            places = [root / "share" / "doc" / name for root in self._roots]
+            path = next((place / "copyright" for place in places if (place / "copyright").is_file()), None)
+            # The whole folder may be a link to that of a package from the same source.
+            link = next((place for place in places if place.is_symlink()), None)
+            if path is not None or link is None:
+                return path
+            name = link.readlink().name
+        return None
+
+    @functools.cached_property
+    def _roots(self) -> tuple[Path, ...]:
+        return tuple(dict.fromkeys(entry.root for entry in self.entries))
+
     @functools.cached_property
     def _index(self) -> dict[str, TreeEntry]:
         # Reversed, so that of several artifacts with one path the first has it.
@@ -109,7 +130,43 @@ def read_prefix(prefix: Path, description: Description) -> RocmTree:
         )
     globs = [glob for name in COMPONENTS for glob in description.component(name).files]
     entries = {entry.path: entry for folder in _outermost(globs) for entry in _walk(prefix, folder)}
-    return RocmTree(entries=tuple(entries[path] for path in sorted(entries)))
+    owners = debian.installed(prefix)
+    return RocmTree(
+        entries=tuple(
+            dataclasses.replace(entries[path], package=owners.get(path)) for path in sorted(entries)
+        )
+    )
+
+
+def read_debs(places: tuple[Path, ...], folder: Path) -> RocmTree:
+    """Unpack Debian's packages, each into a folder of its own in `folder`, and read what they have in /usr.
+
+    Args:
+        places: .deb files, or folders with some.
+        folder: where to unpack them.
+
+    Raises:
+        UsageError: there is none, or two versions of one package.
+        UnsafeArchiveError: one of them is damaged, or would write outside its folder.
+    """
+    debs = debian.find(places)
+    roots = [folder / str(number) for number in range(len(debs))]
+    packages: dict[str, DebianPackage] = {}
+    for deb, root in zip(debs, roots, strict=True):
+        package = debian.extract(deb, root)
+        other = packages.setdefault(package.name, package)
+        if other is not package:
+            raise UsageError(
+                f"{package.name} is there as {other.version} and as {package.version}",
+                tip=f"remove one of the two, such as {deb}",
+            )
+    entries = [
+        dataclasses.replace(entry, package=package)
+        for root, package in zip(roots, packages.values(), strict=True)
+        # Older packages have some in /lib, which is a link to /usr/lib wherever they are installed.
+        for entry in (*_walk(root / "usr", ""), *_walk(root, "lib"))
+    ]
+    return RocmTree(entries=tuple(sorted(entries, key=lambda e: (e.path, e.root))))
 
 
 def read_artifacts(folder: Path) -> RocmTree:

@@ -13,11 +13,14 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from cairn import __version__, files
-from cairn.errors import UsageError
+from cairn.errors import UsageError, WheelError
+from cairn.formats import cyclonedx
 from cairn.formats.zip.writer import New
 from cairn.rocm import archive, assign_files, binaries
 from cairn.rocm.assign_files import Layout, Package, PackageMember
+from cairn.rocm.debian import DebianPackage
 from cairn.rocm.packages_toml import Description, Wrap, matches
+from cairn.rocm.tree import RocmTree
 from cairn.targets import in_order
 
 _REQUIRES_PYTHON = ">=3.10"
@@ -33,11 +36,13 @@ class SdkRelease:
         version: ROCm's version (PEP 440).
         families: family to its targets, the default family first.
         description: how the tree was shared out.
+        tree: the tree.
     """
 
     version: str
     families: Mapping[str, tuple[str, ...]]
     description: Description
+    tree: RocmTree
 
 
 def wheel_name(package: Package, plan: Layout, release: SdkRelease) -> str:
@@ -73,7 +78,9 @@ def write_devel_wheel(path: Path, plan: Layout, release: SdkRelease, *, staging:
     # tools. The package `rocm_sdk` unpacks it (runtime/_devel.py), and makes the links into the other
     # packages from links.json: where these are installed is known only then.
     tar = staging / "devel.tar"
-    wraps = [New(name=w.path, content=_wrapper(w), executable=True) for w in release.description.wrap]
+    description = release.description
+    wraps = [New(name=w.path, content=_wrapper(w), executable=True) for w in description.wrap]
+    wraps += _cmake_includes(package, description)
     files = [
         New(name=m.path, content=_staged(package, m, plan, staging), executable=m.executable)
         for m in package.members
@@ -84,6 +91,8 @@ def write_devel_wheel(path: Path, plan: Layout, release: SdkRelease, *, staging:
         for link in plan.links
         if link.component == "devel"
     ]
+    names = [m.path for m in package.members]
+    inner += [pair for pair in description.links.items() if _leads_into(pair, names)]
     archive.write_tar(tar, sorted([*files, *wraps, *inner], key=_name_of))
     across = [[link.path, link.component, link.target] for link in plan.links if link.component != "devel"]
     pure = package.folder.removeprefix("_")
@@ -94,6 +103,12 @@ def write_devel_wheel(path: Path, plan: Layout, release: SdkRelease, *, staging:
     ]
     requires = [f"{plan.core.distribution}=={release.version}", f"rocm=={release.version}"]
     _write(path, package, members, release, requires)
+
+
+def _leads_into(link: tuple[str, str], names: list[str]) -> bool:
+    """Whether a link (its path, its target) leads to a folder with one of these files."""
+    folder = posixpath.normpath(posixpath.join(posixpath.dirname(link[0]), link[1]))
+    return any(name.startswith(f"{folder}/") for name in names)
 
 
 def write_sdist(path: Path, plan: Layout, release: SdkRelease) -> None:
@@ -205,21 +220,80 @@ def _write(
     info = f"{_escaped(package.distribution)}-{release.version}.dist-info"
     tag = path.stem.split("-", 2)[2]  # NAME-VERSION-TAG.whl: no build tag here (PEP 427)
     wheel = f"Wheel-Version: 1.0\nGenerator: cairn {__version__}\nRoot-Is-Purelib: false\nTag: {tag}\n"
+    licences = _licences(package, release)
     metadata = [
-        "Metadata-Version: 2.1",
+        f"Metadata-Version: {'2.4' if licences else '2.1'}",
         f"Name: {package.distribution}",
         f"Version: {release.version}",
         "Summary: ROCm SDK",
         f"Requires-Python: {_REQUIRES_PYTHON}",
+        *(f"License-File: {name}" for name in licences),
         *(f"Requires-Dist: {text}" for text in requires),
         *(f"Requires-Dist: {text}" for text in release.description.component(package.component).requires),
     ]
     head = [
         New(name=f"{info}/METADATA", content=("\n".join(metadata) + "\n").encode()),
         New(name=f"{info}/WHEEL", content=wheel.encode()),
+        *(New(name=f"{info}/licenses/{name}", content=file) for name, file in licences.items()),
     ]
+    if licences:
+        bill = _bill_of_materials(package, release)
+        head.append(New(name=f"{info}/{cyclonedx.NAME}", content=bill))
     # dist-info comes last, as PEP 427 recommends; the contents sorted, whatever the tree's order was.
     archive.write_wheel(path, [*sorted(members, key=_name_of), *head], dist_info=info)
+
+
+def _packages_in(package: Package) -> list[DebianPackage]:
+    """The packages of a distribution that its files come from."""
+    return sorted({member.package for member in package.members if member.package is not None})
+
+
+def _licences(package: Package, release: SdkRelease) -> dict[str, Path]:
+    """The licences of what it is made of, by their names in the wheel (PEP 639)."""
+    licences: dict[str, Path] = {}
+    for part in _packages_in(package):
+        path = release.tree.licence_of(part)
+        if path is None:
+            raise WheelError(
+                f"{part.name} {part.version} comes without its licence",
+                tip=f"add the package that has /usr/share/doc/{part.name}/copyright",
+            )
+        licences[f"{part.name}/copyright"] = path
+    return licences
+
+
+def _bill_of_materials(package: Package, release: SdkRelease) -> bytes:
+    parts = [
+        cyclonedx.component(part.name, part.version, part.purl, part.sha256) for part in _packages_in(package)
+    ]
+    return cyclonedx.document(
+        canonicalize_name(package.distribution), release.version, sources=(), rocm_version=None, bundled=parts
+    )
+
+
+def _cmake_includes(package: Package, description: Description) -> list[New]:
+    """A file in `lib/cmake` for each of a CMake package that is elsewhere.
+
+    Not a link, nor the file itself: it finds the tree by counting folders up from where it is, some with
+    links resolved and some not.
+    """
+    including = []
+    for folder in description.cmake:
+        for member in package.members:
+            inside = member.path.removeprefix(f"{folder}/")
+            if inside != member.path and inside.endswith(".cmake"):
+                up = "../" * (inside.count("/") + 2)
+                text = _CMAKE_INCLUDE.format(path=f"{up}{member.path}")
+                including.append(New(name=f"{_CMAKE}/{inside}", content=text.encode()))
+    return including
+
+
+_CMAKE = "lib/cmake"
+# include() keeps `..` in CMAKE_CURRENT_LIST_FILE, which the included file takes folders off.
+_CMAKE_INCLUDE = """\
+get_filename_component(_cairn_real "${{CMAKE_CURRENT_LIST_DIR}}/{path}" ABSOLUTE)
+include("${{_cairn_real}}")
+"""
 
 
 def _init(release: SdkRelease) -> bytes:

@@ -24,10 +24,10 @@ from packaging.utils import canonicalize_name
 import cairn
 from cairn import datafile
 from cairn.errors import CairnError, StoreError, UsageError, WheelError
-from cairn.formats import in_toto
+from cairn.formats import cyclonedx, in_toto
 from cairn.formats.in_toto import PREDICATE_TYPE, STATEMENT_TYPE, Resource
 from cairn.formats.zip.reader import Archive
-from cairn.wheels.metadata import cyclonedx, device_names, wheel_info
+from cairn.wheels.metadata import device_names, wheel_info
 from cairn.wheels.wheelset import BUILDER_FILE, WheelSet
 
 BUILD_TYPE = "urn:cairn:build:1"
@@ -225,7 +225,7 @@ def _bill_problems(
 
 def _bill(wheel: Path) -> bytes | None:
     with Archive.open(wheel) as archive:
-        return archive.read_any(f"{wheel_info.read_archive(archive).dist_info}/{wheel_info.SBOM}")
+        return archive.read_any(f"{wheel_info.read_archive(archive).dist_info}/{cyclonedx.NAME}")
 
 
 def beside(set_file: Path) -> bytes:
@@ -270,7 +270,7 @@ def encode(statement: BuildStatement) -> bytes:
                 details=details(
                     statement.builder,
                     byproducts=tuple(
-                        Resource(name=f"{name}/{wheel_info.SBOM}", digest={"sha256": sha256})
+                        Resource(name=f"{name}/{cyclonedx.NAME}", digest={"sha256": sha256})
                         for name, sha256 in sorted(statement.bills.items())
                     ),
                 ),
@@ -303,7 +303,7 @@ def _read(read: in_toto.Statement) -> BuildStatement:
     manifest_sha256, sources = read_dependencies(definition.resolved_dependencies)
     return BuildStatement(
         wheels={subject.name: subject.digest["sha256"] for subject in read.subject},
-        bills={r.name.removesuffix(f"/{wheel_info.SBOM}"): r.digest["sha256"] for r in how.byproducts},
+        bills={r.name.removesuffix(f"/{cyclonedx.NAME}"): r.digest["sha256"] for r in how.byproducts},
         parameters=definition.external_parameters,
         manifest_sha256=manifest_sha256,
         sources=sources,

@@ -9,10 +9,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from cairn.formats import cyclonedx
+from cairn.formats.cyclonedx import Source
 from cairn.formats.zip.reader import Archive
 from cairn.wheels.contents import binaries as contents_binaries
-from cairn.wheels.metadata import cyclonedx, wheel_info
-from cairn.wheels.metadata.cyclonedx import Source
+from cairn.wheels.metadata import wheel_info
 from cairn.wheels.rewrite import wheel as rewrite_wheel
 from cairn.wheels.rewrite.wheel import Edit
 
@@ -35,7 +36,7 @@ def add(wheel: Path, output_dir: Path, *, sources: Sequence[Source], rocm_versio
         WheelError: the wheel cannot be read.
     """
     info = wheel_info.read(wheel)
-    path = f"{info.dist_info}/{wheel_info.SBOM}"
+    path = f"{info.dist_info}/{cyclonedx.NAME}"
     with Archive.open(wheel) as archive:
         present = path in archive
         bundled = list(_bundled(archive))

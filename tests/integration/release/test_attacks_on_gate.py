@@ -18,6 +18,7 @@ import msgspec
 import pytest
 
 from cairn.errors import CairnError, GateError
+from cairn.formats import cyclonedx
 from cairn.release import records
 from cairn.release.audit.audit import audit
 from cairn.release.gate.evidence import Bypass
@@ -34,8 +35,6 @@ from cairn.stack import Floor, Stack
 from cairn.store.memory import MemoryStore
 from cairn.testing.record import Counts, TestedWheel, TestRecord
 from cairn.wheels import build_statement, sbom, wheelset
-from cairn.wheels.metadata import cyclonedx
-from cairn.wheels.metadata.wheel_info import SBOM
 from cairn.wheels.rewrite.wheel import Edit, apply
 from cairn.wheels.wheelset import WheelSet
 from helpers.gate import AWAY, at, data_of, record_of, stack_of
@@ -462,7 +461,9 @@ def of_another_commit_in_the_store(scene: Scene) -> None:
 
 def without_a_bill(scene: Scene) -> None:
     _, (torch, vision) = forged_wheels(scene)
-    stripped = apply(torch, Edit(remove_files=[f"torch-{NEXT}.dist-info/{SBOM}"]), scene.folder / "stripped")
+    stripped = apply(
+        torch, Edit(remove_files=[f"torch-{NEXT}.dist-info/{cyclonedx.NAME}"]), scene.folder / "stripped"
+    )
     put_by_hand(scene, [stripped, vision], untrue_statement(scene, [stripped, vision]))
 
 

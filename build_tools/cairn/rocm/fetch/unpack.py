@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gzip
 import lzma
 import os
 import posixpath
 import shutil
 import tarfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -22,7 +24,9 @@ import zstandard
 
 from cairn.concurrency import go_on
 from cairn.errors import WheelError
-from cairn.rocm.tree import MANIFEST
+
+MANIFEST = "artifact_manifest.txt"
+"""The file of an artifact that lists its base folders."""
 
 _BLOCK = 1 << 20
 _MOST_WINDOW = 1 << 31  # bytes, what `zstd --long=31` needs
@@ -47,25 +51,73 @@ def unpack(archive: Path, folder: Path) -> None:
             or is neither file nor folder nor link, or it has no manifest.
     """
     folder.mkdir()
-    links: list[tuple[Path, str, str]] = []
-    try:
+    with _refusing(archive):
         with _opened(archive) as tar:
-            for number, member in enumerate(tar):
-                go_on()
-                if number > _MOST_MEMBERS:
-                    raise _unsafe(archive, f"it has more than {_MOST_MEMBERS:,} members")
-                _unpack_member(tar, member, folder, links, archive)
-        _make_links(links, folder, archive)
+            write_members(tar, folder, archive)
         if not (folder / MANIFEST).is_file():
             raise _unsafe(archive, f"it has no {MANIFEST}")
         (folder / MANIFEST).read_text(encoding="utf-8")
+
+
+def unpack_stream(stream: IO[bytes], folder: Path, archive: Path) -> None:
+    """Unpack a tar that is part of an archive into a new folder, which stands for `/` in its links.
+
+    Args:
+        stream: the tar, no longer compressed.
+        folder: must not be there.
+        archive: what to name in errors.
+
+    Raises:
+        UnsafeArchiveError: as of `unpack`.
+    """
+    folder.mkdir(parents=True)
+    with _refusing(archive):
+        with tarfile.open(fileobj=stream, mode="r|") as tar:
+            write_members(tar, folder, archive, root="/")
+        _read_to_end(stream)
+
+
+def read_member(stream: IO[bytes], name: str, archive: Path, *, most: int) -> bytes:
+    """The content of one file of a tar that is part of an archive.
+
+    Raises:
+        UnsafeArchiveError: there is no such file, or it has more than `most` bytes.
+    """
+    with _refusing(archive), tarfile.open(fileobj=stream, mode="r|") as tar:
+        for member in tar:
+            if posixpath.normpath(member.name) == name and member.isreg() and member.size <= most:
+                content = tar.extractfile(member)
+                return b"" if content is None else content.read()
+    raise _unsafe(archive, f"it has no file {name!r} of less than {most:,} bytes")
+
+
+def write_members(tar: tarfile.TarFile, folder: Path, archive: Path, *, root: str = "") -> None:
+    """Write what a tar has into an empty folder; a link that begins with `root` leads from the folder on."""
+    links: list[tuple[Path, str, str]] = []
+    for number, member in enumerate(tar):
+        go_on()
+        if number > _MOST_MEMBERS:
+            raise _unsafe(archive, f"it has more than {_MOST_MEMBERS:,} members")
+        if root and member.issym() and member.linkname.startswith(root):
+            at = posixpath.dirname(posixpath.normpath(member.name))
+            member.linkname = posixpath.relpath(member.linkname.removeprefix(root) or ".", at or ".")
+        _unpack_member(tar, member, folder, links, archive)
+    _make_links(links, folder, archive)
+
+
+@contextlib.contextmanager
+def _refusing(archive: Path) -> Iterator[None]:
+    """Turn what readers of malformed archives raise into an `UnsafeArchiveError`."""
+    try:
+        yield
     # zlib's, xz's and zstd's own errors, the ends of truncated files, and names that no file may have.
-    except (tarfile.TarError, lzma.LZMAError, zstandard.ZstdError, EOFError, ValueError) as error:
+    except (tarfile.TarError, lzma.LZMAError, zlib.error, zstandard.ZstdError, EOFError, ValueError) as error:
         raise _unsafe(archive, str(error) or "it ends too early") from error
     except OSError as error:
-        if error.errno not in _OF_NAMES:
+        if error.errno not in _OF_NAMES and not isinstance(error, gzip.BadGzipFile):
             raise
-        raise _unsafe(archive, f"{str(error.filename)[-100:]!r} cannot be made: {error.strerror}") from error
+        reason = f"{str(error.filename)[-100:]!r} cannot be made: {error.strerror}"
+        raise _unsafe(archive, reason if error.errno else str(error)) from error
 
 
 def move_into(artifact: Path, folder: Path) -> int:
@@ -113,9 +165,13 @@ def _opened(archive: Path) -> Iterator[tarfile.TarFile]:
         else:
             stream = stack.enter_context(lzma.open(file))
         yield stack.enter_context(tarfile.open(fileobj=stream, mode="r|"))
-        # The end of the tar is not the end of the file, where a truncated one shows.
-        while stream.read(_BLOCK):
-            pass
+        _read_to_end(stream)
+
+
+def _read_to_end(stream: IO[bytes]) -> None:
+    # The end of the tar is not the end of the file, where a truncated one shows.
+    while stream.read(_BLOCK):
+        pass
 
 
 def _unpack_member(
@@ -191,5 +247,5 @@ def _leads_out(name: str) -> bool:
 def _unsafe(archive: Path, reason: str) -> UnsafeArchiveError:
     return UnsafeArchiveError(
         f"{archive.name} cannot be unpacked: {reason}",
-        tip="look at the run that made it; nothing of it was kept",
+        tip="look at where it comes from; nothing of it was kept",
     )

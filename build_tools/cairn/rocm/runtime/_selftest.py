@@ -102,6 +102,8 @@ class DevelTest(unittest.TestCase):
                 self.fail(f"{path} points to {path.readlink()}, which is not there")
 
     def test_tools_can_be_run(self) -> None:
+        if not (self.root / "bin").is_dir():
+            self.skipTest("this SDK has no tools")
         tools = [path for path in (self.root / "bin").iterdir() if path.is_file()]
         self.assertTrue(tools, "no tools")
         for path in tools:

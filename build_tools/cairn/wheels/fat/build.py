@@ -16,6 +16,7 @@ from packaging.utils import canonicalize_name
 
 from cairn import files
 from cairn.errors import WheelError
+from cairn.formats import cyclonedx
 from cairn.formats.zip.reader import Archive
 from cairn.targets import TargetId, parse_target_id
 from cairn.wheels.contents import binaries
@@ -34,7 +35,7 @@ from cairn.wheels.fat.libraries import (
 from cairn.wheels.fat.platform import WheelPlatform, platform_of
 from cairn.wheels.fat.recipe import Recipe, plain, recipe, serves
 from cairn.wheels.fat.rocm_tree import RocmTree, key_of, stem_of, system_folders
-from cairn.wheels.metadata import cyclonedx, wheel_info
+from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.wheel_info import WheelInfo
 from cairn.wheels.rewrite import repin, wheel
 from cairn.wheels.rewrite.wheel import Edit
@@ -196,7 +197,7 @@ def _edit(plan: FatPlan, request: FatRequest, archive: Archive, folder: Path) ->
     digests = {path: files.sha256_of(source) for path, source in libraries.items()}
     # The generated files: the package's version, the bill of materials, what loads the libraries.
     texts = package_files.version_file(archive, plan.package, plan.info.version, version)
-    texts[f"{plan.info.dist_info}/{wheel_info.SBOM}"] = _bill_of_materials(plan, archive, version, digests)
+    texts[f"{plan.info.dist_info}/{cyclonedx.NAME}"] = _bill_of_materials(plan, archive, version, digests)
     if plan.hooked:
         texts[f"{plan.package}/{package_files.MODULE}"] = package_files.module_text(_preloads(plan)).encode()
     # pip must not install an SDK that the wheel no longer uses.
@@ -227,7 +228,7 @@ def _edit(plan: FatPlan, request: FatRequest, archive: Archive, folder: Path) ->
 def _bill_of_materials(plan: FatPlan, archive: Archive, version: str, digests: Mapping[str, str]) -> bytes:
     """That of the linked wheel, and the bundled libraries, of each its sha256 in hex (PEP 770)."""
     bundled = [cyclonedx.bundled_file(path, digest) for path, digest in sorted(digests.items())]
-    linked = archive.read_any(f"{plan.info.dist_info}/{wheel_info.SBOM}")
+    linked = archive.read_any(f"{plan.info.dist_info}/{cyclonedx.NAME}")
     if linked is not None:
         return cyclonedx.with_version(linked, version, bundled)
     rocm = plan.rocm_version

@@ -26,8 +26,6 @@ from cairn.wheels.metadata.record import UNLISTED, RecordRow, format_record, par
 
 __all__ = ["FileName", "RecordRow", "WheelInfo", "format_record", "parse_record", "read", "read_archive"]
 
-# Where our bill of materials is in the dist-info folder (PEP 770).
-SBOM = "sboms/cairn.cdx.json"
 # The first version of METADATA with License-File, for files in `licenses/` of the dist-info folder (PEP 639).
 LICENCES_APART = Version("2.4")
 

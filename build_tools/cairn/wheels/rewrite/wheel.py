@@ -19,6 +19,7 @@ from packaging.utils import canonicalize_name
 
 from cairn import files
 from cairn.errors import WheelError
+from cairn.formats import cyclonedx
 from cairn.formats.zip import writer
 from cairn.formats.zip.reader import Archive, collector_paused
 from cairn.formats.zip.writer import CopiedMember, New
@@ -111,7 +112,7 @@ def apply_to(archive: Archive, info: WheelInfo, edit: Edit, output_dir: Path) ->
         target = output_dir / new_name(info, edit)
         # Every file that goes into a changed one is checked: the new RECORD has a right hash for what is made
         # of it, and would vouch for a file that was tampered with.
-        inputs = {f"{info.dist_info}/{name}" for name in ("METADATA", "WHEEL", wheel_info.SBOM)}
+        inputs = {f"{info.dist_info}/{name}" for name in ("METADATA", "WHEEL", cyclonedx.NAME)}
         inputs.update(edit.replace_files, edit.remove_files, edit.binaries)
         record.require_right(archive, info, inputs - edit.checked)
         if edit.binaries:
@@ -217,11 +218,9 @@ def _changed_content(archive: Archive, info: WheelInfo, edit: Edit) -> dict[str,
     new = edited_wheel(wheel, edit)
     if new != wheel:
         changed[f"{info.dist_info}/WHEEL"] = new
-    bill = f"{info.dist_info}/{wheel_info.SBOM}"
+    bill = f"{info.dist_info}/{cyclonedx.NAME}"
     if edit.version and bill in archive and bill not in changed:
-        # Our own bill of materials names the version. Loaded here as above.
-        from cairn.wheels.metadata import cyclonedx  # noqa: PLC0415
-
+        # Our own bill of materials names the version.
         version = str(wheel_info.parsed_version(edit.version))
         changed[bill] = cyclonedx.with_version(archive.read(bill), version)
     return changed

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from cairn import interpreters
+from cairn.formats import cyclonedx
 from cairn.pipeline.night import handover, plan, shards, standing, suite
 from cairn.pipeline.night import stage as staging
 from cairn.pipeline.night.plan import NightRun
@@ -21,7 +22,6 @@ from cairn.store.folder import LocalStore
 from cairn.store.memory import MemoryStore
 from cairn.testing.suite import outcomes
 from cairn.wheels import sbom, wheelset
-from cairn.wheels.metadata import cyclonedx
 from helpers.gate import data_of, record_of, stack_of
 from helpers.night import FROZEN, SUITE, leg_of, plan_of, staged
 from helpers.release import make_set, statement_of

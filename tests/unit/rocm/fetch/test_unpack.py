@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from cairn.rocm.fetch import unpack
-from cairn.rocm.fetch.unpack import UnsafeArchiveError
-from cairn.rocm.tree import MANIFEST
+from cairn.rocm.fetch.unpack import MANIFEST, UnsafeArchiveError
 from helpers.artifacts import compressed, member, tar
 
 M = member(MANIFEST, b"base\n")

@@ -13,14 +13,14 @@ from cairn.cli import main as program
 from cairn.cli.guard import guarded
 from cairn.cli.upstream import wheels
 from cairn.errors import UsageError, WheelError
-from cairn.formats import elf
+from cairn.formats import cyclonedx, elf
 from cairn.formats.image import Image
 from cairn.formats.offload import code_object as offload_code_object
 from cairn.targets import parse_target_id
 from cairn.wheels import sbom
 from cairn.wheels.fat import build, package_files
 from cairn.wheels.fat.build import FatReport
-from cairn.wheels.metadata import cyclonedx, wheel_info
+from cairn.wheels.metadata import wheel_info
 from cairn.wheels.rewrite import wheel as rewrite_wheel
 from cairn.wheels.verify import Expectation, verify
 from helpers.formats import make_bundle, make_code_object, make_elf

@@ -1,6 +1,6 @@
-"""A wheel's software bill of materials as CycloneDX 1.6 in JSON.
+"""The software bill of materials of a package, CycloneDX 1.6 in JSON.
 
-Nothing in it depends on when or where the wheel was built.
+Nothing in it depends on when or where the package was built.
 
 Source: https://cyclonedx.org/docs/1.6/json/
 """
@@ -15,7 +15,9 @@ from typing import Any
 from packaging.version import Version
 
 from cairn.errors import WheelError
-from cairn.wheels.metadata.wheel_info import SBOM
+
+NAME = "sboms/cairn.cdx.json"
+"""Where the bill of materials is in a dist-info folder (PEP 770)."""
 
 _SCHEMA = "http://cyclonedx.org/schema/bom-1.6.schema.json"
 
@@ -102,7 +104,7 @@ def with_version(data: bytes, version: str, bundled: Sequence[dict[str, Any]] = 
         document["dependencies"] += [{"ref": ref} for ref in refs]
         return _dumps(document)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise WheelError(f"{SBOM} is not a bill of materials", tip="build the wheel again") from error
+        raise WheelError(f"{NAME} is not a bill of materials", tip="build the wheel again") from error
 
 
 def commits(data: bytes) -> dict[str, str]:
@@ -121,9 +123,9 @@ def commits(data: bytes) -> dict[str, str]:
         (own,) = (commit["uid"] for commit in document["metadata"]["component"]["pedigree"]["commits"])
         sources = {str(name): str(commit) for name, commit in listed}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise WheelError(f"{SBOM} names no commits", tip="build the wheel again") from error
+        raise WheelError(f"{NAME} names no commits", tip="build the wheel again") from error
     if len(sources) != len(listed) or own != next(iter(sources.values()), None):
-        raise WheelError(f"{SBOM} says two things of one repository", tip="build the wheel again")
+        raise WheelError(f"{NAME} says two things of one repository", tip="build the wheel again")
     return sources
 
 
@@ -160,4 +162,24 @@ def bundled_file(path: str, sha256: str) -> dict[str, Any]:
         "bom-ref": f"file:{path}",
         "name": path.rpartition("/")[2],
         "hashes": [{"alg": "SHA-256", "content": sha256}],
+    }
+
+
+def component(name: str, version: str, purl: str, sha256: str = "") -> dict[str, Any]:
+    """The component for a package of a distribution whose files went in, by its package URL.
+
+    Args:
+        name: its name there.
+        version: its version there.
+        purl: its package URL.
+        sha256: of the package's file, where that is known.
+    """
+    hashes = {"hashes": [{"alg": "SHA-256", "content": sha256}]} if sha256 else {}
+    return {
+        "type": "library",
+        "bom-ref": purl,
+        "name": name,
+        "version": version,
+        "purl": purl,
+        **hashes,
     }

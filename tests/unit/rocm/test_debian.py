@@ -1,0 +1,228 @@
+from __future__ import annotations
+
+import hashlib
+import json
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cairn.errors import UsageError, WheelError
+from cairn.rocm import debian, package
+from cairn.rocm.debian import DebianPackage
+from cairn.rocm.fetch.unpack import UnsafeArchiveError
+from cairn.rocm.package import PackageRequest
+from helpers import debs
+from helpers.artifacts import compressed, member, tar
+
+LIBRARIES = "lib/x86_64-linux-gnu"
+SYMLINK = tarfile.SYMTYPE
+
+
+@pytest.mark.parametrize("packing", ["", ".gz", ".xz", ".zst"])
+def test_a_package_says_what_it_is_and_gives_its_files(tmp_path: Path, packing: str) -> None:
+    files = {"bin/tool": b"#!", f"{LIBRARIES}/liba.so": "liba.so.1", "bin/absolute": "/usr/bin/tool"}
+    deb = debs.write(tmp_path, "liba1", files, version="1:2.0+dfsg-3", packing=packing)
+    package = debian.extract(deb, tmp_path / "out")
+    assert package == DebianPackage(
+        name="liba1",
+        version="1:2.0+dfsg-3",
+        architecture="amd64",
+        sha256=hashlib.sha256(deb.read_bytes()).hexdigest(),
+    )
+    assert package.purl == "pkg:deb/debian/liba1@1%3A2.0%2Bdfsg-3?arch=amd64"
+    usr = tmp_path / "out" / "usr"
+    assert (usr / "bin/tool").stat().st_mode & 0o100
+    assert str((usr / f"{LIBRARIES}/liba.so").readlink()) == "liba.so.1"
+    # Of the package's own root, not of this machine's.
+    assert (usr / "bin/absolute").samefile(usr / "bin/tool")
+
+
+def control(text: str) -> bytes:
+    return compressed(tar([member("./control", text.encode())]), "x.xz")
+
+
+NAMED = "Package: a\nVersion: 1\nArchitecture: all\n"
+DATA = compressed(tar([member("./usr/a", b"x")]), "x.xz")
+WHOLE = {"debian-binary": b"2.0\n", "control.tar.xz": control(NAMED), "data.tar.xz": DATA}
+
+DAMAGED: dict[str, tuple[Callable[[Path], Path], str]] = {
+    "no archive": (lambda p: debs.write_ar(p, {}).write_bytes(b"PK\3\4") and p, "does not begin as one"),
+    "nothing in it": (lambda p: debs.write_ar(p, {}), "no debian-binary"),
+    "of the future": (lambda p: debs.write_ar(p, WHOLE | {"debian-binary": b"3.0\n"}), "not 2.0"),
+    "no data": (lambda p: debs.write_ar(p, {n: WHOLE[n] for n in list(WHOLE)[:2]}), "no data.tar"),
+    "two data": (lambda p: debs.write_ar(p, WHOLE | {"data.tar": tar([])}), "2 data.tar"),
+    "odd packing": (lambda p: debs.write_ar(p, WHOLE | {"control.tar.rar": b""}), "2 control.tar"),
+    "size is no number": (lambda p: debs.write_ar(p, WHOLE, sizes={"data.tar.xz": "-1"}), "damaged"),
+    "longer than the file": (lambda p: debs.write_ar(p, WHOLE, sizes={"data.tar.xz": "9999"}), "cut off"),
+    "stream cut off": (lambda p: debs.write_ar(p, WHOLE | {"data.tar.xz": DATA[:-20]}), "cannot be unpacked"),
+    "stream damaged": (lambda p: debs.write_ar(p, WHOLE | {"data.tar.xz": b"x" * 99}), "cannot be unpacked"),
+    "gzip damaged": (
+        lambda p: debs.write_ar(
+            p, {"debian-binary": b"2.0\n", "control.tar.gz": b"x" * 99, "data.tar.xz": DATA}
+        ),
+        "cannot be unpacked",
+    ),
+    "no control": (
+        lambda p: debs.write_ar(p, WHOLE | {"control.tar.xz": compressed(tar([]), "x.xz")}),
+        "no file 'control'",
+    ),
+    "huge control": (
+        lambda p: debs.write_ar(p, WHOLE | {"control.tar.xz": control(NAMED + "X: y\n" * 300_000)}),
+        "less than 1,048,576 bytes",
+    ),
+    "no name": (
+        lambda p: debs.write_ar(p, WHOLE | {"control.tar.xz": control("Version: 1\n")}),
+        "does not say what it is",
+    ),
+    "a path for a name": (
+        lambda p: debs.write_ar(p, WHOLE | {"control.tar.xz": control(NAMED.replace(": a", ": ../a"))}),
+        "does not say what it is",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", DAMAGED)
+def test_a_damaged_package_is_one_clear_error(tmp_path: Path, case: str) -> None:
+    make, message = DAMAGED[case]
+    with pytest.raises(UnsafeArchiveError, match=message) as caught:
+        debian.extract(make(tmp_path / "a.deb"), tmp_path / "out")
+    assert caught.value.tip
+
+
+OUT = {
+    "dots": [member("./../evil", b"x")],
+    "absolute": [member("/evil", b"x")],
+    "link out": [member("./usr/l", type=SYMLINK, linkname="../../secret")],
+    "file through a link": [
+        member("./usr/l", type=SYMLINK, linkname="../.."),
+        member("./usr/l/evil", b"x"),
+    ],
+    "absolute link with dots": [member("./usr/l", type=SYMLINK, linkname="/../../secret")],
+    "hard link out": [member("./usr/l", type=tarfile.LNKTYPE, linkname="../secret")],
+    "device": [member("./usr/null", type=tarfile.CHRTYPE)],
+    "twice": [member("./usr/x", b"1"), member("./usr/x", b"2")],
+}
+
+
+@pytest.mark.parametrize("case", OUT)
+def test_nothing_gets_out_of_the_folder(tmp_path: Path, case: str) -> None:
+    (tmp_path / "secret").write_text("secret")
+    deb = debs.write_tar(tmp_path, "evil", OUT[case])
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(UnsafeArchiveError, match="cannot be unpacked"):
+        debian.extract(deb, tmp_path / "out")
+    assert sorted(tmp_path.iterdir()) == sorted([*before, tmp_path / "out"])
+    assert (tmp_path / "secret").read_text() == "secret"
+
+
+def request(folder: Path, *debs: Path, **changes: object) -> PackageRequest:
+    values: dict[str, object] = {
+        "debs": debs,
+        "version": "6.4.3",
+        "targets": ("gfx1100",),
+        "output_dir": folder / "dist",
+    }
+    return PackageRequest(**(values | changes))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def rocm(tmp_path: Path) -> Path:
+    """A folder with the packages of a tiny ROCm."""
+    folder = tmp_path / "debs"
+    debs.write(folder, "libamdhip64-6", {f"{LIBRARIES}/libamdhip64.so.6": b"hip"}, version="6.4.3-5")
+    debs.write(
+        folder,
+        "libamdhip64-dev",
+        {
+            f"{LIBRARIES}/libamdhip64.so": "libamdhip64.so.6",
+            f"{LIBRARIES}/cmake/hip/hip-config.cmake": b"hip",
+            "include/hip/hip_runtime.h": b"header",
+            "share/doc/libamdhip64-dev": "libamdhip64-6",
+        },
+        licence=False,
+    )
+    debs.write(folder, "librocblas4", {f"{LIBRARIES}/rocblas/4.4/library/k_gfx1100.hsaco": b"k"})
+    debs.write(folder, "clang-21", {"lib/llvm-21/bin/clang": b"clang", "lib/llvm-21/bin/clang++": "clang"})
+    debs.write(folder, "unrelated", {"bin/unrelated": b""}, licence=False)
+    return folder
+
+
+def test_packages_become_an_sdk_with_licences_and_provenance(rocm: Path, tmp_path: Path) -> None:
+    dists = package.package(request(tmp_path, rocm))
+    assert [d.distribution for d in dists] == [
+        "rocm-sdk-core",
+        "rocm-sdk-libraries-gfx110X-all",
+        "rocm-sdk-devel",
+        "rocm",
+    ]
+    core, libraries, devel = (zipfile.ZipFile(d.path) for d in dists[:3])
+    assert "_rocm_sdk_core/lib/libamdhip64.so.6" in core.namelist()
+    assert "_rocm_sdk_libraries_gfx110X_all/lib/rocblas/4.4/library/k_gfx1100.hsaco" in libraries.namelist()
+
+    info = "rocm_sdk_core-6.4.3.dist-info"
+    assert core.read(f"{info}/licenses/libamdhip64-6/copyright") == b"licence of libamdhip64-6"
+    assert b"License-File: libamdhip64-6/copyright\n" in core.read(f"{info}/METADATA")
+    (part,) = json.loads(core.read(f"{info}/sboms/cairn.cdx.json"))["components"]
+    deb = rocm / "libamdhip64-6_6.4.3-5_amd64.deb"
+    assert part["purl"] == "pkg:deb/debian/libamdhip64-6@6.4.3-5?arch=amd64"
+    assert part["hashes"] == [
+        {"alg": "SHA-256", "content": hashlib.sha256(deb.read_bytes()).hexdigest()},
+    ]
+
+    # That of the runtime, since the folder of its own is a link to the runtime's.
+    info = "rocm_sdk_devel-6.4.3.dist-info"
+    assert devel.read(f"{info}/licenses/libamdhip64-dev/copyright") == b"licence of libamdhip64-6"
+    with devel.open("rocm_sdk_devel/devel.tar") as file, tarfile.open(fileobj=file) as inner:
+        names = inner.getnames()
+        assert {"include/hip/hip_runtime.h", "llvm/bin/clang", "bin/unrelated"} & set(names) == {
+            "include/hip/hip_runtime.h",
+            "llvm/bin/clang",
+        }
+        assert inner.getmember("llvm/bin/clang++").linkname == "clang"
+        including = inner.extractfile("lib/cmake/hip/hip-config.cmake")
+        assert including is not None
+        assert b"/../../../lib/x86_64-linux-gnu/cmake/hip/hip-config.cmake" in including.read()
+
+
+def test_without_its_licence_no_package_is_packaged(tmp_path: Path) -> None:
+    deb = debs.write(tmp_path, "libnuma1", {f"{LIBRARIES}/libnuma.so.1": b"numa"}, licence=False)
+    with pytest.raises(WheelError, match=r"libnuma1 1\.0-1 comes without its licence"):
+        package.package(request(tmp_path, deb))
+
+
+def test_two_versions_of_one_package_are_refused(rocm: Path, tmp_path: Path) -> None:
+    debs.write(rocm, "librocblas4", {}, version="2")
+    with pytest.raises(UsageError, match=r"librocblas4 is there as 1\.0-1 and as 2"):
+        package.package(request(tmp_path, rocm))
+
+
+def test_a_folder_without_packages_is_one_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"no \.deb in"):
+        package.package(request(tmp_path, tmp_path))
+
+
+def test_installed_files_are_known_by_their_packages(tmp_path: Path) -> None:
+    prefix, database = tmp_path / "usr", tmp_path / "var" / "lib" / "dpkg"
+    library = prefix / LIBRARIES / "libnuma.so.1"
+    library.parent.mkdir(parents=True)
+    library.write_bytes(b"numa")
+    (prefix / "share/doc/libnuma1").mkdir(parents=True)
+    (prefix / "share/doc/libnuma1/copyright").write_text("licence")
+    (database / "info").mkdir(parents=True)
+    (database / "status").write_text(
+        "Package: gone\nStatus: deinstall ok config-files\nVersion: 1\nArchitecture: amd64\n\n"
+        "Package: libnuma1\nStatus: install ok installed\nVersion: 2.0.19-1\nArchitecture: amd64\n"
+        "Description: a\n b\n\n"
+    )
+    # As before /lib became a link to /usr/lib.
+    (database / "info/libnuma1:amd64.list").write_text(f"/.\n/{LIBRARIES}/libnuma.so.1\n")
+    (database / "info/gone.list").write_text(f"/usr/{LIBRARIES}/libnuma.so.1\n")
+    dists = package.package(request(tmp_path, prefix=prefix))
+    core = zipfile.ZipFile(dists[0].path)
+    bill = json.loads(core.read("rocm_sdk_core-6.4.3.dist-info/sboms/cairn.cdx.json"))
+    (part,) = bill["components"]
+    assert part["purl"] == "pkg:deb/debian/libnuma1@2.0.19-1?arch=amd64"
+    assert "hashes" not in part
