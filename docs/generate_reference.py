@@ -38,8 +38,7 @@ from cairn.sources.manifest import manifest
 from cairn.testing import record
 from cairn.testing.compat.report import CompatReport
 from cairn.testing.skips import skip_files
-from cairn.testing.suite import suite_results, suite_toml
-from cairn.testing.suite.shards import times
+from cairn.testing.suite import shards, suite_results, suite_toml
 from cairn.wheels import wheelset
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -159,7 +158,7 @@ def _formats() -> Iterator[tuple[str, type[datafile.Value], str]]:
     )
     yield (
         "test-times.json",
-        times.Times,
+        shards.Times,
         "How long tests took; upstream's files of that name are read as well.",
     )
     yield "compat.json", CompatReport, "`cairn test compat` writes it; `compat diff` reads it."

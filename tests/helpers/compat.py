@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from cairn.testing.compat.report import CompatReport, Measured, ReportRow, ReportTable, Support, Tested
-from cairn.testing.compat.rows import Claim
+from cairn.testing.compat.report import Claim, CompatReport, Measured, ReportRow, ReportTable, Support, Tested
 
 CPU = Tested(torch="2.9.1+cpu", commit="c" * 40, python="3.12.4", platform="linux x86_64")
 ROCM = Tested(torch="2.9.1+rocm7.10.0", hip="7.1.2", rocm="7.10.0", python="3.12.4", platform="linux x86_64")

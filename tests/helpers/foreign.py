@@ -32,8 +32,8 @@ from cairn.errors import BuildError
 from cairn.output import silent
 from cairn.platforms import landlock
 from cairn.sources.hipify import run as hipify
+from cairn.testing.install_set import Tested
 from cairn.testing.smoke import SmokeRequest, run_smoke
-from cairn.testing.suite.run import Tested
 from cairn.venv import PackageSource
 from helpers import build, suites
 from helpers.testing import set_of, write_wheel

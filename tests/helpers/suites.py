@@ -12,11 +12,12 @@ from typing import Any
 from cairn import datafile, files
 from cairn.sources.worktree import contents
 from cairn.testing.gpus.gpu import Gpu
+from cairn.testing.install_set import Tested
 from cairn.testing.junit import TestOutcome
 from cairn.testing.record import TestedWheel
-from cairn.testing.suite import merge, outcomes, run, suite_results, worker
+from cairn.testing.suite import merge, run, suite_results, worker
 from cairn.testing.suite.merge import Merged
-from cairn.testing.suite.run import SuiteRequest, Tested
+from cairn.testing.suite.run import SuiteRequest
 from cairn.testing.suite.suite_results import ShardResult
 from cairn.testing.suite.suite_toml import Config, Group, Suite
 from cairn.testing.testing_options import Limits
@@ -114,7 +115,7 @@ def log_of(request: SuiteRequest) -> str:
 
 def outcomes_of(folder: Path) -> dict[str, TestOutcome]:
     """The outcomes of a folder of results, by node id."""
-    return {outcome.test: outcome for outcome in outcomes.read(folder / outcomes.FILE)}
+    return {outcome.test: outcome for outcome in suite_results.read_outcomes(folder / suite_results.OUTCOMES)}
 
 
 WHEEL = TestedWheel(file_name="torch-2.9.0-cp312-cp312-linux_x86_64.whl", sha256="a" * 64)
@@ -129,8 +130,8 @@ def other_accounts(folder: Path, tests: Sequence[TestOutcome]) -> dict[str, str]
 def shard_of(folder: Path, tests: Sequence[TestOutcome], number: int = 1, of: int = 1, **more: Any) -> Path:
     """Write the results of a shard, on the CPU unless `more` says otherwise."""
     folder.mkdir()
-    (folder / outcomes.FILE).touch()
-    outcomes.append(folder / outcomes.FILE, tests)
+    (folder / suite_results.OUTCOMES).touch()
+    suite_results.append_outcomes(folder / suite_results.OUTCOMES, tests)
     values: dict[str, Any] = {
         "config": "default",
         "shard": number,
@@ -149,7 +150,7 @@ def shard_of(folder: Path, tests: Sequence[TestOutcome], number: int = 1, of: in
         "outdated": (),
         "started": f"2026-11-22T0{number}:00:00Z",
         "duration_seconds": 60.0,
-        "outcomes_sha256": files.sha256_of(folder / outcomes.FILE),
+        "outcomes_sha256": files.sha256_of(folder / suite_results.OUTCOMES),
         "accounts": other_accounts(folder, tests),
     }
     values["gpus"] = tuple(Gpu(target=name) for name in more.pop("hardware", ()))

@@ -1,25 +1,31 @@
-"""A set, installed as a user does it, into an environment that has nothing else: exactly its bytes."""
+"""Install a set as a user does, exactly its bytes, into an environment that has nothing else."""
 
 from __future__ import annotations
 
 import urllib.parse
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from cairn import isolation, venv
+from cairn import isolation, owned, venv
 from cairn.errors import ProcessError, TestsFailedError
 from cairn.output import Progress
 from cairn.targets import CPU
+from cairn.testing import pytest_runs
 from cairn.testing.record import TestedWheel
 from cairn.venv import InstalledFile, PackageSource, VirtualEnvironment
 from cairn.wheels.wheelset import WheelSet
 
 _TIMEOUT = 3600.0  # seconds; a real set with its ROCm libraries is several gigabytes
 
+_LOG = "install.log"
+_FOLDERS = ("home", "venv", "tools")
+_TOOLS_TIMEOUT = 1200.0  # seconds
 
-def variables(wheel_set: WheelSet, more: Mapping[str, str], *, home: Path) -> dict[str, str]:
+
+def test_variables(wheel_set: WheelSet, more: Mapping[str, str], *, home: Path) -> dict[str, str]:
     """What the installation and the tests of a set see, whose home is a folder made now; and `more`."""
     home.mkdir(parents=True, exist_ok=True)
     # The `rocm` sdist chooses its libraries when it is installed: by this, else by the GPU it sees.
@@ -113,3 +119,110 @@ def _check_bytes(wheel_set: WheelSet, installed: tuple[InstalledFile, ...], wher
                 f"{where} gave other bytes for {wheel.distribution} {wheel.version} than the set names",
                 tip="test the set from an index that has its files",
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tested:
+    """What the tests are run on.
+
+    Attributes:
+        python: the interpreter that has it.
+        variables: what its programs see, before the suite adds its own.
+        tools: folders that hold pytest where the interpreter does not; they come last on its path.
+        set_id: the sealed set that it was installed from; None where there is none.
+        family: of the set.
+        targets: what the wheels are for; empty where that is not known: the GPUs that are there then count.
+        wheels: every distribution that was installed; empty where that is not known.
+    """
+
+    __test__ = False  # pytest would collect the name
+
+    python: Path
+    variables: Mapping[str, str]
+    tools: tuple[Path, ...] = ()
+    set_id: str | None = None
+    family: str = ""
+    targets: tuple[str, ...] = ()
+    wheels: tuple[TestedWheel, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuiteSetRequest:
+    """Which set, from where.
+
+    Attributes:
+        wheel_set: the set; each of its files must be installed with exactly its bytes.
+        work_dir: receives the environment, in place of an earlier one.
+        source: where pip finds the set, and nothing else.
+        extra_wheels: installed too; a stack's own list of wheels that it does not build.
+        requires: requirements of the tests, such as `pytest<9`. They are installed elsewhere and come last on
+            the path, so that they hide nothing that the wheels forgot to require; our own pytest where empty.
+        requires_source: where pip finds that.
+        python: the interpreter that the environment is made from; ours by default.
+        environment: further variables.
+    """
+
+    wheel_set: WheelSet
+    work_dir: Path
+    source: PackageSource
+    extra_wheels: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()
+    requires_source: PackageSource = field(default_factory=PackageSource)
+    python: Path | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def install_for_suite(request: SuiteSetRequest, *, on_line: Progress | None = None) -> Tested:
+    """Install a set and what its tests need.
+
+    Raises:
+        NetworkError: an index could not be reached.
+        TestsFailedError: the set cannot be installed, or other bytes came than it names.
+    """
+    with owned.alone_in(request.work_dir):
+        return _install_for_suite(request, on_line)
+
+
+def _install_for_suite(request: SuiteSetRequest, on_line: Progress | None) -> Tested:
+    work_dir, wheel_set, log = request.work_dir, request.wheel_set, request.work_dir / _LOG
+    owned.empty_places(work_dir, of_files=(_LOG,), of_folders=_FOLDERS)
+    variables = test_variables(wheel_set, request.environment, home=work_dir / "home")
+    environment, wheels = install(
+        wheel_set,
+        folder=work_dir / "venv",
+        source=request.source,
+        requirements=request.extra_wheels,
+        python=request.python,
+        variables=variables,
+        log=log,
+        on_line=on_line,
+    )
+    tools = work_dir / "tools"
+    if request.requires:
+        beside = venv.create(tools, python=request.python)
+        try:
+            venv.install(
+                beside,
+                request.requires,
+                request.requires_source,
+                log=log,
+                on_line=on_line,
+                timeout=_TOOLS_TIMEOUT,
+            )
+        except ProcessError as error:
+            raise TestsFailedError(
+                f"what the tests need cannot be installed: {error}", tip=f"read {log}"
+            ) from error
+        sites = beside.sites
+    else:
+        pytest_runs.copy_pytest(tools)
+        sites = (tools,)
+    return Tested(
+        python=environment.python,
+        variables=variables,
+        tools=tuple(dict.fromkeys(sites)),
+        set_id=wheel_set.set_id,
+        family=wheel_set.family,
+        targets=wheel_set.targets,
+        wheels=wheels,
+    )

@@ -1,4 +1,4 @@
-"""Running pytest on an environment without installing pytest into it.
+"""Run pytest on an environment without installing pytest into it.
 
 pytest brings packages of its own (packaging, pygments, ...). Installed into the tested environment, they
 would hide that a wheel forgot to require them, so they lie in a separate folder that comes last on the path,
@@ -12,12 +12,13 @@ import contextlib
 import importlib.metadata
 import shutil
 import sys
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
 from cairn import datafile, files, isolation, process
 from cairn.errors import PrerequisiteError, ProcessError, TestsFailedError, UsageError
@@ -216,3 +217,35 @@ def _top_level(distribution: importlib.metadata.Distribution) -> Iterator[tuple[
         raise PrerequisiteError(f"{distribution.name} cannot be copied: it has no list of files")
     for top in sorted(tops):
         yield top, Path(str(distribution.locate_file(top)))
+
+
+def translation_name(wheel: Path | None) -> str:
+    """Name and version of TorchDevice's wheel, as records have it: `torchdevice 0.1.0`; empty for none.
+
+    Through it, code that says "cuda" runs on a machine without a GPU, and shows nothing of one.
+
+    Raises:
+        UsageError: the file is not named as a wheel.
+    """
+    if wheel is None:
+        return ""
+    try:
+        name, version, *_ = parse_wheel_filename(wheel.name)
+    except InvalidWheelFilename as error:
+        raise UsageError(str(error), tip="name the wheel of TorchDevice") from error
+    return f"{name} {version}"
+
+
+def unpack_translation(wheel: Path, folder: Path) -> None:
+    """Unpack TorchDevice's wheel into a folder that comes last on the path: it is no part of what is tested.
+
+    Raises:
+        UsageError: the file is no wheel, or one of something else.
+    """
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(folder)
+    except (OSError, zipfile.BadZipFile) as error:
+        raise UsageError(f"{wheel} is not a wheel that can be read", tip="name TorchDevice's") from error
+    if not (folder / "torchdevice" / "pytest_plugin.py").is_file():
+        raise UsageError(f"{wheel} has no TorchDevice", tip="see external-builds/torchdevice/README.md")

@@ -1,8 +1,10 @@
-"""Smoke tests: a set, installed the way a user installs it, into an environment that has nothing else."""
+"""Smoke tests: of a set, installed as a user does it into a new environment, or of what is installed here."""
 
 from __future__ import annotations
 
 import functools
+import os
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,15 +13,16 @@ from pathlib import Path
 
 import msgspec
 
-from cairn import datafile, files, owned
+from cairn import datafile, files, isolation, owned
 from cairn.errors import TestsFailedError, UsageError
 from cairn.output import Progress
 from cairn.stack import Floor, Stack
 from cairn.targets import CPU
-from cairn.testing import install_set, junit, pytest_runs, record, smoke_facts, translation
+from cairn.testing import install_set, junit, pytest_runs, record, smoke_facts
 from cairn.testing.gpus import kernel
 from cairn.testing.gpus.attest import Attestation, attest
 from cairn.testing.gpus.usage import covered
+from cairn.testing.gpus.visible import visible_gpus
 from cairn.testing.junit import JUnit
 from cairn.testing.pytest_runs import Run, Session
 from cairn.testing.record import Deselected, TestedWheel, TestPolicy, TestRecord, Verdict
@@ -143,7 +146,7 @@ def run_smoke(request: SmokeRequest, *, on_line: Progress | None = None) -> Smok
         raise UsageError(
             f"there are no smoke tests at {absent[0]}", tip="see `smoke_tests` of the stack.toml"
         )
-    translation.name_of(request.translate)
+    pytest_runs.translation_name(request.translate)
     with owned.alone_in(request.work_dir):
         return _run(request, on_line)
 
@@ -152,7 +155,7 @@ def _run(request: SmokeRequest, on_line: Progress | None) -> SmokeResult:
     started, began = datetime.now(UTC), time.monotonic()
     work_dir, wheel_set = request.work_dir, request.wheel_set
     owned.empty_places(work_dir, of_files=_FILES, of_folders=_FOLDERS)
-    variables = install_set.variables(wheel_set, request.environment, home=work_dir / "home")
+    variables = install_set.test_variables(wheel_set, request.environment, home=work_dir / "home")
     log = request.log or work_dir / "smoke.log"
     environment, installed = install_set.install(
         wheel_set,
@@ -224,7 +227,7 @@ def _own_tests(session: Session, request: SmokeRequest, python: Path) -> Run:
     tools, tests, arguments = session.folder / "pytest", request.smoke_tests, request.pytest_args
     pytest_runs.copy_pytest(tools)
     if request.translate is not None:
-        translation.put_beside(request.translate, tools)
+        pytest_runs.unpack_translation(request.translate, tools)
         arguments = ("-p", "torchdevice.pytest_plugin", "--torchdevice-to=cpu", *arguments)
     names = [path.stem if len(tests) == 1 else f"{path.stem}_{number}" for number, path in enumerate(tests)]
     copies = {f"stack/{name}": path for name, path in zip(names, tests, strict=True)}
@@ -279,7 +282,7 @@ def _judge(request: SmokeRequest, runs: Sequence[Run], attested: Attestation) ->
         exit_code=0,
         floor=floor.tests,
         device_floor=floor.device_tests,
-        translated=translation.name_of(request.translate),
+        translated=pytest_runs.translation_name(request.translate),
         deselected=_deselected(runs),
     )
 
@@ -329,7 +332,7 @@ def _record(
         pytest_args=request.pytest_args,
         deselected=_deselected(runs),
         flaky=tuple(case.name for case in results.cases if case.flaky),
-        translated=translation.name_of(request.translate),
+        translated=pytest_runs.translation_name(request.translate),
         policy=msgspec.structs.replace(
             request.policy or TestPolicy.of(None),
             floor=_floor(request, attested),
@@ -337,3 +340,64 @@ def _record(
             tests_sha256=runs[1].tests_sha256 if request.smoke_tests else None,
         ),
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstalledResult:
+    """The verdict on what is installed beside Cairn, and the results where the run left any."""
+
+    judgement: Judgement
+    outcome: JUnit | None
+
+
+def run_installed(
+    tests: Path,
+    arguments: tuple[str, ...],
+    *,
+    targets: tuple[str, ...] = (),
+    timeout: float = 3600.0,
+    on_line: Progress | None = None,
+) -> InstalledResult:
+    """Run a folder of tests in this interpreter's own environment.
+
+    They run from a copy, in a process of its own, so that no source tree on the way is imported in place of
+    what is installed.
+
+    Args:
+        tests: the folder.
+        arguments: pytest's.
+        targets: the hardware that they are to run on; none for whatever this machine has.
+        timeout: seconds.
+        on_line: called with each line of output.
+
+    Raises:
+        UsageError: there are no such tests.
+    """
+    if not tests.is_dir():
+        raise UsageError(f"there are no smoke tests at {tests}")
+    with tempfile.TemporaryDirectory(prefix="cairn-smoke-") as folder:
+        work = Path(folder)
+        (work / "home").mkdir()
+        run = pytest_runs.run_beside(
+            Session(
+                folder=work / "session",
+                tests={tests.name: tests},
+                arguments=arguments,
+                variables=isolation.variables(isolation.Isolation.TEST, work / "home"),
+                timeout=timeout,
+                log=work / "log",
+                on_line=on_line,
+            )
+        )
+    hardware = visible_gpus(kernel.seen(), os.environ.get("ROCR_VISIBLE_DEVICES"))
+    # No set says what the wheels are for, so the GPUs of this machine count as the targets.
+    judgement = judge(
+        run.outcome,
+        exit_code=run.exit_code,
+        targets=targets or hardware or (CPU,),
+        hardware=hardware,
+        deselected=run.deselected,
+    )
+    if run.problem and run.outcome is None:
+        judgement = replace(judgement, reason=run.problem)
+    return InstalledResult(judgement=judgement, outcome=run.outcome)

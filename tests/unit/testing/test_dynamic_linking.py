@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cairn.testing import dynamic_linking
+from cairn.testing.builtin_smoke import environment
 from cairn.wheels.contents.binaries import Binary
 from helpers.formats import make_elf
 
@@ -15,14 +15,14 @@ from helpers.formats import make_elf
 def library(folder: Path, name: str, **parts: Any) -> Binary:
     path = folder / f"{name}.so"
     path.write_bytes(make_elf(soname=path.name, **parts))
-    return dynamic_linking.read([path])[0]
+    return environment.read_binaries([path])[0]
 
 
 def test_a_library_of_this_machine_alone_is_missing(tmp_path: Path) -> None:
     needed = ("libc.so.6", "shipped.so", "libselinux.so.1", "ld-linux-x86-64.so.2")
     user, shipped = library(tmp_path, "user", needed=needed), library(tmp_path, "shipped")
-    assert dynamic_linking.missing_libraries(user, [user, shipped]) == ("libselinux.so.1",)
-    assert dynamic_linking.missing_libraries(user, [user]) == ("shipped.so", "libselinux.so.1")
+    assert environment.missing_libraries(user, [user, shipped]) == ("libselinux.so.1",)
+    assert environment.missing_libraries(user, [user]) == ("shipped.so", "libselinux.so.1")
 
 
 def test_a_symbol_comes_from_what_is_linked_however_far_and_from_the_program(tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ def test_a_symbol_comes_from_what_is_linked_however_far_and_from_the_program(tmp
     greedy = library(tmp_path, "greedy", symbols=("of_other", "of_nobody", "of_near"), needed=("near.so",))
     passed_over = library(tmp_path, "passed", symbols=("anything",), needed=("not-here.so",))
     everything = (far, near, other, program, base, user, greedy, passed_over)
-    found = dynamic_linking.missing_symbols(
+    found = environment.missing_symbols(
         [user, greedy, passed_over, other], around=everything, program=Path(program.path)
     )
     # `other` has one of the two, but `greedy` is not linked to it; and what `other` lacks, it may lack.
@@ -49,8 +49,8 @@ def test_what_this_python_has_loaded_lacks_nothing() -> None:
         importlib.import_module(name)
     lines = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
     mapped = {Path(line.split(maxsplit=5)[5]) for line in lines if " r-xp " in line and "/" in line}
-    loaded = dynamic_linking.read(sorted(path for path in mapped if path.exists()))
+    loaded = environment.read_binaries(sorted(path for path in mapped if path.exists()))
     own = [binary for binary in loaded if "lib-dynload" in binary.path]
     assert own
     program = Path(sys.executable).resolve()
-    assert dynamic_linking.missing_symbols(own, around=loaded, program=program) == {}
+    assert environment.missing_symbols(own, around=loaded, program=program) == {}

@@ -23,10 +23,10 @@ from cairn.testing.gpus.attest import Attestation
 from cairn.testing.gpus.gpu import Gpu
 from cairn.testing.junit import JUnit, Outcome, TestOutcome
 from cairn.testing.record import Counts
-from cairn.testing.report import history, page, results, step_summary, summary
-from cairn.testing.report.history import EarlierRun
+from cairn.testing.report import render, results, summary
 from cairn.testing.report.results import TestRun
-from cairn.testing.suite import merge, outcomes
+from cairn.testing.report.summary import EarlierRun
+from cairn.testing.suite import merge, suite_results
 from cairn.testing.suite.suite_results import ExcludedTest
 from cairn.wheels.wheelset import WheelSet
 from helpers import compat, html
@@ -133,7 +133,7 @@ def test_a_suite_says_what_was_left_out(tmp_path: Path) -> None:
     assert [test.attempts for test in run.tests] == [1, 1, 2, 1]
     alone = results.read(second)
     assert (alone.title, alone.verdict) == ("suite default, shard 2 of 3", "passed")
-    with (tmp_path / "whole" / outcomes.FILE).open("a") as file:
+    with (tmp_path / "whole" / suite_results.OUTCOMES).open("a") as file:
         file.write("\n")
     with pytest.raises(UsageError, match=r"is not what suite-result\.json is of"):
         results.read(tmp_path / "whole")
@@ -164,7 +164,7 @@ def test_failures_are_new_or_known() -> None:
         earlier(20, None),
         earlier(19, {"a": "error", "b": "passed", "c": "failed"}),
     ]
-    said = {test: history.known(test, nights) for test in "abcde"}
+    said = {test: summary.known_failure(test, nights) for test in "abcde"}
     assert {test: known.new for test, known in said.items()} == {
         "a": False,
         "b": False,
@@ -176,9 +176,9 @@ def test_failures_are_new_or_known() -> None:
     assert said["b"].text == "known: it fails since 2026-11-21"
     assert said["c"].text == "new: it passed in the last run, 2026-11-21"
     assert said["e"].text == "new: it was not there in the last run, 2026-11-21"
-    assert history.known("a", nights[1:2]) == history.Known(new=True, text="")
+    assert summary.known_failure("a", nights[1:2]) == summary.Known(new=True, text="")
     now = [TestOutcome(test="a", outcome="passed"), TestOutcome(test="b", outcome="skipped")]
-    assert history.changes(now, nights) == history.Changes(fixed=("a",), gone=("b",))
+    assert summary.changes_since(now, nights) == summary.Changes(fixed=("a",), gone=("b",))
 
 
 def test_earlier_sets_of_the_same_line_are_compared(
@@ -229,7 +229,7 @@ def run_of(*tests: TestOutcome) -> TestRun:
 def test_the_page_shows_everything_as_text() -> None:
     run = run_of(*TESTS)
     found = summary.of_run(run, [earlier(21, {ERROR.test: "failed", "test_old.py::test": "failed"})])
-    text = page.render("A & B", [(run, found)], generated="2026-11-22T01:00:00Z")
+    text = render.page("A & B", [(run, found)], generated="2026-11-22T01:00:00Z")
     root = html.parse(text.encode())
     assert not list(root.all("script"))
     assert root.one("title").text == "A & B"
@@ -256,20 +256,20 @@ def test_the_page_shows_everything_as_text() -> None:
 def test_long_lists_are_cut_and_counted() -> None:
     tests = [
         TestOutcome(test=f"test_{n % 40}.py::test_{n}", outcome="failed", reason="no", detail="x" * 500)
-        for n in range(page.Limits().failures + 10)
+        for n in range(render.Limits().failures + 10)
     ]
     run = run_of(*tests)
-    text = page.render("t", [(run, summary.of_run(run))], generated="")
+    text = render.page("t", [(run, summary.of_run(run))], generated="")
     assert "and 10 more" in text
-    assert text.count("<pre>") == page.Limits().logs
-    said = step_summary.markdown_of("t", [summary.of_run(run)])
+    assert text.count("<pre>") == render.Limits().logs
+    said = render.step_summary("t", [summary.of_run(run)])
     assert f"- and {len(tests) - 100} more" in said
     assert len(said) < 100_000
 
 
 def test_the_summary_of_a_step_shows_everything_as_text() -> None:
     found = summary.of_run(run_of(*TESTS), [earlier(21, {ERROR.test: "failed"})])
-    said = step_summary.markdown_of("Night", [found])
+    said = render.step_summary("Night", [found])
     assert "### ❌ suite default: failed" in said
     assert r"\<script\>alert(1)\</script\>\|\`a\`\|\</code\>" in said
     assert "<script" not in said.replace("\\<", "")
@@ -326,8 +326,8 @@ def test_43_000_tests_are_reported_in_three_seconds(tmp_path: Path) -> None:
     began = time.process_time()
     run = results.read(folder)
     found = summary.of_run(run)
-    text = page.render("t", [(run, found)], generated="")
-    step_summary.markdown_of("t", [found])
+    text = render.page("t", [(run, found)], generated="")
+    render.step_summary("t", [found])
     assert time.process_time() - began < 3
     assert len(found.failures) == 1_000
     assert len(text) < 3_000_000

@@ -18,8 +18,7 @@ from cairn.options import Exclusive, argument, option, repeated
 from cairn.output import console
 
 if TYPE_CHECKING:
-    from cairn.testing.compat.diff import Change
-    from cairn.testing.compat.report import CompatReport
+    from cairn.testing.compat.report import Change, CompatReport
     from cairn.testing.record import TestRecord
 
 _SHOWN = 3  # rows, in an error
@@ -74,7 +73,6 @@ class Run:
     )
     timeout: float = option("for each probe", default=600.0, metavar="SECONDS", convert=converters.seconds)
     translate: Path | None = common.translate()
-    jobs: int = common.jobs("probes")
     json: bool = common.json()
 
 
@@ -107,7 +105,7 @@ def _run(request: Run) -> Answer:
     from cairn import isolation
     from cairn.testing import junit
     from cairn.testing import record as records
-    from cairn.testing.compat import evidence, measure, report, rows
+    from cairn.testing.compat import evidence, measure, report
     from cairn.testing.gpus.attest import attest
 
     screen = console.current()
@@ -118,11 +116,10 @@ def _run(request: Run) -> Answer:
     measurement = measure.CompatRequest(
         # Not resolved: what makes an environment's interpreter one is where it is called from.
         python=python.absolute(),
-        tables=rows.load(),
+        tables=report.load_rows(),
         work_dir=request.output_dir.absolute(),
         selects=lambda table, row: not request.only or any(p.search(f"{table}/{row}") for p in request.only),
         timeout=request.timeout,
-        jobs=request.jobs or 1,  # probes that look at a GPU's free memory are alone with it
         set_id=installed.set_id if installed else None,
         translate=request.translate,
     )
@@ -179,9 +176,9 @@ def _text(report: CompatReport, page: Path) -> Iterator[Piece]:
 
 
 def _diff(request: Diff) -> Answer:
-    from cairn.testing.compat import diff, report
+    from cairn.testing.compat import report
 
-    difference = diff.diff(report.read(request.first), report.read(request.second))
+    difference = report.diff(report.read(request.first), report.read(request.second))
     text = [
         f"{name}: {before or '-'} -> {after or '-'}" for name, (before, after) in difference.tested.items()
     ]
@@ -201,9 +198,9 @@ def _line(change: Change) -> str:
 
 
 def _rows(_request: Rows) -> Answer:
-    from cairn.testing.compat import rows
+    from cairn.testing.compat import report
 
-    tables = rows.load()
+    tables = report.load_rows()
     counts = [(table.page, table.section, table.id, len(table.rows)) for table in tables]
     total = f"{sum(len(table.rows) for table in tables)} rows in {len(tables)} tables"
     return Answer({"tables": tables}, (Table(("page", "section", "table", "rows"), counts), total))

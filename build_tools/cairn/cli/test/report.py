@@ -17,9 +17,8 @@ from cairn.output import console
 from cairn.testing.testing_options import Floors
 
 if TYPE_CHECKING:
-    from cairn.testing.report.history import EarlierRun
     from cairn.testing.report.results import TestRun
-    from cairn.testing.report.summary import Summary
+    from cairn.testing.report.summary import EarlierRun, Summary
 
 _SHOWN = 20  # failures on the terminal, of each run
 
@@ -90,18 +89,18 @@ def _write(request: Report, summaries: Sequence[tuple[TestRun, Summary]]) -> Non
 
     from cairn import files
     from cairn.output import github
-    from cairn.testing.report import page, step_summary
+    from cairn.testing.report import render
 
     if request.html:
         generated = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
-        files.write_text(request.html, page.render(request.title, summaries, generated=generated))
+        files.write_text(request.html, render.page(request.title, summaries, generated=generated))
     if request.summary:
         if not os.environ.get("GITHUB_STEP_SUMMARY"):
             raise UsageError(
                 "GITHUB_STEP_SUMMARY is not set: this is not a step of GitHub Actions",
                 tip="use --html elsewhere",
             )
-        github.add_summary(step_summary.markdown_of(request.title, [each for _, each in summaries]))
+        github.add_summary(render.step_summary(request.title, [each for _, each in summaries]))
 
 
 def _text(summaries: Sequence[Summary]) -> Iterator[Piece]:

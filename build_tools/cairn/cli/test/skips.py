@@ -19,8 +19,8 @@ from cairn.output import wording
 
 if TYPE_CHECKING:
     from cairn.testing.skips.conditions import When
-    from cairn.testing.skips.importing.model import Imported
     from cairn.testing.skips.select import Selection
+    from cairn.testing.skips.upstream_lists import Imported
 
 
 def _version(of: str) -> Any:
@@ -75,13 +75,16 @@ class Lint(SkipsOfRun):
 
 
 def _lint(request: Lint) -> Answer:
-    from cairn.testing.skips import ids, lint
+    from cairn.testing.skips import ids, skip_files
 
     day = today()
     selection = request.select(today=day)
-    findings = [*lint.expired(selection.entries, today=day), *lint.contradictory(selection.entries)]
+    findings = [
+        *skip_files.expired(selection.entries, today=day),
+        *skip_files.contradictory(selection.entries),
+    ]
     if request.collection:
-        findings += lint.against(selection.entries, ids.read_collection(request.collection))
+        findings += skip_files.against(selection.entries, ids.read_collection(request.collection))
     rows = [
         {"kind": each.kind, "file": each.where.file, "number": each.where.number, "text": each.text}
         for each in findings

@@ -21,10 +21,11 @@ from cairn.output import console, wording
 from cairn.testing.testing_options import Floors
 
 if TYPE_CHECKING:
+    from cairn.testing.install_set import Tested
     from cairn.testing.skips.retry import Solved
     from cairn.testing.skips.skip_files import Listed
-    from cairn.testing.suite.run import SuiteRequest, Tested
-    from cairn.testing.suite.shards.plan import ShardPlan
+    from cairn.testing.suite.run import SuiteRequest
+    from cairn.testing.suite.shards import ShardPlan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +56,9 @@ class RunSuite(SuiteOptions):
 
 
 def _run_suite(request: RunSuite) -> Answer:
+    from cairn.testing.install_set import Tested
     from cairn.testing.suite import suite_toml
-    from cairn.testing.suite.run import SuiteRequest, Tested
+    from cairn.testing.suite.run import SuiteRequest
 
     suite = suite_toml.load(request.suite_file())
     values = request.request_values(request.sources_dir.absolute())
@@ -70,7 +72,7 @@ def _run_suite(request: RunSuite) -> Answer:
 
 
 def _install(request: RunSuite, set_file: Path, requires: tuple[str, ...]) -> Tested:
-    from cairn.testing.suite import on_set
+    from cairn.testing import install_set
     from cairn.venv import PackageSource
     from cairn.wheels import wheelset
 
@@ -78,7 +80,7 @@ def _install(request: RunSuite, set_file: Path, requires: tuple[str, ...]) -> Te
     if index_url is None and not links:
         raise UsageError("no index to install from", tip="name one with --index-url")
     own = request.own_stack()
-    set_request = on_set.SetRequest(
+    set_request = install_set.SuiteSetRequest(
         wheel_set=wheelset.read(set_file),
         work_dir=request.output_dir.absolute(),
         source=PackageSource(index_url=index_url, find_links=links, no_index=index_url is None),
@@ -89,7 +91,7 @@ def _install(request: RunSuite, set_file: Path, requires: tuple[str, ...]) -> Te
         environment=request.variables_by_name(),
     )
     with console.current().stage("installing the set and what its tests need") as stage:
-        return on_set.install(set_request, on_line=stage.update)
+        return install_set.install_for_suite(set_request, on_line=stage.update)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,14 +152,13 @@ class Shards(TimesOptions):
 def _shards(request: Shards) -> Answer:
     """Run the command."""
     from cairn.output import github
-    from cairn.testing.suite import suite_toml
-    from cairn.testing.suite.shards import plan
+    from cairn.testing.suite import shards, suite_toml
     from cairn.testing.testing_options import Choice
 
     suite = suite_toml.load(request.suite_file())
     config = suite.config(request.test_config)
     modules = suite_toml.choose(config, request.sources_dir / suite.tests, Choice())
-    shard_plan = plan.make(modules, request.read_times(), request.num_shards or config.shards)
+    shard_plan = shards.plan_shards(modules, request.read_times(), request.num_shards or config.shards)
     label = request.multi_gpu_runner if config.gpus == "all" else request.runner
     include = _include(shard_plan, request.test_config, label)
     if request.github_output:
@@ -254,9 +255,10 @@ def _solved_line(solved: Solved) -> str:
 
 
 def _retry_request(request: Retry, entries: tuple[Listed, ...]) -> SuiteRequest:
+    from cairn.testing.install_set import Tested
     from cairn.testing.skips import ids
     from cairn.testing.suite import suite_toml
-    from cairn.testing.suite.run import SuiteRequest, Tested
+    from cairn.testing.suite.run import SuiteRequest
     from cairn.testing.testing_options import Choice
 
     suite = suite_toml.load(request.suite_file())
@@ -282,7 +284,7 @@ def _retry_request(request: Retry, entries: tuple[Listed, ...]) -> SuiteRequest:
 def _try_skipped(request: SuiteRequest, work_dir: Path) -> Mapping[str, bool]:
     import dataclasses
 
-    from cairn.testing.suite import outcomes
+    from cairn.testing.suite import suite_results
     from cairn.testing.suite.run import run_suite
 
     show = console.current()
@@ -290,7 +292,7 @@ def _try_skipped(request: SuiteRequest, work_dir: Path) -> Mapping[str, bool]:
         folder = run_suite(
             dataclasses.replace(request, work_dir=work_dir), say=show.warn, on_line=stage.update
         )
-    tests = outcomes.read(folder / outcomes.FILE)
+    tests = suite_results.read_outcomes(folder / suite_results.OUTCOMES)
     # A module by itself: its process crashed behind the tests, and any of them may be why.
     crashed = {one.test for one in tests if one.failed and one.test == one.module}
     return {

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cairn.stack import Stack
     from cairn.testing.suite.merge import Merged
     from cairn.testing.suite.run import SuiteRequest
-    from cairn.testing.suite.shards.times import Times
+    from cairn.testing.suite.shards import Times
     from cairn.testing.suite.suite_toml import Gpus
 
 _SHOWN = 20  # failures on the screen; the files have all
@@ -100,9 +100,9 @@ class TimesOptions(ConfigOptions):
 
     def read_times(self) -> Times:
         """The times that are named."""
-        from cairn.testing.suite.shards import times
+        from cairn.testing.suite import shards
 
-        return times.read(self.times, environment=self.times_key, config=self.test_config)
+        return shards.read_times(self.times, environment=self.times_key, config=self.test_config)
 
 
 @dataclass(frozen=True, kw_only=True)

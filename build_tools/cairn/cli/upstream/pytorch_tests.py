@@ -62,7 +62,7 @@ def run_pytorch_smoke_tests(script: Path) -> Parser:
 
 def run_smoke_tests(request: Smoke) -> None:
     """Run the script."""
-    from cairn.testing.installed import run_installed
+    from cairn.testing.smoke import run_installed
 
     judgement = run_installed(
         request.tests, request.pytest_args, targets=request.targets(), on_line=console.current().out
@@ -131,8 +131,9 @@ def run_pytorch_tests(script: Path) -> Parser:
 def run_tests(request: RunTests) -> Answer:
     """Run the script."""
     from cairn.testing.gpus import kernel
+    from cairn.testing.install_set import Tested
     from cairn.testing.suite import suite_toml
-    from cairn.testing.suite.run import SuiteRequest, Tested
+    from cairn.testing.suite.run import SuiteRequest
 
     targets = request.targets()
     if targets and targets != ("cpu",) and not kernel.seen():

@@ -28,7 +28,7 @@ from cairn.stack import Floor, Stack
 from cairn.store.protocol import Store
 from cairn.testing.junit import TestOutcome
 from cairn.testing.suite import suite_results, suite_toml
-from cairn.testing.suite.shards.times import Times, from_outcomes
+from cairn.testing.suite.shards import Times, times_of
 from cairn.testing.suite.suite_results import ShardResult
 from cairn.testing.suite.suite_toml import Config, Suite
 
@@ -224,7 +224,7 @@ def times(run: NightRun, shard: Shard) -> Times:
             tests: list[TestOutcome] = []
             for number, one in sorted(whole[-1].items()):
                 tests += suite_results.read_shard(fetch(store, one, Path(folder, str(number))))[1]
-            return from_outcomes(tests)
+            return times_of(tests)
     return Times()
 
 

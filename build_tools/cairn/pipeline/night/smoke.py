@@ -24,8 +24,8 @@ from cairn.release.provenance.signers import Signer
 from cairn.release.serve import serving
 from cairn.targets import CPU
 from cairn.testing import smoke
-from cairn.testing.compat import evidence, measure, rows
-from cairn.testing.compat.report import CompatReport
+from cairn.testing.compat import evidence, measure
+from cairn.testing.compat.report import CompatReport, load_rows
 from cairn.testing.gpus import kernel
 from cairn.testing.gpus.attest import Attestation, attest
 from cairn.testing.gpus.gpu import matches
@@ -160,7 +160,7 @@ def measure_leg(run: NightRun, leg: Leg, installed: SmokeResult, work_dir: Path)
         request = measure.CompatRequest(
             # Not resolved: what makes an environment's interpreter one is where it is called from.
             python=venv.describe(installed.environment).python.absolute(),
-            tables=rows.load(),
+            tables=load_rows(),
             work_dir=work_dir,
             set_id=installed.record.set_id,
         )

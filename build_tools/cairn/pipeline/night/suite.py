@@ -29,13 +29,14 @@ from cairn.sources.hipify import in_copy
 from cairn.sources.manifest import manifest
 from cairn.sources.worktree import contents
 from cairn.stack import policy
+from cairn.testing import install_set
 from cairn.testing.gpus import kernel
+from cairn.testing.install_set import Tested
 from cairn.testing.record import TestPolicy
 from cairn.testing.skips import skip_files
 from cairn.testing.suite import merge as merging
-from cairn.testing.suite import on_set
 from cairn.testing.suite.merge import Merged
-from cairn.testing.suite.run import SuiteRequest, Tested, run_suite
+from cairn.testing.suite.run import SuiteRequest, run_suite
 from cairn.testing.testing_options import Limits
 from cairn.venv import PackageSource
 
@@ -86,8 +87,8 @@ def run_shard(request: ShardTest) -> Merged:
     with show.stage(f"check out the tests of {suite.project}") as stage:
         folder, commits = _sources(request, suite.project, stage.update)
     with serving(run.store) as server, show.stage(f"install the set of {shard.leg.name}") as stage:
-        tested = on_set.install(
-            on_set.SetRequest(
+        tested = install_set.install_for_suite(
+            install_set.SuiteSetRequest(
                 wheel_set=read_set(run.store, set_id),
                 work_dir=request.results,
                 source=PackageSource(index_url=keys.set_url(server.url, set_id)),

@@ -1,4 +1,10 @@
-"""What the checks share: the set, the environment it is installed in, and what a look from inside shows."""
+"""The tested environment, as the built-in checks see it from outside and by a look from inside.
+
+Some check whether installed libraries give each other what they need, as their files say, without loading
+one. That they load (`probe`) shows it for this machine. Here a library of the system counts where every
+system of the newest manylinux policy has it, and a symbol where a library has it that is linked (ld.so(8)),
+not one that another import happened to load.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +14,7 @@ import json
 import os
 import platform
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +24,9 @@ from packaging.utils import canonicalize_name
 from cairn import datafile, process
 from cairn.formats import elf
 from cairn.targets import in_order
-from cairn.testing import dynamic_linking, smoke_facts
+from cairn.testing import smoke_facts
 from cairn.testing.smoke_facts import SmokeFacts, WheelFacts
+from cairn.wheels.contents import binaries, system_libraries
 from cairn.wheels.contents.binaries import Binary
 
 PROBE_TIMEOUT = 600.0
@@ -36,7 +43,7 @@ def facts() -> SmokeFacts:
 def probed(wheel: WheelFacts) -> dict[str, Any]:
     """What the probe saw in a process of its own: one for each wheel, so that no sibling's import helps."""
     # Programs are traced instead of loaded: dlopen(3) refuses a position-independent executable.
-    loadable = [(path, elf.read_file(path)) for path in binaries(wheel)]
+    loadable = [(path, elf.read_file(path)) for path in binaries_of(wheel)]
     request = {
         "modules": wheel.modules,
         "libraries": [str(path) for path, e in loadable if e.type == "shared" and not e.interpreter],
@@ -92,7 +99,7 @@ def elf_files(distribution: importlib.metadata.Distribution) -> Iterator[Path]:
 
 
 @functools.cache
-def binaries(wheel: WheelFacts) -> tuple[Path, ...]:
+def binaries_of(wheel: WheelFacts) -> tuple[Path, ...]:
     """A wheel's ELF files for this kind of machine; device code that is a file by itself is not."""
     paths = elf_files(installed_as(wheel.distribution))
     return tuple(path for path in paths if elf.read_file(path).machine == platform.machine())
@@ -102,7 +109,7 @@ def binaries(wheel: WheelFacts) -> tuple[Path, ...]:
 def all_libraries() -> tuple[Binary, ...]:
     """Every ELF file of the environment, whichever distribution it is of."""
     installed = importlib.metadata.distributions(path=list(facts().site_packages))
-    return dynamic_linking.read(path for distribution in installed for path in elf_files(distribution))
+    return read_binaries(path for distribution in installed for path in elf_files(distribution))
 
 
 def shown(text: str) -> str:
@@ -121,3 +128,70 @@ def require(holds: object, message: str) -> None:
     """Fail with a message that a user can read, and no traceback through this file."""
     if not holds:
         pytest.fail(message, pytrace=False)
+
+
+def read_binaries(paths: Iterable[Path]) -> tuple[Binary, ...]:
+    """ELF files on disk, without their device code.
+
+    Raises:
+        WheelError: one is malformed, or not an ELF file.
+    """
+    return tuple(binaries.read_file(path, "elf", device_code=False) for path in paths)
+
+
+def missing_libraries(library: Binary, installed: Iterable[Binary]) -> tuple[str, ...]:
+    """The libraries that one needs, and that neither the environment nor every manylinux system has."""
+    here, promised = binaries.shipped(installed), system_libraries.newest_policy()
+    return tuple(name for name in library.needed if name not in here and not promised.has(name))
+
+
+def missing_symbols(
+    libraries: Sequence[Binary], *, around: Iterable[Binary], program: Path
+) -> Mapping[str, tuple[str, ...]]:
+    """By path, the symbols that libraries import and that none of the libraries they are linked to exports.
+
+    Args:
+        libraries: those to look at. One that is linked to a missing library is passed over: its symbols are
+            not known.
+        around: all that the loader may find, of the environment and of the system.
+        program: the interpreter. Its symbols, and those of its own libraries, are there for all.
+    """
+    named_libraries: dict[str, list[Binary]] = {}
+    for binary in around:
+        for name in binary.names:
+            named_libraries.setdefault(name, []).append(binary)
+    interpreter = read_binaries([program])[0]
+    for_all = [interpreter.path, *(_linked(interpreter, named_libraries) or ())]
+    imports = {library.path: elf.imports(Path(library.path)) for library in libraries}
+    among = frozenset(symbol for symbols in imports.values() for symbol in symbols)
+    exports: dict[str, frozenset[bytes]] = {}
+    missing: dict[str, tuple[str, ...]] = {}
+    for library in libraries:
+        linked = _linked(library, named_libraries)
+        if linked is None:
+            continue
+        left = set(imports[library.path])
+        for path in (*for_all, *linked):
+            if path not in exports:
+                exports[path] = elf.exports(Path(path), among)
+            left -= exports[path]
+        if left:
+            missing[library.path] = tuple(sorted(name.decode("utf-8", "backslashreplace") for name in left))
+    return missing
+
+
+def _linked(start: Binary, named_libraries: Mapping[str, Sequence[Binary]]) -> Iterable[str] | None:
+    """The paths of all libraries that one needs, directly or not; None where one of them is missing.
+
+    Of several libraries of one name all count: which of them is loaded first is not known here.
+    """
+    linked: dict[str, Binary] = {}
+    waiting = [start]
+    while waiting:
+        for name in waiting.pop().needed:
+            if name not in named_libraries:
+                return None
+            fresh = {other.path: other for other in named_libraries[name] if other.path not in linked}
+            linked |= fresh
+            waiting += fresh.values()
+    return linked.keys()

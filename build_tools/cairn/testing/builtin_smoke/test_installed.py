@@ -19,7 +19,7 @@ from cairn.formats.view import FileView
 from cairn.targets import CPU, parse_target_id
 from cairn.testing.builtin_smoke.environment import (
     PROBE_TIMEOUT,
-    binaries,
+    binaries_of,
     facts,
     files_of,
     installed_as,
@@ -61,7 +61,7 @@ def test_siblings_are_pinned(wheel: WheelFacts) -> None:
 def test_code_objects_are_what_was_asked_for(wheel: WheelFacts) -> None:
     targets = {str(parse_target_id(name)) for name in facts().targets if name != CPU}
     with_code: set[str] = set()
-    for path in binaries(wheel):
+    for path in binaries_of(wheel):
         objects = code_objects(path)
         empty = [str(code.target) for code in objects if not code.size]
         require(not empty, f"{shown(str(path))} has empty code objects for {', '.join(empty)}")

@@ -6,8 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from cairn.output import wording
-from cairn.testing import dynamic_linking
-from cairn.testing.builtin_smoke.environment import all_libraries, binaries, facts, probed, require, shown
+from cairn.testing.builtin_smoke import environment
+from cairn.testing.builtin_smoke.environment import all_libraries, binaries_of, facts, probed, require, shown
 from cairn.testing.smoke_facts import WheelFacts
 
 # Where a system has its libraries: merged and unmerged /usr, 32 bits, and Nix.
@@ -32,8 +32,8 @@ def test_libraries_come_from_the_environment_or_the_system(wheel: WheelFacts) ->
 def test_needed_libraries_are_in_the_environment_or_promised(wheel: WheelFacts) -> None:
     missing = {
         library.path: names
-        for library in dynamic_linking.read(binaries(wheel))
-        if (names := dynamic_linking.missing_libraries(library, all_libraries()))
+        for library in environment.read_binaries(binaries_of(wheel))
+        if (names := environment.missing_libraries(library, all_libraries()))
     }
     lines = [f"{shown(path)} needs {wording.some(names)}" for path, names in missing.items()]
     require(not lines, "\n".join([*lines, "no package here has it, and not every system of manylinux"]))
@@ -41,9 +41,9 @@ def test_needed_libraries_are_in_the_environment_or_promised(wheel: WheelFacts) 
 
 def test_symbols_are_in_what_is_linked(wheel: WheelFacts) -> None:
     # The system's libraries that it takes to load the wheel, with the names that they are known by.
-    system = dynamic_linking.read(map(Path, probed(wheel)["mapped"]))
-    missing = dynamic_linking.missing_symbols(
-        [library for library in dynamic_linking.read(binaries(wheel)) if not library.is_program],
+    system = environment.read_binaries(map(Path, probed(wheel)["mapped"]))
+    missing = environment.missing_symbols(
+        [library for library in environment.read_binaries(binaries_of(wheel)) if not library.is_program],
         around=(*all_libraries(), *system),
         program=Path(facts().python).resolve(),
     )

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import msgspec
 
-from cairn import concurrency, datafile, isolation, owned, process
+from cairn import datafile, isolation, owned, process
 from cairn.errors import ProcessError, UsageError
-from cairn.output import Progress
-from cairn.testing import record, translation
+from cairn.output import Progress, silent
+from cairn.testing import pytest_runs, record
 from cairn.testing.compat.report import (
     Check,
     CompatReport,
@@ -26,17 +26,18 @@ from cairn.testing.compat.report import (
     Outcome,
     ReportRow,
     ReportTable,
+    Row,
+    RowTable,
     Support,
     Tested,
 )
-from cairn.testing.compat.rows import Row, RowTable
 
 _PACKAGE = "cairn_compat_probes"  # what the copy of the probes is called where they run
 # The folder comes last on the path: nothing of the environment can be hidden by it.
 _PATH = "import sys; sys.path.append(sys.argv[1])"
-_START = f"{_PATH}; from {_PACKAGE}.run import main; main(*sys.argv[2:])"
+_START = f"{_PATH}; from {_PACKAGE}.harness import main; main(*sys.argv[2:])"
 _TRANSLATED = f"{_PATH}; import torchdevice; torchdevice.enable('cpu'); {_START}"
-_DESCRIBE = "environment.describe"
+_DESCRIBE = "harness.describe"
 # Where torch keeps kernels that it compiles at run time, by itself, by inductor, by triton, and MIOpen.
 _CACHES = (
     "PYTORCH_KERNEL_CACHE_PATH",
@@ -45,6 +46,8 @@ _CACHES = (
     "MIOPEN_USER_DB_PATH",
     "MIOPEN_CUSTOM_CACHE_DIR",
 )
+
+_Probe = tuple[str, tuple[tuple[str, str], ...]]  # what to run, and the variables that it has
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +60,6 @@ class CompatRequest:
         work_dir: holds the answers and the log of the probes; what an earlier run left there goes.
         selects: whether to measure a row; its table's id, and its name. The others are not in the report.
         timeout: seconds for each probe.
-        jobs: probes at once.
         set_id: the sealed set that is installed there.
         translate: the wheel of TorchDevice: code of the probes that says "cuda" computes on the CPU.
     """
@@ -67,7 +69,6 @@ class CompatRequest:
     work_dir: Path
     selects: Callable[[str, str], bool] = lambda _table, _row: True
     timeout: float = 600.0
-    jobs: int = 1
     set_id: str | None = None
     translate: Path | None = None
 
@@ -83,10 +84,7 @@ class CompatRequest:
         return self.work_dir / "compat.log"
 
 
-_Probe = tuple[str, tuple[tuple[str, str], ...]]  # what to run, and the variables that it has
-
-
-def measure(request: CompatRequest, *, on_line: Progress | None = None) -> CompatReport:
+def measure(request: CompatRequest, *, on_line: Progress = silent) -> CompatReport:
     """Measure every row; what does not work is a result, not an error.
 
     Raises:
@@ -96,7 +94,7 @@ def measure(request: CompatRequest, *, on_line: Progress | None = None) -> Compa
         return _measure(request, on_line)
 
 
-def _measure(request: CompatRequest, on_line: Progress | None) -> CompatReport:
+def _measure(request: CompatRequest, on_line: Progress) -> CompatReport:
     began, started = time.monotonic(), datetime.now(UTC)
     folders = ("probes", "answers", "scratch")
     owned.empty_places(request.work_dir, of_files=(request.log.name,), of_folders=folders)
@@ -105,24 +103,18 @@ def _measure(request: CompatRequest, on_line: Progress | None) -> CompatReport:
     copies, ignored = request.work_dir / "probes", shutil.ignore_patterns("__pycache__")
     shutil.copytree(Path(__file__).with_name("probes"), copies / _PACKAGE, ignore=ignored)
     if request.translate is not None:
-        translation.put_beside(request.translate, copies)
+        pytest_runs.unpack_translation(request.translate, copies)
     probes = list(dict.fromkeys(_probe_of(row) for _, row in request.chosen if row.probe))
     tested, settled = _describe(request, probes)
     left = [probe for probe in probes if probe not in settled]
-    numbers = itertools.count(1)
-
-    def measure_one(probe: _Probe) -> Measured:
-        measured = _run(request, probe)
-        if on_line is not None:
-            on_line(f"{next(numbers)} of {len(left)}: {probe[0]}: {measured.support}")
-        return measured
-
-    measured = concurrency.side_by_side(measure_one, left, jobs=request.jobs)
-    results = settled | dict(zip(left, measured, strict=True))
+    results = dict(settled)
+    for number, probe in enumerate(left, 1):  # one at a time: some look at the free memory of the GPU
+        results[probe] = _run(request, probe)
+        on_line(f"{number} of {len(left)}: {probe[0]}: {results[probe].support}")
     return CompatReport(
         tested=tested,
         set_id=request.set_id,
-        translated=translation.name_of(request.translate),
+        translated=pytest_runs.translation_name(request.translate),
         started=record.time_of(started),
         duration_seconds=round(time.monotonic() - began, 3),
         tables=tuple(
@@ -218,7 +210,7 @@ def _how_it_ended(code: int, output: str) -> str:
 
 
 class _Line(datafile.Value):
-    """A line of an answer; `probes/answer.py` says what each is."""
+    """A line of an answer; `probes/harness.py` says what each is."""
 
     begin: str | None = None
     essential: bool = True

@@ -1,26 +1,91 @@
-"""A compatibility report: each row of the pages, with what was measured of it."""
+"""A compatibility report: rows of the pages, the measurement of each, and how two reports differ.
+
+The rows and their claims are data: `rows.toml` beside this module.
+"""
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
+import msgspec
+
 from cairn import datafile
-from cairn.testing.compat.rows import Claim
+
+Claim = Literal["supported", "partial", "unsupported"]
 
 FILE = "compat.json"
-
 Support = Literal["supported", "partial", "unsupported", "not measurable"]
 """All that the row stands for works; it works in part; it does not; it cannot be found out here."""
-
 Outcome = Literal["passed", "failed", "not measured"]
-
 Against = Literal["as claimed", "more", "less", ""]
 """The measurement compared with the page's claim; empty where either is missing."""
-
 RANK = {"unsupported": 0, "partial": 1, "supported": 2}
 """The order of results, the worst first."""
+Kind = Literal["less", "more", "newly measured", "no longer measured", "different", "new row", "row gone"]
+_Place = tuple[str, str]
+
+
+class Row(datafile.Value):
+    """One row of a page.
+
+    Attributes:
+        cells: what the page says, in the order of the table's columns; the first is the row's name.
+        claim: of this row, where it differs from the claim of its table.
+        probe: how to measure it: a function of `cairn.testing.compat.probes`, with its arguments.
+        why_not: why it cannot be measured of a wheel, where there is no probe and its table does not say.
+        environment: variables that the probe's process has.
+    """
+
+    cells: tuple[str, ...]
+    claim: Claim | None = None
+    probe: str = ""
+    why_not: str = ""
+    environment: Mapping[str, str] = msgspec.field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """What the page calls it."""
+        return self.cells[0]
+
+
+class RowTable(datafile.Value):
+    """A table of a page, or the statements of one of its sections.
+
+    Attributes:
+        id: names it in reports, and in what is compared.
+        page: the page it is on, by its file's name.
+        section: the heading above it.
+        columns: those that hold names and versions; prose is left out.
+        of_page: whether the page itself has it as a table.
+        claim: what the page claims of its rows; None where it only states versions.
+        why_not: why none of its rows can be measured of a wheel.
+        rows: in the page's order.
+    """
+
+    id: str
+    page: str
+    section: str
+    columns: tuple[str, ...]
+    of_page: bool = True
+    claim: Claim | None = None
+    why_not: str = ""
+    rows: tuple[Row, ...]
+
+
+class Rows(datafile.Value, tag_field="schema", tag="cairn.compat-rows/1"):
+    """All that the pages state."""
+
+    tables: tuple[RowTable, ...]
+
+
+@functools.cache
+def load_rows() -> tuple[RowTable, ...]:
+    """The tables, in the order of the pages."""
+    return datafile.read(Path(__file__).with_name("rows.toml"), Rows).tables
 
 
 class Check(datafile.Value):
@@ -168,3 +233,75 @@ def read(path: Path) -> CompatReport:
     """
     place = path / FILE if path.is_dir() else path
     return datafile.read(place, CompatReport, tip="`cairn test compat` writes one")
+
+
+class Change(datafile.Value):
+    """One row that is different.
+
+    Attributes:
+        table: the table's id.
+        name: the row's.
+        kind: what it means; `different` is a row that works as before and says something else, such as a
+            version.
+        before: in the first report; None where that has no such row.
+        after: in the second.
+    """
+
+    table: str
+    name: str
+    kind: Kind
+    before: Measured | None
+    after: Measured | None
+
+
+class Difference(datafile.Value):
+    """What two reports do not have in common.
+
+    Attributes:
+        tested: what was looked at, by the name of its field: before, and after.
+        changes: rows, in the order of the second report; those that only the first has come last.
+    """
+
+    tested: Mapping[str, tuple[str, str]]
+    changes: tuple[Change, ...]
+
+
+def diff(first: CompatReport, second: CompatReport) -> Difference:
+    """What changed from the first to the second."""
+    before, after = datafile.to_plain(first.tested), datafile.to_plain(second.tested)
+    tested = {
+        name: (_text(before[name]), _text(after[name])) for name in after if before[name] != after[name]
+    }
+    return Difference(tested=tested, changes=tuple(_changes(_by_place(first), _by_place(second))))
+
+
+def _by_place(report: CompatReport) -> dict[_Place, ReportRow]:
+    return {(table.id, row.name): row for table, row in report.rows}
+
+
+def _changes(first: Mapping[_Place, ReportRow], second: Mapping[_Place, ReportRow]) -> Iterator[Change]:
+    for place in [*second, *(place for place in first if place not in second)]:
+        before = first[place].measured if place in first else None
+        after = second[place].measured if place in second else None
+        if kind := _kind(before, after):
+            yield Change(table=place[0], name=place[1], kind=kind, before=before, after=after)
+
+
+def _kind(before: Measured | None, after: Measured | None) -> Kind | None:
+    if before is None:
+        return "new row"
+    if after is None:
+        return "row gone"
+    # On a machine without a GPU, what the CPU does is what there is to compare.
+    a, b = before.support, after.support
+    if a == b == "not measurable" and before.on_cpu and after.on_cpu:
+        a, b = before.on_cpu, after.on_cpu
+    if a != b and "not measurable" in (a, b):
+        return "newly measured" if a == "not measurable" else "no longer measured"
+    if a != b:
+        return "more" if RANK[b] > RANK[a] else "less"
+    return "different" if (before.found, before.reason) != (after.found, after.reason) else None
+
+
+def _text(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

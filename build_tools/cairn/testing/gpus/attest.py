@@ -1,4 +1,4 @@
-"""Asks every source for the machine's GPUs, and holds the answers against each other.
+"""Find out which GPUs a machine has: ask every source, and hold the answers against each other.
 
 The kernel's word counts: no program and no wheel can change its files. What the others say of the same GPUs
 completes it, and where they contradict it, nobody can tell what tests have computed on: a run then proves

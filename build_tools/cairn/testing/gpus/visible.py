@@ -1,4 +1,4 @@
-"""The GPUs that tests see, chosen before any of them imports torch, which looks once and never again.
+"""Choose the GPUs that tests see, before any of them imports torch, which looks once and never again.
 
 Three variables hide GPUs (ROCm documentation, "GPU isolation techniques"). ROCR_VISIBLE_DEVICES hides them
 from the runtime, and what is left is numbered anew from 0; of that, HIP_VISIBLE_DEVICES (or, where that is

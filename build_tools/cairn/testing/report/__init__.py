@@ -1,5 +1,5 @@
-"""What a test run came to, for people: a page, the summary of a step, and JSON.
+"""Show the results of test runs to people: as a page, as the summary of a step, and as JSON.
 
-`results.read` takes what a run has left, `history` says which of its failures are new, `summary` counts;
-`page` and `step_summary` show it. The verdict is the record's; without one, it is what the judge says.
+`results` reads what a run has left, `summary` counts the tests and compares them with earlier runs, `render`
+shows them. The verdict is the record's; without one, it is the judge's.
 """

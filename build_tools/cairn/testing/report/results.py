@@ -16,7 +16,7 @@ from cairn.testing.compat.report import CompatReport
 from cairn.testing.gpus import kernel
 from cairn.testing.junit import JUnit, TestOutcome
 from cairn.testing.record import Counts, TestRecord, Verdict
-from cairn.testing.suite import outcomes, suite_results
+from cairn.testing.suite import suite_results
 from cairn.testing.suite.merge import judge_shards
 from cairn.testing.suite.suite_results import ExcludedTest
 from cairn.testing.testing_options import Floors
@@ -128,7 +128,7 @@ def _with_suite(run: TestRun, folder: Path) -> TestRun:
     else:
         return run
     if JUnit.of(tests).counts != run.counts:
-        said = f"{outcomes.FILE} has other tests than the record counts"
+        said = f"{suite_results.OUTCOMES} has other tests than the record counts"
         return replace(run, verdict="invalid", reason=said)
     return replace(run, tests=tests, excluded=excluded, remarks=remarks)
 

@@ -1,18 +1,96 @@
-"""The tests of a run counted: by module, by why they were skipped, by how long they took."""
+"""Count the tests of a run by module and by reason of skipping, and compare them with earlier runs."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from cairn import datafile
-from cairn.testing.junit import JUnit, TestOutcome
-from cairn.testing.record import Counts, Verdict
-from cairn.testing.report import history
-from cairn.testing.report.history import EarlierRun
+from cairn.testing.junit import JUnit, Outcome, TestOutcome
+from cairn.testing.record import Counts, TestRecord, Verdict
 from cairn.testing.report.results import TestRun
 
+_DAY = len("2026-01-31")
+
 _SLOWEST = 25  # tests that are listed
+
+
+@dataclass(frozen=True, kw_only=True)
+class EarlierRun:
+    """A record of an earlier set of the same line, family, Python and platform.
+
+    Attributes:
+        set_id: the set.
+        record: of the same kind.
+        outcomes: of each test by its node id; None where nobody has kept the results.
+    """
+
+    set_id: str
+    record: TestRecord
+    outcomes: Mapping[str, Outcome] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """What earlier runs say of a failure.
+
+    Attributes:
+        new: it did not fail in the last run that has results.
+        text: the same for people; empty where there is no run to compare with.
+    """
+
+    new: bool
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changes:
+    """What differs from the last earlier run that has results.
+
+    Attributes:
+        fixed: tests that failed there and pass now.
+        gone: tests that failed there and do not run now, by being skipped or by not being there.
+    """
+
+    fixed: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+
+
+def known_failure(test: str, earlier: Sequence[EarlierRun]) -> Known:
+    """What earlier runs, the newest first, say of a test that fails now."""
+    runs = [run for run in earlier if run.outcomes is not None]
+    failed = 0
+    while failed < len(runs) and _outcome(runs[failed], test) in ("failed", "error"):
+        failed += 1
+    if not runs:
+        return Known(new=True, text="")
+    if failed:
+        since = runs[failed - 1].record.started[:_DAY]
+        if failed == len(runs):
+            return Known(
+                new=False, text=f"known: it failed in all {failed} earlier runs, since {since} at least"
+            )
+        return Known(new=False, text=f"known: it fails since {since}")
+    last = {"passed": "passed", "skipped": "was skipped", None: "was not there"}[_outcome(runs[0], test)]
+    return Known(new=True, text=f"new: it {last} in the last run, {runs[0].record.started[:_DAY]}")
+
+
+def changes_since(tests: Sequence[TestOutcome], earlier: Sequence[EarlierRun]) -> Changes:
+    """What no longer fails."""
+    last = next((run.outcomes for run in earlier if run.outcomes is not None), None)
+    if last is None:
+        return Changes()
+    now = {test.test: test.outcome for test in tests}
+    failed = [test for test, outcome in last.items() if outcome in ("failed", "error")]
+    return Changes(
+        fixed=tuple(test for test in failed if now.get(test) == "passed"),
+        gone=tuple(test for test in failed if now.get(test) in ("skipped", None)),
+    )
+
+
+def _outcome(run: EarlierRun, test: str) -> Outcome | None:
+    return (run.outcomes or {}).get(test)
 
 
 class Module(datafile.Value):
@@ -131,11 +209,11 @@ class Summary(datafile.Value):
 
 def of_run(run: TestRun, earlier: Sequence[EarlierRun] = ()) -> Summary:
     """Count a run, and compare it with earlier ones, the newest first."""
-    changes = history.changes(run.tests, earlier)
+    changes = changes_since(run.tests, earlier)
     failures = []
     for test in run.tests:
         if test.failed:
-            known = history.known(test.test, earlier)
+            known = known_failure(test.test, earlier)
             failures.append(Failure(test=test, new=known.new, known=known.text))
     slowest = sorted(run.tests, key=lambda test: -test.seconds)[:_SLOWEST]
     skipped = (test for test in run.tests if test.outcome == "skipped")

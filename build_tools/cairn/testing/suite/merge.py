@@ -21,11 +21,11 @@ from cairn.testing.gpus.gpu import is_amd
 from cairn.testing.gpus.usage import covered
 from cairn.testing.junit import JUnit, TestOutcome
 from cairn.testing.record import Deselected, TestRecord
-from cairn.testing.suite import outcomes, suite_results
+from cairn.testing.suite import suite_results
 from cairn.testing.suite.suite_results import ShardResult, SuiteResult
 from cairn.testing.verdict import Judgement, judge
 
-_FILES = (records.JUNIT, records.FILE, outcomes.FILE, suite_results.SUITE)
+_FILES = (records.JUNIT, records.FILE, suite_results.OUTCOMES, suite_results.SUITE)
 _SHOWN = 3  # of the shards, tests or problems that a sentence is about
 
 _Shard: TypeAlias = tuple[ShardResult, tuple[TestOutcome, ...]]
@@ -115,7 +115,7 @@ def merge(
         else None,
     )
     if not in_place:
-        outcomes.append(output / outcomes.FILE, unique)
+        suite_results.append_outcomes(output / suite_results.OUTCOMES, unique)
         _write_result(output, merged, missing=missing)
     if merged.record is not None:
         records.write(output / records.FILE, merged.record)
@@ -257,7 +257,7 @@ def _write_result(output: Path, merged: Merged, *, missing: Sequence[int]) -> No
         problems=merged.problems,
         excluded=tuple(excluded),
         outdated=tuple(dict.fromkeys(line for result in merged.results for line in result.outdated)),
-        outcomes_sha256=files.sha256_of(output / outcomes.FILE),
+        outcomes_sha256=files.sha256_of(output / suite_results.OUTCOMES),
     )
     datafile.write(output / suite_results.SUITE, result)
 

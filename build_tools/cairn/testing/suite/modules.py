@@ -20,7 +20,7 @@ from cairn.testing.junit import Outcome, TestOutcome
 from cairn.testing.record import Deselected
 from cairn.testing.suite import attempt
 from cairn.testing.suite.attempt import Ended, Setup
-from cairn.testing.suite.shards.plan import Piece
+from cairn.testing.suite.shards import Piece
 
 _MOST_RETRIED = 200  # failures of one module; beyond that it is not chance
 _FAILED = 1  # exit codes of pytest: https://docs.pytest.org, "Exit codes"

@@ -26,17 +26,16 @@ from cairn.testing import record as records
 from cairn.testing.gpus import kernel
 from cairn.testing.gpus.attest import Attestation, attest
 from cairn.testing.gpus.visible import GpuChoice, VisibleGpus, choose_gpus
-from cairn.testing.record import TestedWheel, TestPolicy
+from cairn.testing.install_set import Tested
+from cairn.testing.record import TestPolicy
 from cairn.testing.skips import select
 from cairn.testing.skips.conditions import RunFacts
 from cairn.testing.skips.select import Excluded, Selection
 from cairn.testing.skips.skip_files import Listed
-from cairn.testing.suite import modules, outcomes, sources, suite_results, suite_toml, worker
+from cairn.testing.suite import modules, shards, sources, suite_results, suite_toml, worker
 from cairn.testing.suite.attempt import Setup
 from cairn.testing.suite.modules import ModuleRun
-from cairn.testing.suite.shards import plan
-from cairn.testing.suite.shards.plan import Piece, ShardPlan
-from cairn.testing.suite.shards.times import Times
+from cairn.testing.suite.shards import Piece, ShardPlan, Times
 from cairn.testing.suite.sources import WheelVersion
 from cairn.testing.suite.suite_results import ExcludedTest, ModuleCount, ShardResult
 from cairn.testing.suite.suite_toml import Suite
@@ -50,31 +49,6 @@ _FILES = (*suite_results.FILES, suite_results.SUITE, records.FILE, records.JUNIT
 _SPREADS = re.compile(r"-n|--numprocesses|--dist|--tx|--forked")  # of pytest-xdist and pytest-forked
 _SHARD = "shard"  # what the worker takes away: other shards have it
 _FOLDERS = ("tests", "plugins", "processes", "scratch")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tested:
-    """What the tests are run on.
-
-    Attributes:
-        python: the interpreter that has it.
-        variables: what its programs see, before the suite adds its own.
-        tools: folders that hold pytest where the interpreter does not; they come last on its path.
-        set_id: the sealed set that it was installed from; None where there is none.
-        family: of the set.
-        targets: what the wheels are for; empty where that is not known: the GPUs that are there then count.
-        wheels: every distribution that was installed; empty where that is not known.
-    """
-
-    __test__ = False  # pytest would collect the name
-
-    python: Path
-    variables: Mapping[str, str]
-    tools: tuple[Path, ...] = ()
-    set_id: str | None = None
-    family: str = ""
-    targets: tuple[str, ...] = ()
-    wheels: tuple[TestedWheel, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,7 +131,9 @@ def _run(request: SuiteRequest, held: ExitStack, say: Progress, on_line: Progres
     runs = list(_run_pieces(request, prepared))
     work_dir, tested, entries = request.work_dir, request.tested, prepared.selection.entries
     # Once more as a whole: a test that cleared a folder too many may have emptied or removed what was there.
-    outcomes.write(work_dir / outcomes.FILE, [test for _, run in runs for test in run.outcomes.values()])
+    suite_results.write_outcomes(
+        work_dir / suite_results.OUTCOMES, [test for _, run in runs for test in run.outcomes.values()]
+    )
     accounts = suite_results.write_accounts(
         work_dir,
         [journal for _, run in runs for journal in run.journals],
@@ -190,7 +166,7 @@ def _run(request: SuiteRequest, held: ExitStack, say: Progress, on_line: Progres
         ),
         started=records.time_of(started),
         duration_seconds=round(time.monotonic() - began, 3),
-        outcomes_sha256=files.sha256_of(work_dir / outcomes.FILE),
+        outcomes_sha256=files.sha256_of(work_dir / suite_results.OUTCOMES),
         accounts=accounts,
         pytest_args=_chosen_by_the_user(request, mismatch=bool(prepared.unlike)),
         policy=prepared.policy,
@@ -255,7 +231,7 @@ def _prepare(
     owned.empty_places(work_dir, of_files=_FILES, of_folders=_FOLDERS)
     for folder in _FOLDERS:
         (work_dir / folder).mkdir(exist_ok=True)
-    for file in (outcomes.FILE, SKIPS):
+    for file in (suite_results.OUTCOMES, SKIPS):
         files.write_bytes(work_dir / file, b"")
     tests, pytest_ini = _bring_tests(request, wheel, edited=bool(unlike))
     not_begun = () if request.only_skipped else selection.modules
@@ -280,7 +256,7 @@ def _prepare(
     tests_sha256 = policy.digest_of_files([tests, pytest_ini])
     return _Prepared(
         setup=setup,
-        plan=plan.make(environments, request.times, request.shards),
+        plan=shards.plan_shards(environments, request.times, request.shards),
         environments=environments,
         attested=attest(setup.variables, python=tested.python, log=setup.log, nodes=request.nodes),
         selection=selection,
@@ -398,6 +374,6 @@ def _run_pieces(request: SuiteRequest, prepared: _Prepared) -> Iterator[tuple[Pi
             continue
         variables = {**setup.variables, **prepared.environments[piece.module]}
         run = modules.run(dataclasses.replace(setup, variables=variables), piece, retries=request.retries)
-        outcomes.append(request.work_dir / outcomes.FILE, run.outcomes.values())
+        suite_results.append_outcomes(request.work_dir / suite_results.OUTCOMES, run.outcomes.values())
         stuck = run.stuck
         yield piece, run

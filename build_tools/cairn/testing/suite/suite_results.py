@@ -1,4 +1,4 @@
-"""What a suite leaves in a folder: the result of a shard, or of all of them, and the outcome of every test.
+"""The files of a suite's results: what a shard, or all of them, came to, and the outcome of every test.
 
 Two more accounts of what a shard ran lie beside its outcomes, which must agree with them: `journal.jsonl` is
 what our plugin wrote in each process, `pytest.xml` the JUnit XML that pytest itself wrote. Who edits the
@@ -12,21 +12,62 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
+import msgspec
+
 from cairn import datafile, files
 from cairn.errors import TestsFailedError, UsageError
 from cairn.testing import junit
 from cairn.testing.gpus.gpu import Gpu
-from cairn.testing.junit import TestOutcome
+from cairn.testing.junit import LONGEST, TestOutcome
 from cairn.testing.record import Deselected, TestedWheel, TestPolicy
-from cairn.testing.suite import outcomes
+from cairn.testing.suite import worker
 from cairn.testing.suite.journal import Journal
+
+OUTCOMES = "outcomes.jsonl"
 
 SHARD, SUITE = "shard.json", "suite-result.json"
 JOURNAL, PYTEST = "journal.jsonl", "pytest.xml"
 ACCOUNTS = (JOURNAL, PYTEST)
-
-FILES = (outcomes.FILE, *ACCOUNTS, SHARD)
+FILES = (OUTCOMES, *ACCOUNTS, SHARD)
 """The files of a shard's result, shard.json last: a folder that has it is complete."""
+
+
+def append_outcomes(path: Path, outcomes: Iterable[TestOutcome]) -> None:
+    """Add outcomes to a file, a JSON object a line."""
+    with path.open("ab") as file:
+        file.writelines(map(_line, outcomes))
+
+
+def write_outcomes(path: Path, outcomes: Iterable[TestOutcome]) -> None:
+    """Write outcomes in place of what the file has."""
+    files.write_bytes(path, b"".join(map(_line, outcomes)))
+
+
+def _line(outcome: TestOutcome) -> bytes:
+    return worker.json_line(datafile.to_plain(outcome))
+
+
+def read_outcomes(path: Path) -> tuple[TestOutcome, ...]:
+    """The outcomes of a file.
+
+    Raises:
+        UsageError: it cannot be read, ends in the middle of a line, is not of outcomes, or has a test twice.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    if data and not data.endswith(b"\n"):
+        raise UsageError(f"{path} ends in the middle of a line", tip="copy it again, or run its shard again")
+    try:
+        outcomes = tuple(datafile.decode(line, TestOutcome) for line in data.splitlines())
+    except msgspec.DecodeError as error:
+        raise UsageError(f"{path} is not of test outcomes: {error}") from error
+    if len({outcome.test for outcome in outcomes}) != len(outcomes):
+        raise UsageError(f"{path} has a test twice")
+    if bad := [one.test for one in outcomes if not 0 <= one.seconds < LONGEST or one.attempts < 1]:
+        raise UsageError(f"{path} does not say how often {bad[0]} ran, or for how long")
+    return outcomes
 
 
 class ModuleCount(datafile.Value):
@@ -156,13 +197,13 @@ def read_shard(folder: Path) -> tuple[ShardResult, tuple[TestOutcome, ...]]:
     """
     tip = "the shard did not come to its end, or is not there yet"
     result = _checked(datafile.read(folder / SHARD, ShardResult, tip=tip), name=str(folder / SHARD))
-    digests = {outcomes.FILE: result.outcomes_sha256, **dict.fromkeys(ACCOUNTS, ""), **result.accounts}
+    digests = {OUTCOMES: result.outcomes_sha256, **dict.fromkeys(ACCOUNTS, ""), **result.accounts}
     for name, sha256 in digests.items():
         if not (folder / name).is_file() or files.sha256_of(folder / name) != sha256:
             raise UsageError(
                 f"{folder / name} is not what {result.name} wrote", tip="copy the whole folder of the shard"
             )
-    tests = outcomes.read(folder / outcomes.FILE)
+    tests = read_outcomes(folder / OUTCOMES)
     try:
         problem = _disagreement(folder, tests)
     except TestsFailedError as error:
@@ -173,7 +214,7 @@ def read_shard(folder: Path) -> tuple[ShardResult, tuple[TestOutcome, ...]]:
     selected = sum(count.selected for count in result.modules)
     if selected > len(tests) and not result.problems:
         raise UsageError(
-            f"{result.name} was to run {selected} tests, and {folder / outcomes.FILE} has {len(tests)}",
+            f"{result.name} was to run {selected} tests, and {folder / OUTCOMES} has {len(tests)}",
             tip="run the shard again",
         )
     return result, tests
@@ -186,10 +227,10 @@ def read_suite(folder: Path) -> tuple[SuiteResult, tuple[TestOutcome, ...]]:
         UsageError: there is none, or its outcomes are not those that it had when it was written.
     """
     result = datafile.read(folder / SUITE, SuiteResult, tip="`cairn test merge` writes it")
-    path = folder / outcomes.FILE
+    path = folder / OUTCOMES
     if not path.is_file() or files.sha256_of(path) != result.outcomes_sha256:
         raise UsageError(f"{path} is not what {SUITE} is of", tip="merge the shards again")
-    return result, outcomes.read(path)
+    return result, read_outcomes(path)
 
 
 def loads_shard(data: bytes, *, name: str) -> ShardResult:

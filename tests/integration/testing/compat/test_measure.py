@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 
 from cairn import venv
-from cairn.testing.compat import measure, rows
+from cairn.testing.compat import measure
 from cairn.testing.compat.measure import CompatRequest
-from cairn.testing.compat.report import CompatReport, Measured
-from cairn.testing.compat.rows import Row, RowTable
+from cairn.testing.compat.report import CompatReport, Measured, Row, RowTable, load_rows
 from helpers.testing import write_wheel
 
 # As much of torch as the probes below ask for. `nvtx` is what misbehaves: its body is the test's.
@@ -177,7 +176,7 @@ def test_a_torch_that_does_not_import_is_asked_once(measured: Measure, tmp_path:
     assert {found.support for found in results(report)} == {"unsupported"}
     assert "torch.missing" in report.tested.problem
     answers = (tmp_path / "work" / "answers").glob("*.jsonl")
-    assert [path.name for path in answers] == ["environment.describe.jsonl"]
+    assert [path.name for path in answers] == ["harness.describe.jsonl"]
 
 
 def test_the_cause_of_a_failed_import_of_a_companion_is_named(
@@ -262,7 +261,7 @@ def test_a_real_torch_is_measured_truthfully(tmp_path: Path) -> None:
     if not python:
         pytest.skip("CAIRN_TEST_TORCH names no interpreter with PyTorch")
     names = ("torch.float16", "torch.uint16", "torch.cuda.CUDAGraph", "Gloo", "rocm and hip name no device")
-    tables, folder = rows.load(), tmp_path / "work"
+    tables, folder = load_rows(), tmp_path / "work"
     report = measure.measure(
         CompatRequest(
             python=Path(python), tables=tables, work_dir=folder, selects=lambda _, row: row in names

@@ -7,7 +7,7 @@ import pytest
 
 from cairn import files
 from cairn.errors import TestsFailedError
-from cairn.testing.suite import merge, outcomes, run, suite_results
+from cairn.testing.suite import merge, run, suite_results
 from helpers.suites import request_of
 
 TESTS = {"test_a.py": "def test_good():\n    pass\n\ndef test_bad():\n    raise AssertionError\n"}
@@ -17,7 +17,7 @@ def forge(folder: Path) -> None:
     """Make each digest that of its file."""
     path = folder / suite_results.SHARD
     plain = json.loads(path.read_text(encoding="utf-8"))
-    plain["outcomes_sha256"] = files.sha256_of(folder / outcomes.FILE)
+    plain["outcomes_sha256"] = files.sha256_of(folder / suite_results.OUTCOMES)
     plain["accounts"] = {name: files.sha256_of(folder / name) for name in suite_results.ACCOUNTS}
     path.write_text(json.dumps(plain), encoding="utf-8")
 
@@ -62,7 +62,7 @@ def nothing(_path: Path) -> None:
 def test_an_edit_is_found_by_the_other_accounts(tmp_path: Path, outcome, journal, said: str) -> None:  # type: ignore[no-untyped-def] # noqa: ANN001
     folder = run.run_suite(request_of(tmp_path, TESTS))
     assert merge.merge([folder], folder).judgement.verdict == "failed"
-    outcome(folder / outcomes.FILE)
+    outcome(folder / suite_results.OUTCOMES)
     journal(folder / suite_results.JOURNAL)
     with pytest.raises(TestsFailedError, match=r"is not what shard 1 of 1 wrote"):
         merge.merge([folder], folder)

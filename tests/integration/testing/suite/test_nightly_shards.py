@@ -20,7 +20,7 @@ from cairn.sources.manifest.manifest import ProjectSource
 from cairn.stack import Origin, Sdk
 from cairn.store.folder import LocalStore
 from cairn.store.memory import MemoryStore
-from cairn.testing.suite import outcomes
+from cairn.testing.suite import suite_results
 from cairn.wheels import sbom, wheelset
 from helpers.gate import data_of, record_of, stack_of
 from helpers.night import FROZEN, SUITE, leg_of, plan_of, staged
@@ -117,7 +117,7 @@ def test_each_shard_runs_the_tests_of_the_frozen_commit_and_both_are_one_record(
     assert not handover.keep_shard(run, second, tmp_path / "nothing")
     (found,) = suite.merge_night(run, tmp_path / "merged")
     assert found.good, found.reason
-    kept = tmp_path / f"merged/suites/{leg.id}.default" / outcomes.FILE
-    assert len(outcomes.read(kept)) == 3
+    kept = tmp_path / f"merged/suites/{leg.id}.default" / suite_results.OUTCOMES
+    assert len(suite_results.read_outcomes(kept)) == 3
     stands = standing.look(run, leg)
     assert (stands.state, stands.bypass is not None) == ("ready", True), stands.reason

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from cairn.testing import record
-from cairn.testing.suite import merge, on_set, run
+from cairn.testing import install_set, record
+from cairn.testing.suite import merge, run
 from cairn.venv import PackageSource
 from helpers.suites import commit_all, request_of, suite_of, write_tests
 from helpers.testing import MakeWheel, Serve, set_of
@@ -35,8 +35,8 @@ def test_the_record_names_every_file_that_was_installed(
         make_wheel("scalars", "2.0", {"scalars.py": ""}),
     ]
     wheel_set = set_of(wheels[:1])
-    tested = on_set.install(
-        on_set.SetRequest(
+    tested = install_set.install_for_suite(
+        install_set.SuiteSetRequest(
             wheel_set=wheel_set, work_dir=tmp_path / "results", source=PackageSource(index_url=serve(wheels))
         )
     )

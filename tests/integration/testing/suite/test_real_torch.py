@@ -12,9 +12,10 @@ import pytest
 
 from cairn.sources.git import repository
 from cairn.sources.worktree import contents
+from cairn.testing.install_set import Tested
 from cairn.testing.skips import skip_files
 from cairn.testing.suite import merge, run, suite_toml
-from cairn.testing.suite.run import SuiteRequest, Tested
+from cairn.testing.suite.run import SuiteRequest
 from cairn.testing.testing_options import Choice
 
 PYTORCH = Path(__file__).resolve().parents[4] / "external-builds" / "pytorch"

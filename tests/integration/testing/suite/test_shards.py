@@ -5,8 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from cairn.testing.suite import merge, outcomes, run
-from cairn.testing.suite.shards import times
+from cairn.testing.suite import merge, run, shards, suite_results
 from helpers.suites import outcomes_of, request_of, write_tests
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -115,8 +114,8 @@ def test_shards_by_recorded_times_run_each_test_once(tmp_path: Path) -> None:
     )
     # The longest module takes three quarters: it is cut, of known tests and of two that nobody has timed.
     tests = {f"test_one[{n}]": 20.0 for n in range(38)}
-    known = times.Times(tests={"test_long.py": tests}, modules={"test_short.py": 250.0})
-    times.write(tmp_path / "times.json", known)
+    known = shards.Times(tests={"test_long.py": tests}, modules={"test_short.py": 250.0})
+    shards.write_times(tmp_path / "times.json", known)
     planned = cairn(
         *("-m", "cairn", "test", "shards", "--suite", tmp_path, "--sources-dir", checkout, "--json"),
         *("--times", tmp_path / "times.json", "--runner", "linux-gfx942"),
@@ -137,7 +136,7 @@ def test_shards_by_recorded_times_run_each_test_once(tmp_path: Path) -> None:
     merged = merge.merge(folders, tmp_path / "whole", floor=42)
     assert (merged.judgement.verdict, merged.problems) == ("passed", ())
     assert len(merged.outcomes) == 42
-    assert min(len(outcomes.read(folder / outcomes.FILE)) for folder in folders) > 10
+    assert min(len(suite_results.read_outcomes(folder / suite_results.OUTCOMES)) for folder in folders) > 10
     missing = cairn("-m", "cairn", "test", "merge", "--output-dir", tmp_path / "half", folders[1])
     assert missing.returncode == 8
     assert "failed: of 2 shards, 1 left no result" in missing.stdout

@@ -11,8 +11,9 @@ import pytest
 from cairn.sources.git import repository
 from cairn.sources.worktree import contents
 from cairn.stack import policy
+from cairn.testing.install_set import Tested
 from cairn.testing.suite.merge import Merged
-from cairn.testing.suite.run import SuiteRequest, Tested
+from cairn.testing.suite.run import SuiteRequest
 from helpers.sources import git
 from helpers.suites import commit_all, request_of, run_and_judge, suite_of, write_tests
 

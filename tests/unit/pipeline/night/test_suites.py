@@ -27,7 +27,7 @@ from cairn.testing.compat.report import CompatReport, Tested
 from cairn.testing.gpus.gpu import Gpu
 from cairn.testing.junit import TestOutcome
 from cairn.testing.record import TestedWheel
-from cairn.testing.suite import outcomes, suite_results
+from cairn.testing.suite import suite_results
 from cairn.testing.suite.suite_results import ModuleCount, ShardResult
 from cairn.testing.suite.suite_toml import load
 from helpers.gate import at, data_of, record_of
@@ -66,7 +66,7 @@ class Scene:
             )
             for name in ("test_a", "test_b")
         ]
-        outcomes.append(folder / outcomes.FILE, tests)
+        suite_results.append_outcomes(folder / suite_results.OUTCOMES, tests)
         made = staged(self.run, self.set_id)
         values: dict[str, Any] = {
             "config": "default", "shard": number, "shards": 2, "plan": "p" * 64, "set_id": self.set_id,
@@ -74,7 +74,7 @@ class Scene:
             "wheels": tuple(TestedWheel(file_name=f.file_name, sha256=f.sha256) for f in made.files),
             "sources": "", "problems": (), "excluded": (), "outdated": (), "started": at(attempt - 1),
             "modules": (ModuleCount(module=f"test_{number}.py", selected=2, whole=2, cut=False),),
-            "duration_seconds": 1.0, "outcomes_sha256": files.sha256_of(folder / outcomes.FILE),
+            "duration_seconds": 1.0, "outcomes_sha256": files.sha256_of(folder / suite_results.OUTCOMES),
             "disagreements": (), "accounts": other_accounts(folder, tests),
         }  # fmt: skip
         names = changes.pop("hardware", ON_GPU["hardware"])

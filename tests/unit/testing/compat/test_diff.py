@@ -2,7 +2,7 @@
 
 import pytest
 
-from cairn.testing.compat import diff
+from cairn.testing.compat import report
 from cairn.testing.compat.report import ReportRow
 from helpers import compat
 
@@ -29,25 +29,25 @@ NOT_ON_CPU = compat.row(HALF, "not measurable", reason="no GPU", on_cpu="unsuppo
     ],
 )
 def test_a_change_says_what_it_means(before: ReportRow, after: ReportRow, kind: str) -> None:
-    (change,) = diff.diff(compat.report(before), compat.report(after)).changes
+    (change,) = report.diff(compat.report(before), compat.report(after)).changes
     assert (change.table, change.name, change.kind) == ("dtypes", HALF, kind)
     assert (change.before, change.after) == (before.measured, after.measured)
 
 
 def test_reports_of_two_runs_that_saw_the_same_have_no_difference() -> None:
     again = compat.row(HALF, "supported", device="gfx1100")
-    assert diff.diff(compat.report(OK), compat.report(again)) == diff.Difference(tested={}, changes=())
+    assert report.diff(compat.report(OK), compat.report(again)) == report.Difference(tested={}, changes=())
 
 
 def test_rows_that_only_one_has_are_named() -> None:
     other = compat.row("torch.bool", "supported")
-    found = diff.diff(compat.report(OK, other), compat.report(OK))
+    found = report.diff(compat.report(OK, other), compat.report(OK))
     assert [(c.name, c.kind, c.after) for c in found.changes] == [("torch.bool", "row gone", None)]
-    found = diff.diff(compat.report(OK), compat.report(OK, other))
+    found = report.diff(compat.report(OK), compat.report(OK, other))
     assert [(c.name, c.kind, c.before) for c in found.changes] == [("torch.bool", "new row", None)]
 
 
 def test_the_wheels_are_compared_too() -> None:
-    found = diff.diff(compat.report(tested=compat.CPU), compat.report(tested=compat.ROCM))
+    found = report.diff(compat.report(tested=compat.CPU), compat.report(tested=compat.ROCM))
     assert found.tested["torch"] == ("2.9.1+cpu", "2.9.1+rocm7.10.0")
     assert found.tested["rocm"] == ("", "7.10.0")

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from cairn.testing import compat
-from cairn.testing.compat import rows
-from cairn.testing.compat.rows import Row, RowTable
+from cairn.testing.compat import report
+from cairn.testing.compat.report import Row, RowTable
 
 PROBES = Path(compat.__file__).parent / "probes"
-TABLES = rows.load()
+TABLES = report.load_rows()
 ROWS = [(table, row) for table in TABLES for row in table.rows]
 
 # As the pages have them: the rows of each table, in order.
@@ -66,4 +66,4 @@ def probes() -> dict[str, int]:
 
 
 def test_no_probe_is_without_a_row() -> None:
-    assert set(probes()) - {row.probe.split()[0] for _, row in ROWS if row.probe} == {"environment.describe"}
+    assert set(probes()) - {row.probe.split()[0] for _, row in ROWS if row.probe} == {"harness.describe"}

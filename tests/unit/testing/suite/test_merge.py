@@ -12,7 +12,7 @@ from cairn.stack import Floor
 from cairn.testing import junit, record
 from cairn.testing.junit import TestOutcome
 from cairn.testing.record import TestedWheel, TestPolicy
-from cairn.testing.suite import merge, outcomes
+from cairn.testing.suite import merge, suite_results
 from cairn.testing.suite.suite_results import ModuleCount
 from helpers.suites import WHEEL, shard_of
 
@@ -43,7 +43,7 @@ def test_two_shards_are_one_record(tmp_path: Path) -> None:
     assert cases.counts == made.counts
     assert cases.announced == 3
     assert cases.cases[0].name == "test_a.TestA::test_x[é\\x00]"
-    assert len(outcomes.read(tmp_path / "whole" / outcomes.FILE)) == 3
+    assert len(suite_results.read_outcomes(tmp_path / "whole" / suite_results.OUTCOMES)) == 3
 
 
 def test_the_record_says_by_which_policy_its_shards_ran(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_no_shard_at_all_is_an_error(tmp_path: Path) -> None:
 
 def test_outcomes_that_were_edited_are_a_missing_shard(tmp_path: Path) -> None:
     folders = [shard_of(tmp_path / str(n), passed(f"test_{n}.py::test_x"), n, 2) for n in (1, 2)]
-    with (folders[1] / outcomes.FILE).open("a", encoding="utf-8") as file:
+    with (folders[1] / suite_results.OUTCOMES).open("a", encoding="utf-8") as file:
         file.write("\n")
     assert merge.merge(folders, tmp_path / "whole").judgement.reason.startswith(
         "of 2 shards, 2 left no result"

@@ -7,9 +7,7 @@ import pytest
 
 from cairn.errors import UsageError
 from cairn.testing.suite import worker
-from cairn.testing.suite.shards import plan
-from cairn.testing.suite.shards.plan import Piece, ShardPlan
-from cairn.testing.suite.shards.times import Times
+from cairn.testing.suite.shards import START, Piece, ShardPlan, Times, plan_shards
 
 SHARDS = (1, 2, 3, 6, 10)
 
@@ -37,13 +35,13 @@ def spread(made: ShardPlan) -> float:
 @pytest.mark.parametrize(("modules", "tests"), [(6, 2500), (40, 300), (200, 40)])
 def test_the_longest_shard_is_within_five_percent_of_the_mean(modules: int, tests: int, shards: int) -> None:
     times = recorded(7, modules=modules, tests=tests)
-    assert spread(plan.make(times.tests, times, shards)) < 1.05
+    assert spread(plan_shards(times.tests, times, shards)) < 1.05
 
 
 @pytest.mark.parametrize("shards", SHARDS)
 def test_modules_of_which_only_the_whole_time_is_known_are_cut_by_place(shards: int) -> None:
     times = Times(modules={"test_a.py": 9000.0, "test_b.py": 400.0, "test_c.py": 30.0})
-    made = plan.make(times.modules, times, shards)
+    made = plan_shards(times.modules, times, shards)
     assert spread(made) < 1.05
     whole = [piece for shard in made.shards for piece in shard if piece.module == "test_a.py"]
     ends = sorted((piece.low, piece.high) for piece in whole)
@@ -53,8 +51,8 @@ def test_modules_of_which_only_the_whole_time_is_known_are_cut_by_place(shards: 
 
 def test_a_test_that_is_longer_than_a_shard_should_be_is_alone() -> None:
     tests = {"TestA::test_long": 1000.0, **{f"TestA::test_{n}": 1.0 for n in range(100)}}
-    made = plan.make(["test_a.py"], Times(tests={"test_a.py": tests}), 4)
-    assert max(made.seconds) == 1000.0 + plan.START
+    made = plan_shards(["test_a.py"], Times(tests={"test_a.py": tests}), 4)
+    assert max(made.seconds) == 1000.0 + START
     assert [piece.tests for shard in made.shards for piece in shard if "TestA::test_long" in piece.tests] == [
         ("TestA::test_long",)
     ]
@@ -69,7 +67,7 @@ def selects(piece: Piece, test: str) -> bool:
 @pytest.mark.parametrize("shards", SHARDS)
 def test_every_test_runs_once_those_that_nobody_has_timed_too(shards: int) -> None:
     times = recorded(3, modules=4, tests=600)
-    made = plan.make(times.tests, times, shards)
+    made = plan_shards(times.tests, times, shards)
     for module, known in times.tests.items():
         new = [f"TestNew::test_{number}" for number in range(50)]
         for test in (*list(known)[::20], *new):
@@ -80,21 +78,21 @@ def test_every_test_runs_once_those_that_nobody_has_timed_too(shards: int) -> No
 def test_the_plan_is_the_same_whatever_the_order() -> None:
     times = recorded(5, modules=12, tests=300)
     turned = Times(tests={name: dict(reversed(times.tests[name].items())) for name in reversed(times.tests)})
-    assert plan.make(list(turned.tests), turned, 5) == plan.make(list(times.tests), times, 5)
-    assert plan.make(times.tests, times, 5).digest != plan.make(times.tests, times, 6).digest
+    assert plan_shards(list(turned.tests), turned, 5) == plan_shards(list(times.tests), times, 5)
+    assert plan_shards(times.tests, times, 5).digest != plan_shards(times.tests, times, 6).digest
 
 
 def test_an_unknown_module_counts_like_the_others() -> None:
     times = Times(modules={"test_a.py": 100.0, "test_b.py": 300.0, "test_c.py": 200.0})
-    made = plan.make(["test_a.py", "test_b.py", "test_c.py", "test_new.py"], times, 1)
+    made = plan_shards(["test_a.py", "test_b.py", "test_c.py", "test_new.py"], times, 1)
     assert made.unknown == ("test_new.py",)
-    assert made.seconds[0] == 800.0 + 4 * plan.START
+    assert made.seconds[0] == 800.0 + 4 * START
 
 
 @pytest.mark.parametrize("shards", SHARDS)
 def test_a_few_modules_that_nobody_has_timed_are_shared_by_all(shards: int) -> None:
     names = ["test_long.py", "test_short.py"]
-    made = plan.make(names, Times(), shards)
+    made = plan_shards(names, Times(), shards)
     assert [[piece.module for piece in shard] for shard in made.shards] == [names] * shards
     assert made.unknown == tuple(names)
     tests = [f"test_long.py::TestA::test_{number}" for number in range(1000)]
@@ -104,18 +102,18 @@ def test_a_few_modules_that_nobody_has_timed_are_shared_by_all(shards: int) -> N
 
 
 def test_many_modules_that_nobody_has_timed_stay_whole() -> None:
-    made = plan.make([f"test_{number}.py" for number in range(200)], Times(), 6)
+    made = plan_shards([f"test_{number}.py" for number in range(200)], Times(), 6)
     assert all(piece.whole for shard in made.shards for piece in shard)
     assert {len(shard) for shard in made.shards} <= {33, 34}
 
 
 def test_no_module_is_an_error() -> None:
     with pytest.raises(UsageError, match="no module"):
-        plan.make([], Times(), 2)
+        plan_shards([], Times(), 2)
 
 
 def test_more_shards_than_there_is_to_do_leaves_some_empty() -> None:
-    made = plan.make(["test_a.py"], Times(tests={"test_a.py": {"test_a": 0.5}}), 3)
+    made = plan_shards(["test_a.py"], Times(tests={"test_a.py": {"test_a": 0.5}}), 3)
     assert sorted(len(shard) for shard in made.shards) == [0, 0, 1]
 
 

@@ -7,8 +7,7 @@ import pytest
 
 from cairn.errors import UsageError
 from cairn.testing.junit import TestOutcome
-from cairn.testing.suite import outcomes
-from cairn.testing.suite.shards import times
+from cairn.testing.suite import shards, suite_results
 
 UPSTREAM = {
     "default": {"default": {"test_nn": 100.5, "inductor/test_x": 7}},
@@ -24,33 +23,35 @@ def write(path: Path, plain: object) -> Path:
 def test_upstreams_file_is_read_by_environment_and_config_or_its_defaults(tmp_path: Path) -> None:
     file = write(tmp_path / "test-times.json", UPSTREAM)
     mi300 = "linux-noble-rocm-py3.12-mi300"
-    assert times.read([file]).modules == {"test_nn.py": 100.5, "inductor/test_x.py": 7}
-    assert times.read([file], environment=mi300).modules == {"test_nn.py": 300.0}
-    assert times.read([file], environment=mi300, config="inductor").modules == {"test_nn.py": 900.0}
-    assert times.read([file], environment="linux-of-tomorrow", config="new").of("test_nn.py") == 100.5
+    assert shards.read_times([file]).modules == {"test_nn.py": 100.5, "inductor/test_x.py": 7}
+    assert shards.read_times([file], environment=mi300).modules == {"test_nn.py": 300.0}
+    assert shards.read_times([file], environment=mi300, config="inductor").modules == {"test_nn.py": 900.0}
+    assert shards.read_times([file], environment="linux-of-tomorrow", config="new").of("test_nn.py") == 100.5
 
 
 def test_classes_add_up_where_nothing_better_is_known(tmp_path: Path) -> None:
     plain = {"default": {"default": {"test_nn": {"TestNN": 60.0, "TestB": 5.0}}}}
-    found = times.read([write(tmp_path / "test-class-times.json", plain)])
+    found = shards.read_times([write(tmp_path / "test-class-times.json", plain)])
     assert found.of("test_nn.py") == 65.0
     assert found.of("test_other.py") is None
 
 
 def test_outcomes_of_earlier_shards_are_times_of_tests(tmp_path: Path) -> None:
     one, two = tmp_path / "1.jsonl", tmp_path / "2.jsonl"
-    outcomes.append(one, [TestOutcome(test="test_a.py::test_x", outcome="passed", seconds=3.0, attempts=2)])
-    outcomes.append(
+    suite_results.append_outcomes(
+        one, [TestOutcome(test="test_a.py::test_x", outcome="passed", seconds=3.0, attempts=2)]
+    )
+    suite_results.append_outcomes(
         two,
         [
             TestOutcome(test="test_b.py::TestB::test_y[a::b]", outcome="failed", seconds=2.0),
             TestOutcome(test="test_c.py", outcome="error"),
         ],
     )
-    found = times.read([one, two])
+    found = shards.read_times([one, two])
     assert found.tests == {"test_a.py": {"test_x": 1.5}, "test_b.py": {"TestB::test_y[a::b]": 2.0}}
-    times.write(tmp_path / "times.json", found)
-    assert times.read([tmp_path / "times.json"]) == found
+    shards.write_times(tmp_path / "times.json", found)
+    assert shards.read_times([tmp_path / "times.json"]) == found
 
 
 @pytest.mark.parametrize(
@@ -67,14 +68,14 @@ def test_outcomes_of_earlier_shards_are_times_of_tests(tmp_path: Path) -> None:
 )
 def test_what_is_no_file_of_times_is_refused(tmp_path: Path, plain: object, said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        times.read([write(tmp_path / "x.json", plain)])
+        shards.read_times([write(tmp_path / "x.json", plain)])
 
 
 def test_half_a_file_of_outcomes_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "outcomes.jsonl"
     path.write_text('{"test": "test_a.py::test_x", "outcome"', encoding="utf-8")
     with pytest.raises(UsageError, match="middle of a line"):
-        times.read([path])
+        shards.read_times([path])
 
 
 @pytest.mark.parametrize("numbers", ['"attempts": 0', '"attempts": -1', '"seconds": 1e308', '"seconds": -1'])
@@ -82,4 +83,4 @@ def test_outcomes_with_impossible_numbers_are_refused(tmp_path: Path, numbers: s
     path = tmp_path / "outcomes.jsonl"
     path.write_text(f'{{"test": "test_a.py::test_x", "outcome": "passed", {numbers}}}\n', encoding="utf-8")
     with pytest.raises(UsageError, match=r"how often test_a.py::test_x ran, or for how long"):
-        times.read([path])
+        shards.read_times([path])

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from .answer import Answer, NotMeasurableError, require, runs
+from .harness import Answer, NotMeasurableError, require, runs
 
 _RANK = """
 import importlib, sys

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from .answer import Answer, NotMeasurableError, require, runs
+from .harness import Answer, NotMeasurableError, require, runs
 
 _SYSTEM = Path("/opt/rocm")
 _CMAKE_VERSION = re.compile(r'set\( *PACKAGE_VERSION +"?(?P<version>[0-9.]+)"?')

@@ -1,10 +1,14 @@
-"""Test runs in the summary of a step of GitHub Actions: what one acts on; the page has the rest."""
+"""Test runs for people: a page of HTML, and the summary of a step of GitHub Actions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from cairn.output import console, markdown, safe_text, wording
+from cairn.templates import html
+from cairn.testing.compat import tables
+from cairn.testing.report.results import TestRun
 from cairn.testing.report.summary import Failure, Summary
 
 # A summary has room for 1 MiB, of all that the step says; these come to a twentieth of it for each run.
@@ -13,12 +17,49 @@ _OTHERS = 30  # of any other list
 _SLOWEST = 10
 _TEXT = 300  # characters of a reason or a name
 _MINUTE = len("2026-01-31T23:59")
-
 _SIGNS = {"passed": "✅", "failed": "❌", "invalid": "❌", "untested": "⚠️"}
 
 
-def markdown_of(title: str, summaries: Sequence[Summary]) -> str:
-    """The runs as Markdown; whatever tests are called or say is shown as text.
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """How much of each list the page shows, so that a browser opens it at once; the rest is counted there.
+
+    43,000 tests that all fail would make a page of 170 MB.
+
+    Attributes:
+        failures: tests that are named.
+        logs: of these, shown with what they wrote; 4,000 characters each at most.
+        names: tests, in a list that is folded.
+        groups: reasons of skips.
+    """
+
+    failures: int = 2_000
+    logs: int = 300
+    names: int = 200
+    groups: int = 300
+
+
+def page(title: str, runs: Sequence[tuple[TestRun, Summary]], *, generated: str) -> str:
+    """One file of HTML that loads nothing and needs no script; tests' names and output are shown as text.
+
+    Args:
+        title: of the page.
+        runs: each with its summary.
+        generated: when, ISO 8601 in UTC.
+    """
+    page = html.page(
+        "test_report",
+        title=title,
+        runs=runs,
+        generated=generated,
+        limits=Limits(),
+        compat_summary=tables.summary,
+    )
+    return safe_text.mask(page)  # tests print addresses, with passwords in them
+
+
+def step_summary(title: str, summaries: Sequence[Summary]) -> str:
+    """The runs as Markdown, with what one acts on; the page has the rest. Tests' texts are shown as text.
 
     Args:
         title: of the whole.

@@ -1,28 +1,40 @@
-"""TheRock's lists of skips: external-builds/pytorch/skip_tests/*.py, read as data and never run.
-
-    skip_tests = {"common": {"cuda": ["test_streams", …]}, "windows": …, "gfx94": …}
-
-A section is `common`, an operating system, or what the names of targets contain; below it, names of tests are
-filed under modules. Comments above a name say why. `generic.py` is for all versions of torch,
-`pytorch_2.13.py` for one.
-"""
+"""Read upstream's lists of tests to leave out: TheRock's Python files, PyTorch's list of disabled tests."""
 
 from __future__ import annotations
 
 import ast
+import dataclasses
 import io
 import re
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
-from typing import get_args
+from typing import Literal, get_args
 
-from cairn import targets
+from cairn import datafile, targets
 from cairn.errors import UsageError
 from cairn.testing.skips.conditions import Platform, When
-from cairn.testing.skips.importing.model import UpstreamList, UpstreamName
 
+How = Literal["exact", "elsewhere", "family", "broad", "taken", "unknown", "not collected"]
+
+_EXPLAINED: dict[How, str] = {
+    "exact": "the tests of that name",
+    "elsewhere": "only a different file has tests of that name",
+    "family": "no test has the name itself; taken for those whose names go on with further words",
+    "broad": "no test has the name itself; taken for all whose names begin so",
+    "taken": "an earlier name means the same tests",
+    "unknown": "no test of the collection",
+    "not collected": "its file is not in the collection",
+}
+
+_NAME = re.compile(r"(\S+) \((?:\S+\.)?(\w+)\)")
+_SYSTEMS: dict[str, Platform] = {"linux": "linux", "win": "windows", "windows": "windows"}
+_ROCM = "rocm"
+_GPUS = ("dcgpu-all", "dgpu-all", "igpu-all")  # families that have every GPU between them
+# Others that torch knows: runs of a kind that wheels for AMD GPUs are not tested in.
+_NOT_OURS = frozenset({"mac", "macos", "xpu", "asan", "dynamo", "dynamo_wrapped", "inductor", "slow"})
 _VERSION = re.compile(r"pytorch_([0-9]+\.[0-9]+)\.py")
 _ADDRESS = re.compile(r"https?://[^\s)>,]+")
 _SHAPE = 'a list has skip_tests = {"common": {"cuda": ["test_streams"]}}'
@@ -31,8 +43,160 @@ _RULE = re.compile(r"\W*")  # a line of dashes
 _COMMENTED_OUT = re.compile(r"""["'].*["'],?""")
 
 
-def read(path: Path) -> UpstreamList:
-    """Read a list.
+@dataclass(frozen=True, kw_only=True)
+class UpstreamName:
+    """A name on a list.
+
+    Attributes:
+        text: the name of a test, or the beginning or middle of one.
+        filed: what upstream files it under: `cuda` for test_cuda.py, `inductor` for a folder; may be empty.
+        class_name: of its class, where the list has it.
+        when: the conditions.
+        reason: as the list gives it.
+        issue: an address that it names, or empty.
+        place: where it stands: file and line, or name.
+    """
+
+    text: str
+    filed: str = ""
+    class_name: str = ""
+    when: When
+    reason: str
+    issue: str
+    place: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpstreamList:
+    """A list as it was read.
+
+    Attributes:
+        names: what it names.
+        remarks: what is odd about it.
+    """
+
+    names: tuple[UpstreamName, ...]
+    remarks: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Meaning:
+    """The tests that a name meant.
+
+    Attributes:
+        name: as the list has it.
+        how: by what rule its tests were found.
+        tests: their exact ids.
+        accidents: the tests that upstream's way of matching hits as well, and that no name of the list means.
+    """
+
+    name: UpstreamName
+    how: How
+    tests: tuple[str, ...]
+    accidents: tuple[str, ...]
+
+    @property
+    def explained(self) -> str:
+        """The rule in words."""
+        return _EXPLAINED[self.how]
+
+    def with_tests(self, tests: Iterable[str]) -> Meaning:
+        """The same with those of its tests that no earlier name has."""
+        left = tuple(tests)
+        return dataclasses.replace(self, tests=left, how="taken" if self.tests and not left else self.how)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Imported:
+    """A list, its names found in a collection.
+
+    Attributes:
+        source: the list.
+        owner: who is asked about the skips.
+        expires: their last day.
+        meanings: its names.
+        remarks: what is odd about it.
+    """
+
+    source: Path
+    owner: str
+    expires: date
+    meanings: tuple[Meaning, ...]
+    remarks: tuple[str, ...]
+
+
+def read_disabled_tests(path: Path) -> UpstreamList:
+    """Read PyTorch's list of tests that issues disable: disabled-tests-condensed.json, or run_test.py's copy.
+
+        {"test_print (__main__.TestTorch)": ["12345", "https://github.com/…/issues/12345", ["linux", "rocm"]]}
+
+    The copy, `.pytorch-disabled-tests.json`, lacks the number. No platform means all of them. The rule for
+    reading it is `check_if_enable` in torch/testing/_internal/common_utils.py.
+
+    Raises:
+        UsageError: it is not JSON, or not of that shape.
+    """
+    data = datafile.read_json(path)
+    if not isinstance(data, dict):
+        raise UsageError(f"{path} is not a list of disabled tests: it is not an object")
+    names: list[UpstreamName] = []
+    remarks: list[str] = []
+    for name, value in data.items():
+        match = _NAME.fullmatch(name)
+        if match is None:  # torch goes on without these too
+            remarks.append(
+                f"{name!r} is not written as `test_name (__main__.TestClass)`: it disables nothing"
+            )
+            continue
+        issue, platforms = _row(path, name, value)
+        if unknown := [word for word in platforms if word not in {*_SYSTEMS, _ROCM, *_NOT_OURS}]:
+            remarks.append(f"{name}: torch knows no platform {', '.join(unknown)}; see {issue}")
+        known = [word for word in platforms if word not in unknown]
+        # torch reads a list with nothing but unknown ones as an empty one: disabled everywhere.
+        names += (
+            UpstreamName(
+                text=match[1],
+                class_name=match[2],
+                when=when,
+                reason="an issue of PyTorch disables it",
+                issue=issue,
+                place=name,
+            )
+            for when in _conditions_of(known)
+        )
+    return UpstreamList(names=tuple(names), remarks=tuple(remarks))
+
+
+def _row(path: Path, name: str, value: object) -> tuple[str, list[str]]:
+    match value:
+        case [str(issue), [*platforms]] | [str() | int(), str(issue), [*platforms]]:
+            return issue, [str(word).strip() for word in platforms]
+    raise UsageError(
+        f"{path}, at {name!r}: expected an address and a list of platforms",
+        tip="give PyTorch's disabled-tests-condensed.json",
+    )
+
+
+def _conditions_of(platforms: list[str]) -> list[When]:
+    if not platforms:
+        return [When()]
+    systems = tuple(dict.fromkeys(_SYSTEMS[word] for word in platforms if word in _SYSTEMS))
+    conditions = [When(platform=systems)] if systems else []
+    # Platforms are alternatives, conditions hold together: runs on ROCm elsewhere are an entry of their own.
+    others = tuple(system for system in dict.fromkeys(_SYSTEMS.values()) if system not in systems)
+    if _ROCM in platforms and others:
+        conditions.append(When(platform=others if systems else (), family=_GPUS))
+    return conditions
+
+
+def read_therock(path: Path) -> UpstreamList:
+    """Read a list of TheRock's, external-builds/pytorch/skip_tests/*.py, as data: it is never run.
+
+        skip_tests = {"common": {"cuda": ["test_streams", …]}, "windows": …, "gfx94": …}
+
+    A section is `common`, an operating system, or what the names of targets contain; below it, names of tests
+    are filed under modules. Comments above a name say why. `generic.py` is for all versions of torch,
+    `pytorch_2.13.py` for one.
 
     Raises:
         UsageError: it is not Python, has no such dictionary, or has anything but texts in it.

@@ -1,4 +1,8 @@
-"""Cutting a suite into shards: longest modules first, and a module cut where it fits nowhere whole.
+"""Cut a suite into shards that take equally long: which tests run on which machine.
+
+Each machine makes the same plan by itself, from the same modules and times; its digest is in the results of
+each shard, and `merge` refuses two that differ. The longest modules come first, and a module is cut where it
+fits nowhere whole.
 
 The shards get the lowest level, in seconds, at which everything has room. A module that fits goes whole to
 the shard that has the least to do, since each piece of one costs the start of a process, and its imports,
@@ -14,17 +18,121 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Iterable, Mapping
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from cairn import datafile
+from cairn import datafile, files
 from cairn.errors import UsageError
-from cairn.testing.suite.shards.times import Times
+from cairn.testing.junit import LONGEST, TestOutcome
+from cairn.testing.suite import suite_results
+
+DEFAULT = "default"
 
 START = 10.0
 """Seconds that pytest takes to start and to import a module of torch's tests, for each piece (9 measured)."""
 _EXACT = 0.002  # of the mean: how exactly the level is found
 _FEW = 10  # modules for each shard, below which one long module makes a shard far longer than the others
+
+
+class Times(datafile.Value, tag_field="schema", tag="cairn.test-times/1"):
+    """Seconds, all of them as measured.
+
+    Attributes:
+        modules: of whole modules, by their path below the folder of tests (`inductor/test_x.py`).
+        classes: module to class to seconds, where no tests are known.
+        tests: module to the rest of the node id (`TestA::test_b`) to seconds.
+    """
+
+    modules: Mapping[str, float] = {}
+    classes: Mapping[str, Mapping[str, float]] = {}
+    tests: Mapping[str, Mapping[str, float]] = {}
+
+    def of(self, module: str) -> float | None:
+        """Seconds of a module; None where nothing is known of it."""
+        # Added exactly: in a different order, a machine would plan differently from the others.
+        if known := self.tests.get(module):
+            return math.fsum(known.values())
+        if (seconds := self.modules.get(module)) is not None:
+            return seconds
+        known = self.classes.get(module)
+        return math.fsum(known.values()) if known else None
+
+
+def read_times(paths: Sequence[Path], *, environment: str = DEFAULT, config: str = DEFAULT) -> Times:
+    """The times of several files; of two that know a module, the later one counts.
+
+    Upstream's (pytorch/test-infra, branch generated-stats, `stats/`) are `{build environment: {test config:
+    {module: seconds}}}`, and for classes one level deeper; modules are named without `.py`. An environment or
+    a config that they do not know is read as their `default`.
+
+    Args:
+        paths: `outcomes.jsonl` of earlier shards, files that `write_times` wrote, or upstream's.
+        environment: the key in upstream's files, such as `linux-noble-rocm-py3.12-mi300`.
+        config: likewise, such as `inductor`.
+
+    Raises:
+        UsageError: one of them is none of these, or has a time that is not one.
+    """
+    modules: dict[str, float] = {}
+    classes: dict[str, Mapping[str, float]] = {}
+    tests: dict[str, Mapping[str, float]] = {}
+    for path in paths:
+        times = _read_one(path, environment, config)
+        if bad := [name for name, seconds in _all(times) if not 0 <= seconds < LONGEST]:
+            raise UsageError(f"{path}: the time of {bad[0]} is not one")
+        modules |= times.modules
+        classes |= times.classes
+        tests |= times.tests
+    return Times(modules=modules, classes=classes, tests=tests)
+
+
+def times_of(results: Iterable[TestOutcome]) -> Times:
+    """The times of tests that ran; of those that were skipped as well, since that takes time too."""
+    tests: dict[str, dict[str, float]] = defaultdict(dict)
+    for outcome in results:
+        module, _, rest = outcome.test.partition("::")
+        if rest:  # not of a module that never came to its tests
+            tests[module][rest] = round(outcome.seconds / outcome.attempts, 3)
+    return Times(tests=tests)
+
+
+def write_times(path: Path, times: Times) -> None:
+    """Write times, without the indentation that would double so long a file."""
+    files.write_text(path, json.dumps(datafile.to_plain(times), sort_keys=True) + "\n")
+
+
+def _read_one(path: Path, environment: str, config: str) -> Times:
+    if path.suffix == ".jsonl":
+        return times_of(suite_results.read_outcomes(path))
+    plain = datafile.read_json(path)
+    if isinstance(plain, dict) and "schema" in plain:
+        return datafile.from_plain(plain, Times, name=str(path))
+    entries = _chosen(_chosen(plain, environment, path), config, path)
+    flat = {f"{name}.py": value for name, value in entries.items() if isinstance(value, int | float)}
+    deep = {f"{name}.py": value for name, value in entries.items() if isinstance(value, dict)}
+    return datafile.from_plain(
+        {"schema": "cairn.test-times/1", "modules": flat, "classes": deep}, Times, name=str(path)
+    )
+
+
+def _chosen(plain: Any, key: str, path: Path) -> dict[str, Any]:  # noqa: ANN401 - JSON
+    below = plain.get(key, plain.get(DEFAULT)) if isinstance(plain, dict) else None
+    if not isinstance(below, dict):
+        raise UsageError(
+            f"{path} has no test times for {key}, and none by {DEFAULT!r}",
+            tip="give upstream's test-times.json, or outcomes.jsonl of an earlier run",
+        )
+    return below
+
+
+def _all(times: Times) -> Iterable[tuple[str, float]]:
+    yield from times.modules.items()
+    for table in (*times.classes.values(), *times.tests.values()):
+        yield from table.items()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +203,7 @@ class _Module:
     tests: tuple[tuple[str, float], ...]
 
 
-def make(modules: Iterable[str], times: Times, shards: int) -> ShardPlan:
+def plan_shards(modules: Iterable[str], times: Times, shards: int) -> ShardPlan:
     """Deal modules to so many shards; the same arguments give the same plan on every machine.
 
     Raises:
