@@ -10,10 +10,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 Kind: TypeAlias = Literal["value", "flag", "switch", "repeated", "argument"]
 Completer: TypeAlias = Callable[..., Iterable[str]]
+Target = TypeVar("Target")
 
 KEY = "cairn.option"
 """Where a field's metadata has its `Option`, or the request whose options are part of this one."""
@@ -101,6 +102,20 @@ def part(request: type[object]) -> Any:
     Without them, it is what the request is by its own defaults.
     """
     return dataclasses.field(default_factory=request, metadata={KEY: request})
+
+
+def fill(target: type[Target], request: object, **more: Any) -> Target:
+    """Make a value of what a command was asked for: each field takes the option of its own name.
+
+    So an option is named where it is declared, and nowhere between there and the code that uses it.
+
+    Args:
+        target: the class of the value, a dataclass such as the request of a library's function.
+        request: the command's.
+        more: fields that the request does not have, or has in a different form.
+    """
+    names = {field.name for field in dataclasses.fields(target)} - more.keys()  # type: ignore[arg-type]
+    return target(**{name: value for name, value in vars(request).items() if name in names}, **more)
 
 
 def _field(chosen: Option, default: Any) -> Any:

@@ -6,12 +6,14 @@ import re
 from argparse import ArgumentTypeError
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from cairn import converters
 from cairn.errors import UsageError
 from cairn.options import flag, option, repeated, switch
+
+if TYPE_CHECKING:
+    from datetime import timedelta
 
 T = TypeVar("T")
 

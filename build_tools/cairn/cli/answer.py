@@ -34,11 +34,14 @@ class Warn:
 
 Piece: TypeAlias = "str | tuple[console.Mark, str] | Table | Note | Warn"
 """A line, a paragraph with its mark, a table, a note, or a warning."""
+Result: TypeAlias = "Answer | Iterable[Answer | Piece] | int | None"
+"""What a command returns: an answer; several, or pieces that programs get too, each shown as soon as it is
+made; or nothing to show, and perhaps an exit code."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command returns.
+    """What a command came to.
 
     Attributes:
         value: for --json: plain values, and what `datafile.to_plain` makes plain.
@@ -72,6 +75,24 @@ class Answer:
         if self.error is not None:
             raise self.error
         return self.exit_code
+
+
+def show(result: Result, *, json: bool) -> int:
+    """Print what a command returns; gives the exit code.
+
+    Raises:
+        CairnError: the `error` of an answer.
+    """
+    if isinstance(result, Answer):
+        return result.show(json=json)
+    if isinstance(result, Iterable):
+        for each in result:
+            if isinstance(each, Answer):
+                each.show(json=json)
+            else:
+                _show(each)
+        return 0
+    return result or 0
 
 
 def _show(piece: Piece) -> None:

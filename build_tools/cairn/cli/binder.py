@@ -7,16 +7,13 @@ import dataclasses
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
-from cairn.cli.answer import Answer
+from cairn.cli.answer import Result, show
 from cairn.cli.parser import Parser
 from cairn.options import KEY, Exclusive, Option
 
 Request = TypeVar("Request")
-Result: TypeAlias = "Answer | int | None"
-"""What a command gives: what it came to; or nothing to show, and perhaps an exit code."""
-
 _ACTIONS: Mapping[str, Any] = {
     "flag": "store_true",
     "switch": argparse.BooleanOptionalAction,
@@ -34,7 +31,7 @@ class Command:
 
     Attributes:
         request: the class.
-        run: gives the answer, or an exit code other than 0. What it needs is imported when it runs: a parser
+        run: carries one out. What it needs is imported when it runs: a parser
             is also made for `--help`.
         omit: fields of the request without an option.
         takes_rest: what follows `--` is not read, and becomes the field `rest`.
@@ -105,10 +102,7 @@ def bind(
 
 def carry_out(request: Request, run: Callable[[Request], Result]) -> int:
     """Run a command, and show its answer; returns the exit code."""
-    result = run(request)
-    if isinstance(result, Answer):
-        return result.show(json=getattr(request, "json", False))
-    return result or 0
+    return show(run(request), json=getattr(request, "json", False))
 
 
 def add_options(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from cairn import converters
 from cairn.cli.parser import completion_words
 from cairn.errors import CairnError, UsageError
-from cairn.options import Exclusive, argument, flag, option, repeated, switch
+from cairn.options import Exclusive, argument, fill, flag, option, repeated, switch
 
 if TYPE_CHECKING:
     from cairn.build.model import SdkRequest
@@ -324,15 +324,20 @@ class SdkOptions:
 
     index_url: str | None = index_url()
     find_links: tuple[str, ...] = find_links()
-    pip_cache_dir: Path | None = option("pip's cache folder", metavar="DIR", convert=converters.new_folder)
-    rocm_sdk_version: str | None = option(
+    cache_dir: Path | None = option(
+        "pip's cache folder", "--pip-cache-dir", metavar="DIR", convert=converters.new_folder
+    )
+    version: str | None = option(
         "version of the ROCm SDK: 7.10.0, ==7.10.0, '>1.0' or '~=7.10' (default: the newest)",
+        "--rocm-sdk-version",
         metavar="VERSION",
         convert=sdk_version,
     )
     pre: bool = switch("take pre-releases too", default=True)
-    rocm_extras: tuple[str, ...] = option(
+    extras: tuple[str, ...] = option(
         "extras of the rocm package in addition to libraries and devel, such as device-gfx1100",
+        "--rocm-extras",
+        metavar="ROCM_EXTRAS",
         default=_SDK_EXTRAS,
         convert=sdk_extras,
     )
@@ -343,14 +348,7 @@ class SdkOptions:
         from cairn.build.model import SdkRequest
         from cairn.venv import PackageSource
 
-        source = PackageSource(
-            index_url=self.index_url,
-            find_links=self.find_links,
-            cache_dir=self.pip_cache_dir,
-            pre=self.pre,
-            offline=self.offline,
-        )
-        return SdkRequest(source=source, version=self.rocm_sdk_version, extras=self.rocm_extras)
+        return fill(SdkRequest, self, source=fill(PackageSource, self))
 
 
 def python(what: str, default: str = "Cairn's own") -> Any:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import common_options as common
-from cairn.cli.answer import Answer, Note
+from cairn.cli.answer import Answer, Note, Piece
 from cairn.cli.binder import command
 from cairn.errors import CairnError, UsageError
 from cairn.images.engines import ENGINES
@@ -117,16 +117,15 @@ class Print(Image):
     json: bool = common.json()
 
 
-def _build(request: Build) -> Answer | None:
+def _build(request: Build) -> Answer | list[Piece]:
     from cairn.images import building
 
     screen = console.current()
     build = _image_build(request)
     words = building.command(build)
     if request.dry_run:
-        for line in (words, *(building.push_commands(build, Path("digest")) if request.push else ())):
-            screen.out(shlex.join(line))
-        return None
+        more = building.push_commands(build, Path("digest")) if request.push else ()
+        return [shlex.join(line) for line in (words, *more)]
     screen.info(shlex.join(words))
     with screen.stage(f"build {build.file.name} with {build.engine}") as stage:
         building.run(build, on_line=stage.update)

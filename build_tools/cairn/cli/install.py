@@ -70,7 +70,7 @@ class Install:
     json: bool = common.json()
 
 
-def _install(request: Install) -> None:
+def _install(request: Install) -> Iterator[Answer]:
     from cairn.pipeline import install
     from cairn.release.index import keys
     from cairn.store.opening import open_folder
@@ -81,7 +81,7 @@ def _install(request: Install) -> None:
     if (url := request.index_url) is None:
         url = keys.index_url(open_folder(str(request.store)).url, keys.checked_index(request.index))
     prepared = install.prepare(url, machine, python=destination.to_name, line=request.line)
-    Answer(_plain(prepared, destination), _text(prepared, destination)).show(json=request.json)
+    yield Answer(_plain(prepared, destination), _text(prepared, destination))
     if request.installer:
         python = destination.interpreter.path
         name = f"install with {request.installer} into {python.parent.parent}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import re
 import sys
@@ -36,7 +37,7 @@ class Parser(argparse.ArgumentParser):
     """Adds the options or the commands below when they are needed: `--help` of a group needs none of them."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **{"allow_abbrev": False, **kwargs})
+        super().__init__(*args, **{"allow_abbrev": False, "formatter_class": _formatter, **kwargs})
         group = self.add_argument_group("general options")
         # SUPPRESS: argparse parses a command into a namespace of its own and copies that over ours, so a
         # default of the command would overwrite what was given before its name.
@@ -140,7 +141,8 @@ class Parser(argparse.ArgumentParser):
         # Options of the program, which have no values, may stand before a command.
         first = next((word for word in words if word not in self._option_string_actions), None)
         # One that is mistyped is not the first argument of the default.
-        names_command = first is None or wording.nearest(first, list(commands.choices))
+        names = list(commands.choices)
+        names_command = first is None or first in names or wording.nearest(first, names)
         return words if names_command else [self.default_command, *words]
 
     def _commands(self) -> Subparsers | None:
@@ -187,6 +189,21 @@ class Parser(argparse.ArgumentParser):
             # key of the table, so no word after it is skipped.
             action = self._option_string_actions.get(word)
             value = option and action is not None and action.nargs is None
+
+
+def _formatter(prog: str) -> argparse.HelpFormatter:
+    """The formatter of help, with the width that `shutil.get_terminal_size` gives.
+
+    argparse would load shutil for it, and so bz2 and lzma, which takes longer than all else that help needs.
+    """
+    try:
+        columns = int(os.environ.get("COLUMNS", ""))
+    except ValueError:
+        columns = 0
+    if columns <= 0:
+        with contextlib.suppress(AttributeError, ValueError, OSError):  # no standard output, or no terminal
+            columns = os.get_terminal_size(sys.__stdout__.fileno()).columns  # type: ignore[union-attr]
+    return argparse.HelpFormatter(prog, width=(columns if columns > 0 else 80) - 2)
 
 
 def _is_option(word: str) -> bool:

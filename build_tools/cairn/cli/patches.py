@@ -13,7 +13,7 @@ from cairn.cli import common_options as common
 from cairn.cli.answer import Answer, Piece, Warn
 from cairn.cli.binder import command
 from cairn.errors import SourceError, UsageError
-from cairn.options import argument, option
+from cairn.options import argument, fill, option
 from cairn.output import console, wording
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class Apply(ProjectRequest):
     cairn patches apply pytorch ~/patches
     """
 
-    patches: Path = argument(
+    folder: Path = argument(
         "PATCHES", "folder that `export` made, or a patch set of TheRock's", convert=converters.folder
     )
     dry_run: bool = common.dry_run()
@@ -111,13 +111,13 @@ def _audit(request: AuditCheckout) -> Answer:
     if project is None:
         raise UsageError(f"{request.checkout} does not say what it is", tip="name the project with --project")
     path = request.allowlist or allowlist.find(Path())
-    audit_request = audit.AuditRequest(
-        checkout=request.checkout,
+    audit_request = fill(
+        audit.AuditRequest,
+        request,
         project=project,
         kind=request.hipify_kind(root, project),
         allowed=allowlist.load(path) if path else (),
         today=dt.datetime.now(dt.UTC).date(),
-        python=request.python,
     )
     with console.current().stage(f"audit {request.checkout}") as stage:
         verdict = audit.audit(audit_request, say=stage.update)
@@ -172,15 +172,9 @@ def _apply(request: Apply) -> Answer:
 
     root = export.root_of(request.checkout, finished=False)
     project = request.name(root)
-    apply_request = apply.ApplyRequest(
-        checkout=request.checkout,
-        folder=request.patches,
-        kind=request.hipify_kind(root, project),
-        project=project,
-        python=request.python,
-        dry_run=request.dry_run,
-    )
-    with console.current().stage(f"apply {request.patches}") as stage:
+    kind = request.hipify_kind(root, project)
+    apply_request = fill(apply.ApplyRequest, request, project=project, kind=kind)
+    with console.current().stage(f"apply {request.folder}") as stage:
         patches = apply.apply(apply_request, say=stage.update)
     text: list[Piece] = []
     for each in patches:

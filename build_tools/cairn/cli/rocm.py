@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import common_options as common
-from cairn.cli.answer import Answer, Note, Table
+from cairn.cli.answer import Answer, Note, Piece, Table
 from cairn.cli.binder import command
 from cairn.errors import UsageError
-from cairn.options import Exclusive, argument, flag, option, repeated
+from cairn.options import Exclusive, argument, fill, flag, option, repeated
 from cairn.output import console
 
 if TYPE_CHECKING:
@@ -120,18 +120,16 @@ class Fetch(Artifacts):
 
 
 def _fetch(request: Fetch) -> Answer:
-    """Run the command."""
     from cairn import targets
     from cairn.rocm.fetch.fetch import FetchRequest
 
     names = targets.parse_targets(request.targets, unbuilt=True) if request.targets else ()
-    fetch_request = FetchRequest(
+    fetch_request = fill(
+        FetchRequest,
+        request,
         wanted=request.wanted(groups=request.family, targets=names),
-        output_dir=request.output_dir,
-        layout=request.layout,
-        keep_archives=request.keep_archives,
         verified_only=not request.allow_unverified,
-        **({"jobs": request.jobs} if request.jobs else {}),
+        jobs=request.jobs or FetchRequest.jobs,
     )
     return fetch_artifacts(request, fetch_request, dry_run=request.dry_run)
 
@@ -200,26 +198,13 @@ class Install(common.SdkOptions):
     json: bool = common.json()
 
 
-def _install(request: Install) -> Answer | None:
-    """Run the command."""
+def _install(request: Install) -> Answer | list[Piece] | None:
     from cairn.rocm import install
     from cairn.venv import PackageSource
 
-    install_request = install.InstallRequest(
-        python=request.python,
-        source=PackageSource(
-            index_url=request.index_url,
-            find_links=request.find_links,
-            cache_dir=request.pip_cache_dir,
-            pre=request.pre,
-        ),
-        version=request.rocm_sdk_version,
-        extras=request.rocm_extras,
-        family=request.family,
-    )
+    install_request = fill(install.InstallRequest, request, source=fill(PackageSource, request))
     if request.dry_run:
-        console.current().out(shlex.join(install.install_command(install_request)))
-        return None
+        return [shlex.join(install.install_command(install_request))]
     with console.current().stage(f"install {install_request.requirement}"):
         info = install.install(install_request)
     if info is None:
@@ -267,10 +252,12 @@ class Package:
         metavar="FILE",
         convert=converters.file,
     )
-    rocm_version: str = option("such as 7.10.0 or 7.10.0a20251124", required=True)
+    version: str = option(
+        "such as 7.10.0 or 7.10.0a20251124", "--rocm-version", metavar="ROCM_VERSION", required=True
+    )
     targets: str | None = common.targets("none")
     family: str = option("name of the family of the targets (default: none)", default="")
-    split: bool = flag("put device code into wheels of its own, one for each target")
+    libraries_for_all: bool = flag("put device code into wheels of its own, one for each target", "--split")
     output_dir: Path = common.output_dir()
     dry_run: bool = common.dry_run()
     json: bool = common.json()
@@ -279,18 +266,8 @@ class Package:
 def _package(request: Package) -> Answer:
     from cairn.rocm.package import PackageRequest
 
-    package_request = PackageRequest(
-        prefix=request.prefix,
-        artifacts=request.artifacts,
-        debs=request.debs,
-        description=request.description,
-        version=request.rocm_version,
-        targets=(request.targets,) if request.targets else (),
-        family=request.family,
-        libraries_for_all=request.split,
-        output_dir=request.output_dir,
-    )
-    return write_packages(package_request, dry_run=request.dry_run)
+    targets = (request.targets,) if request.targets else ()
+    return write_packages(fill(PackageRequest, request, targets=targets), dry_run=request.dry_run)
 
 
 def write_packages(request: PackageRequest, *, dry_run: bool) -> Answer:

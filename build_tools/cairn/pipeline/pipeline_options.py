@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.build.build_options import CompileOptions, build_env, compile_jobs
 from cairn.options import option
 from cairn.sources.checkout.checkout_options import as_of, force
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 
 def _work_dir(contents: str) -> Path:

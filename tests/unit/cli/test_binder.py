@@ -3,15 +3,36 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from cairn import converters
-from cairn.cli import binder, common_options
+from cairn.build.model import Job, SdkRequest
+from cairn.cli import binder, common_options, patches, rocm
+from cairn.cli.build import run
+from cairn.cli.ci import night_tests
 from cairn.cli.parser import Parser
-from cairn.options import Exclusive, argument, flag, option, part, repeated, switch
+from cairn.cli.test import compat, smoke, suite
+from cairn.cli.upstream import build_prod_wheels, pytorch_tests
+from cairn.cli.upstream import rocm as upstream_rocm
+from cairn.cli.wheel import change, verify
+from cairn.options import Exclusive, argument, fill, flag, option, part, repeated, switch
+from cairn.pipeline.night.smoke import LegTest
+from cairn.pipeline.night.suite import ShardTest
+from cairn.rocm.fetch.fetch import FetchRequest
+from cairn.rocm.install import InstallRequest
+from cairn.rocm.package import PackageRequest
+from cairn.sources.patches.apply import ApplyRequest
+from cairn.sources.patches.audit import AuditRequest
+from cairn.testing.compat.measure import CompatRequest
+from cairn.testing.smoke import SmokeRequest
+from cairn.testing.suite.run import SuiteRequest
+from cairn.venv import PackageSource
+from cairn.wheels.fat.build import FatRequest
+from cairn.wheels.verify import Expectation
 
 _ONE = Exclusive(required=True)
 
@@ -33,6 +54,16 @@ class Request(common_options.StackOptions):
     high: str | None = option("high", group=_ONE)
     how: How = part(How)
     folder: str = "unset"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Copied:
+    """What a library takes of such a request."""
+
+    kind: str
+    output_dir: str
+    force: bool = False
+    depth: int = 3
 
 
 def made(*words: str) -> Request:
@@ -99,3 +130,45 @@ def test_an_option_of_the_parser_above_stays_where_the_command_is_not_given_it()
     assert run("--depth", "2", "--no-submodules", "command") == How(depth=2, submodules=False)
     assert run("--depth", "2", "command", "--depth", "5") == How(depth=5)
     assert run("command") == How()
+
+
+def test_a_value_takes_the_options_that_have_the_names_of_its_fields() -> None:
+    request = Request(stack=Path("s"), names=("a",), kind="b", output_dir=Path("out"), force=True)
+    assert fill(Copied, request, output_dir="other") == Copied(kind="b", output_dir="other", force=True)
+
+
+def test_a_value_is_not_made_without_what_no_option_says() -> None:
+    with pytest.raises(TypeError, match="kind"):
+        fill(Copied, How(), output_dir="other")
+
+
+@pytest.mark.parametrize(
+    ("request_", "value", "given"),
+    [
+        (run.BuildOptions, Job, {"stack", "checkouts", "output_dir", "sdk", "compiler_cache"}),
+        (build_prod_wheels.Build, Job, {"stack", "sdk", "targets", "checkouts"}),
+        (common_options.SdkOptions, SdkRequest, set()),
+        (common_options.SdkOptions, PackageSource, set()),
+        (rocm.Install, InstallRequest, set()),
+        (rocm.Package, PackageRequest, {"targets"}),
+        (rocm.Fetch, FetchRequest, {"jobs"}),
+        (upstream_rocm.FetchArtifacts, FetchRequest, set()),
+        (change.Fat, FatRequest, {"targets"}),
+        (verify.Verify, Expectation, {"targets"}),
+        (smoke.Smoke, SmokeRequest, set()),
+        (suite.RunSuite, SuiteRequest, {"suite", "times", "pytest_args"}),
+        (suite.Retry, SuiteRequest, {"suite"}),
+        (pytorch_tests.RunTests, SuiteRequest, {"suite", "times", "pytest_args"}),
+        (compat.Run, CompatRequest, {"python"}),
+        (night_tests.SmokeLeg, LegTest, {"leg"}),
+        (night_tests.Suite, ShardTest, {"shard"}),
+        (patches.AuditCheckout, AuditRequest, {"project"}),
+        (patches.Apply, ApplyRequest, {"project"}),
+    ],
+)
+def test_an_option_is_what_the_field_of_its_name_takes(request_: type, value: type, given: set[str]) -> None:
+    """Where a command says nothing else of a field, its option has the same type."""
+    options = {field.name: field.type for field in dataclasses.fields(request_)}
+    types = {field.name: field.type for field in dataclasses.fields(value)}
+    shared = (options.keys() & types.keys()) - given
+    assert {name: options[name] for name in shared} == {name: types[name] for name in shared}

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from cairn import converters
 from cairn.build.build_options import CompileOptions, RunOptions
 from cairn.cli import common_options as common
-from cairn.cli.answer import Answer, Table
+from cairn.cli.answer import Answer, Note, Piece, Table
 from cairn.cli.binder import command
 from cairn.errors import UsageError
-from cairn.options import flag, option, part
+from cairn.options import fill, flag, option, part
 from cairn.output import console
 
 if TYPE_CHECKING:
@@ -76,8 +76,8 @@ class DevelopOptions:
     )
 
 
-def develop(request: DevelopOptions, jobs: Sequence[Job]) -> None:
-    """What `--develop` asks for, of the job that the other options describe.
+def develop(request: DevelopOptions, jobs: Sequence[Job]) -> list[Piece]:
+    """Do what `--develop` asks for, of the job that the other options describe.
 
     Raises:
         UsageError: they describe several.
@@ -91,8 +91,10 @@ def develop(request: DevelopOptions, jobs: Sequence[Job]) -> None:
     job = dataclasses.replace(job, compiler_cache=job.compiler_cache or "ccache")
     folder = request.develop_env_dir
     installed = develop.run(job, request.develop or "", folder=folder and folder.absolute())
-    console.current().out(f"{installed.project} is imported from {installed.checkout} by {installed.python}")
-    console.current().info("edit it there, and run the same command again: only what was edited is compiled")
+    return [
+        f"{installed.project} is imported from {installed.checkout} by {installed.python}",
+        Note("edit it there, and run the same command again: only what was edited is compiled"),
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,23 +171,15 @@ def job_of(request: BuildOptions) -> Job:
         )
     stack = stacks.load(request.stack)
     folder = request.root_checkout_dir or Path(stack.folder)
-    job = Job(
+    job = fill(
+        Job,
+        request,
         stack=stack,
-        line=request.line,
         checkouts={p.name: folder / p.checkout_dir for p in stack.projects},
         output_dir=request.output_dir or Path(),
         sdk=request.sdk_request(),
-        install_rocm=request.install_rocm,
-        targets=request.targets,
-        version_suffix=request.version_suffix,
-        jobs=request.jobs,
-        split=request.split,
-        clean=request.clean,
         compiler_cache=request.compiler_cache,
-        build_env=request.build_env,
-        env_dir=request.env_dir,
         shared_cache=request.shared_cache(),
-        run=request.run,
     )
     if request.output_dir is None:
         # What a build reads below its output folder is no input of it: below the environments nothing is.
@@ -216,14 +210,12 @@ class Run(BuildOptions, DevelopOptions):
     offline: bool = common.offline()
 
 
-def _run(request: Run) -> Answer | None:
-    """Run the command."""
+def _run(request: Run) -> Answer | list[Piece]:
     from cairn.build import job, variants
 
     jobs = jobs_of(request)
     if request.develop:
-        develop(request, jobs)
-        return None
+        return develop(request, jobs)
     built = job.run_all(jobs)
     labels = variants.labels(jobs)
     return built_wheels(

@@ -8,11 +8,11 @@ from pathlib import Path
 from cairn import converters
 from cairn.cli import common_options as common
 from cairn.cli import signing
-from cairn.cli.answer import Answer
+from cairn.cli.answer import Answer, Piece
 from cairn.cli.binder import command
 from cairn.cli.ci import night_options
 from cairn.errors import TestsFailedError
-from cairn.options import option
+from cairn.options import fill, option
 from cairn.output import console
 
 
@@ -58,7 +58,7 @@ def _fetch(request: Fetch) -> None:
         handover.fetch(run, request.output_dir.absolute(), leg, shard)
 
 
-def _keep(request: Keep) -> None:
+def _keep(request: Keep) -> list[Piece]:
     from cairn.pipeline.night import handover
 
     run, work_dir = request.load_run(), request.work_dir.absolute()
@@ -68,7 +68,7 @@ def _keep(request: Keep) -> None:
         has_results = handover.keep_shard(run, shard, shard.results_in(work_dir))
     else:
         has_results = handover.keep_tests(run, leg, work_dir / "smoke", request.signer())
-    console.current().out("it is kept" if has_results else "the tests have left nothing: they were ended")
+    return ["it is kept" if has_results else "the tests have left nothing: they were ended"]
 
 
 _TIMEOUT = 18000.0  # seconds: a shard that ends by itself keeps what it has; one whose job is ended does not
@@ -130,48 +130,37 @@ class Merge(signing.SignOptions, night_options.NightOptions):
     json: bool = common.json()
 
 
-def _test(request: SmokeLeg) -> None:
+def _test(request: SmokeLeg) -> list[Piece]:
     from cairn.pipeline.night import handover
     from cairn.pipeline.night.smoke import LegTest, smoke_leg
 
     run = request.load_run()
     leg = run.plan.leg(request.leg)
-    job = LegTest(
-        run=run,
-        leg=leg,
-        work_dir=request.work_dir.absolute() / "smoke",
-        timeout=request.timeout,
-        signer=request.signer(),
-        later=request.later,
-    )
+    work_dir = request.work_dir.absolute() / "smoke"
+    job = fill(LegTest, request, run=run, leg=leg, work_dir=work_dir, signer=request.signer())
     folder = job.work_dir if request.later else None
     if folder is not None:
         handover.forget(folder)
     with night_options.noted(run, leg, "test", folder):
         record = smoke_leg(job)
-    console.current().out(f"{leg.name}: {record.verdict}: {record.reason}")
+    return [f"{leg.name}: {record.verdict}: {record.reason}"]
 
 
-def _suite(request: Suite) -> None:
+def _suite(request: Suite) -> list[Piece]:
     from cairn.pipeline.night import handover
     from cairn.pipeline.night.suite import ShardTest, run_shard
     from cairn.testing.testing_options import Limits
 
     run = request.load_run()
     shard = night_options.shard_of(run, run.plan.leg(request.leg), request.test_config, request.shard)
-    job = ShardTest(
-        run=run,
-        shard=shard,
-        work_dir=request.work_dir.absolute(),
-        limits=Limits(all=request.timeout),
-        later=request.later,
-    )
+    limits, work_dir = Limits(all=request.timeout), request.work_dir.absolute()
+    job = fill(ShardTest, request, run=run, shard=shard, work_dir=work_dir, limits=limits)
     folder = job.results if request.later else None
     if folder is not None:
         handover.forget(folder)
     with night_options.noted(run, shard.leg, "test", folder, part=shard.part):
         merged = run_shard(job)
-    console.current().out(f"{shard.name}: {merged.judgement.reason}")
+    return [f"{shard.name}: {merged.judgement.reason}"]
 
 
 def _merge(request: Merge) -> Answer:

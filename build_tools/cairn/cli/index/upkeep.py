@@ -133,7 +133,7 @@ def _render(request: Render) -> Answer:
     return Answer(rendered, text)
 
 
-def _recover(request: Recover) -> Answer | None:
+def _recover(request: Recover) -> Iterator[Answer]:
     from cairn.release.index import restore
     from cairn.release.index.snapshot import Index
 
@@ -144,18 +144,18 @@ def _recover(request: Recover) -> Answer | None:
         index = Index(store, request.index)
         after = restore.restore(index, request.generation, dry_run=request.dry_run)
         verb = "would be current" if request.dry_run else "is current"
-        return _end(request, f"generation {after.generation.number} of {index.name} {verb}")
+        yield _end(request, f"generation {after.generation.number} of {index.name} {verb}")
+        return
     problems: list[CairnError] = []
     for index in _indexes(store, request.index):
         if (why := restore.broken(index)) is None:
-            _end(request, _finish(index, dry_run=request.dry_run)).show(json=request.json)
+            yield _end(request, _finish(index, dry_run=request.dry_run))
             continue
         candidates = restore.candidates(index)
-        _candidates(index.name, why, candidates).show(json=request.json)
+        yield _candidates(index.name, why, candidates)
         problems.append(StoreError(f"{index.name}: {why}", tip=_tip(index.name, candidates)))
     if problems:
         raise problems[0]
-    return None
 
 
 def _finish(index: Index, *, dry_run: bool) -> str:

@@ -14,7 +14,7 @@ from cairn.cli import common_options as common
 from cairn.cli.answer import Answer, Piece, Table
 from cairn.cli.binder import command
 from cairn.errors import TestsFailedError, UsageError
-from cairn.options import Exclusive, argument, option, repeated
+from cairn.options import Exclusive, argument, fill, option, repeated
 from cairn.output import console
 
 if TYPE_CHECKING:
@@ -113,15 +113,15 @@ def _run(request: Run) -> Answer:
     if request.smoke_dir:
         with screen.stage("comparing the environment with what was tested there"):
             python, installed = _installed(request.smoke_dir)
-    measurement = measure.CompatRequest(
+    measurement = fill(
+        measure.CompatRequest,
+        request,
         # Not resolved: what makes an environment's interpreter one is where it is called from.
         python=python.absolute(),
         tables=report.load_rows(),
         work_dir=request.output_dir.absolute(),
         selects=lambda table, row: not request.only or any(p.search(f"{table}/{row}") for p in request.only),
-        timeout=request.timeout,
         set_id=installed.set_id if installed else None,
-        translate=request.translate,
     )
     baseline = report.read(request.baseline) if request.baseline else None
     if not measurement.chosen:

@@ -12,7 +12,7 @@ from cairn.cli import common_options as common
 from cairn.cli.answer import Answer
 from cairn.cli.binder import command
 from cairn.errors import UsageError
-from cairn.options import argument, flag, option
+from cairn.options import argument, fill, flag, option
 from cairn.output import console
 
 if TYPE_CHECKING:
@@ -55,29 +55,19 @@ class Smoke(common.OptionalStack):
     )
 
 
-def run(request: Smoke) -> None:
-    """Run the command."""
+def _smoke(request: Smoke) -> Iterator[Answer]:
     from cairn.testing.smoke import SmokeRequest, require_passed, run_smoke
     from cairn.wheels import wheelset
 
     wheel_set = wheelset.read(request.set)
     _check_targets(wheel_set, request.targets)
-    smoke_request = SmokeRequest(
-        wheel_set=wheel_set,
-        work_dir=request.output_dir.absolute(),
-        index_url=request.index_url,
-        find_links=request.find_links,
-        python=request.python,
-        pytest_args=request.pytest_args,
-        timeout=request.timeout,
-        floor=request.floor,
-        translate=request.translate,
-    )
+    work_dir = request.output_dir.absolute()
+    smoke_request = fill(SmokeRequest, request, wheel_set=wheel_set, work_dir=work_dir)
     if (stack := request.load_stack()) is not None:
         smoke_request = smoke_request.of_stack(stack)
     with console.current().stage(f"smoke tests of {len(wheel_set.wheels)} wheels") as stage:
         result = run_smoke(smoke_request, on_line=stage.update)
-    Answer(result.record, _text(result)).show(json=request.json)
+    yield Answer(result.record, _text(result))
     require_passed(result, or_untested=request.allow_untested)
 
 
@@ -99,4 +89,4 @@ def _text(result: SmokeResult) -> Iterator[str]:
     yield f"record: {result.record_path}"
 
 
-COMMANDS = {"smoke": command(Smoke, run)}
+COMMANDS = {"smoke": command(Smoke, _smoke)}

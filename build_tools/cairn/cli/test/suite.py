@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import common_options as common
-from cairn.cli.answer import Answer, Table
+from cairn.cli.answer import Answer, Piece, Table
 from cairn.cli.binder import command
 from cairn.cli.test import suite_options
 from cairn.cli.test.suite_options import LimitOptions, SuiteOptions, TimesOptions
 from cairn.errors import TestsFailedError, UsageError
-from cairn.options import argument, flag, option, part
+from cairn.options import argument, fill, flag, option, part
 from cairn.output import console, wording
 from cairn.testing.testing_options import Floors
 
@@ -68,7 +68,7 @@ def _run_suite(request: RunSuite) -> Answer:
         raise UsageError("an index was named, but no set to install", tip="name it with --set")
     else:
         tested = Tested(python=request.python or Path(sys.executable), variables=request.variables())
-    return suite_options.run(SuiteRequest(suite=suite, tested=tested, **values), request)
+    return suite_options.run(fill(SuiteRequest, request, suite=suite, tested=tested, **values), request)
 
 
 def _install(request: RunSuite, set_file: Path, requires: tuple[str, ...]) -> Tested:
@@ -150,7 +150,6 @@ class Shards(TimesOptions):
 
 
 def _shards(request: Shards) -> Answer:
-    """Run the command."""
     from cairn.output import github
     from cairn.testing.suite import shards, suite_toml
     from cairn.testing.testing_options import Choice
@@ -215,8 +214,7 @@ class Retry(LimitOptions):
     output_dir: Path = common.output_dir(default=Path("skips-retried"))
 
 
-def _retry(request: Retry) -> None:
-    """Run the command."""
+def _retry(request: Retry) -> Iterator[Answer | Piece]:
     from cairn import files
     from cairn.testing.skips import retry, skip_files
 
@@ -237,13 +235,12 @@ def _retry(request: Retry) -> None:
     patch = request.output_dir / _PATCH
     rows = [{"file": one.listed.file, "number": one.listed.number, "names": one.names} for one in solved]
     # Shown first: there may be no patch of a file, and the runs may have taken hours.
-    answer = Answer({"retried": len(set().union(*runs)), "solved": rows}, map(_solved_line, solved))
-    answer.show(json=request.json)
+    yield Answer({"retried": len(set().union(*runs)), "solved": rows}, map(_solved_line, solved))
     files.write_text(patch, retry.patch(solved, top=Path.cwd()))
     if not request.json:
         count = sum(len(one.names) for one in solved)
         total = sum(len(item.entry.names) for item in entries)
-        console.current().out(f"{count} of {total} may go: {patch}")
+        yield f"{count} of {total} may go: {patch}"
 
 
 def _solved_line(solved: Solved) -> str:
@@ -270,7 +267,9 @@ def _retry_request(request: Retry, entries: tuple[Listed, ...]) -> SuiteRequest:
             f"{checkout / suite.tests} has none of the files that the entries name",
             tip="give the sources that they are for",
         )
-    return SuiteRequest(
+    return fill(
+        SuiteRequest,
+        request,
         suite=suite,
         tested=Tested(python=request.python or Path(sys.executable), variables=request.variables()),
         choice=Choice(include=present),

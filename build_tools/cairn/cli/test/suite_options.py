@@ -157,7 +157,6 @@ class LimitOptions(ConfigOptions):
             "write_committed": functools.partial(contents.write_committed, checkout),
             "edits": repository.edits_at(checkout),
             "work_dir": self.output_dir.absolute(),
-            "limits": self.limits,
             "gpu_choice": UPSTREAM_GPUS.get(self.gpu_policy),
             "allow_mismatch": self.allow_version_mismatch,
         }
@@ -200,8 +199,6 @@ class SuiteOptions(LimitOptions, TimesOptions):
         applied = () if self.expression else skips
         return {
             **super().request_values(checkout),
-            "choice": self.choice,
-            "shard": self.shard,
             "shards": self.num_shards,
             "times": self.read_times(),
             "skips": skip_files.read(applied),
@@ -212,7 +209,6 @@ class SuiteOptions(LimitOptions, TimesOptions):
                 *(f"--test-env={text}" for text in self.test_env),
             ),
             "pytest_args": (*(["-k", self.expression] if self.expression else []), *self.pytest_args),
-            "retries": self.retries,
         }
 
 

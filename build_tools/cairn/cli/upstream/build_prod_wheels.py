@@ -21,13 +21,13 @@ from cairn import converters
 from cairn.build.build_options import CompilerCacheOptions, build_env
 from cairn.cli import binder
 from cairn.cli import common_options as common
-from cairn.cli.answer import Answer
+from cairn.cli.answer import Answer, Piece
 from cairn.cli.build import run
 from cairn.cli.build.run import CacheOptions, DevelopOptions, built_wheels
 from cairn.cli.guard import guarded
 from cairn.cli.parser import Parser, completion_words, is_completion
 from cairn.errors import CairnError
-from cairn.options import flag, option, switch
+from cairn.options import fill, flag, option, switch
 from cairn.output import console
 
 if TYPE_CHECKING:
@@ -100,7 +100,12 @@ class Build(Common, CompilerCacheOptions, CacheOptions, DevelopOptions):
     )
     version_suffix: str | None = common.version_suffix()
     release_type: str | None = option("refuse an SDK of any other channel", choices=tuple(_CHANNELS))
-    pytorch_build_number: str = option("build number (default: %(default)s)", default="1")
+    build_number: str = option(
+        "build number (default: %(default)s)",
+        "--pytorch-build-number",
+        metavar="PYTORCH_BUILD_NUMBER",
+        default="1",
+    )
     enable_pytorch_flash_attention: bool | None = switch(
         "build flash attention (default: where triton supports it)", default=None
     )
@@ -180,23 +185,22 @@ def _request(parsed: argparse.Namespace) -> Build:
     return dataclasses.replace(request, checkouts=of_projects(_FOLDER), switches=of_projects(_SWITCH))
 
 
-def _install_rocm(request: Common) -> None:
+def _install_rocm(request: Common) -> list[Piece]:
     from cairn import stack as stacks
     from cairn.build import job
     from cairn.build.model import Job
 
     stack = stacks.load(request.stack)
     installed = job.install_rocm(Job(stack=stack, checkouts={}, output_dir=Path(), sdk=request.sdk_request()))
-    console.current().out(f"ROCm SDK {installed.info.version} at {installed.info.root}")
+    return [f"ROCm SDK {installed.info.version} at {installed.info.root}"]
 
 
-def _build(request: Build) -> Answer | None:
+def _build(request: Build) -> Answer | list[Piece]:
     from cairn.build import job
 
     build_job = _job(request)
     if request.develop:
-        run.develop(request, [build_job])
-        return None
+        return run.develop(request, [build_job])
     return built_wheels(job.run(build_job))
 
 
@@ -225,21 +229,16 @@ def _job(request: Build) -> Job:
         if request.switches.get(project.name) is not False
     }
     required = {_ALWAYS, *request.checkouts, *(name for name, chosen in request.switches.items() if chosen)}
-    return Job(
+    return fill(
+        Job,
+        request,
         stack=stack,
-        line=request.line,
-        build_env=request.build_env,
         shared_cache=request.shared_cache(),
         checkouts=checkouts,
         required=frozenset(required & checkouts.keys()),
-        output_dir=request.output_dir,
         sdk=request.sdk_request(),
-        install_rocm=request.install_rocm,
         targets=targets,
-        version_suffix=request.version_suffix,
-        build_number=request.pytorch_build_number,
         features=_features(request),
         channel=_CHANNELS.get(request.release_type or ""),
-        clean=request.clean,
         compiler_cache=request.compiler_cache,
     )

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from cairn import converters
 from cairn.cli import binder
 from cairn.cli import common_options as common
-from cairn.cli.answer import Answer
+from cairn.cli.answer import Answer, Piece
 from cairn.cli.parser import Parser
 from cairn.cli.test import suite_options
 from cairn.cli.test.suite_options import SuiteOptions
 from cairn.errors import PrerequisiteError, TestsFailedError
-from cairn.options import argument, option, switch
+from cairn.options import argument, fill, option, switch
 from cairn.output import console
 
 
@@ -54,14 +54,13 @@ class Smoke(HardwareOptions):
 def run_pytorch_smoke_tests(script: Path) -> Parser:
     """The parser of `run_pytorch_smoke_tests.py`, which runs `smoke-tests` beside it."""
     parser = binder.script(
-        script, Smoke, run_smoke_tests, defaults={"amdgpu_family": os.environ.get("AMDGPU_FAMILY", "")}
+        script, Smoke, _run_smoke_tests, defaults={"amdgpu_family": os.environ.get("AMDGPU_FAMILY", "")}
     )
     parser.set_defaults(tests=script.resolve().parent / "smoke-tests")
     return parser
 
 
-def run_smoke_tests(request: Smoke) -> None:
-    """Run the script."""
+def _run_smoke_tests(request: Smoke) -> list[Piece]:
     from cairn.testing.smoke import run_installed
 
     judgement = run_installed(
@@ -72,7 +71,7 @@ def run_smoke_tests(request: Smoke) -> None:
             f"the smoke tests did not pass: {judgement.reason}",
             tip="the lines above say why; is torch installed in this environment?",
         )
-    console.current().out(f"passed: {judgement.reason}")
+    return [f"passed: {judgement.reason}"]
 
 
 if TYPE_CHECKING:
@@ -123,13 +122,12 @@ def run_pytorch_tests(script: Path) -> Parser:
         "pytorch_version": os.environ.get("PYTORCH_VERSION", ""),
     }
     # Upstream's --debug turns the skips round; ours would show tracebacks.
-    parser = binder.script(script, RunTests, run_tests, defaults=own, conflict_handler="resolve")
+    parser = binder.script(script, RunTests, _run_tests, defaults=own, conflict_handler="resolve")
     parser.set_defaults(folder=folder)
     return parser
 
 
-def run_tests(request: RunTests) -> Answer:
-    """Run the script."""
+def _run_tests(request: RunTests) -> Answer:
     from cairn.testing.gpus import kernel
     from cairn.testing.install_set import Tested
     from cairn.testing.suite import suite_toml
@@ -152,10 +150,11 @@ def run_tests(request: RunTests) -> Answer:
     if not request.cache:
         values["pytest_args"] = ("-p", "no:cacheprovider", *values["pytest_args"])
     values["gpu_choice"] = gpu_choice(request, suite.config(request.test_config).gpus)
-    suite_request = SuiteRequest(
+    suite_request = fill(
+        SuiteRequest,
+        request,
         suite=suite,
         tested=tested,
-        only_skipped=request.only_skipped,
         torch_version={"": None, "all": ""}.get(request.pytorch_version, request.pytorch_version),
         **values,
     )

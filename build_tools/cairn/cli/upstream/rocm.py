@@ -16,7 +16,7 @@ from cairn.cli import common_options as common
 from cairn.cli.answer import Answer
 from cairn.cli.parser import Parser
 from cairn.errors import UsageError
-from cairn.options import Exclusive, flag, option, switch
+from cairn.options import Exclusive, fill, flag, option, switch
 
 _LAYOUT = Exclusive()
 
@@ -40,8 +40,20 @@ class FetchArtifacts(rocm.Artifacts):
         metavar="TARGETS",
         default="",
     )
-    download_concurrency: int = option("downloads at once", convert=converters.positive, default=10)
-    extract_concurrency: int = option("archives unpacked at once", convert=converters.positive, default=4)
+    jobs: int = option(
+        "downloads at once",
+        "--download-concurrency",
+        metavar="DOWNLOAD_CONCURRENCY",
+        convert=converters.positive,
+        default=10,
+    )
+    unpack_jobs: int = option(
+        "archives unpacked at once",
+        "--extract-concurrency",
+        metavar="EXTRACT_CONCURRENCY",
+        convert=converters.positive,
+        default=4,
+    )
     output_dir: Path = common.output_dir(default=Path("build/artifacts"))
     dry_run: bool = switch("say what would be fetched")
     extract: bool = flag("a folder per artifact (this is the default)", group=_LAYOUT)
@@ -64,17 +76,16 @@ def _fetch(request: FetchArtifacts) -> Answer:
 
     if request.run_id is None and request.store is None:
         raise UsageError("--run-id is missing", tip="it is the number in the address of the run")
-    fetch_request = FetchRequest(
+    fetch_request = fill(
+        FetchRequest,
+        request,
         wanted=request.wanted(
             groups=(request.artifact_group,) if request.artifact_group else (),
             targets=tuple(filter(None, map(str.strip, request.amdgpu_targets.split(",")))),
         ),
-        output_dir=request.output_dir,
         layout="flatten" if request.flatten else "archives" if request.no_extract else "extract",
         keep_archives=not request.delete_after_extract,
         verified_only=not request.allow_unverified,
-        jobs=request.download_concurrency,
-        unpack_jobs=request.extract_concurrency,
     )
     return rocm.fetch_artifacts(request, fetch_request, dry_run=request.dry_run)
 

@@ -13,7 +13,7 @@ from cairn.cli import common_options as common
 from cairn.cli.answer import Answer, Note, Piece, Table
 from cairn.cli.binder import command
 from cairn.errors import UsageError
-from cairn.options import argument, flag, option, part, repeated
+from cairn.options import argument, fill, flag, option, part, repeated
 from cairn.output import console
 from cairn.wheels.rewrite.version_options import NewVersion
 
@@ -41,7 +41,6 @@ class SetVersion:
 
 
 def _set_version(request: SetVersion) -> Answer:
-    """Run the command."""
     from cairn.wheels.rewrite.set_version import set_versions
 
     changes = set_versions(request.wheels, request.new, request.output_dir, dry_run=request.dry_run)
@@ -93,8 +92,7 @@ class Repair:
     json: bool = common.json()
 
 
-def _repair(request: Repair) -> Answer:
-    """Run the command."""
+def _repair(request: Repair) -> Iterator[Answer | Piece]:
     from cairn.wheels.metadata import wheel_info
 
     if request.new_record and (request.exclude or request.platform or request.sdk or request.library_path):
@@ -105,8 +103,8 @@ def _repair(request: Repair) -> Answer:
         tags = wheel_info.parse_file_name(path.name).tags
         repaired.append({"source": wheel, "wheel": path, "tags": tags, **more})
         if not request.json:
-            console.current().out(str(path))
-    return Answer({"wheels": repaired})
+            yield str(path)
+    yield Answer({"wheels": repaired})
 
 
 def _repair_linked(wheel: Path, request: Repair) -> tuple[Path, dict[str, object]]:
@@ -157,23 +155,13 @@ class Fat:
 
 
 def fat(request: Fat) -> Answer:
-    """Run the command."""
+    """Write a fat wheel."""
     from cairn.wheels.fat import build
     from cairn.wheels.fat.recipe import parse_fat_targets
 
     with console.current().stage(f"putting ROCm into {request.wheel.name}"):
-        report = build.make(
-            build.FatRequest(
-                wheel=request.wheel,
-                rocm=request.rocm,
-                output_dir=request.output_dir,
-                targets=None if request.targets is None else parse_fat_targets(request.targets),
-                version=request.version,
-                libraries=request.libraries,
-                provided=request.provided,
-                strict=request.strict,
-            )
-        )
+        targets = None if request.targets is None else parse_fat_targets(request.targets)
+        report = build.make(fill(build.FatRequest, request, targets=targets))
     return Answer(report, _fat_text(report))
 
 

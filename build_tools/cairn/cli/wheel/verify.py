@@ -15,7 +15,7 @@ from cairn.cli import common_options as common
 from cairn.cli.answer import Answer, Piece
 from cairn.cli.binder import command
 from cairn.errors import UsageError, WheelError
-from cairn.options import flag, option, repeated
+from cairn.options import fill, flag, option, repeated
 from cairn.output import console, wording
 
 if TYPE_CHECKING:
@@ -66,12 +66,12 @@ class Verify:
                 raise UsageError(f"{name!r} is not a valid sibling", tip="write --sibling triton=3.5.0")
         if self.python is not None and not _PYTHON.fullmatch(self.python):
             raise UsageError(f"{self.python!r} is not a Python version", tip="write --python 3.13, or 3.13t")
-        return Expectation(
+        return fill(
+            Expectation,
+            self,
             targets=None if self.targets is None else parse_targets(self.targets, unbuilt=True),
-            require_device_code=self.require_device_code,
             siblings={name: value.lstrip("=") for name, _, value in pairs},
             provided_libraries=self.provided,
-            python=self.python,
             forbidden_strings=self.forbid,
         )
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.options import flag, option, switch
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 
 def as_of() -> datetime | None:
