@@ -88,7 +88,9 @@ def require_resolvable(plans: Sequence[Plan]) -> None:
                 environments.resolve_requirements(
                     requirements[0], request.packages(), python=requirements[1], what=step.project.name
                 )
-            _fetch(step, request)
+            for pinned in downloads.needed(request, step.project):
+                with console.current().stage(f"fetch {pinned.name} for {step.project.name}") as stage:
+                    downloads.ready(pinned, say=stage.update, offline=request.pip.offline)
         except CairnError as error:
             problems.append(error)
     if len(problems) == 1:
@@ -97,27 +99,7 @@ def require_resolvable(plans: Sequence[Plan]) -> None:
         raise ProblemsError(f"{len(problems)} problems, and nothing was built", problems=problems)
 
 
-def _fetch(step: BuildStep, request: BuildRequest) -> None:
-    for one in downloads.needed(request, step.project):
-        with console.current().stage(f"fetch {one.name} for {step.project.name}") as stage:
-            downloads.ready(one, say=stage.update, offline=request.pip.offline)
-
-
 def context_of(
-    step: BuildStep,
-    request: BuildRequest,
-    built: Mapping[str, BuiltWheel],
-    stage: console.Stage,
-    *,
-    log: Path,
-) -> Context:
-    """The context of a step, with its environment made now and the values of stack.toml's placeholders."""
-    content = content_of(step, request, built)
-    env = environments.ready(content, request.packages(), log=log, say=stage.update)
-    return context_in(env, step, request, built, stage, log=log)
-
-
-def context_in(
     env: VirtualEnvironment,
     step: BuildStep,
     request: BuildRequest,
@@ -155,12 +137,13 @@ class BuildRunner:
     """A build that may begin.
 
     Attributes:
-        run: runs a program with the variables of the build, which writes into the log and on the screen.
-        compiler_cache: the cache in use, whose statistics are there when the block has ended.
+        run: runs a program with the variables of the build, its output in the log and on the screen; called
+            as pypa/build calls its `runner`, with the command, its folder and further variables.
+        compiler_cache: what the compiler cache counted, once the block has ended; None without one.
     """
 
-    run: Callable[[Sequence[str], Path | None, Mapping[str, str]], None]
-    compiler_cache: session.Session | None
+    run: Callable[..., None]
+    compiler_cache: CacheStatistics | None = None
 
 
 def call(context: Context, output_dir: Path) -> BackendResult:
@@ -176,22 +159,15 @@ def call(context: Context, output_dir: Path) -> BackendResult:
     if request.sdk is None:  # no such module then, and scikit-build-core refuses to include none
         settings = {name: text for name, text in settings.items() if text != step.project.rocm_init}
     with prepared(context, tree=step.checkout) as ready:
-
-        def runner(
-            cmd: Sequence[str], cwd: str | None = None, extra_environ: Mapping[str, str] | None = None
-        ) -> None:
-            ready.run(cmd, Path(cwd) if cwd else None, extra_environ or {})
-
         try:
             # The constructor reads pyproject.toml, and reports what is wrong with it.
             builder = pypa_build.ProjectBuilder(
-                step.source_dir(), python_executable=str(context.env.python), runner=runner
+                step.source_dir(), python_executable=str(context.env.python), runner=ready.run
             )
             wheel = Path(builder.build("wheel", output_dir, dict(settings)))
         except (pypa_build.BuildException, pypa_build.BuildBackendException) as error:
             raise failure(context, error) from error
-    cache = ready.compiler_cache
-    return BackendResult(wheel=wheel, compiler_cache=cache.statistics if cache else None)
+    return BackendResult(wheel=wheel, compiler_cache=ready.compiler_cache)
 
 
 @contextlib.contextmanager
@@ -211,11 +187,13 @@ def prepared(context: Context, *, tree: Path | None = None) -> Iterator[BuildRun
         watch.look()
         stage.update(line, shown=build_log.progress_line(line, stage.line))
 
-    def run(command: Sequence[str], cwd: Path | None, more: Mapping[str, str]) -> None:
+    def run(
+        cmd: Sequence[str], cwd: str | None = None, extra_environ: Mapping[str, str] | None = None
+    ) -> None:
         process.run(
-            command,
-            cwd=cwd,
-            env=env | dict(more),
+            cmd,
+            cwd=Path(cwd) if cwd else None,
+            env=env | dict(extra_environ or {}),
             log=context.log,
             on_line=advance,
             hidden=isolation.credential_files(),
@@ -230,30 +208,27 @@ def prepared(context: Context, *, tree: Path | None = None) -> Iterator[BuildRun
         log=context.log,
     )
     watch.look(now=True)
+    runner = BuildRunner(run=run)
     # Clang for HIP leaves an empty folder for every source it compiles: thousands, for torch.
     with isolation.temporary_files() as temporary, isolation.own_home() as home:
-        env = temporary | variables.build_variables(
-            step.project,
-            context.env,
-            context.values,
-            request=context.request,
-            epoch=source_tree.commit_time(step.checkout),
-            home=home,
+        epoch = source_tree.commit_time(step.checkout)
+        env = variables.build_variables(
+            step.project, context.env, context.values, request=context.request, epoch=epoch, home=home
         )
         env |= temporary
         watch.folders = (*watch.folders, Path(temporary["TMPDIR"]))
         with _compiler_cache(context, env, tree) as cache:
             env |= cache.variables if cache else {}
             try:
-                yield BuildRunner(run=run, compiler_cache=cache)
+                yield runner
                 watch.look(now=True)
             finally:
                 environments.give_back(context.env, step.project.name)
                 compiled = cache is not None and _compiled([step.checkout, Path(temporary["TMPDIR"])], began)
     if cache is not None and cache.statistics is not None:
-        cache.statistics = cache.statistics.judged(compiled=compiled)
-        if cache.statistics.problem is not None:
-            console.current().warn(f"{step.project.name}: {cache.statistics.problem}")
+        runner.compiler_cache = counted = cache.statistics.judged(compiled=compiled)
+        if counted.problem is not None:
+            console.current().warn(f"{step.project.name}: {counted.problem}")
 
 
 def _compiler_cache(

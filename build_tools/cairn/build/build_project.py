@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cairn import files, platforms, venv
-from cairn.build import backend, cache, postprocess
+from cairn.build import backend, cache, environments, postprocess
 from cairn.build.engine import compile_jobs
 from cairn.build.engine.events import CacheStatistics
 from cairn.build.engine.run import Running
@@ -40,20 +40,6 @@ class BuildResult(NamedTuple):
 
     hit: cache.Hit
     compiler_cache: CacheStatistics | None
-    edited: bool
-
-
-class _BackendOutput(NamedTuple):
-    """The output of a build backend.
-
-    Attributes:
-        result: the wheel, with what the compiler cache counted.
-        sources: the commits that the tree stood on.
-        edited: the tree was edited since the build was planned.
-    """
-
-    result: backend.BackendResult
-    sources: tuple[Source, ...]
     edited: bool
 
 
@@ -91,7 +77,9 @@ def build(
     request = dataclasses.replace(request, jobs=running.jobs)
     work = request.place_of(step.project)
     work.mkdir(parents=True, exist_ok=True)
-    context = backend.context_of(step, request, built, stage, log=log)
+    content = backend.content_of(step, request, built)
+    env = environments.ready(content, request.packages(), log=log, say=stage.update)
+    context = backend.context_of(env, step, request, built, stage, log=log)
     waiting = functools.partial(stage.update, f"waiting for another run that uses {step.checkout}")
     with (
         journal.alone(step.checkout, on_wait=waiting),
@@ -102,11 +90,11 @@ def build(
             path = compile_jobs.without_old_make(context.values["PATH"], work / "make")
             values = {**context.values, "makeflags": makeflags, "PATH": path}
             context = dataclasses.replace(context, values=values)
-        raw = _build_in_tree(context, folder / "raw")
+        raw, sources, edited = _build_in_tree(context, folder / "raw")
         stage.update("repairing and verifying the wheel")
-        wheel = postprocess.finish(raw.result.wheel, context, folder / "finished", sources=raw.sources)
-        hit = _keep(wheel, context, seconds=time.monotonic() - started, changed=raw.edited)
-    return BuildResult(hit, raw.result.compiler_cache, raw.edited)
+        wheel = postprocess.finish(raw.wheel, context, folder / "finished", sources=sources)
+        hit = _keep(wheel, context, seconds=time.monotonic() - started, changed=edited)
+    return BuildResult(hit, raw.compiler_cache, edited)
 
 
 def _keep(wheel: Path, context: Context, *, seconds: float, changed: bool) -> cache.Hit:
@@ -164,8 +152,13 @@ def _scratch(work: Path) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _build_in_tree(context: Context, output_dir: Path) -> _BackendOutput:
+def _build_in_tree(
+    context: Context, output_dir: Path
+) -> tuple[backend.BackendResult, tuple[Source, ...], bool]:
     """Call the build backend in a tree that must be the same before and after.
+
+    Returns:
+        The wheel, the commits that the tree stood on, and whether it was edited since the build was planned.
 
     Raises:
         SourceError: it is not what the manifest froze, or did not stay so.
@@ -209,7 +202,7 @@ def _build_in_tree(context: Context, output_dir: Path) -> _BackendOutput:
             f"{step.checkout} was edited while it was built: it is not what the manifest froze any more",
             tip="run it again, in a work folder of its own",
         )
-    return _BackendOutput(result, commits, edited or step.key not in keys.all())
+    return result, commits, edited or step.key not in keys.all()
 
 
 @contextlib.contextmanager

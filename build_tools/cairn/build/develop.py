@@ -112,7 +112,7 @@ def _build(
     files.write_text(log, "")
     content = backend.content_of(step, request, built)
     env = environments.at(place, content, request.packages(), log=log, say=stage.update)
-    context = backend.context_in(env, step, request, built, stage, log=log)
+    context = backend.context_of(env, step, request, built, stage, log=log)
     settings = variables.expand_all(
         step.project.config_settings, context.values, where=f"config_settings of {step.project.name}"
     )
@@ -120,10 +120,10 @@ def _build(
     command += [word for name, text in settings.items() for word in ("--config-settings", f"{name}={text}")]
     with _in_tree(context), backend.prepared(context) as ready:
         try:
-            ready.run([*command, "--editable", str(step.source_dir())], None, {})
+            ready.run([*command, "--editable", str(step.source_dir())])
         except ProcessError as error:
             raise backend.failure(context, error) from error
-    return ready.compiler_cache.statistics if ready.compiler_cache else None
+    return ready.compiler_cache
 
 
 @contextlib.contextmanager

@@ -167,30 +167,30 @@ def graph_of(tasks: Sequence[Task], known: schedule.Durations) -> Graph:
         known: what steps took before.
     """
     size_of = functools.cache(twin.size_of)  # variants have copies of the same checkouts
-    return Graph(tuple(_step_of(task, known, size_of) for task in tasks))
-
-
-def _step_of(task: Task, known: schedule.Durations, size_of: Callable[[Path], int]) -> Step:
-    request, name = task.plan.request, task.step.project.name
-    tree = request.tree_of(task.step.project)
-    copied = 0 if task.step.hit is not None or tree.exists() else size_of(task.step.checkout)
-    measured = known.memory("build", name)
-    # A build that goes on with what the last one left has most of its files already.
-    left = 0 if "start" in task.step.inputs else known.disk("build", name)
-    return Step(
-        name=task.name,
-        kind="build",
-        project=name,
-        needs=tuple(task.needs.values()),
-        after=task.after,
-        inputs={"key": task.step.key},
-        cores=request.jobs,
-        memory=schedule.MEMORY_PER_JOB if measured is None else int(measured * _SPARE),
-        disk=0 if task.step.hit else max(left, copied),
-        seconds=0.0 if task.step.hit else None,
-        # A build writes into its tree.
-        exclusive=(f"tree:{tree.resolve()}",),
-    )
+    steps = []
+    for task in tasks:
+        request, name = task.plan.request, task.step.project.name
+        tree = request.tree_of(task.step.project)
+        copied = 0 if task.step.hit is not None or tree.exists() else size_of(task.step.checkout)
+        measured = known.memory("build", name)
+        # A build that goes on with what the last one left has most of its files already.
+        left = 0 if "start" in task.step.inputs else known.disk("build", name)
+        step = Step(
+            name=task.name,
+            kind="build",
+            project=name,
+            needs=tuple(task.needs.values()),
+            after=task.after,
+            inputs={"key": task.step.key},
+            cores=request.jobs,
+            memory=schedule.MEMORY_PER_JOB if measured is None else int(measured * _SPARE),
+            disk=0 if task.step.hit else max(left, copied),
+            seconds=0.0 if task.step.hit else None,
+            # A build writes into its tree.
+            exclusive=(f"tree:{tree.resolve()}",),
+        )
+        steps.append(step)
+    return Graph(tuple(steps))
 
 
 @dataclass(frozen=True, kw_only=True)

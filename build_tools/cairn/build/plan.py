@@ -13,6 +13,7 @@ that folder may give different bytes: the wheel of such a build is found again f
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -92,20 +93,9 @@ class Trees:
     """The states of trees, read once each: the plans of many variants are made from the same checkouts."""
 
     def __init__(self) -> None:
-        self._states: dict[Path, tuple[str, tuple[str, str | None]]] = {}
-        self._edited: dict[Path, Mapping[str, object]] = {}
-
-    def state(self, checkout: Path) -> tuple[str, tuple[str, str | None]]:
-        """The digest of a tree's files, and the upstream commit and origin that it is of."""
-        if checkout not in self._states:
-            self._states[checkout] = (contents.tree_state(checkout), source_tree.upstream(checkout))
-        return self._states[checkout]
-
-    def edited(self, checkout: Path) -> Mapping[str, object]:
-        """The commit and the edited files of a tree."""
-        if checkout not in self._edited:
-            self._edited[checkout] = source_tree.edited(checkout)
-        return self._edited[checkout]
+        self.digest = functools.cache(contents.tree_state)  # of a tree's files
+        self.upstream = functools.cache(source_tree.upstream)
+        self.edited = functools.cache(source_tree.edited)
 
 
 def make(request: BuildRequest, *, trees: Trees | None = None) -> Plan:
@@ -255,9 +245,13 @@ def keys_of(
         needs: project name to identity (`BuildStep.identity`), for the wheels it is built against.
         trees: what is known of trees; they are read otherwise.
     """
+    trees = trees or Trees()
     template = variables.template_of(request.stack, project, for_cpu=request.for_cpu)
+    # Folders that are inputs of a build by themselves.
+    inside = [*request.checkouts.values(), checkout, request.work_dir, request.output_dir]
+    inside += [request.sdk.environment] if request.sdk else []
     read = machine.look_outside(
-        {**project.config_settings, **template, **request.env_of(project)}, inside=_inside(request, checkout)
+        {**project.config_settings, **template, **request.env_of(project)}, inside=inside
     )
     settings = {**_settings(request, project), "outside": read.inputs()}
     # CMake keeps the launchers' path in the tree: it must not be met by a build without them.
@@ -269,12 +263,11 @@ def keys_of(
         copy = root_at(place)
         start = leftovers.look(copy, flavour, project.source_dirs).start if copy.exists() else None
         seen = dataclasses.replace(seen, start=None if request.clean else start)
-    tree, upstream = (trees or Trees()).state(checkout)
     inputs = {
         **settings,
-        "tree": tree,
+        "tree": trees.digest(checkout),
         "unseen": seen.foreign,
-        "upstream": upstream,  # the wheel's bill of materials names both
+        "upstream": trees.upstream(checkout),  # the wheel's bill of materials names both
         "needs": dict(needs),
         "finishing": POSTPROCESS_VERSION,
     }
@@ -289,12 +282,6 @@ def keys_of(
         inputs=inputs,
         machine_only=read.packages is None,
     )
-
-
-def _inside(request: BuildRequest, checkout: Path) -> tuple[Path, ...]:
-    """The folders that are inputs of a build by themselves."""
-    sdk = [request.sdk.environment] if request.sdk else []
-    return (*request.checkouts.values(), checkout, request.work_dir, request.output_dir, *sdk)
 
 
 def _settings(request: BuildRequest, project: Project) -> dict[str, object]:

@@ -154,15 +154,10 @@ def _flat(prefix: str, value: object) -> Iterator[tuple[str, str]]:
         for name, inner in value.items():
             yield from _flat(f"{prefix}.{name}" if prefix else str(name), inner)
     elif value is not None:
-        yield prefix, _shown(value)
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list) and all(isinstance(word, str) for word in value):
-        return " ".join(value) or "none"
-    return json.dumps(value, ensure_ascii=False)
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        if isinstance(value, list) and all(isinstance(word, str) for word in value):
+            text = " ".join(value) or "none"
+        yield prefix, text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,18 +224,24 @@ def graph_of(plans: Sequence[Plan], labels: Sequence[str]) -> PlanGraph:
         labels: what tells the variants from each other; an empty one where there is one alone.
     """
     steps: dict[str, PlannedStep] = {}
-    sdk_names, tree_names = _sdk_names(plans), _tree_names(plans)
+    sdks = {plan.request.sdk.environment for plan in plans if plan.request.sdk}
+    tree_names = _tree_names(plans)
     for plan, label in zip(plans, labels, strict=True):
         shared: tuple[str, ...] = ()
         if (sdk := plan.request.sdk) is not None:
-            name = sdk_names[sdk.environment]
+            name = "ROCm SDK" if len(sdks) == 1 else f"ROCm SDK [{sdk.environment.parent.name}]"
             inputs = {"version": sdk.info.version, "digest": sdk.digest}
             reason = f"ROCm {sdk.info.version} is installed"
             steps[name] = _present(Step(name=name, kind="sdk", inputs=inputs), reason)
             shared = (name,)
         for step in plan.steps:
             tree = tree_names[step.checkout]
-            steps[tree] = _tree_step(step, tree)
+            tree_inputs = {
+                key: step.inputs[key] for key in ("tree", "unseen", "upstream") if key in step.inputs
+            }
+            reason = f"{step.base_version or ''} at {step.checkout}".lstrip()
+            present = Step(name=tree, kind="checkout", project=step.project.name, inputs=tree_inputs)
+            steps[tree] = _present(present, reason, step.checkout)
             needs = [
                 _name_of("build", other, label) for other in plan.steps if other.project.name in step.needs
             ]
@@ -259,12 +260,6 @@ def _name_of(kind: str, step: BuildStep, label: str) -> str:
     return f"{kind} {step.project.name} [{label}]" if label else f"{kind} {step.project.name}"
 
 
-def _sdk_names(plans: Iterable[Plan]) -> Mapping[Path, str]:
-    """The steps of the SDKs, by the environment that each is in."""
-    places = dict.fromkeys(plan.request.sdk.environment for plan in plans if plan.request.sdk)
-    return {place: "ROCm SDK" if len(places) == 1 else f"ROCm SDK [{place.parent.name}]" for place in places}
-
-
 def _tree_names(plans: Iterable[Plan]) -> Mapping[Path, str]:
     """The steps of the checkouts, by folder; those of several lines say which."""
     trees = {step.checkout: (plan.request.stack.line, step) for plan in plans for step in plan.steps}
@@ -278,13 +273,6 @@ def _present(step: Step, reason: str, checkout: Path | None = None) -> PlannedSt
     """A step that has nothing to do."""
     explanation = Explanation(reason=reason, last=None)
     return PlannedStep(step=step, variant="", action="present", explanation=explanation, checkout=checkout)
-
-
-def _tree_step(step: BuildStep, name: str) -> PlannedStep:
-    inputs = {key: step.inputs[key] for key in ("tree", "unseen", "upstream") if key in step.inputs}
-    reason = f"{step.base_version or ''} at {step.checkout}".lstrip()
-    tree = Step(name=name, kind="checkout", project=step.project.name, inputs=inputs)
-    return _present(tree, reason, step.checkout)
 
 
 def _build_step(plan: Plan, step: BuildStep, *, label: str, needs: tuple[str, ...]) -> PlannedStep:

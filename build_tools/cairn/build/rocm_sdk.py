@@ -131,10 +131,9 @@ def install(
         NetworkError: it is to be fetched, and must not be.
     """
     env_dir = _place_for(python, env_dir)
-    marker = env_dir / _MARKER
     # Which version is the newest, only the index knows: one that is not named is installed again.
     fixed = request.exact is not None or request.source.offline
-    if fixed and (present := _installed_at(env_dir, marker, request.identity())) is not None:
+    if fixed and (present := _installed_at(env_dir, request.identity())) is not None:
         return present
     if request.source.offline:
         raise NetworkError(
@@ -165,7 +164,7 @@ def install(
         python="" if _is_for_any_python(env.site_packages) else python.version,
         **folders,
     )
-    datafile.write(marker, installed)
+    datafile.write(env_dir / _MARKER, installed)
     return InstalledSdk(environment=env.path, info=info, digest=digest)
 
 
@@ -197,7 +196,7 @@ def existing(env_dir: Path, python: Interpreter) -> InstalledSdk:
         PrerequisiteError: there is none.
     """
     env_dir = _place_for(python, env_dir)
-    present = _installed_at(env_dir, env_dir / _MARKER, None)
+    present = _installed_at(env_dir, None)
     if present is None:
         raise PrerequisiteError(
             "no ROCm SDK is installed for this build",
@@ -221,9 +220,9 @@ def _is_for_any_python(site_packages: Path) -> bool:
     return all(tag.startswith(("py3-none-", "py2.py3-none-")) for tag in tags)
 
 
-def _installed_at(env_dir: Path, marker: Path, identity: str | None) -> InstalledSdk | None:
+def _installed_at(env_dir: Path, identity: str | None) -> InstalledSdk | None:
     with contextlib.suppress(UsageError):
-        installed = datafile.read(marker, _Marker)
+        installed = datafile.read(env_dir / _MARKER, _Marker)
         if identity in (None, installed.request) and Path(installed.root).is_dir():
             return InstalledSdk(environment=env_dir, info=installed.info(), digest=installed.digest)
     return None

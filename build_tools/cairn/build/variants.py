@@ -127,7 +127,11 @@ def _job_of(
     variant = Variant(line=line, family=family, python=python.version)
     # The SDK is installed into the environments' folder: one for each family, whatever the Python.
     env_dir = job.environments() / folder_name(family) if family else job.environments()
-    folder = _folder(changed, variant)
+    named = job.sdk.family
+    if changed.targets:
+        named = gpu.family_of(gpu.parse_targets(changed.targets))
+    named = gpu.CPU if changed.for_cpu() else named or "all"  # all that the SDK serves
+    folder = Path(folder_name(line or job.stack.line), folder_name(family or named), python.version)
     return dataclasses.replace(
         changed,
         variant=variant,
@@ -135,14 +139,6 @@ def _job_of(
         env_dir=env_dir,
         trees=job.environments() / "trees" / folder,
     )
-
-
-def _folder(job: Job, variant: Variant) -> Path:
-    """The folder of a variant: line, family and Python."""
-    line = variant.line or job.stack.line
-    named = gpu.family_of(gpu.parse_targets(job.targets)) if job.targets else job.sdk.family
-    family = variant.family or (gpu.CPU if job.for_cpu() else named or "all")  # all that the SDK serves
-    return Path(folder_name(line), folder_name(family), variant.python)
 
 
 def _sdk_of(sdk: SdkRequest, family: str | None) -> SdkRequest:

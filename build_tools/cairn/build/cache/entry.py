@@ -119,15 +119,14 @@ def dumps(entry: CacheEntry) -> bytes:
     return json.dumps(datafile.to_plain(entry), indent=1, ensure_ascii=True).encode()
 
 
-def read(store: Store, key: str) -> tuple[CacheEntry, str]:
-    """The entry of a build, and its etag in the store.
+def read(store: Store, key: str) -> CacheEntry:
+    """The entry of a build.
 
     Raises:
         MissingKeyError: there is none.
         DamagedEntryError: it cannot be read, is of a different build, or names what no wheel is called.
     """
-    item = store.read(entry_key(key))
-    return parse(item.data, key), item.etag
+    return parse(store.read(entry_key(key)).data, key)
 
 
 def parse(data: bytes, key: str) -> CacheEntry:

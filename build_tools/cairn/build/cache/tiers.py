@@ -47,7 +47,7 @@ class LocalTier:
     def look(self, key: str) -> CacheEntry | None:
         """The entry of a build, without reading its files. An entry that cannot be used is removed."""
         try:
-            return entries.read(self.store, key)[0]
+            return entries.read(self.store, key)
         except MissingKeyError:
             return None
         except DamagedEntryError as error:
@@ -171,11 +171,8 @@ class SharedTier:
 
         return self._attempt(ask)
 
-    @contextlib.contextmanager
-    def fetched(
-        self, entry: CacheEntry, folder: Path, say: Progress = silent
-    ) -> Iterator[tuple[Path, Path | None]]:
-        """The wheel and the log of an entry, as files of a folder, until the block ends; not checked yet.
+    def fetch(self, entry: CacheEntry, folder: Path, say: Progress = silent) -> tuple[Path, Path | None]:
+        """Bring the wheel and the log of an entry into a folder; they are not checked yet.
 
         Raises:
             MissingKeyError: the wheel is not there.
@@ -189,11 +186,11 @@ class SharedTier:
                 self._bring(log_key, log, _Arrived(f"the log of {entry.name}", entry.log_size, say))
             except (MissingKeyError, DamagedObjectError, DamagedEntryError):
                 log_key = None
-        yield wheel, None if log_key is None else log
+        return wheel, None if log_key is None else log
 
     def _read(self, key: str) -> CacheEntry:
         """The entry of a build; raises what `entries.read` raises."""
-        entry = entries.read(self.store, key)[0]
+        entry = entries.read(self.store, key)
         # Second keys of a wheel are never shared. One that claims to be would make builds against its wheel
         # count as builds against a different one.
         if entry.identity != key:

@@ -205,15 +205,14 @@ class WheelCache:
         with (
             console.current().stage(f"fetch the wheel of {entry.name} from the shared cache") as stage,
             self.local.staging() as folder,
-            self.shared.fetched(entry, folder, stage.update) as (wheel, fetched_log),
         ):
+            wheel, log = self.shared.fetch(entry, folder, stage.update)
             if reason := damage(wheel, entry):
                 raise DamagedEntryError(reason)
             try:
                 check(wheel)
             except WheelError as error:
                 raise DamagedEntryError(str(error)) from error
-            log = fetched_log
             if log is None or files.sha256_of(log) != entry.log_sha256:
                 log, entry = None, msgspec.structs.replace(entry, log_sha256=None, log_size=0)
             entry, place = self.local.add(entry, wheel, log, replace=True)

@@ -7,6 +7,7 @@ clang is a small program over libclang-cpp.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import os
@@ -32,9 +33,15 @@ def on_path(path: str) -> dict[str, Path]:
     """The compilers that a program finds by name: name to file, the first on PATH of each."""
     compilers: dict[str, Path] = {}
     for folder in filter(None, path.split(os.pathsep)):
-        for name in _names(folder):
-            if name not in compilers and os.access(file := Path(folder, name), os.X_OK) and file.is_file():
-                compilers[name] = file
+        with contextlib.suppress(OSError):  # PATH may name folders that are not there
+            for file in Path(folder).iterdir():
+                if (
+                    _NAME.fullmatch(file.name)
+                    and file.name not in compilers
+                    and os.access(file, os.X_OK)
+                    and file.is_file()
+                ):
+                    compilers[file.name] = file
     return compilers
 
 
@@ -124,13 +131,6 @@ def digest_of(compiler: Path) -> str:
 @functools.cache
 def _sha256(path: Path) -> str:
     return files.sha256_of(path)
-
-
-def _names(folder: str) -> list[str]:
-    try:
-        return [path.name for path in Path(folder).iterdir() if _NAME.fullmatch(path.name)]
-    except OSError:  # PATH may name folders that are not there
-        return []
 
 
 def _output(command: list[str]) -> str:

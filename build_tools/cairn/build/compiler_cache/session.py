@@ -140,12 +140,14 @@ def _launching(request: CacheRequest, cache: Path) -> dict[str, str]:
     env = request.variables
     hip_clang = compilers.hip_clang(env, request.sdk_root)
     chosen = {name: _without_cache(env[name]) for name in ("CC", "CXX") if name in env}
+    words = [Path(word) for text in chosen.values() for word in text.split()[:1]]
+    named = {path.name: path for path in words if path.is_absolute() and path.is_file()}
     scripts = launchers.Launchers(
         folder=request.folder,
         program=request.program,
         cache=cache,
         path=env["PATH"],
-        compilers=compilers.on_path(env["PATH"]) | _named(chosen),
+        compilers=compilers.on_path(env["PATH"]) | named,
         chosen=chosen,
         hip_clang=hip_clang,
         device_libraries=compilers.device_libraries(env, request.sdk_root),
@@ -155,7 +157,10 @@ def _launching(request: CacheRequest, cache: Path) -> dict[str, str]:
     )
     launchers.write(scripts)
     variables = {f"CMAKE_{lang}_COMPILER_LAUNCHER": str(scripts.launch) for lang in _LANGUAGES}
-    variables |= {name: _through(scripts, text) for name, text in chosen.items()}
+    for name, text in chosen.items():  # with our script for the compiler that it begins with
+        word, _, rest = text.partition(" ")
+        script = scripts.bin / Path(word).name
+        variables[name] = " ".join(filter(None, (str(script) if script.exists() else word, rest)))
     variables |= {
         "PATH": os.pathsep.join([str(scripts.bin), env["PATH"]]),
         # scikit-build-core takes the CMake of the environment by its path, past `bin/cmake`, unless told so.
@@ -179,21 +184,6 @@ def _without_cache(text: str) -> str:
     """
     word, _, rest = text.strip().partition(" ")
     return _without_cache(rest) if rest and Path(word).name in get_args(CompilerCache) else text
-
-
-def _named(chosen: Mapping[str, str]) -> dict[str, Path]:
-    """The compilers that `CC` and `CXX` name by a path."""
-    words = (text.split()[0] for text in chosen.values() if text.split())
-    return {
-        Path(word).name: Path(word) for word in words if Path(word).is_absolute() and Path(word).is_file()
-    }
-
-
-def _through(scripts: launchers.Launchers, text: str) -> str:
-    """The value of `CC` or `CXX`, with our script for the compiler that it begins with."""
-    word, _, rest = text.partition(" ")
-    script = scripts.bin / Path(word).name
-    return " ".join(filter(None, (str(script) if script.exists() else word, rest)))
 
 
 def _of_ccache(request: CacheRequest) -> dict[str, str]:
@@ -227,7 +217,13 @@ def _server(cache: Path, variables: Mapping[str, str], log: Path) -> Iterator[No
     It alone is told where results are kept, and how to log in there: builds know its port. But it starts
     their compilers, so it is confined as they are.
     """
-    own = _own_of_server()
+    # Of the caller's variables it sees sccache's, and the logins of the cloud that they name.
+    clouds = (
+        login for name, login in _LOGINS_OF_SCCACHE.items() if {name, "SCCACHE_CONF"} & os.environ.keys()
+    )
+    seen = re.compile("|".join(("SCCACHE_", *clouds)))
+    own = {name: value for name, value in os.environ.items() if seen.match(name)}
+    own.setdefault("SCCACHE_DIR", str(files.cache_dir() / "sccache"))
     Path(own["SCCACHE_DIR"]).mkdir(parents=True, exist_ok=True)  # what a confined program makes may be hidden
     env = {**own, **variables, "SCCACHE_START_SERVER": "1", "SCCACHE_NO_DAEMON": "1"}
     named = [Path(value).resolve() for value in own.values() if Path(value).is_absolute()]
@@ -243,17 +239,6 @@ def _server(cache: Path, variables: Mapping[str, str], log: Path) -> Iterator[No
                 raise PrerequisiteError(f"the server of {cache} did not start", tip=f"see {log}")
             time.sleep(0.05)
         yield
-
-
-def _own_of_server() -> dict[str, str]:
-    """The caller's variables that the server sees: sccache's, and the logins of the cloud they name."""
-    clouds = (
-        login for name, login in _LOGINS_OF_SCCACHE.items() if {name, "SCCACHE_CONF"} & os.environ.keys()
-    )
-    seen = re.compile("|".join(("SCCACHE_", *clouds)))
-    own = {name: value for name, value in os.environ.items() if seen.match(name)}
-    own.setdefault("SCCACHE_DIR", str(files.cache_dir() / "sccache"))
-    return own
 
 
 def _listens(port: int) -> bool:
@@ -311,18 +296,15 @@ def install_program(name: CompilerCache, source: PackageSource, *, log: Path, sa
 
 def statistics_of_ccache(log: Path) -> CacheStatistics:
     """The counts of a build from its statistics log (ccache's manual, `stats_log`): a counter's id a line."""
-    counts: dict[str, int] = {}
     # Absent where nothing was compiled.
     text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
-    for line in text.splitlines():
-        if line and not line.startswith("#"):  # a `#` line names the source file
-            counts[line] = counts.get(line, 0) + 1
+    counters = [line for line in text.splitlines() if not line.startswith("#")]  # which names the source file
     return CacheStatistics(
         program="ccache",
-        hits=_sum(counts, _HITS),
-        misses=_sum(counts, _MISSES),
-        uncached=_sum(counts, _UNCACHED),
-        errors=_sum(counts, _ERRORS),
+        hits=sum(line in _HITS for line in counters),
+        misses=sum(line in _MISSES for line in counters),
+        uncached=sum(line in _UNCACHED for line in counters),
+        errors=sum(line in _ERRORS for line in counters),
     )
 
 
@@ -333,19 +315,14 @@ def statistics_of_sccache(text: str) -> CacheStatistics:
         ValueError: it is not JSON of that form.
     """
     stats = json.loads(text)["stats"]
+    hits, misses, errors = (
+        sum(stats[name]["counts"].values()) for name in ("cache_hits", "cache_misses", "cache_errors")
+    )
     return CacheStatistics(
         program="sccache",
-        hits=_total(stats["cache_hits"]),
-        misses=_total(stats["cache_misses"]),
+        hits=hits,
+        misses=misses,
         # A request that is not a compilation (`-v`, a link) is in requests_not_compile, and in no other.
         uncached=int(stats["requests_not_cacheable"]) + int(stats["non_cacheable_compilations"]),
-        errors=_total(stats["cache_errors"]) + int(stats["cache_read_errors"]) + int(stats["cache_timeouts"]),
+        errors=errors + int(stats["cache_read_errors"]) + int(stats["cache_timeouts"]),
     )
-
-
-def _total(of: Mapping[str, Mapping[str, int]]) -> int:
-    return sum(of["counts"].values())
-
-
-def _sum(counts: Mapping[str, int], names: frozenset[str]) -> int:
-    return sum(count for name, count in counts.items() if name in names)

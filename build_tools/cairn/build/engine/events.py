@@ -162,8 +162,17 @@ class Log:
         self._path = path
         self._run = f"{int(time.time())}-{secrets.token_hex(4)}"
         self._lock = threading.Lock()
-        if path is not None:
-            _prepare(path)
+        if path is None:
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a+b") as file:
+            size = file.tell()
+            if size > _LONGEST:
+                file.truncate(0)
+            elif size:
+                file.seek(size - 1)
+                if file.read(1) != b"\n":
+                    file.write(b"\n")  # a kill, or a full disk, has cut the last line off
 
     def write(self, event: AnyEvent) -> None:
         """Append an event, with the run and the time."""
@@ -197,15 +206,3 @@ def last_run(path: Path) -> tuple[AnyEvent, ...]:
             run = []
         run.append(event)
     return tuple(run)
-
-
-def _prepare(path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+b") as file:
-        size = file.tell()
-        if size > _LONGEST:
-            file.truncate(0)
-        elif size:
-            file.seek(size - 1)
-            if file.read(1) != b"\n":
-                file.write(b"\n")  # a kill, or a full disk, has cut the last line off

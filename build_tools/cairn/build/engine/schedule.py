@@ -185,15 +185,18 @@ class Durations:
                 serial=statistics.median(cost.serial for cost in known),
                 parallel=statistics.median(cost.parallel for cost in known),
             )
-        return {step.name: self._cost(step, typical) for step in graph.steps}
-
-    def _cost(self, step: Step, typical: Mapping[tuple[str, ...], Cost]) -> Cost:
-        if step.seconds is not None:
-            return Cost(serial=step.seconds)
-        if (own := self.steps.get(step.name)) is not None and own.kind == step.kind:
-            return own.cost()
-        cost = typical.get((step.kind, step.project)) or typical.get((step.kind,))
-        return cost or Cost(serial=_UNKNOWN)
+        costs = {}
+        for step in graph.steps:
+            own = self.steps.get(step.name)
+            if step.seconds is not None:
+                cost = Cost(serial=step.seconds)
+            elif own is not None and own.kind == step.kind:
+                cost = own.cost()
+            else:
+                alike_cost = typical.get((step.kind, step.project)) or typical.get((step.kind,))
+                cost = alike_cost or Cost(serial=_UNKNOWN)
+            costs[step.name] = cost
+        return costs
 
     def memory(self, kind: str, project: str) -> int | None:
         """Bytes that one program of a project's steps has needed at most; None where no one measured it."""

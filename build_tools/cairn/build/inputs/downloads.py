@@ -19,7 +19,7 @@ import urllib.parse
 import urllib.request
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,7 +30,7 @@ from cairn.errors import NetworkError, SourceError, UsageError
 from cairn.output import Progress, console
 from cairn.retry import RetryPolicy, retrying
 from cairn.sources.manifest.manifest import DownloadSource
-from cairn.stack import Download, Project
+from cairn.stack import Project
 
 _TIMEOUT = 60.0  # seconds without an answer
 _BLOCK = 1 << 20
@@ -83,8 +83,23 @@ def needed(request: BuildRequest, project: Project) -> Iterator[PinnedFile]:
     used = {n for name, text in templates.items() if name not in env for n in _NAME.findall(text)}
     for download in project.downloads:
         on = download.feature is None or download.feature in request.features
-        if on and download.name in used and (pinned := _pinned(project, download, checkout)) is not None:
-            yield pinned
+        if not on or download.name not in used:
+            continue
+        groups: dict[str, str] = {}
+        if download.file is not None:
+            path = checkout / download.file
+            text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+            match = re.search(download.pattern, text, re.DOTALL)
+            if match is None:  # of a version that does without it, or that pins it elsewhere
+                continue
+            groups = {name: value for name, value in match.groupdict().items() if value is not None}
+        yield PinnedFile(
+            project=project.name,
+            name=download.name,
+            url=variables.expand(download.url, groups, where=f"downloads of {project.name}"),
+            sha256=download.sha256 or groups.get("sha256"),
+            unpack=download.unpack,
+        )
 
 
 def ready(pinned: PinnedFile, *, say: Progress, offline: bool = False) -> Path:
@@ -127,22 +142,6 @@ def sources(requests_of_run: Sequence[BuildRequest]) -> tuple[DownloadSource, ..
                         project=pinned.project, name=pinned.name, url=pinned.url, sha256=sha256
                     )
     return tuple(by_name.values())
-
-
-def _pinned(project: Project, download: Download, checkout: Path) -> PinnedFile | None:
-    groups: Mapping[str, str] = {}
-    if download.file is not None:
-        path = checkout / download.file
-        text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
-        match = re.search(download.pattern, text, re.DOTALL)
-        if match is None:  # of a version that does without it, or that pins it elsewhere
-            return None
-        groups = {name: value for name, value in match.groupdict().items() if value is not None}
-    url = variables.expand(download.url, groups, where=f"downloads of {project.name}")
-    sha256 = download.sha256 or groups.get("sha256")
-    return PinnedFile(
-        project=project.name, name=download.name, url=url, sha256=sha256, unpack=download.unpack
-    )
 
 
 def _fetch(pinned: PinnedFile, known: str | None, *, say: Progress) -> Path:

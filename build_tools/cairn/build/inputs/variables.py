@@ -35,7 +35,7 @@ from typing import get_args
 
 from cairn import files, isolation, platforms
 from cairn.build.build_options import CompilerCache
-from cairn.build.model import BuildRequest, InstalledSdk
+from cairn.build.model import BuildRequest
 from cairn.errors import UsageError
 from cairn.output import safe_text
 from cairn.rocm import install as rocm
@@ -61,18 +61,11 @@ _SHELL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # a Name of POSIX's shell
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 # What `build_variables` sets for every build, or what would redirect one; with what to use.
 _OURS = {
-    "PATH": None,
-    "VIRTUAL_ENV": None,
-    "HOME": None,
-    "USERPROFILE": None,
-    "SOURCE_DATE_EPOCH": None,
+    **dict.fromkeys(("PATH", "VIRTUAL_ENV", "HOME", "USERPROFILE", "SOURCE_DATE_EPOCH")),
     "MAX_JOBS": "--jobs",
     "USE_ROCM": "--targets, which may be cpu",
-    "USE_CUDA": "--targets",
-    "FORCE_CUDA": "--targets",
-    "TMPDIR": "the variable itself, before the command",
-    "TEMP": "the variable itself, before the command",
-    "TMP": "the variable itself, before the command",
+    **dict.fromkeys(("USE_CUDA", "FORCE_CUDA"), "--targets"),
+    **dict.fromkeys(("TMPDIR", "TEMP", "TMP"), "the variable itself, before the command"),
     **dict.fromkeys(
         (f"CMAKE_{lang}_COMPILER_LAUNCHER" for lang in ("C", "CXX", "HIP")),
         " or ".join(f"--use-{cache}" for cache in get_args(CompilerCache)),
@@ -85,14 +78,10 @@ TARGETS_FLAG = "--targets (--pytorch-rocm-arch)"
 # Which flag a placeholder of stack.toml follows.
 _FLAGS = {
     "targets": TARGETS_FLAG,
-    "version": "--version-suffix",
-    "version_suffix": "--version-suffix",
+    **dict.fromkeys(("version", "version_suffix"), "--version-suffix"),
     "build_number": "--pytorch-build-number",
     "jobs": "--jobs",
-    "rocm_version": "--rocm-sdk-version",
-    "rocm_home": "--rocm-sdk-version",
-    "rocm_bin": "--rocm-sdk-version",
-    "rocm_cmake": "--rocm-sdk-version",
+    **dict.fromkeys(("rocm_version", "rocm_home", "rocm_bin", "rocm_cmake"), "--rocm-sdk-version"),
     "on_or_off:flash_attention": "--enable-pytorch-flash-attention",
 }
 # What compilers, CMake and setuptools read wherever they run (GCC's manual, "Environment Variables";
@@ -181,17 +170,14 @@ def placeholder_values(
             "rocm_home": str(info.root),
             "rocm_bin": str(info.bin),
             "rocm_cmake": str(info.cmake),
-            "rocm_device_extras": _device_extras(request, request.sdk),
+            "rocm_device_extras": "",
         }
+        if not request.split and rocm.device_packages(request.sdk.environment) is not None:
+            # Wheels without device wheels require the SDK's device code themselves.
+            processors = in_order({parse_target_id(target).processor for target in request.targets})
+            extras = [f",{device_names.extra_of(name)}" for name in processors]
+            values["rocm_device_extras"] = "".join(extras)
     return values
-
-
-def _device_extras(request: BuildRequest, sdk: InstalledSdk) -> str:
-    """The extras of `rocm` that wheels without device wheels require."""
-    if request.split or rocm.device_packages(sdk.environment) is None:
-        return ""
-    processors = in_order({parse_target_id(target).processor for target in request.targets})
-    return "".join(f",{device_names.extra_of(name)}" for name in processors)
 
 
 def exact_requirements(
@@ -305,9 +291,17 @@ def parse_build_env(texts: Iterable[str], stack: Stack) -> dict[str, str]:
             )
         if _CONTROL.search(value):
             raise UsageError(f"the value of --build-env {name} has a control character in it")
-        _refuse_secret(name, value)
+        if isolation.SECRET.search(name) or safe_text.mask(value) != value:
+            raise UsageError(
+                f"--build-env {name} looks like a secret, and would be written into the manifest",
+                tip="builds get no secrets: fetch what needs one before, and name the folder where it is",
+            )
         for each in stack.projects if project is None else (project,):
-            _refuse_ours(name, each, stack)
+            if (flag := _ours(name, each, stack)) is not None:
+                raise UsageError(
+                    f"{name} is set by Cairn itself for {each.name}: --build-env must not change it",
+                    tip=f"use {flag}" if flag else "leave it out",
+                )
         values[f"{project.name}:{name}" if project else name] = value
     return values
 
@@ -351,23 +345,6 @@ def _known_to(stack: Stack) -> Iterator[str]:
         for cpu in (True, False):
             yield from (name for table in tables for name in table.of(system, cpu=cpu))
     yield from (pattern for project in stack.projects for pattern in project.reads)
-
-
-def _refuse_secret(name: str, value: str) -> None:
-    if isolation.SECRET.search(name) or safe_text.mask(value) != value:
-        raise UsageError(
-            f"--build-env {name} looks like a secret, and would be written into the manifest",
-            tip="builds get no secrets: fetch what needs one before, and name the folder where it is",
-        )
-
-
-def _refuse_ours(name: str, project: Project, stack: Stack) -> None:
-    flag = _ours(name, project, stack)
-    if flag is not None:
-        raise UsageError(
-            f"{name} is set by Cairn itself for {project.name}: --build-env must not change it",
-            tip=f"use {flag}" if flag else "leave it out",
-        )
 
 
 def _ours(name: str, project: Project, stack: Stack) -> str | None:
