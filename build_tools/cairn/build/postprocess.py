@@ -148,7 +148,7 @@ def _edited(wheel: Path, context: Context, output_dir: Path) -> Path:
         add_requirements=tuple(pin for name, pin in missing.items() if name not in present),
     )
     output_dir.mkdir()
-    return rewrite_wheel.apply(wheel, change, output_dir)
+    return rewrite_wheel.edit_wheel(wheel, change, output_dir)
 
 
 def texts_of(folders: Iterable[Path]) -> tuple[str, ...]:

@@ -59,7 +59,10 @@ def document(
     if rocm_version is not None:
         parts.append(_package("rocm", rocm_version) | {"type": "framework"})
     parts += bundled
-    pedigree = {"pedigree": {"commits": [_commit(sources[0])]}} if sources else {}
+    pedigree = {}
+    if sources:
+        url = {"url": sources[0].origin} if sources[0].origin else {}
+        pedigree = {"pedigree": {"commits": [{"uid": sources[0].commit, **url}]}}
     component = {
         "$schema": _SCHEMA,
         "bomFormat": "CycloneDX",
@@ -149,10 +152,6 @@ def _source(source: Source) -> dict[str, Any]:
     if source.origin:
         document["externalReferences"] = [{"type": "vcs", "url": source.origin}]
     return document
-
-
-def _commit(source: Source) -> dict[str, str]:
-    return {"uid": source.commit, **({"url": source.origin} if source.origin else {})}
 
 
 def bundled_file(path: str, sha256: str) -> dict[str, Any]:

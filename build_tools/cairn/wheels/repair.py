@@ -33,15 +33,22 @@ from cairn import files, isolation, process
 from cairn.errors import ProcessError, UsageError, WheelError
 from cairn.formats.zip import writer
 from cairn.formats.zip.reader import Archive
-from cairn.wheels.contents import binaries, system_libraries
+from cairn.wheels.contents import binaries
 from cairn.wheels.contents.binaries import Binary, run_path_folder, run_path_to, shipped
-from cairn.wheels.contents.system_libraries import Policy
+from cairn.wheels.contents.system_libraries import (
+    Policy,
+    lowest_policy,
+    matches,
+    on_windows,
+    policy_of,
+    promise_of,
+    watched_symbols,
+)
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.wheel_info import WheelInfo
 from cairn.wheels.rewrite import record
-from cairn.wheels.rewrite import wheel as rewrite_wheel
 from cairn.wheels.rewrite.elf import BinaryEdit
-from cairn.wheels.rewrite.wheel import Edit
+from cairn.wheels.rewrite.wheel import Edit, edit_wheel
 
 # The architecture behind manylinux_2_28, manylinux2014 or musllinux_1_2, or plain linux.
 _LINUX = re.compile(r"(?:(?:many|musl)linux(?:_\d+_\d+|\d+)|linux)_(\w+)")
@@ -105,34 +112,31 @@ def repair_linked(
         machine = _machine(info)
         if machine is None and not sdk_folders:
             return _take_over(job)
-        read = binaries.read_archive(archive, only="elf", look_for=system_libraries.watched_symbols())
+        read = binaries.read_archive(archive, only="elf", look_for=watched_symbols())
     host = [binary for binary in read if not binary.is_device_code]
     keeps = machine is None or (platform is None and _keeps_promise(info, host, patterns))
     changes = _run_paths(host, sdk_folders) if sdk_folders or not keeps else {}
     if keeps or machine is None:
-        return rewrite_wheel.apply(wheel, Edit(binaries=changes), output_dir) if changes else _take_over(job)
+        return edit_wheel(wheel, Edit(binaries=changes), output_dir) if changes else _take_over(job)
     policy = _policy_for(platform, machine, host, patterns)
     if policy is not None and policy.runs(host, patterns):
         tags = ("-".join((*tag.split("-")[:2], f"{policy.name}_{machine}")) for tag in info.tags)
-        return rewrite_wheel.apply(wheel, Edit(tags=tuple(dict.fromkeys(tags)), binaries=changes), output_dir)
+        return edit_wheel(wheel, Edit(tags=tuple(dict.fromkeys(tags)), binaries=changes), output_dir)
     with _folder_beside(output_dir) as folder:
         # auditwheel must find the wheel's own libraries. The run paths to the SDK come after it: it removes
         # those that lead out of the wheel.
         own = to_own_libraries(host)
-        linked = rewrite_wheel.apply(wheel, Edit(binaries=own), folder / "linked") if own else wheel
+        linked = edit_wheel(wheel, Edit(binaries=own), folder / "linked") if own else wheel
         whole = _run_auditwheel(replace(job, wheel=linked), folder, platform=platform or "auto")
         edit = Edit(binaries=_run_paths(binaries.read_wheel(whole, only="elf"), sdk_folders))
-        return rewrite_wheel.apply(whole, edit, output_dir) if edit.binaries else _move(whole, output_dir)
+        return edit_wheel(whole, edit, output_dir) if edit.binaries else _move(whole, output_dir)
 
 
 def _repair_for_windows(job: _Job, dlls: Sequence[Binary]) -> Path:
     patterns = [pattern.lower() for pattern in job.exclude]
     own = shipped(dlls)
     needed = {(name, dll.machine) for dll in dlls for name in dll.needed if name not in own}
-    if all(
-        system_libraries.matches(name, patterns) or system_libraries.on_windows(name, machine)
-        for name, machine in needed
-    ):
+    if all(matches(name, patterns) or on_windows(name, machine) for name, machine in needed):
         return _take_over(job)
     # Its tags stay, so that the repaired wheel has the same name.
     writer.refuse_source(job.output_dir / job.wheel.name, [job.wheel])
@@ -164,7 +168,7 @@ def _keeps_promise(info: WheelInfo, host: Sequence[Binary], patterns: Sequence[s
     Raises:
         WheelError: it does not, and is for systems with musl.
     """
-    promises = [system_libraries.promise_of(name) for name in wheel_info.platforms_of(info.tags)]
+    promises = [promise_of(name) for name in wheel_info.platforms_of(info.tags)]
     if all(rule is not None and rule.runs(host, patterns) for rule in promises):
         return True
     if any(name.startswith("musllinux") for name in wheel_info.platforms_of(info.tags)):
@@ -184,8 +188,8 @@ def _policy_for(
         WheelError: the platform is not one for the machine of the wheel.
     """
     if platform is None:
-        return system_libraries.lowest_policy(host, patterns, machine)
-    policy = system_libraries.policy_of(platform)
+        return lowest_policy(host, patterns, machine)
+    policy = policy_of(platform)
     if policy is None:
         raise WheelError(
             f"{platform!r} is not a valid manylinux platform", tip="write it like manylinux_2_28_x86_64"

@@ -14,8 +14,7 @@ from cairn.formats.cyclonedx import Source
 from cairn.formats.zip.reader import Archive
 from cairn.wheels.contents import binaries as contents_binaries
 from cairn.wheels.metadata import wheel_info
-from cairn.wheels.rewrite import wheel as rewrite_wheel
-from cairn.wheels.rewrite.wheel import Edit
+from cairn.wheels.rewrite.wheel import Edit, edit_wheel
 
 __all__ = ["Source", "add"]
 
@@ -45,7 +44,7 @@ def add(wheel: Path, output_dir: Path, *, sources: Sequence[Source], rocm_versio
     )
     content = {path: document}
     change = Edit(replace_files=content) if present else Edit(add_files=content)
-    return rewrite_wheel.apply(wheel, change, output_dir)
+    return edit_wheel(wheel, change, output_dir)
 
 
 def _bundled(archive: Archive) -> Iterator[dict[str, Any]]:

@@ -35,7 +35,7 @@ from cairn.stack import Floor, Stack
 from cairn.store.memory import MemoryStore
 from cairn.testing.record import Counts, TestedWheel, TestRecord
 from cairn.wheels import build_statement, sbom, wheelset
-from cairn.wheels.rewrite.wheel import Edit, apply
+from cairn.wheels.rewrite.wheel import Edit, edit_wheel
 from cairn.wheels.wheelset import WheelSet
 from helpers.gate import AWAY, at, data_of, record_of, stack_of
 from helpers.release import contents, make_set, make_wheel, manifest_of, put, stage_set, statement_of
@@ -461,7 +461,7 @@ def of_another_commit_in_the_store(scene: Scene) -> None:
 
 def without_a_bill(scene: Scene) -> None:
     _, (torch, vision) = forged_wheels(scene)
-    stripped = apply(
+    stripped = edit_wheel(
         torch, Edit(remove_files=[f"torch-{NEXT}.dist-info/{cyclonedx.NAME}"]), scene.folder / "stripped"
     )
     put_by_hand(scene, [stripped, vision], untrue_statement(scene, [stripped, vision]))
@@ -476,7 +476,7 @@ def forged_wheels(scene: Scene) -> tuple[list[Path], list[Path]]:
         make_wheel(scene.folder / "next", "torch", NEXT, requires=["numpy"]),
         make_wheel(scene.folder / "next", "torchvision", NEXT, requires=[f"torch=={NEXT}"]),
     ]
-    evil = apply(wheels[0], Edit(add_files={"torch/evil.py": b"EVIL = 1\n"}), scene.folder / "evil")
+    evil = edit_wheel(wheels[0], Edit(add_files={"torch/evil.py": b"EVIL = 1\n"}), scene.folder / "evil")
     return wheels, [evil, wheels[1]]
 
 

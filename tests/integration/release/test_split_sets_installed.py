@@ -26,7 +26,7 @@ from cairn.release.serve import serving
 from cairn.store.folder import LocalStore
 from cairn.wheels.metadata import variants
 from cairn.wheels.metadata.variants import Provider
-from cairn.wheels.rewrite.wheel import Edit, apply
+from cairn.wheels.rewrite.wheel import Edit, edit_wheel
 from cairn.wheels.split.join import variant_for, write_variant
 from cairn.wheels.split.split import split
 from helpers.formats import make_bundle, make_code_object
@@ -92,7 +92,7 @@ def _with_fixed_list(path: Path) -> Path:
     plain = path.rename(folder / variants.split_label(path.name)[0])
     about = f"torch-{plain.name.split('-')[1]}.dist-info"
     change = Edit(replace_files={f"{about}/{variants.IN_WHEEL}": datafile.dumps(said).encode()})
-    return apply(plain, change, folder / "changed").rename(path)
+    return edit_wheel(plain, change, folder / "changed").rename(path)
 
 
 def store_with_variants(folder: Path, *, plain: bool, fixed: bool) -> LocalStore:

@@ -16,7 +16,7 @@ from elftools.elf.elffile import ELFFile
 from cairn.errors import WheelError
 from cairn.formats import elf
 from cairn.wheels.rewrite.elf import BinaryEdit, change
-from cairn.wheels.rewrite.wheel import Edit, apply
+from cairn.wheels.rewrite.wheel import Edit, edit_wheel
 from cairn.wheels.verify import Expectation, verify
 from helpers.kpack_runtime import compiler
 
@@ -156,13 +156,13 @@ def test_a_wheel_with_changed_binaries(
     members = {"demo/libouter.so": pair["outer"], "demo/lib/libinner.so.1": pair["inner"]}
     wheel = pack(members, tag=tag)
     edit = Edit(version="1.1", binaries={"demo/libouter.so": BinaryEdit(run_path=("$ORIGIN/lib",))})
-    made = apply(wheel, edit, tmp_path / "out")
+    made = edit_wheel(wheel, edit, tmp_path / "out")
     accepted(made)
     assert verify(made, Expectation()) == ()
     assert load(tmp_path / f"site-{made.stem}" / "demo" / "libouter.so") == "42"
     assert [path.name for path in (tmp_path / "out").iterdir()] == [made.name]
     with pytest.raises(WheelError, match="two ways"):
-        apply(wheel, Edit(binaries=edit.binaries, remove_files=("demo/libouter.so",)), tmp_path / "out")
+        edit_wheel(wheel, Edit(binaries=edit.binaries, remove_files=("demo/libouter.so",)), tmp_path / "out")
 
 
 def test_broken_headers_are_refused_by_name(pair: dict[str, bytes], tmp_path: Path) -> None:

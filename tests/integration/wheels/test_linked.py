@@ -21,7 +21,7 @@ from cairn.formats import elf
 from cairn.wheels.contents import binaries
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.repair import repair_linked
-from cairn.wheels.rewrite.wheel import Edit, apply
+from cairn.wheels.rewrite.wheel import Edit, edit_wheel
 from cairn.wheels.verify import Expectation, verify
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="builds and loads Linux libraries")
@@ -120,7 +120,7 @@ def test_an_edited_wheel_is_accepted_by_every_judge(
         tags=("py3-none-manylinux_2_28_x86_64",),
         add_files={"demo/data,1.txt": b"x"},
     )
-    made = apply(wheel, edit, tmp_path / "out")
+    made = edit_wheel(wheel, edit, tmp_path / "out")
     accepted(made)
     site = tmp_path / f"site-{made.stem}"
     assert os.access(site / "demo" / "bin" / "tool", os.X_OK)
@@ -130,7 +130,7 @@ def test_an_edited_wheel_is_accepted_by_every_judge(
 @pytest.mark.slow
 def test_uv_installs_an_edited_wheel(wheel: Path, tmp_path: Path) -> None:
     edit = Edit(version="1.1", tags=("py3-none-manylinux_2_28_x86_64",), remove_requirements=("rocm",))
-    made = apply(wheel, edit, tmp_path / "out")
+    made = edit_wheel(wheel, edit, tmp_path / "out")
     command = [sys.executable, "-m", "uv", "pip", "install", "--no-index", "--no-config", "--target"]
     subprocess.run([*command, str(tmp_path / "site"), str(made)], check=True, capture_output=True)
     assert (tmp_path / "site" / "demo-1.1.dist-info" / "RECORD").is_file()
@@ -233,7 +233,7 @@ def test_what_auditwheel_bundles_keeps_its_sbom(
     assert verify(made, Expectation(provided_libraries=("libamdhip64.so.*",))) == ()
     found = {binary.path: binary for binary in binaries.read_wheel(made)}
     assert found["demo/user.so"].rpath == ("$ORIGIN/../_rocm_sdk_core/lib", "$ORIGIN/../demo.libs")
-    changed = apply(made, Edit(version="2.0"), tmp_path / "edited")
+    changed = edit_wheel(made, Edit(version="2.0"), tmp_path / "edited")
     for path, version in ((made, "1.0"), (changed, "2.0")):
         with zipfile.ZipFile(path) as archive:
             sbom = json.loads(archive.read(f"demo-{version}.dist-info/sboms/auditwheel.cdx.json"))
@@ -257,7 +257,7 @@ def test_too_new_symbols_are_refused_for_an_old_tag(
     assert "manylinux_2_34" in made.name
     with pytest.raises(WheelError):
         repair_linked(wheel, tmp_path / "old", exclude=(), platform="manylinux_2_17_x86_64")
-    lying = apply(wheel, Edit(tags=("py3-none-manylinux_2_17_x86_64",)), tmp_path / "lying")
+    lying = edit_wheel(wheel, Edit(tags=("py3-none-manylinux_2_17_x86_64",)), tmp_path / "lying")
     assert [finding.code for finding in verify(lying, Expectation())] == ["symbols-too-new"]
 
 

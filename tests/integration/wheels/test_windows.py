@@ -20,7 +20,7 @@ from cairn.wheels.fat import build
 from cairn.wheels.fat.recipe import parse_fat_targets
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.repair import repair_linked
-from cairn.wheels.rewrite.wheel import Edit, apply
+from cairn.wheels.rewrite.wheel import Edit, edit_wheel
 from cairn.wheels.verify import Expectation, verify
 
 Build = Callable[..., Path]
@@ -188,7 +188,7 @@ def test_a_missing_dll_or_hook_is_named(wheel: Path, rocm: Path, tmp_path: Path)
     targets = parse_fat_targets("gfx1100")
     with pytest.raises(WheelError, match=r"helper\.dll \(needed by ext\.pyd\)"):
         build.make(build.FatRequest(wheel=wheel, rocm=rocm, output_dir=tmp_path / "fat", targets=targets))
-    unhooked = apply(wheel, Edit(replace_files={"demo/__init__.py": b""}), tmp_path / "edited")
+    unhooked = edit_wheel(wheel, Edit(replace_files={"demo/__init__.py": b""}), tmp_path / "edited")
     with pytest.raises(WheelError, match=r"demo/__init__\.py .* does not import _rocm_init"):
         build.make(build.FatRequest(wheel=unhooked, rocm=rocm, output_dir=tmp_path / "fat", targets=targets))
     assert not (tmp_path / "fat").exists()
@@ -196,12 +196,12 @@ def test_a_missing_dll_or_hook_is_named(wheel: Path, rocm: Path, tmp_path: Path)
 
 def test_what_verify_says_of_windows_wheels(wheel: Path, tmp_path: Path) -> None:
     provided = ("rocblas.dll", "helper.dll")
-    retagged = apply(wheel, Edit(tags=("cp311-cp311-win32",)), tmp_path / "a")
+    retagged = edit_wheel(wheel, Edit(tags=("cp311-cp311-win32",)), tmp_path / "a")
     found = {finding.code for finding in verify(retagged, Expectation(provided_libraries=provided))}
     assert found == {"machine", "dll-folder"}
-    pure = apply(wheel, Edit(tags=("py3-none-any",)), tmp_path / "b")
+    pure = edit_wheel(wheel, Edit(tags=("py3-none-any",)), tmp_path / "b")
     assert "binary-in-pure-wheel" in {finding.code for finding in verify(pure, Expectation())}
-    broken = apply(wheel, Edit(replace_files={"demo/ext.pyd": b"MZ" + bytes(100)}), tmp_path / "c")
+    broken = edit_wheel(wheel, Edit(replace_files={"demo/ext.pyd": b"MZ" + bytes(100)}), tmp_path / "c")
     assert ("binary-malformed", "demo/ext.pyd") in {(f.code, f.member) for f in verify(broken, Expectation())}
 
 

@@ -14,7 +14,7 @@ from cairn.release.gate.case import opened
 from cairn.stack.model import DeviceWheels
 from cairn.store.memory import MemoryStore
 from cairn.wheels import wheelset
-from cairn.wheels.rewrite.wheel import Edit, apply
+from cairn.wheels.rewrite.wheel import Edit, edit_wheel
 from cairn.wheels.split.device_wheel import Terms
 from cairn.wheels.split.split import split
 from cairn.wheels.wheelset import WheelSet
@@ -129,7 +129,7 @@ def test_a_library_without_code_for_a_target_is_told_as_in_a_whole_wheel(
 def test_the_gate_reads_the_wheels_again(store: MemoryStore, tmp_path: Path) -> None:
     """What was sealed by other means than ours is not promoted."""
     host, *devices = parts_of(tmp_path)
-    parts = [apply(host, Edit(add_extras=("device-gfx950",)), tmp_path / "bad"), *devices]
+    parts = [edit_wheel(host, Edit(add_extras=("device-gfx950",)), tmp_path / "bad"), *devices]
     put(store, "staging", parts)
     case = case_of(store, wheelset.seal(make_set(parts, family="gfx942-gfx1100", targets=TARGETS), ()))
     with opened(case) as files:
@@ -141,7 +141,9 @@ def test_a_host_wheel_that_says_nothing_of_its_split_is_not_promoted(
     store: MemoryStore, tmp_path: Path
 ) -> None:
     host, *devices = parts_of(tmp_path)
-    silent = apply(host, Edit(remove_files=("torch-2.9.0.dist-info/cairn-split.json",)), tmp_path / "silent")
+    silent = edit_wheel(
+        host, Edit(remove_files=("torch-2.9.0.dist-info/cairn-split.json",)), tmp_path / "silent"
+    )
     made = staged(store, [silent, *devices], tmp_path)
     case = case_of(store, made)
     with opened(case) as files:

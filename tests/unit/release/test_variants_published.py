@@ -24,7 +24,7 @@ from cairn.release.publish.files import publish, publish_dists
 from cairn.store.memory import MemoryStore
 from cairn.wheels.metadata import variants, wheel_info
 from cairn.wheels.metadata.variants import Variants
-from cairn.wheels.rewrite.wheel import Edit, apply
+from cairn.wheels.rewrite.wheel import Edit, edit_wheel
 from cairn.wheels.split.join import variant_for, write_variant
 from cairn.wheels.split.split import split
 from helpers.formats import make_bundle, make_code_object
@@ -128,7 +128,7 @@ def test_variants_that_contradict_each_other_are_refused(
     data = json.loads(datafile.dumps(variant_for("gfx1100")))
     data["providers"]["amd"]["requires"] = ["another-provider"]
     plain = second.rename(tmp_path / f"torch-2.9.0-{TAG}.whl")
-    changed = apply(
+    changed = edit_wheel(
         plain,
         Edit(replace_files={f"{info_folder}/variant.json": json.dumps(data).encode()}),
         tmp_path / "changed",
@@ -157,7 +157,7 @@ def test_a_variant_that_is_not_all_that_was_split_is_refused(
             (Edit(replace_files={"torch/lib/x.so": b"other"}), "has no torch/lib/x.so as it was split"),
         )
     ):
-        changed = apply(plain, change, tmp_path / str(number))
+        changed = edit_wheel(plain, change, tmp_path / str(number))
         with pytest.raises(StoreError, match=f"not published: .*{said}"):
             publish(store, "dev", [changed.rename(changed.parent / made.variants[0].name)])
     assert not store.objects

@@ -12,7 +12,7 @@ from cairn import targets
 from cairn.cli.main import main
 from cairn.errors import WheelError
 from cairn.wheels.metadata import device_names, wheel_info
-from cairn.wheels.rewrite.wheel import Edit, apply
+from cairn.wheels.rewrite.wheel import Edit, edit_wheel
 from cairn.wheels.split import device_wheel
 from cairn.wheels.split.device_wheel import SDK, Terms
 from cairn.wheels.split.join import join
@@ -72,7 +72,7 @@ def test_licences_come_along_wherever_they_stand(make_wheel: MakeWheel, tmp_path
     """Before PEP 639, setuptools put them right into the dist-info folder."""
     about = "demo-1.0.dist-info"
     older = Edit(remove_files=(f"{about}/licenses/LICENSE",), add_files={f"{about}/LICENSE": b"free\n"})
-    wheel = apply(whole(make_wheel, "gfx942"), older, tmp_path / "older")
+    wheel = edit_wheel(whole(make_wheel, "gfx942"), older, tmp_path / "older")
     _, device = split(wheel, tmp_path / "split")
     assert members_of(device)["demo_device_gfx942-1.0.dist-info/licenses/LICENSE"] == b"free\n"
 
@@ -146,7 +146,7 @@ def test_databases_move_under_their_own_paths_and_come_back(make_wheel: MakeWhee
     }
     some = join(host, devices[:1], tmp_path / "some")
     assert f"{folder}/a_gfx1100.dat" not in members_of(some.path)
-    other = apply(devices[0], Edit(replace_files={f"{folder}/a_gfx942.dat": b"x"}), tmp_path / "other")
+    other = edit_wheel(devices[0], Edit(replace_files={f"{folder}/a_gfx942.dat": b"x"}), tmp_path / "other")
     with pytest.raises(WheelError, match="is not what was split"):
         join(host, [other], tmp_path / "refused")
 

@@ -11,7 +11,7 @@ import pytest
 
 from cairn.wheels.contents.diff import diff
 from cairn.wheels.contents.summary import summarise
-from cairn.wheels.rewrite.wheel import Edit, apply
+from cairn.wheels.rewrite.wheel import Edit, edit_wheel
 from cairn.wheels.split.split import split
 from cairn.wheels.verify import Expectation, verify
 from helpers.formats import make_bundle, make_code_object
@@ -137,7 +137,7 @@ def test_verify_refuses_a_library_whose_reference_is_malformed(parts: Parts, tmp
     name = "demo/lib/liba.so"
     with zipfile.ZipFile(host) as archive:
         library = archive.read(name).replace(b"kernel_name", b"kernel_nane")
-    bad = apply(host, Edit(replace_files={name: library}), tmp_path / "bad")
+    bad = edit_wheel(host, Edit(replace_files={name: library}), tmp_path / "bad")
     assert [(f.code, f.member) for f in verify(bad, Expectation())] == [("binary-malformed", name)]
 
 

@@ -25,7 +25,7 @@ from cairn.wheels.fat import build
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.repair import repair_linked
 from cairn.wheels.rewrite.elf import BinaryEdit, change
-from cairn.wheels.rewrite.wheel import Edit, apply
+from cairn.wheels.rewrite.wheel import Edit, edit_wheel
 from cairn.wheels.split.join import join
 from cairn.wheels.split.split import split
 from cairn.wheels.verify import Expectation, verify
@@ -198,7 +198,7 @@ def test_what_is_let_through_is_true(
             judge(wheel)
         attempt(lambda: list(needed_tree(summarise(wheel).binaries)))  # noqa: B023 - called at once, here and below
         attempt(lambda: diff(good, wheel))  # noqa: B023
-        attempt(lambda: apply(wheel, Edit(version="2.0", add_requirements=("a",)), out))  # noqa: B023
+        attempt(lambda: edit_wheel(wheel, Edit(version="2.0", add_requirements=("a",)), out))  # noqa: B023
         attempt(lambda: repair_linked(wheel, out, exclude=ELSEWHERE))  # noqa: B023
         targets = (parse_target_id("gfx942"),)
         request = build.FatRequest(wheel=wheel, rocm=rocm, output_dir=out, targets=targets)

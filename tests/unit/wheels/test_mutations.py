@@ -16,7 +16,7 @@ from cairn.wheels.contents import binaries
 from cairn.wheels.contents.diff import diff
 from cairn.wheels.contents.summary import summarise
 from cairn.wheels.metadata import wheel_info
-from cairn.wheels.rewrite.wheel import Edit, apply
+from cairn.wheels.rewrite.wheel import Edit, edit_wheel
 from cairn.wheels.split.join import join
 from cairn.wheels.split.split import split
 from cairn.wheels.verify import Expectation, verify
@@ -100,7 +100,7 @@ def test_no_damage_escapes_as_another_error_or_passes_as_good(wheel: Path, tmp_p
         attempt(lambda: diff(wheel, wheel))
         split_and_join(wheel, tmp_path / f"split{number}")
         out = tmp_path / f"out{number}"
-        made = attempt(lambda out=out: apply(wheel, Edit(version="2.0"), out))  # type: ignore[misc]
+        made = attempt(lambda out=out: edit_wheel(wheel, Edit(version="2.0"), out))  # type: ignore[misc]
         left = [path.name for path in out.glob("*")] if out.exists() else []
         assert left == ([made.name] if isinstance(made, Path) else [])
         if isinstance(made, Path):
@@ -144,7 +144,7 @@ def test_files_whose_archive_is_sound_but_whose_content_is_not(
         assert findings or contents(wheel) == good
         attempt(lambda: summarise(wheel))
         split_and_join(wheel, tmp_path / "split")
-        attempt(lambda: apply(wheel, Edit(version="2.0", add_requirements=("a",)), tmp_path / "out"))
+        attempt(lambda: edit_wheel(wheel, Edit(version="2.0", add_requirements=("a",)), tmp_path / "out"))
 
 
 def spoiled(data: bytes, dice: random.Random) -> bytes:

@@ -12,7 +12,7 @@ import pytest
 from cairn.errors import WheelError
 from cairn.wheels import sbom
 from cairn.wheels.metadata import wheel_info
-from cairn.wheels.rewrite.wheel import Edit, apply
+from cairn.wheels.rewrite.wheel import Edit, edit_wheel
 from cairn.wheels.sbom import Source
 from cairn.wheels.verify import Expectation, verify
 from helpers.formats import make_elf
@@ -112,7 +112,7 @@ def test_the_same_again_gives_the_same_bytes(listed: Path, tmp_path: Path) -> No
 
 
 def test_it_follows_the_version(listed: Path, tmp_path: Path) -> None:
-    before, made = bill(listed), apply(listed, Edit(version="2.0"), tmp_path / "new")
+    before, made = bill(listed), edit_wheel(listed, Edit(version="2.0"), tmp_path / "new")
     after = bill(made)
     assert after["metadata"]["component"]["version"] == "2.0"
     assert after["components"] == before["components"]
@@ -131,7 +131,7 @@ def test_it_follows_the_version(listed: Path, tmp_path: Path) -> None:
 def test_a_malformed_one_is_an_error_of_ours(make_wheel: MakeWheel, tmp_path: Path, content: bytes) -> None:
     wheel = make_wheel(files={"demo-1.0.dist-info/sboms/cairn.cdx.json": content})
     with pytest.raises(WheelError, match="bill of materials"):
-        apply(wheel, Edit(version="2.0"), tmp_path / "new")
+        edit_wheel(wheel, Edit(version="2.0"), tmp_path / "new")
 
 
 def test_without_rocm_and_sources(make_wheel: MakeWheel, tmp_path: Path) -> None:

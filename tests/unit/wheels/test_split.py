@@ -21,7 +21,7 @@ from cairn.formats.view import BytesView
 from cairn.targets import parse_target_id
 from cairn.wheels.contents import binaries
 from cairn.wheels.metadata import wheel_info
-from cairn.wheels.rewrite.wheel import Edit, apply
+from cairn.wheels.rewrite.wheel import Edit, edit_wheel
 from cairn.wheels.split import device_wheel
 from cairn.wheels.split.join import join
 from cairn.wheels.split.split import split
@@ -313,7 +313,7 @@ def test_a_wrong_archive_is_found(parts: tuple[Path, ...], tmp_path: Path, chang
         "code": Edit(replace_files={name: not_code}),
     }
     wanted = {"name": ["kpack-name"], "code": ["code-object-empty", "code-object-malformed"]}
-    bad = apply(parts[3], edits[change], tmp_path / "bad")
+    bad = edit_wheel(parts[3], edits[change], tmp_path / "bad")
     codes = [finding.code for finding in verify(bad, Expectation())]
     assert codes == wanted.get(change, ["kpack-malformed"])
 
@@ -325,7 +325,7 @@ def record_of(host: Path) -> dict[str, Any]:
 
 def with_record(host: Path, record: dict[str, Any], folder: Path) -> Path:
     name = "demo-1.0.dist-info/cairn-split.json"
-    return apply(host, Edit(replace_files={name: json.dumps(record).encode()}), folder)
+    return edit_wheel(host, Edit(replace_files={name: json.dumps(record).encode()}), folder)
 
 
 @pytest.mark.parametrize("size", [1 << 62, 1 << 32, (1 << 32) - (16 << 20), 17 << 20])
@@ -364,7 +364,7 @@ def test_a_library_that_is_not_what_record_says_is_refused(
 
 def test_a_device_wheel_that_lacks_an_archive_is_refused(parts: tuple[Path, ...], tmp_path: Path) -> None:
     host, first, _, last = parts
-    cut = apply(last, Edit(remove_files=(".kpack/demo_gfx942.kpack",)), tmp_path / "cut")
+    cut = edit_wheel(last, Edit(remove_files=(".kpack/demo_gfx942.kpack",)), tmp_path / "cut")
     for devices in ([cut], [first, cut]):
         with pytest.raises(WheelError, match=r"no \.kpack/demo_gfx942\.kpack, where"):
             join(host, devices, tmp_path / "joined")
@@ -376,7 +376,7 @@ def test_what_cannot_be_split(
 ) -> None:
     marks = [{"add_extras": ("device-gfx942",)}, {"add_extras": ("Device_All",)}]
     marks += [{"add_requirements": ("demo-device-gfx942 ; extra == 'fast'",)}]
-    marked = [apply(build(), Edit(**mark), tmp_path / str(n)) for n, mark in enumerate(marks)]
+    marked = [edit_wheel(build(), Edit(**mark), tmp_path / str(n)) for n, mark in enumerate(marks)]
     for wheel in (parts[0], *marked):
         with pytest.raises(WheelError, match="has been split already"):
             split(wheel, tmp_path / "again")
@@ -400,7 +400,7 @@ def test_wheels_that_do_not_belong_together(
         join(host, [first, first], out)
     with pytest.raises(WheelError, match="not a host wheel"):
         join(build(), [first], out)
-    newer = apply(first, Edit(version="1.1"), tmp_path / "newer")
+    newer = edit_wheel(first, Edit(version="1.1"), tmp_path / "newer")
     with pytest.raises(WheelError, match="does not belong to"):
         join(host, [newer], out)
     other_code = {name: make_code_object(name, body[::-1]) for name, body in BODIES.items()}
@@ -410,7 +410,7 @@ def test_wheels_that_do_not_belong_together(
         join(other[0], [first], out)
     with pytest.raises(WheelError, match="does not say what was split from it"):
         name = "demo-1.0.dist-info/cairn-split.json"
-        join(apply(host, Edit(remove_files=(name,)), tmp_path / "without"), [first], out)
+        join(edit_wheel(host, Edit(remove_files=(name,)), tmp_path / "without"), [first], out)
     assert not list(out.glob("*.whl"))
 
 
@@ -446,7 +446,7 @@ def test_no_damaged_split_gives_a_lie(build: MakeWheel, parts: tuple[Path, ...],
     for number in range(60):
         bad_host, bad_wheel = host, wheel
         if number % 2:
-            bad_wheel = apply(wheel, Edit(replace_files={name: spoiled(good, dice)}), tmp_path / "bad")
+            bad_wheel = edit_wheel(wheel, Edit(replace_files={name: spoiled(good, dice)}), tmp_path / "bad")
         else:
             changed = json.loads(json.dumps(record))
             fields = [(at, key) for at in walk(changed) for key, value in at.items() if is_number(value)]

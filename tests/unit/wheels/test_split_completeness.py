@@ -15,7 +15,7 @@ from cairn.formats.kpack import Archive, builds_in, kernel_name_of, without_buil
 from cairn.formats.view import BytesView
 from cairn.wheels.rewrite.set_version import set_versions
 from cairn.wheels.rewrite.version_options import NewVersion
-from cairn.wheels.rewrite.wheel import Edit, apply
+from cairn.wheels.rewrite.wheel import Edit, edit_wheel
 from cairn.wheels.split.completeness import problems
 from cairn.wheels.split.device_wheel import Terms
 from cairn.wheels.split.split import split
@@ -50,7 +50,7 @@ def parts(make_wheel: MakeWheel, tmp_path: Path) -> list[Path]:
 
 
 def edited(wheel: Path, folder: Path, **changes: object) -> Path:
-    return apply(wheel, Edit(**changes), folder / "edited")  # type: ignore[arg-type]
+    return edit_wheel(wheel, Edit(**changes), folder / "edited")  # type: ignore[arg-type]
 
 
 def rewritten(wheel: Path, folder: Path, change: Callable[[dict[tuple[str, str], bytes]], object]) -> Path:

@@ -19,11 +19,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from cairn.errors import WheelError
 from cairn.formats import elf, macho, pe
-from cairn.formats import view as formats_view
 from cairn.formats.image import Format, Image
-from cairn.formats.view import MemberView, View
-from cairn.formats.zip import layout
-from cairn.formats.zip.layout import Member
+from cairn.formats.view import MemberView, View, opening
+from cairn.formats.zip.layout import STORED, Member
 from cairn.formats.zip.reader import Archive, collector_paused
 from cairn.targets import in_order
 
@@ -95,7 +93,7 @@ class Binary(Image):
 
 
 def read_wheel(wheel: Path, *, only: Format | None = None) -> tuple[Binary, ...]:
-    """Like `read_archive`, from a file."""
+    """Every binary in the wheel at a path; see `read_archive`."""
     with Archive.open(wheel) as archive:
         return read_archive(archive, only=only)
 
@@ -158,7 +156,7 @@ def read_file(
     Raises:
         WheelError: it is not a file of that format, malformed or empty.
     """
-    with formats_view.opening(path) as view:
+    with opening(path) as view:
         return read_view(view, str(path), kind, device_code=device_code, look_for=look_for)
 
 
@@ -192,13 +190,19 @@ def read_view(  # noqa: PLR0913 - what to look for is one keyword each
     else:
         # The section table, which says where device code is, stands at the end of the file.
         image = elf.read_view(view, sections=device_code, look_for=look_for, python=python)
-    codes: tuple[CodeObject, ...] = ()
-    if device_code:
-        from cairn.formats.offload import code_object  # noqa: PLC0415
+    binary = Binary(**vars(image), path=path, size=view.size)
+    if not device_code:
+        return binary
+    from cairn.formats import kpack  # noqa: PLC0415
+    from cairn.formats.offload import code_object  # noqa: PLC0415
 
-        codes = code_object.of_view(view, image, checker)
-    return Binary(
-        **vars(image), path=path, size=view.size, code_objects=codes, reference=_reference(view, image)
+    # What stands in place of device code in a library of a host wheel.
+    section = image.section(kpack.REFERENCE_SECTION) if image.format == "elf" else None
+    data = view.read(section.offset, min(section.size, kpack.LARGEST_REFERENCE + 1)) if section else b""
+    return replace(
+        binary,
+        code_objects=code_object.of_view(view, image, checker),
+        reference=kpack.load_reference(data) if section else None,
     )
 
 
@@ -213,18 +217,6 @@ def read_macho(view: View, path: str, *, python: bool = False) -> tuple[Binary, 
         for one in macho.read_view(view, python=python)
         if one.type in ("program", "library", "bundle")
     )
-
-
-def _reference(view: View, image: Image) -> Reference | None:
-    """What stands in place of device code in a library of a host wheel."""
-    if image.format != "elf" or not image.sections:
-        return None
-    from cairn.formats import kpack  # noqa: PLC0415
-
-    section = image.section(kpack.REFERENCE_SECTION)
-    if section is None:
-        return None
-    return kpack.load_reference(view.read(section.offset, min(section.size, kpack.LARGEST_REFERENCE + 1)))
 
 
 def format_of(name: str, size: int, head: bytes) -> Format | None:
@@ -254,7 +246,7 @@ def binary_members(archive: Archive) -> Iterator[tuple[Member, Format]]:
 def _head(archive: Archive, member: Member) -> bytes:
     """The first bytes of a member, without unpacking more than they take."""
     packed = archive.raw.at(member.data_offset, min(_PEEK, member.compressed_size))
-    if member.method == layout.STORED:
+    if member.method == STORED:
         return packed
     try:
         head = zlib.decompressobj(-15).decompress(packed, len(elf.MAGIC))
@@ -277,20 +269,11 @@ def targets_of(wheel: Path) -> tuple[str, ...]:
     Raises:
         WheelError: the archive or a binary is malformed.
     """
-    with Archive.open(wheel) as archive:
-        return all_targets(archive, read_archive(archive))
-
-
-def all_targets(archive: Archive, binaries: Iterable[Binary]) -> tuple[str, ...]:
-    """The targets of a wheel whose binaries have been read: theirs and those of its kpack archives.
-
-    Raises:
-        WheelError: a kpack archive is malformed.
-    """
     from cairn.wheels.contents import code_archives  # noqa: PLC0415
 
-    targets = {target for binary in binaries for target in binary.targets}
-    return in_order(targets.union(*(one.targets for one in code_archives.read_archives(archive))))
+    with Archive.open(wheel) as archive:
+        targets = {target for binary in read_archive(archive) for target in binary.targets}
+        return in_order(targets.union(*(one.targets for one in code_archives.read_archives(archive))))
 
 
 def run_path_folder(member: str, run_path: str) -> str | None:

@@ -105,6 +105,7 @@ def diff(first: Path, second: Path) -> Difference:
     one, other = _Side(first), _Side(second)
     # The CRC of the central directory stands for the content, so that only binaries are unpacked.
     pairs = {path: (one.members[path], other.members[path]) for path in one.members if path in other.members}
+    requirements = _change(one.requirements, other.requirements)
     changed = tuple(sorted(p for p, (a, b) in pairs.items() if (a.size, a.crc) != (b.size, b.crc)))
     return Difference(
         fields={
@@ -112,7 +113,10 @@ def diff(first: Path, second: Path) -> Difference:
             for name in _FIELDS
             if getattr(one.info, name) != getattr(other.info, name)
         },
-        requirements=_named(_change(one.requirements, other.requirements), one, other),
+        requirements=Delta(
+            removed=tuple(one.requirements[key] for key in requirements.removed),
+            added=tuple(other.requirements[key] for key in requirements.added),
+        ),
         files=_change(one.members, other.members),
         changed=changed,
         modes=tuple(sorted(path for path, (a, b) in pairs.items() if a.executable != b.executable)),
@@ -197,14 +201,6 @@ def _versions(binary: Binary) -> list[str]:
 def _change(one: Iterable[str], other: Iterable[str]) -> Delta:
     a, b = set(one), set(other)
     return Delta(removed=tuple(sorted(a - b)), added=tuple(sorted(b - a)))
-
-
-def _named(change: Delta, one: _Side, other: _Side) -> Delta:
-    """A change of requirements, in their own words."""
-    return Delta(
-        removed=tuple(one.requirements[key] for key in change.removed),
-        added=tuple(other.requirements[key] for key in change.added),
-    )
 
 
 def _text(value: object) -> str:

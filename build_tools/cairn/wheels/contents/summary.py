@@ -12,9 +12,9 @@ from cairn.formats import kpack
 from cairn.formats.offload import record
 from cairn.formats.zip.reader import Archive, Limits, Member
 from cairn.targets import in_order
-from cairn.wheels.contents import binaries, code_archives, system_libraries
+from cairn.wheels.contents import binaries, system_libraries
 from cairn.wheels.contents.binaries import Binary, Format
-from cairn.wheels.contents.code_archives import CodeArchive
+from cairn.wheels.contents.code_archives import CodeArchive, read_archives
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.wheel_info import WheelInfo
 
@@ -86,9 +86,10 @@ def summarise(wheel: Path) -> Summary:
     with Archive.open(wheel, limits=Limits(links=True)) as archive:
         info = wheel_info.read_archive(archive, variants_too=True)
         read = binaries.read_archive(archive)
-        archives = code_archives.read_archives(archive)
+        archives = read_archives(archive)
         targets = [name for binary in read for name in binary.targets]
         targets += [name for one in archives for name in one.targets]
+        looked_for = kpack.builds_in(one.reference.kernel_name for one in read if one.reference)
         return Summary(
             **vars(info),
             unpacked_size=sum(member.size for member in archive.members),
@@ -97,7 +98,7 @@ def summarise(wheel: Path) -> Summary:
             binaries=read,
             kind=_kind(read, archives, has_record=f"{info.dist_info}/{record.NAME}" in archive),
             archives=archives,
-            builds=_builds(read, archives),
+            builds=tuple(sorted({*looked_for, *(name for one in archives for name in one.builds)})),
             links=tuple(_link(archive, member) for member in archive.members if member.is_link),
         )
 
@@ -108,11 +109,6 @@ def _kind(libraries: Sequence[Binary], archives: Sequence[CodeArchive], *, has_r
     # Code objects that are files of their own move into a device wheel as they are.
     only_code = all(binary.is_device_code for binary in libraries)
     return "device" if only_code and (libraries or archives) else None
-
-
-def _builds(libraries: Sequence[Binary], archives: Sequence[CodeArchive]) -> tuple[str, ...]:
-    looked_for = kpack.builds_in(binary.reference.kernel_name for binary in libraries if binary.reference)
-    return tuple(sorted({*looked_for, *(name for one in archives for name in one.builds)}))
 
 
 def _link(archive: Archive, member: Member) -> str:
@@ -154,7 +150,12 @@ def _lines(root: Binary, own: Mapping[tuple[Format, str], Binary], shown: set[st
         library = own.get((owner.format, name))
         mark = ""
         if library is None:
-            mark = " (system)" if _on_system(name, owner) else " (elsewhere)"
+            on_system = (
+                system_libraries.on_windows(name, owner.machine)
+                if owner.format == "pe"
+                else system_libraries.newest_policy().has(name)
+            )
+            mark = " (system)" if on_system else " (elsewhere)"
         elif library.needed and library.path in shown:
             mark = " (above)"
         yield f"{indent}{'└── ' if last else '├── '}{name}{mark}"
@@ -163,9 +164,3 @@ def _lines(root: Binary, own: Mapping[tuple[Format, str], Binary], shown: set[st
             open_branches.append(
                 (library, [*reversed(library.needed)], indent + ("    " if last else "│   "))
             )
-
-
-def _on_system(name: str, owner: Binary) -> bool:
-    if owner.format == "pe":
-        return system_libraries.on_windows(name, owner.machine)
-    return system_libraries.newest_policy().has(name)

@@ -37,17 +37,11 @@ _PYTHON = re.compile(r"(?:python|libpypy|vcruntime)[0-9].*\.dll")
 _API_SETS = ("api-ms-win-", "ext-ms-win-", "ext-ms-onecore-")
 _LATER = frozenset(
     (
-        *(
-            "bluetoothapis.dll",
-            "bthprops.cpl",
-            "coremessaging.dll",
-            "d3d12.dll",
-            "d3d8.dll",
-            "d3dcompiler_47.dll",
-        ),
-        *("dcomp.dll", "directml.dll", "dxcore.dll", "gdi32full.dll", "gdiplus.dll", "icu.dll", "icuin.dll"),
-        *("icuuc.dll", "mfcore.dll", "msvcp_win.dll", "ncryptprov.dll", "ninput.dll", "olepro32.dll"),
-        *("rtworkq.dll", "shcore.dll", "ucrtbase.dll", "wofutil.dll", "xaudio2_9.dll", "xinput1_4.dll"),
+        *("bluetoothapis.dll", "bthprops.cpl", "coremessaging.dll", "d3d12.dll", "d3d8.dll", "dcomp.dll"),
+        *("d3dcompiler_47.dll", "directml.dll", "dxcore.dll", "gdi32full.dll", "gdiplus.dll", "icu.dll"),
+        *("icuin.dll", "icuuc.dll", "mfcore.dll", "msvcp_win.dll", "ncryptprov.dll", "ninput.dll"),
+        *("olepro32.dll", "rtworkq.dll", "shcore.dll", "ucrtbase.dll", "wofutil.dll", "xaudio2_9.dll"),
+        "xinput1_4.dll",
     )
 )
 

@@ -8,7 +8,7 @@ version of its own. The report says what it got, by library and target, and what
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,10 +19,8 @@ from cairn.errors import WheelError
 from cairn.formats import cyclonedx
 from cairn.formats.zip.reader import Archive
 from cairn.targets import TargetId, parse_target_id
-from cairn.wheels.contents import binaries
-from cairn.wheels.contents.binaries import Binary
+from cairn.wheels.contents.binaries import targets_of
 from cairn.wheels.fat import data_files, package_files, platform
-from cairn.wheels.fat.data_files import DataFolder
 from cairn.wheels.fat.libraries import (
     Collector,
     LeftOut,
@@ -32,8 +30,8 @@ from cairn.wheels.fat.libraries import (
     own_edits,
     sizes,
 )
-from cairn.wheels.fat.platform import WheelPlatform, platform_of
-from cairn.wheels.fat.recipe import Recipe, plain, recipe, serves
+from cairn.wheels.fat.platform import platform_of
+from cairn.wheels.fat.recipe import plain, recipe, serves
 from cairn.wheels.fat.rocm_tree import RocmTree, key_of, stem_of, system_folders
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.wheel_info import WheelInfo
@@ -66,203 +64,6 @@ class FatRequest:
     libraries: tuple[str, ...] = ()
     provided: tuple[str, ...] = ()
     strict: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class FatPlan:
-    """All that is found out before anything is written.
-
-    Attributes:
-        info: what the wheel says about itself.
-        rocm_version: of the ROCm tree, where it says.
-        package: the package that gets the libraries.
-        hooked: whether it calls `_rocm_init` when it is imported.
-        platform: what the wheel is for.
-        recipe: the lists of what is taken.
-        own: the binaries of the wheel.
-        preloads: the shortnames of what the linked wheel loads.
-        targets: the targets to serve.
-        bundle: the libraries that come in.
-        folders: the data that comes in.
-        left_out: what does not.
-    """
-
-    info: WheelInfo
-    rocm_version: str | None
-    package: str
-    hooked: bool
-    platform: WheelPlatform
-    recipe: Recipe
-    own: tuple[Binary, ...]
-    preloads: tuple[str, ...]
-    targets: tuple[TargetId, ...]
-    bundle: LibraryBundle
-    folders: tuple[DataFolder, ...]
-    left_out: tuple[LeftOut, ...]
-
-
-def make_plan(request: FatRequest, archive: Archive) -> FatPlan:
-    """Read the wheel and the ROCm tree.
-
-    Raises:
-        UsageError: no such ROCm tree.
-        WheelError: the wheel cannot be made fat.
-    """
-    info = wheel_info.read_archive(archive)
-    package_files.fat_version(info.version)  # refuses a wheel that is fat already
-    platform = platform_of(info)
-    package = package_files.package_of(archive, info)
-    # DLLs have no run path: only the hook can add their folder to where Windows looks.
-    hooked = package_files.is_hooked(archive, package, needed=platform.system == "windows")
-    own, preloads = platform.read_wheel(archive), package_files.preloads(archive, package)
-    targets = request.targets or _targets_of(request.wheel)
-    rules = recipe(platform.system)
-    tree = RocmTree(root=request.rocm, system=system_folders() if platform.system == "linux" else ())
-    collector = Collector(own, tree, rules, platform, provided=request.provided)
-    bundle = _collected(collector, request, preloads, tree, rules)
-    if not bundle.libraries:
-        raise WheelError(f"{request.rocm} has no library for {request.wheel.name}", tip="name a ROCm tree")
-    # Only marked here: the libraries are changed when they are written.
-    trimmed = tuple(mark_trimmed(library, targets) for library in bundle.libraries)
-    bundle = replace(bundle, libraries=trimmed)
-    folders, missing = data_files.collect(bundle, tree, rules, targets)
-    return FatPlan(
-        info=info,
-        rocm_version=tree.rocm_version,
-        package=package,
-        hooked=hooked,
-        platform=platform,
-        recipe=rules,
-        own=own,
-        preloads=preloads,
-        targets=targets,
-        bundle=bundle,
-        folders=folders,
-        left_out=(*bundle.left_out, *missing),
-    )
-
-
-def _collected(
-    collector: Collector, request: FatRequest, preloads: Sequence[str], tree: RocmTree, rules: Recipe
-) -> LibraryBundle:
-    """The libraries that the wheel gets: what must be there comes first, then what the tree has besides.
-
-    Raises:
-        WheelError: libraries are missing (all are named), or one cannot be read.
-    """
-    collector.follow_own()
-    for shortname in preloads:
-        stem = rules.shortnames.get(shortname, shortname)
-        collector.open(stem, f"the wheel's _rocm_init.py (as {shortname})", required=True)
-    for name in request.libraries:
-        collector.open(stem_of(name)[0], "the command line", required=True)
-    for listed in rules.libraries:
-        known = listed.belongs_to(tree.rocm_version)
-        if not collector.open(listed.stem, "--strict", required=known and request.strict):
-            reason = "the ROCm tree has none, and nothing in the wheel needs it"
-            collector.leave_out(listed.stem, reason if known else f"not part of ROCm {tree.rocm_version}")
-    return collector.finish()
-
-
-def _targets_of(wheel: Path) -> tuple[TargetId, ...]:
-    names = binaries.targets_of(wheel)
-    if not names:
-        raise WheelError(
-            f"{wheel.name} has no device code to take the targets from",
-            tip="name them: --targets gfx942,gfx1100",
-        )
-    return tuple(map(parse_target_id, names))
-
-
-def make(request: FatRequest) -> FatReport:
-    """Write the fat wheel into `output_dir`.
-
-    Raises:
-        UsageError: no such ROCm tree.
-        WheelError: a library, its data or the hook that loads them is missing.
-    """
-    with Archive.open(request.wheel) as archive:
-        plan = make_plan(request, archive)
-        request.output_dir.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".fat.", dir=request.output_dir) as folder:
-            change = _edit(plan, request, archive, Path(folder))
-            path = wheel.apply_to(archive, plan.info, change, request.output_dir)
-    return report(plan, change, path)
-
-
-def _edit(plan: FatPlan, request: FatRequest, archive: Archive, folder: Path) -> Edit:
-    """All changes of the wheel; `folder` gets copies of the libraries that must change."""
-    version = str(wheel_info.parsed_version(request.version or package_files.fat_version(plan.info.version)))
-    libraries = dict(library_files(plan.bundle, plan.recipe, plan.package, plan.targets, folder))
-    digests = {path: files.sha256_of(source) for path, source in libraries.items()}
-    # The generated files: the package's version, the bill of materials, what loads the libraries.
-    texts = package_files.version_file(archive, plan.package, plan.info.version, version)
-    texts[f"{plan.info.dist_info}/{cyclonedx.NAME}"] = _bill_of_materials(plan, archive, version, digests)
-    if plan.hooked:
-        texts[f"{plan.package}/{package_files.MODULE}"] = package_files.module_text(_preloads(plan)).encode()
-    # pip must not install an SDK that the wheel no longer uses.
-    dropped, extras = _sdk_requirements(plan.info)
-    return Edit(
-        version=version,
-        tags=platform.tags_of(
-            plan.info,
-            plan.platform,
-            plan.own,
-            [library.binary for library in plan.bundle.libraries],
-            names=plan.bundle.names.keys(),
-            provided=request.provided,
-        ),
-        remove_requirements=dropped,
-        remove_extras=extras,
-        add_files={
-            **libraries,
-            **{f"{plan.package}/{path}": file for data in plan.folders for path, file in data.files.items()},
-            **{path: text for path, text in texts.items() if path not in archive},
-        },
-        replace_files={path: text for path, text in texts.items() if path in archive},
-        digests=digests,
-        binaries=dict(own_edits(plan.own, plan.bundle, plan.package)),
-    )
-
-
-def _bill_of_materials(plan: FatPlan, archive: Archive, version: str, digests: Mapping[str, str]) -> bytes:
-    """That of the linked wheel, and the bundled libraries, of each its sha256 in hex (PEP 770)."""
-    bundled = [cyclonedx.bundled_file(path, digest) for path, digest in sorted(digests.items())]
-    linked = archive.read_any(f"{plan.info.dist_info}/{cyclonedx.NAME}")
-    if linked is not None:
-        return cyclonedx.with_version(linked, version, bundled)
-    rocm = plan.rocm_version
-    try:
-        wheel_info.parsed_version(rocm or "")
-    except WheelError:  # the tree says nothing, or nothing that is a version
-        rocm = None
-    name = plan.info.distribution
-    return cyclonedx.document(name, version, sources=(), rocm_version=rocm, bundled=bundled)
-
-
-def _sdk_requirements(info: WheelInfo) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The requirements of SDK packages, and the extras that ask for nothing else, such as `device-gfx942`."""
-    requirements = [wheel_info.requirement(text) for text in info.requires_dist]
-    names = {canonicalize_name(required.name) for required in requirements}
-    dropped = set(filter(repin.is_sdk, names))
-    extras = []
-    for extra in info.extras:
-        mark = f'extra == "{canonicalize_name(extra)}"'
-        projects = [
-            canonicalize_name(required.name) for required in requirements if mark in str(required.marker)
-        ]
-        if projects and dropped.issuperset(projects):
-            extras.append(extra)
-    return tuple(sorted(dropped)), tuple(extras)
-
-
-def _preloads(plan: FatPlan) -> list[str]:
-    """What is loaded at import, in order of need: what the linked wheel loaded, and all opened by name."""
-    # What is opened by name is found by the loader where it is loaded already, wherever it lies.
-    opened = {entry.opened.lower() for entry in plan.recipe.opened}
-    stems = {plain(plan.recipe.shortnames.get(name, name)) for name in plan.preloads}
-    stems = stems or {plain(entry.stem) for entry in plan.recipe.libraries}
-    return [b.name for b in plan.bundle.libraries if key_of(b.name) in stems | opened]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -309,54 +110,204 @@ class FatReport:
     size: int
 
 
-def report(plan: FatPlan, change: Edit, path: Path) -> FatReport:
-    """What was made by a plan and its change of the wheel."""
-    parts = tuple(_parts(plan.bundle, plan.folders))
-    totals: dict[str, int] = {}
-    for part in parts:
-        for target, size in part.sizes.items():
-            totals[target] = totals.get(target, 0) + size
-    return FatReport(
-        wheel=str(path),
-        version=str(change.version),
-        targets=tuple(map(str, plan.targets)),
-        parts=parts,
-        sizes=dict(sorted(totals.items())),
-        changed=tuple(change.binaries),
-        dropped=change.remove_requirements,
-        left_out=(*plan.left_out, *_shortfalls(plan.bundle, plan.folders, plan.targets)),
-        size=path.stat().st_size,
-    )
+def make(request: FatRequest) -> FatReport:
+    """Write the fat wheel into `output_dir`.
+
+    Raises:
+        UsageError: no such ROCm tree.
+        WheelError: a library, its data or the hook that loads them is missing.
+    """
+    with Archive.open(request.wheel) as archive:
+        work = _Work(request, archive)
+        request.output_dir.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".fat.", dir=request.output_dir) as folder:
+            change = work.edit(Path(folder))
+            path = wheel.edit_archive(archive, work.info, change, request.output_dir)
+    return work.report(change, path)
 
 
-def _parts(bundle: LibraryBundle, folders: Sequence[DataFolder]) -> Iterator[CarriedPart]:
-    """Every library and every folder of data."""
-    for library in bundle.libraries:
-        yield CarriedPart(name=f"lib/{library.name}", size=library.binary.size, sizes=library.sizes)
-    for folder in folders:
-        size = sum(path.stat().st_size for path in folder.files.values())
-        yield CarriedPart(name=folder.target, size=size, sizes=folder.sizes, files=len(folder.files))
+class _Work:
+    """What goes from the ROCm tree into the wheel, found before anything is written.
 
+    Attributes:
+        info: what the wheel says about itself.
+    """
 
-def _shortfalls(
-    bundle: LibraryBundle, folders: Sequence[DataFolder], targets: Sequence[TargetId]
-) -> Iterator[LeftOut]:
-    """Which parts have nothing for some of the wanted targets, and what was left out of them."""
-    for library in bundle.libraries:
-        # All of its code counts, since what is trimmed is for none of the wanted targets.
-        code_targets = [code.target for code in library.binary.code_objects]
-        lacking = [str(t) for t in targets if code_targets and not serves(code_targets, (t,))]
-        if lacking:
-            yield LeftOut(name=f"lib/{library.name}", reason=f"it has no code for {', '.join(lacking)}")
-        if library.trimmed:
-            removed = sizes(library.trimmed)
-            reason = (
-                f"its code for {', '.join(sorted(removed))} ({sum(removed.values())} bytes) was taken out"
+    def __init__(self, request: FatRequest, archive: Archive) -> None:
+        """Read the wheel and the ROCm tree.
+
+        Raises:
+            UsageError: no such ROCm tree.
+            WheelError: the wheel cannot be made fat.
+        """
+        self._request = request
+        self._archive = archive
+        self.info = wheel_info.read_archive(archive)
+        package_files.fat_version(self.info.version)  # refuses a wheel that is fat already
+        self._platform = platform_of(self.info)
+        self._package = package_files.package_of(archive, self.info)
+        # DLLs have no run path: only the hook can add their folder to where Windows looks.
+        on_windows = self._platform.system == "windows"
+        self._hooked = package_files.is_hooked(archive, self._package, needed=on_windows)
+        self._own = self._platform.read_wheel(archive)
+        self._preloads = package_files.preloads(archive, self._package)
+        self._targets = request.targets or tuple(map(parse_target_id, targets_of(request.wheel)))
+        if not self._targets:
+            raise WheelError(
+                f"{request.wheel.name} has no device code to take the targets from",
+                tip="name them: --targets gfx942,gfx1100",
             )
-            yield LeftOut(name=f"lib/{library.name}", reason=reason)
-    for folder in folders:
-        if folder.left_out:
-            reason = f"{folder.left_out} files of {folder.left_out_size} bytes are for other targets"
-            yield LeftOut(name=folder.target, reason=reason)
-        if folder.lacking:
-            yield LeftOut(name=folder.target, reason=f"it has no file for {', '.join(folder.lacking)}")
+        self._recipe = recipe(self._platform.system)
+        self._tree = RocmTree(request.rocm, system=() if on_windows else system_folders())
+        bundle = self._collect()
+        if not bundle.libraries:
+            raise WheelError(
+                f"{request.rocm} has no library for {request.wheel.name}", tip="name a ROCm tree"
+            )
+        # Only marked here: the libraries are changed when they are written.
+        marked = tuple(mark_trimmed(library, self._targets) for library in bundle.libraries)
+        self._bundle = replace(bundle, libraries=marked)
+        self._folders, missing = data_files.collect(self._bundle, self._tree, self._recipe, self._targets)
+        self._left_out = (*bundle.left_out, *missing)
+
+    def _collect(self) -> LibraryBundle:
+        """The libraries that the wheel gets: what must be there comes first, then what the tree has besides.
+
+        Raises:
+            WheelError: libraries are missing (all are named), or one cannot be read.
+        """
+        request, rules = self._request, self._recipe
+        collector = Collector(self._own, self._tree, rules, self._platform, provided=request.provided)
+        collector.follow_own()
+        for shortname in self._preloads:
+            stem = rules.shortnames.get(shortname, shortname)
+            collector.open(stem, f"the wheel's _rocm_init.py (as {shortname})", required=True)
+        for name in request.libraries:
+            collector.open(stem_of(name)[0], "the command line", required=True)
+        for listed in rules.libraries:
+            known = listed.belongs_to(self._tree.rocm_version)
+            if not collector.open(listed.stem, "--strict", required=known and request.strict):
+                reason = "the ROCm tree has none, and nothing in the wheel needs it"
+                other = f"not part of ROCm {self._tree.rocm_version}"
+                collector.leave_out(listed.stem, reason if known else other)
+        return collector.finish()
+
+    def edit(self, folder: Path) -> Edit:
+        """All changes of the wheel; `folder` gets copies of the libraries that must change."""
+        info, package, archive, bundle = self.info, self._package, self._archive, self._bundle
+        version = self._request.version or package_files.fat_version(info.version)
+        version = str(wheel_info.parsed_version(version))
+        libraries = dict(library_files(bundle, self._recipe, package, self._targets, folder))
+        digests = {path: files.sha256_of(source) for path, source in libraries.items()}
+        # The generated files: the package's version, the bill of materials, what loads the libraries.
+        texts = package_files.version_file(archive, package, info.version, version)
+        texts[f"{info.dist_info}/{cyclonedx.NAME}"] = self._bill_of_materials(version, digests)
+        if self._hooked:
+            loaded = package_files.module_text(self._loaded_at_import())
+            texts[f"{package}/{package_files.MODULE}"] = loaded.encode()
+        # pip must not install an SDK that the wheel no longer uses.
+        dropped, extras = _sdk_requirements(info)
+        return Edit(
+            version=version,
+            tags=platform.tags_of(
+                info,
+                self._platform,
+                self._own,
+                [library.binary for library in bundle.libraries],
+                names=bundle.names.keys(),
+                provided=self._request.provided,
+            ),
+            remove_requirements=dropped,
+            remove_extras=extras,
+            add_files={
+                **libraries,
+                **{f"{package}/{path}": file for data in self._folders for path, file in data.files.items()},
+                **{path: text for path, text in texts.items() if path not in archive},
+            },
+            replace_files={path: text for path, text in texts.items() if path in archive},
+            digests=digests,
+            binaries=dict(own_edits(self._own, bundle, package)),
+        )
+
+    def _bill_of_materials(self, version: str, digests: Mapping[str, str]) -> bytes:
+        """That of the linked wheel, and the bundled libraries, of each its sha256 in hex (PEP 770)."""
+        bundled = [cyclonedx.bundled_file(path, digest) for path, digest in sorted(digests.items())]
+        linked = self._archive.read_any(f"{self.info.dist_info}/{cyclonedx.NAME}")
+        if linked is not None:
+            return cyclonedx.with_version(linked, version, bundled)
+        rocm = self._tree.rocm_version
+        try:
+            wheel_info.parsed_version(rocm or "")
+        except WheelError:  # the tree says nothing, or nothing that is a version
+            rocm = None
+        name = self.info.distribution
+        return cyclonedx.document(name, version, sources=(), rocm_version=rocm, bundled=bundled)
+
+    def _loaded_at_import(self) -> list[str]:
+        """In order of need: what the linked wheel loaded, and all that is opened by name."""
+        # What is opened by name is found by the loader where it is loaded already, wherever it lies.
+        opened = {entry.opened.lower() for entry in self._recipe.opened}
+        stems = {plain(self._recipe.shortnames.get(name, name)) for name in self._preloads}
+        stems = stems or {plain(entry.stem) for entry in self._recipe.libraries}
+        return [b.name for b in self._bundle.libraries if key_of(b.name) in stems | opened]
+
+    def report(self, change: Edit, path: Path) -> FatReport:
+        """What was made, once the wheel was changed."""
+        parts = [
+            CarriedPart(name=f"lib/{one.name}", size=one.binary.size, sizes=one.sizes)
+            for one in self._bundle.libraries
+        ]
+        for data in self._folders:
+            size = sum(file.stat().st_size for file in data.files.values())
+            parts.append(CarriedPart(name=data.target, size=size, sizes=data.sizes, files=len(data.files)))
+        totals: dict[str, int] = {}
+        for part in parts:
+            for target, size in part.sizes.items():
+                totals[target] = totals.get(target, 0) + size
+        return FatReport(
+            wheel=str(path),
+            version=str(change.version),
+            targets=tuple(map(str, self._targets)),
+            parts=tuple(parts),
+            sizes=dict(sorted(totals.items())),
+            changed=tuple(change.binaries),
+            dropped=change.remove_requirements,
+            left_out=(*self._left_out, *self._shortfalls()),
+            size=path.stat().st_size,
+        )
+
+    def _shortfalls(self) -> Iterator[LeftOut]:
+        """Which parts have nothing for some of the wanted targets, and what was left out of them."""
+        for library in self._bundle.libraries:
+            name = f"lib/{library.name}"
+            # All of its code counts, since what is trimmed is for none of the wanted targets.
+            code_targets = [code.target for code in library.binary.code_objects]
+            lacking = [str(t) for t in self._targets if code_targets and not serves(code_targets, (t,))]
+            if lacking:
+                yield LeftOut(name=name, reason=f"it has no code for {', '.join(lacking)}")
+            if library.trimmed:
+                removed = sizes(library.trimmed)
+                of_targets, size = ", ".join(sorted(removed)), sum(removed.values())
+                yield LeftOut(name=name, reason=f"its code for {of_targets} ({size} bytes) was taken out")
+        for data in self._folders:
+            if data.left_out:
+                reason = f"{data.left_out} files of {data.left_out_size} bytes are for other targets"
+                yield LeftOut(name=data.target, reason=reason)
+            if data.lacking:
+                yield LeftOut(name=data.target, reason=f"it has no file for {', '.join(data.lacking)}")
+
+
+def _sdk_requirements(info: WheelInfo) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The requirements of SDK packages, and the extras that ask for nothing else, such as `device-gfx942`."""
+    requirements = [wheel_info.requirement(text) for text in info.requires_dist]
+    names = {canonicalize_name(required.name) for required in requirements}
+    dropped = set(filter(repin.is_sdk, names))
+    extras = []
+    for extra in info.extras:
+        mark = f'extra == "{canonicalize_name(extra)}"'
+        projects = [
+            canonicalize_name(required.name) for required in requirements if mark in str(required.marker)
+        ]
+        if projects and dropped.issuperset(projects):
+            extras.append(extra)
+    return tuple(sorted(dropped)), tuple(extras)

@@ -23,8 +23,7 @@ from cairn import files
 from cairn.errors import WheelError
 from cairn.formats import view as formats_view
 from cairn.formats.offload import bundle as offload_bundle
-from cairn.formats.offload import code_object
-from cairn.formats.offload.code_object import CodeObject
+from cairn.formats.offload.code_object import CodeObject, bundles_of, target_of_entry
 from cairn.formats.view import Patch, apply_patches
 from cairn.output import wording
 from cairn.targets import TargetId
@@ -165,7 +164,7 @@ class Collector:
                     tip="name a ROCm tree with one version of each library",
                 )
         return LibraryBundle(
-            libraries=tuple(by_name[name] for name in _loading_order(self._loaded_before(by_name))),
+            libraries=tuple(by_name[name] for name in self._loading_order(by_name)),
             names={old: name for old, name in self._names.items() if old != name},
             left_out=tuple(self._left_out.values()),
         )
@@ -216,27 +215,22 @@ class Collector:
             self._waiting.append(library)
         self._names[name] = library.name
 
-    def _loaded_before(self, by_name: Mapping[str, BundledLibrary]) -> dict[str, list[str]]:
-        """Each library's name to those of what it needs or opens by name, in order."""
-        before = {}
+    def _loading_order(self, by_name: Mapping[str, BundledLibrary]) -> tuple[str, ...]:
+        """The names of the libraries: what others need, or open by name, comes first."""
+        graph: dict[str, dict[str, None]] = {}
         for name, library in sorted(by_name.items()):
             stems = {entry.opened.lower() for entry in self._recipe.opened_by(stem_of(name)[0])}
             opened = [other for other in by_name if key_of(other) in stems]
             needed = (self._names.get(soname, soname) for soname in library.binary.needed)
-            before[name] = [other for other in (*needed, *opened) if other in by_name and other != name]
-        return before
-
-
-def _loading_order(before: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """What others need first."""
-    graph = {name: dict.fromkeys(others) for name, others in before.items()}
-    while True:
-        try:
-            return tuple(graphlib.TopologicalSorter(graph).static_order())
-        except graphlib.CycleError as error:
-            # Libraries that need each other can be loaded in any order: the loader takes care of both.
-            first, second, *_ = error.args[1]
-            del graph[second][first]
+            others = (other for other in (*needed, *opened) if other in by_name and other != name)
+            graph[name] = dict.fromkeys(others)
+        while True:
+            try:
+                return tuple(graphlib.TopologicalSorter(graph).static_order())
+            except graphlib.CycleError as error:
+                # Libraries that need each other can be loaded in any order: the loader takes care of both.
+                first, second, *_ = error.args[1]
+                del graph[second][first]
 
 
 def sizes(codes: Iterable[CodeObject]) -> dict[str, int]:
@@ -260,7 +254,12 @@ def own_edits(own: Iterable[Binary], bundle: LibraryBundle, package: str) -> Ite
         if binary.format == "pe" or not (uses or to_sdk):
             continue
         # Run paths to the SDK's packages would be searched first, and find any ROCm that is installed there.
-        folders = [path for path in binary.run_paths if _stays_inside(binary.path, path)]
+        inside = ((path, run_path_folder(binary.path, path)) for path in binary.run_paths)
+        folders = [
+            path
+            for path, folder in inside
+            if folder is not None and not folder.startswith(("..", _SDK_FOLDER))
+        ]
         folders += [run_path_to(binary.path, f"{package}/lib")] if uses else []
         change = BinaryEdit(
             run_path=tuple(dict.fromkeys(folders)),
@@ -268,12 +267,6 @@ def own_edits(own: Iterable[Binary], bundle: LibraryBundle, package: str) -> Ite
         )
         if change.changes(binary):
             yield binary.path, change
-
-
-def _stays_inside(member: str, path: str) -> bool:
-    """Whether a run path leads into the wheel itself."""
-    folder = run_path_folder(member, path)
-    return folder is not None and not folder.startswith(("..", _SDK_FOLDER))
 
 
 def library_files(
@@ -286,15 +279,18 @@ def library_files(
     """
     for number, library in enumerate(bundle.libraries):
         source = Path(library.binary.path)
-        change = _edit_of(library.binary, bundle.names)
-        if change is not None or library.trimmed:
+        # DT_NEEDED may name a link of the tree (libamdhip64.so), and in the wheel there are only SONAMEs.
+        renames = {name: bundle.names[name] for name in library.binary.needed if name in bundle.names}
+        change = BinaryEdit(run_path=("$ORIGIN",), replace_needed=renames)
+        changes = library.binary.format == "elf" and change.changes(library.binary)
+        if changes or library.trimmed:
             copy = folder / str(number)
             files.copy_into(source, copy)
             copy.chmod(source.stat().st_mode | 0o200)
             try:
                 if library.trimmed:
                     _trim(copy, targets)
-                if change is not None:
+                if changes:
                     elf.change(copy, change)
             except WheelError as error:
                 raise WheelError(f"{source} cannot be bundled: {error}", tip=error.tip) from error
@@ -302,14 +298,6 @@ def library_files(
         # Wheels cannot have links: a library that is also opened as libnuma.so is there twice.
         for name in (library.name, *recipe.aliases.get(library.name, ())):
             yield f"{package}/lib/{name}", source
-
-
-def _edit_of(binary: Binary, names: Mapping[str, str]) -> BinaryEdit | None:
-    """What must change in a library of the tree; None where nothing must, and for DLLs."""
-    # DT_NEEDED may name a link of the tree (libamdhip64.so), and in the wheel there are only SONAMEs.
-    renames = {name: names[name] for name in binary.needed if name in names}
-    change = BinaryEdit(run_path=("$ORIGIN",), replace_needed=renames)
-    return change if binary.format == "elf" and change.changes(binary) else None
 
 
 def mark_trimmed(library: BundledLibrary, targets: Sequence[TargetId]) -> BundledLibrary:
@@ -327,13 +315,13 @@ def mark_trimmed(library: BundledLibrary, targets: Sequence[TargetId]) -> Bundle
 def _trim(path: Path, targets: Sequence[TargetId]) -> None:
     """Take the code for other targets out of a file of our own."""
     with formats_view.opening(path) as view:
-        bundles = list(code_object.bundles_of(view))
+        bundles = list(bundles_of(view))
     patches: list[Patch] = []
     for bundle in bundles:
         if bundle.packing is not None:  # CCOB: its sizes and its hash would have to be made anew
             continue
         ids = {e.id for e in bundle.device_entries}
-        others = {i for i in ids if not serves((code_object.target_of_entry(i),), targets)}
+        others = {i for i in ids if not serves((target_of_entry(i),), targets)}
         ranges = [(e.offset, e.offset + e.size) for e in bundle.entries if e.id not in others]
         for entry in (e for e in bundle.entries if e.id in others):
             patches.append(Patch(at=bundle.at + entry.id_at, data=offload_bundle.INERT_PREFIX))

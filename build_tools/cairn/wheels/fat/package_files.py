@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from cairn.errors import WheelError
 from cairn.formats.zip.reader import Archive
-from cairn.wheels.metadata import wheel_info
-from cairn.wheels.metadata.wheel_info import WheelInfo
+from cairn.wheels.metadata.wheel_info import WheelInfo, parsed_version
 
 MODULE = "_rocm_init.py"
 _ANCHOR = "_rocm_init"
@@ -133,7 +132,7 @@ def fat_version(version: str) -> str:
     Raises:
         WheelError: it is the version of a fat wheel already.
     """
-    parsed = wheel_info.parsed_version(version)
+    parsed = parsed_version(version)
     local = parsed.local or ""
     if _MARK in local.split("."):
         raise WheelError(

@@ -13,7 +13,6 @@ import functools
 import importlib.resources
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Literal, TypeAlias
 
@@ -100,8 +99,7 @@ class Data(datafile.Value):
     required: bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class Recipe:
+class Recipe(datafile.Value):
     """All of it, for one platform.
 
     Attributes:
@@ -114,7 +112,7 @@ class Recipe:
 
     libraries: tuple[ListedLibrary, ...]
     aliases: Mapping[str, tuple[str, ...]]
-    opened: tuple[OpenedLibrary, ...]
+    opened: tuple[OpenedLibrary, ...] = msgspec.field(name="opens")
     shortnames: Mapping[str, str]
     data: tuple[Data, ...]
 
@@ -128,33 +126,14 @@ def plain(stem: str) -> str:
     return stem.lower().removeprefix("lib")
 
 
-class _Platform(datafile.Value):
-    libraries: tuple[ListedLibrary, ...]
-    aliases: Mapping[str, tuple[str, ...]]
-
-
-class _File(datafile.Value):
-    linux: _Platform
-    windows: _Platform
-    opens: tuple[OpenedLibrary, ...]
-    shortnames: Mapping[str, str]
-    data: tuple[Data, ...]
-
-
 @functools.cache
 def recipe(platform: Literal["linux", "windows"]) -> Recipe:
     """The recipe of a platform."""
     name = "recipe.toml"
     text = importlib.resources.files("cairn.wheels.fat").joinpath(name).read_bytes()
-    recipe = datafile.from_plain(datafile.parse_toml(text, name=name), _File, name=name)
-    own = recipe.linux if platform == "linux" else recipe.windows
-    return Recipe(
-        libraries=own.libraries,
-        aliases=own.aliases,
-        opened=recipe.opens,
-        shortnames=recipe.shortnames,
-        data=recipe.data,
-    )
+    plain = datafile.parse_toml(text, name=name)
+    systems = {system: plain.pop(system) for system in ("linux", "windows")}
+    return datafile.from_plain(plain | systems[platform], Recipe, name=name)
 
 
 def targets_named(path: PurePosixPath, naming: Naming) -> tuple[TargetId, ...]:
@@ -166,11 +145,17 @@ def targets_named(path: PurePosixPath, naming: Naming) -> tuple[TargetId, ...]:
     """
     if naming == "none":
         return ()
-    read = _whole if naming == "whole" else _prefix
     for part in reversed(path.parts):
-        target = read(part)
-        if target:
-            return target
+        if naming == "prefix":
+            if match := _DATABASE.match(part):
+                known = (*known_targets(), *unbuilt_targets())
+                processors = [name for name in known if match["name"].startswith(name)]
+                return (TargetId(processor=max(processors, key=len, default=match["name"])),)
+        elif matches := list(_NAME.finditer(part)):
+            return tuple(
+                TargetId(processor=match["processor"], features=tuple(_FEATURE.findall(match["features"])))
+                for match in matches
+            )
     return ()
 
 
@@ -187,21 +172,6 @@ def _runs(code: TargetId, chosen: TargetId) -> bool:
     served = {code.processor, *generic.get(code.processor, ())}
     opposite = {feature[:-1] + ("-" if feature[-1] == "+" else "+") for feature in chosen.features}
     return bool(processors & served) and opposite.isdisjoint(code.features)
-
-
-def _whole(name: str) -> tuple[TargetId, ...]:
-    return tuple(
-        TargetId(processor=match["processor"], features=tuple(_FEATURE.findall(match["features"])))
-        for match in _NAME.finditer(name)
-    )
-
-
-def _prefix(name: str) -> tuple[TargetId, ...]:
-    match = _DATABASE.match(name)
-    if match is None:
-        return ()
-    processors = [p for p in (*known_targets(), *unbuilt_targets()) if match["name"].startswith(p)]
-    return (TargetId(processor=max(processors, key=len, default=match["name"])),)
 
 
 def parse_fat_targets(text: str) -> tuple[TargetId, ...]:

@@ -6,8 +6,8 @@ import functools
 import os
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from cairn.errors import UsageError
 from cairn.wheels.fat.recipe import plain
@@ -26,25 +26,26 @@ _DLL = re.compile(r"(?P<stem>.+?)(?:[_-]?(?P<version>[0-9]+(?:[._][0-9]+)*))?\.d
 _STEMS_WITH_DIGITS = re.compile(r"(?P<stem>.*64)(?:_(?P<version>[0-9]+))?\.dll", re.IGNORECASE)
 
 
-@dataclass(kw_only=True, eq=False)
 class RocmTree:
-    """A ROCm tree: a prefix such as `/opt/rocm` or `/usr`, or an installed package of the SDK.
+    """A ROCm tree: a prefix such as `/opt/rocm` or `/usr`, or an installed package of the SDK."""
 
-    Attributes:
-        root: its folder. For an SDK package its sibling packages are searched too.
-        system: folders that are searched for what the tree lacks.
-    """
+    def __init__(self, root: Path, *, system: tuple[Path, ...] = ()) -> None:
+        """Find its folders.
 
-    root: Path
-    system: tuple[Path, ...] = ()
-    _roots: tuple[Path, ...] = field(init=False)
+        Args:
+            root: its folder. For an SDK package its sibling packages are searched too.
+            system: folders that are searched for what the tree lacks.
 
-    def __post_init__(self) -> None:
-        if not self.root.is_dir():
-            raise UsageError(f"there is no folder {self.root}", tip="name the ROCm to take libraries from")
-        root = self.root.resolve()
-        siblings = sorted(root.parent.glob(f"{_SDK_PREFIX}*")) if root.name.startswith(_SDK_PREFIX) else []
-        self._roots = (root, *(folder for folder in siblings if folder != root))
+        Raises:
+            UsageError: there is no such folder.
+        """
+        if not root.is_dir():
+            raise UsageError(f"there is no folder {root}", tip="name the ROCm to take libraries from")
+        self.root = root
+        self._system = system
+        real = root.resolve()
+        siblings = sorted(real.parent.glob(f"{_SDK_PREFIX}*")) if real.name.startswith(_SDK_PREFIX) else []
+        self._roots = (real, *(folder for folder in siblings if folder != real))
 
     @property
     def rocm_version(self) -> str | None:
@@ -62,7 +63,7 @@ class RocmTree:
         known_path = self._near.names.get(key) or self._all.names.get(key)
         if known_path is not None:
             return known_path
-        return next((path for folder in self.system if (path := folder / key).is_file()), None)
+        return next((path for folder in self._system if (path := folder / key).is_file()), None)
 
     def find_stem(self, stem: str) -> Path | None:
         """The library of a stem, with or without `lib`, of its highest version."""
@@ -81,12 +82,11 @@ class RocmTree:
         return _indexed(path for root in self._roots for path in _walk(root))
 
 
-@dataclass(kw_only=True, eq=False)
-class _Index:
+class _Index(NamedTuple):
     """Libraries by name and by stem."""
 
-    names: dict[str, Path] = field(default_factory=dict)
-    stems: dict[str, list[Path]] = field(default_factory=dict)
+    names: dict[str, Path]
+    stems: dict[str, list[Path]]
 
 
 def system_folders() -> tuple[Path, ...]:
@@ -117,7 +117,7 @@ def _key(name: str) -> str:
 
 
 def _indexed(paths: Iterable[Path]) -> _Index:
-    index = _Index()
+    index = _Index({}, {})
     for path in paths:
         stem, key = stem_of(path.name)[0], _key(path.name)
         if stem != path.name and key not in index.names and path.is_file():

@@ -106,7 +106,13 @@ def parse_headers(data: bytes, *, name: str) -> Headers:
         line = data[position:stop].removesuffix(b"\r").decode("utf-8", "surrogateescape")
         if not line:
             break
-        _append(lines, line, name)
+        # A carriage return alone ends a line for some readers and not for others, so none may be inside one.
+        if "\r" not in line and line[0] in " \t" and lines:
+            lines[-1].append(line)
+        elif "\r" not in line and _HEADER.match(line):
+            lines.append([line])
+        else:
+            raise WheelError(f"{name} has the line {line[:100]!r}, which is not a header")
         position = stop + 1
     head = data[:position]
     end = "\r\n" if head and head.count(b"\n") == head.count(b"\r\n") else "\n"
@@ -133,16 +139,6 @@ def core_metadata(data: bytes, *, name: str) -> RawMetadata:
             tip="name those that the project needs itself; theirs come with them",
         )
     return raw
-
-
-def _append(lines: list[list[str]], line: str, name: str) -> None:
-    # A carriage return alone ends a line for some readers and not for others, so none may be inside one.
-    if "\r" not in line and line[0] in " \t" and lines:
-        lines[-1].append(line)
-    elif "\r" not in line and _HEADER.match(line):
-        lines.append([line])
-    else:
-        raise WheelError(f"{name} has the line {line[:100]!r}, which is not a header")
 
 
 def _line(field: str, value: str) -> str:

@@ -9,7 +9,7 @@ import base64
 import csv
 import io
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from cairn.errors import WheelError
@@ -53,10 +53,21 @@ def parse_record(text: str) -> tuple[RecordRow, ...]:
     Raises:
         WheelError: a row does not have three columns, or has a malformed hash or size, or repeats a path.
     """
-    rows = tuple(_plain_rows(text) or _csv_rows(text))
+    plain = _PLAIN.findall(text)
+    # Every match is a whole line, so as many as there are line ends are all there is.
+    if len(plain) == text.count("\n") and text.endswith("\n"):
+        rows = [
+            _new(RecordRow, (path, algorithm or None, digest or None, int(size) if size else None))
+            for path, algorithm, digest, size in plain
+        ]
+    else:
+        try:
+            rows = [_row(cells) for cells in csv.reader(io.StringIO(text, newline="")) if cells]
+        except csv.Error as error:
+            raise WheelError(f"RECORD is not CSV: {error}") from error
     if len({row.path for row in rows}) < len(rows):
         raise WheelError("RECORD lists a path twice")
-    return rows
+    return tuple(rows)
 
 
 def format_record(rows: Iterable[RecordRow]) -> str:
@@ -80,27 +91,6 @@ def encode_digest(digest: bytes) -> str:
 def is_strong(algorithm: str) -> bool:
     """Whether a hash algorithm may be used in RECORD: sha256 or better."""
     return algorithm in _STRONG
-
-
-def _plain_rows(text: str) -> list[RecordRow]:
-    """The rows of a RECORD without quotes and oddities, as nearly all are; else nothing."""
-    rows = _PLAIN.findall(text)
-    # Every match is a whole line, so as many as there are line ends are all there is.
-    if len(rows) != text.count("\n") or not text.endswith("\n"):
-        return []
-    return [
-        _new(RecordRow, (path, algorithm or None, digest or None, int(size) if size else None))
-        for path, algorithm, digest, size in rows
-    ]
-
-
-def _csv_rows(text: str) -> Iterator[RecordRow]:
-    try:
-        for cells in csv.reader(io.StringIO(text, newline="")):
-            if cells:
-                yield _row(cells)
-    except csv.Error as error:
-        raise WheelError(f"RECORD is not CSV: {error}") from error
 
 
 def _row(cells: list[str]) -> RecordRow:

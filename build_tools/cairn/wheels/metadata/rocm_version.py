@@ -67,9 +67,12 @@ def suffix(rocm_version: str, *, source_commit: str | None = None) -> str:
         WheelError: the ROCm version belongs to no channel.
     """
     version = parsed_version(rocm_version)
-    dev = _channel(version) == "dev"
-    mark = _DEV_MARK if dev else _MARK
-    text = _segmented(version) if version.release[0] >= _FIRST_SEGMENTED else _joined(version)
+    mark = _DEV_MARK if channel_of(rocm_version) == "dev" else _MARK
+    if version.release[0] >= _FIRST_SEGMENTED:
+        text = _segmented(version)
+    else:
+        # The way published so far; the dash is what upstream writes, and PEP 440 reads it as a dot.
+        text = f"{version.public}-{version.local}" if version.local else version.public
     commit = f"git{source_commit}." if source_commit else ""
     return f"+{commit}{mark}{text}"
 
@@ -138,7 +141,19 @@ def channel_of(rocm_version: str) -> Channel:
     Raises:
         WheelError: a version of no channel, such as one that is both a pre-release and a dev release.
     """
-    return _channel(parsed_version(rocm_version))
+    version = parsed_version(rocm_version)
+    kind = version.pre[0] if version.pre else None
+    known_local = version.dev is not None or (kind == "a" and _is_bkc(version))
+    if version.epoch or (kind and version.dev is not None) or (version.local and not known_local):
+        raise WheelError(
+            f"the ROCm version {version} belongs to no channel",
+            tip="write 7.10.0, 7.10.0rc1, 7.10.0a20251124 (perhaps +bkc.20251126) or 7.10.0.dev0+commit",
+        )
+    if version.dev is not None:
+        return "dev"
+    if kind == "a":
+        return "nightly-bkc" if version.local else "nightly"
+    return "prerelease" if kind else "stable"
 
 
 def promote(version: str, stage: str) -> str:
@@ -179,28 +194,8 @@ def sorts_above(new: str, existing: Iterable[str]) -> str | None:
     return f"{new} sorts below {highest}, which the index has already: {_reason(version, highest)}"
 
 
-def _channel(version: Version) -> Channel:
-    kind = version.pre[0] if version.pre else None
-    known_local = version.dev is not None or (kind == "a" and _is_bkc(version))
-    if version.epoch or (kind and version.dev is not None) or (version.local and not known_local):
-        raise WheelError(
-            f"the ROCm version {version} belongs to no channel",
-            tip="write 7.10.0, 7.10.0rc1, 7.10.0a20251124 (perhaps +bkc.20251126) or 7.10.0.dev0+commit",
-        )
-    if version.dev is not None:
-        return "dev"
-    if kind == "a":
-        return "nightly-bkc" if version.local else "nightly"
-    return "prerelease" if kind else "stable"
-
-
 def _is_bkc(version: Version) -> bool:
     return _BKC.fullmatch(version.local or "") is not None
-
-
-def _joined(version: Version) -> str:
-    # The way published so far; the dash is what upstream writes, and PEP 440 reads it as a dot.
-    return f"{version.public}-{version.local}" if version.local else version.public
 
 
 def _segmented(version: Version) -> str:
@@ -233,22 +228,24 @@ def _split(version: Version) -> tuple[tuple[str, ...], str] | None:
 
 
 def _read(parts: list[str], *, dev: bool) -> str | None:
-    parts, local = _cut_commit(parts) if dev else _cut_bkc(parts)
+    if dev:
+        parts, local = _cut_commit(parts)
+    else:  # a nightly: which configuration it is of stands behind its date
+        at = parts.index("bkc") if "bkc" in parts else len(parts)
+        parts, local = parts[:at], parts[at:]
     if parts[0] == _SEGMENTED:
         parts = parts[1:]
         final = not dev and all(part.isdecimal() for part in parts[: _RELEASE_PARTS + 1])
-        text = _read_final(parts) if final else ".".join(parts)
+        if final:
+            # `10.0.0.0.post.1`: without the zero that marks a final release.
+            count = next((i for i, part in enumerate(parts) if not part.isdecimal()), len(parts))
+            parts = parts[: count - 1] + parts[count:]
+        text = ".".join(parts)
     else:
         text = ".".join(part for part in parts if part)
     with contextlib.suppress(InvalidVersion):
         return str(Version("+".join((text, *([".".join(local)] if local else [])))))
     return None
-
-
-def _read_final(parts: list[str]) -> str:
-    """`10.0.0.0.post.1` without the zero that marks a final release."""
-    count = next((i for i, part in enumerate(parts) if not part.isdecimal()), len(parts))
-    return ".".join(parts[: count - 1] + parts[count:])
 
 
 def _cut_commit(parts: list[str]) -> tuple[list[str], list[str]]:
@@ -258,12 +255,6 @@ def _cut_commit(parts: list[str]) -> tuple[list[str], list[str]]:
             end = index + (1 if part != "dev" else 2)
             return parts[:end], parts[end:]
     return parts, []
-
-
-def _cut_bkc(parts: list[str]) -> tuple[list[str], list[str]]:
-    """A nightly's parts, and those that say of which configuration it is."""
-    at = parts.index("bkc") if "bkc" in parts else len(parts)
-    return parts[:at], parts[at:]
 
 
 def _staged(version: Version, stage: str) -> str:
@@ -287,17 +278,13 @@ def _reason(low: Version, high: Version) -> str:
     if mine.isdecimal() and theirs.isdecimal():
         return f"{mine} is less than {theirs}"
     if mine and theirs and not mine.isdecimal() and not theirs.isdecimal():
-        return f"pip compares {mine!r} with {theirs!r} as text{_advice(low)}"
+        split = _split(low)
+        segmented = split is not None and Version(split[1]).release[0] >= _FIRST_SEGMENTED
+        advice = f"; write it {low.public}{suffix(split[1])}" if split and segmented else ""
+        return f"pip compares {mine!r} with {theirs!r} as text{advice}"
     if mine and theirs:
         return f"to pip a number such as {theirs!r} is above a text such as {mine!r}"
     return f"it has no segment to compare with {theirs!r}"
-
-
-def _advice(version: Version) -> str:
-    split = _split(version)
-    if split is None or Version(split[1]).release[0] < _FIRST_SEGMENTED:
-        return ""
-    return f"; write it {version.public}{suffix(split[1])}"
 
 
 def is_before(version: str, release: str) -> bool:

@@ -351,7 +351,7 @@ def _entry_points(archive: Archive, folder: str) -> Mapping[str, Mapping[str, st
     return {group: dict(parser.items(group)) for group in parser.sections()}
 
 
-def installed(path: str) -> str:
+def installed_path(path: str) -> str:
     """The place of a member, counted from site-packages where it goes there: pip merges these folders."""
     return _SITE.sub("", path, count=1) if _SITE.match(path) else path
 

@@ -28,7 +28,6 @@ from pathlib import Path
 from cairn import process
 from cairn.errors import ProcessError, WheelError
 from cairn.formats import elf, elf_layout
-from cairn.formats import view as formats_view
 from cairn.formats.elf_layout import (
     DYN,
     PHDR,
@@ -44,7 +43,7 @@ from cairn.formats.elf_layout import (
     Segment,
 )
 from cairn.formats.image import Image
-from cairn.formats.view import Patch, View, apply_patches
+from cairn.formats.view import Patch, View, apply_patches, opening
 
 _RPATH, _RUNPATH, _SONAME, _NEEDED = 15, 29, 14, 1
 _VERNEED = struct.Struct("<HHIII")  # Elf64_Verneed: version, count, file, first, next
@@ -88,7 +87,7 @@ def change(path: Path, edit: BinaryEdit) -> None:
     parsed = elf.read_file(path)
     if not edit.changes(parsed):
         return
-    with formats_view.opening(path) as view:
+    with opening(path) as view:
         layout = elf_layout.read(view)
         ours = layout.wide and layout.order == "<" and not parsed.interpreter
         patches = _patches(view, edit) if ours else []

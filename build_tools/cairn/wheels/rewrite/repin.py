@@ -87,8 +87,10 @@ def _needed_version(parsed: Requirement, text: str, wheel: RenamedWheel) -> str 
         new = wheel.rocm.new
     elif wheel.rocm is not None:
         new = _by_rocm(parsed, text, wheel, wheel.rocm)
-    if new is None and _goes_with(name, wheel.distribution):
-        new = wheel.new if _same(_pins(parsed), wheel.old) else None
+    # A wheel and its device wheels go together.
+    pairs = ((name, wheel.distribution), (wheel.distribution, name))
+    if new is None and any(device_names.processor_of(device, host) for device, host in pairs):
+        new = wheel.new if any(Version(pin) == Version(wheel.old) for pin in _pins(parsed)) else None
     return None if new is None or parsed.specifier.contains(new, prereleases=True) else new
 
 
@@ -127,16 +129,6 @@ def _pins(parsed: Requirement) -> Iterator[str]:
                 yield str(Version(specifier.version))
             except InvalidVersion:  # `===` takes any text (PEP 440, "Arbitrary equality")
                 continue
-
-
-def _same(pins: Iterator[str], text: str) -> bool:
-    return any(Version(pin) == Version(text) for pin in pins)
-
-
-def _goes_with(name: str, distribution: str) -> bool:
-    """Whether one is a device wheel of the other."""
-    pairs = ((name, distribution), (distribution, name))
-    return any(device_names.processor_of(device, host) is not None for device, host in pairs)
 
 
 def _replaced(parsed: Requirement, text: str, specifier: str, wheel: RenamedWheel) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -20,14 +20,13 @@ from packaging.version import InvalidVersion, Version
 from cairn.errors import WheelError
 from cairn.formats.zip import writer
 from cairn.formats.zip.reader import Archive, collector_paused
-from cairn.wheels.metadata import rocm_version as metadata_rocm_version
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.fields import parse_headers
+from cairn.wheels.metadata.rocm_version import channel_of, promote, rocm_version_of, with_rocm
 from cairn.wheels.metadata.wheel_info import WheelInfo
-from cairn.wheels.rewrite import repin, wheel
-from cairn.wheels.rewrite.repin import RenamedWheel, RocmChange, is_sdk
+from cairn.wheels.rewrite.repin import RenamedWheel, RocmChange, is_sdk, repinned
 from cairn.wheels.rewrite.version_options import NewVersion
-from cairn.wheels.rewrite.wheel import Edit
+from cairn.wheels.rewrite.wheel import Edit, edit_archive, new_name
 
 _LOADER = "/_rocm_init.py"
 _MODULES = ("/version.py", "/_version.py", _LOADER, "/_dist_info.py", "/git_version_info_installed.py")
@@ -83,16 +82,22 @@ def set_versions(
         for info, new in zip(infos, versions, strict=True):
             siblings.setdefault(info.distribution, {})[info.version] = new
         edits = [
-            _edit(archive, _renamed(info, new, request, siblings), info, request)
+            _edit(archive, info, _renamed(info, new, request, siblings), request)
             for archive, info, new in zip(archives, infos, versions, strict=True)
         ]
-        targets = [output_dir / wheel.new_name(info, e) for info, e in zip(infos, edits, strict=True)]
-        _check_targets(wheels, targets)
+        targets = [output_dir / new_name(info, e) for info, e in zip(infos, edits, strict=True)]
+        for target in targets:
+            if targets.count(target) > 1:
+                raise WheelError(
+                    f"two wheels would both be named {target.name}",
+                    tip="give one version to one wheel at a time",
+                )
+            writer.refuse_source(target, wheels)
         if not dry_run:
             output_dir.mkdir(parents=True, exist_ok=True)
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=".edit.", dir=output_dir)))
             changes = [
-                wheel.apply_to(archive, info, e, folder)
+                edit_archive(archive, info, e, folder)
                 for archive, info, e in zip(archives, infos, edits, strict=True)
             ]
             # All are made before one is moved into place.
@@ -113,38 +118,35 @@ def set_versions(
 
 def _new_version(info: WheelInfo, request: NewVersion) -> str:
     if request.stage is not None:
-        return metadata_rocm_version.promote(info.version, request.stage)
+        return promote(info.version, request.stage)
     if request.rocm_version is None:
         return str(wheel_info.parsed_version(request.version or ""))
-    if repin.is_sdk(info.distribution):
-        metadata_rocm_version.channel_of(request.rocm_version)
+    if is_sdk(info.distribution):
+        channel_of(request.rocm_version)
         return str(Version(request.rocm_version))
-    return metadata_rocm_version.with_rocm(info.version, request.rocm_version)
+    return with_rocm(info.version, request.rocm_version)
 
 
 def _renamed(
     info: WheelInfo, new: str, request: NewVersion, siblings: Mapping[str, Mapping[str, str]]
 ) -> RenamedWheel:
-    if repin.is_sdk(info.distribution):
-        old_rocm, new_rocm = info.version, new
-    else:
-        old_rocm, new_rocm = (
-            metadata_rocm_version.rocm_version_of(info.version) or "",
-            metadata_rocm_version.rocm_version_of(new) or "",
-        )
-    changes = bool(new_rocm) and (request.rocm_version is not None or old_rocm != new_rocm)
+    old_rocm: str | None = info.version
+    new_rocm: str | None = new
+    if not is_sdk(info.distribution):
+        old_rocm, new_rocm = rocm_version_of(info.version), rocm_version_of(new)
+    changes = request.rocm_version is not None or old_rocm != new_rocm
     return RenamedWheel(
         file_name=info.file_name,
         distribution=info.distribution,
         old=info.version,
         new=new,
-        rocm=RocmChange(old=old_rocm or None, new=new_rocm) if changes else None,
+        rocm=RocmChange(old=old_rocm, new=new_rocm) if new_rocm and changes else None,
         siblings=siblings,
         required={wheel_info.required_name(text) for text in request.requires},
     )
 
 
-def _edit(archive: Archive, renamed: RenamedWheel, info: WheelInfo, request: NewVersion) -> Edit:
+def _edit(archive: Archive, info: WheelInfo, renamed: RenamedWheel, request: NewVersion) -> Edit:
     requires = parse_headers(info.metadata, name="METADATA").all("Requires-Dist")
     own = set(map(wheel_info.required_name, requires))
     # Requirements are given for all wheels at once; the wheel that one names does not require itself.
@@ -156,62 +158,38 @@ def _edit(archive: Archive, renamed: RenamedWheel, info: WheelInfo, request: New
     return Edit(
         version=renamed.new,
         build=request.build,
-        rewrite_requirements=repin.repinned(requires, renamed),
+        rewrite_requirements=repinned(requires, renamed),
         replace_requirements=replaced,
         add_requirements=tuple(text for texts in requirements.values() for text in texts),
-        replace_files=rewritten_files(archive, info.distribution, renamed.old, renamed.new, renamed.rocm),
+        replace_files=_rewritten_files(archive, renamed),
     )
 
 
-def _check_targets(wheels: Sequence[Path], targets: Sequence[Path]) -> None:
-    for target in targets:
-        if targets.count(target) > 1:
-            raise WheelError(
-                f"two wheels would both be named {target.name}", tip="give one version to one wheel at a time"
-            )
-        writer.refuse_source(target, wheels)
-
-
-def rewritten_files(
-    archive: Archive, distribution: str, old: str, new: str, rocm: RocmChange | None
-) -> dict[str, bytes]:
+def _rewritten_files(archive: Archive, wheel: RenamedWheel) -> dict[str, bytes]:
     """Path in the wheel to new content, for each file that states a version that changes.
-
-    Args:
-        archive: the wheel.
-        distribution: its project's canonical name.
-        old: the version so far.
-        new: the version to be.
-        rocm: how the ROCm version in it changes; None when it stays, or there is none.
 
     Raises:
         WheelError: a file states a version in a way that cannot be changed.
     """
-    literals = {Version(old): str(Version(new))}
-    if rocm is not None and rocm.old is not None and not is_sdk(distribution):
+    old, new, rocm = Version(wheel.old), Version(wheel.new), wheel.rocm
+    literals = {old: str(new)}
+    if rocm is not None and rocm.old is not None and not is_sdk(wheel.distribution):
         literals[Version(rocm.old)] = rocm.new
     changed = {}
-    for name in _candidates(archive):
+    for name in (member.name for member in archive.members):
+        # A package's own only: `version.py` deeper down may state the version of something bundled.
+        own = name.endswith(_MODULES) and wheel_info.installed_path(name).count("/") == 1
+        if not own and not name.endswith(_MANIFEST):
+            continue
         before = archive.read(name, limit=_LARGEST).decode("utf-8", "surrogateescape")
         after = _LITERAL.sub(partial(_literal, versions=literals), before)
-        after = _TUPLE.sub(partial(_tuple, old=Version(old), new=Version(new)), after)
+        after = _TUPLE.sub(partial(_tuple, old=old, new=new), after)
         if rocm is not None and name.endswith(_LOADER):
             after = _CHECKED.sub(partial(_checked, new=rocm.new, name=name), after)
-        _check_left(after, name, old, new)
+        _check_left(after, name, wheel)
         if after != before:
             changed[name] = after.encode("utf-8", "surrogateescape")
     return changed
-
-
-def _candidates(archive: Archive) -> Iterator[str]:
-    for member in archive.members:
-        name = member.name
-        # A package's own only: `version.py` deeper down may state the version of something bundled.
-        if name.endswith(_MODULES):
-            if wheel_info.installed(name).count("/") == 1:
-                yield name
-        elif name.endswith(_MANIFEST):
-            yield name
 
 
 def _literal(match: re.Match[str], *, versions: dict[Version, str]) -> str:
@@ -248,10 +226,11 @@ def _checked(match: re.Match[str], *, new: str, name: str) -> str:
     return match[0] if match["quote"] is None else f"check_version={match['quote']}{new}{match['quote']}"
 
 
-def _check_left(text: str, name: str, old: str, new: str) -> None:
+def _check_left(text: str, name: str, wheel: RenamedWheel) -> None:
     """Refuse a module that still names the old version, written in a way that is not understood here."""
+    old = wheel.old
     local = Version(old).local
-    if local is None or local == Version(new).local:
+    if local is None or local == Version(wheel.new).local:
         return
     # The local part alone: versions are put together from parts, and PEP 440 takes `.`, `-` and `_` for one.
     spelt = r"[._-]".join(map(re.escape, local.split(".")))

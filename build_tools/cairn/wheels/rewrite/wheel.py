@@ -76,7 +76,7 @@ class Edit:
     binaries: Mapping[str, BinaryEdit] = field(default_factory=dict)
 
 
-def apply(wheel: Path, edit: Edit, output_dir: Path) -> Path:
+def edit_wheel(wheel: Path, edit: Edit, output_dir: Path) -> Path:
     """Write the changed wheel into `output_dir` and return its path; `wheel` itself is never touched.
 
     Raises:
@@ -85,7 +85,7 @@ def apply(wheel: Path, edit: Edit, output_dir: Path) -> Path:
     """
     wheel_info.parse_file_name(wheel.name)
     with collector_paused(), Archive.open(wheel) as archive:
-        return apply_to(archive, wheel_info.read_archive(archive), edit, output_dir)
+        return edit_archive(archive, wheel_info.read_archive(archive), edit, output_dir)
 
 
 def new_name(info: WheelInfo, edit: Edit) -> str:
@@ -99,14 +99,14 @@ def new_name(info: WheelInfo, edit: Edit) -> str:
     build = name.build if edit.build is None else edit.build and wheel_info.build_number(edit.build)
     tags = name.compressed_tags
     if edit.tags is not None:
-        tags = compressed(edit.tags, like=tags)
+        tags = _compressed_tags(edit.tags, like=tags)
     new = f"{'-'.join((name.prefix, version, *((build,) if build else ()), tags))}.whl"
     wheel_info.parse_file_name(new)
     return new
 
 
-def apply_to(archive: Archive, info: WheelInfo, edit: Edit, output_dir: Path) -> Path:
-    """Like `apply`, for a wheel that is open and was read already."""
+def edit_archive(archive: Archive, info: WheelInfo, edit: Edit, output_dir: Path) -> Path:
+    """Like `edit_wheel`, for a wheel that is open and was read already."""
     with ExitStack() as stack:
         _check_edit(archive, info, edit)
         target = output_dir / new_name(info, edit)
@@ -211,11 +211,11 @@ def _moved(archive: Archive, info: WheelInfo, edit: Edit) -> dict[str, str]:
 def _changed_content(archive: Archive, info: WheelInfo, edit: Edit) -> dict[str, Path | bytes]:
     """New content by the old path; METADATA and WHEEL only where they do change."""
     changed: dict[str, Path | bytes] = dict(edit.replace_files)
-    new = edited_metadata(info.metadata, edit)
+    new = _edited_metadata(info.metadata, edit)
     if new != info.metadata:
         changed[f"{info.dist_info}/METADATA"] = new
     wheel = archive.read(f"{info.dist_info}/WHEEL")
-    new = edited_wheel(wheel, edit)
+    new = _edited_wheel_file(wheel, edit)
     if new != wheel:
         changed[f"{info.dist_info}/WHEEL"] = new
     bill = f"{info.dist_info}/{cyclonedx.NAME}"
@@ -234,7 +234,7 @@ def row_for(new: New, digest: str | None = None) -> RecordRow:
     return row_of(new.name, hashlib.sha256(new.content).digest(), len(new.content))
 
 
-def edited_metadata(data: bytes, edit: Edit) -> bytes:
+def _edited_metadata(data: bytes, edit: Edit) -> bytes:
     """METADATA with the edit made and every other line as it was.
 
     Raises:
@@ -243,20 +243,28 @@ def edited_metadata(data: bytes, edit: Edit) -> bytes:
     headers = parse_headers(data, name="METADATA")
     if edit.version:
         headers = headers.replaced("Version", [str(wheel_info.parsed_version(edit.version))])
-    if edit.rewrite_requirements:
-        headers = _with_rewritten(headers, edit.rewrite_requirements)
-    headers = _without(headers, edit.remove_requirements)
+    texts = edit.rewrite_requirements
+    if missing := texts.keys() - set(headers.all(_REQUIRES)):
+        raise WheelError(f"METADATA does not require {min(missing)}", tip="add the requirement instead")
+    headers = headers.mapped(_REQUIRES, lambda text: texts.get(text, text))
+    dropped: set[str] = {canonicalize_name(name) for name in edit.remove_requirements}
+    _must_have(headers, dropped)
+    headers = headers.mapped(_REQUIRES, lambda text: None if _names([text]) & dropped else text)
     for name, text in edit.replace_requirements.items():
         headers = _with_replaced(headers, name, text)
     removed = {canonicalize_name(extra) for extra in edit.remove_extras}
     headers = headers.mapped("Provides-Extra", lambda e: None if canonicalize_name(e) in removed else e)
     headers = _with_added(headers, edit)
     result = headers.to_bytes()
-    _check(result, headers)
+    # Read as installers do, by an email parser, and compared: tricks with line ends show here.
+    raw = core_metadata(result, name="METADATA")
+    requires = tuple(raw.get("requires_dist", ()))
+    if ((raw.get("version"),), requires) != (headers.all("Version"), headers.all(_REQUIRES)):
+        raise WheelError("METADATA cannot be edited: its headers are malformed", tip="build the wheel again")
     return result
 
 
-def edited_wheel(data: bytes, edit: Edit) -> bytes:
+def _edited_wheel_file(data: bytes, edit: Edit) -> bytes:
     """The file WHEEL with the edit made and every other line as it was.
 
     Raises:
@@ -270,7 +278,7 @@ def edited_wheel(data: bytes, edit: Edit) -> bytes:
     return headers.to_bytes()
 
 
-def compressed(tags: Sequence[str], *, like: str | None = None) -> str:
+def _compressed_tags(tags: Sequence[str], *, like: str | None = None) -> str:
     """Tags as one compressed tag set for a file name (PEP 425).
 
     Args:
@@ -300,19 +308,6 @@ def compressed(tags: Sequence[str], *, like: str | None = None) -> str:
 
 def _names(requirements: Iterable[str]) -> set[str]:
     return set(map(wheel_info.required_name, requirements))
-
-
-def _without(headers: Headers, names: Iterable[str]) -> Headers:
-    removed: set[str] = {canonicalize_name(name) for name in names}
-    _must_have(headers, removed)
-    return headers.mapped(_REQUIRES, lambda text: None if _names([text]) & removed else text)
-
-
-def _with_rewritten(headers: Headers, texts: Mapping[str, str]) -> Headers:
-    missing = texts.keys() - set(headers.all(_REQUIRES))
-    if missing:
-        raise WheelError(f"METADATA does not require {min(missing)}", tip="add the requirement instead")
-    return headers.mapped(_REQUIRES, lambda text: texts.get(text, text))
 
 
 def _with_replaced(headers: Headers, name: str, text: str) -> Headers:
@@ -351,12 +346,3 @@ def _must_have(headers: Headers, names: set[str]) -> None:
         raise WheelError(
             f"METADATA does not require {', '.join(sorted(missing))}", tip="add the requirement instead"
         )
-
-
-def _check(data: bytes, headers: Headers) -> None:
-    """Read the result as installers do, by an email parser, and compare: tricks with line ends show here."""
-    raw = core_metadata(data, name="METADATA")
-    if (raw.get("version"),) != headers.all("Version") or tuple(raw.get("requires_dist", ())) != headers.all(
-        _REQUIRES
-    ):
-        raise WheelError("METADATA cannot be edited: its headers are malformed", tip="build the wheel again")

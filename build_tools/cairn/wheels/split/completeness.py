@@ -16,14 +16,13 @@ from packaging.utils import canonicalize_name
 
 from cairn.errors import WheelError
 from cairn.files import sha256_of
-from cairn.formats import kpack
-from cairn.formats.kpack import PLACEHOLDER, SUFFIX, key_of, without_build
+from cairn.formats.kpack import PLACEHOLDER, SUFFIX, build_of, key_of, without_build
 from cairn.formats.offload import detach
 from cairn.formats.offload import record as records
 from cairn.formats.offload.record import Library, Record
 from cairn.formats.view import FileView
 from cairn.formats.zip.reader import Archive
-from cairn.targets import TargetId, in_order, parse_target_id
+from cairn.targets import in_order, parse_target_id
 from cairn.wheels.contents import code_archives
 from cairn.wheels.metadata import device_names, rocm_version, wheel_info
 from cairn.wheels.metadata.variants import split_label
@@ -86,7 +85,14 @@ def problems(
         recorded |= {canonicalize_name(name) for name in host.record.devices.values()}
         yield from _too_old(host, rocm, floor)
         yield from _extras(host)
-        yield from _parts(host, beside)
+        yield from _host_wheel(host)
+        for processor, name in host.record.devices.items():
+            wheel = beside.get(canonicalize_name(name))
+            if wheel is not None:
+                yield from _device_wheel(host, processor, wheel)
+            else:
+                extra = device_names.extra_of(processor)
+                yield f"{name} is missing, which {host.info.name}[{extra}] asks for"
     unknown = sorted(name for name in beside.keys() - recorded if _MARK in name)
     requires = [text for path in wheels for text in wheel_info.read(path).requires_dist]
     required = set(map(wheel_info.required_name, requires))
@@ -148,24 +154,13 @@ def variant_problems(path: Path) -> Iterator[str]:
             member = device_wheel.data_path(info, common)
             if member not in archive or archive.digest(member).hex() != sha256:
                 yield f"{path.name} has no {member} as it was split"
-        packed = _archives_of(record, processor)
+        packed = _codes_of(record, processor)
         for common in sorted(packed):
             member = device_wheel.data_path(info, common)
             if member in archive:
                 yield from _archive(archive, member, packed[common], of=path.name)
             else:
                 yield f"{path.name} lacks {common}"
-
-
-def _parts(host: Host, beside: Mapping[str, Path]) -> Iterator[str]:
-    """What is wrong with the files of a host wheel, and with its device wheels, by project."""
-    yield from _host_wheel(host)
-    for processor, name in host.record.devices.items():
-        wheel = beside.get(canonicalize_name(name))
-        if wheel is not None:
-            yield from _device_wheel(host, processor, wheel)
-        else:
-            yield f"{name} is missing, which {host.info.name}[{device_names.extra_of(processor)}] asks for"
 
 
 def _host_wheel(host: Host) -> Iterator[str]:
@@ -193,7 +188,7 @@ def _leads_there(host: Host, library: Library, file: Path) -> bool:
     digests = {one.path: one.sha256 for one in host.record.libraries}
     digests |= {moved.path: moved.sha256 for moved in host.record.files}
     place = device_wheel.Place(host.info, library.path)
-    expected = place.reference(kpack.build_of(digests))
+    expected = place.reference(build_of(digests))
     ordinals = sorted(ordinal for part in library.parts for ordinal in part.wrappers)
     try:
         with file.open("rb") as opened:
@@ -267,7 +262,7 @@ def _device_wheel(host: Host, processor: str, path: Path) -> Iterator[str]:
             if not member.is_dir and member.name not in about and not member.name.startswith(licences)
         }
         moved = {file.path: file.sha256 for file in host.record.files if file.processor == processor}
-        packed = _archives_of(host.record, processor)
+        packed = _codes_of(host.record, processor)
         for common in sorted((moved.keys() | packed.keys()) - content.keys()):
             yield f"{path.name} lacks {common}"
         for common, name in sorted(content.items()):
@@ -279,45 +274,36 @@ def _device_wheel(host: Host, processor: str, path: Path) -> Iterator[str]:
                 yield f"{path.name} has {name} of a different build"
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Packed:
-    """An archive that a device wheel must have: for which target, and the libraries whose code is in it."""
+def _codes_of(record: Record, processor: str) -> dict[str, dict[tuple[str, str], str]]:
+    """The archives that the device wheel of a processor must have, by path.
 
-    target: TargetId
-    libraries: Sequence[Library]
-
-    def wanted(self) -> dict[tuple[str, str], str]:
-        """The sha256 of the code that the GPU must find, by key and target."""
-        digests: dict[tuple[str, str], str] = {}
-        for library in self.libraries:
-            for part in library.parts:
-                chosen = device_wheel.best_code(
-                    self.target, [parse_target_id(code.target) for code in part.codes]
-                )
-                places = ((key_of(library.kernel_name, n), str(self.target)) for n in part.wrappers)
-                if chosen is not None:
-                    digests |= dict.fromkeys(places, part.codes[chosen].sha256)
-        return digests
-
-
-def _archives_of(record: Record, processor: str) -> dict[str, _Packed]:
-    """The archives that the device wheel of a processor must have, by path."""
+    Of each the sha256 of the code that the GPU must find, by key and target.
+    """
     groups: dict[str, list[Library]] = {}
     for library in record.libraries:
         groups.setdefault(library.archives, []).append(library)
-    stored = {}
+    archives = {}
     for name, libraries in groups.items():
-        codes = (code for library in libraries for part in library.parts for code in part.codes)
-        for target in device_wheel.archive_targets(parse_target_id(code.target) for code in codes):
-            if target.processor == processor:
-                path = name.replace(PLACEHOLDER, str(target))
-                stored[path] = _Packed(target=target, libraries=libraries)
-    return stored
+        parts = [(library, part) for library in libraries for part in library.parts]
+        every = (parse_target_id(code.target) for _, part in parts for code in part.codes)
+        for target in device_wheel.archive_targets(every):
+            if target.processor != processor:
+                continue
+            digests: dict[tuple[str, str], str] = {}
+            for library, part in parts:
+                offered = [parse_target_id(code.target) for code in part.codes]
+                chosen = device_wheel.best_code(target, offered)
+                places = ((key_of(library.kernel_name, n), str(target)) for n in part.wrappers)
+                if chosen is not None:
+                    digests |= dict.fromkeys(places, part.codes[chosen].sha256)
+            archives[name.replace(PLACEHOLDER, str(target))] = digests
+    return archives
 
 
-def _archive(archive: Archive, name: str, packed: _Packed, *, of: str) -> Iterator[str]:
+def _archive(
+    archive: Archive, name: str, expected: Mapping[tuple[str, str], str], *, of: str
+) -> Iterator[str]:
     """What is wrong with a kpack archive: an entry is missing, or is too many, or has different code."""
-    expected = packed.wanted()
     try:
         sums = code_archives.digests(archive, name)
     except WheelError as error:

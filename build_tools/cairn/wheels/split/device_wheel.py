@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from itertools import combinations as pairs
 from pathlib import Path
 
-from cairn import targets
 from cairn.errors import WheelError
 from cairn.formats.kpack import PLACEHOLDER, SUFFIX, Reference, Writer, kernel_name_of, writing
 from cairn.formats.offload import code_object
@@ -26,11 +25,10 @@ from cairn.formats.offload.record import Part, UnpackedBundle
 from cairn.formats.zip import writer
 from cairn.formats.zip.reader import Archive
 from cairn.formats.zip.writer import New
-from cairn.targets import TargetId
-from cairn.wheels.metadata import wheel_info
+from cairn.targets import TargetId, generic_targets, sort_key, that_run
 from cairn.wheels.metadata.fields import parse_headers
 from cairn.wheels.metadata.record import RecordRow, format_record
-from cairn.wheels.metadata.wheel_info import WheelInfo
+from cairn.wheels.metadata.wheel_info import WheelInfo, parse_file_name
 from cairn.wheels.rewrite.wheel import row_for
 
 _FOLDER = ".kpack"
@@ -106,7 +104,7 @@ def archive_targets(offered: Iterable[TargetId]) -> tuple[TargetId, ...]:
     every = set(offered)
     targets_needed: set[TargetId] = set()
     for processor in {target.processor for target in every}:
-        features = {target.features for target in every if processor in targets.that_run(target.processor)}
+        features = {target.features for target in every if processor in that_run(target.processor)}
         names = {feature[:-1] for some in features for feature in some}
         if len(names) > _MOST_FEATURES:
             raise WheelError(
@@ -116,7 +114,7 @@ def archive_targets(offered: Iterable[TargetId]) -> tuple[TargetId, ...]:
         while new := {both for one, other in pairs(features, 2) if (both := _union(one, other))} - features:
             features |= new
         targets_needed |= {TargetId(processor=processor, features=some) for some in features}
-    return tuple(sorted(targets_needed, key=lambda target: (targets.sort_key(str(target)), str(target))))
+    return tuple(sorted(targets_needed, key=lambda target: (sort_key(str(target)), str(target))))
 
 
 def best_code(target: TargetId, offered: Sequence[TargetId]) -> int | None:
@@ -124,7 +122,7 @@ def best_code(target: TargetId, offered: Sequence[TargetId]) -> int | None:
     fits = [
         (code.processor != target.processor, -len(code.features), number)
         for number, code in enumerate(offered)
-        if target.processor in targets.that_run(code.processor) and set(code.features) <= set(target.features)
+        if target.processor in that_run(code.processor) and set(code.features) <= set(target.features)
     ]
     return min(fits)[2] if fits else None
 
@@ -289,12 +287,15 @@ def write(
     about = f"{new}.dist-info"
     entries += [New(name=f"{about}/{name}", content=text) for name, text in licences.items()]
     entries.append(New(name=f"{about}/METADATA", content=_metadata(host, processor, terms)))
-    entries.append(New(name=f"{about}/WHEEL", content=_wheel(host)))
+    lines = ["Wheel-Version: 1.0", "Generator: cairn", "Root-Is-Purelib: false"]
+    lines += [f"Tag: {tag}" for tag in host.tags]
+    lines += [f"Build: {host.build}"] if host.build else []
+    entries.append(New(name=f"{about}/WHEEL", content=("\n".join(lines) + "\n").encode()))
     rows = [*map(row_for, entries), RecordRow(path=f"{about}/RECORD")]
     entries.append(New(name=f"{about}/RECORD", content=format_record(rows).encode()))
     rest = host.file_name.split("-", maxsplit=1)[1]
     target = output_dir / f"{prefix}-{rest}"
-    wheel_info.parse_file_name(target.name)
+    parse_file_name(target.name)
     writer.write(target, entries)
     return target
 
@@ -307,13 +308,6 @@ def _metadata(host: WheelInfo, processor: str, terms: Terms) -> bytes:
     lines += [f"{field}: {value}" for field in _KEPT_FIELDS for value in old.all(field)]
     lines.append(f"Requires-Dist: {host.name}=={host.version}")
     # Of a generic target no one can say which of its processors the code of the SDK's libraries is for.
-    if terms.sdk is not None and processor not in targets.generic_targets():
+    if terms.sdk is not None and processor not in generic_targets():
         lines.append(f"Requires-Dist: {SDK.name_of('', processor)}=={terms.sdk}")
     return ("\n".join(lines) + "\n").encode("utf-8", "surrogateescape")
-
-
-def _wheel(host: WheelInfo) -> bytes:
-    lines = ["Wheel-Version: 1.0", "Generator: cairn", "Root-Is-Purelib: false"]
-    lines += [f"Tag: {tag}" for tag in host.tags]
-    lines += [f"Build: {host.build}"] if host.build else []
-    return ("\n".join(lines) + "\n").encode()

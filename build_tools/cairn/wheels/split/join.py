@@ -26,11 +26,10 @@ from cairn.formats.offload.restore import JoinedLibrary
 from cairn.formats.view import FileView
 from cairn.formats.zip.reader import Archive
 from cairn.targets import generic_targets
-from cairn.wheels.metadata import variants, wheel_info
-from cairn.wheels.metadata.variants import AMD, GFX_ARCH, Priorities, Provider, Variants
+from cairn.wheels.metadata import wheel_info
+from cairn.wheels.metadata.variants import AMD, GFX_ARCH, IN_WHEEL, Priorities, Provider, Variants, with_label
 from cairn.wheels.metadata.wheel_info import WheelInfo
-from cairn.wheels.rewrite import wheel as rewrite_wheel
-from cairn.wheels.rewrite.wheel import Edit
+from cairn.wheels.rewrite.wheel import Edit, edit_wheel
 from cairn.wheels.split import device_wheel
 from cairn.wheels.split.split import extract, hook_removed
 
@@ -73,7 +72,7 @@ def join(host: Path, devices: Sequence[Path], output_dir: Path) -> JoinedWheel:
         for wheel in devices:
             work.add(wheel)
         libraries = work.join()
-        path = rewrite_wheel.apply(host, work.edit(), output_dir)
+        path = edit_wheel(host, work.edit(), output_dir)
     return JoinedWheel(path=path, libraries=libraries)
 
 
@@ -267,7 +266,7 @@ def write_variant(host: Path, device: Path, output_dir: Path) -> Path:
         processor = processor_of(other, info, record)
         requires = [t for t in other.requires_dist if wheel_info.required_name(t) != info.distribution]
         content = datafile.dumps(variant_for(processor)).encode()
-        added: dict[str, Path | bytes] = {f"{info.dist_info}/{variants.IN_WHEEL}": content}
+        added: dict[str, Path | bytes] = {f"{info.dist_info}/{IN_WHEEL}": content}
         for number, member in enumerate(code.members):
             if not member.is_dir and not member.name.startswith(f"{other.dist_info}/"):
                 where = device_wheel.data_path(info, device_wheel.common_path(other, member.name))
@@ -279,5 +278,5 @@ def write_variant(host: Path, device: Path, output_dir: Path) -> Path:
             remove_requirements=tuple(record.devices.values()),
             add_requirements=tuple(requires),
         )
-        path = rewrite_wheel.apply(host, change, Path(folder, "made"))
-        return path.replace(output_dir / variants.with_label(path.name, processor))
+        path = edit_wheel(host, change, Path(folder, "made"))
+        return path.replace(output_dir / with_label(path.name, processor))

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from cairn import datafile, files, targets
+from cairn import datafile, files
 from cairn.errors import WheelError
 from cairn.formats import kpack
 from cairn.formats.kpack import PLACEHOLDER, SUFFIX
@@ -26,14 +26,12 @@ from cairn.formats.view import FileView
 from cairn.formats.zip import writer
 from cairn.formats.zip.layout import Member
 from cairn.formats.zip.reader import Archive
-from cairn.targets import in_order
-from cairn.wheels.contents import binaries
-from cairn.wheels.contents.binaries import Binary, Format
+from cairn.targets import generic_targets, in_order
+from cairn.wheels.contents.binaries import Binary, Format, for_each, read_view
 from cairn.wheels.metadata import device_names, wheel_info
 from cairn.wheels.metadata.record import row_of
 from cairn.wheels.metadata.wheel_info import WheelInfo
-from cairn.wheels.rewrite import wheel as rewrite_wheel
-from cairn.wheels.rewrite.wheel import Edit
+from cairn.wheels.rewrite.wheel import Edit, edit_wheel
 from cairn.wheels.split import device_wheel
 from cairn.wheels.split.device_wheel import HEADERS, Archives, Place, Terms
 
@@ -83,16 +81,16 @@ def split(wheel: Path, output_dir: Path, terms: Terms | None = None) -> tuple[Pa
         output_dir.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".split.", dir=output_dir) as folder:
             work = _Work(info, archive, Path(folder), terms or Terms(runtime=RUNTIME))
-            record = work.unpack()
-            _check_binaries(info, record)
+            with_code = work.unpack()
+            _check_binaries(info, with_code)
             groups: dict[str, list[tuple[Binary, Place]]] = {}
-            for binary in record:
+            for binary in with_code:
                 if not binary.is_device_code:
                     place = Place(info, device_wheel.common_path(info, binary.path))
                     groups.setdefault(place.archives, []).append((binary, place))
-            processors = {code.target.processor for binary in record for code in binary.code_objects}
-            alone = {b.path: b.code_objects[0].target.processor for b in record if b.is_device_code}
-            libraries = {binary.path for binary in record} - alone.keys()
+            processors = {code.target.processor for binary in with_code for code in binary.code_objects}
+            alone = {b.path: b.code_objects[0].target.processor for b in with_code if b.is_device_code}
+            libraries = {binary.path for binary in with_code} - alone.keys()
             for name in (member.name for member in archive.members if member.name not in libraries):
                 processor = alone.get(name) or device_wheel.database_processor(name, processors)
                 if processor is not None:
@@ -103,7 +101,7 @@ def split(wheel: Path, output_dir: Path, terms: Terms | None = None) -> tuple[Pa
             # All are made before one is moved into place: a failure leaves no half of a split behind.
             output = Path(folder, "made")
             change = work.host_edit()
-            wheels = [rewrite_wheel.apply(info.path, change, output)]
+            wheels = [edit_wheel(info.path, change, output)]
             if not set(change.add_extras) <= set(wheel_info.read(wheels[0]).extras):
                 raise WheelError(
                     f"METADATA of {info.file_name} cannot be edited: it is malformed", tip="build it again"
@@ -151,14 +149,14 @@ class _Work:
         def one(member: Member, kind: Format) -> tuple[Binary, Path]:
             path = extract(self._archive, member.name, self._new_folder())
             with path.open("rb") as file:
-                binary = binaries.read_view(FileView(file), member.name, kind)
+                binary = read_view(FileView(file), member.name, kind)
             if binary.code_objects:
                 self._known(member.name, path)
             else:
                 path.unlink()
             return binary, path
 
-        read = binaries.for_each(self._archive, one)
+        read = for_each(self._archive, one)
         with_code = sorted((each for each in read if each[0].code_objects), key=lambda each: each[0].path)
         self._whole = {binary.path: path for binary, path in with_code}
         return [binary for binary, _ in with_code]
@@ -303,7 +301,7 @@ def hook_added(archive: Archive, info: WheelInfo, archives: Iterable[str], build
     """
     # What is not in site-packages is found by no path that counts from there.
     names = tuple(sorted({path for path in archives if not path.startswith(".data/")}))
-    generic = dict(targets.generic_targets())  # all, since it speaks for other host wheels too
+    generic = dict(generic_targets())  # all, since it speaks for other host wheels too
     own = info.dist_info.partition("-")[0]
     call = _MARK + _CALL.format(own=own, build=build, archives=names, generic=generic).encode()
     loaders = {

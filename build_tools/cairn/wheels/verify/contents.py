@@ -17,13 +17,12 @@ from cairn.formats import kpack, macho
 from cairn.formats.view import MemberView
 from cairn.formats.zip.layout import ArchiveError, Member
 from cairn.formats.zip.reader import Archive
-from cairn.wheels.contents import binaries, system_libraries
-from cairn.wheels.contents.binaries import Binary, Format
-from cairn.wheels.metadata import wheel_info
+from cairn.wheels.contents import system_libraries
+from cairn.wheels.contents.binaries import MODULE, Binary, Format, format_of, read_macho, read_view
 from cairn.wheels.metadata.record import RecordRow, encode_digest, is_strong
-from cairn.wheels.metadata.wheel_info import WheelInfo, platforms_of
-from cairn.wheels.verify import device_code, secrets
-from cairn.wheels.verify.device_code import CodeObjectChecker
+from cairn.wheels.metadata.wheel_info import WheelInfo, is_of_tests, platforms_of
+from cairn.wheels.verify import secrets
+from cairn.wheels.verify.device_code import CodeObjectChecker, check_archive, is_named_like_code
 from cairn.wheels.verify.findings import Expectation, Finding, FindingCode
 
 _HEAD = 64  # bytes by which a script, or a pointer of Git LFS, is known
@@ -95,7 +94,10 @@ def read(archive: Archive, info: WheelInfo | None, expected: Expectation) -> Con
         if not member.is_dir:
             row = None if member.name in own else rows.get(member.name)
             reader = _MemberReader(member, row, expected.forbidden_strings)
-            parts = reader.read(archive, python=limited or _may_be_module(member.name))
+            # Python may import these; of a large library the symbols would take long to read.
+            file = member.name.rpartition("/")[2]
+            module = MODULE.search(file) or (file.endswith(".so") and not file.startswith("lib"))
+            parts = reader.read(archive, python=limited or bool(module))
             read += parts
             if reader.unread:
                 unread.setdefault(reader.unread, []).append(member.name)
@@ -103,15 +105,9 @@ def read(archive: Archive, info: WheelInfo | None, expected: Expectation) -> Con
             findings += _check_row(row, member, reader) if row else ()
             findings += () if for_windows else _check_run_bit(member, reader.head, parts)
             if member.name.endswith(kpack.SUFFIX):
-                archived[member.name], problems = device_code.check_archive(archive, member)
+                archived[member.name], problems = check_archive(archive, member)
                 findings += problems
     return Contents(binaries=tuple(read), archived=archived, unread=unread, findings=tuple(findings))
-
-
-def _may_be_module(path: str) -> bool:
-    """Whether Python may import a file; of a large library the symbols would take long to read."""
-    name = path.rpartition("/")[2]
-    return bool(binaries.MODULE.search(name)) or (name.endswith(".so") and not name.startswith("lib"))
 
 
 class _MemberReader:
@@ -147,7 +143,7 @@ class _MemberReader:
         try:
             head = view.read(0, min(_MAGIC, self._member.size))
             checker = CodeObjectChecker(name)
-            kind = binaries.format_of(name, self._member.size, head)
+            kind = format_of(name, self._member.size, head)
             binary = bool(kind) or macho.is_macho(head)
             if binary:
                 parts = self._read_binary(view, kind, checker, python=python)
@@ -155,7 +151,7 @@ class _MemberReader:
                 if not (parts or self.findings or ".dSYM/" in name) and _LIBRARY.search(name):
                     reason = "it is named as a library, and is a Mach-O file of another kind"
                     self._find(FindingCode.BINARY_MALFORMED, reason, "build it again")
-            if any(part.is_device_code for part in parts) or device_code.is_named_like_code(name):
+            if any(part.is_device_code for part in parts) or is_named_like_code(name):
                 checker.look_at_file(view)
             self.findings += checker.findings
             view.drain()
@@ -181,8 +177,8 @@ class _MemberReader:
         name = self._member.name
         try:
             if kind is None:
-                return binaries.read_macho(view, name, python=python)
-            return (binaries.read_view(view, name, kind, look_for=watched, python=python, checker=checker),)
+                return read_macho(view, name, python=python)
+            return (read_view(view, name, kind, look_for=watched, python=python, checker=checker),)
         except ArchiveError:  # nothing is known of the binary: its member does not unpack
             raise
         except WheelError as error:
@@ -199,7 +195,7 @@ class _MemberReader:
     def _judge_content(self) -> None:
         """What is not a binary may be named as one, or stand in place of a file that was never fetched."""
         member = self._member
-        if wheel_info.is_of_tests(member.name):
+        if is_of_tests(member.name):
             return
         self.unread = next((kind for magic, kind in _UNREAD.items() if self.head.startswith(magic)), "")
         problem = None
@@ -250,9 +246,6 @@ def _check_run_bit(member: Member, head: bytes, parts: Sequence[Binary]) -> Iter
     program = any(part.format != "pe" and part.is_program for part in parts)
     script = in_bin and head.startswith(b"#!") and not member.name.lower().endswith(_OF_WINDOWS)
     if (script or program) and not member.executable:
-        yield Finding(
-            code=FindingCode.NOT_EXECUTABLE,
-            member=member.name,
-            reason="it is a program without its run bits",
-            fix="pack the wheel with a tool that keeps modes",
-        )
+        reason = "it is a program without its run bits"
+        fix = "pack the wheel with a tool that keeps modes"
+        yield Finding(code=FindingCode.NOT_EXECUTABLE, member=member.name, reason=reason, fix=fix)

@@ -166,11 +166,9 @@ def check_targets(
     with_code = [binary for binary in binaries if binary.code_objects]
     is_host = any(binary.reference for binary in binaries)
     if expected.require_device_code and targets and not (with_code or archived or is_host):
-        yield Finding(
-            code=FindingCode.NO_DEVICE_CODE,
-            reason="it has no device code at all",
-            fix="pass the targets to the build: PYTORCH_ROCM_ARCH",
-        )
+        reason = "it has no device code at all"
+        fix = "pass the targets to the build: PYTORCH_ROCM_ARCH"
+        yield Finding(code=FindingCode.NO_DEVICE_CODE, reason=reason, fix=fix)
     yield from _check_archived(archived, targets)
     if is_host and not archived:  # a wheel variant has its archives itself
         yield from _check_extras(extras, targets)
@@ -178,25 +176,19 @@ def check_targets(
         own = set(binary.targets)
         # A code object in a file of its own is for one target; its siblings may be for the others.
         missing = set() if binary.is_device_code else targets - own
-        for code, names, reason in (
+        for code, names, words in (
             (FindingCode.TARGETS_MISSING, missing, "it has no code for"),
             (FindingCode.TARGETS_UNEXPECTED, own - targets, "it has code that was not asked for:"),
         ):
             if names:
-                yield Finding(
-                    code=code,
-                    member=binary.path,
-                    reason=f"{reason} {', '.join(in_order(names))}",
-                    fix="build it for exactly the targets of the wheel",
-                )
+                reason = f"{words} {', '.join(in_order(names))}"
+                fix = "build it for exactly the targets of the wheel"
+                yield Finding(code=code, member=binary.path, reason=reason, fix=fix)
         empty = in_order(str(code.target) for code in binary.code_objects if not code.size)
         if empty:
-            yield Finding(
-                code=FindingCode.CODE_OBJECT_EMPTY,
-                member=binary.path,
-                reason=f"its code for {', '.join(empty)} is empty",
-                fix="build it again and look for compiler warnings",
-            )
+            reason = f"its code for {', '.join(empty)} is empty"
+            fix = "build it again and look for compiler warnings"
+            yield Finding(code=FindingCode.CODE_OBJECT_EMPTY, member=binary.path, reason=reason, fix=fix)
 
 
 def _check_archived(archived: Mapping[str, Sequence[str]], expected: Iterable[str]) -> Iterator[Finding]:
@@ -206,11 +198,9 @@ def _check_archived(archived: Mapping[str, Sequence[str]], expected: Iterable[st
     processors = {parse_target_id(name).processor for name in archived_targets}
     missing = [name for name in expected - archived_targets if parse_target_id(name).processor in processors]
     if missing:
-        yield Finding(
-            code=FindingCode.TARGETS_MISSING,
-            reason=f"none of its archives has code for {', '.join(in_order(missing))}",
-            fix="split a wheel with exactly these targets",
-        )
+        reason = f"none of its archives has code for {', '.join(in_order(missing))}"
+        fix = "split a wheel with exactly these targets"
+        yield Finding(code=FindingCode.TARGETS_MISSING, reason=reason, fix=fix)
     by_extra: dict[str, set[str]] = {}
     for name in expected:
         target = parse_target_id(name)
@@ -224,12 +214,9 @@ def _check_archived(archived: Mapping[str, Sequence[str]], expected: Iterable[st
             or not by_extra[target.processor].issuperset(target.features)
         ]
         if others:
-            yield Finding(
-                code=FindingCode.TARGETS_UNEXPECTED,
-                member=path,
-                reason=f"it has code that was not asked for: {', '.join(in_order(others))}",
-                fix="leave its wheel out, or split a wheel with exactly these targets",
-            )
+            reason = f"it has code that was not asked for: {', '.join(in_order(others))}"
+            fix = "leave its wheel out, or split a wheel with exactly these targets"
+            yield Finding(code=FindingCode.TARGETS_UNEXPECTED, member=path, reason=reason, fix=fix)
 
 
 def _check_extras(extras: Iterable[str], expected: Iterable[str]) -> Iterator[Finding]:
@@ -237,11 +224,9 @@ def _check_extras(extras: Iterable[str], expected: Iterable[str]) -> Iterator[Fi
     brought = {processor for extra in extras for processor in that_run(extra.removeprefix("device-"))}
     missing = [name for name in expected if parse_target_id(name).processor not in brought]
     if missing:
-        yield Finding(
-            code=FindingCode.TARGETS_MISSING,
-            reason=f"no extra brings the code for {', '.join(in_order(missing))}",
-            fix="split a wheel with exactly these targets",
-        )
+        reason = f"no extra brings the code for {', '.join(in_order(missing))}"
+        fix = "split a wheel with exactly these targets"
+        yield Finding(code=FindingCode.TARGETS_MISSING, reason=reason, fix=fix)
 
 
 def check_split(
@@ -272,12 +257,9 @@ def check_split(
         codes = [code for part in library.parts for code in part.codes]
         runnable = {processor for code in codes for processor in that_run(code.target.partition(":")[0])}
         if missing := in_order(processors - {CPU} - runnable):
-            yield Finding(
-                code=FindingCode.TARGETS_MISSING,
-                member=path,
-                reason=f"no code for {', '.join(missing)} was split from it",
-                fix="build it for exactly the targets of the wheel",
-            )
+            reason = f"no code for {', '.join(missing)} was split from it"
+            fix = "build it for exactly the targets of the wheel"
+            yield Finding(code=FindingCode.TARGETS_MISSING, member=path, reason=reason, fix=fix)
 
 
 def problem_of(

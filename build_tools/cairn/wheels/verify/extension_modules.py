@@ -25,8 +25,7 @@ from cairn.formats.zip.reader import Archive
 from cairn.output import wording
 from cairn.wheels.contents import system_libraries
 from cairn.wheels.contents.binaries import OF_MACOS, Binary, shipped
-from cairn.wheels.metadata import wheel_info
-from cairn.wheels.metadata.wheel_info import FileName
+from cairn.wheels.metadata.wheel_info import FileName, installed_path, is_of_tests
 from cairn.wheels.verify.findings import Finding, FindingCode
 
 ABI3 = "abi3"
@@ -214,49 +213,39 @@ def check_content(
     """Breaches by module, and what is not known of some."""
     if not any(_PYTHON_3.match(tag) for tag in name.tags):
         return (), ()
-    without, opened = _without_init(archive, binaries)
-    problems = [
-        Finding(
-            code=FindingCode.MODULE_INIT,
-            member=path,
-            reason=f"it has no {_INIT[0]}{_stem(path)}, so that no Python can import it",
-            fix="name it as the module that it defines; a library needs no suffix of a module",
-        )
-        for path in without
-    ]
-    unknown = [f"whether {path}, which has no {_INIT[0]}, is opened as a library" for path in opened]
-    return (*problems, *_beyond_abi3(binaries, name)), tuple(unknown)
-
-
-def _without_init(archive: Archive, binaries: Sequence[Binary]) -> tuple[list[str], list[str]]:
-    """The modules that cannot be imported, and those that may not be meant to be."""
     suspects = [
         binary
         for binary in binaries
         if binary.is_module
-        and not wheel_info.is_of_tests(binary.path)
+        and not is_of_tests(binary.path)
         and not any(init in binary.python_defined for init in _names_of_init(binary.path))
     ]
     needed = {name.rpartition("/")[2] for binary in binaries for name in binary.needed}
-    alone = [one.path for one in suspects if needed.isdisjoint(one.names)]
-    if not alone:
-        return [], []
-    sources = [member.name for member in archive.members if member.name.endswith(".py")]
-    opening = {
-        wheel_info.installed(name).split("/")[0]
-        for name in sources
-        if any(mark in (text := archive.read(name)) for mark in _OPENS) and text
-    }
-    wrong: list[str] = []
-    opened: list[str] = []
-    for path in dict.fromkeys(alone):
-        top = wheel_info.installed(path).split("/")[0]
-        (opened if top in opening or _stem(path).startswith("lib") else wrong).append(path)
-    return wrong, opened
+    alone = dict.fromkeys(one.path for one in suspects if needed.isdisjoint(one.names))
+    opening = _opening_packages(archive) if alone else set()
+    findings, unknown = [], []
+    for path in alone:
+        if installed_path(path).split("/")[0] in opening or _stem(path).startswith("lib"):
+            unknown.append(f"whether {path}, which has no {_INIT[0]}, is opened as a library")
+        else:
+            reason = f"it has no {_INIT[0]}{_stem(path)}, so that no Python can import it"
+            fix = "name it as the module that it defines; a library needs no suffix of a module"
+            findings.append(Finding(code=FindingCode.MODULE_INIT, member=path, reason=reason, fix=fix))
+    return (*findings, *_beyond_abi3(binaries, name)), tuple(unknown)
+
+
+def _opening_packages(archive: Archive) -> set[str]:
+    """The packages with Python code that opens files as libraries."""
+    packages = set()
+    for name in (member.name for member in archive.members if member.name.endswith(".py")):
+        text = archive.read(name)
+        if any(mark in text for mark in _OPENS):
+            packages.add(installed_path(name).split("/")[0])
+    return packages
 
 
 def _stem(path: str) -> str:
-    *folders, file = wheel_info.installed(path).split("/")
+    *folders, file = installed_path(path).split("/")
     stem = file.split(".")[0]
     return folders[-1] if stem == "__init__" and folders else stem
 

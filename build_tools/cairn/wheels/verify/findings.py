@@ -14,7 +14,7 @@ Known findings may be allowed, each with a reason, in a file that is reviewed. T
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -251,13 +251,11 @@ def apply_allowed(
         standing[path] = tuple(finding for finding, where in by.items() if where is None)
         allowed[path] = tuple((finding, current[where]) for finding, where in by.items() if where)
         used.update(filter(None, by.values()))
-    return JudgedFindings(findings=standing, allowed=allowed, notes=tuple(_notes(entries, used, today)))
-
-
-def _notes(entries: Mapping[str, AllowedFinding], used: set[str], today: dt.date) -> Iterator[str]:
+    notes = []
     for where, entry in entries.items():
-        if entry.expires is not None and today >= entry.expires:
-            yield f"{where}: expired on {entry.expires}, and no longer counts"
+        if where not in current:
+            notes.append(f"{where}: expired on {entry.expires}, and no longer counts")
         elif where not in used:
             about = entry.member or "the wheel as a whole"
-            yield f"{where}: no wheel here that matches {entry.wheel} has {entry.code} of {about}"
+            notes.append(f"{where}: no wheel here that matches {entry.wheel} has {entry.code} of {about}")
+    return JudgedFindings(findings=standing, allowed=allowed, notes=tuple(notes))

@@ -21,9 +21,15 @@ from collections.abc import Iterator
 from cairn.errors import WheelError
 from cairn.formats.zip.reader import Archive
 from cairn.output import safe_text
-from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.fields import parse_headers
-from cairn.wheels.metadata.wheel_info import FileName, WheelInfo
+from cairn.wheels.metadata.wheel_info import (
+    LICENCES_APART,
+    FileName,
+    WheelInfo,
+    decoded,
+    installed_path,
+    platforms_of,
+)
 from cairn.wheels.verify.findings import Finding, FindingCode
 
 # PyPA's binary distribution format, "The .data directory": where each folder of `{name}-{version}.data` goes.
@@ -74,7 +80,7 @@ def _check_wheel_file(archive: Archive, info: WheelInfo) -> Iterator[Finding]:
     data = archive.read(path)
     headers = parse_headers(data, name="WHEEL")
     try:
-        wheel_info.decoded(data, "WHEEL")
+        decoded(data, "WHEEL")
     except WheelError as error:
         yield Finding(code=FindingCode.WHEEL_HEADER, member=path, reason=str(error), fix=_AGAIN)
     for field, allowed in (
@@ -114,12 +120,12 @@ def _check_licences(archive: Archive, info: WheelInfo) -> Iterator[Finding]:
     """Since Metadata-Version 2.4 a License-File is in the folder `licenses` of the dist-info (PEP 639)."""
     path = f"{info.dist_info}/METADATA"
     try:
-        wheel_info.decoded(info.metadata, "METADATA")
+        decoded(info.metadata, "METADATA")
         headers = parse_headers(info.metadata, name="METADATA")
     except WheelError as error:
         yield Finding(code=FindingCode.METADATA_INVALID, member=path, reason=str(error), fix=_AGAIN)
         return
-    if info.metadata_version < wheel_info.LICENCES_APART:
+    if info.metadata_version < LICENCES_APART:
         return
     for licence in headers.all("License-File"):
         if f"{info.dist_info}/licenses/{licence}" not in archive:
@@ -131,7 +137,7 @@ def _check_licences(archive: Archive, info: WheelInfo) -> Iterator[Finding]:
 def _check_names(archive: Archive, info: WheelInfo, name: FileName) -> Iterator[Finding]:
     """File names that are displayed differently, have no place, or cannot be written."""
     data = info.data_folder
-    on_windows = any(platform.startswith(_ON_WINDOWS) for platform in wheel_info.platforms_of(name.tags))
+    on_windows = any(platform.startswith(_ON_WINDOWS) for platform in platforms_of(name.tags))
     for path, is_dir in ((member.name, member.is_dir) for member in archive.members):
         if not path.isascii() and safe_text.UNSEEN.search(path):
             reason = f"its name is {path!a}, which is displayed differently"
@@ -149,7 +155,7 @@ def _check_names(archive: Archive, info: WheelInfo, name: FileName) -> Iterator[
 
 def _check_twice(archive: Archive, name: FileName) -> Iterator[Finding]:
     """Names that are one where case is ignored: two files, or a file and a folder."""
-    if not any(platform.startswith(_CASELESS) for platform in wheel_info.platforms_of(name.tags)):
+    if not any(platform.startswith(_CASELESS) for platform in platforms_of(name.tags)):
         return
     seen: dict[str, str] = {}
     folders: dict[str, str] = {}
@@ -181,9 +187,7 @@ def _forbidden(part: str) -> str:
 
 def check_entry_points(archive: Archive, info: WheelInfo) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
     """Breaches by entry point, and those that a requirement would have to bring."""
-    files = {
-        wheel_info.installed(member.name): member.name for member in archive.members if not member.is_dir
-    }
+    files = {installed_path(member.name): member.name for member in archive.members if not member.is_dir}
     if any(path.endswith(".pth") and "/" not in path for path in files):
         return (), ()  # site.py may find modules anywhere
     findings, elsewhere = [], []

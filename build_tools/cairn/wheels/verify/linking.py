@@ -9,20 +9,26 @@ On macOS each is named by a path, which may begin with the folder of the binary 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 from cairn.formats.zip.reader import Archive
 from cairn.output import wording
-from cairn.wheels.contents import system_libraries
 from cairn.wheels.contents.binaries import OF_MACOS, Binary, run_path_folder, shipped
-from cairn.wheels.contents.system_libraries import Policy
-from cairn.wheels.metadata import wheel_info
-from cairn.wheels.metadata.wheel_info import FileName
+from cairn.wheels.contents.system_libraries import (
+    LOADERS,
+    Policy,
+    matches,
+    newest_policy,
+    on_windows,
+    promise_of,
+)
+from cairn.wheels.metadata.wheel_info import FileName, installed_path, platforms_of
 from cairn.wheels.verify.findings import Expectation, Finding, FindingCode
 
 _ADDS_FOLDERS = (b"add_dll_directory", b"AddDllDirectory", b"WinDLL")
+_LEAVE_OUT = "nothing, where its users are to install that themselves; otherwise leave the plugin out"
 _PLUGIN_FOLDERS = frozenset(("plugins", "qml"))
 _PLUGIN = re.compile(r"plugin\.(?:so|dll|dylib)$", re.IGNORECASE)
 _MACOS_TAG = re.compile(r"macosx_(\d+)_(\d+)_(\w+)")
@@ -33,15 +39,17 @@ def check(
     archive: Archive, binaries: Sequence[Binary], name: FileName, expected: Expectation
 ) -> Iterator[Finding]:
     """Breaches by binary; code objects are loaded by ROCm's runtime, not by the linker."""
-    platforms = wheel_info.platforms_of(name.tags)
+    platforms = platforms_of(name.tags)
     # Names of one policy, such as manylinux2014 and manylinux_2_17, are one promise. The oldest comes first.
-    by_name = {rule.name: rule for rule in map(system_libraries.promise_of, platforms) if rule}
+    by_name = {rule.name: rule for rule in map(promise_of, platforms) if rule}
     rules = sorted(by_name.values(), key=lambda rule: tuple(map(int, rule.name.split("_")[1:])))
     for kind in ("elf", "pe", "macho"):
         of_kind = [binary for binary in binaries if binary.format == kind and not binary.is_device_code]
         own, optional = shipped(of_kind), _optional(of_kind)
         for binary in of_kind:
-            yield from _as_note(_check_needed(binary, own, rules, expected), optional)
+            for finding in _check_needed(binary, own, rules, expected):
+                as_note = replace(finding, code=FindingCode.OPTIONAL_PLUGIN, fix=_LEAVE_OUT)
+                yield as_note if binary.path in optional else finding
             if kind == "elf":
                 yield from _check_symbols(binary, own, rules)
                 yield from _check_run_paths(binary)
@@ -76,25 +84,13 @@ def _optional(binaries: Sequence[Binary]) -> frozenset[str]:
     return frozenset(reachable)
 
 
-def _as_note(findings: Iterable[Finding], optional: frozenset[str]) -> Iterator[Finding]:
-    for finding in findings:
-        if finding.member in optional:
-            fix = "nothing, where its users are to install that themselves; otherwise leave the plugin out"
-            yield replace(finding, code=FindingCode.OPTIONAL_PLUGIN, fix=fix)
-        else:
-            yield finding
-
-
 def _check_symbols(binary: Binary, own: frozenset[str], rules: Sequence[Policy]) -> Iterator[Finding]:
     for rule in rules:
         wrong = rule.objections(binary, own) if binary.machine in rule.versions else ()
         if wrong:
-            yield Finding(
-                code=FindingCode.SYMBOLS_TOO_NEW,
-                member=binary.path,
-                reason=f"{rule.name} does not promise {wording.some(wrong)}",
-                fix="build on an older system, or repair with the tag that the symbols justify",
-            )
+            reason = f"{rule.name} does not promise {wording.some(wrong)}"
+            fix = "build on an older system, or repair with the tag that the symbols justify"
+            yield Finding(code=FindingCode.SYMBOLS_TOO_NEW, member=binary.path, reason=reason, fix=fix)
             return  # a newer policy allows more: what breaks it breaks this one too
 
 
@@ -104,13 +100,13 @@ def _check_needed(
     """What a binary needs must be in the wheel, on every system of its tag, or in what it requires."""
     provided = expected.provided_libraries
     if binary.format == "elf":
-        provided = (*provided, *system_libraries.LOADERS)
+        provided = (*provided, *LOADERS)
     elif binary.format == "pe":
         provided = tuple(pattern.lower() for pattern in provided)
     foreign = []
     for library in binary.needed:
         name = library.rpartition("/")[2] if binary.format == "macho" else library
-        if name not in own and not system_libraries.matches(name, provided):
+        if name not in own and not matches(name, provided):
             foreign.append(library)
     for system, has in _systems(binary, rules):
         missing = [library for library in foreign if not has(library)]
@@ -128,10 +124,10 @@ def _check_needed(
 def _systems(binary: Binary, rules: Sequence[Policy]) -> Iterator[tuple[str, Callable[[str], bool]]]:
     """The systems that a binary must run on, in words, and whether each has a library."""
     if binary.format == "elf":
-        for rule in rules or (system_libraries.newest_policy(),):
+        for rule in rules or (newest_policy(),):
             yield f"on every system of {rule.name}", rule.has
     elif binary.format == "pe":
-        yield "a part of Windows or of Python", partial(system_libraries.on_windows, machine=binary.machine)
+        yield "a part of Windows or of Python", partial(on_windows, machine=binary.machine)
     else:
         yield "a part of macOS", lambda path: path.startswith(OF_MACOS)
 
@@ -139,31 +135,20 @@ def _systems(binary: Binary, rules: Sequence[Policy]) -> Iterator[tuple[str, Cal
 def _check_run_paths(binary: Binary) -> Iterator[Finding]:
     problems: dict[str, list[str]] = {}
     for path in dict.fromkeys(binary.run_paths):
-        problem = _problem_of(binary.path, path)
+        # The linker puts the folder of the binary in place of `$ORIGIN` (ld.so(8)). Packages lie side by side
+        # in site-packages, and may find each other there: beyond that nothing is ours.
+        folder = run_path_folder(installed_path(binary.path), path)
+        problem = "which counts from the folder that the program is started in"  # also an empty path: `::`
+        if folder is not None:
+            problem = "which is outside of site-packages" if folder.split("/")[0] == ".." else ""
+        elif path.startswith("/"):
+            problem = "an absolute path outside of the wheel"
         if problem:
             problems.setdefault(problem, []).append(repr(path))
     for problem, paths in problems.items():
-        yield Finding(
-            code=FindingCode.RPATH,
-            member=binary.path,
-            reason=f"it looks for libraries in {', '.join(paths)}, {problem}",
-            fix="link with run paths relative to $ORIGIN",
-        )
-
-
-def _problem_of(member: str, path: str) -> str | None:
-    """What is wrong with a run path; None where it leads into site-packages.
-
-    The linker puts the folder of the binary in place of `$ORIGIN` (ld.so(8)). An empty path, as `::` leaves
-    one, is the current folder.
-    """
-    # Packages lie side by side in site-packages, and may find each other there: beyond that nothing is ours.
-    folder = run_path_folder(wheel_info.installed(member), path)
-    if folder is not None:
-        return "which is outside of site-packages" if folder.split("/")[0] == ".." else None
-    if path.startswith("/"):
-        return "an absolute path outside of the wheel"
-    return "which counts from the folder that the program is started in"
+        reason = f"it looks for libraries in {', '.join(paths)}, {problem}"
+        fix = "link with run paths relative to $ORIGIN"
+        yield Finding(code=FindingCode.RPATH, member=binary.path, reason=reason, fix=fix)
 
 
 def _check_folders(archive: Archive, dlls: Sequence[Binary]) -> Iterator[Finding]:
@@ -173,7 +158,7 @@ def _check_folders(archive: Archive, dlls: Sequence[Binary]) -> Iterator[Finding
     """
     folders: dict[str, dict[str, Binary]] = {}
     for dll in dlls:
-        folder, _, name = wheel_info.installed(dll.path).rpartition("/")
+        folder, _, name = installed_path(dll.path).rpartition("/")
         folders.setdefault(name.lower(), {})[folder] = dll
     modules = [dll for dll in dlls if dll.path.lower().endswith(".pyd")]
     away = {module.path: next(_away(module, folders), None) for module in modules}
@@ -181,22 +166,19 @@ def _check_folders(archive: Archive, dlls: Sequence[Binary]) -> Iterator[Finding
     sources = (
         member.name
         for member in archive.members
-        if member.name.endswith(".py") and wheel_info.installed(member.name).count("/") <= _PACKAGE_DEPTH
+        if member.name.endswith(".py") and installed_path(member.name).count("/") <= _PACKAGE_DEPTH
     )
     if not far or any(mark in archive.read(name) for name in sources for mark in _ADDS_FOLDERS):
         return
     for path, name in far.items():
-        yield Finding(
-            code=FindingCode.DLL_FOLDER,
-            member=path,
-            reason=f"it needs {name} from a different folder, where nothing makes Windows look",
-            fix="call os.add_dll_directory() before it is loaded, as delvewheel's patch does",
-        )
+        reason = f"it needs {name} from a different folder, where nothing makes Windows look"
+        fix = "call os.add_dll_directory() before it is loaded, as delvewheel's patch does"
+        yield Finding(code=FindingCode.DLL_FOLDER, member=path, reason=reason, fix=fix)
 
 
 def _away(module: Binary, folders: Mapping[str, Mapping[str, Binary]]) -> Iterator[str]:
     """The DLLs that lie in other folders alone, of those that are loaded with a module."""
-    here = wheel_info.installed(module.path).rpartition("/")[0]
+    here = installed_path(module.path).rpartition("/")[0]
     # What lies beside the module is loaded with it, and what that needs is looked for in the same folders.
     near, seen = [module], {module.path}
     while near:
@@ -212,12 +194,9 @@ def _away(module: Binary, folders: Mapping[str, Mapping[str, Binary]]) -> Iterat
 def _check_macos_run_paths(binary: Binary) -> Iterator[Finding]:
     wrong = [path for path in binary.run_paths if path.startswith("/") and not path.startswith(OF_MACOS)]
     if wrong and any(path.startswith("@rpath/") for path in binary.needed):
-        yield Finding(
-            code=FindingCode.RPATH,
-            member=binary.path,
-            reason=f"it looks for libraries in {wording.some(wrong)}, an absolute path outside of the wheel",
-            fix="link with run paths relative to @loader_path (install_name_tool -delete_rpath)",
-        )
+        reason = f"it looks for libraries in {wording.some(wrong)}, an absolute path outside of the wheel"
+        fix = "link with run paths relative to @loader_path (install_name_tool -delete_rpath)"
+        yield Finding(code=FindingCode.RPATH, member=binary.path, reason=reason, fix=fix)
 
 
 def _check_minimum_macos(binary: Binary, platforms: Sequence[str]) -> Iterator[Finding]:
@@ -234,9 +213,6 @@ def _check_minimum_macos(binary: Binary, platforms: Sequence[str]) -> Iterator[F
         promised = max(promised, (11, 0))  # there is none before
     says = binary.minimum_macos
     if (says[0], 0) > promised if promised[0] > 10 else says > promised:  # noqa: PLR2004 - macOS 10
-        yield Finding(
-            code=FindingCode.MACOS_TOO_NEW,
-            member=binary.path,
-            reason=f"it says that it needs macOS {says[0]}.{says[1]}, and the tag is {platform}",
-            fix="build with MACOSX_DEPLOYMENT_TARGET as in the tag, or tag the wheel for the newer macOS",
-        )
+        reason = f"it says that it needs macOS {says[0]}.{says[1]}, and the tag is {platform}"
+        fix = "build with MACOSX_DEPLOYMENT_TARGET as in the tag, or tag the wheel for the newer macOS"
+        yield Finding(code=FindingCode.MACOS_TOO_NEW, member=binary.path, reason=reason, fix=fix)

@@ -13,8 +13,7 @@ from collections.abc import Iterator, Sequence
 from cairn.formats.pe import ANY_MACHINE
 from cairn.output import wording
 from cairn.wheels.contents.binaries import Binary
-from cairn.wheels.metadata import wheel_info
-from cairn.wheels.metadata.wheel_info import FileName, WheelInfo
+from cairn.wheels.metadata.wheel_info import FileName, WheelInfo, is_of_tests, platforms_of
 from cairn.wheels.verify.findings import Expectation, Finding, FindingCode
 
 _ANY = "any"
@@ -51,16 +50,13 @@ def check(
 ) -> Iterator[Finding]:
     """Breaches by binary; code objects are for GPUs, whatever the wheel is for."""
     host = [binary for binary in binaries if not binary.is_device_code]
-    platforms = wheel_info.platforms_of(name.tags)
+    platforms = platforms_of(name.tags)
     yield from _check_purity(host, info, platforms)
     # PyPI refuses `linux_x86_64`, which does not say which glibc it needs (PEP 513).
     vague = [platform for platform in platforms if platform.startswith("linux_")]
     if vague and expected.require_platform_tag and any(binary.format == "elf" for binary in host):
-        yield Finding(
-            code=FindingCode.PLATFORM_TAG,
-            reason=f"its tag {', '.join(vague)} says nothing about which systems it runs on",
-            fix="repair it with `cairn wheel repair`",
-        )
+        reason = f"its tag {', '.join(vague)} says nothing about which systems it runs on"
+        yield Finding(code=FindingCode.PLATFORM_TAG, reason=reason, fix="repair it with `cairn wheel repair`")
     fitting = {binary.format for binary in host if any(_fits(binary, platform) for platform in platforms)}
     for kind in ("elf", "pe", "macho"):
         # Beside libraries for its own system, a wheel may bring those of others, which no loader there opens.
@@ -69,12 +65,9 @@ def check(
         yield from _check_machine(of_kind, platforms)
     for binary in host:
         if binary.executable_stack:
-            yield Finding(
-                code=FindingCode.EXECUTABLE_STACK,
-                member=binary.path,
-                reason="it asks for a stack that code can be run from: glibc 2.41 and later do not load it",
-                fix="link with -z noexecstack; assembly needs a section .note.GNU-stack",
-            )
+            reason = "it asks for a stack that code can be run from: glibc 2.41 and later do not load it"
+            fix = "link with -z noexecstack; assembly needs a section .note.GNU-stack"
+            yield Finding(code=FindingCode.EXECUTABLE_STACK, member=binary.path, reason=reason, fix=fix)
 
 
 def _check_purity(
@@ -84,16 +77,14 @@ def _check_purity(
     libraries = [
         binary.path
         for binary in host
-        if not binary.is_program and binary.machine != ANY_MACHINE and not wheel_info.is_of_tests(binary.path)
+        if not binary.is_program and binary.machine != ANY_MACHINE and not is_of_tests(binary.path)
     ]
     if _ANY in platforms:
         says = {binary.path for binary in host if _says_its_machine(binary)}
         if alone := [path for path in dict.fromkeys(libraries) if path not in says]:
-            yield Finding(
-                code=FindingCode.BINARY_IN_PURE_WHEEL,
-                reason=f"its tag says that it runs anywhere, and it holds {wording.some(alone)}",
-                fix="build it as a platform wheel (Root-Is-Purelib: false)",
-            )
+            reason = f"its tag says that it runs anywhere, and it holds {wording.some(alone)}"
+            fix = "build it as a platform wheel (Root-Is-Purelib: false)"
+            yield Finding(code=FindingCode.BINARY_IN_PURE_WHEEL, reason=reason, fix=fix)
         return
     # Only some systems have two folders; there a library in the one for pure Python is in the wrong one.
     data = f"{info.data_folder}/" if info else ""
@@ -103,11 +94,9 @@ def _check_purity(
         if info and (path.startswith(f"{data}purelib/") or (info.pure and not path.startswith(data)))
     ]
     if wrong:
-        yield Finding(
-            code=FindingCode.BINARY_IN_PURE_WHEEL,
-            reason=f"it goes to the folder for pure Python, and it holds {wording.some(wrong)}",
-            fix="build it with Root-Is-Purelib: false (setuptools: has_ext_modules)",
-        )
+        reason = f"it goes to the folder for pure Python, and it holds {wording.some(wrong)}"
+        fix = "build it with Root-Is-Purelib: false (setuptools: has_ext_modules)"
+        yield Finding(code=FindingCode.BINARY_IN_PURE_WHEEL, reason=reason, fix=fix)
 
 
 def _check_machine(binaries: Sequence[Binary], platforms: Sequence[str]) -> Iterator[Finding]:
@@ -126,12 +115,9 @@ def _check_machine(binaries: Sequence[Binary], platforms: Sequence[str]) -> Iter
         )
         if not on_purpose:
             machines = ", ".join(sorted(part.machine for part in parts))
-            yield Finding(
-                code=FindingCode.MACHINE,
-                member=path,
-                reason=f"it is for {machines}, the wheel for {', '.join(platforms)}",
-                fix="build it for the machine that the tag names",
-            )
+            reason = f"it is for {machines}, the wheel for {', '.join(platforms)}"
+            fix = "build it for the machine that the tag names"
+            yield Finding(code=FindingCode.MACHINE, member=path, reason=reason, fix=fix)
 
 
 def _is_wrong(parts: Sequence[Binary], platforms: Sequence[str]) -> bool:

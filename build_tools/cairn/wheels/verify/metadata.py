@@ -48,18 +48,13 @@ def check(info: WheelInfo, name: FileName, expected: Expectation) -> Iterator[Fi
     yield from _check_identity(info, name)
     yield from _check_metadata(info)
     if info.wheel_tags != name.tags:
-        yield Finding(
-            code=FindingCode.TAGS_DIFFER,
-            member=f"{info.dist_info}/WHEEL",
-            reason=f"WHEEL has the tags {', '.join(info.wheel_tags)}, the file name {', '.join(name.tags)}",
-            fix=_RETAG,
-        )
+        reason = f"WHEEL has the tags {', '.join(info.wheel_tags)}, the file name {', '.join(name.tags)}"
+        fix = _RETAG
+        yield Finding(code=FindingCode.TAGS_DIFFER, member=f"{info.dist_info}/WHEEL", reason=reason, fix=fix)
     if expected.python and not any(_fits(tag, expected.python) for tag in name.tags):
-        yield Finding(
-            code=FindingCode.PYTHON_TAG,
-            reason=f"no tag of {', '.join(name.tags)} is for Python {expected.python}",
-            fix=f"build it with Python {expected.python}",
-        )
+        reason = f"no tag of {', '.join(name.tags)} is for Python {expected.python}"
+        fix = f"build it with Python {expected.python}"
+        yield Finding(code=FindingCode.PYTHON_TAG, reason=reason, fix=fix)
 
 
 def _check_identity(info: WheelInfo, name: FileName) -> Iterator[Finding]:
@@ -69,19 +64,12 @@ def _check_identity(info: WheelInfo, name: FileName) -> Iterator[Finding]:
         (info.dist_info, canonicalize_name(project), folder_version),
     ):
         if distribution != name.distribution:
-            yield Finding(
-                code=FindingCode.NAME_DIFFERS,
-                member=place,
-                reason=f"it names {distribution}, the file name {name.distribution}",
-                fix="build the wheel again",
-            )
+            reason = f"it names {distribution}, the file name {name.distribution}"
+            fix = "build the wheel again"
+            yield Finding(code=FindingCode.NAME_DIFFERS, member=place, reason=reason, fix=fix)
         if not _same_version(version, name.version):
-            yield Finding(
-                code=FindingCode.VERSION_DIFFERS,
-                member=place,
-                reason=f"it has version {version}, the file name {name.version}",
-                fix=_RETAG,
-            )
+            reason = f"it has version {version}, the file name {name.version}"
+            yield Finding(code=FindingCode.VERSION_DIFFERS, member=place, reason=reason, fix=_RETAG)
 
 
 def _check_metadata(info: WheelInfo) -> Iterator[Finding]:
@@ -145,7 +133,7 @@ def check_requirements(info: WheelInfo, name: FileName, expected: Expectation) -
         if required == info.distribution and not requirement.extras and not of_extra:
             reason = f"it requires itself: {requirement}"
             yield _of_metadata(info, FindingCode.REQUIRES_ITSELF, reason, "remove the requirement")
-        elif required in siblings and not _pins(requirement, siblings[required]):
+        elif required in siblings and not _is_exactly(requirement, siblings[required]):
             reason = f"it requires {requirement}, but was built against {required} {siblings[required]}"
             fix = f"require {required}=={siblings[required]}"
             yield _of_metadata(info, FindingCode.SIBLING_NOT_EXACT, reason, fix)
@@ -183,7 +171,7 @@ def _environment(name: FileName, python: str | None) -> dict[str, str]:
     return environment
 
 
-def _pins(requirement: Requirement, version: str) -> bool:
+def _is_exactly(requirement: Requirement, version: str) -> bool:
     """Whether exactly `version` is wanted, its local part included."""
     specifiers = list(requirement.specifier)
     exact = len(specifiers) == 1 and specifiers[0].operator in ("==", "===")
@@ -206,25 +194,23 @@ def check_variant(
         archived: the paths of its kpack archives, each with the targets that it has code for.
     """
     member = f"{info.dist_info}/{variants.IN_WHEEL}"
-    if name.variant is None and member not in archive:
-        return
-    reason = None
+    fix = "make the variants again"
     if member not in archive:
-        reason, member = f"it has no {variants.IN_WHEEL}, and its name ends in the label {name.variant}", ""
+        if name.variant is not None:
+            reason = f"it has no {variants.IN_WHEEL}, and its name ends in the label {name.variant}"
+            yield Finding(code=FindingCode.VARIANT, reason=reason, fix=fix)
+        return
+    reason = ""
+    try:
+        declared = variants.of_wheel(archive.read(member), info.file_name)
+    except WheelError as error:
+        reason = str(error)
     else:
-        try:
-            declared = variants.of_wheel(archive.read(member), info.file_name)
-        except WheelError as error:
-            reason = str(error)
-        else:
-            processors = (
-                declared.variants[name.variant or ""].get(variants.AMD, {}).get(variants.GFX_ARCH, ())
-            )
-            actual = {parse_target_id(t).processor for targets in archived.values() for t in targets}
-            if processors and actual != set(processors):
-                names = ", ".join(in_order(actual)) or "no target"
-                reason = f"it is for {', '.join(processors)}, and its kpack archives have code for {names}"
+        features = declared.variants[name.variant or ""].get(variants.AMD, {})
+        processors = features.get(variants.GFX_ARCH, ())
+        actual = {parse_target_id(t).processor for targets in archived.values() for t in targets}
+        if processors and actual != set(processors):
+            names = ", ".join(in_order(actual)) or "no target"
+            reason = f"it is for {', '.join(processors)}, and its kpack archives have code for {names}"
     if reason:
-        yield Finding(
-            code=FindingCode.VARIANT, member=member or None, reason=reason, fix="make the variants again"
-        )
+        yield Finding(code=FindingCode.VARIANT, member=member, reason=reason, fix=fix)

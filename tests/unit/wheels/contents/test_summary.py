@@ -12,7 +12,7 @@ import pytest
 from cairn.errors import WheelError
 from cairn.wheels.contents.diff import Delta, diff
 from cairn.wheels.contents.summary import needed_tree, summarise
-from cairn.wheels.rewrite.wheel import Edit, apply
+from cairn.wheels.rewrite.wheel import Edit, edit_wheel
 from cairn.wheels.verify import Expectation, verify
 from helpers.formats import make_bundle, make_code_object, make_dll, make_elf
 from helpers.wheels import MakeWheel, cairn_wheel
@@ -128,7 +128,7 @@ def test_every_kind_of_difference_is_told(linked: Path, tmp_path: Path) -> None:
         remove_files=("demo/x.py",),
         add_files={"demo/y.py": b"2"},
     )
-    found = diff(linked, apply(linked, edit, tmp_path / "out"))
+    found = diff(linked, edit_wheel(linked, edit, tmp_path / "out"))
     assert found.fields == {"version": ("1.0", "2.0")}
     assert found.requirements == Delta(removed=("triton==3.5.0",), added=("rocm==7.10.0",))
     assert found.files == Delta(removed=("demo/x.py",), added=("demo/y.py",))
@@ -145,7 +145,7 @@ def test_dlls_are_compared_too(for_windows: Path, tmp_path: Path) -> None:
     code = {".hip_fat": make_bundle({"gfx942": b"abc", "gfx1100": b"de"})}
     new = make_dll(("core.dll", "rocblas.dll"), sections=code)
     (change,) = diff(
-        for_windows, apply(for_windows, Edit(replace_files={"demo/_C.pyd": new}), tmp_path / "out")
+        for_windows, edit_wheel(for_windows, Edit(replace_files={"demo/_C.pyd": new}), tmp_path / "out")
     ).libraries
     assert change.member == "demo/_C.pyd"
     assert change.needed == Delta(removed=("amdhip64_7.dll", "kernel32.dll"), added=("rocblas.dll",))
@@ -176,7 +176,7 @@ def test_links_are_shown_and_refused(make_wheel: MakeWheel, capsys: pytest.Captu
     assert [binary.path for binary in summarise(wheel).binaries] == ["demo/lib/liba.so.1"]
     assert [finding.code for finding in verify(wheel, Expectation())] == ["archive"]
     with pytest.raises(WheelError, match="symbolic link"):
-        apply(wheel, Edit(version="2.0"), wheel.parent / "out")
+        edit_wheel(wheel, Edit(version="2.0"), wheel.parent / "out")
 
 
 def test_verify_lists_findings_and_fails(linked: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -474,7 +474,7 @@ def test_extras_of_the_sdk_alone_are_gone(linked: Callable[..., Path], rocm: Roc
         add_extras=("device-gfx942", "tools"),
         add_requirements=(device, 'rocm[devel]; extra == "tools"', 'ninja; extra == "tools"'),
     )
-    wheel = rewrite_wheel.apply(wheel, change, tmp_path / "edited")
+    wheel = rewrite_wheel.edit_wheel(wheel, change, tmp_path / "edited")
     report = make(wheel, rocm, tmp_path / "out")
     info = wheel_info.read(Path(report.wheel))
     assert info.extras == ("fast", "tools")

@@ -9,7 +9,7 @@ from cairn.errors import WheelError
 from cairn.formats.zip.layout import EscapingPathError, MissingMemberError
 from cairn.formats.zip.reader import Archive
 from cairn.wheels.metadata import wheel_info
-from cairn.wheels.rewrite.wheel import Edit, apply
+from cairn.wheels.rewrite.wheel import Edit, edit_wheel
 from cairn.wheels.verify import Expectation, verify
 from helpers.wheels import MakeWheel, add_member, validated
 
@@ -21,7 +21,7 @@ def names(path: Path) -> set[str]:
 
 def test_nothing_to_change_gives_the_same_members(make_wheel: MakeWheel, tmp_path: Path) -> None:
     wheel = make_wheel()
-    result = apply(wheel, Edit(), tmp_path / "out")
+    result = edit_wheel(wheel, Edit(), tmp_path / "out")
     assert result.name == wheel.name
     validated(result)
     with zipfile.ZipFile(wheel) as a, zipfile.ZipFile(result) as b:
@@ -37,7 +37,7 @@ def test_version_shows_everywhere(make_wheel: MakeWheel, tmp_path: Path) -> None
     }
     wheel = make_wheel(files=files, executables=("demo-1.0.data/scripts/tool",))
     before = wheel.read_bytes()
-    result = apply(wheel, Edit(version="2.0+ROCM7.10.0-dev1"), tmp_path / "out")
+    result = edit_wheel(wheel, Edit(version="2.0+ROCM7.10.0-dev1"), tmp_path / "out")
     assert result.name == "demo-2.0+rocm7.10.0.dev1-py3-none-any.whl"
     info = validated(result)
     assert info.version == "2.0+rocm7.10.0.dev1"
@@ -69,12 +69,12 @@ def test_version_shows_everywhere(make_wheel: MakeWheel, tmp_path: Path) -> None
 
 def test_build_and_tags(make_wheel: MakeWheel, tmp_path: Path) -> None:
     tags = ("cp311-cp311-manylinux_2_17_x86_64", "cp311-cp311-manylinux2014_x86_64")
-    result = apply(make_wheel(), Edit(tags=tags, build="7"), tmp_path / "out")
+    result = edit_wheel(make_wheel(), Edit(tags=tags, build="7"), tmp_path / "out")
     assert result.name == "demo-1.0-7-cp311-cp311-manylinux2014_x86_64.manylinux_2_17_x86_64.whl"
     assert validated(result).build == "7"
     with zipfile.ZipFile(result) as archive:
         assert b"\nBuild: 7\n" in archive.read("demo-1.0.dist-info/WHEEL")
-    dropped = apply(result, Edit(build=""), tmp_path / "out2")
+    dropped = edit_wheel(result, Edit(build=""), tmp_path / "out2")
     assert validated(dropped).build is None
     with zipfile.ZipFile(dropped) as archive:
         assert b"Build" not in archive.read("demo-1.0.dist-info/WHEEL")
@@ -90,7 +90,7 @@ def test_requirements(make_wheel: MakeWheel, tmp_path: Path) -> None:
         add_requirements=("rocm[libraries]==7.10.0", "filelock"),
         add_extras=("device-gfx942", "fast"),
     )
-    info = validated(apply(wheel, edit, tmp_path / "out"))
+    info = validated(edit_wheel(wheel, edit, tmp_path / "out"))
     assert info.requires_dist == ("triton==3.5.0+rocm7", "filelock", "rocm[libraries]==7.10.0")
     assert info.extras == ("fast", "device-gfx942")
 
@@ -106,7 +106,7 @@ def test_files(make_wheel: MakeWheel, tmp_path: Path) -> None:
         remove_files=("demo/a",),
         version="1.1",
     )
-    result = apply(wheel, edit, tmp_path / "out")
+    result = edit_wheel(wheel, edit, tmp_path / "out")
     validated(result)
     assert {"demo/lib/c", "demo/b", "demo-1.1.dist-info/sboms/b.cdx.json"} <= names(result)
     assert "demo/a" not in names(result)
@@ -117,8 +117,8 @@ def test_files(make_wheel: MakeWheel, tmp_path: Path) -> None:
 
 def test_the_same_edit_gives_the_same_bytes(make_wheel: MakeWheel, tmp_path: Path) -> None:
     wheel, edit = make_wheel(), Edit(version="3", add_files={"z": b"1", "y": b"2"})
-    first = apply(wheel, edit, tmp_path / "a").read_bytes()
-    assert apply(wheel, edit, tmp_path / "b").read_bytes() == first
+    first = edit_wheel(wheel, edit, tmp_path / "a").read_bytes()
+    assert edit_wheel(wheel, edit, tmp_path / "b").read_bytes() == first
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_the_same_edit_gives_the_same_bytes(make_wheel: MakeWheel, tmp_path: Pat
 )
 def test_what_cannot_be_meant_is_refused(make_wheel: MakeWheel, tmp_path: Path, edit: Edit) -> None:
     with pytest.raises(WheelError):
-        apply(make_wheel(), edit, tmp_path / "out")
+        edit_wheel(make_wheel(), edit, tmp_path / "out")
     assert not list((tmp_path / "out").glob("*"))
 
 
@@ -149,9 +149,9 @@ def test_missing_and_escaping_files_are_refused(make_wheel: MakeWheel, tmp_path:
     wheel = make_wheel()
     for edit in (Edit(replace_files={"nope": b""}), Edit(remove_files=("nope",))):
         with pytest.raises(MissingMemberError):
-            apply(wheel, edit, tmp_path / "out")
+            edit_wheel(wheel, edit, tmp_path / "out")
     with pytest.raises(EscapingPathError):
-        apply(wheel, Edit(add_files={"../x": b""}), tmp_path / "out")
+        edit_wheel(wheel, Edit(add_files={"../x": b""}), tmp_path / "out")
 
 
 def test_a_wheel_whose_record_lies_is_not_carried_on(make_wheel: MakeWheel, tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_a_wheel_whose_record_lies_is_not_carried_on(make_wheel: MakeWheel, tmp_
     with zipfile.ZipFile(wheel, "a") as archive:
         archive.writestr("demo/unlisted.py", b"")
     with pytest.raises(WheelError, match=r"is wrong: demo/unlisted\.py is not listed"):
-        apply(wheel, Edit(version="2"), tmp_path / "out")
+        edit_wheel(wheel, Edit(version="2"), tmp_path / "out")
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_no_edit_vouches_for_a_file_that_is_not_what_record_says(
     code = {"demo/__init__.py": b"VALUE = 2\n"}
     edit = Edit(version="2", replace_files=code) if how == "replaced" else Edit(remove_files=tuple(code))
     with pytest.raises(WheelError, match=f"RECORD of demo-1.0-py3-none-any.whl is wrong: {name} has"):
-        apply(wheel, edit, tmp_path / "out")
+        edit_wheel(wheel, edit, tmp_path / "out")
     assert not [*tmp_path.glob("out/*.whl")]
 
 
@@ -187,7 +187,7 @@ def test_the_input_is_never_its_own_output(make_wheel: MakeWheel) -> None:
     wheel = make_wheel()
     before = wheel.read_bytes()
     with pytest.raises(WheelError, match="own source"):
-        apply(wheel, Edit(add_files={"x": b""}), wheel.parent)
+        edit_wheel(wheel, Edit(add_files={"x": b""}), wheel.parent)
     assert wheel.read_bytes() == before
 
 
@@ -195,7 +195,7 @@ def test_signatures_of_the_old_record_are_gone(make_wheel: MakeWheel, tmp_path: 
     wheel = make_wheel()
     with zipfile.ZipFile(wheel, "a") as archive:
         archive.writestr("demo-1.0.dist-info/RECORD.jws", "{}")
-    made = apply(wheel, Edit(version="2.0"), tmp_path / "out")
+    made = edit_wheel(wheel, Edit(version="2.0"), tmp_path / "out")
     with zipfile.ZipFile(made) as archive:
         assert not [name for name in archive.namelist() if name.endswith(".jws")]
     assert verify(made, Expectation()) == ()
@@ -225,7 +225,7 @@ def test_no_value_can_write_lines_of_its_own_or_leave_the_folder(
     make_wheel: MakeWheel, tmp_path: Path, edit: Edit
 ) -> None:
     with pytest.raises(WheelError):
-        apply(make_wheel(), edit, tmp_path / "deep" / "out")
+        edit_wheel(make_wheel(), edit, tmp_path / "deep" / "out")
     assert [path.name for path in tmp_path.rglob("*.whl")] == ["demo-1.0-py3-none-any.whl"]
 
 
@@ -240,7 +240,7 @@ def test_no_value_can_write_lines_of_its_own_or_leave_the_folder(
 def test_the_order_of_compressed_tags_stays(make_wheel: MakeWheel, tmp_path: Path, tag: str) -> None:
     built = make_wheel(tags=wheel_info.expand_tags(tag))
     wheel = built.rename(built.with_name(f"demo-1.0-01-{tag}.whl"))
-    made = apply(wheel, Edit(version="1.1"), tmp_path / "out")
+    made = edit_wheel(wheel, Edit(version="1.1"), tmp_path / "out")
     assert made.name == f"demo-1.1-01-{tag}.whl"
 
 
@@ -250,4 +250,4 @@ def test_tags_that_replace_others_come_in_the_order_of_the_old_ones(
     built = make_wheel(tags=("py3-none-linux_x86_64", "py2-none-linux_x86_64"))
     wheel = built.rename(built.with_name("demo-1.0-py3.py2-none-linux_x86_64.whl"))
     edit = Edit(tags=("py2-none-manylinux_2_28_x86_64", "py3-none-manylinux_2_28_x86_64"))
-    assert apply(wheel, edit, tmp_path / "out").name == "demo-1.0-py3.py2-none-manylinux_2_28_x86_64.whl"
+    assert edit_wheel(wheel, edit, tmp_path / "out").name == "demo-1.0-py3.py2-none-manylinux_2_28_x86_64.whl"

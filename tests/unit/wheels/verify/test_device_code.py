@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cairn.formats.kpack import writing
-from cairn.wheels.rewrite.wheel import Edit, apply
+from cairn.wheels.rewrite.wheel import Edit, edit_wheel
 from cairn.wheels.split.split import split
 from cairn.wheels.verify import Expectation, Finding, verify
 from helpers.formats import make_code_object, make_dll, make_elf, packed_bundle, plain_bundle
@@ -133,7 +133,7 @@ def test_code_in_device_wheels(make_wheel: MakeWheel, tmp_path: Path) -> None:
     name = "demo/.kpack/demo_gfx942.kpack"
     with writing(tmp_path / "zeroed", group="demo", family="gfx942", targets=["gfx942"]) as made:
         made.name("x.so", 0, "gfx942", made.add([bytes(len(WHOLE))], len(bytes(len(WHOLE)))))
-    bad = apply(device, Edit(replace_files={name: tmp_path / "zeroed"}), tmp_path / "bad")
+    bad = edit_wheel(device, Edit(replace_files={name: tmp_path / "zeroed"}), tmp_path / "bad")
     assert [(f.code, f.member, f.reason) for f in found(bad)] == [
         ("code-object-malformed", name, "its code for gfx942 is nothing but zeros")
     ]

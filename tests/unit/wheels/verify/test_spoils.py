@@ -250,7 +250,7 @@ def entry_points(
     from cairn.wheels.rewrite import wheel as rewrite_wheel  # noqa: PLC0415
     from cairn.wheels.rewrite.wheel import Edit  # noqa: PLC0415
 
-    return rewrite_wheel.apply(made, Edit(replace_files=content), tmp_path / "out")
+    return rewrite_wheel.edit_wheel(made, Edit(replace_files=content), tmp_path / "out")
 
 
 @pytest.mark.parametrize(

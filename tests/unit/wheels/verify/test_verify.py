@@ -539,5 +539,5 @@ def test_requirements(make_wheel: MakeWheel, requirement: str, code: str | None)
 
 
 def test_an_edited_wheel_verifies(good: Path, tmp_path: Path) -> None:
-    result = rewrite_wheel.apply(good, Edit(version="2.0+rocm7.10.0", build="5"), tmp_path / "out")
+    result = rewrite_wheel.edit_wheel(good, Edit(version="2.0+rocm7.10.0", build="5"), tmp_path / "out")
     assert codes(result, **ASKED) == []
