@@ -14,21 +14,19 @@ from cairn.cli import common_options as common
 from cairn.cli.answer import Answer, Note, Piece
 from cairn.cli.binder import command
 from cairn.errors import CairnError, UsageError
-from cairn.images.engines import ENGINES
+from cairn.images import ENGINES
 from cairn.options import argument, flag, option, repeated, switch
 from cairn.output import console
 
 if TYPE_CHECKING:
-    from cairn.images.building import Dockerfile, ImageBuild
-    from cairn.images.engines import Engine
-    from cairn.images.running import ImageRun
+    from cairn.images import Dockerfile, Engine, ImageBuild, ImageRun
 
 
 def _complete_names(**_: object) -> list[str]:
-    from cairn.images import building
+    from cairn import images
 
-    files = building.folder(Path.cwd()).glob(f"*{building.SUFFIX}")
-    return sorted(path.name.removesuffix(building.SUFFIX) for path in files)
+    files = images.dockerfiles_folder(Path.cwd()).glob(f"*{images.SUFFIX}")
+    return sorted(path.name.removesuffix(images.SUFFIX) for path in files)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,15 +43,15 @@ class Image:
 
     def file(self) -> Dockerfile:
         """The Dockerfile of the image."""
-        from cairn.images import building
+        from cairn import images
 
-        return building.find(self.name, Path.cwd())
+        return images.find_dockerfile(self.name, Path.cwd())
 
     def choose_engine(self, *, dry_run: bool) -> Engine:
         """The engine that is named, or one that this machine has: with `dry_run`, none needs to answer."""
-        from cairn.images import engines
+        from cairn import images
 
-        return engines.likely(self.engine) if dry_run else engines.choose(self.engine)
+        return images.likely_engine(self.engine) if dry_run else images.choose_engine(self.engine)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,21 +116,21 @@ class Print(Image):
 
 
 def _build(request: Build) -> Answer | list[Piece]:
-    from cairn.images import building
+    from cairn import images
 
     screen = console.current()
     build = _image_build(request)
-    words = building.command(build)
+    words = images.build_command(build)
     if request.dry_run:
-        more = building.push_commands(build, Path("digest")) if request.push else ()
+        more = images.push_commands(build, Path("digest")) if request.push else ()
         return [shlex.join(line) for line in (words, *more)]
     screen.info(shlex.join(words))
     with screen.stage(f"build {build.file.name} with {build.engine}") as stage:
-        building.run(build, on_line=stage.update)
+        images.build_image(build, on_line=stage.update)
     digest = None
     if request.push:
         with screen.stage(f"push {', '.join(build.tags)}") as stage:
-            digest = building.push(build, on_line=stage.update)
+            digest = images.push_image(build, on_line=stage.update)
     return Answer(
         {"name": build.file.name, "engine": build.engine, "tags": build.tags},
         [digest or build.tags[0]],
@@ -141,7 +139,7 @@ def _build(request: Build) -> Answer | list[Piece]:
 
 
 def _image_build(request: Build) -> ImageBuild:
-    from cairn.images.building import ImageBuild
+    from cairn.images import ImageBuild
 
     engine, file = request.choose_engine(dry_run=request.dry_run), request.file()
     arguments = {}
@@ -187,7 +185,7 @@ def _origin(file: Dockerfile) -> tuple[str | None, str | None]:
 
 
 def _run(request: Run) -> int | Answer:
-    from cairn.images import running
+    from cairn import images
 
     folder = request.mount_dir.resolve()
     if ":" in str(folder):
@@ -196,15 +194,15 @@ def _run(request: Run) -> int | Answer:
     run = _image_run(
         request.image or f"{file.name}:latest",
         engine,
-        gpu=running.has_gpu() if request.gpu is None else request.gpu,
+        gpu=images.has_gpu() if request.gpu is None else request.gpu,
         folder=folder,
         command=request.rest,
         terminal=sys.stdin.isatty(),
     )
     name = f"cairn-{os.getpid()}"
     if not request.dry_run:
-        return running.start(run, name=name)
-    return Answer({}, map(shlex.join, running.commands(run, name=name)))
+        return images.run_image(run, name=name)
+    return Answer({}, map(shlex.join, images.run_commands(run, name=name)))
 
 
 def _image_run(
@@ -216,28 +214,28 @@ def _image_run(
     command: tuple[str, ...] = (),
     terminal: bool = True,
 ) -> ImageRun:
-    from cairn.images import running
+    from cairn import images
 
-    return running.ImageRun(
+    return images.ImageRun(
         image=image,
         engine=engine,
         command=command,
         gpu=gpu,
-        gpu_groups=running.gpu_groups() if gpu else (),
+        gpu_groups=images.gpu_groups() if gpu else (),
         folder=folder,
-        user=running.this_user(),
-        open_files=running.open_files(engine),
+        user=images.this_user(),
+        open_files=images.open_files(engine),
         terminal=terminal,
     )
 
 
 def _print(request: Print) -> Answer:
-    from cairn.images import building, running
+    from cairn import images
 
     engine, file = request.choose_engine(dry_run=True), request.file()
     tag = f"{file.name}:latest"
-    build = building.command(building.ImageBuild(file=file, engine=engine, tags=(tag,)))
-    lines = running.commands(_image_run(tag, engine, gpu=True, folder=Path.cwd()), name=file.name)
+    build = images.build_command(images.ImageBuild(file=file, engine=engine, tags=(tag,)))
+    lines = images.run_commands(_image_run(tag, engine, gpu=True, folder=Path.cwd()), name=file.name)
     plain = {
         "name": file.name,
         "dockerfile": file.path,

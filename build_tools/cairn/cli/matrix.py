@@ -46,11 +46,11 @@ class MatrixRequest:
 
 def _run(request: MatrixRequest) -> Answer:
     from cairn import stack as stacks
-    from cairn.matrix import legs, matrix_toml
+    from cairn.matrix import legs
 
     stack = stacks.load(request.stack)
     choice = dataclasses.replace(request.choice, owner=os.environ.get("GITHUB_REPOSITORY_OWNER"))
-    config = matrix_toml.load(request.matrix or Path(stack.folder, matrix_toml.FILE), stack)
+    config = legs.load_matrix_toml(request.matrix or Path(stack.folder, legs.FILE), stack)
     matrix = legs.make(stack, config, choice, stack_path=request.stack)
     if request.github_output:
         legs.write_outputs(matrix)

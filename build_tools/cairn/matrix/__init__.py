@@ -1,4 +1,4 @@
 """What is built and tested when: release lines x families x Pythons x platforms, on which runners.
 
-`matrix_toml` reads what a fork may change, `legs` makes the matrix of it and hands it to a workflow.
+`legs` reads the `matrix.toml` that a fork may change, makes the matrix of it and hands it to a workflow.
 """

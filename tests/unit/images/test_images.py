@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from cairn import images
 from cairn.cli.main import main
 from cairn.errors import PrerequisiteError
-from cairn.images import building, engines, running
 
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "dockerfiles"
@@ -43,7 +43,7 @@ if words[:1] == ["run"]:
     (tmp_path / "engine.py").write_text(script)
     started = shlex.join([sys.executable, str(tmp_path / "engine.py")])  # a "#!" line has no room for a space
     (tmp_path / "bin").mkdir()
-    for name in engines.ENGINES:
+    for name in images.ENGINES:
         path = tmp_path / "bin" / name
         path.write_text(f'#!/bin/sh\nexec {started} {name} "$@"\n')
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
@@ -58,7 +58,7 @@ def calls(engine: Path) -> list[list[str]]:
 
 def test_both_images_name_their_base_by_digest() -> None:
     for name in (TEST, BUILD):
-        base = building.find(name, ROOT).arguments["BASE"]
+        base = images.find_dockerfile(name, ROOT).arguments["BASE"]
         assert base.count("/") == 2  # with its registry: podman asks, or refuses, where there is none
         assert len(base.partition("@sha256:")[2]) == 64
 
@@ -102,7 +102,7 @@ def test_pip_s_configuration_is_a_secret(tmp_path: Path, capsys: pytest.CaptureF
 
 def test_pushing_says_the_digest(engine: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tags = ("--tag", "registry.example:5000/x:1", "--tag", "registry.example:5000/x:latest")
-    for name in engines.ENGINES:
+    for name in images.ENGINES:
         answer = json.loads(printed(capsys, "build", TEST, "--engine", name, *tags, "--push", "--json"))
         assert answer == {
             "name": TEST,
@@ -142,7 +142,7 @@ def test_the_line_of_upstreams_page_is_the_one_that_is_printed(capsys: pytest.Ca
 AT = "--volume /src:/work --workdir /work"
 
 
-def one_run(engine: engines.Engine, **changes: object) -> running.ImageRun:
+def one_run(engine: images.Engine, **changes: object) -> images.ImageRun:
     given = {
         "gpu": True,
         "gpu_groups": (110,),
@@ -150,7 +150,7 @@ def one_run(engine: engines.Engine, **changes: object) -> running.ImageRun:
         "user": (1000, 1000),
         "command": ("a", "b c"),
     }
-    return running.ImageRun(image="i", engine=engine, **{**given, **changes})  # type: ignore[arg-type]
+    return images.ImageRun(image="i", engine=engine, **{**given, **changes})  # type: ignore[arg-type]
 
 
 GPUS = f"{PAGE} --group-add=110 --ulimit nofile=65536:65536"
@@ -182,8 +182,8 @@ LIMITS = "--ulimit nofile=65536:65536 --shm-size=2g"
         ),
     ],
 )
-def test_running(run: running.ImageRun, lines: tuple[str, ...]) -> None:
-    assert tuple(map(shlex.join, running.commands(run, name="n"))) == lines
+def test_running(run: images.ImageRun, lines: tuple[str, ...]) -> None:
+    assert tuple(map(shlex.join, images.run_commands(run, name="n"))) == lines
 
 
 def test_the_exit_code_is_that_of_the_command(engine: Path) -> None:
@@ -208,27 +208,27 @@ def test_groups_are_those_of_the_devices(tmp_path: Path) -> None:
     for name in ("kfd", "renderD128"):
         (tmp_path / name).touch()
     mine = (tmp_path / "kfd").stat().st_gid
-    found = running.gpu_groups((tmp_path / "kfd", tmp_path / "renderD128", tmp_path / "gone"))
+    found = images.gpu_groups((tmp_path / "kfd", tmp_path / "renderD128", tmp_path / "gone"))
     assert found == ((mine,) if mine else ())  # root's needs no naming
 
 
 def test_an_engine_that_does_not_answer_is_passed_over(engine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert engines.choose(None) == "docker"
+    assert images.choose_engine(None) == "docker"
     (engine / "bin" / "docker").write_text("#!/bin/sh\nexit 1\n")
-    assert engines.choose(None) == "podman"
-    for name in engines.ENGINES:
+    assert images.choose_engine(None) == "podman"
+    for name in images.ENGINES:
         (engine / "bin" / name).write_text("#!/bin/sh\nexit 1\n")
     with pytest.raises(PrerequisiteError, match="docker is here, but does not answer"):
-        engines.choose(None)
+        images.choose_engine(None)
     monkeypatch.setenv("PATH", str(engine))
     with pytest.raises(
         PrerequisiteError, match="none of docker, podman and buildah is on this machine"
     ) as caught:
-        engines.choose(None)
+        images.choose_engine(None)
     assert caught.value.tip == "install it, on Debian and Ubuntu: apt install podman"
     with pytest.raises(PrerequisiteError, match="buildah is not on this machine"):
-        engines.choose("buildah")
-    assert engines.likely(None) == "docker"
+        images.choose_engine("buildah")
+    assert images.likely_engine(None) == "docker"
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ def test_a_dockerfile_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[st
     folder = tmp_path / "my é dir"
     folder.mkdir()
     (folder / "x.Dockerfile").write_text("ARG BASE=debian:12\nFROM ${BASE}\nARG BASE\nARG N\nUSER 1001\n")
-    found = building.find(str(folder / "x.Dockerfile"), tmp_path)
+    found = images.find_dockerfile(str(folder / "x.Dockerfile"), tmp_path)
     assert (found.name, dict(found.arguments)) == ("x", {"BASE": "debian:12", "N": ""})
     out = printed(capsys, "build", str(folder / "x.Dockerfile"), "--engine", "podman", "--dry-run")
     assert shlex.split(out) == [
@@ -272,6 +272,6 @@ def test_a_dockerfile_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_the_repository_of_a_name() -> None:
-    assert building._repository("r.example:5000/x") == "r.example:5000/x"
-    assert building._repository("r.example:5000/x:1") == "r.example:5000/x"
-    assert building._repository("x:1") == "x"
+    assert images._repository("r.example:5000/x") == "r.example:5000/x"
+    assert images._repository("r.example:5000/x:1") == "r.example:5000/x"
+    assert images._repository("x:1") == "x"

@@ -10,7 +10,7 @@ import pytest
 
 from cairn import stack as stacks
 from cairn.errors import UsageError
-from cairn.matrix import legs, matrix_toml
+from cairn.matrix import legs
 
 ROOT = Path(__file__).parents[3]
 STACKS = [ROOT / "external-builds" / name for name in ("pytorch", "sample")]
@@ -41,10 +41,10 @@ test = ["ubuntu-24.04"]
 """
 
 
-def _config(tmp_path: Path, text: str = CONFIG) -> matrix_toml.MatrixToml:
+def _config(tmp_path: Path, text: str = CONFIG) -> legs.MatrixToml:
     path = tmp_path / "matrix.toml"
     path.write_text(text, encoding="utf-8")
-    return matrix_toml.load(path, stacks.load(STACKS[0]))
+    return legs.load_matrix_toml(path, stacks.load(STACKS[0]))
 
 
 def _make(tmp_path: Path, text: str = CONFIG, **choice: object) -> legs.Matrix:
@@ -129,8 +129,8 @@ def test_a_fork_has_githubs_own_runners_only(tmp_path: Path) -> None:
     ],
 )
 def test_a_runner_of_somebody_s_is_told_from_githubs(labels: tuple[str, ...], *, theirs: bool) -> None:
-    assert matrix_toml.usable(labels, at_home=False) == (() if theirs else labels)
-    assert matrix_toml.usable(labels, at_home=True) == labels
+    assert legs.usable(labels, at_home=False) == (() if theirs else labels)
+    assert legs.usable(labels, at_home=True) == labels
 
 
 def test_a_fork_without_a_build_runner_is_told_so_and_does_not_wait_for_one(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_a_fork_without_a_build_runner_is_told_so_and_does_not_wait_for_one(tmp_
 
 def test_two_lines_whose_legs_would_have_one_id_are_refused() -> None:
     stack = stacks.load(STACKS[1])
-    config = matrix_toml.load(STACKS[1] / matrix_toml.FILE, stack)
+    config = legs.load_matrix_toml(STACKS[1] / legs.FILE, stack)
     legs_ = legs.make(stack, config, legs.Choice(trigger="presubmit"), stack_path=STACKS[1]).legs
     with pytest.raises(UsageError, match=r"have one id, release-2\.9-gfx94X"):
         legs._refuse_one_id_for_two([*legs_, msgspec.structs.replace(legs_[0], line="release-2.9")])
@@ -233,10 +233,10 @@ def test_a_mistake_in_the_file_is_named(tmp_path: Path, old: str, new: str, said
 
 
 @pytest.mark.parametrize("folder", STACKS, ids=lambda path: path.name)
-@pytest.mark.parametrize("trigger", matrix_toml.TRIGGERS)
-def test_the_stacks_have_a_matrix_for_every_trigger(folder: Path, trigger: matrix_toml.TriggerName) -> None:
+@pytest.mark.parametrize("trigger", legs.TRIGGERS)
+def test_the_stacks_have_a_matrix_for_every_trigger(folder: Path, trigger: legs.TriggerName) -> None:
     stack = stacks.load(folder)
-    config = matrix_toml.load(folder / matrix_toml.FILE, stack)
+    config = legs.load_matrix_toml(folder / legs.FILE, stack)
     here = legs.make(stack, config, legs.Choice(trigger=trigger), stack_path=folder)
     fork = legs.make(stack, config, legs.Choice(trigger=trigger, owner="a-fork"), stack_path=folder)
     assert [leg.id for leg in here.legs] == [leg.id for leg in fork.legs]
@@ -245,6 +245,6 @@ def test_the_stacks_have_a_matrix_for_every_trigger(folder: Path, trigger: matri
 
 def test_a_later_trigger_has_every_leg_of_an_earlier_ones_families() -> None:
     stack = stacks.load(STACKS[0])
-    config = matrix_toml.load(STACKS[0] / matrix_toml.FILE, stack)
-    found = [set(config.families_of(trigger)) for trigger in matrix_toml.TRIGGERS]
+    config = legs.load_matrix_toml(STACKS[0] / legs.FILE, stack)
+    found = [set(config.families_of(trigger)) for trigger in legs.TRIGGERS]
     assert found[0] < found[1] < found[2] == set(config.families)

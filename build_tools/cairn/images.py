@@ -1,0 +1,364 @@
+"""Container images: the Dockerfiles of `dockerfiles/`, and the commands that build, push and run them.
+
+It takes the name of an image and gives command lines for docker, podman or buildah, whichever is there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, get_args
+
+from cairn import process
+from cairn.errors import PrerequisiteError, ProcessError, StoreError, UsageError
+from cairn.output import Progress, wording
+
+Engine = Literal["docker", "podman", "buildah"]
+
+ENGINES: tuple[Engine, ...] = get_args(Engine)
+SUFFIX = ".Dockerfile"
+FOLDER = "dockerfiles"
+SECRET = "pip.conf"  # noqa: S105 - the name under which a Dockerfile finds pip's configuration
+_REVISION = "org.opencontainers.image.revision"
+_SOURCE = "org.opencontainers.image.source"
+_ARGUMENT = re.compile(r"^ARG ([A-Za-z_][A-Za-z0-9_]*)(?:=(\S*))?\s*$", re.MULTILINE)
+KFD = Path("/dev/kfd")
+DRI = Path("/dev/dri")
+WORK = "/work"  # where a folder of the machine is in the container
+_GPU_GROUPS = ("video", "render")
+_OPEN_FILES = 65536  # a link of torch opens some thousands; the default of an engine may be 1,024
+_TIMEOUT = 20  # seconds that an engine may take to say its version; docker asks its daemon
+
+
+def choose_engine(named: Engine | None) -> Engine:
+    """The engine to use: the one named, else the first on this machine that answers.
+
+    Raises:
+        PrerequisiteError: it is not here, or none of them is.
+    """
+    if named is not None:
+        if shutil.which(named) is None:
+            raise PrerequisiteError(f"{named} is not on this machine", tip=install_line(named))
+        return named
+    present = [name for name in ENGINES if shutil.which(name)]
+    for name in present:
+        if _answers(name):
+            return name
+    if present:
+        raise PrerequisiteError(
+            f"{present[0]} is here, but does not answer",
+            tip="start its service and join its group (sudo usermod -aG docker $USER), or install podman",
+        )
+    raise PrerequisiteError(
+        "none of docker, podman and buildah is on this machine", tip=install_line("podman")
+    )
+
+
+def likely_engine(named: Engine | None) -> Engine:
+    """The engine whose command lines to show: the one named, else the first that is here, else docker."""
+    if named is not None:
+        return named
+    return next((name for name in ENGINES if shutil.which(name)), "docker")
+
+
+def install_line(name: Engine) -> str:
+    """What to do where an engine is missing."""
+    package = {"docker": "docker.io"}.get(name, name)
+    return f"install it, on Debian and Ubuntu: apt install {package}"
+
+
+def _answers(name: Engine) -> bool:
+    try:
+        process.run([name, "version"], timeout=_TIMEOUT)
+    except (PrerequisiteError, ProcessError):
+        return False
+    return True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dockerfile:
+    """How one image is built.
+
+    Attributes:
+        path: of the file; the image is called like it. What it copies is beside it.
+        text: the whole of it.
+    """
+
+    path: Path
+    text: str
+
+    @property
+    def name(self) -> str:
+        """The image's."""
+        return self.path.name.removesuffix(SUFFIX)
+
+    @property
+    def arguments(self) -> Mapping[str, str]:
+        """Its build arguments with their defaults; one that is declared again keeps its first."""
+        arguments: dict[str, str] = {}
+        for name, default in _ARGUMENT.findall(self.text):
+            arguments[name] = arguments.get(name) or default
+        return arguments
+
+
+def dockerfiles_folder(start: Path) -> Path:
+    """The `dockerfiles/` of a folder or of one above it, else that of the checkout Cairn runs from.
+
+    Raises:
+        UsageError: there is none.
+    """
+    ours = Path(__file__).resolve().parents[2]
+    for place in (start.absolute(), *start.absolute().parents, ours):
+        if any((place / FOLDER).glob(f"*{SUFFIX}")):
+            return place / FOLDER
+    raise UsageError(f"there is no folder {FOLDER} here", tip="name a Dockerfile by its path")
+
+
+def find_dockerfile(name: str, start: Path) -> Dockerfile:
+    """The Dockerfile of an image.
+
+    Args:
+        name: of the image, or the path of a Dockerfile.
+        start: the folder to look in, and upwards from.
+
+    Raises:
+        UsageError: there is none of that name.
+    """
+    path = Path(name)
+    if not path.is_file():
+        if "/" in name or "\\" in name:
+            raise UsageError(f"there is no Dockerfile {name}")
+        place = dockerfiles_folder(start)
+        path = place / f"{name.removesuffix(SUFFIX)}{SUFFIX}"
+        if not path.is_file():
+            known = sorted(file.name.removesuffix(SUFFIX) for file in place.glob(f"*{SUFFIX}"))
+            raise UsageError(
+                f"there is no image {name!r} in {place}",
+                tip=wording.did_you_mean(name, known, what="the images are"),
+            )
+    return Dockerfile(path=path, text=path.read_text(encoding="utf-8"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageBuild:
+    """What to build.
+
+    Attributes:
+        file: how.
+        engine: by which program.
+        tags: the names it gets, each perhaps with a registry before it and a tag after it.
+        arguments: build arguments that are not left at their defaults.
+        epoch: seconds since 1970 that every time stamp in the image gets (`SOURCE_DATE_EPOCH`); None: now.
+        revision: the commit of the Dockerfile, for its label, or None.
+        source: where that commit is from, or None.
+        pip_config: a configuration of pip for this build alone: nothing of it gets into the image.
+        extra: further arguments of the engine.
+    """
+
+    file: Dockerfile
+    engine: Engine
+    tags: tuple[str, ...]
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    epoch: int | None = None
+    revision: str | None = None
+    source: str | None = None
+    pip_config: Path | None = None
+    extra: tuple[str, ...] = ()
+
+
+def build_command(build: ImageBuild) -> tuple[str, ...]:
+    """The command line that builds it.
+
+    Raises:
+        UsageError: the Dockerfile has no such build argument.
+    """
+    known = build.file.arguments
+    for name in build.arguments:
+        if name not in known:
+            raise UsageError(
+                f"{build.file.path.name} has no build argument {name}",
+                tip=wording.did_you_mean(name, tuple(known), what="it has"),
+            )
+    words = [build.engine, "build", "--file", str(build.file.path)]
+    words += [word for tag in build.tags for word in ("--tag", tag)]
+    words += [word for item in build.arguments.items() for word in ("--build-arg", "=".join(item))]
+    labels = {_REVISION: build.revision, _SOURCE: build.source}
+    words += [word for name, value in labels.items() if value for word in ("--label", f"{name}={value}")]
+    if build.epoch is not None:
+        # BuildKit takes the variable of reproducible-builds.org as a build argument; Buildah has an option.
+        arguments = ("--build-arg", f"SOURCE_DATE_EPOCH={build.epoch}")
+        words += arguments if build.engine == "docker" else ("--timestamp", str(build.epoch))
+    if build.pip_config is not None:
+        words += ["--secret", f"id={SECRET},src={build.pip_config}"]
+    return (*words, *build.extra, str(build.file.path.parent))
+
+
+def push_commands(build: ImageBuild, digest_file: Path) -> tuple[tuple[str, ...], ...]:
+    """The command lines that push every tag; all but docker's leave the digest in a file."""
+    noted = () if build.engine == "docker" else ("--digestfile", str(digest_file))
+    return tuple((build.engine, "push", *noted, tag) for tag in build.tags)
+
+
+def build_image(build: ImageBuild, *, on_line: Progress | None = None) -> None:
+    """Build it.
+
+    Raises:
+        ProcessError: a step of it failed.
+    """
+    process.run(build_command(build), on_line=on_line)
+
+
+def push_image(build: ImageBuild, *, on_line: Progress | None = None) -> str:
+    """Push every tag of an image that was built; gives its name by digest, `repository@sha256:…`.
+
+    Raises:
+        ProcessError: a registry refused.
+        StoreError: it took the image, and its digest is not known.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        noted = Path(folder) / "digest"
+        repository, digest = _repository(build.tags[0]), ""
+        for words in push_commands(build, noted):
+            process.run(words, on_line=on_line)
+            if build.engine != "docker":  # a different registry may have it compressed in a different way
+                digest = digest or noted.read_text(encoding="ascii").strip()
+        return f"{repository}@{digest}" if digest else _docker_digest(build.tags[0], repository)
+
+
+def _docker_digest(tag: str, repository: str) -> str:
+    result = process.run(["docker", "image", "inspect", "--format", "{{json .RepoDigests}}", tag])
+    # Docker writes `docker.io/library/x` as `x`: then the digest is right under the one name there is.
+    digests = [str(name) for name in json.loads(result.output) or ()]
+    named = [name for name in digests if name.startswith(f"{repository}@")] or digests
+    if not named:
+        raise StoreError(f"docker pushed {tag}, and does not know its digest", tip="read it in the registry")
+    return named[0]
+
+
+def _repository(tag: str) -> str:
+    """A name without its tag; the colon of a port is followed by a slash."""
+    head, colon, last = tag.rpartition(":")
+    return head if colon and "/" not in last else tag
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageRun:
+    """What to run.
+
+    Attributes:
+        image: its name.
+        engine: by which program.
+        command: what to run in it; nothing for a shell.
+        gpu: give it the machine's GPUs.
+        gpu_groups: numbers of the groups that own the devices of the GPUs on this machine.
+        folder: of this machine, to be `/work` and the working folder; None for none.
+        user: number of the user and of the group to run as; None for whom the image names.
+        open_files: how many files a process in it may have open.
+        terminal: it is run by somebody who types.
+    """
+
+    image: str
+    engine: Engine
+    command: tuple[str, ...] = ()
+    gpu: bool
+    gpu_groups: tuple[int, ...] = ()
+    folder: Path | None = None
+    user: tuple[int, int] | None = None
+    open_files: int = _OPEN_FILES
+    terminal: bool = True
+
+
+def has_gpu() -> bool:
+    """Whether this machine has the devices that ROCm opens."""
+    return KFD.exists() and DRI.exists()
+
+
+def gpu_groups(devices: Iterable[Path] | None = None) -> tuple[int, ...]:
+    """The groups that own the devices of GPUs: in the container they may have other names, or none."""
+    arguments = {}
+    for device in (KFD, *sorted(DRI.glob("render*"))) if devices is None else devices:
+        try:
+            arguments[device.stat().st_gid] = device
+        except OSError:
+            continue
+    return tuple(gid for gid in arguments if gid != 0)
+
+
+def run_commands(run: ImageRun, *, name: str) -> tuple[tuple[str, ...], ...]:
+    """The command lines, of which the last but those that clean up is the program's own.
+
+    Args:
+        run: what to run.
+        name: for the container, where it must have one: buildah makes, uses and removes it by three commands.
+    """
+    inside = run.command or ("/bin/bash",)
+    if run.engine == "buildah":
+        seat = ("--tty",) if run.terminal else ()
+        where = ("--workingdir", WORK) if run.folder else ()
+        who = ("--user", f"{run.user[0]}:{run.user[1]}") if run.user else ()
+        volume = ("--volume", f"{run.folder}:{WORK}") if run.folder else ()
+        return (
+            ("buildah", "from", "--name", name, *_limits(run), run.image),
+            ("buildah", "run", *seat, *volume, *where, *who, name, "--", *inside),
+            ("buildah", "rm", name),
+        )
+    words = [run.engine, "run", "--rm", *(("-it",) if run.terminal else ()), *_limits(run)]
+    if run.folder:
+        words += ["--volume", f"{run.folder}:{WORK}", "--workdir", WORK]
+    if run.engine == "podman":
+        words += ["--userns=keep-id"] if run.user else []
+    elif run.user:
+        # The folder is this user's; the image may know nobody of the number, who then has no home.
+        words += ["--user", f"{run.user[0]}:{run.user[1]}", "--env", "HOME=/tmp"]
+    return ((*words, run.image, *run.command),)
+
+
+def _limits(run: ImageRun) -> tuple[str, ...]:
+    words = ["--ulimit", f"nofile={run.open_files}:{run.open_files}"]
+    if not run.gpu:
+        # What torch's data loaders share; an engine's default is 64 MB.
+        return (*words, "--shm-size=2g")
+    groups = [*_GPU_GROUPS, *map(str, run.gpu_groups)]
+    return (
+        f"--device={KFD}",
+        f"--device={DRI}",
+        "--ipc=host",  # ROCm's processes share memory, and so do torch's data loaders
+        *(f"--group-add={group}" for group in groups),
+        *words,
+    )
+
+
+def this_user() -> tuple[int, int] | None:
+    """Our user and group, where the files we make should belong to somebody else than root."""
+    if not hasattr(os, "getuid") or os.getuid() == 0:
+        return None
+    return os.getuid(), os.getgid()
+
+
+def open_files(engine: Engine) -> int:
+    """How many files to allow: docker's daemon may raise our limit, the other two run under it."""
+    try:
+        import resource  # noqa: PLC0415 - not on Windows
+    except ImportError:
+        return _OPEN_FILES
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    unlimited = engine == "docker" or hard == resource.RLIM_INFINITY
+    return _OPEN_FILES if unlimited else min(_OPEN_FILES, hard)
+
+
+def run_image(run: ImageRun, *, name: str) -> int:
+    """Run it with our terminal; gives the exit code of the program in it."""
+    if run.engine != "buildah":
+        return process.interactive(*run_commands(run, name=name))
+    make, use, remove = run_commands(run, name=name)
+    process.run(make)
+    try:
+        return process.interactive(use)
+    finally:
+        process.run(remove)
