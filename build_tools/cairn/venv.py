@@ -19,7 +19,7 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from cairn import index_probe, isolation, owned, pip_settings, platforms, process
+from cairn import isolation, owned, package_index, platforms, process
 from cairn.errors import NetworkError, PrerequisiteError, ProcessError
 from cairn.isolation import Isolation
 from cairn.output import Progress
@@ -231,8 +231,8 @@ def install(  # noqa: PLR0913 - each is one independent property of the run
         # pip describes an index that is out of reach, or behind a login page, like one that lacks the
         # package.
         missing = missing_from(error.output)
-        if missing is not None and (problem := index_probe.index_problem(source.index_url, missing)):
-            raise NetworkError(problem, tip=index_probe.TIP) from error
+        if missing is not None and (problem := package_index.index_problem(source.index_url, missing)):
+            raise NetworkError(problem, tip=package_index.TIP) from error
         raise
 
 
@@ -242,7 +242,7 @@ def own_pip(source: PackageSource) -> Iterator[dict[str, str]]:
 
     Not where packages are to go, and nothing else of the user: an sdist's build backend sees them too.
     """
-    settings = pip_settings.read()
+    settings = package_index.read_pip_settings()
     named = (source.index_url, *source.find_links)
     with isolation.own_home(*settings.addresses(), *filter(None, named)) as home:
         yield settings.pip_environment(home)

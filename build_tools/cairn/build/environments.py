@@ -2,7 +2,7 @@
 
 uv resolves build requirements to exact files before anything is installed or compiled: it needs metadata
 alone, and a fraction of a second where pip needs several. It asks the indexes that the user's pip is set up
-for (`cairn.pip_settings`); pip then installs just these files.
+for (`cairn.package_index`); pip then installs just these files.
 
 The name of an environment's folder is a digest of all that is in it: the interpreter, these files, the wheels
 that are built against, and the ROCm SDK. A note is written into it last, with what it holds: an environment
@@ -26,7 +26,7 @@ from pathlib import Path
 
 from packaging.utils import parse_wheel_filename
 
-from cairn import datafile, files, interpreters, isolation, pip_settings, process, venv
+from cairn import datafile, files, interpreters, isolation, package_index, process, venv
 from cairn.build import build_log, cache
 from cairn.build.cache import in_use
 from cairn.errors import BuildError, NetworkError, ProcessError, SystemFailureError, UsageError
@@ -273,7 +273,7 @@ def resolve_requirements(
     """
     if not requirements:
         return ""
-    settings = pip_settings.read()
+    settings = package_index.read_pip_settings()
     command = [venv.uv_program(), "pip", "compile", "-", "--no-config", "--quiet", "--no-header"]
     command += ["--no-annotate", "--generate-hashes", "--python", str(python), "--no-python-downloads"]
     command += [*settings.uv_options(), *_options(source)]

@@ -91,17 +91,17 @@ def _install(request: Install) -> Iterator[Answer]:
 
 def _gpus_by_name(request: Install) -> tuple[str, ...] | None:
     """The targets that the user named, without features; None where the machine is to be asked."""
-    from cairn import products, targets
+    from cairn import targets
 
     if request.product:
-        return (products.parse(request.product),)
+        return (targets.parse_product(request.product),)
     if request.target is None:
         return None
     try:
         names = targets.parse_targets(request.target, unbuilt=True)
     except UsageError as error:
         try:
-            product = products.parse(request.target)
+            product = targets.parse_product(request.target)
         except UsageError:
             raise error from None
         raise UsageError(f"{request.target!r} is a product", tip=f"write --target {product}") from None

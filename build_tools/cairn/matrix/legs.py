@@ -19,7 +19,7 @@ from cairn import datafile, requirements
 from cairn import targets as gpu
 from cairn.errors import UsageError
 from cairn.matrix.matrix_options import Choice
-from cairn.output import github, markdown, wording
+from cairn.output import github, safe_text, wording
 from cairn.stack import Stack
 
 FILE = "matrix.toml"
@@ -438,7 +438,7 @@ def summary_text(matrix: Matrix) -> str:
         )
         for leg in matrix.legs
     )
-    table = markdown.table(head, (map(markdown.text, cells) for cells in rows))
+    table = safe_text.markdown_table(head, (map(safe_text.markdown, cells) for cells in rows))
     title = f"### Matrix: {len(matrix.legs)} legs, {len(matrix.tested)} tested"
     return "\n".join((title, "", *table, ""))
 

@@ -1,8 +1,9 @@
-"""Text of others made safe to show: no password of a URL, nothing that moves a screen or commands CI."""
+"""Text of others made safe to show: no password of a URL, and nothing that moves a screen or commands CI."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 
 # user:password@ or token@ in a URL of any scheme, up to the last @, since a password may hold one; the host
 # that follows stays readable. The search starts at `://`: looking for the scheme first takes a time that
@@ -20,6 +21,9 @@ UNSEEN = re.compile(
 """C0, C1, and what turns the direction (UAX #9), breaks the line, has no width or no ink in Unicode."""
 # `##[error]`, which GitHub's runner takes for a command anywhere in a line, as Azure does `##vso[…]`.
 _ANYWHERE = re.compile(r"##(?=\w*\[)")
+# A backslash before punctuation is that character (CommonMark, 2.4), in the tables of GitHub too, where `|`
+# begins a cell. `$` begins a formula there.
+_SPECIAL = re.compile(r"[\\*`|_<>\[\]#~&!$]")
 
 
 def visible(text: str) -> str:
@@ -51,6 +55,25 @@ def inert_json(text: str) -> str:
 def command_data(text: str) -> str:
     """A text as the data of a command to GitHub's runner (actions/toolkit, `escapeData`)."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def markdown(value: str) -> str:
+    """A text in a line or a cell of a table: no markup, no picture, no second line."""
+    return _SPECIAL.sub(r"\\\g<0>", visible(" ".join(value.split())))
+
+
+def markdown_code(value: str) -> str:
+    """A name, such as that of a test.
+
+    Not between backticks, which a name may have too; and in an element, since GitHub makes a picture of the
+    `:cat:` in `test_pets.py::cat::test_food` elsewhere.
+    """
+    return f"<code>{markdown(value)}</code>"
+
+
+def markdown_table(head: Sequence[str], rows: Iterable[Iterable[str]]) -> list[str]:
+    """The lines of a table, of cells that are Markdown already."""
+    return [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows)]
 
 
 def mask(text: str) -> str:

@@ -20,7 +20,7 @@ from typing import Literal
 
 from packaging.requirements import InvalidRequirement, Requirement
 
-from cairn import datafile, files, index_probe, interpreters, isolation, platforms, process, targets, venv
+from cairn import datafile, files, interpreters, isolation, package_index, platforms, process, targets, venv
 from cairn.errors import NetworkError, StoreError, UsageError
 from cairn.interpreters import Interpreter
 from cairn.output import Progress
@@ -254,12 +254,12 @@ def _read(address: str) -> bytes:
     try:
         answer = requests.get(address, timeout=_TIMEOUT)
     except requests.RequestException as error:
-        raise NetworkError(f"cannot read {address}: {type(error).__name__}", tip=index_probe.TIP) from error
+        raise NetworkError(f"cannot read {address}: {type(error).__name__}", tip=package_index.TIP) from error
     if answer.status_code == HTTPStatus.NOT_FOUND:
         raise StoreError(f"there is no {address}", tip=_MISSING)
     if not answer.ok:
         raise NetworkError(
-            f"cannot read {address}: it answers {answer.status_code} {answer.reason}", tip=index_probe.TIP
+            f"cannot read {address}: it answers {answer.status_code} {answer.reason}", tip=package_index.TIP
         )
     return answer.content
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from cairn import files
+from cairn import files, templates
 from cairn import targets as gpu
 from cairn.build.model import BuiltWheel
 from cairn.output import console
@@ -22,7 +22,6 @@ from cairn.release.promote import Promotion
 from cairn.release.provenance.signers import Signer
 from cairn.sources.checkout.describe import Checkout
 from cairn.stack import Stack
-from cairn.templates import html
 from cairn.testing import record
 from cairn.testing.record import TestRecord
 from cairn.wheels.wheelset import WheelSet
@@ -150,7 +149,7 @@ def render(
         generated: when, ISO 8601 in UTC.
         links: to the files beside the report.
     """
-    return html.page(
+    return templates.page(
         "trail",
         request=request,
         result=result,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from cairn import files, index_probe, isolation, platforms, process, venv
+from cairn import files, isolation, package_index, platforms, process, venv
 from cairn.errors import NetworkError, PrerequisiteError, ProcessError, UsageError
 from cairn.process import Completed
 from cairn.venv import PackageSource
@@ -192,11 +192,11 @@ def _failure(request: InstallRequest, result: Completed) -> Exception:
     source = request.source
     where = source.index_url or " ".join(source.find_links) or "pip's index"
     problems = (
-        index_probe.index_problem(source.index_url, "rocm"),
-        *map(index_probe.page_problem, source.find_links),
+        package_index.index_problem(source.index_url, "rocm"),
+        *map(package_index.page_problem, source.find_links),
     )
     if problem := next(filter(None, problems), None):
-        return NetworkError(problem, tip=index_probe.TIP)
+        return NetworkError(problem, tip=package_index.TIP)
     if match := _NO_ROCM.search(result.output):
         name = match[1] if match[1].startswith("rocm-sdk") else request.requirement
         return UsageError(

@@ -7,7 +7,7 @@ from http import HTTPStatus
 
 import pytest
 
-from cairn import index_probe
+from cairn import package_index
 
 HTML = "text/html; charset=utf-8"
 FILE = '<a href="rocm-7.10.0.tar.gz#sha256=00">rocm-7.10.0.tar.gz</a>'
@@ -68,7 +68,7 @@ def server() -> Iterator[str]:
     ],
 )
 def test_what_is_no_index_is_called_what_it_is(server: str, index: str, said: str) -> None:
-    problem = index_probe.index_problem(f"{server}/{index}/", "rocm[libraries,devel]==7.10.0")
+    problem = package_index.index_problem(f"{server}/{index}/", "rocm[libraries,devel]==7.10.0")
     assert problem is not None
     assert problem.startswith(said.format(url=server))
     assert "s3cret" not in problem
@@ -78,12 +78,12 @@ def test_what_is_no_index_is_called_what_it_is(server: str, index: str, said: st
     "index", ["good", "plain", "signed-in", "empty", "listing", "pep629", "json", "there-is-none"]
 )
 def test_an_index_that_lacks_a_project_is_still_one(server: str, index: str) -> None:
-    assert index_probe.index_problem(f"{server}/{index}", "rocm") is None
+    assert package_index.index_problem(f"{server}/{index}", "rocm") is None
 
 
 def test_nobody_at_home_and_no_http() -> None:
-    assert index_probe.index_problem("http://127.0.0.1:9/simple/", "rocm") == (
+    assert package_index.index_problem("http://127.0.0.1:9/simple/", "rocm") == (
         "cannot reach http://127.0.0.1:9/simple/: ConnectionError"
     )
-    assert index_probe.index_problem("file:///nowhere", "rocm") is None
-    assert index_probe.index_problem(None, "rocm") is None
+    assert package_index.index_problem("file:///nowhere", "rocm") is None
+    assert package_index.index_problem(None, "rocm") is None

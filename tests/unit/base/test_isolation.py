@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cairn import isolation, pip_settings, platforms
+from cairn import isolation, package_index, platforms
 from cairn.isolation import Isolation
 from cairn.platforms import landlock, windows
 
@@ -199,7 +199,7 @@ def test_files_of_credentials_are_found_by_their_usual_names_and_by_variables(
 
 
 def test_our_own_pip_has_the_users_index_and_nothing_else_of_the_user(tmp_path: Path) -> None:
-    settings = pip_settings.parsed("global.index-url='https://i.example'\n:env:.target='/x'\n")
+    settings = package_index.parsed("global.index-url='https://i.example'\n:env:.target='/x'\n")
     seen = settings.pip_environment(tmp_path)
     assert (seen["PIP_INDEX_URL"], seen["HOME"]) == ("https://i.example", str(tmp_path))
     assert "PIP_TARGET" not in seen

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cairn import pip_settings
+from cairn import package_index
 from cairn.errors import UsageError
 
 LISTING = """\
@@ -26,7 +26,7 @@ install.target='/opt'
 
 
 def test_what_says_where_files_come_from_is_kept_and_nothing_else() -> None:
-    assert pip_settings.parsed(LISTING).values == {
+    assert package_index.parsed(LISTING).values == {
         "cert": "/etc/company.pem",
         "extra-index-url": "https://a.example/simple\nhttps://b.example/simple",
         "index-url": "https://download.example/simple",
@@ -40,7 +40,7 @@ def test_pip_hears_only_that(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("PIP_TARGET", "PIP_REQUIRE_HASHES", "PYTHONPATH", "UV_OFFLINE", "PIP_CONFIG_FILE"):
         monkeypatch.setenv(name, "1")
     monkeypatch.setenv("OTHER", "not for pip")
-    env = pip_settings.parsed(LISTING).pip_environment()
+    env = package_index.parsed(LISTING).pip_environment()
     assert {name for name in env if name.startswith(("PIP_", "PYTHON", "UV_"))} == {
         *("PIP_CONFIG_FILE", "PIP_CERT", "PIP_EXTRA_INDEX_URL", "PIP_INDEX_URL", "PIP_TRUSTED_HOST"),
         *("PIP_PROXY", "PIP_DEFAULT_TIMEOUT"),
@@ -53,7 +53,7 @@ def test_uv_hears_the_same_in_its_own_words(monkeypatch: pytest.MonkeyPatch) -> 
     for name in ("UV_INDEX", "UV_NO_INDEX", "SSL_CERT_FILE", "PIP_INDEX_URL"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("UV_CONSTRAINT", "other.txt")
-    settings = pip_settings.parsed(LISTING)
+    settings = package_index.parsed(LISTING)
     assert settings.uv_options() == (
         *("--index-strategy", "unsafe-best-match"),
         *("--default-index", "https://download.example/simple"),
@@ -69,7 +69,7 @@ def test_uv_hears_the_same_in_its_own_words(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_an_index_that_is_switched_off_is_not_asked() -> None:
-    settings = pip_settings.parsed(
+    settings = package_index.parsed(
         "global.index-url='https://x.example'\n:env:.no-index='True'\n:env:.find-links='a b'\n"
     )
     assert settings.uv_options()[2:] == ("--no-index", "--find-links", "a", "--find-links", "b")
@@ -79,13 +79,13 @@ def test_a_setting_that_pip_cannot_read_is_one_line(tmp_path: Path, monkeypatch:
     (tmp_path / "pip.conf").write_text("index-url = https://x.example\n")  # no section
     monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
     with pytest.raises(UsageError, match="pip cannot read its configuration"):
-        pip_settings.read()
+        package_index.read_pip_settings()
 
 
 def test_files_and_variables_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "pip.conf").write_text("[global]\nindex-url = https://x.example\nuser = true\n")
     monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
     monkeypatch.setenv("PIP_RETRIES", "7")
-    values = pip_settings.read().values
+    values = package_index.read_pip_settings().values
     assert (values["index-url"], values["retries"]) == ("https://x.example", "7")
     assert "user" not in values

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cairn import products, targets
+from cairn import targets
 from cairn.errors import UsageError
 
 # Target: by what people call its GPUs, on boxes, in forums, in `lspci` and in /proc/cpuinfo.
@@ -62,7 +62,7 @@ TYPED = [(name, target) for target, found in NAMES.items() for name in found]
 
 @pytest.mark.parametrize(("written", "target"), TYPED)
 def test_a_product_is_found_by_what_its_owner_calls_it(written: str, target: str) -> None:
-    assert products.parse(written) == target
+    assert targets.parse_product(written) == target
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_a_product_is_found_by_what_its_owner_calls_it(written: str, target: str
 )
 def test_a_gpu_of_another_maker_is_said_to_be_one(written: str, maker: str) -> None:
     with pytest.raises(UsageError) as caught:
-        products.parse(written)
+        targets.parse_product(written)
     assert str(caught.value) == f"{written!r} is a GPU of {maker}, and ROCm runs on those of AMD"
     assert "--target cpu" in str(caught.value.tip)
 
@@ -119,7 +119,7 @@ def test_a_product_that_is_not_clear_is_asked_for(
     written: str, message: str, offers: tuple[str, ...]
 ) -> None:
     with pytest.raises(UsageError) as caught:
-        products.parse(written)
+        targets.parse_product(written)
     assert str(caught.value) == f"{written!r} {message}"
     tip = str(caught.value.tip)
     assert ("did you mean" in tip) is bool(offers)
@@ -128,6 +128,6 @@ def test_a_product_that_is_not_clear_is_asked_for(
 
 def test_every_name_has_one_target() -> None:
     for target in (*targets.known_targets(), *targets.unbuilt_targets()):
-        assert products.names(target) or target not in targets.known_targets()
-        for name in products.names(target):
-            assert products.parse(name) == target
+        assert targets.product_names(target) or target not in targets.known_targets()
+        for name in targets.product_names(target):
+            assert targets.parse_product(name) == target

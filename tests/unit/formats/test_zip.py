@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from cairn.errors import WheelError
 from cairn.formats.view import MemberView
 from cairn.formats.zip import deflate, layout
 from cairn.formats.zip.reader import Archive, Limits
@@ -336,7 +337,7 @@ def test_modes_follow_the_file(tmp_path: Path) -> None:
 def test_the_source_is_never_overwritten(tmp_path: Path) -> None:
     path = plain_zip(tmp_path / "x.zip")
     before = path.read_bytes()
-    with Archive.open(path) as archive, pytest.raises(layout.WheelError, match="own source"):
+    with Archive.open(path) as archive, pytest.raises(WheelError, match="own source"):
         write(path, [], archive)
     assert path.read_bytes() == before
 

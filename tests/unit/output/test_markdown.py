@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from cairn.output import markdown
+from cairn.output import safe_text
 
 
 @pytest.mark.parametrize(
@@ -21,10 +21,10 @@ from cairn.output import markdown
 )
 def test_a_text_is_shown_as_it_is(value: str, written: str) -> None:
     # What is escaped as unseen is escaped once more as Markdown, so that its backslash is shown.
-    assert markdown.text(value) == written
+    assert safe_text.markdown(value) == written
 
 
 def test_a_name_in_a_table() -> None:
-    cells = (markdown.code("a.py::cat::t[x|`y`]"), "")
+    cells = (safe_text.markdown_code("a.py::cat::t[x|`y`]"), "")
     row = r"| <code>a.py::cat::t\[x\|\`y\`\]</code> |  |"
-    assert markdown.table(("name", "why"), [cells]) == ["| name | why |", "| --- | --- |", row]
+    assert safe_text.markdown_table(("name", "why"), [cells]) == ["| name | why |", "| --- | --- |", row]

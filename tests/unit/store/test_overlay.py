@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from cairn.errors import StoreError
-from cairn.store.memory import MemoryStore
-from cairn.store.overlay import OverlayStore
+from cairn.store.memory import MemoryStore, OverlayStore
 from cairn.store.protocol import MissingKeyError, Stray
 
 

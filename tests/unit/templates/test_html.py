@@ -9,7 +9,7 @@ from pathlib import Path
 import jinja2
 import pytest
 
-from cairn.templates import html
+from cairn import templates
 from helpers.html import parse
 
 PACKAGE = Path(__file__).parents[3] / "build_tools" / "cairn"
@@ -19,7 +19,7 @@ SHOWN = EVIL.replace("\u202e", "\\u202e").replace("\n", "\\n")
 
 
 def made_of(template: str, **values: object) -> str:
-    return html._environment().from_string(template).render(**values)
+    return templates._environment().from_string(template).render(**values)
 
 
 def test_texts_are_escaped_and_markup_is_not() -> None:
@@ -55,7 +55,7 @@ def test_no_macro_lets_a_value_become_markup(macro: str) -> None:
 
 def test_a_value_that_is_not_given_is_an_error() -> None:
     with pytest.raises(jinja2.UndefinedError):
-        html.page("status")
+        templates.page("status")
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_compiled_templates_are_kept_only_where_python_keeps_bytecode(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    assert html._bytecode_cache() is None
+    assert templates._bytecode_cache() is None
 
 
 def test_a_page_is_made_where_the_compiled_template_cannot_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,7 +137,7 @@ def test_a_page_is_made_where_the_compiled_template_cannot_be_kept(monkeypatch: 
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     monkeypatch.setattr(jinja2.FileSystemBytecodeCache, "dump_bytecode", full)
     monkeypatch.setattr(jinja2.FileSystemBytecodeCache, "load_bytecode", lambda *_: None)
-    environment = html._environment.__wrapped__()
+    environment = templates._environment.__wrapped__()
     assert environment.get_template("changelog.html.j2")
 
 

@@ -172,7 +172,7 @@ class Fetch(_IndexOptions):
 
 
 def _lock(request: Lock) -> Answer:
-    from cairn import pip_settings
+    from cairn import package_index
     from cairn.release.publish import distribution, mirror_lock
 
     stack, path = request.load()
@@ -189,7 +189,7 @@ def _lock(request: Lock) -> Answer:
             stack,
             mirror_lock.places_of(stack),
             requirements,
-            settings=pip_settings.read(),
+            settings=package_index.read_pip_settings(),
             before=None if request.upgrade else before,
         )
     if not request.dry_run:

@@ -20,7 +20,7 @@ from cairn.release.index import keys
 from cairn.release.index.snapshot import read_set
 from cairn.release.provenance.signers import Signer
 from cairn.store.folder import LocalStore
-from cairn.store.overlay import OverlayStore
+from cairn.store.memory import OverlayStore
 from cairn.store.protocol import Store, StoredObject
 from cairn.testing import record
 from cairn.testing.gpus import kernel

@@ -13,7 +13,7 @@ import msgspec
 from cairn import datafile
 from cairn.errors import StoreError, UsageError
 from cairn.matrix.legs import Leg
-from cairn.output import markdown as md
+from cairn.output import safe_text
 from cairn.pipeline.night import plan, standing
 from cairn.pipeline.night.plan import STAGES, NightPlan, NightRun, Stage, StepNote
 from cairn.pipeline.night.standing import Standing
@@ -155,7 +155,7 @@ def markdown(night: NightPlan, ended: Sequence[Night]) -> str:
     for one in ended:
         outcome = one.outcome if one.outcome == "good" else f"**{one.outcome}** in {one.stage}"
         # What a build says of itself may hold any text: here it is a text, and no link, picture or tag.
-        why = md.text(one.reason or "")
+        why = safe_text.markdown(one.reason or "")
         short_id = f"`{one.set_id[:12]}`" if one.set_id else ""
         rows.append((one.family, one.python, one.platform, outcome, why, short_id))
     lines = (
@@ -163,7 +163,7 @@ def markdown(night: NightPlan, ended: Sequence[Night]) -> str:
         "",
         f"{good} of {len(ended)} legs are in {night.release}; manifest `{night.manifest_sha256[:12]}`.",
         "",
-        *md.table(("family", "Python", "platform", "outcome", "why", "set"), rows),
+        *safe_text.markdown_table(("family", "Python", "platform", "outcome", "why", "set"), rows),
     )
     return "\n".join(lines)
 

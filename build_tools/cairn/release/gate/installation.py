@@ -30,7 +30,7 @@ from cairn.release.index.snapshot import read_set
 from cairn.release.publish.compatibility import Platform
 from cairn.release.publish.resolve import resolve_set
 from cairn.release.serve import serving
-from cairn.store.overlay import OverlayStore
+from cairn.store.memory import OverlayStore
 from cairn.store.protocol import Store
 from cairn.targets import CPU
 from cairn.wheels.metadata import wheel_info

@@ -38,7 +38,7 @@ from cairn.release.index.generation import (
     variants_of,
     version_of,
 )
-from cairn.templates.html import script_source, source
+from cairn.templates import script_source, source
 from cairn.wheels.metadata import tag_words
 from cairn.wheels.wheelset import WheelSet
 

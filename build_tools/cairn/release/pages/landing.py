@@ -9,12 +9,11 @@ import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from cairn import products as gpu_products
 from cairn import targets as gpu
+from cairn import templates
 from cairn.release.pages import targets_file
 from cairn.release.pages.targets_file import Offer, TargetEntry, relative
 from cairn.release.pages.view import PACKAGES, Change, IndexView, SetView, by_channel, parsed
-from cairn.templates import html
 from cairn.wheels.metadata.tag_words import platform_words
 
 _CHANGES = 20
@@ -43,7 +42,7 @@ def page(views: Sequence[IndexView], *, folder: str) -> bytes:
     shown = views if folder else channels.get(name, ())
     offered = targets_file.make(folder, shown).targets
     sets = {one.set_id: one for view in shown for one in view.sets}
-    return html.page(
+    return templates.page(
         "landing",
         folder=folder,
         name=name,
@@ -248,7 +247,7 @@ def unserved(entries: Iterable[TargetEntry]) -> Iterator[Target]:
 def _known_as(target: str, products: tuple[str, ...], families: tuple[str, ...]) -> tuple[str, str]:
     """What a target is sold as, and by what it is found."""
     shown = "any machine" if target == gpu.CPU else ", ".join(products) or gpu.product_of(target)
-    names = dict.fromkeys((*(products or (shown,)), *gpu_products.names(target)))
+    names = dict.fromkeys((*(products or (shown,)), *gpu.product_names(target)))
     return shown, "|".join((target, *names, *families))
 
 

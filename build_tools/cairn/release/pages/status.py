@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cairn import targets as gpu
+from cairn import templates
 from cairn.release.pages.targets_file import relative
 from cairn.release.pages.view import IndexView, Night, SetView, parsed
-from cairn.templates import html
 from cairn.wheels.metadata.tag_words import platform_words
 
 
@@ -49,7 +49,7 @@ def page(views: Sequence[IndexView], *, folder: str) -> bytes:
     """The status page of a channel and its families, or of one index; `folder` is where it lies."""
     shown = rows(views)
     lines = dict.fromkeys(row.line for row in shown)
-    return html.page(
+    return templates.page(
         "status",
         folder=folder,
         rows=shown,

@@ -1,7 +1,7 @@
 """Third-party dependencies, fetched once and kept by hash, so that `--index-url` alone works.
 
 `mirror` fetches what distributions need and an index lacks; `sync` fetches what a lock names, and `problems`
-says where index and lock differ. pip fetches, from the index that it is set up for: `pip_settings` says why,
+says where index and lock differ. pip fetches, from the index that it is set up for: `package_index` says why,
 and what else of that set-up it is kept from.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from cairn import files, pip_settings, process
+from cairn import files, package_index, process
 from cairn.errors import NetworkError, ProcessError, StoreError
 from cairn.release.index import keys
 from cairn.release.index.generation import MIRRORED
@@ -166,7 +166,7 @@ def _fetch(snapshot: Snapshot, lacking: Sequence[Missing]) -> Published:
     with tempfile.TemporaryDirectory(prefix="cairn-mirror-") as folder:
         words = ["--only-binary", ":all:", "--dest", folder]
         words += sorted({item.requirement for item in lacking})
-        if reason := _pip_download(words, pip_settings.read().pip_environment()):
+        if reason := _pip_download(words, package_index.read_pip_settings().pip_environment()):
             raise NetworkError(
                 f"pip cannot fetch what is missing: {'; '.join(map(str, lacking))}. {reason[:500]}",
                 tip="see pip config list for the index that it asks; publish our own distributions first",
@@ -195,7 +195,7 @@ def _lacking(lock: MirrorLock, snapshot: Snapshot) -> Iterator[LockedFile]:
 def _fetched(absent: Sequence[LockedFile], platforms: Sequence[Platform], folder: Path) -> tuple[Path, ...]:
     """Files with exactly the bytes that the lock names."""
     wrong: list[str] = []
-    env = pip_settings.read().pip_environment()
+    env = package_index.read_pip_settings().pip_environment()
     for number, (platform, batch) in enumerate(_batches(absent, platforms)):
         target = folder / str(number)
         message = _download(batch, platform, target, env)

@@ -24,7 +24,7 @@ from packaging.version import Version
 from cairn import datafile, files, process, requirements, venv
 from cairn.datafile import toml_text
 from cairn.errors import NetworkError, UsageError, WheelError
-from cairn.pip_settings import PipSettings
+from cairn.package_index import PipSettings
 from cairn.release.index.generation import FileRef
 from cairn.release.publish import distribution
 from cairn.release.publish.compatibility import Platform

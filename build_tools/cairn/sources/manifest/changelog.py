@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from cairn import datafile, files
+from cairn import datafile, files, templates
 from cairn.concurrency import side_by_side
 from cairn.errors import SourceError
 from cairn.output import Progress, safe_text
@@ -21,7 +21,6 @@ from cairn.sources.git import url
 from cairn.sources.git.commits import Commit
 from cairn.sources.manifest.manifest import Manifest, ProjectSource
 from cairn.sources.mirror import mirror
-from cairn.templates import html
 
 _SHORT = 12  # characters of a commit's id
 _BROWSABLE = "https://github.com/"
@@ -209,7 +208,7 @@ def lines(changelog: Changelog) -> Iterator[str]:
 
 def write_page(path: Path, changelog: Changelog) -> None:
     """Write the changelog as one HTML file, atomically; values are shown as text, whatever they hold."""
-    page = html.page("changelog", changelog=changelog, short=_short, link=_link)
+    page = templates.page("changelog", changelog=changelog, short=_short, link=_link)
     files.write_text(path, safe_text.mask(page))
 
 

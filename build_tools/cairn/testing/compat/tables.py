@@ -6,8 +6,8 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping
 
-from cairn.output import markdown, safe_text
-from cairn.templates import html
+from cairn import templates
+from cairn.output import safe_text
 from cairn.testing.compat.report import CompatReport, Measured, ReportRow, ReportTable, Support
 
 TITLE = "PyTorch compatibility, measured"
@@ -42,19 +42,19 @@ def as_rst(report: CompatReport) -> str:
 
 def as_markdown(report: CompatReport) -> str:
     """The report as one page of Markdown, fit for the summary of a step of GitHub Actions."""
-    lines = [f"# {TITLE}", "", *(f"- {markdown.text(line)}" for line in summary(report))]
+    lines = [f"# {TITLE}", "", *(f"- {safe_text.markdown(line)}" for line in summary(report))]
     for page, tables in by_page(report):
-        lines += ["", f"## {markdown.text(page)}"]
+        lines += ["", f"## {safe_text.markdown(page)}"]
         for table in tables:
-            lines += ["", f"### {markdown.text(table.section)}", ""]
-            rows = (map(markdown.text, cells_of(row)) for row in table.rows)
-            lines += markdown.table((*table.columns, *MEASURED_COLUMNS), rows)
+            lines += ["", f"### {safe_text.markdown(table.section)}", ""]
+            rows = (map(safe_text.markdown, cells_of(row)) for row in table.rows)
+            lines += safe_text.markdown_table((*table.columns, *MEASURED_COLUMNS), rows)
     return "\n".join(lines) + "\n"
 
 
 def as_html(report: CompatReport) -> str:
     """The report as one file of HTML that loads nothing."""
-    return html.page(
+    return templates.page(
         "compat",
         title=TITLE,
         summary=summary(report),

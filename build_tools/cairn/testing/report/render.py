@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from cairn.output import console, markdown, safe_text, wording
-from cairn.templates import html
+from cairn import templates
+from cairn.output import console, safe_text, wording
 from cairn.testing.compat import tables
 from cairn.testing.report.results import TestRun
 from cairn.testing.report.summary import Failure, Summary
@@ -47,7 +47,7 @@ def page(title: str, runs: Sequence[tuple[TestRun, Summary]], *, generated: str)
         runs: each with its summary.
         generated: when, ISO 8601 in UTC.
     """
-    page = html.page(
+    page = templates.page(
         "test_report",
         title=title,
         runs=runs,
@@ -65,7 +65,7 @@ def step_summary(title: str, summaries: Sequence[Summary]) -> str:
         title: of the whole.
         summaries: of the runs.
     """
-    lines = [f"## {markdown.text(title)}"]
+    lines = [f"## {safe_text.markdown(title)}"]
     for summary in summaries:
         lines += ["", *_run(summary)]
     return safe_text.mask("\n".join(lines)) + "\n"
@@ -73,7 +73,7 @@ def step_summary(title: str, summaries: Sequence[Summary]) -> str:
 
 def _run(summary: Summary) -> Iterator[str]:
     counts, name = summary.counts, summary.kind or summary.path
-    yield f"### {_SIGNS[summary.verdict]} {markdown.text(name)}: {summary.verdict}"
+    yield f"### {_SIGNS[summary.verdict]} {safe_text.markdown(name)}: {summary.verdict}"
     yield ""
     yield _cut(summary.reason)
     yield ""
@@ -141,12 +141,12 @@ def _some(lines: Sequence[str], most: int) -> list[str]:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    return markdown.table(head, rows) if rows else []
+    return safe_text.markdown_table(head, rows) if rows else []
 
 
 def _cut(text: str) -> str:
-    return markdown.text(text if len(text) <= _TEXT else f"{text[:_TEXT]}…")
+    return safe_text.markdown(text if len(text) <= _TEXT else f"{text[:_TEXT]}…")
 
 
 def _code(text: str) -> str:
-    return markdown.code(text if len(text) <= _TEXT else f"{text[:_TEXT]}…")
+    return safe_text.markdown_code(text if len(text) <= _TEXT else f"{text[:_TEXT]}…")
