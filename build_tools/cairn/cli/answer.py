@@ -1,4 +1,4 @@
-"""What a command came to: one value for programs, and for people the lines and tables that follow from it."""
+"""The answer of a command: a value for programs, and for people the lines and tables made from it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ made; or nothing to show, and perhaps an exit code."""
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command came to.
+    """The answer of a command.
 
     Attributes:
         value: for --json: plain values, and what `datafile.to_plain` makes plain.

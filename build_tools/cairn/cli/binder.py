@@ -79,7 +79,7 @@ def script(
 
 
 def _help(request: type[object]) -> tuple[str, str]:
-    """What the docstring of a request says for `--help`, and the example at its end."""
+    """Split the docstring of a request into paragraphs for `--help` and the example at its end."""
     paragraphs = [" ".join(text.split()) for text in str(request.__doc__).split("\n\n")]
     return " ".join(paragraphs[1:-1]), f"example: {paragraphs[-1]}"
 

@@ -28,7 +28,7 @@ _WHICH = "{}: the first digits of its id, or a date, for the last set of that da
 
 @dataclass(frozen=True, kw_only=True)
 class Bisect(common.StoreOptions):
-    """What `cairn bisect` is asked for.
+    """Options of `cairn bisect`.
 
     Sets between the two are installed, each into an environment that is thrown away, and a command is run in
     it. The command says how a set is by its exit code: 0 is good, 125 cannot be told, anything else is bad. A

@@ -49,7 +49,7 @@ def torch_dir() -> Path | None:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckoutCommand(common.StackOptions, PlaceOptions):
-    """What `cairn checkout` is asked for.
+    """Options of `cairn checkout`.
 
     With `all`, torch comes first, then the others at the commits it pins. A checkout that exists is brought
     up to date; local work is kept unless --force is given. `origins` makes the repositories that a stack
@@ -66,7 +66,7 @@ class CheckoutCommand(common.StackOptions, PlaceOptions):
 
 
 def answer(checkouts: Sequence[Checkout]) -> Answer:
-    """What was checked out."""
+    """The answer about checkouts; their notes are shown as warnings."""
     for checkout in checkouts:
         for note in checkout.notes:
             console.current().warn(f"{checkout.project.name}: {note}")

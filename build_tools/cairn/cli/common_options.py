@@ -75,7 +75,7 @@ def _stack(parsed_args: argparse.Namespace) -> Stack | None:
 
 
 LINE_OF_CHECKOUTS = "that of the checkouts"
-"""What `line` says where checkouts are there already."""
+"""The default of `line` where checkouts exist already."""
 _SDK_EXTRAS = ("libraries", "devel")  # of the `rocm` package: those that a build needs
 
 
@@ -344,7 +344,7 @@ class SdkOptions:
     offline: bool = False
 
     def sdk_request(self) -> SdkRequest:
-        """Which ROCm SDK is asked for."""
+        """The ROCm SDK to install."""
         from cairn.build.model import SdkRequest
         from cairn.venv import PackageSource
 

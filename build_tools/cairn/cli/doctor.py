@@ -26,7 +26,7 @@ _PURPOSES = {"build": "a build", "install": "an installation", "test": "tests"}
 
 @dataclass(frozen=True, kw_only=True)
 class Doctor(common.OptionalStack):
-    """What `cairn doctor` is asked for.
+    """Options of `cairn doctor`.
 
     It prints what to type for what is missing. Nothing is changed. The exit code is 3 where something that is
     needed is missing.

@@ -86,7 +86,7 @@ def _report_system(error: OSError | MemoryError) -> None:
 
 
 def _system_tip(error: OSError) -> str | None:
-    """What to do about what the operating system refused; None where its own words say it."""
+    """A tip for an error of the operating system; None where its own words are enough."""
     path = f" {error.filename}" if isinstance(error.filename, str | Path) else ""
     permission = f"take a folder of your own, or have its owner let you in: see `ls -ld{path}`"
     return {

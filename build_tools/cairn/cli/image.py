@@ -56,7 +56,7 @@ class Image:
 
 @dataclass(frozen=True, kw_only=True)
 class Build(Image):
-    """What `cairn image build` is asked for.
+    """Options of `cairn image build`.
 
     What follows `--` goes to the engine as it is.
 
@@ -84,7 +84,7 @@ class Build(Image):
 
 @dataclass(frozen=True, kw_only=True)
 class Run(Image):
-    """What `cairn image run` is asked for.
+    """Options of `cairn image run`.
 
     What follows `--` is the command; a shell without it.
 
@@ -107,7 +107,7 @@ class Run(Image):
 
 @dataclass(frozen=True, kw_only=True)
 class Print(Image):
-    """What `cairn image print` is asked for.
+    """Options of `cairn image print`.
 
     cairn image print no_rocm_image_ubuntu24_04 --engine docker
     """

@@ -25,7 +25,7 @@ _GPU = Exclusive()
 
 @dataclass(frozen=True, kw_only=True)
 class Install:
-    """What `cairn install` is asked for.
+    """Options of `cairn install`.
 
     The GPUs of this machine are found, and what is for them is chosen from an index; the lines are for pip
     and for uv. What was not tested on such a GPU is said to be untested.

@@ -45,7 +45,7 @@ class CheckoutPlaces:
 
 @dataclass(frozen=True, kw_only=True)
 class Create(CheckoutPlaces):
-    """What `cairn manifest create` is asked for.
+    """Options of `cairn manifest create`.
 
     Commits that their origins do not have are refused, and so are local edits. With --as-of, the stack is
     checked out first, as its branches were then.
@@ -70,7 +70,7 @@ class Create(CheckoutPlaces):
 
 @dataclass(frozen=True, kw_only=True)
 class OfManifest(CheckoutPlaces, common.OptionalStack):
-    """A manifest, and its checkouts: what `cairn manifest verify` is asked for.
+    """Options of `cairn manifest verify`: a manifest, and its checkouts.
 
     cairn manifest verify manifest.json --stack external-builds/pytorch
     """
@@ -80,7 +80,7 @@ class OfManifest(CheckoutPlaces, common.OptionalStack):
 
 @dataclass(frozen=True, kw_only=True)
 class Again(OfManifest):
-    """What `cairn manifest checkout` is asked for.
+    """Options of `cairn manifest checkout`.
 
     cairn manifest checkout manifest.json --root-checkout-dir src
     """
@@ -90,7 +90,7 @@ class Again(OfManifest):
 
 @dataclass(frozen=True, kw_only=True)
 class Diff:
-    """What `cairn manifest diff` is asked for.
+    """Options of `cairn manifest diff`.
 
     cairn manifest diff monday.json tuesday.json --html changelog.html
     """
@@ -175,7 +175,7 @@ def _checkouts(stack: Stack, request: Create) -> list[Checkout]:
 
 
 def _refuse_missing(request: CheckoutPlaces) -> None:
-    """What --checkout names must be there; other projects that are not there are skipped."""
+    """Refuse a --checkout that does not exist; other projects without a checkout are skipped."""
     from cairn import files
 
     for text in request.checkout:

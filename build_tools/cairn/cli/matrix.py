@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class MatrixRequest:
-    """What `cairn matrix` is asked for.
+    """Options of `cairn matrix`.
 
     It is release lines x families x Pythons x platforms at a trigger, and their runners, and comes from the
     matrix.toml beside the stack.toml, which a fork may change. An empty matrix is an error that says why.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What `cairn patches report` is asked for.
+    """Options of `cairn patches report`.
 
     cairn patches report external-builds/pytorch/pytorch --json
     """
@@ -35,7 +35,7 @@ class Report:
 
 @dataclass(frozen=True, kw_only=True)
 class Export(Report):
-    """What `cairn patches export` is asked for.
+    """Options of `cairn patches export`.
 
     Patches that an earlier export left in the folder are replaced.
 
@@ -73,7 +73,7 @@ class ProjectRequest(common.OptionalStack, Report):
 
 @dataclass(frozen=True, kw_only=True)
 class AuditCheckout(ProjectRequest):
-    """What `cairn patches audit` is asked for.
+    """Options of `cairn patches audit`.
 
     Runs hipify again in a copy and compares its files with those of the second tag; looks every commit
     above that tag up in the allowlist of patches-policy; names edits that no commit has. The checkout is
@@ -92,7 +92,7 @@ class AuditCheckout(ProjectRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class Apply(ProjectRequest):
-    """What `cairn patches apply` is asked for.
+    """Options of `cairn patches apply`.
 
     cairn patches apply pytorch ~/patches
     """
@@ -125,10 +125,10 @@ def _audit(request: AuditCheckout) -> Answer:
         f"{request.checkout}: {wording.count(verdict.problems, 'thing')} that nothing explains",
         tip="patches-policy/README.md says how a patch gets on the allowlist",
     )
-    return Answer(audit.plain(verdict), _audited(verdict), error=error if verdict.problems else None)
+    return Answer(audit.plain(verdict), _audit_text(verdict), error=error if verdict.problems else None)
 
 
-def _audited(verdict: Audit) -> Iterator[str]:
+def _audit_text(verdict: Audit) -> Iterator[str]:
     for problem in verdict.problems:
         where = f"{problem.path}: " if problem.path else ""
         yield f"{problem.kind}: {where}{problem.text}"

@@ -94,7 +94,7 @@ class Artifacts:
 
 @dataclass(frozen=True, kw_only=True)
 class Fetch(Artifacts):
-    """What `cairn rocm fetch` is asked for.
+    """Options of `cairn rocm fetch`.
 
     Each archive is checked by the sha256sum beside it, and unpacked where nothing gets out of its folder.
     Run again after it was interrupted, the command goes on where it ended.
@@ -180,7 +180,7 @@ def own_platform() -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Install(common.SdkOptions):
-    """What `cairn rocm install` is asked for.
+    """Options of `cairn rocm install`.
 
     cairn rocm install --python .venv --index-url http://127.0.0.1:8383/simple/
     """
@@ -224,7 +224,7 @@ _TREE = Exclusive(required=True)
 
 @dataclass(frozen=True, kw_only=True)
 class Package:
-    """What `cairn rocm package` is asked for.
+    """Options of `cairn rocm package`.
 
     cairn rocm package --prefix /opt/rocm --description packages.toml --rocm-version 7.10.0
     --targets gfx942,gfx1100 --output-dir dist

@@ -40,7 +40,7 @@ class SignOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class AttestOptions(SignOptions):
-    """What vouches for wheels: `--sign-key`, `--sign-as-workflow`; with `--dry-run` no workflow does."""
+    """Who vouches for wheels: `--sign-key`, `--sign-as-workflow`; with `--dry-run` no workflow does."""
 
     sign_as_workflow: bool = flag(
         "sign as the GitHub workflow that runs this (PEP 740); needs `id-token: write`, extra sign",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Show:
-    """What `cairn build cache show` is asked for.
+    """Options of `cairn build cache show`.
 
     cairn build cache show --cache-store s3://ci-cache/wheels
     """
@@ -49,7 +49,7 @@ class Show:
 
 @dataclass(frozen=True, kw_only=True)
 class Trim(Show):
-    """What `cairn build cache trim` is asked for.
+    """Options of `cairn build cache trim`.
 
     What a running build has taken from the cache of this machine stays.
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Log:
-    """What `cairn build log` is asked for.
+    """Options of `cairn build log`.
 
     cairn build log torch --causes --output-dir out
     """

@@ -21,7 +21,7 @@ _LONGEST = 60  # characters of a value in the table; JSON has all
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(BuildOptions):
-    """What `cairn build plan` is asked for.
+    """Options of `cairn build plan`.
 
     Of several lines, families or Pythons, each has a folder of its own below the output folder:
     LINE/FAMILY/PYTHON.

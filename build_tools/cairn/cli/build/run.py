@@ -99,7 +99,7 @@ def develop(request: DevelopOptions, jobs: Sequence[Job]) -> list[Piece]:
 
 @dataclass(frozen=True, kw_only=True)
 class BuildOptions(common.StackOptions, common.SdkOptions, CompileOptions, CacheOptions):
-    """What to build, from what, and how."""
+    """Options that `run` and `plan` share."""
 
     line: str | None = common.line(common.LINE_OF_CHECKOUTS)
     install_rocm: bool = flag("install the ROCm SDK first")
@@ -133,7 +133,7 @@ class BuildOptions(common.StackOptions, common.SdkOptions, CompileOptions, Cache
 
 
 def jobs_of(request: BuildOptions) -> tuple[Job, ...]:
-    """The job of each variant that is asked for.
+    """The job of each variant.
 
     Raises:
         UsageError: the options contradict each other, or name what does not exist.
@@ -157,7 +157,7 @@ def jobs_of(request: BuildOptions) -> tuple[Job, ...]:
 
 
 def job_of(request: BuildOptions) -> Job:
-    """The job that is asked for, before it is made one for each variant.
+    """The job of a request, before it becomes one for each variant.
 
     Raises:
         UsageError: --resume without --clean.
@@ -197,7 +197,7 @@ def _pythons_of(stack: Stack) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Run(BuildOptions, DevelopOptions):
-    """What `cairn build run` is asked for.
+    """Options of `cairn build run`.
 
     Of several lines, families or Pythons, each has a folder of its own below the output folder:
     LINE/FAMILY/PYTHON.
@@ -225,7 +225,7 @@ def _run(request: Run) -> Answer | list[Piece]:
 
 
 def built_wheels(wheels: Sequence[BuiltWheel], variants: Sequence[str] = ()) -> Answer:
-    """What was built.
+    """The answer about built wheels.
 
     Args:
         wheels: of all variants.

@@ -1,4 +1,4 @@
-"""What the commands of a night have in common: which night, which leg, and what a job says of itself."""
+"""Options of the commands of a night, and how a job of one notes its end and hands legs on."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def shard_of(run: NightRun, leg: Leg, config: str, number: int) -> Shard:
 
 
 @contextmanager
-def noted(
+def note_ending(
     run: NightRun, leg: Leg, stage: Stage, folder: Path | None = None, *, part: str = ""
 ) -> Iterator[None]:
     """Keep how a job of a leg ends: in the store, or in `folder`, for `cairn ci night keep`."""

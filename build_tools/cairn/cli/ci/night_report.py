@@ -25,7 +25,7 @@ def _hours(text: str, default: int) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Report(NightOptions):
-    """What `cairn ci night report` is asked for.
+    """Options of `cairn ci night report`.
 
     Exit code 10 where a leg that is not expected to fail is not in the index.
 
@@ -49,7 +49,7 @@ class Report(NightOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class ListNights(common.StoreOptions):
-    """What `cairn ci night list` is asked for.
+    """Options of `cairn ci night list`.
 
     cairn ci night list --store ./store
     """
@@ -59,7 +59,7 @@ class ListNights(common.StoreOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Watch(common.StoreOptions):
-    """What `cairn ci night watch` is asked for.
+    """Options of `cairn ci night watch`.
 
     For a schedule of its own: a schedule that has stopped fails nothing. Exit code 9 with a finding.
 

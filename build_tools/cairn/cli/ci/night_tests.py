@@ -18,7 +18,7 @@ from cairn.output import console
 
 @dataclass(frozen=True, kw_only=True)
 class Fetch(night_options.NightOptions):
-    """What `cairn ci night fetch` is asked for.
+    """Options of `cairn ci night fetch`.
 
     So the step that builds or tests needs no credentials. With --leg, it is what its tests read: the
     staged set and all that it installs; with --shard, also how long the tests of its suite took.
@@ -37,7 +37,7 @@ class Fetch(night_options.NightOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Keep(signing.SignOptions, night_options.LegOptions):
-    """What `cairn ci night keep` is asked for.
+    """Options of `cairn ci night keep`.
 
     cairn ci night keep --night latest --leg nightly-gfx94X-dcgpu-py3.12-linux_x86_64 --stack
     external-builds/sample --store ./store
@@ -76,7 +76,7 @@ _TIMEOUT = 18000.0  # seconds: a shard that ends by itself keeps what it has; on
 
 @dataclass(frozen=True, kw_only=True)
 class SmokeLeg(signing.SignOptions, night_options.LegOptions):
-    """What `cairn ci night test` is asked for.
+    """Options of `cairn ci night test`.
 
     A machine whose GPUs are not those of the leg is refused before anything is installed. Where `compat`
     is set in the matrix.toml, what the compatibility pages claim is measured too.
@@ -94,7 +94,7 @@ class SmokeLeg(signing.SignOptions, night_options.LegOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Suite(night_options.LegOptions):
-    """What `cairn ci night suite` is asked for.
+    """Options of `cairn ci night suite`.
 
     The tests are of the commit that the night froze, and the wheel must say that it was built from it.
     `cairn ci night merge` judges the shards together. What the skip-tests folder beside the stack.toml
@@ -118,7 +118,7 @@ class Suite(night_options.LegOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Merge(signing.SignOptions, night_options.NightOptions):
-    """What `cairn ci night merge` is asked for.
+    """Options of `cairn ci night merge`.
 
     A shard that left no result is a failure. Exit code 8 where a suite did not pass, and its leg is not
     expected to fail.
@@ -141,7 +141,7 @@ def _test(request: SmokeLeg) -> list[Piece]:
     folder = job.work_dir if request.later else None
     if folder is not None:
         handover.forget(folder)
-    with night_options.noted(run, leg, "test", folder):
+    with night_options.note_ending(run, leg, "test", folder):
         record = smoke_leg(job)
     return [f"{leg.name}: {record.verdict}: {record.reason}"]
 
@@ -158,7 +158,7 @@ def _suite(request: Suite) -> list[Piece]:
     folder = job.results if request.later else None
     if folder is not None:
         handover.forget(folder)
-    with night_options.noted(run, shard.leg, "test", folder, part=shard.part):
+    with night_options.note_ending(run, shard.leg, "test", folder, part=shard.part):
         merged = run_shard(job)
     return [f"{shard.name}: {merged.judgement.reason}"]
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Freeze(night_options.NightOptions):
-    """What `cairn ci night freeze` is asked for.
+    """Options of `cairn ci night freeze`.
 
     A night of that id that is there already goes on, with the manifest that it has. Outputs of the step,
     under GitHub Actions: `night`, `to`, `image` (of its manifest), `build` (the legs that are yet to be
@@ -48,7 +48,7 @@ class Freeze(night_options.NightOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Build(night_options.LegOptions):
-    """What `cairn ci night build` is asked for.
+    """Options of `cairn ci night build`.
 
     Reads the store and writes nothing into it: the wheels, their set.json and how it went (step.json) are
     left in the output folder.
@@ -136,14 +136,14 @@ def _build(request: Build) -> Answer:
     )
     for name in (NOTE_FILE, SET_FILE):  # of an earlier build in the same folder
         (job.output_dir / name).unlink(missing_ok=True)
-    with night_options.noted(run, leg, "build", job.output_dir):
+    with night_options.note_ending(run, leg, "build", job.output_dir):
         wheels = build_leg(job)
     return built_wheels(wheels)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stage(night_options.AttestedNightOptions):
-    """What `cairn ci night stage` is asked for.
+    """Options of `cairn ci night stage`.
 
     A set that is not what the night expects is refused; one leg does not hold up the others. Outputs of
     the step: `test` (the legs that a runner is to test, for a matrix), `test_count`, `suite` (the shards
@@ -165,7 +165,7 @@ class Stage(night_options.AttestedNightOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Promote(night_options.AttestedNightOptions):
-    """What `cairn ci night promote` is asked for.
+    """Options of `cairn ci night promote`.
 
     Ready is what the store has a staged set and passed records of; it can be run at any time, and again.
     Exit code 10 where the gate refused one.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Run(signing.SignOptions, common.StackOptions):
-    """What `cairn ci run` is asked for.
+    """Options of `cairn ci run`.
 
     What is finished is kept: run it again after an error or an interrupt, and it carries on; the smoke
     tests and the installation run again where a byte, a test, a program or the machine is different. How
@@ -43,7 +43,7 @@ def _run(request: Run) -> Answer:
 
 
 def trail_request(request: Run) -> TrailRequest:
-    """What the library is asked for."""
+    """The request of the library."""
     from cairn import targets as gpu
     from cairn.pipeline.trail import TrailRequest
 

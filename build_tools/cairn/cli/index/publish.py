@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Publish(signing.AttestOptions, common.StoreOptions):
-    """What `cairn index publish` is asked for.
+    """Options of `cairn index publish`.
 
     Into the channels that users install from, sets come through the gate: see `cairn release promote`.
 
@@ -65,7 +65,7 @@ def _publish(request: Publish) -> Answer:
             raise UsageError(f"{name} is about a set", tip="give --set set.json as well")
     with console.current().stage(f"publish into {request.index}") as stage:
         result = publish(store, request.index, request.files, dry_run=request.dry_run, on_step=stage.update)
-    return added((entry.filename for entry in result.added), result.already)
+    return publish_answer((entry.filename for entry in result.added), result.already)
 
 
 def _publish_set(store: Store, request: Publish, set_file: Path) -> Answer:
@@ -117,7 +117,7 @@ class _IndexOptions(common.StoreOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Lock(_LockOptions):
-    """What `cairn index mirror lock` is asked for.
+    """Options of `cairn index mirror lock`.
 
     What the wheels require is kept in it, so that later runs need none.
 
@@ -135,7 +135,7 @@ class Lock(_LockOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Sync(_LockOptions, _IndexOptions):
-    """What `cairn index mirror sync` is asked for.
+    """Options of `cairn index mirror sync`.
 
     Other bytes than the lock names are refused, and then nothing is published.
 
@@ -147,7 +147,7 @@ class Sync(_LockOptions, _IndexOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Verify(_LockOptions, _IndexOptions):
-    """What `cairn index mirror verify` is asked for.
+    """Options of `cairn index mirror verify`.
 
     Nothing is changed.
 
@@ -157,7 +157,7 @@ class Verify(_LockOptions, _IndexOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Fetch(_IndexOptions):
-    """What `cairn index mirror fetch` is asked for.
+    """Options of `cairn index mirror fetch`.
 
     The word may be left out: cairn index mirror FILE …
 
@@ -207,7 +207,7 @@ def _sync(request: Sync) -> Answer:
     lock, store = mirror_lock.read(path), request.open_store()
     with console.current().stage(f"mirror into {request.index}"):
         fetched = mirror.sync(store, request.index, lock, dry_run=request.dry_run)
-    return added(file.file_name for file in fetched)
+    return publish_answer(file.file_name for file in fetched)
 
 
 def _verify(request: Verify) -> Answer:
@@ -234,13 +234,13 @@ def _fetch_needed(request: Fetch) -> Answer:
     store, index = request.open_store(), request.index
     if request.dry_run:
         items = missing(store, index, dists=request.files, requirements=request.require)
-        return added(item.requirement for item in items)
+        return publish_answer(item.requirement for item in items)
     with console.current().stage(f"mirror into {index}"):
         published = mirror(store, index, dists=request.files, requirements=request.require)
-    return added(entry.filename for entry in published.added)
+    return publish_answer(entry.filename for entry in published.added)
 
 
-def added(new: Iterable[str], already: Sequence[str] = ()) -> Answer:
+def publish_answer(new: Iterable[str], already: Sequence[str] = ()) -> Answer:
     """Which files are new in an index, and which it had."""
     names = tuple(new)
     text = (*(f"+ {name}" for name in names), *(f"= {name}" for name in already))

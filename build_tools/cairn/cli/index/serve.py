@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Serve(common.StoreOptions):
-    """What `cairn index serve` is asked for.
+    """Options of `cairn index serve`.
 
     Its own files are served, and no others.
 

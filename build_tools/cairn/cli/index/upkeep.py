@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Render(common.StoreOptions):
-    """What `cairn index render` is asked for; others add to it.
+    """Options of `cairn index render`; others add to them.
 
     Pages that are right are not written.
 
@@ -38,7 +38,7 @@ class Render(common.StoreOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Audit(Render):
-    """What `cairn index audit` is asked for.
+    """Options of `cairn index audit`.
 
     Nothing is changed. It says what every key is (live, pending, garbage, temporary, foreign) and what is
     wrong; it exits with 9 if anything is, with 0 if nothing is. --json is for monitoring.
@@ -52,7 +52,7 @@ class Audit(Render):
 
 @dataclass(frozen=True, kw_only=True)
 class Recover(Render):
-    """What `cairn index recover` is asked for.
+    """Options of `cairn index recover`.
 
     Where the pointer, state.json, was lost or damaged, it lists the generations that may have been
     current last; --generation makes one of them current, if it is whole.
@@ -68,7 +68,7 @@ class Recover(Render):
 
 @dataclass(frozen=True, kw_only=True)
 class CollectGarbage(common.StoreOptions):
-    """What `cairn index gc` is asked for.
+    """Options of `cairn index gc`.
 
     What counted within the time can still be rolled back to. Generations are never removed.
 

@@ -33,7 +33,7 @@ _PLACE = Exclusive()
 
 @dataclass(frozen=True, kw_only=True)
 class Verify(common.OptionalStoreOptions):
-    """What `cairn index verify` is asked for.
+    """Options of `cairn index verify`.
 
     Each link is said to be good, or named as broken. With --bundle nothing is read from the network.
     Without a wheel, the whole index of a store is compared with its state, as `audit --hashes` does.

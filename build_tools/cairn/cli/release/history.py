@@ -37,13 +37,13 @@ class _ChangeOptions(_IndexOptions):
     dry_run: bool = common.dry_run()
 
     def context(self) -> Mapping[str, object]:
-        """What the answer repeats of the request."""
+        """Fields of the request that the answer repeats."""
         return {"index": self.index, "dry_run": self.dry_run}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rollback(_ChangeOptions):
-    """What `cairn release rollback` is asked for.
+    """Options of `cairn release rollback`.
 
     It makes a new generation, so that this can be rolled back too. Yanks made since hold. What that state
     offered must still be in the store as it was. It is no ban: a set that it takes off a channel for
@@ -62,7 +62,7 @@ class Rollback(_ChangeOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class YankSet(common.StoreOptions):
-    """What `cairn release yank` is asked for.
+    """Options of `cairn release yank`.
 
     It counts in every index of the store, and the set comes into no other, whatever becomes of the
     indexes, until --undo takes it back by name and reason. Wheels that a set which is not yanked has too
@@ -85,7 +85,7 @@ class YankSet(common.StoreOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Retain(_ChangeOptions):
-    """What `cairn release retain` is asked for.
+    """Options of `cairn release retain`.
 
     Of each line, family, Python and platform the newest stay. So does what a lock of the index or a
     different release index names. Files stay in the store until `cairn index gc`.
@@ -107,7 +107,7 @@ class Retain(_ChangeOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Log(_IndexOptions):
-    """What `cairn release log` is asked for.
+    """Options of `cairn release log`.
 
     cairn release log --store ./store --index release
     """
@@ -129,10 +129,10 @@ def _rollback(request: Rollback) -> Answer:
             dry_run=request.dry_run,
             on_step=stage.update,
         )
-    return Answer(result, _rolled_back(request, result), more=request.context())
+    return Answer(result, _rollback_text(request, result), more=request.context())
 
 
-def _rolled_back(request: Rollback, result: RollbackResult) -> Iterator[Piece]:
+def _rollback_text(request: Rollback, result: RollbackResult) -> Iterator[Piece]:
     from cairn.release.index import keys
 
     index = request.index
@@ -166,10 +166,10 @@ def _yank(request: YankSet) -> Answer:
         result = yank.lift(store, subject, by=request.who, reason=request.reason, dry_run=dry_run)
     else:
         result = yank.yank(store, subject, reason=request.reason, dry_run=dry_run)
-    return Answer(result, _yanked(request, result), more={"dry_run": dry_run})
+    return Answer(result, _yank_text(request, result), more={"dry_run": dry_run})
 
 
-def _yanked(request: YankSet, result: Yank) -> Iterator[Piece]:
+def _yank_text(request: YankSet, result: Yank) -> Iterator[Piece]:
     word = "not yanked" if request.undo else "yanked"
     what = f"{'set' if request.night is None else 'the night of the manifest'} {result.subject[:_SHORT]}"
     if not result.changed:
@@ -198,10 +198,10 @@ def _retain(request: Retain) -> Answer:
         reason=request.reason,
         dry_run=request.dry_run,
     )
-    return Answer(retention, _retained(request, retention), more=request.context())
+    return Answer(retention, _retain_text(request, retention), more=request.context())
 
 
-def _retained(request: Retain, retention: Retained) -> Iterator[Piece]:
+def _retain_text(request: Retain, retention: Retained) -> Iterator[Piece]:
     for set_id, by in retention.held:
         yield f"= set {set_id[:_SHORT]}: {by} names it"
     yield from _changes(retention.difference, dry_run=request.dry_run)

@@ -13,7 +13,7 @@ from cairn.options import option
 
 @dataclass(frozen=True, kw_only=True)
 class CreateKey:
-    """What `cairn release key create` is asked for.
+    """Options of `cairn release key create`.
 
     The private half stays with you; users get the public one from where they know it is yours.
 
@@ -39,7 +39,7 @@ def _create_key(request: CreateKey) -> Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class NewVersion(common.StoreOptions):
-    """What `cairn release new-version` is asked for.
+    """Options of `cairn release new-version`.
 
     The wheels are new bytes: publish them as a set of their own, and test that one. Its set.json names
     the set that they come from.

@@ -36,7 +36,7 @@ def _index(text: str, flag: str, default: str) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Promote(signing.AttestOptions, common.StoreOptions, common.StackOptions):
-    """What `cairn release promote` is asked for.
+    """Options of `cairn release promote`.
 
     cairn release promote SET --stack external-builds/pytorch --store ./store
     """
@@ -167,7 +167,7 @@ def demands(report: GateReport, *, unchanged: bool = False) -> Iterator[Piece]:
 
 
 def plain_demands(report: GateReport | None) -> dict[str, object]:
-    """What the gate found, for programs to read."""
+    """The report of the gate, for programs."""
     if report is None:
         return {"demands": [], "untested": []}
     return {

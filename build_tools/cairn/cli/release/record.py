@@ -25,7 +25,7 @@ _SHOWN = 12  # digits of a digest
 
 @dataclass(frozen=True, kw_only=True)
 class AddRecords(signing.SignOptions, common.StoreOptions):
-    """What `cairn release record add` is asked for.
+    """Options of `cairn release record add`.
 
     A record is kept as it is and never removed. One that failed stands against the set until a later one
     has passed on the same hardware, or somebody answers it. junit.xml and compat.json beside it are kept
@@ -41,7 +41,7 @@ class AddRecords(signing.SignOptions, common.StoreOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerRecord(common.StoreOptions):
-    """What `cairn release record answer` is asked for.
+    """Options of `cairn release record answer`.
 
     Every page of the set, the report and the terminal show who said so and why.
 
@@ -57,7 +57,7 @@ class AnswerRecord(common.StoreOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class ListRecords(common.OptionalStack, common.StoreOptions):
-    """What `cairn release record list` is asked for.
+    """Options of `cairn release record list`.
 
     With --stack, each is weighed as the gate would: by the kinds and floors of the stack.
 

@@ -39,7 +39,7 @@ def _report(metavar: str, what: str) -> Path:
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """What `cairn test compat run` is asked for.
+    """Options of `cairn test compat run`.
 
     Writes compat.json, .rst, .md and .html, junit.xml, and, on what a smoke test has installed,
     record.json. A row that needs a GPU is not measurable without one, whatever the CPU does. It fails
@@ -78,7 +78,7 @@ class Run:
 
 @dataclass(frozen=True, kw_only=True)
 class Diff:
-    """What `cairn test compat diff` is asked for.
+    """Options of `cairn test compat diff`.
 
     cairn test compat diff yesterday/compat.json today/compat.json
     """
@@ -90,7 +90,7 @@ class Diff:
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """What `cairn test compat rows` is asked for.
+    """Options of `cairn test compat rows`.
 
     With --json, every row is there: its table, what the page claims, and how it is measured.
 

@@ -25,7 +25,7 @@ _SHOWN = 20  # failures on the terminal, of each run
 
 @dataclass(frozen=True, kw_only=True)
 class Report(common.StoreOptions):
-    """What `cairn test report` is asked for.
+    """Options of `cairn test report`.
 
     The verdict is that of the record, if the results beside it are its own. JUnit XML without a record is
     judged by the floors; a file that is missing, truncated or has nothing but skips is a failure. With

@@ -60,7 +60,7 @@ def today() -> date:
 
 @dataclass(frozen=True, kw_only=True)
 class Lint(SkipsOfRun):
-    """What `cairn test skips lint` is asked for.
+    """Options of `cairn test skips lint`.
 
     Without --collection: keys, ids, conditions, duplicates, and what expired. With it, also what names no
     test; give the conditions of the run that it is from. Exits with 1 where it has found something.
@@ -99,7 +99,7 @@ def _lint(request: Lint) -> Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class ListSkips(SkipsOfRun):
-    """What `cairn test skips list` is asked for.
+    """Options of `cairn test skips list`.
 
     Without a condition, all that may be.
 
@@ -151,7 +151,7 @@ def _day(text: str) -> date:
 
 @dataclass(frozen=True, kw_only=True)
 class ImportSkips:
-    """What `cairn test skips import` is asked for.
+    """Options of `cairn test skips import`.
 
     A list is TheRock's skip_tests/*.py, which is read and not run, or PyTorch's disabled-tests.json. What
     its substrings name is looked up among the tests of a collection; what they hit besides is said, and

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Smoke(common.OptionalStack):
-    """What `cairn test smoke` is asked for.
+    """Options of `cairn test smoke`.
 
     Exactly the files of the set are installed, from one index alone; then the built-in checks and the
     stack's own tests run. Without --index-url, packages come from --find-links alone. Writes record.json

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class RunSuite(SuiteOptions):
-    """What `cairn test suite` is asked for.
+    """Options of `cairn test suite`.
 
     The tests are those of the wheel's commit, which must be checked out, and run module by module in
     processes of their own: a test that crashes or hangs costs itself alone. A failed test is tried again,
@@ -96,7 +96,7 @@ def _install(request: RunSuite, set_file: Path, requires: tuple[str, ...]) -> Te
 
 @dataclass(frozen=True, kw_only=True)
 class Merge:
-    """What `cairn test merge` is asked for.
+    """Options of `cairn test merge`.
 
     Each folder is what one shard of `cairn test suite` or run_pytorch_tests.py wrote. A shard that is
     missing, or a test that ran twice or nowhere, is a failure.
@@ -124,7 +124,7 @@ def _merge(request: Merge) -> Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class Shards(TimesOptions):
-    """What `cairn test shards` is asked for.
+    """Options of `cairn test shards`.
 
     Longest modules first; a module is cut where it fits into no shard whole. Each shard makes the same
     plan by itself, from the same sources and times.
@@ -195,7 +195,7 @@ _PATCH = "solved.patch"
 
 @dataclass(frozen=True, kw_only=True)
 class Retry(LimitOptions):
-    """What `cairn test skips retry` is asked for.
+    """Options of `cairn test skips retry`.
 
     Tests run as `cairn test suite` runs them, several times over; one that crashes or hangs costs itself
     alone. Those that passed each time are taken out of the files by the patch solved.patch in the folder

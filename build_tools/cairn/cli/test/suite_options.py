@@ -128,7 +128,7 @@ class LimitOptions(ConfigOptions):
     json: bool = common.json()
 
     def variables_by_name(self) -> dict[str, str]:
-        """What `--test-env` names.
+        """The variables that `--test-env` names.
 
         Raises:
             UsageError: it is not `NAME=VALUE`.
@@ -139,14 +139,14 @@ class LimitOptions(ConfigOptions):
         return {name: value for _, (name, _, value) in pairs}
 
     def variables(self) -> dict[str, str]:
-        """What tests see that run on what is installed."""
+        """The variables of tests that run on what is installed."""
         from cairn import isolation
 
         home = self.output_dir.absolute() / "scratch" / "home"
         return isolation.variables(isolation.Isolation.TEST, home) | self.variables_by_name()
 
     def request_values(self, checkout: Path) -> dict[str, Any]:
-        """What these say of a `SuiteRequest`, and where its results go."""
+        """Fields of a `SuiteRequest` that follow from these options."""
         from cairn.sources.git import repository
         from cairn.sources.worktree import contents
 
@@ -188,7 +188,7 @@ class SuiteOptions(LimitOptions, TimesOptions):
     pytest_args: tuple[str, ...] = argument("-- PYTEST ARGS", "passed on to pytest", nargs="*")
 
     def request_values(self, checkout: Path) -> dict[str, Any]:
-        """What these say of a `SuiteRequest`."""
+        """Fields of a `SuiteRequest` that follow from these options."""
         from cairn.stack import policy
         from cairn.testing.record import TestPolicy
         from cairn.testing.skips import skip_files
@@ -239,7 +239,7 @@ def run(request: SuiteRequest, options: SuiteOptions) -> Answer:
 
 
 def answer(merged: Merged, *, log: Path | None = None) -> Answer:
-    """What became of a suite; it fails where that did not pass, and `log` says more."""
+    """The answer about a suite; it fails where that did not pass, and names `log`."""
     judgement = merged.judgement
     plain = {
         "verdict": judgement.verdict,

@@ -74,7 +74,7 @@ def _projects(words: Sequence[str], script: Path) -> tuple[Project, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Common(common.StackOptions, common.SdkOptions):
-    """What both commands take, and may be given before their names."""
+    """Options of both commands, which may stand before their names too."""
 
     stack: Path = common.stack(required=False)
     line: str | None = common.line(common.LINE_OF_CHECKOUTS)
@@ -82,7 +82,7 @@ class Common(common.StackOptions, common.SdkOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Build(Common, CompilerCacheOptions, CacheOptions, DevelopOptions):
-    """What `build` is asked for.
+    """Options of `build`.
 
     Attributes:
         checkouts: by project: the folders that flags of its own name.

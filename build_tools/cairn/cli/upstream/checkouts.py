@@ -30,7 +30,7 @@ _STACK = ("stack", "line")
 
 @dataclass(frozen=True, kw_only=True)
 class _Script(common.StackOptions, PlaceOptions):
-    """What each command of a script has: whose it is, and where.
+    """Options of each command of a script: which project, and where.
 
     Attributes:
         project: its name in the stack.
@@ -122,7 +122,7 @@ _SOURCE = Exclusive(required=True)
 
 @dataclass(frozen=True, kw_only=True)
 class _FromManifest(common.StackOptions):
-    """What the script is asked for.
+    """Options of the script.
 
     Check out what a manifest of TheRock's names, each at its commit, and hipify it.
 

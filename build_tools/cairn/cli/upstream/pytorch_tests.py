@@ -31,7 +31,7 @@ class HardwareOptions:
     )
 
     def targets(self) -> tuple[str, ...]:
-        """What the family stands for; nothing where any will do."""
+        """The targets of the family; none where any will do."""
         from cairn.targets import parse_targets
 
         return parse_targets(self.amdgpu_family) if self.amdgpu_family else ()
@@ -39,7 +39,7 @@ class HardwareOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Smoke(HardwareOptions):
-    """What the script is asked for.
+    """Options of the script.
 
     Run sample computations on the PyTorch that is installed in this environment. Without a GPU, the tests
     that need one are skipped.
@@ -81,7 +81,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class RunTests(SuiteOptions, HardwareOptions):
-    """What the script is asked for.
+    """Options of the script.
 
     Run PyTorch's own tests on the PyTorch that is installed in this environment, but those of skip-tests.
     The sources must be of the wheel's commit. The tests are copied out of them, and run module by module

@@ -23,7 +23,7 @@ _LAYOUT = Exclusive()
 
 @dataclass(frozen=True, kw_only=True)
 class FetchArtifacts(rocm.Artifacts):
-    """What the script is asked for.
+    """Options of the script.
 
     Fetch the artifacts of a CI run of TheRock, and unpack them.
 
@@ -96,7 +96,7 @@ _DISTS = "dist"  # below --dest-dir, where upstream's other scripts and pages lo
 
 @dataclass(frozen=True, kw_only=True)
 class BuildPythonPackages:
-    """What the script is asked for.
+    """Options of the script.
 
     Turn a tree of ROCm's artifacts into the pip packages of the SDK, in DIR/dist.
 

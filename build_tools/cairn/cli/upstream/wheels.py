@@ -16,7 +16,7 @@ from cairn.options import argument, option
 
 @dataclass(frozen=True, kw_only=True)
 class PatchFatWheel(change.Fat):
-    """What the scripts are asked for.
+    """Options of the scripts.
 
     Write a wheel that carries the ROCm libraries and data it needs, for the wanted targets alone, and
     that works without any ROCm SDK package. It gets a version of its own, such as 2.9.0+fat.rocm7.10.0.
@@ -49,7 +49,7 @@ def patch_fat_wheel(script: Path, *, windows: bool) -> Parser:
 
 @dataclass(frozen=True, kw_only=True)
 class SanityCheck:
-    """What the script is asked for.
+    """Options of the script.
 
     Check the wheels of a folder for everything that a published wheel must satisfy.
 

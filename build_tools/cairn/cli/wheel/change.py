@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class SetVersion:
-    """What `cairn wheel set-version` is asked for.
+    """Options of `cairn wheel set-version`.
 
     METADATA, RECORD, WHEEL, folder and file names change together; exact pins among the wheels named and
     on the ROCm SDK follow, and so do version.py and _rocm_init.py inside; everything else is copied as it
@@ -68,7 +68,7 @@ def _plain_change(change: Change) -> dict[str, object]:
 
 @dataclass(frozen=True, kw_only=True)
 class Repair:
-    """What `cairn wheel repair` is asked for.
+    """Options of `cairn wheel repair`.
 
     A wheel that runs on every system of its tag is copied as it is. One whose RECORD is wrong is refused:
     --new-record writes RECORD anew, where you know that the files are right.
@@ -136,7 +136,7 @@ def _write_record(wheel: Path, request: Repair) -> tuple[Path, dict[str, object]
 
 @dataclass(frozen=True, kw_only=True)
 class Fat:
-    """What `cairn wheel fat` is asked for.
+    """Options of `cairn wheel fat`.
 
     It gets a version of its own, such as 2.9.0+fat.rocm7.10.0.
 
@@ -196,7 +196,7 @@ def _prefix(text: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Split:
-    """What `cairn wheel split` is asked for.
+    """Options of `cairn wheel split`.
 
     ROCm 7.14 finds the code of an installed device wheel; older ones need `cairn wheel join`.
 
@@ -248,7 +248,7 @@ def _split(request: Split) -> Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class Join:
-    """What `cairn wheel join` is asked for.
+    """Options of `cairn wheel join`.
 
     cairn wheel join split/torch-….whl split/torch_device_gfx942-….whl --output-dir out
     """

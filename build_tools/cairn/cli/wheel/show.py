@@ -34,7 +34,7 @@ _KINDS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Show:
-    """What `cairn wheel show` is asked for.
+    """Options of `cairn wheel show`.
 
     cairn wheel show out/torch-2.9.0+rocm7.10.0-cp311-cp311-manylinux_2_28_x86_64.whl
     """
@@ -106,7 +106,7 @@ def _requirements(texts: Iterable[str]) -> list[str]:
 
 
 def _contents(archive: CodeArchive) -> str:
-    """What an archive has: `12, for 40 wrappers of lib/libtorch_hip.so`."""
+    """The code objects of an archive: `12, for 40 wrappers of lib/libtorch_hip.so`."""
     many = sum(archive.libraries.values())
     names = list(archive.libraries)
     where = names[0] if len(names) == 1 else f"{len(names)} libraries"
@@ -120,7 +120,7 @@ def _looks(library: Binary) -> tuple[str, str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Diff:
-    """What `cairn wheel diff` is asked for.
+    """Options of `cairn wheel diff`.
 
     cairn wheel diff yesterday/torch-….whl today/torch-….whl
     """

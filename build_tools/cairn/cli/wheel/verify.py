@@ -28,7 +28,7 @@ _PYTHON = re.compile(r"3\.[0-9]{1,3}t?")
 
 @dataclass(frozen=True, kw_only=True)
 class Verify:
-    """What `cairn wheel verify` is asked for.
+    """Options of `cairn wheel verify`.
 
     Wheels that are named together bring the libraries of those that require them. A device wheel that is
     named with its host wheel must have what was split from that.
@@ -56,7 +56,7 @@ class Verify:
     json: bool = common.json()
 
     def expectation(self) -> Expectation:
-        """What the wheels must be."""
+        """What is demanded of the wheels."""
         from cairn.targets import parse_targets
         from cairn.wheels.verify import Expectation
 
