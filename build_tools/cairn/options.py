@@ -43,7 +43,7 @@ class Option:
         help: what it does, without a full stop; `%(default)s` stands for the default.
         flags: its names; the field's with dashes where there are none.
         convert: makes the value of the text, and raises ArgumentTypeError where it cannot.
-        metavar: what stands for the value in the help.
+        metavar: what stands for the value in the help; by default what follows from `convert`: FILE, DIR.
         choices: the only values there are.
         nargs: how many words it takes, in argparse's way: `?`, `*`, `+`.
         completer: says what there is for it to a shell.
@@ -82,10 +82,10 @@ def switch(help: str, *flags: str, default: bool | None = False, **more: Any) ->
     return _field(Option(kind="switch", help=help, flags=flags, **more), default)
 
 
-def repeated(help: str, *flags: str, metavar: str, **more: Any) -> Any:
+def repeated(help: str, *flags: str, **more: Any) -> Any:
     """An option that may be given several times, as a tuple."""
     text = f"{help}; may be repeated"
-    return _field(Option(kind="repeated", help=text, flags=flags, metavar=metavar, **more), default=())
+    return _field(Option(kind="repeated", help=text, flags=flags, **more), default=())
 
 
 def argument(metavar: str, help: str, *, nargs: str | None = None, default: Any = None, **more: Any) -> Any:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from cairn import converters
 from cairn.cli.answer import Result, show
 from cairn.cli.parser import Parser
 from cairn.options import KEY, Exclusive, Option
@@ -18,6 +19,14 @@ _ACTIONS: Mapping[str, Any] = {
     "flag": "store_true",
     "switch": argparse.BooleanOptionalAction,
     "repeated": "append",
+}
+_METAVARS: Mapping[object, str] = {
+    converters.file: "FILE",
+    converters.new_file: "FILE",
+    converters.program: "FILE",
+    converters.folder: "DIR",
+    converters.new_folder: "DIR",
+    converters.seconds: "SECONDS",
 }
 _BELOW = " below"  # ends the name under which a parser keeps what it adds to the list of the parser above
 
@@ -174,7 +183,7 @@ def _add(
         "help": option.help.replace("%(default)s", str(default).replace("%", "%%")),
         "action": _ACTIONS.get(option.kind),
         "type": option.convert,
-        "metavar": option.metavar,
+        "metavar": option.metavar or _METAVARS.get(option.convert),
         "choices": option.choices,
         "nargs": option.nargs,
         "required": option.required or None,

@@ -30,7 +30,7 @@ class PlaceOptions:
     """Where a single checkout goes."""
 
     checkout_dir: Path | None = option(
-        "folder of the checkout (default: by --repo-name)", metavar="DIR", convert=converters.new_folder
+        "folder of the checkout (default: by --repo-name)", convert=converters.new_folder
     )
     repo_name: str | None = option("name of the default folder (default: the stack's)")
 
@@ -41,9 +41,7 @@ class PlaceOptions:
 
 def torch_dir() -> Path | None:
     """`--torch-dir`."""
-    chosen: Path | None = option(
-        "torch checkout that pins the others", metavar="DIR", convert=converters.folder
-    )
+    chosen: Path | None = option("torch checkout that pins the others", convert=converters.folder)
     return chosen
 
 

@@ -215,18 +215,13 @@ def set_id_of(text: str) -> str:
 
 def root_checkout_dir() -> Any:
     """`--root-checkout-dir`."""
-    return option(
-        "folder of the checkouts (default: beside the stack.toml)",
-        metavar="DIR",
-        convert=converters.new_folder,
-    )
+    return option("folder of the checkouts (default: beside the stack.toml)", convert=converters.new_folder)
 
 
 def output_dir(*, default: Path | None = None, required: bool = True) -> Any:
     """`--output-dir`, which must be given where it has no default and something is written."""
     return option(
         "folder to write into; made if missing" + (" (default: %(default)s)" if default else ""),
-        metavar="DIR",
         convert=converters.new_folder,
         required=required and default is None,
         default=default,
@@ -324,9 +319,7 @@ class SdkOptions:
 
     index_url: str | None = index_url()
     find_links: tuple[str, ...] = find_links()
-    cache_dir: Path | None = option(
-        "pip's cache folder", "--pip-cache-dir", metavar="DIR", convert=converters.new_folder
-    )
+    cache_dir: Path | None = option("pip's cache folder", "--pip-cache-dir", convert=converters.new_folder)
     version: str | None = option(
         "version of the ROCm SDK: 7.10.0, ==7.10.0, '>1.0' or '~=7.10' (default: the newest)",
         "--rocm-sdk-version",
@@ -353,14 +346,13 @@ class SdkOptions:
 
 def python(what: str, default: str = "Cairn's own") -> Any:
     """`--python`, an interpreter; `what` says which it is."""
-    return option(f"interpreter {what} (default: {default})", metavar="FILE", convert=converters.program)
+    return option(f"interpreter {what} (default: {default})", convert=converters.program)
 
 
 def work_dir(default: Path = Path(".cairn")) -> Any:
     """`--work-dir`."""
     return option(
         "folder of checkouts, environments and logs (default: %(default)s)",
-        metavar="DIR",
         convert=converters.new_folder,
         default=default,
     )

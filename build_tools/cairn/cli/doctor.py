@@ -38,20 +38,14 @@ class Doctor(common.OptionalStack):
         "what the machine is for (default: %(default)s)", "--for", choices=tuple(_PURPOSES), default="build"
     )
     targets: str | None = common.targets("of the stack; for tests, whatever is there")
-    wheel: tuple[Path, ...] = repeated(
-        "a wheel that is to be installed", metavar="FILE", convert=converters.file
-    )
+    wheel: tuple[Path, ...] = repeated("a wheel that is to be installed", convert=converters.file)
     index_url: str | None = common.index_url()
     root_checkout_dir: Path = option(
-        "folder of the checkouts (default: the current one)",
-        metavar="DIR",
-        convert=converters.new_folder,
-        default=Path(),
+        "folder of the checkouts (default: the current one)", convert=converters.new_folder, default=Path()
     )
     python: Path | None = common.python("to check")
     machine: Path | None = option(
         "judge the machine that the answer of `cairn doctor --json` in FILE describes",
-        metavar="FILE",
         convert=converters.file,
     )
     json: bool = common.json()

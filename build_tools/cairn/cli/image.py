@@ -73,7 +73,6 @@ class Build(Image):
     )
     pip_config: Path | None = option(
         "configuration of pip for this build, such as an index behind a firewall; it is not kept",
-        metavar="FILE",
         convert=converters.file,
     )
     push: bool = flag("push it to where its tags say; prints its digest")
@@ -97,7 +96,6 @@ class Run(Image):
     gpu: bool | None = switch("give it the machine's GPUs (default: where there is /dev/kfd)", default=None)
     mount_dir: Path = option(
         "folder that is /work in the container (default: the current one)",
-        metavar="DIR",
         convert=converters.folder,
         default=Path(),
     )

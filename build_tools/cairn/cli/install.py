@@ -50,7 +50,6 @@ class Install:
     )
     topology_dir: Path | None = option(
         "a copy of a machine's /sys/class/kfd/kfd/topology/nodes, to choose for that machine",
-        metavar="DIR",
         convert=converters.folder,
         group=_GPU,
     )

@@ -63,7 +63,7 @@ class Create(CheckoutPlaces):
         convert=converters.exact_version,
     )
     python: str | None = option("versions of Python, joined by commas (default: this one's)")
-    output: Path = option("the manifest to write", metavar="FILE", required=True, convert=converters.new_file)
+    output: Path = option("the manifest to write", required=True, convert=converters.new_file)
     allow_local: bool = flag("freeze local edits and commits too; no one else can reproduce the checkouts")
     as_of: datetime | None = as_of()
 
@@ -99,7 +99,7 @@ class Diff:
     after: Path = argument("AFTER", "the newer manifest.json", convert=converters.file)
     commits: bool = switch("name the commits between, which are fetched from their origins", default=True)
     json: bool = common.json()
-    html: Path | None = option("write a page for browsers too", metavar="FILE", convert=converters.new_file)
+    html: Path | None = option("write a page for browsers too", convert=converters.new_file)
 
 
 def _create(request: Create) -> Answer:

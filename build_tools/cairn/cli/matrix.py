@@ -32,9 +32,7 @@ class MatrixRequest:
     """
 
     stack: Path = common.stack()
-    matrix: Path | None = option(
-        "a matrix.toml (default: beside the stack.toml)", metavar="FILE", convert=converters.file
-    )
+    matrix: Path | None = option("a matrix.toml (default: beside the stack.toml)", convert=converters.file)
     choice: Choice = part(Choice)
     github_output: bool = flag(
         "write matrix, count, empty, test_matrix, test_count, test_empty, lines and without_runner to "

@@ -85,7 +85,6 @@ class AuditCheckout(ProjectRequest):
     allowlist: Path | None = option(
         "the allowlist (default: patches-policy/allowlist.toml, here or in a folder above; "
         "without one, nothing is allowed)",
-        metavar="FILE",
         convert=converters.file,
     )
 

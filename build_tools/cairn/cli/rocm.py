@@ -231,13 +231,10 @@ class Package:
     """
 
     prefix: Path | None = option(
-        "an installed prefix: the folder with bin, include and lib",
-        metavar="DIR",
-        convert=converters.folder,
-        group=_TREE,
+        "an installed prefix: the folder with bin, include and lib", convert=converters.folder, group=_TREE
     )
     artifacts: Path | None = option(
-        "a folder of artifacts NAME_COMPONENT_TARGET", metavar="DIR", convert=converters.folder, group=_TREE
+        "a folder of artifacts NAME_COMPONENT_TARGET", convert=converters.folder, group=_TREE
     )
     debs: tuple[Path, ...] = option(
         "packages of Debian's ROCm: .deb files, or folders of them",
@@ -249,7 +246,6 @@ class Package:
     )
     description: Path | None = option(
         "the packages.toml that says what goes where (default: that of TheRock's artifacts, or of Debian)",
-        metavar="FILE",
         convert=converters.file,
     )
     version: str = option(

@@ -26,7 +26,6 @@ class SignOptions:
 
     sign_key: Path | None = option(
         "sign with this private key (default: that of CAIRN_SIGN_KEY, if it names one)",
-        metavar="FILE",
         convert=converters.file,
         group=_ONE,
     )

@@ -18,10 +18,7 @@ if TYPE_CHECKING:
 def _work_dir(contents: str) -> Path:
     """`--work-dir`."""
     folder: Path = option(
-        f"folder of {contents} (default: %(default)s)",
-        metavar="DIR",
-        convert=converters.new_folder,
-        default=Path(".cairn"),
+        f"folder of {contents} (default: %(default)s)", convert=converters.new_folder, default=Path(".cairn")
     )
     return folder
 

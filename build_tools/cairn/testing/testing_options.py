@@ -17,13 +17,7 @@ def _modules(what: str) -> Any:  # noqa: ANN401 - as `dataclasses.field` gives
 
 def _seconds(flag: str, what: str, default: float | None) -> Any:  # noqa: ANN401 - as above
     shown_default = "none" if default is None else f"{default:g}"
-    return option(
-        f"for {what} (default: {shown_default})",
-        flag,
-        default=default,
-        metavar="SECONDS",
-        convert=converters.seconds,
-    )
+    return option(f"for {what} (default: {shown_default})", flag, default=default, convert=converters.seconds)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -108,7 +108,7 @@ class BuildOptions(common.StackOptions, common.SdkOptions, CompileOptions, Cache
     targets: str | None = common.targets("what the SDK serves")
     version_suffix: str | None = common.version_suffix()
     clean: bool = flag("build everything again")
-    env_dir: Path | None = option("where environments are kept", metavar="DIR", convert=converters.new_folder)
+    env_dir: Path | None = option("where environments are kept", convert=converters.new_folder)
     run: RunOptions = part(RunOptions)
     json: bool = common.json()
     lines: tuple[str, ...] = option(

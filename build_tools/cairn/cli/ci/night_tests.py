@@ -86,9 +86,7 @@ class SmokeLeg(signing.SignOptions, night_options.LegOptions):
     """
 
     work_dir: Path = common.work_dir()
-    timeout: float = option(
-        "for each run of pytest", metavar="SECONDS", convert=converters.seconds, default=1800.0
-    )
+    timeout: float = option("for each run of pytest", convert=converters.seconds, default=1800.0)
     later: bool = night_options.later()
 
 
@@ -108,10 +106,7 @@ class Suite(night_options.LegOptions):
     shard: int = night_options.shard(default=1)
     work_dir: Path = common.work_dir()
     timeout: float = option(
-        f"for all tests together (default: {_TIMEOUT:g})",
-        metavar="SECONDS",
-        convert=converters.seconds,
-        default=_TIMEOUT,
+        f"for all tests together (default: {_TIMEOUT:g})", convert=converters.seconds, default=_TIMEOUT
     )
     later: bool = night_options.later()
 

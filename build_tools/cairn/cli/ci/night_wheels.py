@@ -37,7 +37,6 @@ class Freeze(night_options.NightOptions):
 
     matrix: Path = option(
         "what `cairn matrix --json` printed: the legs that are expected; those of other lines are not",
-        metavar="FILE",
         convert=converters.file,
         required=True,
     )

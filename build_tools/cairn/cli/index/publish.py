@@ -35,12 +35,10 @@ class Publish(signing.AttestOptions, common.StoreOptions):
     set_file: Path | None = option(
         "set.json: the files are this set, whole; it is sealed with all it needs, and written again",
         "--set",
-        metavar="FILE",
         convert=converters.file,
     )
     manifest: Path | None = option(
         "with --set: the manifest.json that it was built from (default: the one beside set.json)",
-        metavar="FILE",
         convert=converters.file,
     )
     require: tuple[str, ...] = repeated(

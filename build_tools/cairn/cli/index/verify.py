@@ -56,15 +56,11 @@ class Verify(common.OptionalStoreOptions):
     index: str | None = common.index("release", explicit=True)
     trust: tuple[str, ...] = signing.trust("whose signature must be on each wheel")
     trust_tester: tuple[Path, ...] = repeated(
-        "public key of a machine that tests, for its test records alone",
-        metavar="FILE",
-        convert=converters.file,
+        "public key of a machine that tests, for its test records alone", convert=converters.file
     )
     allow_unsigned: bool = flag("check digests alone, and say so: nobody vouches for them")
     save_bundle: Path | None = option(
-        "write all that was read into a ZIP, to check again without a network",
-        metavar="FILE",
-        convert=converters.new_file,
+        "write all that was read into a ZIP, to check again without a network", convert=converters.new_file
     )
     json: bool = common.json()
 

@@ -45,7 +45,7 @@ class Promote(signing.AttestOptions, common.StoreOptions, common.StackOptions):
     source: str = _index("the index that has it", "--from", "staging")
     target: str = _index("the index that is to have it", "--to", "release")
     record: tuple[Path, ...] = repeated(
-        "a test record to add first (`cairn release record add`)", metavar="FILE", convert=converters.file
+        "a test record to add first (`cairn release record add`)", convert=converters.file
     )
     trust: tuple[str, ...] = signing.trust("whose signature each test record must have to count")
     bypass: str | None = option("promote without a passed record; WHO vouches for it", metavar="WHO")
@@ -55,7 +55,6 @@ class Promote(signing.AttestOptions, common.StoreOptions, common.StackOptions):
     reason: str | None = option("with --bypass or --again: why; the pages and the log show it")
     mirror_lock: Path | None = option(
         "what a mirror may hold, by hash (default: the stack's own mirror.lock.toml, where it has one)",
-        metavar="FILE",
         convert=converters.file,
     )
     python: Path | None = common.python(

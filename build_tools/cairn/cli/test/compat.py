@@ -50,14 +50,12 @@ class Run:
 
     smoke_dir: Path | None = option(
         "output folder of `cairn test smoke`: its environment is measured, for a record of its set",
-        metavar="DIR",
         convert=converters.folder,
         group=_WHERE,
     )
     python: Path | None = option(
         "measure the environment of this interpreter; no record is made, since nothing says which bytes are "
         "installed",
-        metavar="FILE",
         convert=converters.program,
         group=_WHERE,
     )
@@ -71,7 +69,7 @@ class Run:
     only: tuple[re.Pattern[str], ...] = repeated(
         "measure the rows alone whose TABLE/NAME has a match", metavar="REGEX", convert=_regex
     )
-    timeout: float = option("for each probe", default=600.0, metavar="SECONDS", convert=converters.seconds)
+    timeout: float = option("for each probe", default=600.0, convert=converters.seconds)
     translate: Path | None = common.translate()
     json: bool = common.json()
 

@@ -40,7 +40,7 @@ class Report(common.StoreOptions):
         nargs="+",
         convert=Path,
     )
-    html: Path | None = option("write a page for browsers too", metavar="FILE", convert=converters.new_file)
+    html: Path | None = option("write a page for browsers too", convert=converters.new_file)
     summary: bool = flag("add Markdown to the summary of the step of GitHub Actions that this runs in")
     title: str = option("of the page (default: %(default)s)", default="Test report")
     store: str = common.store(required=False)

@@ -70,7 +70,7 @@ class Lint(SkipsOfRun):
     """
 
     collection: Path | None = option(
-        "what `pytest --collect-only -q` printed about all tests", metavar="FILE", convert=converters.file
+        "what `pytest --collect-only -q` printed about all tests", convert=converters.file
     )
 
 
@@ -163,10 +163,7 @@ class ImportSkips:
 
     lists: tuple[Path, ...] = argument("LIST", "a list of upstream's", nargs="+", convert=converters.file)
     collection: Path = option(
-        "what `pytest --collect-only -q` printed about all tests",
-        metavar="FILE",
-        convert=converters.file,
-        required=True,
+        "what `pytest --collect-only -q` printed about all tests", convert=converters.file, required=True
     )
     owner: str = option("who is asked about them", convert=converters.nonempty, required=True)
     expires: date = option("the last day they hold unseen", metavar="DAY", convert=_day, required=True)

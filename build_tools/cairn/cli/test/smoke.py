@@ -32,15 +32,13 @@ class Smoke(common.OptionalStack):
         http://127.0.0.1:8383/staging/simple/ -- -k cpu
     """
 
-    set: Path = option("set.json of the wheels", metavar="FILE", convert=converters.file, required=True)
+    set: Path = option("set.json of the wheels", convert=converters.file, required=True)
     index_url: str | None = common.index_url()
     find_links: tuple[str, ...] = common.find_links()
     targets: str | None = common.targets("what the set is for; others are refused")
     output_dir: Path = common.output_dir(default=Path("smoke"))
     python: Path | None = common.python("to make the environment from")
-    timeout: float = option(
-        "for each run of pytest", default=1800.0, metavar="SECONDS", convert=converters.seconds
-    )
+    timeout: float = option("for each run of pytest", default=1800.0, convert=converters.seconds)
     floor: int = option("fewest tests that must run", default=1, convert=int)
     allow_untested: bool = flag(
         "exit with 0 where nothing failed and no test used a GPU, though the set is for some: the "

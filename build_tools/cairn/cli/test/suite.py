@@ -42,7 +42,7 @@ class RunSuite(SuiteOptions):
     """
 
     sources_dir: Path = suite_options.sources_dir()
-    set: Path | None = option("set.json of the wheels to install", metavar="FILE", convert=converters.file)
+    set: Path | None = option("set.json of the wheels to install", convert=converters.file)
     index_url: str | None = common.index_url()
     find_links: tuple[str, ...] = common.find_links()
     tools_index_url: str | None = option(

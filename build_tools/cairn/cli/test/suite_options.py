@@ -29,9 +29,7 @@ UPSTREAM_GPUS: dict[str | None, Gpus] = {"single": "one", "all": "all"}
 
 def sources_dir() -> Path:
     """`--sources-dir`."""
-    folder: Path = option(
-        "the sources of the project", metavar="DIR", convert=converters.folder, required=True
-    )
+    folder: Path = option("the sources of the project", convert=converters.folder, required=True)
     return folder
 
 
@@ -88,7 +86,6 @@ class TimesOptions(ConfigOptions):
 
     times: tuple[Path, ...] = repeated(
         "how long tests took: outcomes.jsonl of an earlier run, or upstream's test-times.json",
-        metavar="FILE",
         convert=converters.file,
     )
     times_key: str = option(

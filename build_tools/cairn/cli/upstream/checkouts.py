@@ -129,7 +129,9 @@ class _FromManifest(common.StackOptions):
         python checkout_from_manifest.py --manifest manifest.json --checkout-root src
     """
 
-    manifest: Path | None = option("a manifest file of TheRock's", group=_SOURCE, convert=converters.file)
+    manifest: Path | None = option(
+        "a manifest file of TheRock's", metavar="MANIFEST", group=_SOURCE, convert=converters.file
+    )
     manifest_url: str | None = option(
         f"where to download one from, into {_DOWNLOADED} of the root",
         metavar="URL",
@@ -137,7 +139,10 @@ class _FromManifest(common.StackOptions):
         convert=converters.nonempty,
     )
     checkout_root: Path = option(
-        "folder of the checkouts; made when missing", required=True, convert=converters.new_folder
+        "folder of the checkouts; made when missing",
+        metavar="CHECKOUT_ROOT",
+        required=True,
+        convert=converters.new_folder,
     )
     projects: str = option(
         "names in the manifest, by spaces or semicolons: pytorch, pytorch_audio, … (default: all)", default=""

@@ -92,10 +92,7 @@ class RunTests(SuiteOptions, HardwareOptions):
     """
 
     pytorch_dir: Path = option(
-        "checkout of torch (default: pytorch, beside the script)",
-        metavar="DIR",
-        convert=converters.folder,
-        required=True,
+        "checkout of torch (default: pytorch, beside the script)", convert=converters.folder, required=True
     )
     pytorch_version: str = option(
         "version that skip-tests go by, or all (default: PYTORCH_VERSION, else the wheel's)",

@@ -104,14 +104,9 @@ class BuildPythonPackages:
     """
 
     artifact_dir: Path = option(
-        "a folder of artifacts, such as fetch_artifacts.py leaves",
-        metavar="DIR",
-        convert=converters.folder,
-        required=True,
+        "a folder of artifacts, such as fetch_artifacts.py leaves", convert=converters.folder, required=True
     )
-    dest_dir: Path = option(
-        "folder to write into", metavar="DIR", convert=converters.new_folder, required=True
-    )
+    dest_dir: Path = option("folder to write into", convert=converters.new_folder, required=True)
     version: str = option(
         "of the packages (default: ROCm's own version in the artifacts, with .dev0)", default=""
     )

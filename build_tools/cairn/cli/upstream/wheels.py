@@ -25,11 +25,7 @@ class PatchFatWheel(change.Fat):
     """
 
     output_dir: Path = option(
-        "folder of the new wheel",
-        "--output-path",
-        metavar="DIR",
-        convert=converters.new_folder,
-        required=True,
+        "folder of the new wheel", "--output-path", convert=converters.new_folder, required=True
     )
 
 

@@ -84,9 +84,7 @@ class Repair:
         metavar="SITE_PACKAGES",
         convert=converters.folder,
     )
-    library_path: tuple[Path, ...] = repeated(
-        "a folder of libraries to bundle", metavar="DIR", convert=converters.folder
-    )
+    library_path: tuple[Path, ...] = repeated("a folder of libraries to bundle", convert=converters.folder)
     new_record: bool = flag("only write RECORD from the files as they are, and list what it said of them")
     output_dir: Path = common.output_dir()
     json: bool = common.json()

@@ -43,14 +43,11 @@ class Verify:
     sibling: tuple[str, ...] = repeated("a wheel it was built against", metavar="NAME=VERSION")
     provided: tuple[str, ...] = common.provided()
     find_links: tuple[Path, ...] = repeated(
-        "a folder of wheels that its requirements lead to, such as the ROCm SDK's",
-        metavar="DIR",
-        convert=converters.folder,
+        "a folder of wheels that its requirements lead to, such as the ROCm SDK's", convert=converters.folder
     )
     forbid: tuple[str, ...] = repeated("a text that no file may contain", metavar="TEXT")
     allow: tuple[Path, ...] = repeated(
         "findings that are known, in TOML: by wheel, code and member, each with a reason",
-        metavar="FILE",
         convert=converters.file,
     )
     json: bool = common.json()

@@ -40,7 +40,7 @@ class HipifyOptions:
 
     commit_hipify: bool = switch("commit what hipify did, and tag it", default=True)
     python: Path | None = option(
-        "interpreter that hipify runs in (default: Cairn's own)", metavar="FILE", convert=converters.program
+        "interpreter that hipify runs in (default: Cairn's own)", convert=converters.program
     )
 
 
