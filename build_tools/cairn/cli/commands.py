@@ -40,264 +40,277 @@ class Group:
         return f"cairn.cli.{module}" if module else f"{room}.{name}"
 
 
+_MANIFEST = Group(
+    about="freeze what a build is made from; make and compare it again",
+    description="Freeze what a build is made from in a manifest; make it again, and compare.",
+    example="cairn manifest create --stack external-builds/pytorch --output manifest.json",
+    module="manifest",
+    commands={
+        "create": "write the manifest of a stack's checkouts",
+        "checkout": "make the checkouts that a manifest froze, and prove by their trees that they are the "
+        "same",
+        "diff": "what changed between two manifests: commits, submodules, SDK, toolchain",
+        "verify": "compare checkouts with a manifest",
+    },
+)
+
+_PATCHES = Group(
+    about="explain, export and apply what a checkout has beyond upstream",
+    description="Explain, export and apply what a checkout has beyond upstream's files.",
+    example="cairn patches audit external-builds/pytorch/pytorch",
+    module="patches",
+    commands={
+        "audit": "explain everything in a checkout by hipify and the allowlist, or fail",
+        "report": "show what hipify read, changed, made and left in a checkout",
+        "export": "write the commits above hipify's as patch files",
+        "apply": "commit patch files on top of a checkout: all of them or none, and none twice",
+    },
+)
+
+_ROCM = Group(
+    about="fetch ROCm's artifacts, make and install SDK packages",
+    description="Fetch what CI built of ROCm, turn it into pip packages, and install them.",
+    example="cairn rocm install --python .venv --index-url URL",
+    module="rocm",
+    commands={
+        "fetch": "fetch the artifacts of a CI run of TheRock, from a bucket or a folder",
+        "package": "make the packages of a ROCm SDK of a prefix, artifacts, or Debian's packages",
+        "install": "install a ROCm SDK into an environment, and say where its parts are",
+    },
+)
+
+_BUILD_CACHE = Group(
+    about="look at the cache of built wheels, and keep it small",
+    description="Look at the cache of built wheels, and keep it small: that of this machine, or the one that "
+    "--cache-store names.",
+    example="cairn build cache show",
+    default="show",
+    module="build.cache",
+    commands={
+        "show": "list the wheels, the last used first",
+        "trim": "remove what was used longest ago",
+    },
+)
+
+_BUILD = Group(
+    about="build wheels from checkouts",
+    description="Build the wheels of a stack from its checkouts; what has not changed is not built.",
+    example="cairn build --stack external-builds/pytorch --install-rocm --index-url "
+    "https://rocm.nightlies.amd.com/v2/gfx110X-all/ --targets gfx1100 --output-dir out",
+    default="run",
+    commands={
+        "run": "build the wheels; without the name of a command, this one is meant",
+        "plan": "show what would be built, and what comes from the cache",
+        "cache": _BUILD_CACHE,
+        "log": "show the log of a project, or what the last build did",
+    },
+)
+
+_WHEEL = Group(
+    about="look at, compare, check and change wheels",
+    description="Look at, compare, check and change built wheels. No wheel is ever changed in place.",
+    example="cairn wheel show out/torch-2.9.0+rocm7.10.0-cp311-cp311-manylinux_2_28_x86_64.whl",
+    modules={
+        "wheel.show": ("show", "diff"),
+        "wheel.change": ("set-version", "repair", "fat", "split", "join"),
+    },
+    commands={
+        "show": "show a wheel's name, tags, requirements, sizes, targets and needed libraries",
+        "diff": "show what changed between two wheels: metadata, requirements, files, libraries",
+        "verify": "check everything that a published wheel must satisfy, and list every breach",
+        "set-version": "write wheels under new versions",
+        "repair": "give wheels the platform tag that their symbols justify, and the libraries that nothing "
+        "else supplies",
+        "fat": "write a wheel that carries the ROCm libraries and data it needs, for the wanted targets "
+        "alone, and that works without any ROCm SDK package",
+        "split": "write a host wheel without device code, and one device wheel for each target",
+        "join": "write a wheel of a host wheel and device wheels that were split from it",
+    },
+)
+
+_TEST_COMPAT = Group(
+    about="measure what PyTorch's compatibility pages for ROCm claim, row by row",
+    description="Measure what PyTorch's compatibility pages for ROCm claim, row by row, and compare what was "
+    "measured.",
+    example="cairn test compat --smoke-dir smoke",
+    default="run",
+    module="test.compat",
+    commands={
+        "run": "probe every row in a process of its own, and write the tables with what was measured",
+        "diff": "show what changed between two reports, of two wheels or of two nights",
+        "rows": "count the rows of each table of the pages",
+    },
+)
+
+_TEST_SKIPS = Group(
+    about="look after the tests that a suite leaves out",
+    description="Look after the tests that a suite leaves out: skip-tests/*.toml.",
+    example="cairn test skips lint external-builds/pytorch/skip-tests",
+    modules={"test.suite": ("retry",), "test.skips": ("lint", "list", "import")},
+    commands={
+        "lint": "say what is wrong, out of date or without effect in files of skips",
+        "list": "say which tests are skipped in a run, why, and until when",
+        "import": "make files of skips, with exact ids, out of upstream's lists",
+        "retry": "run the tests that are left out, and nothing else, and propose those that pass for removal",
+    },
+)
+
+_TEST = Group(
+    about="smoke-test wheels, read test results",
+    description="Test built wheels as they will be installed, and judge the results.",
+    example="cairn test report --floor 100 results/*.xml",
+    modules={"test.suite": ("suite", "shards", "merge")},
+    commands={
+        "smoke": "install a set into a fresh environment and test it",
+        "suite": "run a project's own tests on a set, or on what is installed, and judge them",
+        "shards": "cut a suite into shards that take equally long, and print the matrix for GitHub Actions",
+        "merge": "judge the shards of a suite together, and write one record of them",
+        "compat": _TEST_COMPAT,
+        "report": "show what test runs came to: verdict, modules, failures, flaky and slow tests, skips, "
+        "history",
+        "skips": _TEST_SKIPS,
+    },
+)
+
+_INDEX_MIRROR = Group(
+    about="have an index hold what sets need of other indexes, by hash",
+    description="Have an index hold what sets need of other indexes, by hash. A lock, which is reviewed, "
+    "names every file for all Pythons and platforms of a stack.",
+    example="cairn index mirror sync --stack external-builds/pytorch --store ./store",
+    default="fetch",
+    module="index.publish",
+    commands={
+        "lock": "write what a stack needs of other indexes into mirror.lock.toml, to be reviewed",
+        "sync": "fetch what a lock names and an index lacks",
+        "verify": "say where a lock does not cover its stack, and where lock and index differ",
+        "fetch": "fetch what distributions need on this machine and an index lacks, without a lock",
+    },
+)
+
+_INDEX = Group(
+    about="serve, publish, audit, verify, mirror or look after an index",
+    description="Work with an index: static files that pip and uv install from.",
+    example="cairn index serve ./store",
+    modules={"index.upkeep": ("audit", "render", "recover", "gc")},
+    commands={
+        "serve": "serve a store over HTTP on this machine until interrupted",
+        "publish": "offer wheels and sdists in a channel: staging or dev",
+        "mirror": _INDEX_MIRROR,
+        "audit": "compare all that is in a store with what its generations say",
+        "render": "make every page of an index anew from the current generation",
+        "recover": "finish what a writer that died has left, or choose the current generation",
+        "gc": "remove files, sets and leftovers that no generation names any more",
+        "verify": "check wheels against what was signed, tested and built: from their bytes to the commits",
+    },
+)
+
+_RELEASE_RECORD = Group(
+    about="the test records of a set, and what was said to failed ones",
+    description="Test records beside the set they are of: the gate reads them all.",
+    example="cairn release record add smoke/record.json --store ./store",
+    module="release.record",
+    commands={
+        "add": "put test records beside the set they are of",
+        "answer": "say by name why a failed record does not hold its set back",
+        "list": "list the test records of a set, and what each comes to",
+    },
+)
+
+_RELEASE_KEY = Group(
+    about="keys to sign with",
+    example="cairn release key create --output-dir ~/.config/cairn",
+    module="release.prepare",
+    commands={
+        "create": "make a key to sign releases and test records with",
+    },
+)
+
+_RELEASE = Group(
+    about="promote sets, and take them back",
+    description="Bring sets from channel to channel.",
+    example="cairn release promote SET --stack external-builds/pytorch --store ./store",
+    modules={"release.prepare": ("new-version",), "release.history": ("rollback", "yank", "retain", "log")},
+    commands={
+        "promote": "bring a set and all it needs to a different channel, if every demand on it holds",
+        "new-version": "write the wheels of a set under the versions of its next stage",
+        "record": _RELEASE_RECORD,
+        "rollback": "give an index the state that it had before",
+        "yank": "have installers pass over a set unless its exact version is asked for",
+        "retain": "take old sets off an index",
+        "log": "say what was done to an index, newest first",
+        "key": _RELEASE_KEY,
+    },
+)
+
+_IMAGE = Group(
+    about="build and run the container images of builds and tests",
+    description="The container images that wheels are built and tested in, by docker, podman or buildah.",
+    example="cairn image build no_rocm_image_ubuntu24_04",
+    module="image",
+    commands={
+        "build": "build an image of dockerfiles/",
+        "run": "run an image, or a command in one, with the GPUs and the current folder of this machine",
+        "print": "print the lines that build and run an image, and its Dockerfile",
+    },
+)
+
+_CI_NIGHT = Group(
+    about="the nightly, job by job: freeze, build, stage, test, suite, merge, promote, report",
+    description="The nightly, job by job: freeze, build, stage, test, suite, merge, promote, report. What "
+    "the jobs agree on lies in the store, and nothing is promoted but by what lies there.",
+    example="cairn ci night freeze --night 2026-01-31 --stack external-builds/sample --store ./store "
+    "--matrix matrix.json",
+    modules={
+        "ci.night_wheels": ("freeze", "build", "stage", "promote"),
+        "ci.night_tests": ("fetch", "test", "suite", "keep", "merge"),
+        "ci.night_report": ("report", "list", "watch"),
+    },
+    commands={
+        "freeze": "begin a night: freeze its sources in one manifest, and write down what is expected of it",
+        "build": "build the wheels of one leg from what the night froze",
+        "fetch": "bring what `build`, `test` or `suite` reads of a night into a folder, which is a store, "
+        "too",
+        "keep": "put into the store what `test --later` or `suite --later` has left in the work folder",
+        "stage": "publish what the legs of a night have built into staging",
+        "test": "smoke-test the staged set of one leg on this machine, and keep the record in the store",
+        "promote": "bring each leg of a night that is ready through the gate",
+        "suite": "run a shard of the project's own tests on the staged set of one leg, and keep its results",
+        "merge": "judge the shards of a night's suites together, and keep a record of each suite in the "
+        "store",
+        "report": "say how a night ended: on the status pages, in the run's summary, to whoever is to know",
+        "list": "list the nights that a store knows, the last one first",
+        "watch": "find nights that did not happen, and families whose last good night is long ago",
+    },
+)
+
+_CI = Group(
+    about="run a stack end to end, or the jobs of a night",
+    example="cairn ci run --stack external-builds/sample --line release/2.9 --targets gfx942,gfx1100",
+    commands={
+        "run": "run the whole trail of a stack on this machine: checkout, build, stage, smoke-test, gate, "
+        "promote, install",
+        "night": _CI_NIGHT,
+    },
+)
+
 PROGRAM = Group(
     about="build, test and promote PyTorch wheels for AMD GPUs (ROCm)",
     example="cairn ci run --stack external-builds/sample/stack.toml",
     commands={
         "checkout": "check projects out, hipify them and tag what upstream gave",
-        "manifest": Group(
-            about="freeze what a build is made from; make and compare it again",
-            description="Freeze what a build is made from in a manifest; make it again, and compare.",
-            example="cairn manifest create --stack external-builds/pytorch --output manifest.json",
-            module="manifest",
-            commands={
-                "create": "write the manifest of a stack's checkouts",
-                "checkout": "make the checkouts that a manifest froze, and prove by their trees that they "
-                "are the same",
-                "diff": "what changed between two manifests: commits, submodules, SDK, toolchain",
-                "verify": "compare checkouts with a manifest",
-            },
-        ),
-        "patches": Group(
-            about="explain, export and apply what a checkout has beyond upstream",
-            description="Explain, export and apply what a checkout has beyond upstream's files.",
-            example="cairn patches audit external-builds/pytorch/pytorch",
-            module="patches",
-            commands={
-                "audit": "explain everything in a checkout by hipify and the allowlist, or fail",
-                "report": "show what hipify read, changed, made and left in a checkout",
-                "export": "write the commits above hipify's as patch files",
-                "apply": "commit patch files on top of a checkout: all of them or none, and none twice",
-            },
-        ),
-        "rocm": Group(
-            about="fetch ROCm's artifacts, make and install SDK packages",
-            description="Fetch what CI built of ROCm, turn it into pip packages, and install them.",
-            example="cairn rocm install --python .venv --index-url URL",
-            module="rocm",
-            commands={
-                "fetch": "fetch the artifacts of a CI run of TheRock, from a bucket or a folder",
-                "package": "make the packages of a ROCm SDK of a prefix, artifacts, or Debian's packages",
-                "install": "install a ROCm SDK into an environment, and say where its parts are",
-            },
-        ),
-        "build": Group(
-            about="build wheels from checkouts",
-            description="Build the wheels of a stack from its checkouts; what has not changed is not built.",
-            example="cairn build --stack external-builds/pytorch --install-rocm --index-url "
-            "https://rocm.nightlies.amd.com/v2/gfx110X-all/ --targets gfx1100 --output-dir out",
-            default="run",
-            commands={
-                "run": "build the wheels; without the name of a command, this one is meant",
-                "plan": "show what would be built, and what comes from the cache",
-                "cache": Group(
-                    about="look at the cache of built wheels, and keep it small",
-                    description="Look at the cache of built wheels, and keep it small: that of this "
-                    "machine, or the one that --cache-store names.",
-                    example="cairn build cache show",
-                    default="show",
-                    module="build.cache",
-                    commands={
-                        "show": "list the wheels, the last used first",
-                        "trim": "remove what was used longest ago",
-                    },
-                ),
-                "log": "show the log of a project, or what the last build did",
-            },
-        ),
-        "wheel": Group(
-            about="look at, compare, check and change wheels",
-            description="Look at, compare, check and change built wheels. No wheel is ever changed in place.",
-            example="cairn wheel show out/torch-2.9.0+rocm7.10.0-cp311-cp311-manylinux_2_28_x86_64.whl",
-            modules={
-                "wheel.show": ("show", "diff"),
-                "wheel.change": ("set-version", "repair", "fat", "split", "join"),
-            },
-            commands={
-                "show": "show a wheel's name, tags, requirements, sizes, targets and needed libraries",
-                "diff": "show what changed between two wheels: metadata, requirements, files, libraries",
-                "verify": "check everything that a published wheel must satisfy, and list every breach",
-                "set-version": "write wheels under new versions",
-                "repair": "give wheels the platform tag that their symbols justify, and the libraries that "
-                "nothing else supplies",
-                "fat": "write a wheel that carries the ROCm libraries and data it needs, for the wanted "
-                "targets alone, and that works without any ROCm SDK package",
-                "split": "write a host wheel without device code, and one device wheel for each target",
-                "join": "write a wheel of a host wheel and device wheels that were split from it",
-            },
-        ),
-        "test": Group(
-            about="smoke-test wheels, read test results",
-            description="Test built wheels as they will be installed, and judge the results.",
-            example="cairn test report --floor 100 results/*.xml",
-            modules={"test.suite": ("suite", "shards", "merge")},
-            commands={
-                "smoke": "install a set into a fresh environment and test it",
-                "suite": "run a project's own tests on a set, or on what is installed, and judge them",
-                "shards": "cut a suite into shards that take equally long, and print the matrix for GitHub "
-                "Actions",
-                "merge": "judge the shards of a suite together, and write one record of them",
-                "compat": Group(
-                    about="measure what PyTorch's compatibility pages for ROCm claim, row by row",
-                    description="Measure what PyTorch's compatibility pages for ROCm claim, row by row, "
-                    "and compare what was measured.",
-                    example="cairn test compat --smoke-dir smoke",
-                    default="run",
-                    module="test.compat",
-                    commands={
-                        "run": "probe every row in a process of its own, and write the tables with what "
-                        "was measured",
-                        "diff": "show what changed between two reports, of two wheels or of two nights",
-                        "rows": "count the rows of each table of the pages",
-                    },
-                ),
-                "report": "show what test runs came to: verdict, modules, failures, flaky and slow tests, "
-                "skips, history",
-                "skips": Group(
-                    about="look after the tests that a suite leaves out",
-                    description="Look after the tests that a suite leaves out: skip-tests/*.toml.",
-                    example="cairn test skips lint external-builds/pytorch/skip-tests",
-                    modules={"test.suite": ("retry",), "test.skips": ("lint", "list", "import")},
-                    commands={
-                        "lint": "say what is wrong, out of date or without effect in files of skips",
-                        "list": "say which tests are skipped in a run, why, and until when",
-                        "import": "make files of skips, with exact ids, out of upstream's lists",
-                        "retry": "run the tests that are left out, and nothing else, and propose those "
-                        "that pass for removal",
-                    },
-                ),
-            },
-        ),
-        "index": Group(
-            about="serve, publish, audit, verify, mirror or look after an index",
-            description="Work with an index: static files that pip and uv install from.",
-            example="cairn index serve ./store",
-            modules={"index.upkeep": ("audit", "render", "recover", "gc")},
-            commands={
-                "serve": "serve a store over HTTP on this machine until interrupted",
-                "publish": "offer wheels and sdists in a channel: staging or dev",
-                "mirror": Group(
-                    about="have an index hold what sets need of other indexes, by hash",
-                    description="Have an index hold what sets need of other indexes, by hash. A lock, "
-                    "which is reviewed, names every file for all Pythons and platforms of a "
-                    "stack.",
-                    example="cairn index mirror sync --stack external-builds/pytorch --store ./store",
-                    default="fetch",
-                    module="index.publish",
-                    commands={
-                        "lock": "write what a stack needs of other indexes into mirror.lock.toml, to be "
-                        "reviewed",
-                        "sync": "fetch what a lock names and an index lacks",
-                        "verify": "say where a lock does not cover its stack, and where lock and index "
-                        "differ",
-                        "fetch": "fetch what distributions need on this machine and an index lacks, "
-                        "without a lock",
-                    },
-                ),
-                "audit": "compare all that is in a store with what its generations say",
-                "render": "make every page of an index anew from the current generation",
-                "recover": "finish what a writer that died has left, or choose the current generation",
-                "gc": "remove files, sets and leftovers that no generation names any more",
-                "verify": "check wheels against what was signed, tested and built: from their bytes to the "
-                "commits",
-            },
-        ),
-        "release": Group(
-            about="promote sets, and take them back",
-            description="Bring sets from channel to channel.",
-            example="cairn release promote SET --stack external-builds/pytorch --store ./store",
-            modules={
-                "release.prepare": ("new-version",),
-                "release.history": ("rollback", "yank", "retain", "log"),
-            },
-            commands={
-                "promote": "bring a set and all it needs to a different channel, if every demand on it holds",
-                "new-version": "write the wheels of a set under the versions of its next stage",
-                "record": Group(
-                    about="the test records of a set, and what was said to failed ones",
-                    description="Test records beside the set they are of: the gate reads them all.",
-                    example="cairn release record add smoke/record.json --store ./store",
-                    module="release.record",
-                    commands={
-                        "add": "put test records beside the set they are of",
-                        "answer": "say by name why a failed record does not hold its set back",
-                        "list": "list the test records of a set, and what each comes to",
-                    },
-                ),
-                "rollback": "give an index the state that it had before",
-                "yank": "have installers pass over a set unless its exact version is asked for",
-                "retain": "take old sets off an index",
-                "log": "say what was done to an index, newest first",
-                "key": Group(
-                    about="keys to sign with",
-                    example="cairn release key create --output-dir ~/.config/cairn",
-                    module="release.prepare",
-                    commands={
-                        "create": "make a key to sign releases and test records with",
-                    },
-                ),
-            },
-        ),
+        "manifest": _MANIFEST,
+        "patches": _PATCHES,
+        "rocm": _ROCM,
+        "build": _BUILD,
+        "wheel": _WHEEL,
+        "test": _TEST,
+        "index": _INDEX,
+        "release": _RELEASE,
         "bisect": "find the first bad set between two nights, and the commits that came with it",
         "install": "print the lines that install a release on this machine",
-        "image": Group(
-            about="build and run the container images of builds and tests",
-            description="The container images that wheels are built and tested in, by docker, podman or "
-            "buildah.",
-            example="cairn image build no_rocm_image_ubuntu24_04",
-            module="image",
-            commands={
-                "build": "build an image of dockerfiles/",
-                "run": "run an image, or a command in one, with the GPUs and the current folder of this "
-                "machine",
-                "print": "print the lines that build and run an image, and its Dockerfile",
-            },
-        ),
+        "image": _IMAGE,
         "doctor": "check a machine for a build, an installation or tests",
         "matrix": "list what is built and tested when, and on which runners",
-        "ci": Group(
-            about="run a stack end to end, or the jobs of a night",
-            example="cairn ci run --stack external-builds/sample --line release/2.9 --targets gfx942,gfx1100",
-            commands={
-                "run": "run the whole trail of a stack on this machine: checkout, build, stage, "
-                "smoke-test, gate, promote, install",
-                "night": Group(
-                    about="the nightly, job by job: freeze, build, stage, test, suite, merge, promote, "
-                    "report",
-                    description="The nightly, job by job: freeze, build, stage, test, suite, merge, "
-                    "promote, report. What the jobs agree on lies in the store, and nothing is "
-                    "promoted but by what lies there.",
-                    example="cairn ci night freeze --night 2026-01-31 --stack external-builds/sample "
-                    "--store ./store --matrix matrix.json",
-                    modules={
-                        "ci.night_wheels": ("freeze", "build", "stage", "promote"),
-                        "ci.night_tests": ("fetch", "test", "suite", "keep", "merge"),
-                        "ci.night_report": ("report", "list", "watch"),
-                    },
-                    commands={
-                        "freeze": "begin a night: freeze its sources in one manifest, and write down what "
-                        "is expected of it",
-                        "build": "build the wheels of one leg from what the night froze",
-                        "fetch": "bring what `build`, `test` or `suite` reads of a night into a folder, "
-                        "which is a store, too",
-                        "keep": "put into the store what `test --later` or `suite --later` has left in the "
-                        "work folder",
-                        "stage": "publish what the legs of a night have built into staging",
-                        "test": "smoke-test the staged set of one leg on this machine, and keep the record "
-                        "in the store",
-                        "promote": "bring each leg of a night that is ready through the gate",
-                        "suite": "run a shard of the project's own tests on the staged set of one leg, and "
-                        "keep its results",
-                        "merge": "judge the shards of a night's suites together, and keep a record of each "
-                        "suite in the store",
-                        "report": "say how a night ended: on the status pages, in the run's summary, to "
-                        "whoever is to know",
-                        "list": "list the nights that a store knows, the last one first",
-                        "watch": "find nights that did not happen, and families whose last good night is "
-                        "long ago",
-                    },
-                ),
-            },
-        ),
+        "ci": _CI,
     },
 )
