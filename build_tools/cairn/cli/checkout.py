@@ -88,7 +88,9 @@ def _run(command: CheckoutCommand) -> Answer:
 
     stack = command.load_stack()
     if command.what == _ORIGINS:
-        return _origins(stack)
+        with console.current().stage(f"make the repositories of {stack.name}"):
+            origins = {p.name: checkout_stack.origin_of(p) for p in stack.projects}
+        return Answer(origins, [Table(("project", "origin"), origins.items())])
     root = (command.root_checkout_dir or Path(stack.folder)).absolute()
     if command.what == _ALL:
         _refuse_for_all(command)
@@ -118,14 +120,6 @@ def _project(stack: Stack, name: str) -> Project:
             f"the stack {stack.name} has no project {name!r}", tip=f"did you mean {' or '.join(close)}?"
         )
     return stack.project(name)
-
-
-def _origins(stack: Stack) -> Answer:
-    from cairn.sources import checkout_stack
-
-    with console.current().stage(f"make the repositories of {stack.name}"):
-        origins = {p.name: checkout_stack.origin_of(p) for p in stack.projects}
-    return Answer(origins, [Table(("project", "origin"), origins.items())])
 
 
 def _refuse_for_all(command: CheckoutCommand) -> None:

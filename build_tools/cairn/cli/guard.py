@@ -27,7 +27,11 @@ def guarded(options: argparse.Namespace) -> int:
     try:
         return int(options.run(options) or 0)
     except KeyboardInterrupt:
-        return _end_interrupted()
+        # A second interrupt cuts the waiting short: what is left then is killed.
+        with contextlib.suppress(KeyboardInterrupt):
+            _end_programs()
+        console.current().error("interrupted", tip="run the same command again: finished steps are kept")
+        return start.EXIT_INTERRUPTED
     except CairnError as error:
         _end_programs()
         if getattr(options, "debug", False):
@@ -49,14 +53,6 @@ def _end_programs() -> None:
     from cairn import process
 
     process.terminate_all()
-
-
-def _end_interrupted() -> int:
-    # A second interrupt cuts the waiting short: what is left then is killed.
-    with contextlib.suppress(KeyboardInterrupt):
-        _end_programs()
-    console.current().error("interrupted", tip="run the same command again: finished steps are kept")
-    return start.EXIT_INTERRUPTED
 
 
 def _report(error: CairnError) -> None:

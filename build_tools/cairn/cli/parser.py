@@ -150,11 +150,14 @@ class Parser(argparse.ArgumentParser):
         return next(actions, None)
 
     def _refuse_unknown(self, words: Sequence[str]) -> None:
-        names = list(self._option_names(words))
+        own = list(self._own(words))
+        names = [w.partition("=")[0] if w.startswith("--") else w for w in own if _is_option(w)]
+        asks_more = {"-h", "--help", "--version"}.isdisjoint(names)
         options = self._option_string_actions
         if unknown := [name for name in names if name not in options and name[:2] not in options]:
             self._fail(f"unknown option {', '.join(unknown)}", tip=self._suggestion(unknown[0]))
-        if self._commands() is not None and not self._names_command(words) and not _asks_only(names):
+        names_command = len(own) < len(words)
+        if self._commands() is not None and not names_command and asks_more:
             # The exit code is not 0: a script whose variable for the command is empty did not succeed.
             self.print_help(sys.stderr)
             sys.exit(UsageError.exit_code)
@@ -166,15 +169,6 @@ class Parser(argparse.ArgumentParser):
         if self._commands() is not None:
             return f"options of a command follow its name; `{self.prog} --help` lists the commands"
         return f"`{self.prog} --help` lists the options"
-
-    def _option_names(self, words: Sequence[str]) -> Iterator[str]:
-        """The options among the words that are this parser's own to read, without their values."""
-        for word in self._own(words):
-            if _is_option(word):
-                yield word.partition("=")[0] if word.startswith("--") else word
-
-    def _names_command(self, words: Sequence[str]) -> bool:
-        return len([*self._own(words)]) < len(words)
 
     def _own(self, words: Sequence[str]) -> Iterator[str]:
         """The words up to `--` or to the name of a command, without the values of options."""
@@ -210,10 +204,6 @@ def _is_option(word: str) -> bool:
     # argparse's own rules (`_parse_optional`): a word with a space, or a negative number, is a value.
     name = word.partition("=")[0]
     return len(name) > 1 and name.startswith("-") and " " not in name and not _NUMBER.fullmatch(word)
-
-
-def _asks_only(names: Sequence[str]) -> bool:
-    return not {"-h", "--help", "--version"}.isdisjoint(names)
 
 
 def is_completion() -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from cairn.cli import common_options as common
 from cairn.cli.answer import Answer, Note, Piece, Table
@@ -13,11 +12,6 @@ from cairn.cli.binder import command
 from cairn.errors import UsageError
 from cairn.options import argument, flag
 from cairn.output import console
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cairn.build.engine.events import AnyEvent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,8 +29,7 @@ class Log:
     json: bool = common.json()
 
 
-def run(request: Log) -> Answer:
-    """Run the command."""
+def _log(request: Log) -> Answer:
     from cairn.build import build_log
 
     if request.project is None:
@@ -92,33 +85,26 @@ def _last_run(folder: Path) -> Answer:
         (
             event.step,
             event.ending,
-            console.clock(event.seconds) if event.seconds else "-",
-            console.size(event.memory) if event.memory else "-",
+            console.clock(event.seconds) if event.seconds else None,
+            console.size(event.memory) if event.memory else None,
             event.why,
         )
         for event in history
         if isinstance(event, events.StepEnded)
     ]
     counts = (event for event in history if isinstance(event, events.CacheStatistics))
+    begun, last = datetime.fromtimestamp(history[0].at, tz=UTC), history[-1]
+    how = last.ending if isinstance(last, events.RunEnded) else "killed, or still running"
+    programs = sum(isinstance(event, events.ProgramStarted) for event in history)
     text: tuple[Piece, ...] = (
         Table(("step", "ended", "time", "memory", "why"), rows),
         *(
             Note(f"{event.step}: {event}" + (f"; {event.problem}" if event.problem else ""))
             for event in counts
         ),
-        Note(_summary(history)),
+        Note(f"begun {begun:%Y-%m-%d %H:%M:%S} UTC, {how}; {programs or 'no'} programs started"),
     )
     return Answer(history, text)
 
 
-def _summary(history: Sequence[AnyEvent]) -> str:
-    from cairn.build.engine import events
-
-    begun = datetime.fromtimestamp(history[0].at, tz=UTC)
-    programs = sum(isinstance(event, events.ProgramStarted) for event in history)
-    last = history[-1]
-    how = last.ending if isinstance(last, events.RunEnded) else "killed, or still running"
-    return f"begun {begun:%Y-%m-%d %H:%M:%S} UTC, {how}; {programs or 'no'} programs started"
-
-
-COMMANDS = {"log": command(Log, run)}
+COMMANDS = {"log": command(Log, _log)}

@@ -44,7 +44,15 @@ def _plan(request: Plan) -> Answer:
     if request.explain is not None:
         one = graph.find(request.explain)
         return Answer(_plain(graph, one), _explanation(one), more={"inputs": dict(one.step.inputs)})
-    rows = [(one.step.name, one.action, one.explanation.reason, _time(one)) for one in graph.steps]
+    rows = [
+        (
+            one.step.name,
+            one.action,
+            one.explanation.reason,
+            None if one.seconds is None else console.clock(one.seconds),
+        )
+        for one in graph.steps
+    ]
     return Answer(
         {"schema": "cairn.plan/1", "steps": [_plain(graph, one) for one in graph.steps]},
         [Table(("step", "action", "why", "last time"), rows)],
@@ -80,10 +88,6 @@ def _plain(graph: PlanGraph, one: PlannedStep) -> dict[str, object]:
             {"input": each.name, "was": each.before, "is": each.now} for each in one.explanation.differences
         ],
     }
-
-
-def _time(one: PlannedStep) -> str:
-    return console.clock(one.seconds) if one.seconds is not None else "-"
 
 
 def _cut(text: str) -> str:

@@ -20,7 +20,6 @@ from cairn.output import console
 if TYPE_CHECKING:
     from cairn.build.cache import SharedCache
     from cairn.build.model import BuiltWheel, Job
-    from cairn.stack import Stack
 
 
 OF_STACK = "stack"
@@ -146,8 +145,9 @@ def jobs_of(request: BuildOptions) -> tuple[Job, ...]:
     if request.lines and request.line is not None:
         raise UsageError("--line and --lines exclude each other", tip="name all lines with --lines")
     pythons = request.pythons
-    if pythons == (OF_STACK,):
-        pythons = _pythons_of(job.stack)
+    if pythons == (OF_STACK,) and not (pythons := job.stack.pythons):
+        tip = "name them: --pythons 3.11,3.12; or in stack.toml"
+        raise UsageError(f"the stack {job.stack.name} names no Pythons", tip=tip)
     axes = variants.Axes(
         lines=request.lines,
         families=request.families,
@@ -185,14 +185,6 @@ def job_of(request: BuildOptions) -> Job:
         # What a build reads below its output folder is no input of it: below the environments nothing is.
         return dataclasses.replace(job, output_dir=job.environments() / "wheels")
     return job
-
-
-def _pythons_of(stack: Stack) -> tuple[str, ...]:
-    if not stack.pythons:
-        raise UsageError(
-            f"the stack {stack.name} names no Pythons", tip="name them: --pythons 3.11,3.12; or in stack.toml"
-        )
-    return stack.pythons
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -103,7 +103,7 @@ def _report(request: Report) -> Answer:
     if error is not None and request.notify and not run.dry_run:
         _notify(request.notify, plain)
     rows = (
-        (leg.name, one.outcome, one.stage or "-", one.reason or "-")
+        (leg.name, one.outcome, one.stage or None, one.reason or None)
         for leg, one in zip(run.plan.legs, ended, strict=True)
     )
     return Answer(plain, [Table(("leg", "outcome", "ended in", "why"), rows)], error=error)

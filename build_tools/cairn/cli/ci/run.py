@@ -15,7 +15,7 @@ from cairn.output import console
 from cairn.pipeline.pipeline_options import TrailOptions
 
 if TYPE_CHECKING:
-    from cairn.pipeline.trail import TrailRequest, TrailResult
+    from cairn.pipeline.trail import TrailResult
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,20 +36,14 @@ class Run(signing.SignOptions, common.StackOptions):
 
 
 def _run(request: Run) -> Answer:
-    from cairn.pipeline import run
-
-    result = run.run(trail_request(request))
-    return Answer(_plain(result), _text(result))
-
-
-def trail_request(request: Run) -> TrailRequest:
-    """The request of the library."""
     from cairn import targets as gpu
+    from cairn.pipeline import run
     from cairn.pipeline.trail import TrailRequest
 
     stack = request.load_stack()
     targets = gpu.parse_targets(request.targets or stack.targets)
-    return TrailRequest(stack=stack, targets=targets, signer=request.signer(), **vars(request.how))
+    result = run.run(TrailRequest(stack=stack, targets=targets, signer=request.signer(), **vars(request.how)))
+    return Answer(_plain(result), _text(result))
 
 
 def _text(result: TrailResult) -> Iterator[Piece]:

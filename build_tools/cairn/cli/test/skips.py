@@ -173,7 +173,6 @@ class ImportSkips:
 
 
 def _import(request: ImportSkips) -> Answer:
-    """Run the command."""
     from cairn.testing.skips import ids, importing, skip_files
 
     targets = _targets(request)

@@ -17,7 +17,6 @@ from cairn.output import console
 
 if TYPE_CHECKING:
     from cairn.testing.smoke import SmokeResult
-    from cairn.wheels.wheelset import WheelSet
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,11 +53,16 @@ class Smoke(common.OptionalStack):
 
 
 def _smoke(request: Smoke) -> Iterator[Answer]:
+    from cairn.targets import parse_targets
     from cairn.testing.smoke import SmokeRequest, require_passed, run_smoke
     from cairn.wheels import wheelset
 
     wheel_set = wheelset.read(request.set)
-    _check_targets(wheel_set, request.targets)
+    if request.targets and set(parse_targets(request.targets)) != set(wheel_set.targets):
+        raise UsageError(
+            f"the set is for {', '.join(wheel_set.targets)}, not for {request.targets}",
+            tip="leave --targets out, or build a set for them",
+        )
     work_dir = request.output_dir.absolute()
     smoke_request = fill(SmokeRequest, request, wheel_set=wheel_set, work_dir=work_dir)
     if (stack := request.load_stack()) is not None:
@@ -67,16 +71,6 @@ def _smoke(request: Smoke) -> Iterator[Answer]:
         result = run_smoke(smoke_request, on_line=stage.update)
     yield Answer(result.record, _text(result))
     require_passed(result, or_untested=request.allow_untested)
-
-
-def _check_targets(wheel_set: WheelSet, text: str | None) -> None:
-    from cairn.targets import parse_targets
-
-    if text and set(parse_targets(text)) != set(wheel_set.targets):
-        raise UsageError(
-            f"the set is for {', '.join(wheel_set.targets)}, not for {text}",
-            tip="leave --targets out, or build a set for them",
-        )
 
 
 def _text(result: SmokeResult) -> Iterator[str]:

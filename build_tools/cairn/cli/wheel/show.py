@@ -44,7 +44,6 @@ class Show:
 
 
 def _show(request: Show) -> Answer:
-    """Run the command."""
     from cairn.wheels.contents.summary import summarise
 
     summaries = [summarise(path) for path in request.wheels]
@@ -131,7 +130,6 @@ class Diff:
 
 
 def _diff(request: Diff) -> Answer:
-    """Run the command."""
     from cairn.wheels.contents.diff import diff
 
     difference = diff(request.first, request.second)
