@@ -88,7 +88,7 @@ def require_resolvable(plans: Sequence[Plan]) -> None:
                 environments.resolve_requirements(
                     requirements[0], request.packages(), python=requirements[1], what=step.project.name
                 )
-            for pinned in downloads.needed(request, step.project):
+            for pinned in downloads.needed_files(request, step.project):
                 with console.current().stage(f"fetch {pinned.name} for {step.project.name}") as stage:
                     downloads.ready(pinned, say=stage.update, offline=request.pip.offline)
         except CairnError as error:
@@ -118,7 +118,7 @@ def context_of(
     pins = variables.exact_requirements(step.project, values, request=request)
     values |= {"requirements": "|".join(pins)}
     values |= {"environment": str(env.path), "site_packages": str(env.site_packages)}
-    pinned = downloads.needed(request, step.project)
+    pinned = downloads.needed_files(request, step.project)
     ready = functools.partial(downloads.ready, say=stage.update, offline=request.pip.offline)
     values |= {f"download:{one.name}": str(ready(one)) for one in pinned}
     return Context(step=step, request=request, built=built, env=env, values=values, stage=stage, log=log)
@@ -158,7 +158,7 @@ def call(context: Context, output_dir: Path) -> BackendResult:
     )
     if request.sdk is None:  # no such module then, and scikit-build-core refuses to include none
         settings = {name: text for name, text in settings.items() if text != step.project.rocm_init}
-    with prepared(context, tree=step.checkout) as ready:
+    with prepare(context, tree=step.checkout) as ready:
         try:
             # The constructor reads pyproject.toml, and reports what is wrong with it.
             builder = pypa_build.ProjectBuilder(
@@ -171,7 +171,7 @@ def call(context: Context, output_dir: Path) -> BackendResult:
 
 
 @contextlib.contextmanager
-def prepared(context: Context, *, tree: Path | None = None) -> Iterator[BuildRunner]:
+def prepare(context: Context, *, tree: Path | None = None) -> Iterator[BuildRunner]:
     """Have everything that programs of a build see: variables, temporary files, the compiler cache.
 
     Args:
@@ -226,7 +226,7 @@ def prepared(context: Context, *, tree: Path | None = None) -> Iterator[BuildRun
                 environments.give_back(context.env, step.project.name)
                 compiled = cache is not None and _compiled([step.checkout, Path(temporary["TMPDIR"])], began)
     if cache is not None and cache.statistics is not None:
-        runner.compiler_cache = counted = cache.statistics.judged(compiled=compiled)
+        runner.compiler_cache = counted = cache.statistics.judge(compiled=compiled)
         if counted.problem is not None:
             console.current().warn(f"{step.project.name}: {counted.problem}")
 
@@ -247,7 +247,7 @@ def _compiler_cache(
         log=context.log,
         tree=tree,
     )
-    return session.opened(cache_request, say=context.stage.update)
+    return session.open_session(cache_request, say=context.stage.update)
 
 
 def _compiled(folders: Sequence[Path], since: float) -> bool:

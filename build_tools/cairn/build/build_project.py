@@ -178,11 +178,11 @@ def _build_in_tree(
         manifest.require(request.frozen, step.project.name, step.checkout)
     heads, edits = source_tree.heads(step.checkout), source_tree.edits(step.checkout)
     commits = source_tree.sources_of(step.project, step.checkout)
-    with leftovers.exchange(root, step.flavour, sources) as leftover, lent_module(context):
+    with leftovers.exchange(root, step.flavour, sources) as leftover, lend_module(context):
         for folder in {step.checkout, step.source_dir()}:
             _remove_stale(root, folder / "build", leftover.ours)
         recorded = build_step.recorded(step.checkout, step.project.hipify, gpu=request.sdk is not None)
-        with source_tree.egg_info_restored(step.checkout), recorded:
+        with source_tree.restore_egg_info(step.checkout), recorded:
             result = backend.call(context, output_dir)
         raw = result.wheel
         leftover.wheel, leftover.source_dir = raw, step.source_dir().relative_to(step.checkout).as_posix()
@@ -206,7 +206,7 @@ def _build_in_tree(
 
 
 @contextlib.contextmanager
-def lent_module(context: Context) -> Iterator[None]:
+def lend_module(context: Context) -> Iterator[None]:
     """Have the module that loads the ROCm SDK in the tree, for a build that packs it."""
     module = module_of(context)
     if module is None:

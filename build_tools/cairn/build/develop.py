@@ -118,7 +118,7 @@ def _build(
     )
     command = [*venv.pip_command(env.python), "--no-deps", "--no-build-isolation", "--no-index"]
     command += [word for name, text in settings.items() for word in ("--config-settings", f"{name}={text}")]
-    with _in_tree(context), backend.prepared(context) as ready:
+    with _in_tree(context), backend.prepare(context) as ready:
         try:
             ready.run([*command, "--editable", str(step.source_dir())])
         except ProcessError as error:
@@ -143,8 +143,8 @@ def _in_tree(context: Context) -> Iterator[None]:
         recorded = build_step.recorded(step.checkout, step.project.hipify, gpu=request.sdk is not None)
         with (
             leftovers.exchange(root, flavour, step.project.source_dirs),
-            build_project.lent_module(context),
-            source_tree.egg_info_restored(step.checkout),
+            build_project.lend_module(context),
+            source_tree.restore_egg_info(step.checkout),
             recorded,
         ):
             yield

@@ -94,7 +94,7 @@ def ready(content: Content, source: PackageSource, *, log: Path, say: Progress) 
         BuildError: the requirements contradict each other, or pip refused.
         NetworkError: an index could not be reached.
     """
-    locked = _locked(content, source, say=say)
+    locked = _lock(content, source, say=say)
     name = _digest(content, locked)[:20]
     for number in itertools.count():
         env = venv.describe(root() / (f"{name}-{number}" if number else name))
@@ -134,7 +134,7 @@ def at(
         log: likewise.
         say: likewise.
     """
-    locked = _locked(content, source, say=say)
+    locked = _lock(content, source, say=say)
     env, note = venv.describe(path), path / _OF_DEVELOPER
     with files.locked(path.with_name(f".{path.name}.lock"), timeout=_WAIT):
         digest = _digest(content, locked)
@@ -191,7 +191,7 @@ def _uses() -> contextlib.AbstractContextManager[None]:
     return files.locked(root() / ".in-use.lock")
 
 
-def _locked(content: Content, source: PackageSource, *, say: Progress) -> str:
+def _lock(content: Content, source: PackageSource, *, say: Progress) -> str:
     say("resolving its build requirements")
     named = ((parse_wheel_filename(wheel.name)[0], wheel.absolute()) for wheel in content.wheels)
     wheels = [f"{name} @ {wheel.as_uri()}" for name, wheel in named]

@@ -95,7 +95,7 @@ class Trees:
     def __init__(self) -> None:
         self.digest = functools.cache(contents.tree_state)  # of a tree's files
         self.upstream = functools.cache(source_tree.upstream)
-        self.edited = functools.cache(source_tree.edited)
+        self.edited_files = functools.cache(source_tree.edited_files)
 
 
 def make(request: BuildRequest, *, trees: Trees | None = None) -> Plan:
@@ -162,7 +162,7 @@ def step_of(
         hit = hit or wheel_cache.get(keys.own, private=True)
     inputs = keys.inputs
     if hit is None:
-        inputs = {**inputs, source_tree.SOURCES: trees.edited(checkout)}
+        inputs = {**inputs, source_tree.SOURCES: trees.edited_files(checkout)}
     return BuildStep(
         project=project,
         checkout=checkout,

@@ -72,7 +72,7 @@ def finish(wheel: Path, context: Context, output_dir: Path, *, sources: Sequence
     output_dir.mkdir(parents=True, exist_ok=True)
     provided = provided_libraries(context)
     _require_version(wheel, context)
-    edited = _edited(wheel, context, output_dir / "edited")
+    edited = _edit(wheel, context, output_dir / "edited")
     installed = context.request.sdk
     sdk = venv.describe(installed.environment).site_packages if installed else None
     # Repair may graft libraries into the wheel; the bill of materials lists what is there in the end.
@@ -125,7 +125,7 @@ def _require_version(wheel: Path, context: Context) -> None:
     )
 
 
-def _edited(wheel: Path, context: Context, output_dir: Path) -> Path:
+def _edit(wheel: Path, context: Context, output_dir: Path) -> Path:
     """The wheel, with the version and exact pins that the stack asks for added where its backend did not."""
     info = wheel_info.read(wheel)
     suffix = context.request.version_suffix

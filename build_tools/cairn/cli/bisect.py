@@ -70,7 +70,7 @@ def _bisect(request: Bisect) -> Answer:
             [{"set": one.set_id, "added": one.added} for one in sets],
             [Table(("set", "added", "versions"), rows)],
         )
-    search = bisect.resumed(search, request.output_dir)
+    search = bisect.resume(search, request.output_dir)
     if search.tries:
         screen.info(f"going on after {wording.count(search.tries, 'run')} of {request.output_dir}")
     with screen.stage(f"search {wording.count(sets, 'set')}") as stage:

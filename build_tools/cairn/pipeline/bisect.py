@@ -174,7 +174,7 @@ def prepare(
     return search, sets
 
 
-def resumed(search: Search, output_dir: Path) -> Search:
+def resume(search: Search, output_dir: Path) -> Search:
     """The search, continued where an earlier run of it stopped.
 
     Raises:
@@ -203,7 +203,7 @@ def run(
 
     Args:
         store: what the search is in.
-        search: as `resumed` gives it.
+        search: as `resume` gives it.
         output_dir: gets the log, and the output of each run.
         on_try: told which set is tried, and the result.
         on_line: called with each line of installers and of the command.

@@ -54,7 +54,7 @@ def test_statistics_of_sccache_are_counted() -> None:
     ],
 )
 def test_implausible_counts_are_named(counted: dict[str, int], compiled: bool, problem: str | None) -> None:  # noqa: FBT001
-    said = CacheStatistics(program="ccache", **counted).judged(compiled=compiled).problem
+    said = CacheStatistics(program="ccache", **counted).judge(compiled=compiled).problem
     assert (said is None) if problem is None else problem in (said or "")
 
 

@@ -52,7 +52,7 @@ def request_of(request_for: MakeRequest, tmp_path: Path) -> BuildRequest:
 
 
 def of(request: BuildRequest) -> list[downloads.PinnedFile]:
-    return list(downloads.needed(request, request.stack.project("torch")))
+    return list(downloads.needed_files(request, request.stack.project("torch")))
 
 
 def ready(pinned: downloads.PinnedFile, *, offline: bool = False) -> Path:

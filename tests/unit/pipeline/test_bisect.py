@@ -11,7 +11,7 @@ import pytest
 
 from cairn import datafile
 from cairn.errors import StoreError, UsageError
-from cairn.pipeline.bisect import LOG, Search, Try, Verdict, prepare, resumed
+from cairn.pipeline.bisect import LOG, Search, Try, Verdict, prepare, resume
 from cairn.release.index.generation import IndexSet
 from cairn.release.index.snapshot import Change, Index
 from cairn.store.memory import MemoryStore
@@ -124,8 +124,8 @@ def test_sets_of_a_different_kind_are_not_between(store: MemoryStore) -> None:
 def test_an_interrupted_search_goes_on_and_a_different_one_is_not_taken_for_it(tmp_path: Path) -> None:
     begun = tried(search(9), IDS[4], "good")
     datafile.write(tmp_path / LOG, begun)
-    assert resumed(search(9), tmp_path) == begun
-    assert resumed(search(9), tmp_path / "none") == search(9)
+    assert resume(search(9), tmp_path) == begun
+    assert resume(search(9), tmp_path / "none") == search(9)
     for changes in ({"command": ("false",)}, {"index": "dev"}, {"sets": IDS[1:9]}, {"python": "other"}):
         with pytest.raises(UsageError, match="log of a different search"):
-            resumed(msgspec.structs.replace(search(9), **changes), tmp_path)
+            resume(msgspec.structs.replace(search(9), **changes), tmp_path)

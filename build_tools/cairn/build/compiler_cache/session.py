@@ -107,7 +107,7 @@ class CacheRequest:
 
 
 @contextlib.contextmanager
-def opened(request: CacheRequest, *, say: Progress) -> Iterator[Session]:
+def open_session(request: CacheRequest, *, say: Progress) -> Iterator[Session]:
     """Put the cache in front of all compilers of a build; its statistics are read when the block ends.
 
     Raises:

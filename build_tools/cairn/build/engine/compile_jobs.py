@@ -101,7 +101,7 @@ class Pool:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     @contextlib.contextmanager
-    def joined(self, step: Step) -> Iterator[str]:
+    def join(self, step: Step) -> Iterator[str]:
         """A pipe for a step; yields the value of `MAKEFLAGS`."""
         most = step.cores
         if self._limits.memory is not None and step.memory:

@@ -107,7 +107,7 @@ class CacheStatistics(Event, tag="compilations-counted"):
         failed = f", {self.errors} errors" if self.errors else ""
         return f"{self.program} {self.hits} of {cacheable} compilations from the cache{rate}{beside}{failed}"
 
-    def judged(self, *, compiled: bool) -> CacheStatistics:
+    def judge(self, *, compiled: bool) -> CacheStatistics:
         """The same, with its `problem`; `compiled` says that the build has left object files."""
         problem = None
         if compiled and not self.calls:

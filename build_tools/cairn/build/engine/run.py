@@ -107,7 +107,7 @@ class Running:
         if self.attempt > 1 or self.step.cores == 1 or not compile_jobs.speaks(path):
             yield None
             return
-        with self.pool.joined(self.step) as makeflags:
+        with self.pool.join(self.step) as makeflags:
             yield makeflags
 
 

@@ -76,7 +76,7 @@ class PinnedFile:
     unpack: bool
 
 
-def needed(request: BuildRequest, project: Project) -> Iterator[PinnedFile]:
+def needed_files(request: BuildRequest, project: Project) -> Iterator[PinnedFile]:
     """The files that a build needs, as far as its tree says which they are."""
     env, checkout = request.env_of(project), request.checkouts[project.name]
     templates = variables.template_of(request.stack, project, for_cpu=request.for_cpu)
@@ -136,7 +136,7 @@ def sources(requests_of_run: Sequence[BuildRequest]) -> tuple[DownloadSource, ..
     by_name = {}
     for request in requests_of_run:
         for project in request.projects():
-            for pinned in needed(request, project):
+            for pinned in needed_files(request, project):
                 if (sha256 := pinned.sha256 or _recorded_sha256(pinned.url)) is not None:
                     by_name[pinned.project, pinned.name] = DownloadSource(
                         project=pinned.project, name=pinned.name, url=pinned.url, sha256=sha256

@@ -211,7 +211,7 @@ def _packages_digest(root: Path) -> str | None:
         known = _read_note(note)
         if known.get("marks") == marks:
             return str(known["digest"][0])
-        listed = _listed(place, root)
+        listed = _list_packages(place, root)
         if listed is None:
             return None
         digest = hashlib.sha256("\n".join(sorted(listed)).encode()).hexdigest()
@@ -221,7 +221,7 @@ def _packages_digest(root: Path) -> str | None:
     return None
 
 
-def _listed(place: Path, root: Path) -> list[str] | None:
+def _list_packages(place: Path, root: Path) -> list[str] | None:
     """The packages in a database; None where it cannot be read."""
     try:
         if place == root / _PACMAN:

@@ -37,7 +37,7 @@ def initialize():
     )
 '''
 SOURCES = "sources"
-"""The name of `edited` among the inputs of a build: it is in no key, and is kept to tell what changed."""
+"""The name of `edited_files` among the inputs of a build: in no key, and kept to tell what changed."""
 
 _FIRST_TIME, _LAST_TIME = 315532800, 4354819198  # 1980-01-01 00:00:00 and 2107-12-31 23:59:58, in UTC
 _EDITED = 500  # files; hipify edits thousands in a tree that it does not commit
@@ -106,7 +106,7 @@ def commit_time(checkout: Path) -> int:
     raise SourceError(f"{checkout} has no commit", tip="check the project out again")
 
 
-def edited(checkout: Path) -> dict[str, object]:
+def edited_files(checkout: Path) -> dict[str, object]:
     """The commit of a tree and its edited files with their ids, by which a later plan names what changed.
 
     The digest that keys have of the tree says only that something did.
@@ -134,7 +134,7 @@ def edits(checkout: Path) -> str:
 
 
 @contextlib.contextmanager
-def egg_info_restored(checkout: Path) -> Iterator[None]:
+def restore_egg_info(checkout: Path) -> Iterator[None]:
     """Undo a build's changes to a tracked `*.egg-info`; earlier edits stay.
 
     setuptools rewrites that folder in each build, and a repository that was made from an sdist has it in its

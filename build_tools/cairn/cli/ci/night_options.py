@@ -140,7 +140,7 @@ def note_ending(
     except (CairnError, OSError) as error:
         failure = error
     reason = str(failure or "done")
-    note = plan.ended(run, leg, stage, started, good=failure is None, reason=reason, part=part)
+    note = plan.step_note(run, leg, stage, started, good=failure is None, reason=reason, part=part)
     if folder is None:
         plan.note(run.store, note)
     else:

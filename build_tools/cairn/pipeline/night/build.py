@@ -83,10 +83,15 @@ def build_leg(request: LegBuild) -> tuple[BuiltWheel, ...]:
         SourceError: the checkouts cannot be made as they were frozen.
         BuildError: a project did not become a wheel.
     """
-    python = _python(request.leg)  # first: nothing is downloaded for a machine that cannot build it
+    leg, python = request.leg, interpreters.find(request.leg.python)
+    if python.platform != leg.platform:  # first: nothing is downloaded for a machine that cannot build it
+        raise PrerequisiteError(
+            f"{leg.name} is for {leg.platform}, and this machine builds for {python.platform}",
+            tip=f"give the runner labels {', '.join(leg.build_runs_on)} to machines of that kind",
+        )
     # A run of another night would move the trees under this one.
     waiting = functools.partial(
-        console.current().info, f"waiting for another build of {request.leg.id} in {request.work_dir}"
+        console.current().info, f"waiting for another build of {leg.id} in {request.work_dir}"
     )
     with files.locked(request.own_dir / "leg.lock", timeout=_LOCK_WAIT, on_wait=waiting):
         frozen = plan.manifest_of(request.run.store, request.run.plan)
@@ -96,17 +101,6 @@ def build_leg(request: LegBuild) -> tuple[BuiltWheel, ...]:
         build_job = job.check(build_job)
         installed = None if request.for_cpu else _install_sdk(request, build_job, frozen)
         return job.build(build_job, installed, trees=trees)
-
-
-def _python(leg: Leg) -> Interpreter:
-    """The Python of a leg, on the leg's platform."""
-    interpreter = interpreters.find(leg.python)
-    if interpreter.platform != leg.platform:
-        raise PrerequisiteError(
-            f"{leg.name} is for {leg.platform}, and this machine builds for {interpreter.platform}",
-            tip=f"give the runner labels {', '.join(leg.build_runs_on)} to machines of that kind",
-        )
-    return interpreter
 
 
 def _checkouts(request: LegBuild, frozen: Manifest) -> tuple[Checkout, ...]:
@@ -131,11 +125,10 @@ def _checkouts(request: LegBuild, frozen: Manifest) -> tuple[Checkout, ...]:
 
 def origin_of(stack: Stack, source: ProjectSource) -> str:
     """This machine's origin of a frozen source; empty for the one that the manifest names."""
+    if not git_url.is_local(source.origin):
+        return ""
     # An origin that the stack describes by a tree is made in the cache of each machine.
-    local_origin = (
-        checkout_stack.materialized(stack.project(source.name)) if git_url.is_local(source.origin) else None
-    )
-    return local_origin or ""
+    return checkout_stack.materialized(stack.project(source.name)) or ""
 
 
 def _job(request: LegBuild, frozen: Manifest, python: Interpreter) -> Job:

@@ -71,11 +71,11 @@ def freeze(
         raise UsageError(
             f"the image {request.image} may be another one tomorrow", tip="name it by its digest: …@sha256:…"
         )
-    frozen = plan.begun(store, request.night)
+    frozen = plan.begun_manifest(store, request.night)
     if frozen is None or not _is_for(frozen, request):  # it is, where an attempt was ended between two writes
         frozen = _frozen_again(store, request) if request.like else _or_earlier(store, request, say)
     new_plan = NightPlan(
-        night=plan.checked_id(request.night),
+        night=plan.check_id(request.night),
         stack=request.stack.name,
         line=request.stack.line,
         frozen=now(),

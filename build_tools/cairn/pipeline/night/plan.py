@@ -146,7 +146,7 @@ def index_of(leg: Leg, channel: str) -> str:
     return f"{channel}/{leg.family}" if leg.family in names else channel
 
 
-def checked_id(night: str) -> str:
+def check_id(night: str) -> str:
     """`night`, if it can name one.
 
     Raises:
@@ -167,9 +167,9 @@ def create(store: Store, plan: NightPlan, manifest: Manifest) -> None:
     write.create(store, keys.night_key(plan.night, "night.json"), datafile.dumps(plan).encode())
 
 
-def begun(store: Store, night: str) -> Manifest | None:
+def begun_manifest(store: Store, night: str) -> Manifest | None:
     """The manifest of a night, also of one whose `create` was ended half-way; or None."""
-    key = keys.night_key(checked_id(night), "manifest.json")
+    key = keys.night_key(check_id(night), "manifest.json")
     try:
         return datafile.loads(store.read(key).data, Manifest, name=f"{store.url}/{key}")
     except MissingKeyError:
@@ -178,7 +178,7 @@ def begun(store: Store, night: str) -> Manifest | None:
 
 def find(store: Store, night: str) -> NightPlan | None:
     """The night of that id, or None."""
-    key = keys.night_key(checked_id(night), "night.json")
+    key = keys.night_key(check_id(night), "night.json")
     try:
         data = store.read(key).data
     except MissingKeyError:
@@ -265,7 +265,7 @@ def manifest_of(store: Store, plan: NightPlan) -> Manifest:
     return manifest
 
 
-def ended(  # noqa: PLR0913 - what a note says
+def step_note(  # noqa: PLR0913 - what a note says
     run: NightRun, leg: Leg, stage: Stage, started: str, *, good: bool, reason: str, part: str = ""
 ) -> StepNote:
     """How a job of a leg ended just now.

@@ -87,7 +87,9 @@ def promote_night(run: NightRun, *, whole: bool = False, say: Progress = silent)
         if before.state == "ready" and not run.dry_run:
             plan.note(
                 run.store,
-                plan.ended(run, before.leg, "promote", started, good=result.promoted, reason=result.reason),
+                plan.step_note(
+                    run, before.leg, "promote", started, good=result.promoted, reason=result.reason
+                ),
             )
         legs.append(result)
     return NightPromotion(legs=tuple(legs), strangers=strangers)
@@ -122,12 +124,12 @@ def _one(run: NightRun, before: Standing) -> LegPromotion:
     channel = run.plan.release
     try:
         try:
-            promotion = _promoted(run, before, before.set_id, channel)
+            promotion = _promote(run, before, before.set_id, channel)
         except promote.RefusedError as error:
             if not (error.report.replaced and before.bypass):
                 raise
             channel = keys.UNTESTED
-            promotion = _promoted(run, before, before.set_id, channel)
+            promotion = _promote(run, before, before.set_id, channel)
     except promote.RefusedError as error:
         reason = "; ".join(error.reasons)
         return LegPromotion(before=before, promoted=False, reason=reason, report=error.report)
@@ -142,7 +144,7 @@ def _one(run: NightRun, before: Standing) -> LegPromotion:
     return LegPromotion(before=before, promoted=True, reason=summary, report=promotion.report)
 
 
-def _promoted(run: NightRun, before: Standing, set_id: str, channel: str) -> promote.Promotion:
+def _promote(run: NightRun, before: Standing, set_id: str, channel: str) -> promote.Promotion:
     return promote.promote(
         run.store,
         set_id,

@@ -87,16 +87,18 @@ def earlier_runs(
     for set_id in sorted(before, key=lambda one: added[one], reverse=True):
         if len(runs) == most:
             break
-        if matches := [one for one in records.read(store, set_id).records if _is_like(one.record, record)]:
+        # Valid ones of the same tests, all of them.
+        matches = [
+            one
+            for one in records.read(store, set_id).records
+            if (one.record.kind, one.record.config) == (record.kind, record.config)
+            and one.record.verdict != "invalid"
+            and not one.record.pytest_args
+        ]
+        if matches:
             last = max(matches, key=lambda one: one.record.began)
             runs.append(_with_results(store, set_id, last, say))
     return tuple(runs)
-
-
-def _is_like(record: TestRecord, other: TestRecord) -> bool:
-    """Whether a record is valid, and of the same tests as another, all of them."""
-    same = (record.kind, record.config) == (other.kind, other.config)
-    return same and record.verdict != "invalid" and not record.pytest_args
 
 
 def _with_results(store: Store, set_id: str, item: KeptRecord, say: Progress) -> EarlierRun:

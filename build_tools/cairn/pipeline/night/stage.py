@@ -68,19 +68,19 @@ def stage_night(run: NightRun, artifacts: Path, *, say: Progress = silent) -> tu
         folders = artifacts_by_leg.get(leg.id, {})
         say(leg.name)
         started = now()
-        result = _guarded(run, leg, [folders[attempt] for attempt in sorted(folders)])
+        result = _try_to_stage(run, leg, [folders[attempt] for attempt in sorted(folders)])
         if not run.dry_run:
             _keep_notes(run, leg, folders)
             # Where nothing was built, the build alone has something to say.
             if not result.kept and any((folder / SET_FILE).is_file() for folder in folders.values()):
                 reason = result.reason or f"set {(result.set_id or '')[:12]}"
                 good = result.set_id is not None
-                plan.note(run.store, plan.ended(run, leg, "stage", started, good=good, reason=reason))
+                plan.note(run.store, plan.step_note(run, leg, "stage", started, good=good, reason=reason))
         results.append(result)
     return tuple(results)
 
 
-def _guarded(run: NightRun, leg: Leg, folders: Sequence[Path]) -> StagedLeg:
+def _try_to_stage(run: NightRun, leg: Leg, folders: Sequence[Path]) -> StagedLeg:
     try:
         staged = plan.set_of(run.index(leg, run.plan.staging), run.plan, leg)
         if staged is not None:
@@ -98,14 +98,16 @@ def _stage(run: NightRun, leg: Leg, folder: Path) -> WheelSet:
     stack, index = run.stack, plan.index_of(leg, run.plan.staging)
     wheel_set = wheelset.read(folder / SET_FILE)
     _refuse_other_set(wheel_set, run.plan, leg)
-    wheels = [_inside(folder, wheel.file_name) for wheel in wheel_set.wheels]
+    names = [wheel.file_name for wheel in wheel_set.wheels]
+    if absent := [name for name in names if name != Path(name).name or not (folder / name).is_file()]:
+        raise UsageError(f"{folder.name} has no file {absent[0]!r}", tip="build the leg again")
     if stack.sdk is not None and stack.sdk.build and not run.dry_run:
         staging.publish_sdk(run.store, index, sorted((folder / SDK_FOLDER).glob("*")))
     return staging.stage_set(
         run.store,
         index,
         folder,
-        wheels,
+        [folder / name for name in names],
         stack=stack,
         platform=Platform(python=leg.python, tag=leg.platform),
         manifest=plan.manifest_of(run.store, run.plan).canonical(),
@@ -135,12 +137,6 @@ def _refuse_other_set(wheel_set: WheelSet, night: NightPlan, leg: Leg) -> None:
             f"the set of {leg.name} is not what the night expects: it is of {'; '.join(differences)}",
             tip="build the leg again",
         )
-
-
-def _inside(folder: Path, name: str) -> Path:
-    if name != Path(name).name or not (folder / name).is_file():
-        raise UsageError(f"{folder.name} has no file {name!r}", tip="build the leg again")
-    return folder / name
 
 
 def _artifacts(folder: Path) -> dict[str, dict[int, Path]]:

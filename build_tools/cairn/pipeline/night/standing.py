@@ -60,13 +60,13 @@ def _look(run: NightRun, leg: Leg) -> Standing:
     night = run.plan
     if (promoted := plan.set_of(run.index(leg, night.release), night, leg)) is not None:
         if promoted.yanked is not None:
-            return _yanked(leg, promoted)
+            return _when_yanked(leg, promoted)
         return Standing(leg=leg, state="promoted", set_id=promoted.set_id, untested=promoted.caveat)
     staged = plan.set_of(run.index(leg, night.staging), night, leg)
     if staged is None:
         return Standing(leg=leg, state="missing", reason="no set of it was staged")
     if staged.yanked is not None:
-        return _yanked(leg, staged)
+        return _when_yanked(leg, staged)
     case = Case(
         source=run.index(leg, night.staging).load(),
         target=run.index(leg, night.release).load(),
@@ -74,7 +74,7 @@ def _look(run: NightRun, leg: Leg) -> Standing:
         stack=shards.demanding(run.stack, leg),
         kept=records.read(run.store, staged.set_id, trust=run.trust),
     )
-    state, reason, bypass = _weighed(leg, gate.weigh(case))
+    state, reason, bypass = _weigh(leg, gate.weigh(case))
     if state == "ready" and bypass is not None:
         # It may not replace what was tested in the night's channel, and is where such sets go.
         elsewhere = plan.set_of(run.index(leg, keys.UNTESTED), night, leg)
@@ -84,11 +84,11 @@ def _look(run: NightRun, leg: Leg) -> Standing:
     return Standing(leg=leg, state=state, reason=reason, set_id=staged.set_id, bypass=bypass)
 
 
-def _yanked(leg: Leg, entry: IndexSet) -> Standing:
+def _when_yanked(leg: Leg, entry: IndexSet) -> Standing:
     return Standing(leg=leg, state="yanked", reason=f"yanked: {entry.yanked}", set_id=entry.set_id)
 
 
-def _weighed(leg: Leg, evidence: Evidence) -> tuple[State, str, Bypass | None]:
+def _weigh(leg: Leg, evidence: Evidence) -> tuple[State, str, Bypass | None]:
     if evidence.standing:
         return "failed", "; ".join(evidence.standing), None
     bypass = None

@@ -212,15 +212,15 @@ def merge_night(
         for config, suite_shards in by_config.items():
             say(f"{leg.name}, {config}")
             started = now()
-            result = _guarded(run, suite_shards, stands.set_id, work_dir, signer)
+            result = _judge(run, suite_shards, stands.set_id, work_dir, signer)
             reason = f"the suite {config}: {result.reason}"
-            ended = plan.ended(run, leg, "test", started, good=result.good, reason=reason, part=config)
+            ended = plan.step_note(run, leg, "test", started, good=result.good, reason=reason, part=config)
             plan.note(run.store, ended)
             merges.append(result)
     return tuple(merges)
 
 
-def _guarded(
+def _judge(
     run: NightRun, suite_shards: Sequence[Shard], set_id: str, work_dir: Path, signer: Signer | None
 ) -> SuiteMerge:
     first = suite_shards[0]
@@ -237,12 +237,16 @@ def _guarded(
     except (CairnError, OSError) as error:  # one leg holds up no other
         return SuiteMerge(leg=first.leg, config=first.config, good=False, reason=str(error))
     let_through = record.verdict == "untested" and first.leg.bypass_tests
-    why = "; ".join((f"{record.verdict}: {record.reason}", *_notes_of_missing(run, suite_shards, merged)))
+    # Why shards that left no result have left none, as far as they could say so.
+    numbers = {result.shard for result in merged.results}
+    by_part = plan.notes_of_parts(run.store, run.plan)
+    notes = [by_part.get((one.leg.id, "test", one.part)) for one in suite_shards if one.number not in numbers]
+    missing = [f"{note.part}: {note.reason}" for note in notes if note is not None]
     return SuiteMerge(
         leg=first.leg,
         config=first.config,
         good=record.verdict == "passed" or let_through,
-        reason=why,
+        reason="; ".join((f"{record.verdict}: {record.reason}", *missing)),
     )
 
 
@@ -260,11 +264,3 @@ def _merge(run: NightRun, suite_shards: Sequence[Shard], set_id: str, folder: Pa
     return merging.merge(
         folders, folder, floor=config.floor, device_floor=config.device_floor if on_gpus else 0
     )
-
-
-def _notes_of_missing(run: NightRun, suite_shards: Sequence[Shard], merged: Merged) -> list[str]:
-    """Why shards that left no result have left none, as far as they could say so."""
-    numbers = {result.shard for result in merged.results}
-    by_part = plan.notes_of_parts(run.store, run.plan)
-    notes = [by_part.get((one.leg.id, "test", one.part)) for one in suite_shards if one.number not in numbers]
-    return [f"{note.part}: {note.reason}" for note in notes if note is not None]

@@ -35,7 +35,7 @@ def take(makeflags: str) -> int:
 
 def test_a_step_alone_has_all_jobs_and_the_pipes_go_with_the_run() -> None:
     with Pool(Limits(cores=4)) as pool:
-        with pool.joined(step("a")) as flags:
+        with pool.join(step("a")) as flags:
             place = fifo(flags)
             assert place.exists()
             assert take(flags) == 3  # and one that needs no token
@@ -44,7 +44,7 @@ def test_a_step_alone_has_all_jobs_and_the_pipes_go_with_the_run() -> None:
 
 
 def test_what_one_step_does_not_use_goes_to_one_that_has_nothing_left() -> None:
-    with Pool(Limits(cores=6)) as pool, pool.joined(step("idle")) as idle, pool.joined(step("busy")) as busy:
+    with Pool(Limits(cores=6)) as pool, pool.join(step("idle")) as idle, pool.join(step("busy")) as busy:
         used = take(busy)
         pool.balance({"idle": 9.0, "busy": 1.0}, {})
         used += take(busy)
@@ -54,22 +54,22 @@ def test_what_one_step_does_not_use_goes_to_one_that_has_nothing_left() -> None:
 
 def test_jobs_of_a_step_that_was_killed_with_them_are_not_lost() -> None:
     with Pool(Limits(cores=4)) as pool:
-        with pool.joined(step("killed")) as flags:
+        with pool.join(step("killed")) as flags:
             assert take(flags) == 3
-        with pool.joined(step("next")) as flags:
+        with pool.join(step("next")) as flags:
             assert take(flags) == 3
 
 
 def test_a_step_has_no_more_jobs_than_it_can_use_or_memory_has_room_for() -> None:
     with Pool(Limits(cores=16, memory=6)) as pool:
-        with pool.joined(step("narrow", cores=2)) as flags:
+        with pool.join(step("narrow", cores=2)) as flags:
             assert take(flags) == 1
-        with pool.joined(step("large", memory=2)) as flags:
+        with pool.join(step("large", memory=2)) as flags:
             assert take(flags) == 2
 
 
 def test_steps_that_keep_their_jobs_leave_fewer_to_share() -> None:
-    with Pool(Limits(cores=8)) as pool, pool.joined(step("a")) as flags:
+    with Pool(Limits(cores=8)) as pool, pool.join(step("a")) as flags:
         take(flags)
         pool.balance({}, {"a": 1, "fixed": 6})
         assert take(flags) == 0
@@ -108,7 +108,7 @@ def test_a_make_that_knows_no_named_pipe_is_called_without_one(tmp_path: Path) -
         pytest.skip("no make here")
     (tmp_path / "Makefile").write_text("all:\n\t@echo made\n")
     path = compile_jobs.without_old_make(os.environ["PATH"], tmp_path / "a folder")
-    with Pool(Limits(cores=3)) as pool, pool.joined(step("a")) as flags:
+    with Pool(Limits(cores=3)) as pool, pool.join(step("a")) as flags:
         env = {**os.environ, "PATH": path, "MAKEFLAGS": flags}
         called = subprocess.run(["make"], cwd=tmp_path, env=env, capture_output=True, text=True, check=True)
     assert called.stdout == "made\n"
@@ -125,7 +125,7 @@ def test_a_real_ninja_runs_as_many_jobs_as_it_has_tokens(tmp_path: Path) -> None
         pytest.skip("no ninja 1.13 on PATH")
     rules = "rule wait\n command = echo x >> begun; sleep 0.3; wc -l < begun > $out\n"
     (tmp_path / "build.ninja").write_text(rules + "".join(f"build {n}: wait\n" for n in range(6)))
-    with Pool(Limits(cores=3)) as pool, pool.joined(step("a")) as flags:
+    with Pool(Limits(cores=3)) as pool, pool.join(step("a")) as flags:
         subprocess.run([ninja], cwd=tmp_path, env={**os.environ, "MAKEFLAGS": flags}, check=True)
     # The first to end sees what has begun until then: those that ran beside it.
     assert min(int((tmp_path / str(n)).read_text()) for n in range(6)) <= 3

@@ -42,7 +42,7 @@ def build(checkout: Path) -> None:
 
 def test_what_a_build_rewrites_is_no_edit(checkout: Path) -> None:
     before = source_tree.edits(checkout)
-    with source_tree.egg_info_restored(checkout):
+    with source_tree.restore_egg_info(checkout):
         build(checkout)
         assert source_tree.edits(checkout) != before
     assert source_tree.edits(checkout) == before
@@ -76,7 +76,7 @@ def test_an_edit_in_a_submodule_is_one(checkout: Path, tmp_path_factory: pytest.
 
 def test_edits_of_a_person_stay_also_after_a_build_that_fails(checkout: Path) -> None:
     (checkout / "x.egg-info" / "SOURCES.txt").write_text("mine\n")
-    with pytest.raises(ValueError, match="fails"), source_tree.egg_info_restored(checkout):
+    with pytest.raises(ValueError, match="fails"), source_tree.restore_egg_info(checkout):
         build(checkout)
         (checkout / "setup.py").write_text("edited meanwhile\n")
         raise ValueError("fails")

@@ -52,7 +52,7 @@ def seen(tree: Path) -> tuple[object, ...]:
     """All that the key of a build has of a tree, and what tells a later plan what was edited."""
     parts = walk(root_at(tree))
     foreign = unseen.digest(unseen.ignored(parts) | unseen.hidden(parts))
-    return contents.tree_state(tree), foreign, source_tree.upstream(tree), source_tree.edited(tree)
+    return contents.tree_state(tree), foreign, source_tree.upstream(tree), source_tree.edited_files(tree)
 
 
 def test_a_copy_is_the_same_to_every_key_and_borrows_its_objects(checkout: Path, tmp_path: Path) -> None:
