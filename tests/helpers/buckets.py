@@ -12,8 +12,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import boto3
-
 ENDPOINT = "CAIRN_TEST_S3_ENDPOINT"
 """Names a server to use instead of moto; the credentials are in the variables that boto3 reads."""
 
@@ -48,6 +46,8 @@ class Server:
     @functools.cached_property
     def client(self) -> Any:
         """A client of boto3, for what Cairn does not do."""
+        import boto3  # noqa: PLC0415 - half a second, which each worker of each run would wait
+
         return boto3.client("s3", endpoint_url=self.endpoint)
 
     def new_bucket(self) -> str:
