@@ -28,7 +28,8 @@ def manifest(work: Path) -> dict[str, Any]:
 def test_two_builds_in_two_folders_give_the_same_wheels(trail: Trail, tmp_path: Path) -> None:
     work = tmp_path / "another folder"
     done = cairn(
-        *("ci", "run", "--stack", SAMPLE, "--work-dir", work), env=clean_environment(tmp_path / "cache")
+        *("ci", "run", "--stack", SAMPLE, "--work-dir", work),
+        env=clean_environment(tmp_path / "cache", own_environments=True),
     )
     assert done.returncode == 0, done.stderr
     again = sorted((work / "wheels").glob("*.whl"))

@@ -77,8 +77,11 @@ class Content:
 
 
 def root() -> Path:
-    """The folder of all environments."""
-    return files.cache_dir() / "build-envs"
+    """The folder of all environments.
+
+    As it is called without links: programs in an environment name it, and caches may share one by a link.
+    """
+    return (files.cache_dir() / "build-envs").resolve()
 
 
 def ready(content: Content, source: PackageSource, *, log: Path, say: Progress) -> VirtualEnvironment:
