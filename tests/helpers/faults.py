@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 from cairn.errors import NetworkError
-from cairn.store.protocol import ListedObject, ObjectInfo, OnBytes, Store, StoredObject, Stray, ignored
+from cairn.store.protocol import ListedObject, ObjectInfo, OnBytes, Store, StoredObject, Stray, no_progress
 
 T = TypeVar("T")
 
@@ -116,13 +116,13 @@ class FaultyStore:
         return written and fault is not Fault.LOST_AND_REPEATED
 
     def put_file(
-        self, key: str, source: Path, *, sha256: str | None = None, on_bytes: OnBytes = ignored
+        self, key: str, source: Path, *, sha256: str | None = None, on_bytes: OnBytes = no_progress
     ) -> bool:
         return self._asked(
             "put_file", key, lambda: self.inner.put_file(key, source, sha256=sha256, on_bytes=on_bytes)
         )
 
-    def as_file(self, key: str, *, on_bytes: OnBytes = ignored) -> AbstractContextManager[Path]:
+    def as_file(self, key: str, *, on_bytes: OnBytes = no_progress) -> AbstractContextManager[Path]:
         fault = self.plan.next("as_file", key)
         _before(Fault.FAILED if fault in (Fault.LOST, Fault.TRUNCATED) else fault)
         return self.inner.as_file(key, on_bytes=on_bytes)

@@ -25,7 +25,7 @@ from cairn.release.publish import distribution, wheel_set
 from cairn.release.publish.files import publish_dists
 from cairn.sources.manifest.manifest import Manifest, ProjectSource
 from cairn.store.memory import MemoryStore
-from cairn.store.protocol import OnBytes, Store, ignored
+from cairn.store.protocol import OnBytes, Store, no_progress
 from cairn.wheels import build_statement, sbom, wheels_to_set
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.wheelset import WheelSet
@@ -337,7 +337,7 @@ class Breaking(MemoryStore):
         source: Path,
         *,
         sha256: str | None = None,  # noqa: ARG002 - as the protocol has it
-        on_bytes: OnBytes = ignored,
+        on_bytes: OnBytes = no_progress,
     ) -> bool:
         self._count(key)
         super().write(key, source.read_bytes())

@@ -38,7 +38,7 @@ from cairn.release.index import keys
 from cairn.release.index.generation import FileRef, IndexSet, digest_of, now, project_of, who
 from cairn.release.index.snapshot import ancestors
 from cairn.release.ledger_entries import Entry, Event, Head, History, Names, encode, first_entry
-from cairn.store.protocol import MissingKeyError, Store, StoredObject, attempts_at, replace, stored
+from cairn.store.protocol import MissingKeyError, Store, StoredObject, attempts_at, read_or_none, replace
 from cairn.wheels.wheelset import WheelSet
 
 _AT_ONCE = 16  # requests side by side
@@ -365,7 +365,7 @@ class Ledger:
     ) -> Iterator[tuple[StoredObject | None, _L | None]]:
         """A lookup as it is at each attempt to write it: the object under its key, and what that says."""
         for _ in attempts_at(key):
-            if (blob := stored(self.store, key)) is not None:
+            if (blob := read_or_none(self.store, key)) is not None:
                 yield blob, datafile.loads(blob.data, cls, name=key)
             else:
                 yield None, self._lost(key, cls) if short(key) in tail.lookups else None

@@ -22,10 +22,10 @@ from cairn.store.protocol import (
     OnBytes,
     StoredObject,
     Stray,
-    changed,
     etag_of,
-    ignored,
+    file_changed_error,
     is_key,
+    no_progress,
     valid_key,
 )
 
@@ -129,7 +129,7 @@ class LocalStore:
         return True
 
     def put_file(
-        self, key: str, source: Path, *, sha256: str | None = None, on_bytes: OnBytes = ignored
+        self, key: str, source: Path, *, sha256: str | None = None, on_bytes: OnBytes = no_progress
     ) -> bool:
         """See `Store.put_file`; no hard link, through which an edit of `source` would edit the store."""
         path, current = self._place_for(key), self.stat(key)
@@ -144,12 +144,12 @@ class LocalStore:
                 files.copy_into(source, part)
                 # The copy is asked, not the file: that may change at any moment.
                 if sha256 is not None and files.sha256_of(part) != sha256:
-                    raise changed(source)
+                    raise file_changed_error(source)
         on_bytes(size)
         return not same
 
     @contextlib.contextmanager
-    def as_file(self, key: str, *, on_bytes: OnBytes = ignored) -> Iterator[Path]:  # noqa: ARG002
+    def as_file(self, key: str, *, on_bytes: OnBytes = no_progress) -> Iterator[Path]:  # noqa: ARG002
         """See `Store.as_file`; the store's own file, so it must not be written."""
         if self._status(key) is None:
             raise MissingKeyError(f"{self.path} holds no {key}")

@@ -21,9 +21,9 @@ from cairn.store.protocol import (
     Store,
     StoredObject,
     Stray,
-    changed,
     etag_of,
-    ignored,
+    file_changed_error,
+    no_progress,
     valid_key,
 )
 
@@ -105,12 +105,12 @@ class MemoryStore:
         return True
 
     def put_file(
-        self, key: str, source: Path, *, sha256: str | None = None, on_bytes: OnBytes = ignored
+        self, key: str, source: Path, *, sha256: str | None = None, on_bytes: OnBytes = no_progress
     ) -> bool:
         """See `Store.put_file`."""
         data = source.read_bytes()
         if sha256 is not None and etag_of(data) != sha256:
-            raise changed(source)
+            raise file_changed_error(source)
         same = self.objects.get(valid_key(key)) == data
         if not same:
             self.write(key, data)
@@ -118,7 +118,7 @@ class MemoryStore:
         return not same
 
     @contextlib.contextmanager
-    def as_file(self, key: str, *, on_bytes: OnBytes = ignored) -> Iterator[Path]:
+    def as_file(self, key: str, *, on_bytes: OnBytes = no_progress) -> Iterator[Path]:
         """See `Store.as_file`."""
         data = self.read(key).data
         with tempfile.TemporaryDirectory(prefix="cairn-store.") as folder:
@@ -191,7 +191,9 @@ class OverlayStore:
         """See `Store.folders`."""
         return iter(sorted({*self._above.folders(prefix), *self.below.folders(prefix)}))
 
-    def as_file(self, key: str, *, on_bytes: OnBytes = ignored) -> contextlib.AbstractContextManager[Path]:
+    def as_file(
+        self, key: str, *, on_bytes: OnBytes = no_progress
+    ) -> contextlib.AbstractContextManager[Path]:
         """See `Store.as_file`."""
         return self._of(key).as_file(key, on_bytes=on_bytes)
 

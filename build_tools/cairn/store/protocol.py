@@ -42,7 +42,7 @@ OnBytes: TypeAlias = Callable[[int], None]
 """Called with how many bytes of a file have arrived more, perhaps from several threads."""
 
 
-def ignored(_count: int) -> None:
+def no_progress(_count: int) -> None:
     """An `OnBytes` for callers that show no progress."""
 
 
@@ -176,7 +176,7 @@ class Store(Protocol):
         """
 
     def put_file(
-        self, key: str, source: Path, *, sha256: str | None = None, on_bytes: OnBytes = ignored
+        self, key: str, source: Path, *, sha256: str | None = None, on_bytes: OnBytes = no_progress
     ) -> bool:
         """Put the bytes of a local file under `key`; later changes of the file do not reach the store.
 
@@ -194,7 +194,7 @@ class Store(Protocol):
                 sent, a different writer put other bytes under the key.
         """
 
-    def as_file(self, key: str, *, on_bytes: OnBytes = ignored) -> AbstractContextManager[Path]:
+    def as_file(self, key: str, *, on_bytes: OnBytes = no_progress) -> AbstractContextManager[Path]:
         """The object under `key` as a local file to read, of its name, until the block ends.
 
         Args:
@@ -250,7 +250,7 @@ def keep_young(store: Store, key: str) -> None:
         store.renew(key)
 
 
-def stored(store: Store, key: str) -> StoredObject | None:
+def read_or_none(store: Store, key: str) -> StoredObject | None:
     """The object under a key; None where there is none."""
     try:
         return store.read(key)
@@ -268,7 +268,7 @@ def replace(store: Store, key: str, old: StoredObject | None, data: bytes) -> bo
         return True
     if store.write_if(key, data, etag=old.etag if old is not None else None):
         return True
-    now = stored(store, key)
+    now = read_or_none(store, key)
     return now is not None and now.data == data
 
 
@@ -289,7 +289,7 @@ def attempts_at(what: str) -> Iterator[None]:
     raise StoreError(f"others changed {what} {_ATTEMPTS} times while this run tried to", tip="run it again")
 
 
-def changed(source: Path) -> StoreError:
+def file_changed_error(source: Path) -> StoreError:
     """What to raise where a file is not what it was when its sha256 was taken."""
     return StoreError(
         f"{source} was changed while it was sent",

@@ -25,7 +25,7 @@ from cairn.release.publish.wheel_set import index_set
 from cairn.release.records import Answer, Kept
 from cairn.stack import Floor, load, policy
 from cairn.store.memory import MemoryStore
-from cairn.store.protocol import OnBytes, ignored
+from cairn.store.protocol import OnBytes, no_progress
 from cairn.testing.record import TestPolicy
 from cairn.wheels.wheelset import SetWheel, WheelSet
 from helpers.formats import make_elf
@@ -278,7 +278,7 @@ class CountingStore(MemoryStore):
         self.read_wheels: list[str] = []
 
     @contextlib.contextmanager
-    def as_file(self, key: str, *, on_bytes: OnBytes = ignored) -> Iterator[Path]:
+    def as_file(self, key: str, *, on_bytes: OnBytes = no_progress) -> Iterator[Path]:
         self.read_wheels += [key] if key.endswith(".whl") else []
         with super().as_file(key, on_bytes=on_bytes) as path:
             yield path

@@ -8,7 +8,7 @@ import pytest
 from cairn.errors import StoreError
 from cairn.store.folder import LocalStore
 from cairn.store.memory import MemoryStore
-from cairn.store.protocol import OnBytes, Store, ignored
+from cairn.store.protocol import OnBytes, Store, no_progress
 from cairn.store.transfer import Progress, as_files, put_files
 from helpers.release import contents, keys_of
 
@@ -65,7 +65,7 @@ def test_files_travel_side_by_side(sources: dict[str, Path]) -> None:
 
     class Slow(MemoryStore):
         def put_file(
-            self, key: str, source: Path, *, sha256: str | None = None, on_bytes: OnBytes = ignored
+            self, key: str, source: Path, *, sha256: str | None = None, on_bytes: OnBytes = no_progress
         ) -> bool:
             if key < "files/4":
                 together.wait()  # breaks unless four are under way at once

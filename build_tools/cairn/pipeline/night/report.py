@@ -20,7 +20,7 @@ from cairn.pipeline.night.standing import Standing
 from cairn.release.index import keys, people
 from cairn.release.index.generation import now
 from cairn.release.pages.view import Night
-from cairn.store.protocol import Store, StoredObject, attempts_at, replace, stored
+from cairn.store.protocol import Store, StoredObject, attempts_at, read_or_none, replace
 
 _SKEW = timedelta(minutes=5)  # by which the clocks of two machines may differ
 _MANY = 48  # hours; from then on an age is said in days
@@ -124,7 +124,7 @@ def record(store: Store, night: NightPlan, ended: Sequence[Night]) -> tuple[str,
 def _write(store: Store, key: str, shown: Night) -> None:
     """Write how a night ended, unless a later night has; the moment of the last good one is carried on."""
     for _ in attempts_at(key):
-        old = stored(store, key)
+        old = read_or_none(store, key)
         previous = _status(old, key)
         if previous is not None and previous.started > shown.started:
             return
@@ -208,7 +208,7 @@ def _stale(store: Store, night: NightPlan, good_within: timedelta) -> list[str]:
         if leg.expect_failure:
             continue
         key = keys.status_key(plan.index_of(leg, night.release), leg.id)
-        shown = _status(stored(store, key), key)
+        shown = _status(read_or_none(store, key), key)
         if shown is None:
             if _age(night.frozen) > good_within:
                 texts.append(f"{leg.name}: no night of it came to an end yet")

@@ -16,7 +16,7 @@ from cairn.release.index.generation import IndexSet, LogEntry
 from cairn.release.index.snapshot import Index, Snapshot, traces, with_status
 from cairn.release.pages import landing, status, targets_file
 from cairn.release.pages.view import Change, IndexView, Night, SetView
-from cairn.store.protocol import MissingKeyError, Store, replace, stored
+from cairn.store.protocol import MissingKeyError, Store, read_or_none, replace
 
 _NOT_PLAIN = re.compile("[^A-Za-z0-9_]+")  # a name in `pylock.<name>.toml` has no dot (PEP 751)
 _UP = b'"../../../files/'  # from the locks of a set to the files of the store
@@ -38,7 +38,7 @@ def write(store: Store, name: str) -> bool:
     """
     indexes: dict[str, Index] = {}
     for folder in (*_folders(name), ""):
-        old = {key: stored(store, key) for key in _keys(Index(store, name).load(), folder)}
+        old = {key: read_or_none(store, key) for key in _keys(Index(store, name).load(), folder)}
         pages = _pages(store, name, folder, indexes)
         if old.keys() != pages.keys():
             return False

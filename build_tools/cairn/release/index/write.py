@@ -15,7 +15,7 @@ from cairn.errors import StoreError
 from cairn.release.index import keys, render
 from cairn.release.index.generation import ProjectState
 from cairn.release.index.snapshot import MANIFEST_FILE, SET_FILE, Snapshot
-from cairn.store.protocol import MissingKeyError, Store, keep_young, replace, stored
+from cairn.store.protocol import MissingKeyError, Store, keep_young, read_or_none, replace
 from cairn.wheels import wheelset
 from cairn.wheels.wheelset import BUILDER_FILE, WheelSet
 
@@ -39,7 +39,7 @@ def put_page(shown: Snapshot, key: str, data: bytes) -> bool:
         False where a different generation is current by now, or a different writer came between.
     """
     store = shown.index.store
-    old = stored(store, key)
+    old = read_or_none(store, key)
     return shown.index.load().digest == shown.digest and replace(store, key, old, data)
 
 

@@ -36,9 +36,9 @@ from cairn.store.protocol import (
     OnBytes,
     StoredObject,
     Stray,
-    changed,
-    ignored,
+    file_changed_error,
     is_key,
+    no_progress,
     valid_key,
 )
 
@@ -141,13 +141,13 @@ class BucketStore:
         return self._put_if(key, data, etag)
 
     def put_file(
-        self, key: str, source: Path, *, sha256: str | None = None, on_bytes: OnBytes = ignored
+        self, key: str, source: Path, *, sha256: str | None = None, on_bytes: OnBytes = no_progress
     ) -> bool:
         """See `Store.put_file`."""
         valid_key(key)
         size, digest = source.stat().st_size, files.sha256_of(source)
         if sha256 not in (None, digest):
-            raise changed(source)
+            raise file_changed_error(source)
         for _ in range(self.bucket.policy.attempts):
             current = self.stat(key)
             if current is not None and (current.size, current.sha256) == (size, digest):
@@ -157,7 +157,7 @@ class BucketStore:
                 if size <= self.parts.size:
                     data = source.read_bytes()
                     if hashlib.sha256(data).hexdigest() != digest:
-                        raise changed(source)
+                        raise file_changed_error(source)
                     self._put(key, data, "create" if current is None else "overwrite")
                     on_bytes(size)
                 else:
@@ -171,7 +171,7 @@ class BucketStore:
         raise StoreError(f"{self.url}/{key}: the server says that it is there, and it is not")
 
     @contextlib.contextmanager
-    def as_file(self, key: str, *, on_bytes: OnBytes = ignored) -> Iterator[Path]:
+    def as_file(self, key: str, *, on_bytes: OnBytes = no_progress) -> Iterator[Path]:
         """See `Store.as_file`; downloaded, with what an interrupted download brought before."""
         with download.downloaded(self.bucket, valid_key(key), parts=self.parts, on_bytes=on_bytes) as path:
             yield path
@@ -337,7 +337,7 @@ def _pieces(
                 reported.add(file.tell())
                 on_bytes(len(piece))
     if digest.hexdigest() != sha256:
-        raise changed(source)
+        raise file_changed_error(source)
 
 
 def _about(key: str, sha256: str) -> dict[str, str]:
