@@ -37,7 +37,8 @@ BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
 STAMP = VENV / "cairn-stamp"
 MINIMUM_PYTHON = (3, 11)
 BUILD_REQUIRES = ["pip", "setuptools"]
-VENV_DISK = {"": 130_000_000, "dev,fast,s3": 1_100_000_000}  # bytes, by the extras that are installed
+EXTRAS = "dev,fast,s3"  # of a developer
+VENV_DISK = {"": 130_000_000, EXTRAS: 1_100_000_000}  # bytes, by the extras that are installed
 TICK = 0.2  # seconds between two states of a line that moves
 HEARTBEAT = 10.0  # seconds between two lines where none can move
 LAST_LINES = 12  # of pip's, shown when it fails
@@ -106,11 +107,11 @@ def parse(argv: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
     quickstart.set_defaults(run=run_quickstart, extra="")
     test = commands.add_parser("test", help="run the tests", allow_abbrev=False, add_help=False)
     test.add_argument("--all", action="store_true", help="those with real programs and servers too")
-    test.set_defaults(run=run_tests, extra="dev,fast,s3")
+    test.set_defaults(run=run_tests, extra=EXTRAS)
     check = commands.add_parser("check", help="run the linters", allow_abbrev=False)
-    check.set_defaults(run=run_checks, extra="dev,fast,s3")
+    check.set_defaults(run=run_checks, extra=EXTRAS)
     docs = commands.add_parser("docs", help="write the generated pages of docs/reference", allow_abbrev=False)
-    docs.set_defaults(run=run_docs, extra="dev,fast,s3")
+    docs.set_defaults(run=run_docs, extra=EXTRAS)
     return parser.parse_known_args(argv)
 
 
@@ -183,8 +184,8 @@ def interpreter() -> str:
 
 def stamp(extra: str) -> str:
     """What the virtual environment was made from; a different value means that it must be installed again."""
-    asked = b"".join((ROOT / name).read_bytes() for name in ("pyproject.toml", "constraints.txt"))
-    digest = hashlib.sha256(asked).hexdigest()
+    inputs = b"".join((ROOT / name).read_bytes() for name in ("pyproject.toml", "constraints.txt"))
+    digest = hashlib.sha256(inputs).hexdigest()
     return f"{interpreter()}\n{digest} {extra}"
 
 
@@ -198,7 +199,7 @@ def made_from() -> str:
 
 def ready(extra: str) -> bool:
     """Whether `.venv` holds Cairn with these extras (or with more)."""
-    return made_from() in {stamp(extra), stamp("dev,fast,s3")} and works("cairn.cli.main")
+    return made_from() in {stamp(extra), stamp(EXTRAS)} and works("cairn.cli.main")
 
 
 def works(*modules: str) -> bool:
@@ -270,55 +271,55 @@ def install(extra: str) -> None:
         STAMP.unlink(missing_ok=True)
         requirement = f"{ROOT}[{extra}]" if extra else str(ROOT)
         # What builds Cairn comes first: an environment of pip's own would not be constrained.
-        for asked in (BUILD_REQUIRES, ["--no-build-isolation", "--editable", requirement]):
-            pip_install(asked, progress)
+        for words in (BUILD_REQUIRES, ["--no-build-isolation", "--editable", requirement]):
+            pip_install(words, progress)
         STAMP.write_text(stamp(extra), encoding="utf-8")
 
 
-def pip_install(asked: Sequence[str], progress: Progress) -> None:
+def pip_install(words: Sequence[str], progress: Progress) -> None:
     """Install into `.venv`, regardless of the user's settings on where packages go."""
     where = ("PIP_USER", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_QUIET", "PIP_VERBOSE", "PIP_LOG")
     env = {name: value for name, value in os.environ.items() if name not in where}
     env |= {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8"}
     options = ["--disable-pip-version-check", "--no-input", "--progress-bar=off", "--no-color", "--no-user"]
     versions = ["--constraint", str(ROOT / "constraints.txt")]
-    command = [str(python()), "-m", "pip", "install", *options, *versions, *asked]
+    command = [str(python()), "-m", "pip", "install", *options, *versions, *words]
     (ROOT / ".cairn").mkdir(exist_ok=True)
-    kept = ROOT / ".cairn" / "dev.log"
+    log_path = ROOT / ".cairn" / "dev.log"
     lines = []
-    pip_says = PipOutput()
-    progress.doing = pip_says.doing
+    output = PipOutput()
+    progress.doing = output.doing
     pip = subprocess.Popen(
         command, cwd=ROOT, env=env, stdout=PIPE, stderr=STDOUT, encoding="utf-8", errors="replace"
     )
-    with kept.open("w", encoding="utf-8") as log, pip:
+    with log_path.open("w", encoding="utf-8") as log, pip:
         for line in pip.stdout or ():
             log.write(line)
             lines.append(line.rstrip())
-            pip_says.read(line)
+            output.read(line)
     if pip.returncode:
-        said = [line for line in lines if line and not line.startswith("WARNING:")]
-        for line in said[-LAST_LINES:]:
+        reasons = [line for line in lines if line and not line.startswith("WARNING:")]
+        for line in reasons[-LAST_LINES:]:
             print(f"  | {line}", file=sys.stderr)
-        print(f"  the whole log: {kept}", file=sys.stderr)
+        print(f"  the whole log: {log_path}", file=sys.stderr)
         raise subprocess.CalledProcessError(pip.returncode, command)
 
 
 class PipOutput:
-    """What pip is about, from the lines it writes: how many packages it has found, and how far it is."""
+    """What pip is doing, from the lines it writes: how many packages it has found, and how far it is."""
 
     def __init__(self) -> None:
-        self._found: set[str] = set()
+        self._packages: set[str] = set()
         self._step = "asking the package index"
         self._unpacking: tuple[int, int] | None = None  # how many, and how many were there before
 
     def read(self, line: str) -> None:
         """Take a line of pip's."""
-        if named := re.match(r"(?:Collecting|Requirement already satisfied:) ([\w.-]+)", line):
-            self._found.add(named[1].lower())
-            self._step = named[1]
-        elif fetched := re.match(r"\s+(?:Downloading|Using cached) (\S+?)(?:-\d\S*)?( \(.*\))?$", line):
-            self._step = f"downloading {fetched[1].rpartition('/')[2]}{fetched[2] or ''}"
+        if package := re.match(r"(?:Collecting|Requirement already satisfied:) ([\w.-]+)", line):
+            self._packages.add(package[1].lower())
+            self._step = package[1]
+        elif file := re.match(r"\s+(?:Downloading|Using cached) (\S+?)(?:-\d\S*)?( \(.*\))?$", line):
+            self._step = f"downloading {file[1].rpartition('/')[2]}{file[2] or ''}"
         elif line.startswith("Installing collected packages:"):
             self._unpacking = (line.count(",") + 1, installed())
 
@@ -328,7 +329,7 @@ class PipOutput:
             total, before = self._unpacking
             # pip removes the old version of a package before it unpacks the new one.
             return f"unpacking: {max(0, installed() - before)} of {total} packages"
-        return f"packages: {len(self._found)}, {self._step}" if self._found else self._step
+        return f"packages: {len(self._packages)}, {self._step}" if self._packages else self._step
 
 
 def installed() -> int:

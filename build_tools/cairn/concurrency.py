@@ -45,7 +45,7 @@ class _TaskGroup:
 
 
 def side_by_side(work: Callable[[A], B], items: Iterable[A], *, jobs: int = _DEFAULT_JOBS) -> tuple[B, ...]:
-    """What `work` gives for each item, in their order.
+    """Call `work` for every item in threads; return the results in the order of the items.
 
     A failure, or an interrupt, ends the programs that run for other items, at whatever depth such calls are
     within each other, and is raised; what has not begun is dropped.

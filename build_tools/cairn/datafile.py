@@ -150,7 +150,7 @@ def from_plain(data: object, cls: type[V], *, name: str) -> V:
 
 
 def _other_schema(schema: object, expected: str, name: str) -> UsageError:
-    """What is wrong with a file of a different kind, or of a different version."""
+    """Explain why a file is of a different kind or version."""
     kind, _, version = str(schema).partition("/")
     expected_name = _TAKEN_BY.get(expected.partition("/")[0], (f"one of {expected}", ""))[0]
     if version and kind == expected.partition("/")[0]:
@@ -168,7 +168,7 @@ def _other_schema(schema: object, expected: str, name: str) -> UsageError:
 
 
 def convert(data: object, kind: type[T]) -> T:
-    """What plain JSON or TOML values stand for, as `msgspec.convert` has it.
+    """Convert plain JSON or TOML values by `msgspec.convert`.
 
     Raises:
         msgspec.ValidationError: they do not fit the type.
@@ -178,7 +178,7 @@ def convert(data: object, kind: type[T]) -> T:
 
 
 def decode(data: bytes, kind: type[T]) -> T:
-    """What JSON stands for: quicker than `loads`, but of a name given twice the last counts.
+    """Parse JSON faster than `loads`; of a repeated name the last one counts.
 
     Raises:
         msgspec.DecodeError: it is not JSON, or does not fit the type.
@@ -297,7 +297,7 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _mistake(data: Any, kind: Any, place: str) -> tuple[str, Any, str]:  # noqa: ANN401 - any value and type hint
-    """Where the first mistake is, which type is expected there, and what is wrong.
+    """Locate the first mistake: its place, the type expected there, and the reason.
 
     msgspec's own path calls every key of a mapping `[...]`: an environment variable would have no name.
     """
@@ -318,7 +318,7 @@ def _mistake(data: Any, kind: Any, place: str) -> tuple[str, Any, str]:  # noqa:
 
 
 def _parts(data: Any, kind: Any) -> Iterator[tuple[str, Any, Any]]:  # noqa: ANN401 - any value and type hint
-    """What a value consists of: the step to each part, the part, and the type it must have."""
+    """Yield the parts of a value: the step to each, the part, and the type it must have."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (types.UnionType, typing.Union) and data is not None:
         # Unions in our formats are `X | None`.

@@ -22,7 +22,7 @@ _AT_ONCE = 1 << 30  # bytes asked of one call; the kernel gives no more than 2 G
 
 
 def cache_dir() -> Path:
-    """Where things live that can be made again.
+    """The cache folder.
 
     `CAIRN_CACHE_DIR`, else `cairn` in `XDG_CACHE_HOME`, else `~/.cache/cairn`.
 
@@ -161,7 +161,7 @@ def walk(folder: Path) -> Iterator[Path]:
 
 
 def statuses(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """What `walk` gives, each with its `lstat`; a file that others delete meanwhile is left out."""
+    """Like `walk`, with the `lstat` of each; a file that others delete meanwhile is left out."""
     for path in walk(folder):
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             yield path, path.lstat()

@@ -68,7 +68,7 @@ def likely_engine(named: Engine | None) -> Engine:
 
 
 def install_line(name: Engine) -> str:
-    """What to do where an engine is missing."""
+    """How to install an engine."""
     package = {"docker": "docker.io"}.get(name, name)
     return f"install it, on Debian and Ubuntu: apt install {package}"
 
@@ -83,7 +83,7 @@ def _answers(name: Engine) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Dockerfile:
-    """How one image is built.
+    """A Dockerfile.
 
     Attributes:
         path: of the file; the image is called like it. What it copies is beside it.
@@ -147,7 +147,7 @@ def find_dockerfile(name: str, start: Path) -> Dockerfile:
 
 @dataclass(frozen=True, kw_only=True)
 class ImageBuild:
-    """What to build.
+    """A build of an image.
 
     Attributes:
         file: how.
@@ -249,7 +249,7 @@ def _repository(tag: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class ImageRun:
-    """What to run.
+    """A run of an image.
 
     Attributes:
         image: its name.
@@ -342,7 +342,7 @@ def this_user() -> tuple[int, int] | None:
 
 
 def open_files(engine: Engine) -> int:
-    """How many files to allow: docker's daemon may raise our limit, the other two run under it."""
+    """The limit of open files: docker's daemon may raise ours, the other two run under it."""
     try:
         import resource  # noqa: PLC0415 - not on Windows
     except ImportError:

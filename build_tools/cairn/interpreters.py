@@ -112,7 +112,7 @@ def find_all(words: Sequence[str]) -> tuple[Interpreter, ...]:
 
 
 def ask(path: Path) -> Interpreter:
-    """What an interpreter is.
+    """Ask an interpreter what it is.
 
     Raises:
         UsageError: it cannot be run, is not CPython, or a kind of it that wheels are not built for.

@@ -40,7 +40,7 @@ _SECTIONS = ("global", "download", ":env:")
 _TIMEOUT = 60.0  # seconds that pip may take
 
 TIP = "check the URL, the network, and the credentials in the URL or in ~/.netrc, then run it again"
-"""What to do about an index that gives no answer."""
+"""The tip for an index that does not answer."""
 
 _NOT_NAME = re.compile(r"[^A-Za-z0-9._-]|==")  # where a requirement's name ends
 _PROBE_SECONDS = 10
@@ -60,7 +60,7 @@ _LOGIN = re.compile(r"log[ -]?in|sign[ -]?in|log[ -]?on|authenticat", re.IGNOREC
 
 @dataclass(frozen=True, kw_only=True)
 class PipSettings:
-    """What pip's configuration says about its index.
+    """The part of pip's configuration that is about its index.
 
     Attributes:
         values: options of pip by their long names, such as `index-url`.
@@ -69,7 +69,7 @@ class PipSettings:
     values: Mapping[str, str]
 
     def addresses(self) -> tuple[str, ...]:
-        """Where these indexes are."""
+        """The URLs of these indexes."""
         return tuple(
             word
             for name in ("index-url", "extra-index-url", "find-links")
@@ -164,7 +164,7 @@ def _without_settings(home: Path | None) -> dict[str, str]:
 
 
 def index_problem(index_url: str | None, project: str) -> str | None:
-    """Why an index cannot say what it has of a project; None where it can.
+    """Why an index cannot list the files of a project; None where it can.
 
     "404" for the project's page is the honest answer of an index that lacks it (PEP 503). URLs other than
     HTTP's are not looked at.

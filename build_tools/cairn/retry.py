@@ -34,13 +34,13 @@ class RetryPolicy:
     jitter: float = 0.25
 
     def seconds(self, failures: int) -> float:
-        """How long to wait after so many failures in a row."""
+        """Seconds to wait after so many failures in a row."""
         wait = min(self.longest, self.wait * self.factor ** (failures - 1))
         return wait * random.uniform(1 - self.jitter, 1 + self.jitter)  # noqa: S311 - nothing secret
 
 
 def retrying(what: Callable[[], T], *, retry: RetryPolicy, say: Progress) -> T:
-    """What `what` returns; after a network fault it is called again, as often as `retry` says.
+    """Call `what`, again after each network fault, as often as `retry` says.
 
     Raises:
         NetworkError: the last try failed too.

@@ -1,4 +1,4 @@
-"""Where every program of Cairn begins and ends, with the one guard against unforeseen errors."""
+"""The entry and exit of every program of Cairn, with the one guard against unforeseen errors."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def unbuilt_targets() -> tuple[str, ...]:
 
 
 def product_of(target: str) -> str:
-    """What a target's GPUs are sold as, such as `MI300A, MI300X, MI325X`; empty when that is not known."""
+    """The products of a target, such as `MI300A, MI300X, MI325X`; empty where they are not known."""
     processor = target.partition(":")[0]
     if processor in generic_targets():
         return f"runs on {', '.join(generic_targets()[processor])}"
@@ -111,7 +111,7 @@ def products(target: str) -> tuple[str, ...]:
 
 
 def sort_key(target: str) -> tuple[int, int, int, int, str]:
-    """What targets are sorted by: by number, so that gfx90a is before gfx942, and gfx1010 after both.
+    """The sort key of a target: by number, so that gfx90a is before gfx942, and gfx1010 after both.
 
     The last digit is the stepping and the one before it the minor version, both in hex; what is before them
     is the major version. A generic target comes before those that run its code, `cpu` before all, and a text
@@ -266,7 +266,7 @@ def _table(name: str) -> dict[str, Any]:
 
 
 def product_names(target: str) -> tuple[str, ...]:
-    """What a GPU of a target may be looked for by: its products, and what else they are called."""
+    """The names of a target's GPUs: its products, and what else they are called."""
     processor = target.partition(":")[0]
     return tuple(dict.fromkeys((*products(processor), *_product_data()["names"].get(processor, ()))))
 
@@ -305,7 +305,7 @@ def parse_product(text: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class _Written:
-    """What of a name tells it from others.
+    """The distinguishing parts of a name.
 
     Attributes:
         words: such as `7900`, `xtx` of `AMD Radeon(TM) RX 7900 XTX`.

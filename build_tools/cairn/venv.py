@@ -62,13 +62,13 @@ class VirtualEnvironment:
 
     @property
     def site_packages(self) -> Path:
-        """Where its packages are."""
+        """Its folder of packages."""
         return self.sites[0]
 
 
 @dataclass(frozen=True, kw_only=True)
 class PackageSource:
-    """Where pip looks for packages.
+    """The places where pip looks for packages.
 
     Attributes:
         index_url: this index instead of the user's own.
@@ -261,7 +261,7 @@ def missing_from(output: str) -> str | None:
 
 
 def installed_files(report: Path) -> tuple[InstalledFile, ...]:
-    """What an installation took, from what pip's `--report` wrote (its "installation report", version 1)."""
+    """The files of an installation, from pip's `--report` ("installation report", version 1)."""
     return tuple(
         InstalledFile(
             distribution=item["metadata"]["name"],

@@ -25,7 +25,7 @@ LEVELS = {ZLIB: (6, 9, 1), ZSTD: (3, 5, 9)}
 
 
 def most_unpacked(size: int) -> int:
-    """How many bytes of code so many compressed ones may stand for; more is an attack."""
+    """The most bytes that `size` compressed ones may unpack to; more is an attack."""
     return max(_RATIO_CHECK_MIN_SIZE, _RATIO * size)
 
 
@@ -79,7 +79,7 @@ class Unpacker:
 
     @property
     def used(self) -> int:
-        """How many bytes of the packed ones the stream takes, once it has ended."""
+        """Packed bytes that the stream took, once it has ended."""
         over = self._zlib.unused_data if self._zlib else self._zstd.unused_data
         return self._packed.at - len(over) - self._begin
 
@@ -108,7 +108,7 @@ class Unpacker:
 
 
 class Forward:
-    """What a reader gives, with its place, read from its beginning to its end.
+    """A reader that counts its position.
 
     Attributes:
         at: how many bytes have been read.
@@ -159,15 +159,12 @@ def exactly(reader: Reader, size: int) -> bytes:
         WheelError: there are fewer.
     """
     data = reader.read(size)
-    if len(data) == size:
-        return data
-    decompressed = bytearray(data)
-    while len(decompressed) < size:
-        part = reader.read(size - len(decompressed))
+    while len(data) < size:
+        part = reader.read(size - len(data))
         if not part:
             raise WheelError("an offload bundle ends inside its table")
-        decompressed += part
-    return bytes(decompressed)
+        data += part
+    return data
 
 
 def compress(plain: bytes, method: int, level: int) -> bytes:
@@ -178,7 +175,7 @@ def compress(plain: bytes, method: int, level: int) -> bytes:
 
 
 def compress_file(plain: IO[bytes], size: int, out: IO[bytes], method: int, level: int) -> None:
-    """Like `compress`, for `size` bytes of a file, of which a piece at a time is in memory."""
+    """Like `compress`, for the `size` bytes of a file, one piece at a time."""
     if method == ZLIB:
         packer: Any = zlib.compressobj(level)
     else:

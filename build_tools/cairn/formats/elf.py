@@ -1,4 +1,4 @@
-"""What the dynamic loader reads of an ELF file, and its sections, by a struct reader of our own.
+"""A reader of ELF files: what the dynamic loader uses, and the sections.
 
 Only the headers that are asked for are touched, so that a compressed library of 400 MB costs one pass.
 
@@ -117,7 +117,7 @@ def imports(path: Path) -> frozenset[bytes]:
 
 
 def exports(path: Path, among: frozenset[bytes]) -> frozenset[bytes]:
-    """Those of some symbols that an ELF file defines for others.
+    """The subset of `among` that an ELF file exports.
 
     Raises:
         WheelError: it is none, or its headers are broken.
@@ -172,7 +172,7 @@ class _Reader:
         return frozenset(names)
 
     def gives(self, symbols: frozenset[bytes]) -> frozenset[bytes]:
-        """Those of the symbols that are defined here, and that others may use."""
+        """The subset of `symbols` that this file exports."""
         places = (
             at
             for at, bind, other, section in self._symbols(self._listed_symbols())
@@ -203,7 +203,7 @@ class _Reader:
                 yield name
 
     def _undefined(self) -> Iterator[int]:
-        """Where in the string table the names of symbols begin that are undefined and not weak."""
+        """Offsets, in the string table, of the names of undefined symbols that are not weak."""
         if self.layout.value(_SYMTAB) is None:
             return
         for at, bind, _, section in self._symbols(self._symbol_count(_SYMBOL_SIZE[self.layout.bits])):
@@ -224,7 +224,7 @@ class _Reader:
             yield fields[0], fields[info] >> 4, fields[other], fields[section]
 
     def _listed_symbols(self) -> int:
-        """How many symbols there are up to the last one that others find by its name's hash."""
+        """The number of symbols up to the last one in the hash table."""
         unpack, place_of = self.layout.unpack, self.layout.place_of
         chains, listed = place_of(_HASH), place_of(_GNU_HASH)
         if listed is None:
@@ -247,7 +247,7 @@ class _Reader:
         return count
 
     def _symbol_count(self, size: int) -> int:
-        """How many symbols the dynamic table has, or at least those that are undefined.
+        """The number of dynamic symbols, or at least of the undefined ones.
 
         No entry says it. In DT_GNU_HASH the undefined ones stand before those that it lists; DT_HASH has a
         chain for each. Where neither helps, the symbols end at the next table: mostly that of strings, as

@@ -1,4 +1,4 @@
-"""Where everything stands in an ELF file: its header, segments, sections and dynamic entries.
+"""The layout of an ELF file: header, segments, sections and dynamic entries.
 
 `elf` says what a loader makes of it; those who change a file byte by byte read it by `read_to_change`.
 
@@ -60,7 +60,7 @@ class Segment(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Where its bytes end in the file."""
+        """The file offset behind its last byte."""
         return self.offset + self.file_size
 
 
@@ -121,7 +121,7 @@ class Layout:
 
     @property
     def word(self) -> str:
-        """What `struct` calls an address of the file."""
+        """The `struct` code of an address."""
         return "Q" if self.wide else "I"
 
     @functools.cached_property
@@ -160,7 +160,7 @@ class Layout:
 
     @property
     def page(self) -> int:
-        """What its segments are aligned to."""
+        """The largest alignment of its segments."""
         return max((1, *(segment.alignment for segment in self.loads)))
 
     @functools.cached_property
@@ -183,11 +183,11 @@ class Layout:
         return tuple(entries[:end])
 
     def value(self, tag: int) -> int | None:
-        """What the first dynamic entry of that tag holds."""
+        """The value of the first dynamic entry with that tag."""
         return next((entry.value for entry in self.dynamic if entry.tag == tag), None)
 
     def offset_of(self, address: int, size: int = 1) -> int:
-        """Where in the file the bytes at an address are.
+        """The file offset of an address.
 
         Raises:
             WheelError: they are in no segment.
@@ -199,7 +199,7 @@ class Layout:
         raise WheelError(f"address {address:#x} lies outside of every segment")
 
     def place_of(self, tag: int) -> int | None:
-        """Where in the file the address lies that the first dynamic entry of that tag holds."""
+        """The file offset that the first dynamic entry with that tag points to."""
         address = self.value(tag)
         return None if address is None else self.offset_of(address)
 

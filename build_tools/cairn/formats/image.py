@@ -1,4 +1,4 @@
-"""What a loader reads of a program or library, the same for each format; `elf`, `pe` and `macho` give it."""
+"""A program or library as its loader sees it, alike for ELF, PE and Mach-O."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Image:
 
     @property
     def run_paths(self) -> tuple[str, ...]:
-        """Where it looks for libraries: the folders of DT_RPATH and DT_RUNPATH."""
+        """The folders of DT_RPATH and DT_RUNPATH."""
         return self.rpath + self.runpath
 
     @property

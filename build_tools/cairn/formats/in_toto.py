@@ -15,7 +15,7 @@ PREDICATE_TYPE = "https://slsa.dev/provenance/v1"
 
 
 class Resource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What in-toto calls a resource descriptor: a file, a repository."""
+    """A resource descriptor: a file or a repository."""
 
     name: str
     uri: str = ""
@@ -23,7 +23,7 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What was asked of a build: by the user, by the machine that built, and all that it took."""
+    """The inputs of a build: parameters of the user and of the builder, and its dependencies."""
 
     build_type: str
     external_parameters: Mapping[str, str]
@@ -32,7 +32,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
 
 
 class Builder(msgspec.Struct, frozen=True, kw_only=True):
-    """Who ran the build."""
+    """The builder."""
 
     id: str
     version: Mapping[str, str]
@@ -45,7 +45,7 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_d
 
 
 class Details(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How it was run, and what came of it besides what the statement is about."""
+    """The run: its builder, its invocation, and by-products besides the subject."""
 
     builder: Builder
     metadata: Metadata

@@ -115,7 +115,7 @@ def key_of(kernel_name: str, ordinal: int) -> str:
 
 
 def build_of(digests: Mapping[str, str]) -> str:
-    """What tells a build apart from others of the same version.
+    """An identifier that tells a build from others of the same version.
 
     Args:
         digests: path to sha256 of each file with device code, as it was before the split.
@@ -125,7 +125,7 @@ def build_of(digests: Mapping[str, str]) -> str:
 
 
 def kernel_name_of(library: str, build: str) -> str:
-    """What a library of a build is called in archives."""
+    """The kernel name of a library of a build."""
     return f"{library}@{build}"
 
 
@@ -155,7 +155,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Blob(msgspec.Struct, frozen=True, kw_only=True):
-    """Where in the file the bytes of a code object stand."""
+    """The place of a code object in the file."""
 
     offset: int
     size: int
@@ -336,7 +336,7 @@ def _read_table(view: View, name: str) -> tuple[Table, int]:
 
 
 def _blobs(table: Table, table_at: int, name: str) -> tuple[Blob, ...]:
-    """Where the code objects of the scheme `none` are, by their ordinals."""
+    """The places of the code objects by ordinal, for the scheme `none`."""
     if table.blobs is msgspec.UNSET:
         raise WheelError(f"the table of {name} lacks its blobs")
     end = HEADER.size
@@ -348,7 +348,7 @@ def _blobs(table: Table, table_at: int, name: str) -> tuple[Blob, ...]:
 
 
 def _frames(view: View, table: Table, table_at: int, name: str) -> Iterator[Blob]:
-    """Where the frames of the scheme `zstd-per-kernel` are, by their ordinals."""
+    """The places of the frames by ordinal, for the scheme `zstd-per-kernel`."""
     if table.zstd_offset is msgspec.UNSET or table.zstd_size is msgspec.UNSET:
         raise WheelError(f"the table of {name} does not say where its frames are")
     at, end = table.zstd_offset, table.zstd_offset + table.zstd_size

@@ -1,4 +1,4 @@
-"""What the loader of macOS reads of a Mach-O file, by a struct reader of our own.
+"""A reader of Mach-O files: what the loader of macOS uses.
 
 macholib, the reader in Python that is used most, holds the content of every section in memory and goes to and
 fro in the file, which a member of a wheel can only be unpacked for again and again.

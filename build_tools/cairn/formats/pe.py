@@ -1,4 +1,4 @@
-"""What the loader of Windows reads of a PE file, by a struct reader of our own.
+"""A reader of PE files: what the loader of Windows uses.
 
 Only the headers and the tables that are asked for are touched, so that a DLL in a wheel costs no more than
 unpacking it as far as they stand.
@@ -42,7 +42,7 @@ _EXPORTS, _IMPORTS, _DELAYED_IMPORTS, _DOTNET = 0, 1, 13, 14  # data directories
 _DOTNET_HEADER = struct.Struct("<IHHIII")
 _IL_ONLY, _NEEDS_32_BITS = 1, 2
 ANY_MACHINE = "any"
-"""What stands for the machine of a .NET assembly without machine code (AnyCPU)."""
+"""The machine of a .NET assembly without machine code (AnyCPU)."""
 _MOST_TABLES = 16
 _LONGEST_NAME = 1024
 _MOST_IMPORTS = 4096

@@ -19,6 +19,7 @@ from cairn.formats.zip.reader import Archive
 # What readers come back to (headers, the dynamic section, symbols, strings) stands at the beginning of nearly
 # all libraries; the section table stands at the end, and is read once.
 _HEAD = 16 << 20
+_STEP = 1 << 20
 
 
 class View(Protocol):
@@ -26,7 +27,7 @@ class View(Protocol):
 
     @property
     def size(self) -> int:
-        """How many there are."""
+        """Their number."""
 
     def read(self, offset: int, size: int) -> bytes:
         """Exactly `size` bytes from `offset`.
@@ -167,6 +168,12 @@ class MemberView:
         return True
 
 
+def pieces(view: View, start: int, end: int) -> Iterator[bytes]:
+    """The bytes between two offsets of a view, in pieces of at most 1 MiB."""
+    for at in range(start, end, _STEP):
+        yield view.read(at, min(_STEP, end - at))
+
+
 def check_range(offset: int, size: int, available: int) -> None:
     """Refuse to read what is not there.
 
@@ -175,9 +182,6 @@ def check_range(offset: int, size: int, available: int) -> None:
     """
     if offset < 0 or size < 0 or offset + size > available:
         raise WheelError(f"a header points at bytes {offset} to {offset + size} of {available}")
-
-
-_STEP = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,11 +194,11 @@ class Patch:
 
     @property
     def end(self) -> int:
-        """Where what is not changed goes on."""
+        """The offset behind it."""
         return self.at + len(self.data) + self.zeros
 
     def pieces(self) -> Iterator[bytes]:
-        """What to write, in pieces of a size that memory holds."""
+        """The bytes to write, in pieces of at most 1 MiB."""
         yield self.data
         for start in range(0, self.zeros, _STEP):
             yield bytes(min(_STEP, self.zeros - start))

@@ -40,7 +40,7 @@ _HOSTED = re.compile(
 
 
 class Platform(datafile.Value):
-    """Where wheels for one platform are built.
+    """The build runners of one platform.
 
     Attributes:
         build: the labels of its build runner.
@@ -444,7 +444,7 @@ def summary_text(matrix: Matrix) -> str:
 
 
 def notes(leg: Leg) -> list[str]:
-    """What is special about a leg."""
+    """Remarks on a leg, for people."""
     outputs = {
         "expected to fail": leg.expect_failure,
         "may be promoted untested": leg.bypass_tests,

@@ -1,4 +1,4 @@
-"""What is chosen of a matrix: options of `cairn matrix`, apart from all that makes one."""
+"""The options of `cairn matrix`, apart from the code that makes one."""
 
 from __future__ import annotations
 

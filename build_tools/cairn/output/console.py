@@ -80,7 +80,7 @@ class Stage:
 
 
 class Console:
-    """Where users read what Cairn does."""
+    """The console that users read."""
 
     def __init__(self, *, quiet: bool = False, verbose: bool = False) -> None:
         self.quiet = quiet
@@ -316,7 +316,7 @@ def _write(text: str) -> None:
 
 
 def _one_line(text: str) -> str:
-    """What may be shown of a text, with what would not be seen escaped."""
+    """A text as one line to show: secrets masked, invisible characters escaped."""
     return safe_text.mask(safe_text.visible(text))
 
 

@@ -1,4 +1,4 @@
-"""What GitHub Actions tells a job of itself, and what a job tells it: outputs, and the summary of the run.
+"""The environment of a job of GitHub Actions, its outputs, and the summary of its run.
 
 Source: GitHub's reference of workflow commands and of default variables. Elsewhere there is nothing to tell.
 """
@@ -36,14 +36,14 @@ def is_to_come(number: int) -> bool:
 
 
 def run_url() -> str | None:
-    """Where people read this run, or None."""
+    """The URL of this run, or None."""
     names = ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_RUN_ID")
     server, repository, run = (os.environ.get(name, "") for name in names)
     return f"{server}/{repository}/actions/runs/{run}" if server and repository and run else None
 
 
 def matrix(include: Sequence[Mapping[str, object]]) -> str:
-    """What a job's `matrix: ${{ fromJSON(...) }}` takes: one job for each of these."""
+    """A value for `matrix: ${{ fromJSON(...) }}`: one job for each of these."""
     return json.dumps({"include": include}, separators=(",", ":"))
 
 

@@ -41,7 +41,7 @@ def nearest(word: str, known: Iterable[str]) -> tuple[str, ...]:
 
 
 def did_you_mean(word: str, known: Collection[str], *, what: str) -> str:
-    """What to do about a name that is not known: `did you mean a or b?`, or all names after `what`."""
+    """A tip for an unknown name: `did you mean a or b?`, or all names after `what`."""
     if close := nearest(word, known):
         return f"did you mean {' or '.join(close)}?"
     return f"{what}: {', '.join(known)}" if known else f"{what}: none"

@@ -29,7 +29,7 @@ class OwnGroup(TypedDict, total=False):
 
 
 class System(Protocol):
-    """What each system's module answers."""
+    """The functions of each system's module."""
 
     def own_group(self) -> OwnGroup:
         """How to start a program so that it and its children can be ended together."""

@@ -150,7 +150,7 @@ def running(
 
 
 def cannot_start(command: Sequence[str], error: OSError, *, cwd: Path | None = None) -> PrerequisiteError:
-    """What to say of a program that the system does not start, such as one for a different machine."""
+    """The error for a program that the system does not start, such as one for another machine."""
     if cwd is not None and not cwd.is_dir():
         return PrerequisiteError(f"cannot run {command[0]}: no folder {cwd}")
     if isinstance(error, FileNotFoundError):

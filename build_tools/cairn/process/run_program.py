@@ -31,11 +31,11 @@ _TAIL_LINES = 40
 _KEPT = 4 << 20  # bytes of an output that are kept where a log has all of it: builds write gigabytes
 
 Listener = Callable[[bytes], None]
-"""What is called with each line, with its end."""
+"""Called with each line, its end included."""
 
 
 class Dialogue:
-    """What a running program writes and is given: all its pipes at once, none for longer than it may take.
+    """Reads and feeds all pipes of a running program at once, none for longer than it may take.
 
     A pipe ends when the last process that holds it closes it, and that need not be the program: a daemon
     that it started, or a server of a compiler cache, inherits the pipe and lives on. So reading ends by the

@@ -66,7 +66,7 @@ class Environment(datafile.Value):
     cpu: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     def of(self, system: str, *, cpu: bool) -> Mapping[str, str]:
-        """Those of one build; the later wins.
+        """The variables of one build; the later table wins.
 
         Args:
             system: `linux` or `windows`.

@@ -63,7 +63,7 @@ def load(path: Path) -> Stack:
 
 
 def _meant(path: Path) -> str:
-    """What to name instead of a path without a stack: what is beside it, in it and in `external-builds`."""
+    """A tip for a path without a stack: the stacks beside it, in it and in `external-builds`."""
     path = path.parent if path.name == FILE else path
     # Users leave `external-builds/` out, or are one folder off.
     folders = (path.parent, path, Path("external-builds"), path.parent / "external-builds")
@@ -300,17 +300,14 @@ def _check_order(stack: Stack, path: Path) -> None:
     before: dict[str, set[str]] = {}  # what each project needs, and what that needs
     for project in stack.in_order():
         before[project.name] = set(project.needs).union(*(before[name] for name in project.needs))
-        if early := _versions_named(stack, project) - before[project.name]:
+        # Only wheels that are built before it have a version to name.
+        versions = {match[1] for text in _templates(stack, project) for match in _VERSION_OF.finditer(text)}
+        if early := versions - before[project.name]:
             raise UsageError(
                 f"{path}: {project.name} names the version of {', '.join(sorted(early))}, "
                 "which need not be built before it",
                 tip=f"add it to the needs of {project.name}",
             )
-
-
-def _versions_named(stack: Stack, project: Project) -> set[str]:
-    """The projects whose `{version:NAME}` a project's texts have: only wheels built before it have one."""
-    return {match[1] for text in _templates(stack, project) for match in _VERSION_OF.finditer(text)}
 
 
 def _templates(stack: Stack, project: Project) -> Iterator[str]:

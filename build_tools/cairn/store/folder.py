@@ -186,7 +186,7 @@ class LocalStore:
         return self.path / valid_key(key)
 
     def _own_path(self, key: str) -> Path:
-        """Where `key` is to be changed.
+        """The path of `key`, to be changed.
 
         Raises:
             StoreError: a link on the way leads out of the store, or to a different key.
@@ -202,7 +202,7 @@ class LocalStore:
         return self._path(key)
 
     def _place_for(self, key: str) -> Path:
-        """Where `key` is to be written, and a file may be.
+        """The path of `key`, to be written.
 
         Raises:
             StoreError: there is a folder, or a file on the way; see `_own_path` too.
@@ -226,7 +226,7 @@ class LocalStore:
         return path
 
     def _status(self, key: str) -> os.stat_result | None:
-        """Of the plain file under `key`; None where there is none, or a link on the way."""
+        """The status of the plain file under `key`; None where there is none, or a link on the way."""
         place = str(self.path)
         status = None
         for part in valid_key(key).split("/"):
@@ -241,7 +241,7 @@ class LocalStore:
 
 
 class _Beginning(io.RawIOBase):
-    """What comes next in a stream, and no more than `count` bytes of it."""
+    """The next `count` bytes of a stream."""
 
     def __init__(self, stream: BinaryIO, count: int) -> None:
         self._stream = stream

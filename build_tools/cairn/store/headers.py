@@ -1,4 +1,4 @@
-"""What a web server says of an object: its type, and how long a copy of it is good; from its key alone."""
+"""The HTTP headers of an object, from its key alone: its type, and how long a copy is good."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _OTHER = "application/octet-stream"
 
 @dataclass(frozen=True, kw_only=True)
 class Headers:
-    """What goes with an object over HTTP.
+    """The headers of an object.
 
     Attributes:
         content_type: `Content-Type`.
@@ -49,7 +49,7 @@ class Headers:
 
 
 def headers(key: str) -> Headers:
-    """What a server is to say of the object under `key`."""
+    """The headers of the object under `key`."""
     name = key.rpartition("/")[2]
     kind = _TYPES.get(name[name.rfind(".") :] if "." in name else "", _OTHER)
     if name == "index.json" and "simple" in key.split("/"):

@@ -1,4 +1,4 @@
-"""How a store is named on the command line."""
+"""Opening a store by its name on the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a store can do, whatever it is made of."""
+"""The protocol of a store, and what all stores share."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class MissingKeyError(StoreError):
 
 
 class DamagedObjectError(StoreError):
-    """What is stored is not what was put there."""
+    """An object differs from what was put there."""
 
     @classmethod
     def of(cls, url: str) -> DamagedObjectError:
@@ -48,7 +48,7 @@ def no_progress(_count: int) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class StoredObject:
-    """What is stored under a key.
+    """An object with its data.
 
     Attributes:
         data: all of its bytes.
@@ -61,7 +61,7 @@ class StoredObject:
 
 @dataclass(frozen=True, kw_only=True)
 class ListedObject:
-    """What a listing says of an object.
+    """An object in a listing.
 
     Attributes:
         key: where it is stored.
@@ -76,7 +76,7 @@ class ListedObject:
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectInfo(ListedObject):
-    """What a store says of one object without giving its data.
+    """An object without its data.
 
     Attributes:
         find_etag: finds `etag`; a folder has to read the file for it, so it does that only when asked.
@@ -93,7 +93,7 @@ class ObjectInfo(ListedObject):
 
     @functools.cached_property
     def sha256(self) -> str | None:
-        """Of its data, in lowercase hex; None where a program wrote it that told the bucket none."""
+        """The lowercase hex sha256 of its data; None where another program wrote it without one."""
         return self.find_sha256()
 
 
@@ -139,7 +139,7 @@ class Store(Protocol):
         """
 
     def stat(self, key: str) -> ObjectInfo | None:
-        """What there is under `key`, without its data; None for nothing."""
+        """The object under `key` without its data; None where there is none."""
 
     def exists(self, key: str) -> bool:
         """Whether there is an object under `key`."""
@@ -213,7 +213,7 @@ class Store(Protocol):
         """Have the object under `key` count as written now, with the bytes that it has, if there is one."""
 
     def strays(self) -> Iterator[Stray]:
-        """What else is in the place where the store is; `list` gives none of it."""
+        """Whatever else lies where the store is; `list` gives none of it."""
 
     def discard(self, stray: Stray) -> None:
         """Remove a stray, if it is still there."""
@@ -290,7 +290,7 @@ def attempts_at(what: str) -> Iterator[None]:
 
 
 def file_changed_error(source: Path) -> StoreError:
-    """What to raise where a file is not what it was when its sha256 was taken."""
+    """The error for a file that differs from its sha256."""
     return StoreError(
         f"{source} was changed while it was sent",
         tip="send it again when nothing writes to it any more",
@@ -319,7 +319,7 @@ def valid_key(key: str) -> str:
 
 
 def sha256_of(stream: BinaryIO) -> str:
-    """Of what is left in a stream of `Store.open`, which may be larger than memory."""
+    """The sha256 of the rest of a stream of `Store.open`, which may be larger than memory."""
     digest = hashlib.sha256()
     while block := stream.read(1 << 20):
         digest.update(block)

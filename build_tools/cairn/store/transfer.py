@@ -15,7 +15,7 @@ from cairn import files
 from cairn.concurrency import side_by_side
 from cairn.errors import StoreError
 from cairn.output import console
-from cairn.store.protocol import ObjectInfo, OnBytes, Store
+from cairn.store.protocol import OnBytes, Store
 
 _JOBS = 4  # files at once; a bucket moves the parts of each at once too
 _INTERVAL = 0.2  # seconds between two reports, so that reporting takes no time
@@ -23,7 +23,7 @@ _INTERVAL = 0.2  # seconds between two reports, so that reporting takes no time
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """How far a transfer is.
+    """The progress of a transfer.
 
     Attributes:
         done: files that have arrived.
@@ -51,7 +51,7 @@ OnProgress: TypeAlias = Callable[[Progress], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Transferred:
-    """What a transfer did, or would do.
+    """The result of a transfer, or of a dry run.
 
     Attributes:
         sent: the keys of what was moved, in the order that was asked.
@@ -91,7 +91,10 @@ def put_files(
 
     def put(key: str, on_bytes: OnBytes) -> bool:
         if dry_run:
-            return not _same(store.stat(key), sources[key])
+            # By size first: a sha256 takes reading both.
+            current, path = store.stat(key), sources[key]
+            same_size = current is not None and path.is_file() and current.size == path.stat().st_size
+            return not (current and same_size and current.sha256 == files.sha256_of(path))
         return store.put_file(key, sources[key], sha256=sha256s.get(key), on_bytes=on_bytes)
 
     return _moved(sizes, put, jobs=jobs, on_progress=on_progress)
@@ -189,10 +192,3 @@ def _moved(
         already=tuple(key for key in sizes if not moved[key]),
         size=sum(sizes[key] for key in sent),
     )
-
-
-def _same(current: ObjectInfo | None, path: Path) -> bool:
-    """Whether what a store has and a file are the same, by size first: a sha256 takes reading both."""
-    if current is None or not path.is_file() or current.size != path.stat().st_size:
-        return False
-    return current.sha256 == files.sha256_of(path)

@@ -49,7 +49,7 @@ def source(name: str) -> str:
 
 
 def script_source(script: str) -> str:
-    """What of a Content Security Policy lets a browser run this one text, and no other (CSP level 2)."""
+    """The source expression of a Content Security Policy that allows this one script (CSP level 2)."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
 
 
@@ -84,7 +84,7 @@ def _environment() -> jinja2.Environment:
 
 
 def _bytecode_cache() -> jinja2.BytecodeCache | None:
-    """Where compiled templates are kept: beside Python's own bytecode, with the same trust.
+    """The cache of compiled templates: beside Python's own bytecode, with the same trust.
 
     None where Python keeps none, or this user may not write it; each process then compiles for about 45 ms.
     """
@@ -116,7 +116,7 @@ def _lines(text: str) -> Markup:
 
 
 def _log(text: str) -> Markup:
-    """What a program wrote, without the colours of a terminal."""
+    """The output of a program, without the colours of a terminal."""
     return _lines("\n".join(map(safe_text.without_moves, text.rstrip().split("\n"))))
 
 

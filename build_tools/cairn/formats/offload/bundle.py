@@ -238,7 +238,7 @@ def _read_packed(view: View, at: int, end: int, checker: Checker | None) -> Bund
 
 
 def _read_header(view: View, at: int, end: int) -> tuple[Packing, int, bytes]:
-    """How a bundle is compressed, where it ends at the latest, and the hash of its content."""
+    """Read how a bundle is compressed, its latest possible end, and the hash of its content."""
     version, method = _fields(_HEAD, view, at, end)[1:]
     if version not in _SIZES or method not in (ZLIB, ZSTD):
         raise WheelError(f"a compressed offload bundle of unknown version {version} or method {method}")

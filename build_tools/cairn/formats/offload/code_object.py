@@ -36,14 +36,14 @@ _PROCESSORS = (
 _V3 = 1
 _V3_FEATURES = (("sramecc", 0x200), ("xnack", 0x100))
 _FEATURES = (("sramecc", 0xC00, 0x400), ("xnack", 0x300, 0x100))
-_OFF, _ON = 2, 3
+_SIGNS = {2: "-", 3: "+"}  # off and on
 SECTION = ".hip_fatbin"  # where clang puts the bundles of an ELF file
 # In a PE file the names of sections have eight characters at most.
 _SECTIONS: dict[Format, str] = {"elf": SECTION, "pe": ".hip_fat"}
 
 
 def target_of(view: View) -> TargetId:
-    """What a code object was compiled for.
+    """The target of a code object.
 
     Raises:
         WheelError: it names a processor that is not known here.
@@ -53,14 +53,12 @@ def target_of(view: View) -> TargetId:
     processor = _PROCESSORS[place] if 0 <= place < len(_PROCESSORS) else ""
     if not processor:
         raise WheelError(f"a code object for an unknown processor ({flags & _PROCESSOR:#x})")
-    return TargetId(processor=processor, features=tuple(_features(flags, view.read(_ABI_VERSION_AT, 1)[0])))
-
-
-def _features(flags: int, abi_version: int) -> list[str]:
-    if abi_version <= _V3:
-        return [f"{name}+" for name, bit in _V3_FEATURES if flags & bit]
-    states = ((name, (flags & mask) // unit) for name, mask, unit in _FEATURES)
-    return [f"{name}{'+' if state == _ON else '-'}" for name, state in states if state in (_OFF, _ON)]
+    if view.read(_ABI_VERSION_AT, 1)[0] <= _V3:
+        features = [f"{name}+" for name, bit in _V3_FEATURES if flags & bit]
+    else:
+        states = ((name, (flags & mask) // unit) for name, mask, unit in _FEATURES)
+        features = [f"{name}{_SIGNS[state]}" for name, state in states if state in _SIGNS]
+    return TargetId(processor=processor, features=tuple(features))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +89,7 @@ def of_elf(data: bytes) -> tuple[CodeObject, ...]:
 
 
 def of_view(view: View, image: Image, checker: Checker | None = None) -> tuple[CodeObject, ...]:
-    """Those of an ELF or PE file that has been read, with its sections; see `bundle.read_range`."""
+    """The code objects of an ELF or PE file; see `bundle.read_range`."""
     if image.machine == DEVICE:
         target = target_of(view)
         return (CodeObject(target=target, size=view.size, compressed=False, offset=0),)
@@ -99,7 +97,7 @@ def of_view(view: View, image: Image, checker: Checker | None = None) -> tuple[C
 
 
 def ranges(image: Image) -> Iterator[tuple[int, int]]:
-    """Where in a file that was read with its sections bundles lie."""
+    """The ranges of a file that hold bundles; `image` must have its sections."""
     for section in image.sections:
         if section.name == _SECTIONS[image.format]:
             yield section.offset, section.offset + section.size

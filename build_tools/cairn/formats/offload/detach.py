@@ -22,7 +22,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from cairn import datafile
 from cairn.errors import WheelError
@@ -51,16 +50,15 @@ from cairn.formats.offload import bundle as offload_bundle
 from cairn.formats.offload import code_object, wrappers
 from cairn.formats.offload.bundle import Bundle
 from cairn.formats.offload.wrappers import IN_ARCHIVE, IN_PLACE, LAYOUT, Wrapper
-from cairn.formats.view import FileView, Patch, View, apply_patches
+from cairn.formats.view import FileView, Patch, View, apply_patches, pieces
 
 _PAGE = 4096  # of x86-64, the only machine that ROCm's libraries are for
 _READ = 4  # PF_R
-_STEP = 1 << 20
 _NO_FIT = "keep this wheel whole, or build it for one target each"
 
 
 class Undo(datafile.Value):
-    """What gives the library back as it was, but for the content of its `.hip_fatbin`.
+    """How to restore a library, except the content of its `.hip_fatbin`.
 
     Attributes:
         size: bytes of the library before.
@@ -99,7 +97,7 @@ class Library:
 
 
 def read(view: View) -> Library | None:
-    """What a library's wrappers lead to; None where it has no device code.
+    """Read a library with device code; None where it has none.
 
     Raises:
         WheelError: its code cannot be taken out faithfully: a wrapper leads to no bundle, a bundle has none,
@@ -133,7 +131,7 @@ def read(view: View) -> Library | None:
 
 
 def read_host(view: View) -> tuple[Reference, int]:
-    """What a library whose code was taken out leads to, and how many wrappers it has.
+    """The reference in a library whose code was taken out, and the number of its wrappers.
 
     Raises:
         WheelError: it is not as `detach` leaves a library: a wrapper leads elsewhere, or is not numbered.
@@ -169,9 +167,9 @@ def detach(library: Library, reference: bytes, target: Path) -> Undo:
     code, view = library.code, library.layout.view
     block = cut.program_headers() + reference
     with target.open("wb") as out:
-        _copy(view, 0, code.offset, out)
+        out.writelines(pieces(view, 0, code.offset))
         out.seek(cut.moved(code.offset + code.size))
-        _copy(view, code.offset + code.size, view.size, out)
+        out.writelines(pieces(view, code.offset + code.size, view.size))
         if not cut.inside:
             out.seek(cut.block_at)
             out.write(block)
@@ -207,16 +205,16 @@ def attach(library: Path, undo: Undo, target: Path) -> None:
         raise WheelError(f"{library.name} is not the library that the device code was split from")
     with library.open("rb") as file, target.open("wb") as out:
         view = FileView(file)
-        _copy(view, 0, undo.removed_at, out)
+        out.writelines(pieces(view, 0, undo.removed_at))
         out.seek(undo.removed, 1)
-        _copy(view, undo.removed_at, now, out)
+        out.writelines(pieces(view, undo.removed_at, now))
         out.truncate(undo.size)
     moved = (Patch(at=at if at < undo.removed_at else at + undo.removed, data=data) for at, data in places)
     apply_patches(target, moved)
 
 
 class _Cut:
-    """What changes where, for one library.
+    """The changes to one library.
 
     Attributes:
         names: the names of the sections.
@@ -285,7 +283,7 @@ class _Cut:
         return bool(self.size) and self._segment.end > self._end
 
     def moved(self, offset: int) -> int:
-        """Where in the new file is what was at a place of the old one."""
+        """The offset in the new file of an offset in the old one."""
         return offset - self.size if offset >= self._end else offset
 
     def program_headers(self) -> bytes:
@@ -331,7 +329,11 @@ class _Cut:
             if number == layout.names_index:
                 new = section._replace(offset=names_at, size=names_size)
             elif section is self._library.code:
-                new = section._replace(kind=SHT_NOBITS, **self._code_place())
+                new = section._replace(kind=SHT_NOBITS)
+                if self.inside:  # it begins behind what is new there
+                    moved = self.begin - section.offset
+                    address, size = section.address + moved, section.size - moved
+                    new = new._replace(address=address, offset=self.begin, size=size)
             else:
                 new = section._replace(offset=self.moved(section.offset))
             edits.append(new)
@@ -349,16 +351,8 @@ class _Cut:
         )
         return b"".join(SHDR.pack(*section) for section in (*edits, added))
 
-    def _code_place(self) -> dict[str, int]:
-        """What of `.hip_fatbin` changes besides: in a program it begins behind what is new there."""
-        if not self.inside:
-            return {}
-        moved = self.begin - self._library.code.offset
-        old = self._library.code
-        return {"address": old.address + moved, "offset": self.begin, "size": old.size - moved}
-
     def header(self, sections_at: int) -> Iterator[Patch]:
-        """What changes in the header of the file."""
+        """The changes to the ELF header."""
         count = self._headers_size // PHDR.size
         yield Patch(at=PHOFF_AT, data=WORD.pack(self.block_at))
         yield Patch(at=SHOFF_AT, data=WORD.pack(sections_at))
@@ -366,7 +360,7 @@ class _Cut:
         yield Patch(at=SHNUM_AT, data=(len(self._layout.sections) + 1).to_bytes(2, "little"))
 
     def wrappers(self) -> Iterator[Patch]:
-        """What changes in the wrappers, and in what fills in their pointers."""
+        """The changes to the wrappers and their relocations."""
         pointer = self._reference_address
         for ordinal, wrapper in enumerate(self._library.wrappers):
             data = LAYOUT.pack(IN_ARCHIVE, 1, pointer, ordinal)
@@ -394,8 +388,3 @@ class _Cut:
         parts.append((layout.sections_at, layout.sections_at + SHDR.size * len(layout.sections)))
         if any(start < end and begin < stop for start, stop in parts):
             raise WheelError("something else is where its device code is", tip=_NO_FIT)
-
-
-def _copy(view: View, start: int, end: int, out: IO[bytes]) -> None:
-    for at in range(start, end, _STEP):
-        out.write(view.read(at, min(_STEP, end - at)))

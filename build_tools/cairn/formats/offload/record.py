@@ -25,7 +25,7 @@ from cairn.formats.offload import bundle as offload_bundle
 from cairn.formats.offload import code_object
 from cairn.formats.offload.bundle import Bundle, Entry
 from cairn.formats.offload.detach import Undo
-from cairn.formats.view import FileView, View
+from cairn.formats.view import FileView, View, pieces
 
 NAME = "cairn-split.json"
 
@@ -166,8 +166,7 @@ class UnpackedBundle:
 
     def pieces(self, start: int, end: int) -> Iterator[bytes]:
         """The bytes between two places in it."""
-        for at in range(self.begin + start, self.begin + end, _STEP):
-            yield self.view.read(at, min(_STEP, self.begin + end - at))
+        return pieces(self.view, self.begin + start, self.begin + end)
 
     def code(self, entry: Entry) -> Iterator[bytes]:
         """The bytes of an entry."""
@@ -247,7 +246,7 @@ def _code(content: UnpackedBundle, entry: Entry) -> Code:
 
 
 def _between(content: UnpackedBundle) -> Iterator[tuple[int, str]]:
-    """What is between the code objects: the table, and whatever else is not zero."""
+    """The bytes between the code objects that are not zero: the table, mostly."""
     at = count = 0
     ends = [(e.offset, e.offset + e.size) for e in content.bundle.device_entries if e.size]
     for start, end in [*sorted(ends), (content.size, content.size)]:

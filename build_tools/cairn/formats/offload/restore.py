@@ -29,7 +29,7 @@ _OTHER = "the device wheels and the host wheel must come from one split"
 
 @dataclass(frozen=True, kw_only=True)
 class JoinedLibrary:
-    """What became of a library.
+    """A library that was joined again.
 
     Attributes:
         library: its file name.

@@ -178,7 +178,7 @@ def _relocations(layout: Layout, changing: range, to: range) -> Iterator[Relocat
 
 
 def _without_addend(layout: Layout, address: int | None, size: int) -> Iterator[Relocation]:
-    """Those of DT_REL: the word that is changed has the value."""
+    """Relocations of DT_REL, whose addend is the word that they change."""
     for _, chunk in _table(layout, address, size, _REL.size):
         for place, info in _REL.iter_unpack(chunk):
             at = layout.offset_of(place, WORD.size)
@@ -186,7 +186,7 @@ def _without_addend(layout: Layout, address: int | None, size: int) -> Iterator[
 
 
 def _packed(layout: Layout, address: int | None, size: int) -> Iterator[Relocation]:
-    """Those of DT_RELR: an even word is an address, an odd one a bit for each of the 63 words behind."""
+    """Relocations of DT_RELR: an even word is an address, an odd one a bitmap of the next 63 words."""
     following = 0
     for _, chunk in _table(layout, address, size, WORD.size):
         for (word,) in WORD.iter_unpack(chunk):

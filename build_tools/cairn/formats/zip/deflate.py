@@ -36,7 +36,7 @@ InflateError = (zlib.error, getattr(_fast, "error", zlib.error))
 
 
 def engine() -> str:
-    """What deflates here, such as `isal 1.7.2`: a different one makes different bytes of the same content."""
+    """The compressor, such as `isal 1.7.2`; another one writes other bytes for the same content."""
     if _fast is zlib:
         return f"zlib {zlib.ZLIB_RUNTIME_VERSION}"
     # Loaded here because it takes longer than to read a wheel's headers.

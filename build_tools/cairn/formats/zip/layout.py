@@ -254,7 +254,7 @@ def central_entry(member: Member, offset: int) -> bytes:
 
 
 def end_records(count: int, size: int, offset: int) -> bytes:
-    """What follows the central directory: the end record, and before it the ZIP64 ones when needed."""
+    """The end record, preceded by the ZIP64 ones where they are needed."""
     head = b""
     if count >= WIDE_COUNT or size >= WIDE_SIZE or offset >= WIDE_SIZE:
         versions = (3 << 8 | NEEDS_AT_MOST, NEEDS_AT_MOST)

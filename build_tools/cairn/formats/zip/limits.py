@@ -1,4 +1,4 @@
-"""What the name, kind and size of a member must not be."""
+"""Limits on names, kinds and sizes of members."""
 
 from __future__ import annotations
 

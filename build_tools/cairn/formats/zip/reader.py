@@ -138,7 +138,7 @@ def read_directory(file: RawFile, limits: Limits) -> tuple[Member, ...]:
 
 
 def _find_end(file: RawFile) -> _End:
-    """What the end record says (4.3.16), or the ZIP64 one in its place (4.3.14)."""
+    """Read the end record (4.3.16), or the ZIP64 one in its place (4.3.14)."""
     # The record is the last thing in the file except for a comment, so its place is not fixed: it is searched
     # for from the end. A comment that holds the signature itself is refused by the length check below.
     size = min(file.size, layout.END.size + _LONGEST_COMMENT)
@@ -285,7 +285,7 @@ def _located(
 
 
 def _locate_unusual(file: RawFile, member: Member, head: bytes, bound: int) -> int:
-    """Where the content of a member begins that has ZIP64 sizes, a data descriptor or a different time."""
+    """The offset of the content of a member with ZIP64 sizes, a data descriptor or another time."""
     magic, _, flags, method, _, crc, compressed, size, name_size, extra_size = layout.LOCAL.unpack_from(head)
     same_name = name_size == len(member.raw_name) and head.endswith(member.raw_name)
     if magic != layout.LOCAL_MAGIC or not same_name:

@@ -104,7 +104,10 @@ class _Writer:
         here = self._out.tell()
         begin = first.offset
         if run[0].name != first.name:
-            first = _renamed(first, run[0].name)
+            name = run[0].name
+            zip_limits.check_name(name)
+            flags = first.flags | (0 if name.isascii() else layout.FLAG_UTF8)
+            first = first._replace(name=name, raw_name=name.encode(), flags=flags)
             wide = max(first.size, first.compressed_size) >= layout.WIDE_SIZE
             header = bytearray(layout.local_header(first, zip64=wide))
             # The bytes that follow may end in a data descriptor, so the flag that announces it stays.
@@ -179,12 +182,6 @@ def _runs(entries: Iterable[CopiedMember | New]) -> Iterator[New | list[CopiedMe
             run = [entry]
     if run:
         yield run
-
-
-def _renamed(member: Member, name: str) -> Member:
-    zip_limits.check_name(name)
-    flags = member.flags | (0 if name.isascii() else layout.FLAG_UTF8)
-    return member._replace(name=name, raw_name=name.encode(), flags=flags)
 
 
 def _blank(new: New, stamp: int) -> Member:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 _PASSED = ".conditional-writes"
 """The object that notes that a server does what conditional writes ask."""
 _RENEWED = ".renewed."
-"""What copies are called that an object is renewed from."""
+"""The prefix of the temporary copies that `renew` makes."""
 
 _MOST_COPIED = 5 << 30  # bytes that one request copies
 _BLOCK = 1 << 20  # bytes that are asked of a stream at once
@@ -341,6 +341,6 @@ def _pieces(
 
 
 def _about(key: str, sha256: str) -> dict[str, str]:
-    """What goes with an object, whether it comes in one piece or in parts."""
+    """The attributes of an object, whether it is sent in one piece or in parts."""
     fields = headers(key)
     return {"Content-Type": fields.content_type, "Cache-Control": fields.cache_control, SHA256: sha256}

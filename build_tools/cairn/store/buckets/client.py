@@ -100,7 +100,7 @@ class Bucket:
         return self._client({**self.options, "read_timeout": timedelta(seconds=_SEND_TIMEOUT)}, _PART_TRIES)
 
     def request(self, work: Callable[[], T], key: str | None) -> T:
-        """What `work` returns, tried as often as the policy allows.
+        """Call `work`, as often as the policy allows.
 
         Args:
             work: sends one request.
@@ -113,7 +113,7 @@ class Bucket:
         return retry.retrying(lambda: self.explained(work, key), retry=self.policy, say=self.say)
 
     def explained(self, work: Callable[[], T], key: str | None) -> T:
-        """What `work` returns; a failure of obstore in it is raised as what it means."""
+        """Call `work`, and raise a failure of obstore as the error that it means."""
         try:
             return _interruptible(work)
         except (BaseError, FileNotFoundError) as error:
@@ -127,7 +127,7 @@ class Bucket:
             raise translated(error, place) from type(error)(safe_text.mask(str(error)))
 
     def list_raw(self, folder: str, *, after: str | None = None, delimiter: str = "") -> Iterator[ObjectMeta]:
-        """Whatever S3 lists in a folder, also under names that obstore does not read, such as `a//b`.
+        """List a folder of S3, including names that obstore does not read, such as `a//b`.
 
         Args:
             folder: where; empty for all.
@@ -229,7 +229,7 @@ class Bucket:
 
 
 def _interruptible(work: Callable[[], T]) -> T:
-    """What `work` returns; Ctrl-C ends the wait for it, which obstore would not notice before an answer."""
+    """Call `work`; Ctrl-C ends the wait for it, which obstore would not notice before an answer."""
     if threading.current_thread() is not threading.main_thread():
         return work()
     future: Future[T] = Future()

@@ -43,7 +43,7 @@ _KEPT = 7 * 24 * 3600.0  # seconds that nobody has gone on with a download
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """How big files travel.
+    """The parts in which big files are transferred.
 
     Attributes:
         size: bytes of a part at least; S3 wants 5 MiB or more, of all but the last.
@@ -254,7 +254,7 @@ def stat(bucket: Bucket, key: str) -> ObjectInfo | None:
 
 
 def etag_of(bucket: Bucket, meta: ObjectMeta) -> str:
-    """What names the bytes of an object in a condition.
+    """The version of an object for a condition.
 
     Google's conditions are of its generation. Of an ETag, Amazon takes the text with and without its quotes,
     and Ceph 16 compares the text, which it has without.

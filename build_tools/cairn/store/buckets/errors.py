@@ -1,4 +1,4 @@
-"""What the failures of a bucket mean, and what to do about each.
+"""The failures of a bucket: their meaning, and what to do about each.
 
 obstore tells in the text of an exception what a server has answered. The codes in it are those of "Error
 responses" in Amazon's S3 API reference; other servers of its protocol, and Google's, use the same ones.
@@ -41,7 +41,7 @@ class UnreadableNameError(StoreError):
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """What was asked for, and where.
+    """The object of a request, and its server.
 
     Attributes:
         url: of the object.
