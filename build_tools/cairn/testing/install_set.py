@@ -26,7 +26,7 @@ _TOOLS_TIMEOUT = 1200.0  # seconds
 
 
 def test_variables(wheel_set: WheelSet, more: Mapping[str, str], *, home: Path) -> dict[str, str]:
-    """What the installation and the tests of a set see, whose home is a folder made now; and `more`."""
+    """The environment of the installation and the tests of a set, with `more`; makes the folder `home`."""
     home.mkdir(parents=True, exist_ok=True)
     # The `rocm` sdist chooses its libraries when it is installed: by this, else by the GPU it sees.
     choice = {} if wheel_set.family == CPU else {"ROCM_SDK_TARGET_FAMILY": wheel_set.family}
@@ -123,7 +123,7 @@ def _check_bytes(wheel_set: WheelSet, installed: tuple[InstalledFile, ...], wher
 
 @dataclass(frozen=True, kw_only=True)
 class Tested:
-    """What the tests are run on.
+    """An interpreter to run a suite on, and the wheels that it has.
 
     Attributes:
         python: the interpreter that has it.

@@ -35,6 +35,8 @@ _MAIN = """
 import sys
 sys.path += filter(None, [sys.argv[1]])
 import pytest
+
+
 class Stopped:
     code = 0
     def pytest_keyboard_interrupt(self, excinfo): self.code = pytest.ExitCode.INTERRUPTED
@@ -49,7 +51,7 @@ _INI = "[pytest]\njunit_family = xunit1\nxfail_strict = true\n"
 _TIMED_OUT = -1
 
 COUNTER = "cairn_collection"
-"""What `collection_plugin` is called where it is copied to: `pytest -p cairn_collection`."""
+"""The name of `collection_plugin` where it is copied to: `pytest -p cairn_collection`."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -113,7 +113,7 @@ class TestPolicy(datafile.Value):
 
     @classmethod
     def of(cls, stack: Stack | None, *, skips: Iterable[Path] = ()) -> TestPolicy:
-        """That of a stack, or of none, before any test ran; `skips` are files and folders of skip-tests."""
+        """The policy of a stack, or of none, before any test ran; `skips` are places of skip-tests."""
         own = cls(cairn=cairn.__version__, skips_sha256=policy.skips_digest(skips))
         if stack is None:
             return own
@@ -123,7 +123,7 @@ class TestPolicy(datafile.Value):
 
 
 class TestRecord(datafile.Value, tag_field="schema", tag="cairn.record/3"):
-    """What was run on which exact bytes on which hardware, and the verdict.
+    """The tests run on exact bytes and known hardware, and the verdict.
 
     Attributes:
         set_id: the sealed set that was tested; None for an open one, whose record promotes nothing.
@@ -316,7 +316,7 @@ def _contradiction(record: TestRecord) -> str | None:
 
 
 def _misattribution(record: TestRecord) -> str | None:
-    """What cannot be true of the GPUs."""
+    """A statement about the GPUs that cannot be true; None where there is none."""
     counts = record.covered.values()
     impossible = {
         "its hardware is not that of its GPUs": record.hardware != tuple(gpu.target for gpu in record.gpus),

@@ -43,7 +43,7 @@ _PHRASES: Mapping[Verdict, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class SmokeRequest:
-    """What to test, where to get it, and how.
+    """A set to test, its index, and options of the run.
 
     Attributes:
         wheel_set: the set; each of its files must be installed with exactly its bytes.
@@ -243,7 +243,7 @@ def _own_tests(session: Session, request: SmokeRequest, python: Path) -> Run:
 
 
 def require_passed(result: SmokeResult, *, or_untested: bool = False) -> None:
-    """Raise what the user should read when the verdict is not `passed`.
+    """Raise an error for the user where the verdict is not `passed`.
 
     Args:
         result: the verdict's.
@@ -261,7 +261,7 @@ def require_passed(result: SmokeResult, *, or_untested: bool = False) -> None:
 
 
 def _judge(request: SmokeRequest, runs: Sequence[Run], attested: Attestation) -> Judgement:
-    """What went wrong in a single run, else the verdict on all tests together.
+    """Judge each run, and if none has a problem, all tests together.
 
     One by one first: checks of imports must not outweigh a stack whose own tests were all skipped. But the
     built-in checks use no GPU, so only all runs together can be untested.

@@ -1,4 +1,4 @@
-"""What the built-in checks know of the set they look at, as a file."""
+"""The facts of a set and its environment that the built-in checks read, as a file."""
 
 from __future__ import annotations
 

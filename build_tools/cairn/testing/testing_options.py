@@ -1,4 +1,4 @@
-"""What a user may ask of a run of tests, as options; light, since a parser is also made for `--help`."""
+"""Options of a test run. Light to import, since a parser is made of them for `--help` as well."""
 
 from __future__ import annotations
 

@@ -79,12 +79,8 @@ def _lint(request: Lint) -> Answer:
 
     day = today()
     selection = request.select(today=day)
-    findings = [
-        *skip_files.expired(selection.entries, today=day),
-        *skip_files.contradictory(selection.entries),
-    ]
-    if request.collection:
-        findings += skip_files.against(selection.entries, ids.read_collection(request.collection))
+    collection = ids.read_collection(request.collection) if request.collection else None
+    findings = list(skip_files.lint(selection.entries, today=day, collection=collection))
     rows = [
         {"kind": each.kind, "file": each.where.file, "number": each.where.number, "text": each.text}
         for each in findings

@@ -35,13 +35,13 @@ PROBE_TIMEOUT = 600.0
 
 @functools.cache
 def facts() -> SmokeFacts:
-    """What is known of the set."""
+    """The facts of the set."""
     return datafile.read(Path(os.environ[smoke_facts.VARIABLE]), SmokeFacts)
 
 
 @functools.cache
 def probed(wheel: WheelFacts) -> dict[str, Any]:
-    """What the probe saw in a process of its own: one for each wheel, so that no sibling's import helps."""
+    """The probe's answer; each wheel has a process of its own, so that no sibling's import helps."""
     # Programs are traced instead of loaded: dlopen(3) refuses a position-independent executable.
     loadable = [(path, elf.read_file(path)) for path in binaries_of(wheel)]
     request = {
@@ -49,30 +49,27 @@ def probed(wheel: WheelFacts) -> dict[str, Any]:
         "libraries": [str(path) for path, e in loadable if e.type == "shared" and not e.interpreter],
         "programs": [str(path) for path, e in loadable if e.interpreter],
     }
-    with tempfile.TemporaryDirectory(prefix="cairn-probe-") as folder:
-        request_file, answer_file = Path(folder, "request.json"), Path(folder, "answer.json")
-        request_file.write_text(json.dumps(request), encoding="utf-8")
-        run_inside("probe.py", request_file, answer_file)
-        answer: dict[str, Any] = json.loads(answer_file.read_text(encoding="utf-8"))
+    answer: dict[str, Any] = run_inside("probe.py", request)
     return answer
 
 
-def run_inside(script: str, request_file: Path, answer_file: Path) -> None:
-    """Run a script of this folder by the tested interpreter, with the paths of a question and an answer."""
-    command: list[str | Path] = [
-        facts().python,
-        "-I",
-        Path(__file__).with_name(script),
-        request_file,
-        answer_file,
-    ]
-    # Nothing that triton compiled before for this user is taken for what it compiles now.
-    variables = {**os.environ, "TRITON_CACHE_DIR": str(request_file.with_name("triton"))}
-    completed = process.run(
-        command, cwd=request_file.parent, env=variables, check=False, timeout=PROBE_TIMEOUT
-    )
-    ended = f"the interpreter ended with exit code {completed.returncode}: {completed.output[-2000:]}"
-    require(answer_file.exists(), ended)
+def run_inside(script: str, request: object) -> Any:  # noqa: ANN401 - JSON
+    """Run a script of this folder by the tested interpreter; it gets a file of JSON, and writes another."""
+    with tempfile.TemporaryDirectory(prefix="cairn-probe-") as folder:
+        request_file, answer_file = Path(folder, "request.json"), Path(folder, "answer.json")
+        request_file.write_text(json.dumps(request), encoding="utf-8")
+        path = Path(__file__).with_name(script)
+        completed = process.run(
+            [facts().python, "-I", path, request_file, answer_file],
+            cwd=Path(folder),
+            # Nothing that triton compiled before for this user is taken for what it compiles now.
+            env={**os.environ, "TRITON_CACHE_DIR": str(Path(folder, "triton"))},
+            check=False,
+            timeout=PROBE_TIMEOUT,
+        )
+        ended = f"the interpreter ended with exit code {completed.returncode}: {completed.output[-2000:]}"
+        require(answer_file.exists(), ended)
+        return json.loads(answer_file.read_text(encoding="utf-8"))
 
 
 @functools.cache
@@ -91,7 +88,7 @@ def files_of(distribution: importlib.metadata.Distribution) -> Iterator[Path]:
 
 
 def elf_files(distribution: importlib.metadata.Distribution) -> Iterator[Path]:
-    """Those that are ELF files."""
+    """The installed ELF files of a distribution."""
     for path in files_of(distribution):
         with path.open("rb") as opened:
             if elf.is_elf(opened.read(len(elf.MAGIC))):

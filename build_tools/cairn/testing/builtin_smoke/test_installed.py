@@ -104,7 +104,7 @@ def code_objects(path: Path) -> tuple[code_object.CodeObject, ...]:
 
 
 def archives(wheel: WheelFacts) -> Iterator[Path]:
-    """Where the device wheel of a split one has its code."""
+    """The files in which a device wheel has its code."""
     files = files_of(installed_as(wheel.distribution))
     return (path for path in files if path.name.endswith(kpack.SUFFIX))
 

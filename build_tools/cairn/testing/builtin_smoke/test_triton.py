@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import functools
-import json
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -43,12 +41,7 @@ def test_triton_compiles_a_kernel(target: str) -> None:
 def compiled() -> dict[str, tuple[bytes | None, str]]:
     """Processor to its code object, None where there is none, and what triton said; all in one process."""
     processors = sorted({parse_target_id(target).processor for target in facts().targets})
-    with tempfile.TemporaryDirectory(prefix="cairn-triton-") as folder:
-        request_file, answer_file = Path(folder, "request.json"), Path(folder, "answer.json")
-        request_file.write_text(json.dumps(processors), encoding="utf-8")
-        run_inside("compile_kernel.py", request_file, answer_file)
-        answer = json.loads(answer_file.read_text(encoding="utf-8"))
     return {
         name: (bytes.fromhex(code) if code is not None else None, messages)
-        for name, (code, messages) in answer.items()
+        for name, (code, messages) in run_inside("compile_kernel.py", processors).items()
     }

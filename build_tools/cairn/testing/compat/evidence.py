@@ -1,4 +1,4 @@
-"""A report written in every form, and as a test record: judged, and bound to what was installed.
+"""Write a report in every form, and as a test record: judged, and bound to the installed wheels.
 
 A row is a test. It fails where a page claims a feature and the feature is not there; a row that could not be
 measured is skipped, with the reason. Tests that computed on a GPU name it, so that wrong hardware, and a run
@@ -31,9 +31,6 @@ from cairn.testing.record import TestRecord
 from cairn.testing.verdict import judge
 from cairn.venv import VirtualEnvironment
 from cairn.wheels.metadata.record import encode_digest
-
-NAMES = (REPORT, "compat.rst", "compat.md", "compat.html", record.JUNIT)
-"""The files of a report."""
 
 
 def write(folder: Path, report: CompatReport, *, baseline: CompatReport | None = None) -> None:
@@ -159,7 +156,14 @@ def check_environment(environment: VirtualEnvironment, installed: TestRecord) ->
     """
     distributions = list(importlib.metadata.distributions(path=[str(site) for site in environment.sites]))
     present = {(canonicalize_name(one.name), str(Version(one.version))) for one in distributions}
-    recorded = {_name_and_version(wheel.file_name) for wheel in installed.wheels}
+    recorded: set[tuple[str, str]] = set()
+    for wheel in installed.wheels:
+        # An sdist, such as that of `rocm`, is named by the same two.
+        if wheel.file_name.endswith(".whl"):
+            name, version, *_ = parse_wheel_filename(wheel.file_name)
+        else:
+            name, version = parse_sdist_filename(wheel.file_name)
+        recorded.add((name, str(version)))
     different = sorted(f"{name} {version}" for name, version in present ^ recorded)
     different = different or [*_changed(distributions), *_strangers(environment, distributions)]
     if different:
@@ -187,12 +191,3 @@ def _strangers(environment: VirtualEnvironment, distributions: Iterable[Distribu
         for path in sorted(site.iterdir()):
             if path.suffix in (".py", ".pth", ".so") and path.resolve() not in known:
                 yield path.name
-
-
-def _name_and_version(file_name: str) -> tuple[str, str]:
-    # An sdist, such as that of `rocm`, is named by the same two.
-    if file_name.endswith(".whl"):
-        name, version, *_ = parse_wheel_filename(file_name)
-    else:
-        name, version = parse_sdist_filename(file_name)
-    return name, str(version)

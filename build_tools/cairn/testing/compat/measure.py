@@ -1,4 +1,4 @@
-"""Running the probes, each in a process of its own, and reading what they leave."""
+"""Run the probes, each in a process of its own, and read their answers."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _Probe = tuple[str, tuple[tuple[str, str], ...]]  # what to run, and the variabl
 
 @dataclass(frozen=True, kw_only=True)
 class CompatRequest:
-    """What to measure, and how.
+    """Rows to measure, and the environment to measure them in.
 
     Attributes:
         python: the interpreter of the environment that has torch.
@@ -80,7 +80,7 @@ class CompatRequest:
 
     @property
     def log(self) -> Path:
-        """What the probes wrote to their output."""
+        """The output of the probes."""
         return self.work_dir / "compat.log"
 
 
@@ -252,7 +252,7 @@ def read_answer(path: Path, *, ended: str, seconds: float, clean: bool = False) 
 
 
 def _checks(lines: Sequence[_Line], *, ended: str, clean: bool) -> list[Check]:
-    """What became of each check, and of the process that made them."""
+    """The checks with their outcomes, and one for a process that did not end well."""
     checks: list[Check] = []
     begun: Check | None = None
     for line in lines:

@@ -105,7 +105,7 @@ class Check(datafile.Value):
 
 
 class Measured(datafile.Value):
-    """What was measured of one row.
+    """The measurement of one row.
 
     Attributes:
         support: the result, of the GPU where the row is about one.
@@ -170,7 +170,7 @@ class ReportTable(datafile.Value):
 
 
 class Tested(datafile.Value):
-    """What was looked at.
+    """The wheel and the machine that were measured.
 
     Attributes:
         torch: its version; empty where it does not import.
@@ -196,7 +196,7 @@ class Tested(datafile.Value):
 
 
 class CompatReport(datafile.Value, tag_field="schema", tag="cairn.compat/1"):
-    """What a wheel supports on this machine.
+    """The features that a wheel supports on this machine.
 
     Attributes:
         tested: the wheel and the machine.
@@ -255,7 +255,7 @@ class Change(datafile.Value):
 
 
 class Difference(datafile.Value):
-    """What two reports do not have in common.
+    """The differences between two reports.
 
     Attributes:
         tested: what was looked at, by the name of its field: before, and after.
@@ -267,7 +267,7 @@ class Difference(datafile.Value):
 
 
 def diff(first: CompatReport, second: CompatReport) -> Difference:
-    """What changed from the first to the second."""
+    """Compare two reports, the older one first."""
     before, after = datafile.to_plain(first.tested), datafile.to_plain(second.tested)
     tested = {
         name: (_text(before[name]), _text(after[name])) for name in after if before[name] != after[name]

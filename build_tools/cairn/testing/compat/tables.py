@@ -65,7 +65,7 @@ def as_html(report: CompatReport) -> str:
 
 
 def summary(report: CompatReport) -> list[str]:
-    """What was looked at, and how many rows came out how; a line each."""
+    """The wheel, the machine, and the number of rows by result; a line each."""
     tested, counts = report.tested, report.counts
     built = f"HIP {tested.hip}" if tested.hip else f"CUDA {tested.cuda}" if tested.cuda else "the CPU"
     numbers = ", ".join(f"{counts[support]} {support}" for support in MARKS if counts[support])
@@ -96,7 +96,7 @@ def cells_of(row: ReportRow) -> tuple[str, ...]:
 
 
 def seen(measured: Measured) -> str:
-    """What is worth saying of a result, in one line."""
+    """A result in one line: versions, reasons, and the CPU's."""
     failed = "; ".join(f"{c.what}: {c.reason}" for c in measured.checks if c.outcome == "failed")
     on_cpu = f"on the CPU: {measured.on_cpu}" if measured.on_cpu else ""
     if on_cpu and failed:

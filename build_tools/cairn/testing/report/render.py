@@ -97,7 +97,7 @@ def _run(summary: Summary) -> Iterator[str]:
 
 
 def _lists(summary: Summary) -> dict[str, list[str]]:
-    """What is folded, by what stands there while it is."""
+    """The folded lists, by their headings."""
     known = [failure for failure in summary.failures if not failure.new]
     fixed = [f"- {_code(name)}" for name in summary.fixed]
     flaky = [f"- {_code(test.test)}: {_cut(test.reason)}" for test in summary.flaky]

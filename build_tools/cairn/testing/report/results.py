@@ -1,4 +1,4 @@
-"""What a test run has left in a folder, read as what it is: files that may have been mixed up, or edited."""
+"""Read the results of a test run in a folder, whose files may have been mixed up, or edited."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from cairn.testing.junit import JUnit, TestOutcome
 from cairn.testing.record import Counts, TestRecord, Verdict
 from cairn.testing.suite import suite_results
 from cairn.testing.suite.merge import judge_shards
-from cairn.testing.suite.suite_results import ExcludedTest
+from cairn.testing.suite.suite_results import ExcludedTest, ShardResult, SuiteResult
 from cairn.testing.testing_options import Floors
 from cairn.testing.verdict import Judgement, judge
 
@@ -62,12 +62,12 @@ class TestRun:
 
     @property
     def title(self) -> str:
-        """What the run is called."""
+        """The name of the run."""
         return self.kind or self.path.name
 
 
 def read(path: Path, floors: Floors | None = None) -> TestRun:
-    """What lies in the folder of a test run, or beside its record, or in JUnit XML alone.
+    """Read the folder of a test run, a record with what lies beside it, or JUnit XML alone.
 
     Raises:
         UsageError: there is nothing of a test run, or it is not readable as what its name says.
@@ -106,12 +106,12 @@ def _with_record(path: Path) -> TestRun:
     for name, sha256 in beside.items():
         if sha256 and (folder / name).is_file() and files.sha256_of(folder / name) != sha256:
             return replace(run, verdict="invalid", reason=f"{name} is not what the record was made of")
-    found = junit.read(folder / records.JUNIT)
-    if found.counts != record.counts:
+    outcome = junit.read(folder / records.JUNIT)
+    if outcome.counts != record.counts:
         return replace(
             run, verdict="invalid", reason=f"{records.JUNIT} has other tests than the record counts"
         )
-    run = replace(run, tests=found.cases)
+    run = replace(run, tests=outcome.cases)
     if record.compat_sha256 and (folder / compat_reports.FILE).is_file():
         run = replace(run, compat=compat_reports.read(folder))
     return _with_suite(run, folder) if record.kind == "suite" else run
@@ -119,18 +119,18 @@ def _with_record(path: Path) -> TestRun:
 
 def _with_suite(run: TestRun, folder: Path) -> TestRun:
     """A suite's run, with what its shards had to leave out, and why: the JUnit XML has only what ran."""
+    result: SuiteResult | ShardResult
     if (folder / suite_results.SUITE).is_file():
         result, tests = suite_results.read_suite(folder)
-        excluded, remarks = result.excluded, (*result.problems, *result.outdated)
     elif (folder / suite_results.SHARD).is_file():
-        shard, tests = suite_results.read_shard(folder)
-        excluded, remarks = shard.excluded, (*shard.problems, *shard.outdated)
+        result, tests = suite_results.read_shard(folder)
     else:
         return run
     if JUnit.of(tests).counts != run.counts:
-        said = f"{suite_results.OUTCOMES} has other tests than the record counts"
-        return replace(run, verdict="invalid", reason=said)
-    return replace(run, tests=tests, excluded=excluded, remarks=remarks)
+        reason = f"{suite_results.OUTCOMES} has other tests than the record counts"
+        return replace(run, verdict="invalid", reason=reason)
+    remarks = (*result.problems, *result.outdated)
+    return replace(run, tests=tests, excluded=result.excluded, remarks=remarks)
 
 
 def _shard(folder: Path) -> TestRun:

@@ -33,7 +33,7 @@ class EarlierRun:
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """What earlier runs say of a failure.
+    """Whether a failure is new, by earlier runs.
 
     Attributes:
         new: it did not fail in the last run that has results.
@@ -46,7 +46,7 @@ class Known:
 
 @dataclass(frozen=True, kw_only=True)
 class Changes:
-    """What differs from the last earlier run that has results.
+    """Differences from the last earlier run that has results.
 
     Attributes:
         fixed: tests that failed there and pass now.
@@ -58,7 +58,7 @@ class Changes:
 
 
 def known_failure(test: str, earlier: Sequence[EarlierRun]) -> Known:
-    """What earlier runs, the newest first, say of a test that fails now."""
+    """Look a test that fails now up in earlier runs, the newest first."""
     runs = [run for run in earlier if run.outcomes is not None]
     failed = 0
     while failed < len(runs) and _outcome(runs[failed], test) in ("failed", "error"):
@@ -77,7 +77,7 @@ def known_failure(test: str, earlier: Sequence[EarlierRun]) -> Known:
 
 
 def changes_since(tests: Sequence[TestOutcome], earlier: Sequence[EarlierRun]) -> Changes:
-    """What no longer fails."""
+    """The tests that no longer fail."""
     last = next((run.outcomes for run in earlier if run.outcomes is not None), None)
     if last is None:
         return Changes()

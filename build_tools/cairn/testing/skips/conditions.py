@@ -40,7 +40,7 @@ class When(datafile.Value):
 
 @dataclass(frozen=True, kw_only=True)
 class RunFacts:
-    """What is known of a run; None is not known, and any condition on it may hold.
+    """The facts of a run; any condition on one that is not known (None) may hold.
 
     Attributes:
         targets: those of the GPUs that tests may use, or `cpu`.

@@ -27,7 +27,6 @@ _MOST_STARS = 4
 _SHOWN = 2  # ids that may have been meant
 _COMPARED = 500  # names
 
-
 Collected: TypeAlias = Mapping[str, tuple[str, ...]]
 """The ids of the tests that there are, by their file."""
 
@@ -159,7 +158,7 @@ def read_collection(path: Path) -> Collected:
 
 
 def similar(test: str, known: Collected) -> str:
-    """What may have been meant by an id that names nothing: a sentence, empty where nothing is similar.
+    """Suggest ids like one that names no test: a sentence, empty where nothing is similar.
 
     Args:
         test: the id.

@@ -73,7 +73,12 @@ class Tests:
     def _tests(self, name: UpstreamName) -> tuple[How, list[str]]:
         named = self._named.get(name.text, [])
         if name.class_name:
-            own = [test for test in named if self._of_class(test, name.class_name)]
+            own = []
+            for test in named:
+                classes = self._names[test].classes[-1:]
+                generic = _CLASS.fullmatch(classes[0]) if classes else None
+                if classes == (name.class_name,) or (generic and generic[1] == name.class_name):
+                    own.append(test)
             return ("exact", own) if own else ("unknown", [])
         files = [module for module in self._modules if _filed_under(module, name.filed)]
         if not files:
@@ -83,15 +88,15 @@ class Tests:
             return "exact", own
         if named:
             return "elsewhere", named
-        begun = [
+        beginning = [
             test
             for test, parts in self._names.items()
             if parts.module in files and parts.name.startswith(name.text)
         ]
-        family = [test for test in begun if self._names[test].name.startswith(f"{name.text}_")]
+        family = [test for test in beginning if self._names[test].name.startswith(f"{name.text}_")]
         if family:
             return "family", family
-        return ("broad", begun) if begun else ("unknown", [])
+        return ("broad", beginning) if beginning else ("unknown", [])
 
     def _hit(self, name: UpstreamName) -> Iterator[str]:
         if name.class_name:
@@ -103,11 +108,6 @@ class Tests:
             return
         text = name.text.casefold()
         yield from (test for test, searched in self._searched if text in searched)
-
-    def _of_class(self, test: str, name: str) -> bool:
-        own = self._names[test].classes[-1:]
-        generic = _CLASS.fullmatch(own[0]) if own else None
-        return own == (name,) or (generic is not None and generic[1] == name)
 
 
 def _filed_under(module: str, filed: str) -> bool:

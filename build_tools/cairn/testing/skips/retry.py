@@ -1,4 +1,4 @@
-"""Tests that pass by now: which entries of skip-tests may go, and the patch that takes them out.
+"""Find the tests that pass by now: which entries of skip-tests may go, and the patch that takes them out.
 
 The tests of the entries, and nothing else, were run as a suite runs them (`only_skipped`), perhaps several
 times. A test may go where it ran each time and passed each time at the first attempt. What is proposed is

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -19,7 +19,7 @@ from cairn.testing.skips.conditions import RunFacts
 from cairn.testing.skips.skip_files import Listed
 
 PLUGIN = "cairn_skips"
-"""What the plugin is called where it is copied to: `pytest -p cairn_skips`."""
+"""The plugin's name where it is copied to: `pytest -p cairn_skips`."""
 
 VARIABLE = "CAIRN_SKIPS"
 """The environment variable that names the plan to the plugin (its own `VARIABLE`)."""
@@ -97,7 +97,7 @@ def select(entries: Sequence[Listed], facts: RunFacts, *, today: date) -> Select
     return Selection(
         entries=chosen,
         expired=tuple(listed for listed in chosen if listed.entry.expires < today),
-        remarks=(*_nothing_chosen(entries, chosen), *_unknown_line(entries, facts)),
+        remarks=tuple(_remarks(entries, chosen, facts)),
     )
 
 
@@ -125,7 +125,7 @@ def write_plan(
 
 
 def plan_of(listed: Listed) -> dict[str, Any]:
-    """What the plugin, and its `Matcher`, know of an entry."""
+    """An entry as the plugin and its `Matcher` get it."""
     tests, patterns = listed.entry.tests, map(ids.compile_pattern, listed.entry.patterns)
     return {
         "tests": [test for test in tests if "::" in test],
@@ -195,22 +195,14 @@ def _lines(journals: Iterable[Path]) -> Iterable[_Collected]:
                 raise TestsFailedError(str(error), tip="the run was cut short; run it again") from error
 
 
-def _nothing_chosen(entries: Sequence[Listed], chosen: Sequence[Listed]) -> list[str]:
-    if chosen:
-        return []
-    why = "there is no entry" if not entries else f"none of the {len(entries)} entries applies to this run"
-    return [f"nothing is left out: {why}"]
-
-
-def _unknown_line(entries: Sequence[Listed], facts: RunFacts) -> list[str]:
-    """Warn where no entry is for this version of torch yet: its exclusions may be missing."""
-    conditional = [listed.entry.when.torch for listed in entries if listed.entry.when.torch]
-    if facts.torch is None or not conditional:
-        return []
-    release = conditions.release_of(facts.torch)
-    if any(conditions.applies(conditions.When(torch=text), facts) for text in conditional):
-        return []
-    line = ".".join(map(str, Version(release).release[:2]))
-    return [
-        f"no entry is for torch {line}: the conditions on torch are {', '.join(dict.fromkeys(conditional))}"
-    ]
+def _remarks(entries: Sequence[Listed], chosen: Sequence[Listed], facts: RunFacts) -> Iterator[str]:
+    if not chosen:
+        none = f"none of the {len(entries)} entries applies to this run" if entries else "there is no entry"
+        yield f"nothing is left out: {none}"
+    # Where no entry is for this version of torch yet, its exclusions may be missing.
+    ranges = dict.fromkeys(listed.entry.when.torch for listed in entries if listed.entry.when.torch)
+    if facts.torch is None or not ranges:
+        return
+    if not any(conditions.applies(conditions.When(torch=text), facts) for text in ranges):
+        line = ".".join(map(str, Version(conditions.release_of(facts.torch)).release[:2]))
+        yield f"no entry is for torch {line}: the conditions on torch are {', '.join(ranges)}"

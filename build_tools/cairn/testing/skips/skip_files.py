@@ -140,7 +140,7 @@ def _malformed(entries: Sequence[Listed]) -> Iterable[CairnError]:
 
 
 def _repeated(entries: Sequence[Listed]) -> Iterable[CairnError]:
-    """What is named twice where both entries may apply: one would hide that the other is out of date."""
+    """Names that occur twice where both entries may apply: one would hide that the other is out of date."""
     seen: dict[str, list[Listed]] = {}
     for listed in entries:
         for name in listed.entry.names:
@@ -153,7 +153,7 @@ def _repeated(entries: Sequence[Listed]) -> Iterable[CairnError]:
 
 
 def _hidden(entries: Sequence[Listed]) -> Iterable[CairnError]:
-    """What is named of a file that is left out whole."""
+    """Names of tests in a file that is left out whole."""
     closed: dict[str, list[Listed]] = {}
     for listed in entries:
         for module in (test for test in listed.entry.tests if "::" not in test):
@@ -181,29 +181,30 @@ class Finding:
     text: str
 
 
-def expired(entries: Iterable[Listed], *, today: date) -> Iterator[Finding]:
-    """The entries whose day has passed."""
+def lint(entries: Sequence[Listed], *, today: date, collection: Collected | None = None) -> Iterator[Finding]:
+    """Look for what a run goes on with, and what the owner of an entry should look at.
+
+    Args:
+        entries: those that apply to a run.
+        today: the day that entries expire by.
+        collection: the tests that there are; nothing is said of a file of tests that it does not have.
+    """
     for listed in entries:
         entry = listed.entry
         if entry.expires < today:
             text = f"it expired on {entry.expires}: ask {entry.owner} whether {entry.issue or 'it'} is solved"
             yield Finding(kind="expired", where=listed, text=text)
-
-
-def contradictory(entries: Iterable[Listed]) -> Iterator[Finding]:
-    """The entries that no GPU meets, since both conditions on it must hold."""
     for listed in entries:
         when = listed.entry.when
         if conditions.excludes_itself(when):
             text = f"none of {', '.join(when.target)} is of {', '.join(when.family)}"
             yield Finding(kind="contradictory", where=listed, text=text)
+    if collection is not None:
+        yield from _against(entries, collection)
 
 
-def against(entries: Sequence[Listed], collection: Collected) -> Iterator[Finding]:
-    """The entries that match none of the collected tests, or only tests that are named already.
-
-    Nothing is said of a file of tests that the collection does not have.
-    """
+def _against(entries: Sequence[Listed], collection: Collected) -> Iterator[Finding]:
+    """The entries that match none of the collected tests, or only tests that are named already."""
     known = {module: frozenset(tests) for module, tests in collection.items()}
     exact = {test for listed in entries for test in listed.entry.tests}
     for listed in entries:

@@ -333,7 +333,7 @@ class _Reader:
 
 
 def _reason(comment: list[str]) -> tuple[str, str]:
-    """What a comment says in one line, and the first address in it."""
+    """A comment in one line, and the first address in it."""
     lines = [x for x in comment if not _RULE.fullmatch(x) and not _COMMENTED_OUT.fullmatch(x)]
     text = " ".join(" ".join(lines).split())
     address = _ADDRESS.search(text)

@@ -157,7 +157,7 @@ def judge_shards(
 
 
 def _deselected(results: Sequence[ShardResult]) -> tuple[Deselected, ...]:
-    """Who took how many tests away; each shard of a module that is cut has seen it by itself."""
+    """The deselections of all shards; each shard of a module that is cut has counted them by itself."""
     most: dict[tuple[str, Deselected], int] = {}
     for result in results:
         for count in result.modules:
@@ -221,7 +221,7 @@ def _refuse_mixture(results: Sequence[ShardResult]) -> None:
 
 
 def _not_once(shards: Sequence[_Shard], *, whole: bool) -> list[str]:
-    """What did not run exactly once, or not on the same kind of GPU."""
+    """Tests that did not run exactly once, and shards on different kinds of GPUs."""
     problems = []
     times = Counter(outcome.test for _, tests in shards for outcome in tests if "::" in outcome.test)
     if twice := sorted(test for test, count in times.items() if count > 1):

@@ -164,7 +164,7 @@ def _blamed(ended: Ended, module: str) -> TestOutcome | None:
 
 
 def _disagreements(ended: Ended) -> list[str]:
-    """Where exit code, journal and JUnit XML of a process that came to its end do not say the same."""
+    """Contradictions between exit code, journal and JUnit XML of a process that came to its end."""
     journal, code = ended.journal, ended.exit_code
     ends = (*journal.broken, *journal.absent, *journal.outcomes.values())
     failed = sum(outcome.failed for outcome in ends)

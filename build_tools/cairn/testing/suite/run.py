@@ -53,7 +53,7 @@ _FOLDERS = ("tests", "plugins", "processes", "scratch")
 
 @dataclass(frozen=True, kw_only=True)
 class SuiteRequest:
-    """What to run, on what, and where.
+    """A shard of a suite to run.
 
     Attributes:
         suite: which tests there are.
@@ -297,7 +297,7 @@ def _excluded(entries: Sequence[Listed], excluded: Excluded) -> tuple[ExcludedTe
 
 
 def _chosen_by_the_user(request: SuiteRequest, *, mismatch: bool) -> tuple[str, ...]:
-    """What makes the tests others than those of the configuration."""
+    """The options by which the tests are not those of the configuration."""
     return (
         *request.pytest_args,
         *request.instead,

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cairn import datafile, files
+from cairn import datafile
 from cairn.errors import UsageError
 from cairn.testing.junit import LONGEST, TestOutcome
 from cairn.testing.suite import suite_results
@@ -70,7 +70,7 @@ def read_times(paths: Sequence[Path], *, environment: str = DEFAULT, config: str
     a config that they do not know is read as their `default`.
 
     Args:
-        paths: `outcomes.jsonl` of earlier shards, files that `write_times` wrote, or upstream's.
+        paths: `outcomes.jsonl` of earlier shards, files of `Times`, or upstream's.
         environment: the key in upstream's files, such as `linux-noble-rocm-py3.12-mi300`.
         config: likewise, such as `inductor`.
 
@@ -82,7 +82,9 @@ def read_times(paths: Sequence[Path], *, environment: str = DEFAULT, config: str
     tests: dict[str, Mapping[str, float]] = {}
     for path in paths:
         times = _read_one(path, environment, config)
-        if bad := [name for name, seconds in _all(times) if not 0 <= seconds < LONGEST]:
+        tables = (times.modules, *times.classes.values(), *times.tests.values())
+        entries = (item for table in tables for item in table.items())
+        if bad := [name for name, seconds in entries if not 0 <= seconds < LONGEST]:
             raise UsageError(f"{path}: the time of {bad[0]} is not one")
         modules |= times.modules
         classes |= times.classes
@@ -98,11 +100,6 @@ def times_of(results: Iterable[TestOutcome]) -> Times:
         if rest:  # not of a module that never came to its tests
             tests[module][rest] = round(outcome.seconds / outcome.attempts, 3)
     return Times(tests=tests)
-
-
-def write_times(path: Path, times: Times) -> None:
-    """Write times, without the indentation that would double so long a file."""
-    files.write_text(path, json.dumps(datafile.to_plain(times), sort_keys=True) + "\n")
 
 
 def _read_one(path: Path, environment: str, config: str) -> Times:
@@ -127,12 +124,6 @@ def _chosen(plain: Any, key: str, path: Path) -> dict[str, Any]:  # noqa: ANN401
             tip="give upstream's test-times.json, or outcomes.jsonl of an earlier run",
         )
     return below
-
-
-def _all(times: Times) -> Iterable[tuple[str, float]]:
-    yield from times.modules.items()
-    for table in (*times.classes.values(), *times.tests.values()):
-        yield from table.items()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,7 +39,7 @@ print(json.dumps({name: str(value or "") for name, value in said.items()}))
 
 @dataclass(frozen=True, kw_only=True)
 class WheelVersion:
-    """What an installed wheel says it was built from, and its interpreter; empty where it does not say."""
+    """Version and commit of an installed wheel, and its interpreter; empty where the wheel does not say."""
 
     version: str
     commit: str

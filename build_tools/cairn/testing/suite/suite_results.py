@@ -8,6 +8,7 @@ them.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -21,7 +22,7 @@ from cairn.testing.gpus.gpu import Gpu
 from cairn.testing.junit import LONGEST, TestOutcome
 from cairn.testing.record import Deselected, TestedWheel, TestPolicy
 from cairn.testing.suite import worker
-from cairn.testing.suite.journal import Journal
+from cairn.testing.suite.attempt import Journal
 
 OUTCOMES = "outcomes.jsonl"
 
@@ -160,7 +161,7 @@ class ShardResult(datafile.Value, tag_field="schema", tag="cairn.suite-shard/3")
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """Its name in messages."""
         return f"shard {self.shard} of {self.shards}"
 
 
@@ -196,7 +197,7 @@ def read_shard(folder: Path) -> tuple[ShardResult, tuple[TestOutcome, ...]]:
             true.
     """
     tip = "the shard did not come to its end, or is not there yet"
-    result = _checked(datafile.read(folder / SHARD, ShardResult, tip=tip), name=str(folder / SHARD))
+    result = _check(datafile.read(folder / SHARD, ShardResult, tip=tip), name=str(folder / SHARD))
     digests = {OUTCOMES: result.outcomes_sha256, **dict.fromkeys(ACCOUNTS, ""), **result.accounts}
     for name, sha256 in digests.items():
         if not (folder / name).is_file() or files.sha256_of(folder / name) != sha256:
@@ -239,7 +240,7 @@ def loads_shard(data: bytes, *, name: str) -> ShardResult:
     Raises:
         UsageError: it is none, or it cannot be true.
     """
-    return _checked(datafile.loads(data, ShardResult, name=name), name=name)
+    return _check(datafile.loads(data, ShardResult, name=name), name=name)
 
 
 def write_accounts(folder: Path, journals: Iterable[bytes], results: Iterable[bytes]) -> dict[str, str]:
@@ -250,7 +251,7 @@ def write_accounts(folder: Path, journals: Iterable[bytes], results: Iterable[by
 
 
 def _disagreement(folder: Path, tests: Sequence[TestOutcome]) -> str | None:
-    """Where the outcomes of a shard are not what the other two accounts say, in one sentence; or None.
+    """How the outcomes of a shard contradict its other two accounts, in one sentence; None where they do not.
 
     Raises:
         TestsFailedError: pytest's results cannot be read.
@@ -275,21 +276,14 @@ def _disagreement(folder: Path, tests: Sequence[TestOutcome]) -> str | None:
     return None
 
 
-def _checked(result: ShardResult, *, name: str) -> ShardResult:
-    problem = None
+def _check(result: ShardResult, *, name: str) -> ShardResult:
     if not 1 <= result.shard <= result.shards:
         problem = f"there is no {result.name}"
     elif not 0 <= result.duration_seconds < junit.LONGEST:
         problem = f"it cannot have taken {result.duration_seconds:g} seconds"
-    elif not _has_zone(result.started):
+    else:
+        with contextlib.suppress(ValueError):
+            if datetime.fromisoformat(result.started).tzinfo is not None:
+                return result
         problem = f"{result.started!r} is not a time with its zone"
-    if problem is not None:
-        raise UsageError(f"{name} contradicts itself: {problem}", tip="run the shard again")
-    return result
-
-
-def _has_zone(text: str) -> bool:
-    try:
-        return datetime.fromisoformat(text).tzinfo is not None
-    except ValueError:
-        return False
+    raise UsageError(f"{name} contradicts itself: {problem}", tip="run the shard again")

@@ -56,7 +56,7 @@ def json_line(value: Mapping[str, Any]) -> bytes:
 
 
 def place(test: str) -> float:
-    """Where a test stands between 0 and 1, by its node id alone: the same on every machine."""
+    """A number between 0 and 1 that follows from a test's node id alone: the same on every machine."""
     return int.from_bytes(hashlib.sha256(test.encode()).digest()[:6], "big") / (1 << 48)
 
 

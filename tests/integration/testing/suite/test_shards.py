@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from cairn import datafile
 from cairn.testing.suite import merge, run, shards, suite_results
 from helpers.suites import outcomes_of, request_of, write_tests
 
@@ -115,7 +116,7 @@ def test_shards_by_recorded_times_run_each_test_once(tmp_path: Path) -> None:
     # The longest module takes three quarters: it is cut, of known tests and of two that nobody has timed.
     tests = {f"test_one[{n}]": 20.0 for n in range(38)}
     known = shards.Times(tests={"test_long.py": tests}, modules={"test_short.py": 250.0})
-    shards.write_times(tmp_path / "times.json", known)
+    datafile.write(tmp_path / "times.json", known)
     planned = cairn(
         *("-m", "cairn", "test", "shards", "--suite", tmp_path, "--sources-dir", checkout, "--json"),
         *("--times", tmp_path / "times.json", "--runner", "linux-gfx942"),

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from cairn import datafile
 from cairn.errors import UsageError
 from cairn.testing.junit import TestOutcome
 from cairn.testing.suite import shards, suite_results
@@ -50,7 +51,7 @@ def test_outcomes_of_earlier_shards_are_times_of_tests(tmp_path: Path) -> None:
     )
     found = shards.read_times([one, two])
     assert found.tests == {"test_a.py": {"test_x": 1.5}, "test_b.py": {"TestB::test_y[a::b]": 2.0}}
-    shards.write_times(tmp_path / "times.json", found)
+    datafile.write(tmp_path / "times.json", found)
     assert shards.read_times([tmp_path / "times.json"]) == found
 
 

@@ -34,7 +34,7 @@ def management(answer: Answer) -> None:
 
 @runs("gpu")
 def processes(answer: Answer) -> None:
-    """What uses the memory, in words and in figures."""
+    """The use of the memory, in words and in figures."""
     held = torch.ones(1 << 20, device="cuda")
     with answer.check("memory_stats"):
         require(
@@ -194,7 +194,7 @@ def memory(answer: Answer) -> None:
 
 @runs("gpu")
 def allocated(answer: Answer) -> None:
-    """What tensors hold now, and held at most."""
+    """The memory of all tensors, now and at most."""
     with answer.check("memory_allocated"):
         before = torch.cuda.memory_allocated()
         held = _block()
@@ -209,7 +209,7 @@ def allocated(answer: Answer) -> None:
 
 @runs("gpu")
 def reserved(answer: Answer) -> None:
-    """What the allocator holds."""
+    """The memory that the allocator holds."""
     with answer.check("memory_reserved"):
         held = _block()
         require(

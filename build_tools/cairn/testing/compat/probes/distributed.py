@@ -57,7 +57,7 @@ def gloo(answer: Answer) -> None:
 
 
 def rank_one(folder: str) -> None:
-    """What the second process does."""
+    """The second process of two."""
     _meet("gloo", folder, rank=1, size=2)
     dist.all_reduce(torch.tensor([10.0, 20.0]))
     x = torch.zeros(1)

@@ -1,4 +1,4 @@
-"""What every probe runs in: `main` starts one, its `Answer` takes the results, check by check.
+"""The frame of every probe: `main` starts one, its `Answer` takes the results, check by check.
 
 They are written as they come, so that a crash loses none of the earlier ones: a JSON object a line,
 `{"begin": …}` before a check, `{"end": …}` after it, and what is said of the probe as a whole (`no_gpu`,
@@ -25,11 +25,11 @@ _KEPT = 300  # characters of a reason
 
 
 class NotMeasurableError(Exception):
-    """What is asked cannot be found out here; the message says why."""
+    """A row cannot be measured here; the message says why."""
 
 
 class Answer:
-    """What one probe says.
+    """The results of one probe.
 
     Attributes:
         device: where to compute: the first GPU, or the CPU.
@@ -161,7 +161,10 @@ def gpu_name(index: int) -> str:
 
 @runs("host")
 def describe(answer: Answer, *probes: str) -> None:
-    """Tell it, as JSON; and which of the probes, such as `devices.graph`, need a GPU where there is none."""
+    """Describe the interpreter, torch, ROCm and the GPUs, as JSON.
+
+    Also names those of the probes, such as `devices.graph`, that need a GPU where there is none.
+    """
     torch, missing = _torch(), why_no_gpu()
     facts = {
         "no_gpu": missing or "",
