@@ -185,15 +185,15 @@ def read(path: Path) -> WheelSet:
         UsageError: no such file, or malformed.
         WheelError: its id is not that of its content, or it contradicts itself.
     """
-    return checked(datafile.read(path, WheelSet), name=str(path))
+    return _with_right_id(datafile.read(path, WheelSet), name=str(path))
 
 
 def loads(data: bytes, *, name: str) -> WheelSet:
     """Like `read`, from the bytes of a file that errors call `name`."""
-    return checked(datafile.loads(data, WheelSet, name=name), name=name)
+    return _with_right_id(datafile.loads(data, WheelSet, name=name), name=name)
 
 
-def checked(wheel_set: WheelSet, *, name: str) -> WheelSet:
+def _with_right_id(wheel_set: WheelSet, *, name: str) -> WheelSet:
     """The set, if its id is that of its content.
 
     Raises:

@@ -43,7 +43,8 @@ def read_archives(wheel: Archive) -> tuple[CodeArchive, ...]:
     Raises:
         WheelError: one is malformed.
     """
-    return tuple(_read(wheel, member) for member in _members(wheel))
+    members = (member for member in wheel.members if member.name.endswith(kpack.SUFFIX) and not member.is_dir)
+    return tuple(_read(wheel, member) for member in sorted(members, key=lambda member: member.name))
 
 
 def digests(wheel: Archive, path: str) -> dict[tuple[str, str], str]:
@@ -62,11 +63,6 @@ def digests(wheel: Archive, path: str) -> dict[tuple[str, str], str]:
                 digest.update(piece)
             digests_by_ordinal[entry.ordinal] = digest.hexdigest()
     return {place: digests_by_ordinal[entry.ordinal] for place, entry in opened.entries.items()}
-
-
-def _members(wheel: Archive) -> list[Member]:
-    members = (member for member in wheel.members if member.name.endswith(kpack.SUFFIX) and not member.is_dir)
-    return sorted(members, key=lambda member: member.name)
 
 
 def _read(wheel: Archive, member: Member) -> CodeArchive:

@@ -8,9 +8,14 @@ import re
 from cairn.wheels.metadata.variants import split_label
 
 # The names that manylinux had before PEP 600 gave it the version of glibc.
-_OLD_MANYLINUX = {"manylinux1": "2.5", "manylinux2010": "2.12", "manylinux2014": "2.17"}
+_OLD_MANYLINUX = {
+    "manylinux1": "manylinux_2_5",
+    "manylinux2010": "manylinux_2_12",
+    "manylinux2014": "manylinux_2_17",
+}
+_LIBRARIES = {"manylinux": "glibc", "musllinux": "musl"}
 _INTERPRETERS = {"cp": "CPython", "pp": "PyPy", "py": "Python"}
-_SYSTEMS = {"linux": "Linux", "win": "Windows", "macosx": "macOS"}
+_SYSTEMS = {"linux": "Linux", "win": "Windows"}
 _MACHINES = {
     "x86_64": "x86-64",
     "amd64": "x86-64",
@@ -19,12 +24,10 @@ _MACHINES = {
     "universal2": "x86-64 and Arm 64-bit",
     "i686": "x86 32-bit",
 }
-_MACHINE = rf"(?P<machine>{'|'.join(_MACHINES)}|[a-z0-9]+)"
-_GLIBC = re.compile(rf"manylinux_(?P<version>[0-9]+_[0-9]+)_{_MACHINE}")
-_OLD = re.compile(rf"(?P<name>manylinux[0-9]+)_{_MACHINE}")
-_MUSL = re.compile(rf"musllinux_(?P<version>[0-9]+_[0-9]+)_{_MACHINE}")
-_MACOS = re.compile(rf"macosx_(?P<version>[0-9]+_[0-9]+)_{_MACHINE}")
-_PLAIN = re.compile(rf"(?P<system>linux|win)_{_MACHINE}")
+_PLATFORM = re.compile(
+    r"(?P<system>manylinux|musllinux|macosx|linux|win)(?:_(?P<version>[0-9]+_[0-9]+))?"
+    rf"_(?P<machine>{'|'.join(_MACHINES)}|[a-z0-9]+)"
+)
 _PYTHON = re.compile(r"(?P<name>cp|pp|py)(?P<major>[0-9])(?P<minor>[0-9]*)")
 
 
@@ -67,22 +70,15 @@ def _platform(tag: str) -> tuple[tuple[int, ...], str]:
     """What a platform tag asks for, to be compared, and in words."""
     if tag == "any":
         return (), "any system"
-    for pattern, system, library in (
-        (_GLIBC, "Linux", "glibc"),
-        (_MUSL, "Linux", "musl"),
-        (_MACOS, "macOS", ""),
-    ):
-        if match := pattern.fullmatch(tag):
-            version = match["version"].replace("_", ".")
-            requested = tuple(map(int, version.split(".")))
-            machine = _MACHINES.get(match["machine"], match["machine"])
-            if library:
-                return requested, f"{system} {machine}, {library} {version} or newer"
-            return requested, f"{system} {version} or newer, {machine}"
-    if (match := _OLD.fullmatch(tag)) and match["name"] in _OLD_MANYLINUX:
-        version = _OLD_MANYLINUX[match["name"]]
-        machine = _MACHINES.get(match["machine"], match["machine"])
-        return tuple(map(int, version.split("."))), f"Linux {machine}, glibc {version} or newer"
-    if match := _PLAIN.fullmatch(tag):
-        return (0,), f"{_SYSTEMS[match['system']]} {_MACHINES.get(match['machine'], match['machine'])}"
-    return (0,), "Windows x86 32-bit" if tag == "win32" else tag
+    name, _, rest = tag.partition("_")
+    match = _PLATFORM.fullmatch(f"{_OLD_MANYLINUX.get(name, name)}_{rest}")
+    if match is None or bool(match["version"]) == (match["system"] in _SYSTEMS):
+        return (0,), "Windows x86 32-bit" if tag == "win32" else tag
+    system, machine = match["system"], _MACHINES.get(match["machine"], match["machine"])
+    if system in _SYSTEMS:
+        return (0,), f"{_SYSTEMS[system]} {machine}"
+    version = match["version"].replace("_", ".")
+    requested = tuple(map(int, version.split(".")))
+    if system == "macosx":
+        return requested, f"macOS {version} or newer, {machine}"
+    return requested, f"Linux {machine}, {_LIBRARIES[system]} {version} or newer"

@@ -90,7 +90,10 @@ def change(path: Path, edit: BinaryEdit) -> None:
     with opening(path) as view:
         layout = elf_layout.read(view)
         ours = layout.wide and layout.order == "<" and not parsed.interpreter
-        patches = _patches(view, edit) if ours else []
+        try:
+            patches = _DynamicSection(view).patches(edit) if ours else []
+        except struct.error as error:
+            raise WheelError("an ELF file with addresses beyond 64 bits") from error
     if ours:
         apply_patches(path, patches)
     else:
@@ -98,32 +101,6 @@ def change(path: Path, edit: BinaryEdit) -> None:
     # Read again, as every other reader will.
     if edit.changes(elf.read_file(path)):
         raise WheelError(f"{path.name} could not be changed", tip="its headers are unusual: link it again")
-
-
-def _patches(view: View, edit: BinaryEdit) -> list[Patch]:
-    try:
-        section = _DynamicSection(view)
-        return section.patches(_edited(section, edit))
-    except struct.error as error:
-        raise WheelError("an ELF file with addresses beyond 64 bits") from error
-
-
-def _edited(section: _DynamicSection, edit: BinaryEdit) -> list[Dynamic]:
-    entries = list(section.entries)
-    for old, new in edit.replace_needed.items():
-        place = section.string(new)
-        entries = [
-            Dynamic(entry.tag, place) if entry.tag == _NEEDED and section.text(entry.value) == old else entry
-            for entry in entries
-        ]
-        # The loader looks for a needed library's versions by its name, so the chain of versions follows.
-        section.rename_version_need(old, place)
-    if edit.run_path is not None:
-        # Where DT_RUNPATH exists DT_RPATH is ignored (ld.so(8)), so both go.
-        entries = [entry for entry in entries if entry.tag not in (_RPATH, _RUNPATH)]
-        if edit.run_path:
-            entries.append(Dynamic(_RPATH, section.string(":".join(edit.run_path))))
-    return entries
 
 
 def _run_patchelf(path: Path, edit: BinaryEdit) -> None:
@@ -144,11 +121,7 @@ def _run_patchelf(path: Path, edit: BinaryEdit) -> None:
 
 
 class _DynamicSection:
-    """Dynamic entries and strings of a library being changed, and the writes that put new ones in place.
-
-    Attributes:
-        entries: the dynamic entries up to the terminator.
-    """
+    """Dynamic entries and strings of a library being changed, and the writes that put new ones in place."""
 
     def __init__(self, view: View) -> None:
         """Read what may have to change.
@@ -165,18 +138,21 @@ class _DynamicSection:
             raise WheelError("an ELF file without a dynamic section that can be changed")
         self._dynamic = self._layout.dynamic_segment
         self._room = self._dynamic.file_size // DYN.size
-        self.entries = self._layout.dynamic
+        self._entries = list(self._layout.dynamic)
         self._strings_address = self._layout.value(_STRTAB) or 0
-        self._strings = self._read_strings()
+        at, size = self._layout.place_of(_STRTAB), self._layout.value(_STRSZ) or 0
+        if at is None or size > _MOST_STRINGS:
+            raise WheelError("an ELF file with dynamic entries but no string table")
+        self._strings = view.read(at, size)
         self._added = b""
         self._renamed: list[Patch] = []
 
-    def text(self, place: int) -> str:
+    def _text(self, place: int) -> str:
         """The string at a place of the string table."""
         end = self._strings.find(b"\0", place)
         return self._strings[place : end if end >= 0 else None].decode("utf-8", "backslashreplace")
 
-    def string(self, text: str) -> int:
+    def _string(self, text: str) -> int:
         """The place of a string, which is added when the table has none like it."""
         raw = text.encode() + b"\0"
         # The tail of a longer string will do as well: linkers merge strings so.
@@ -186,7 +162,7 @@ class _DynamicSection:
         self._added += raw
         return len(self._strings) + len(self._added) - len(raw)
 
-    def rename_version_need(self, old: str, place: int) -> None:
+    def _rename_version_need(self, old: str, place: int) -> None:
         """Let the symbol versions wanted of the library `old` be wanted of the one named at `place`."""
         at = self._layout.place_of(_NEEDED_VERSIONS)
         if at is None:
@@ -194,19 +170,33 @@ class _DynamicSection:
         # To the end of the chain whatever DT_VERNEEDNUM says, as glibc does (elf/dl-version.c).
         for _ in range(_MOST_VERSIONS):
             *_, file, _, following = _VERNEED.unpack(self._view.read(at, _VERNEED.size))
-            if self.text(file) == old:
+            if self._text(file) == old:
                 self._renamed.append(Patch(at=at + 4, data=struct.pack("<I", place)))
             if not following:
                 return
             at += following
         raise WheelError(f"an ELF file that wants versions of more than {_MOST_VERSIONS} libraries")
 
-    def patches(self, entries: Sequence[Dynamic]) -> list[Patch]:
-        """What to write where, so that these are the dynamic entries."""
+    def patches(self, edit: BinaryEdit) -> list[Patch]:
+        """What to write where to make an edit."""
+        entries = self._entries
+        for old, new in edit.replace_needed.items():
+            place = self._string(new)
+            entries = [
+                Dynamic(_NEEDED, place) if entry.tag == _NEEDED and self._text(entry.value) == old else entry
+                for entry in entries
+            ]
+            # The loader looks for a needed library's versions by its name, so the chain of versions follows.
+            self._rename_version_need(old, place)
+        if edit.run_path is not None:
+            # Where DT_RUNPATH exists DT_RPATH is ignored (ld.so(8)), so both go.
+            entries = [entry for entry in entries if entry.tag not in (_RPATH, _RUNPATH)]
+            if edit.run_path:
+                entries.append(Dynamic(_RPATH, self._string(":".join(edit.run_path))))
         moves = len(entries) + 1 > self._room
         if not self._added and not moves:
             return [*self._renamed, Patch(at=self._dynamic.offset, data=self._packed(entries))]
-        return [*self._renamed, *self._with_segment(list(entries), moves=moves)]
+        return [*self._renamed, *self._with_segment(entries, moves=moves)]
 
     def _with_segment(self, entries: list[Dynamic], *, moves: bool) -> Iterator[Patch]:
         """A new segment with the program headers, the strings and, where it outgrew its room, the section."""
@@ -267,9 +257,3 @@ class _DynamicSection:
         room = len(entries) + 1 if grown else self._room
         padded = [*entries, *[Dynamic(_NULL, 0)] * (room - len(entries))]
         return b"".join(DYN.pack(*entry) for entry in padded)
-
-    def _read_strings(self) -> bytes:
-        at, size = self._layout.place_of(_STRTAB), self._layout.value(_STRSZ) or 0
-        if at is None or size > _MOST_STRINGS:
-            raise WheelError("an ELF file with dynamic entries but no string table")
-        return self._view.read(at, size)

@@ -84,7 +84,6 @@ class _Work:
         self._archive = archive
         self._folder = folder
         self._record = read_record(host, archive)
-        self._count = 0
         self._processors: set[str] = set()
         self._archives: dict[str, Path] = {}
         self._files: dict[str, Path] = {}
@@ -101,10 +100,13 @@ class _Work:
                     continue
                 path = device_wheel.data_path(self._host, device_wheel.common_path(info, member.name))
                 # Not under its own name: that of an archive may have a colon, which Windows refuses.
-                file = extract(archive, member.name, self._new_folder(), "file")
+                file = extract(archive, member.name, Path(tempfile.mkdtemp(dir=self._folder)), "file")
                 # Code of libraries comes in archives; a code object of its own (`.hsaco`) comes as it was.
                 if path.endswith(SUFFIX):
-                    self._check_archive(path, file, processor)
+                    with file.open("rb") as opened:
+                        targets = kpack.Archive.open(FileView(opened), path).table.gfx_arches
+                    if any(target.partition(":")[0] != processor for target in targets):
+                        raise WheelError(f"{path} is not code for {processor}, as the name of its wheel says")
                     unique = self._archives.setdefault(path, file) is file
                 else:
                     unique = self._files.setdefault(path, file) is file
@@ -137,7 +139,7 @@ class _Work:
         path = device_wheel.data_path(self._host, library.path)
         if path not in self._archive:
             raise WheelError(f"{self._host.file_name} has no {path}, which was split")
-        folder = self._new_folder()
+        folder = Path(tempfile.mkdtemp(dir=self._folder))
         host = extract(self._archive, path, folder)
         name = device_wheel.data_path(self._host, library.archives)
         with ExitStack() as stack:
@@ -167,18 +169,6 @@ class _Work:
                 f"{wrong[0]} is not what was split from {self._host.file_name}",
                 tip="the device wheels and the host wheel must come from one split",
             )
-
-    def _check_archive(self, path: str, file: Path, processor: str) -> None:
-        with file.open("rb") as opened:
-            targets = kpack.Archive.open(FileView(opened), path).table.gfx_arches
-        if any(target.partition(":")[0] != processor for target in targets):
-            raise WheelError(f"{path} is not code for {processor}, as the name of its wheel says")
-
-    def _new_folder(self) -> Path:
-        self._count += 1
-        folder = self._folder / str(self._count)
-        folder.mkdir()
-        return folder
 
 
 def processor_of(device: WheelInfo, host: WheelInfo, split: Record) -> str:
