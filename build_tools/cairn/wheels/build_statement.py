@@ -43,7 +43,7 @@ LOCAL = "urn:cairn:builder:local"
 
 @dataclass(frozen=True, kw_only=True)
 class Builder:
-    """What SLSA calls the builder: who ran Cairn.
+    """The machine that ran Cairn: the "builder" of SLSA.
 
     Attributes:
         id: the address of the workflow with its ref, or `LOCAL`.
@@ -94,7 +94,7 @@ class _Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class BuildStatement:
-    """What a builder says of a set.
+    """The content of a builder's statement about a set.
 
     Attributes:
         wheels: file name to sha256.
@@ -120,7 +120,7 @@ class BuildStatement:
 def of_set(
     wheel_set: WheelSet, wheels: Sequence[Path], *, manifest: bytes, inputs: Mapping[str, str]
 ) -> BuildStatement:
-    """What this machine says of a set that it has just made.
+    """The statement about a set that this machine has just made.
 
     Args:
         wheel_set: the set.
@@ -154,7 +154,7 @@ def of_set(
 def problems(
     wheel_set: WheelSet, wheels: Sequence[Path], *, manifest: bytes, statement: bytes
 ) -> Iterator[str]:
-    """How a set is not what its builder says, or its wheels not of their manifest's commits.
+    """The contradictions between a set, its builder's statement and the commits of its manifest.
 
     Args:
         wheel_set: the set, open or sealed.
@@ -192,7 +192,7 @@ def problems(
 def _bill_problems(
     wheel: Path, expected: Mapping[str, Mapping[str, str]], *, sha256: str | None = None
 ) -> Iterator[str]:
-    """How the bill of materials in a wheel is not of a manifest's commits.
+    """The contradictions between the bill of materials in a wheel and a manifest's commits.
 
     Device wheels have none: they were split from a wheel that has, and that knows them by their sha256.
 
@@ -280,7 +280,7 @@ def encode(statement: BuildStatement) -> bytes:
 
 
 def decode(data: bytes, *, name: str) -> BuildStatement:
-    """What a builder's statement says.
+    """Read a builder's statement.
 
     Raises:
         StoreError: it is not such a statement.
@@ -335,7 +335,7 @@ def read_dependencies(resources: Sequence[Resource]) -> tuple[str, tuple[Source,
 
 
 def details(who: Builder, *, byproducts: tuple[Resource, ...] = ()) -> in_toto.Details:
-    """Who says so, in SLSA's words."""
+    """A builder as in-toto writes it."""
     return in_toto.Details(
         builder=in_toto.Builder(id=who.id, version={"cairn": who.version}),
         metadata=in_toto.Metadata(invocation_id=who.invocation),
@@ -344,7 +344,7 @@ def details(who: Builder, *, byproducts: tuple[Resource, ...] = ()) -> in_toto.D
 
 
 def read_builder(how: in_toto.Details) -> Builder:
-    """Who `details` was of."""
+    """The builder that `details` wrote."""
     version = how.builder.version.get("cairn", "unknown")
     return Builder(id=how.builder.id, invocation=how.metadata.invocation_id, version=version)
 
@@ -391,7 +391,7 @@ def _sources_of(manifest: _Manifest) -> tuple[Source, ...]:
 
 
 def _bills_of(manifest: _Manifest) -> dict[str, dict[str, str]]:
-    """What the bill of materials in each wheel must name: by distribution, repository to commit."""
+    """The commits that each bill of materials must name: by distribution, repository to commit."""
     return {
         str(canonicalize_name(project.distribution)): {
             project.name: project.commit,
@@ -414,7 +414,7 @@ def _read_manifest(data: bytes, sha256: str, name: str) -> _Manifest:
 
 
 def this_builder(environ: Mapping[str, str] | None = None) -> Builder:
-    """Who runs this, by the variables that GitHub Actions sets for each step.
+    """This machine as a builder, by the variables that GitHub Actions sets for each step.
 
     The id is the one that GitHub's own attestations have and that Fulcio puts into the certificate of a
     workflow (`<server>/<owner>/<repository>/.github/workflows/<file>@<ref>`).

@@ -63,7 +63,7 @@ _FOLDERS = ("lib", "lib/rocm_sysdeps/lib", "lib/host-math/lib")
 
 @dataclass(frozen=True, kw_only=True)
 class _Job:
-    """What to repair, and where libraries are."""
+    """A wheel to repair, and where libraries are."""
 
     wheel: Path
     output_dir: Path

@@ -46,7 +46,7 @@ def make(  # noqa: PLR0913 - each is one property of a set
 
 
 def describe(wheel: Path) -> SetWheel:
-    """What a set says about one wheel.
+    """The entry of a set for one wheel.
 
     Raises:
         WheelError: it cannot be read.

@@ -123,7 +123,7 @@ class WheelSet(datafile.Value, tag_field="schema", tag="cairn.set/2"):
 
     @property
     def parameters(self) -> dict[str, str]:
-        """What it adds to its manifest, each as a text, as SLSA recommends."""
+        """The properties that it adds to its manifest, each as a text, as SLSA recommends."""
         plain = {name: getattr(self, name) for name in PARAMETERS}
         return plain | {"targets": ";".join(self.targets)}
 

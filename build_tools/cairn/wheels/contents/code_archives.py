@@ -38,7 +38,7 @@ class CodeArchive:
 
 
 def read_archives(wheel: Archive) -> tuple[CodeArchive, ...]:
-    """Those of a wheel, by path; of each only the table is read.
+    """The kpack archives of a wheel, by path; of each only the table is read.
 
     Raises:
         WheelError: one is malformed.

@@ -19,7 +19,7 @@ _FIELDS = ("name", "version", "build", "tags", "requires_python", "extras", "ent
 
 @dataclass(frozen=True, kw_only=True)
 class Delta:
-    """What was taken away and what came instead.
+    """The items that were removed and those that were added.
 
     Attributes:
         removed: only in the first.
@@ -142,7 +142,7 @@ class _Side:
             self.binaries = {self._neutral(binary.path): binary for binary in binaries.read_archive(archive)}
 
     def code_of(self, path: str) -> dict[tuple[str, str], str]:
-        """What the kpack archive of that path has, by names that do not change with each build."""
+        """The digests of the code in a kpack archive, by names that do not change with each build."""
         with Archive.open(self.path) as archive:
             digests = code_archives.digests(archive, self.members[path].name)
         return {(without_build(key), arch): sha256 for (key, arch), sha256 in digests.items()}

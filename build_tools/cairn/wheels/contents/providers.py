@@ -22,7 +22,7 @@ from cairn.wheels.metadata.wheel_info import FileName
 
 @dataclass(frozen=True, kw_only=True)
 class Supply:
-    """What the other wheels at hand supply to a wheel.
+    """The libraries and versions that other wheels supply to a wheel.
 
     Attributes:
         libraries: names of the libraries that come from those it requires, sorted.

@@ -85,7 +85,7 @@ class CarriedPart:
 
 @dataclass(frozen=True, kw_only=True)
 class FatReport:
-    """What was made.
+    """The fat wheel, and what it carries.
 
     Attributes:
         wheel: the new wheel.
@@ -127,7 +127,7 @@ def make(request: FatRequest) -> FatReport:
 
 
 class _Work:
-    """What goes from the ROCm tree into the wheel, found before anything is written.
+    """Reads the wheel and the ROCm tree, plans the changes, and reports them.
 
     Attributes:
         info: what the wheel says about itself.
@@ -230,7 +230,7 @@ class _Work:
         )
 
     def _bill_of_materials(self, version: str, digests: Mapping[str, str]) -> bytes:
-        """That of the linked wheel, and the bundled libraries, of each its sha256 in hex (PEP 770)."""
+        """The linked wheel's bill of materials, with the bundled libraries by their sha256 (PEP 770)."""
         bundled = [cyclonedx.bundled_file(path, digest) for path, digest in sorted(digests.items())]
         linked = self._archive.read_any(f"{self.info.dist_info}/{cyclonedx.NAME}")
         if linked is not None:
@@ -252,7 +252,7 @@ class _Work:
         return [b.name for b in self._bundle.libraries if key_of(b.name) in stems | opened]
 
     def report(self, change: Edit, path: Path) -> FatReport:
-        """What was made, once the wheel was changed."""
+        """The report on the wheel that was written."""
         parts = [
             CarriedPart(name=f"lib/{one.name}", size=one.binary.size, sizes=one.sizes)
             for one in self._bundle.libraries

@@ -127,13 +127,13 @@ class Collector:
         self._waiting: deque[BundledLibrary] = deque()
 
     def follow_own(self) -> None:
-        """What the wheel's own binaries need."""
+        """Take the libraries that the wheel's own binaries need."""
         for binary in self._wheel:
             self._take_needed(binary.needed, binary.path)
             self._follow()
 
     def open(self, stem: str, by: str, *, required: bool) -> bool:
-        """A library that is opened by name; whether it is there."""
+        """Take a library that is opened by name, and tell whether there is one."""
         library = self._take_stem(stem, by, required=required)
         self._follow()
         return library
@@ -242,7 +242,7 @@ def sizes(codes: Iterable[CodeObject]) -> dict[str, int]:
 
 
 def own_edits(own: Iterable[Binary], bundle: LibraryBundle, package: str) -> Iterator[tuple[str, BinaryEdit]]:
-    """What must change in the wheel's own binaries, so that they find the libraries inside.
+    """The changes that let the wheel's own binaries find the libraries inside.
 
     PE files have no run path: `_rocm_init.py` adds the folder when the package is imported.
     """

@@ -100,7 +100,7 @@ class Data(datafile.Value):
 
 
 class Recipe(datafile.Value):
-    """All of it, for one platform.
+    """The recipe for one platform.
 
     Attributes:
         libraries: what is taken whether it is needed or not.
@@ -117,7 +117,7 @@ class Recipe(datafile.Value):
     data: tuple[Data, ...]
 
     def opened_by(self, stem: str) -> Iterator[OpenedLibrary]:
-        """What the library of that stem (with or without `lib`) opens by name."""
+        """The libraries that the one of a stem (with or without `lib`) opens by name."""
         return (entry for entry in self.opened if entry.library.lower() == plain(stem))
 
 

@@ -112,7 +112,7 @@ def key_of(name: str) -> str:
 
 
 def _key(name: str) -> str:
-    """How file names are compared: Windows ignores case."""
+    """A file name as names are compared: Windows ignores case."""
     return name.lower() if name.lower().endswith(".dll") else name
 
 

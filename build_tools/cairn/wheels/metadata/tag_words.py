@@ -67,7 +67,7 @@ def platform_words(platform: str) -> str:
 
 
 def _platform(tag: str) -> tuple[tuple[int, ...], str]:
-    """What a platform tag asks for, to be compared, and in words."""
+    """The minimum version that a platform tag asks for, to be compared, and the platform in words."""
     if tag == "any":
         return (), "any system"
     name, _, rest = tag.partition("_")

@@ -142,7 +142,7 @@ def of_wheel(data: bytes, file_name: str) -> Variants:
 
 
 def merged(one: Variants, other: Variants) -> Variants:
-    """What both say, of one version (PEP 825, "Metadata consistency").
+    """The variants of both files, which are of one version (PEP 825, "Metadata consistency").
 
     Raises:
         WheelError: they contradict each other.
@@ -168,7 +168,7 @@ def merged(one: Variants, other: Variants) -> Variants:
 
 
 def _problems(variants: Variants) -> Iterator[str]:
-    """What is wrong beyond the types of the fields."""
+    """Problems beyond the types of the fields."""
     if variants.schema != SCHEMA:
         yield f"its $schema is {variants.schema[:200]!r}, and only {SCHEMA} is known"
     namespaces = variants.default_priorities.namespace

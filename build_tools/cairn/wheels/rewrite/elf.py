@@ -59,7 +59,7 @@ _TIMEOUT = 600.0  # seconds; patchelf loads and writes the whole file
 
 @dataclass(frozen=True, kw_only=True)
 class BinaryEdit:
-    """What shall change in an ELF file.
+    """The changes to make in an ELF file.
 
     Attributes:
         run_path: the folders that it looks for libraries in; they are written as DT_RPATH, which wins over
@@ -178,7 +178,7 @@ class _DynamicSection:
         raise WheelError(f"an ELF file that wants versions of more than {_MOST_VERSIONS} libraries")
 
     def patches(self, edit: BinaryEdit) -> list[Patch]:
-        """What to write where to make an edit."""
+        """The bytes to write in order to make an edit."""
         entries = self._entries
         for old, new in edit.replace_needed.items():
             place = self._string(new)

@@ -99,7 +99,7 @@ def require_right(archive: Archive, info: WheelInfo, only: Collection[str] | Non
 def differences(
     archive: Archive, info: WheelInfo, only: Collection[str] | None = None
 ) -> list[tuple[str, str]]:
-    """The members that are not what RECORD says, sorted, and in what; see `require_right`."""
+    """The members that differ from RECORD, sorted, and how they differ; see `require_right`."""
     listed = {row.path for row in info.record} - info.unlisted
     names = {member.name for member in archive.members if not member.is_dir} - info.unlisted
     wrong = [(path, "is not listed" if path in names else "is not there") for path in listed ^ names]

@@ -41,7 +41,7 @@ _CHECKED = re.compile(r"""\bcheck_version\s*=\s*(?:(?P<quote>['"])[^'"\\\r\n]*(?
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """What changes in one wheel.
+    """The changes in one wheel.
 
     Attributes:
         source: the wheel.

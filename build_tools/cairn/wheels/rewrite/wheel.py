@@ -39,7 +39,7 @@ _EXTRA = re.compile(r"[A-Z0-9](?:[A-Z0-9._-]*[A-Z0-9])?", re.ASCII | re.IGNORECA
 
 @dataclass(frozen=True, kw_only=True)
 class Edit:
-    """What to change in a wheel: what METADATA and WHEEL say, and files; a field left alone changes nothing.
+    """The changes to make in a wheel: in METADATA and WHEEL, and in files. A default changes nothing.
 
     Attributes:
         version: the new version, to be normalised by PEP 440.

@@ -51,7 +51,7 @@ class Host:
 
     @classmethod
     def read(cls, wheel: Path) -> Host | None:
-        """What a wheel is as a host wheel; None where nothing was split from it.
+        """Read a host wheel; None for a wheel that nothing was split from.
 
         Raises:
             WheelError: it, or what it says of its split, cannot be read.
@@ -66,7 +66,7 @@ class Host:
 def problems(
     wheels: Sequence[Path], *, rocm: str | None = None, floor: str | None = None, all_recorded: bool = False
 ) -> Iterator[str]:
-    """What is wrong with the host and device wheels among the wheels of a set; nothing where none was split.
+    """The problems of the host and device wheels among the wheels of a set; none where none was split.
 
     Args:
         wheels: of the set.
@@ -137,7 +137,7 @@ def _file_of(path: Path) -> tuple[str, str]:
 
 
 def variant_problems(path: Path) -> Iterator[str]:
-    """What is wrong with the device code of a wheel variant; nothing where it does not say what was split.
+    """The problems of the device code of a wheel variant; none where it does not say what was split.
 
     Raises:
         WheelError: the wheel cannot be read.
@@ -164,7 +164,7 @@ def variant_problems(path: Path) -> Iterator[str]:
 
 
 def _host_wheel(host: Host) -> Iterator[str]:
-    """What is wrong with the files of a host wheel."""
+    """The problems of the files of a host wheel."""
     host_name, moved = host.info.file_name, {file.path for file in host.record.files}
     with Archive.open(host.info.path) as archive, tempfile.TemporaryDirectory() as folder:
         for member in archive.members:
@@ -210,7 +210,7 @@ def _too_old(host: Host, rocm: str | None, floor: str | None) -> Iterator[str]:
 
 
 def _extras(host: Host) -> Iterator[str]:
-    """How METADATA and the record disagree on the extras, and on what they ask for."""
+    """The contradictions between METADATA and the record: extras, and what they ask for."""
     info, devices, extras = host.info, host.record.devices, dict(host.record.extras)
     every = in_order(devices)
     needed = {device_names.extra_of(name): (name,) for name in every} | {device_names.EVERY: every}
@@ -242,7 +242,7 @@ def _extras(host: Host) -> Iterator[str]:
 
 
 def _device_wheel(host: Host, processor: str, path: Path) -> Iterator[str]:
-    """What is wrong with one device wheel."""
+    """The problems of one device wheel."""
     with Archive.open(path) as archive:
         info = wheel_info.read_archive(archive)
         pin = str(wheel_info.requirement(f"{host.info.name}=={host.info.version}"))
@@ -303,7 +303,7 @@ def _codes_of(record: Record, processor: str) -> dict[str, dict[tuple[str, str],
 def _archive(
     archive: Archive, name: str, expected: Mapping[tuple[str, str], str], *, of: str
 ) -> Iterator[str]:
-    """What is wrong with a kpack archive: an entry is missing, or is too many, or has different code."""
+    """The problems of a kpack archive: an entry is missing, is too many, or has different code."""
     try:
         sums = code_archives.digests(archive, name)
     except WheelError as error:

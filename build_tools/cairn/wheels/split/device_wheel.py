@@ -167,7 +167,7 @@ class Archives:
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """What whoever splits a wheel decides.
+    """The choices of whoever splits a wheel.
 
     Attributes:
         prefix: stands before the names of its device wheels: with `amd`, amd-torch-device-gfx942.
@@ -217,7 +217,7 @@ def database_processor(path: str, processors: Collection[str]) -> str | None:
 def requirements_of(
     host: WheelInfo, devices: Mapping[str, str], extras: Mapping[str, tuple[str, ...]]
 ) -> tuple[str, ...]:
-    """How a host wheel requires its device wheels.
+    """The requirements by which a host wheel asks for its device wheels.
 
     Args:
         host: the wheel.

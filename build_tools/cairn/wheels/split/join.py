@@ -41,7 +41,7 @@ PROVIDER = Provider(
 
 @dataclass(frozen=True, kw_only=True)
 class JoinedWheel:
-    """What `join` made.
+    """The wheel that `join` made.
 
     Attributes:
         path: the wheel.
@@ -77,7 +77,7 @@ def join(host: Path, devices: Sequence[Path], output_dir: Path) -> JoinedWheel:
 
 
 class _Work:
-    """What the device wheels bring."""
+    """Collects the content of device wheels, and puts it back into the host wheel."""
 
     def __init__(self, host: WheelInfo, archive: Archive, folder: Path) -> None:
         self._host = host
@@ -124,7 +124,7 @@ class _Work:
         return joined
 
     def edit(self) -> Edit:
-        """What makes the joined wheel of the host wheel."""
+        """The edit that makes the joined wheel of the host wheel."""
         # What the split added to METADATA goes again, for the processors that are not joined too.
         hook = hook_removed(self._archive)
         return Edit(
@@ -157,7 +157,7 @@ class _Work:
             return restore.join(host, library, archives, whole)
 
     def _check_files(self) -> None:
-        """What came as it was is what went, all of it."""
+        """Check that every file that had moved as it was is back, unchanged."""
         expected = {
             device_wheel.data_path(self._host, moved.path): moved.sha256
             for moved in self._record.files
@@ -191,7 +191,7 @@ def processor_of(device: WheelInfo, host: WheelInfo, split: Record) -> str:
 
 
 def read_record(host: WheelInfo, archive: Archive) -> Record:
-    """What a host wheel says was split from it.
+    """The record of a split that is in a host wheel.
 
     Raises:
         WheelError: it says nothing, or nothing that can be read.
@@ -224,7 +224,7 @@ def require_processors(targets: Iterable[str]) -> None:
 
 
 def variant_for(processor: str) -> Variants:
-    """What the variant for a processor says of itself; its label is the processor.
+    """The `variant.json` of the variant for a processor, which is its label.
 
     Raises:
         WheelError: see `require_processors`.

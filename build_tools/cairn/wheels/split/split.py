@@ -115,7 +115,7 @@ def split(wheel: Path, output_dir: Path, terms: Terms | None = None) -> tuple[Pa
 
 
 class _Work:
-    """What was taken out so far.
+    """Takes the device code out of a wheel, and knows what was taken so far.
 
     Attributes:
         terms: what the device wheels are called and require.
@@ -229,7 +229,7 @@ class _Work:
         return linked
 
     def host_edit(self) -> Edit:
-        """What makes the host wheel of the whole one."""
+        """The edit that makes the host wheel of the whole one."""
         extras = device_names.extras_of(self.code)
         devices = {name: self.terms.name_of(self._info.name, name) for name in in_order(self.code)}
         written = Record(
@@ -291,7 +291,7 @@ def _check_binaries(info: WheelInfo, libraries: Sequence[Binary]) -> None:
 
 
 def hook_added(archive: Archive, info: WheelInfo, archives: Iterable[str], build: str) -> Edit:
-    """What puts the check into each package of a wheel that loads the ROCm libraries.
+    """The edit that puts the check into each package of a wheel that loads the ROCm libraries.
 
     Args:
         archive: the wheel.
@@ -317,7 +317,7 @@ def hook_added(archive: Archive, info: WheelInfo, archives: Iterable[str], build
 
 
 def hook_removed(archive: Archive) -> Edit:
-    """What takes it out of a host wheel again, to the byte."""
+    """The edit that takes the check out of a host wheel again, to the byte."""
     loaders = {name: source.partition(_MARK) for name, source in _loaders(archive).items() if _MARK in source}
     return Edit(
         replace_files={name: before for name, (before, _, _) in loaders.items()},

@@ -35,7 +35,7 @@ def verify(wheel: Path, expected: Expectation) -> tuple[Finding, ...]:
 
 
 def judge(wheel: Path, expected: Expectation) -> Verdict:
-    """What is wrong with a wheel, what is to be said of it, and what was not looked at.
+    """The findings on a wheel, the notes, and what was not looked at.
 
     The content is streamed: memory stays bounded whatever the wheel holds.
 
@@ -94,7 +94,7 @@ def _judge_archive(
 
 
 def _not_checked(read: contents.Contents, name: FileName) -> Iterator[str]:
-    """What nothing here looks at, of that which this wheel has."""
+    """The contents of this wheel that no rule looks at."""
     formats = {binary.format for binary in read.binaries if not binary.is_device_code}
     for kind, paths in read.unread.items():
         yield f"what is in {len(paths)} {kind}: {wording.some(paths)}"

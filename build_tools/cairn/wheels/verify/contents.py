@@ -53,7 +53,7 @@ _REWRITE = "build the wheel again, or edit it with a tool that rewrites RECORD"
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """What one pass over all members found.
+    """The result of one pass over all members.
 
     Attributes:
         binaries: every binary that can be read.

@@ -265,7 +265,7 @@ def check_split(
 def problem_of(
     content: Forward, size: int, target: TargetId | None, *, or_generic: bool = False
 ) -> str | None:
-    """What is wrong with a code object of `size` bytes that begins here; None where nothing is."""
+    """The problem of a code object of `size` bytes that begins here; None where there is none."""
     code = Forward(content, size=size)
     head = code.read(EHDR.size)
     if not head.strip(b"\0"):

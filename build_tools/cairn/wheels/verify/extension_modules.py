@@ -62,7 +62,7 @@ _OPENS = (b"CDLL", b"WinDLL", b"PyDLL", b"dlopen", b"LoadLibrary", b"load_librar
 
 @dataclass(frozen=True, kw_only=True)
 class ExtensionModule:
-    """What the name of an extension module says; None where it says nothing.
+    """The parts of the name of an extension module; None where it has none such.
 
     Attributes:
         member: its path.
@@ -80,7 +80,7 @@ class ExtensionModule:
 
 
 def parse(member: str) -> ExtensionModule | None:
-    """What the name of a module says; None for one that every interpreter imports, and for any other file."""
+    """Parse the name of a module; None for one that every interpreter imports, and for any other file."""
     match = (_UNIX if member.endswith(".so") else _WINDOWS).fullmatch(member)
     if match is None:
         return None
@@ -153,7 +153,7 @@ class _Tag(NamedTuple):
 def _problems(
     modules: Sequence[ExtensionModule], tags: Sequence[_Tag], *, everywhere: bool
 ) -> Iterator[tuple[ExtensionModule, str]]:
-    """What is wrong with the files of one module.
+    """The problems of the files of one module.
 
     Args:
         modules: those whose name says what they are for.
@@ -251,7 +251,7 @@ def _stem(path: str) -> str:
 
 
 def _names_of_init(path: str) -> Iterator[str]:
-    """What the init function may be called."""
+    """The names that the init function may have."""
     stem = _stem(path)
     for name in (stem, stem.removesuffix(_DEBUG), path.rpartition("/")[2].split(".")[0]):
         if name.isascii():
@@ -261,7 +261,7 @@ def _names_of_init(path: str) -> Iterator[str]:
 
 
 def _beyond_abi3(binaries: Sequence[Binary], name: FileName) -> Iterator[Finding]:
-    """What a wheel of the stable ABI uses of Python that is not in the limited API of its oldest version."""
+    """Uses of the C API beyond the limited API of the oldest version, in a wheel of the stable ABI."""
     since = [int(match[1]) for tag in name.tags if (match := _ABI3_SINCE.match(tag))]
     if len(since) < len(name.tags):
         return  # for one version too: only Requires-Python says which files are for which

@@ -30,7 +30,7 @@ _Text = Annotated[str, msgspec.Meta(pattern=r"\S")]
 
 
 class FindingCode(StrEnum):
-    """What may be wrong, in the order in which it is checked; docs/reference/findings.md explains each."""
+    """The rules, in the order in which they are checked; docs/reference/findings.md explains each."""
 
     # The file as an archive: after this, nothing else is looked at.
     ARCHIVE = "archive"
@@ -116,7 +116,7 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What was seen of a wheel.
+    """The judgement on a wheel.
 
     Attributes:
         findings: every breach; none when it may be published.
@@ -131,7 +131,7 @@ class Verdict:
 
 @dataclass(frozen=True, kw_only=True)
 class Expectation:
-    """What a wheel was asked to be.
+    """The properties that a wheel was asked to have.
 
     Attributes:
         targets: the targets that every library with device code must have code for, no more and no less;

@@ -216,7 +216,7 @@ def check_entry_points(archive: Archive, info: WheelInfo) -> tuple[tuple[Finding
 def _problem(
     archive: Archive, info: WheelInfo, files: dict[str, str], module: str, attribute: str | None
 ) -> str | None:
-    """What is wrong; None where nothing is known to be, an empty text where a requirement may bring it."""
+    """The problem; None where none is known, an empty text where a requirement may bring the module."""
     parts = module.split(".")
     if parts[0] in sys.stdlib_module_names:
         return None
