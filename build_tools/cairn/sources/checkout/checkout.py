@@ -225,8 +225,7 @@ def _move(  # noqa: PLR0913 - where from, where to, and by what
     # From here on the checkout is unfinished until the journal says `ready`.
     journal.write(root.git_dir, msgspec.structs.replace(wanted, phase="moving", moves=moves))
     say(f"checking out {resolved.commit[:12]} in {request.checkout_dir}")
-    repository.create(root)
-    repository.name_origin(root, wanted.origin)
+    repository.create(root, origin=wanted.origin)
     repository.borrow_objects(root, mirror_path)
     submodules.remove(removed)
     hipify_step.remove_generated(root)

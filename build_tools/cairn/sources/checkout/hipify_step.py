@@ -48,7 +48,7 @@ def hipify_tree(
             report, commits = again.report(), again.commits
             for part, copied, commit in zip(parts, again.copies, commits, strict=True):
                 if commit != part.commit:
-                    copy.bring_back(part.repository, copied.repository, commit)
+                    copy.bring_back(part, copied.repository, commit)
     arriving = [(part, commit) for part, commit in zip(parts, commits, strict=True) if commit != part.commit]
     if arriving:
         _refuse_overwriting(root, arriving, force=force)

@@ -12,11 +12,13 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
+from cairn.concurrency import side_by_side
 from cairn.errors import SourceError
 from cairn.sources.git.repository import Repository, root_at
 from cairn.sources.hipify import report as hipify_report
 from cairn.sources.hipify import run
 from cairn.sources.hipify.report import HipifyReport
+from cairn.sources.worktree.parts import Part, walk
 from cairn.stack import HipifyKind
 
 _CODE = (".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hip", ".hpp")
@@ -72,12 +74,12 @@ def without_recorded(root: Repository, names: Collection[str]) -> tuple[str, ...
 def _report(root: Repository, before: Mapping[str, str]) -> HipifyReport:
     earlier = hipify_report.read(root.git_dir) or HipifyReport(kind="at-build", when="build")
     after = _state(root)
-    tracked = run.tracked(root)
+    tracked = _listed(root)
     written = {name for name, content in after.items() if before.get(name) != content}
     # Nor is it the user's what an earlier build made, unedited since, or what hipify has signed.
     written |= {name for name, content in earlier.contents.items() if after.get(name) == content}
     written |= {name for name in after.keys() - tracked if run.is_signed(root.work_tree / name)}
-    ignored = run.ignored(root) & after.keys()
+    ignored = _ignored(root) & after.keys()
     changed = sorted(name for name in written & tracked if name.endswith(_CODE))
     generated = sorted(name for name in (written | ignored) - tracked if _is_hipifys(root, name))
     sources = {name for name in tracked if name.endswith(run.GPU_SUFFIXES)}
@@ -102,8 +104,21 @@ def _report(root: Repository, before: Mapping[str, str]) -> HipifyReport:
 def _state(root: Repository) -> dict[str, str]:
     """Git's ids of the files that differ from HEAD, and of the ignored ones that are hipify's."""
     names = set(root.changes())
-    names |= {n for n in run.ignored(root) if n.endswith(_CODE) and _is_hipifys(root, n)}
+    names |= {n for n in _ignored(root) if n.endswith(_CODE) and _is_hipifys(root, n)}
     return ids(root, sorted(names))
+
+
+def _ignored(root: Repository) -> set[str]:
+    return _listed(root, "--others", "--ignored", "--exclude-standard")
+
+
+def _listed(root: Repository, *options: str) -> set[str]:
+    """Files that git knows, or others, by their paths from the root, submodules' included."""
+
+    def of(part: Part) -> list[str]:
+        return [part.named(name) for name in part.repository.listed("ls-files", *options, "-z")]
+
+    return {name for names in side_by_side(of, walk(root)) for name in names}
 
 
 def _is_hipifys(root: Repository, name: str) -> bool:

@@ -13,7 +13,7 @@ from cairn.sources.git import command
 from cairn.sources.git.repository import HIPIFY_SUBJECT, HIPIFY_TAG, Repository
 from cairn.sources.hipify import run
 from cairn.sources.hipify.report import HipifyReport
-from cairn.sources.worktree import copy, submodules
+from cairn.sources.worktree import copy
 from cairn.sources.worktree.parts import CommittedPart
 from cairn.stack import HipifyKind
 
@@ -34,7 +34,7 @@ class Hipified:
         """What hipify did, and what it left; read from the copies, as long as they are there."""
         if self.changes is None:
             return None
-        return run.report(self.copies[0].repository, self.kind, self.changes)
+        return run.report(self.copies[0].repository.work_tree, self.kind, self.changes)
 
 
 @contextlib.contextmanager
@@ -56,12 +56,9 @@ def hipified(
         if not run.runs_at_checkout(kind):
             yield Hipified(kind=kind, copies=copies, commits=tuple(copied.commit for copied in copies))
             return
-        root = copies[0].repository
-        # They may be at other commits than their parents name; that is not hipify's doing.
-        side_by_side(lambda copied: submodules.skip_gitlinks(copied.repository), copies)
         shown = parts[0].repository.work_tree
         say(f"hipifying {copies[0].commit[:12]} of {shown} in a copy")
-        changes = run.changes(root, kind, shown=shown, python=python, say=say)
+        changes = run.changes(copies, kind, shown=shown, python=python, say=say)
         paths = [copied.path for copied in copies]
         generated, changed = _by_part(changes.generated, paths), _by_part(changes.changed, paths)
 

@@ -12,7 +12,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,9 +20,8 @@ from cairn import isolation, process
 from cairn.concurrency import side_by_side
 from cairn.errors import ProcessError, SourceError
 from cairn.output import Progress
-from cairn.sources.git.repository import Repository
 from cairn.sources.hipify.report import HipifyReport, find_leftovers
-from cairn.sources.worktree.parts import Part, walk
+from cairn.sources.worktree.parts import Part
 from cairn.stack import HipifyKind
 
 GPU_SUFFIXES = (".cu", ".cuh")
@@ -48,8 +47,12 @@ class Notes:
 
 @dataclass(frozen=True, kw_only=True)
 class Changes:
-    """What hipify changed and made in a tree, by paths from the root, and what was seen while it ran."""
+    """What hipify changed and made in a tree, by paths from the root, and what was seen while it ran.
 
+    `tracked` is every file that git knows there.
+    """
+
+    tracked: frozenset[str]
     changed: frozenset[str]
     generated: frozenset[str]
     notes: Notes
@@ -61,12 +64,12 @@ def runs_at_checkout(kind: HipifyKind) -> bool:
 
 
 def changes(
-    root: Repository, kind: HipifyKind, *, shown: Path, python: Path | None, say: Progress
+    parts: Sequence[Part], kind: HipifyKind, *, shown: Path, python: Path | None, say: Progress
 ) -> Changes:
     """Hipify a tree that is as a commit has it, submodules included.
 
     Args:
-        root: its repository; nothing may be edited in it, and there is no file that git ignores.
+        parts: the root first; nothing may be edited in them, and there is no file that git ignores.
         kind: who hipifies.
         shown: what errors call the tree.
         python: the interpreter; ours when None, which has no torch.
@@ -77,14 +80,15 @@ def changes(
             sources.
     """
     interpreter = python or Path(sys.executable)
-    notes = execute(root.work_tree, kind, shown=shown, python=interpreter, say=say)
-    changed, generated = set[str](), set[str]()
-    for edited, new in side_by_side(_differences, walk(root)):
-        changed |= edited
-        generated |= new
-    if not changed and not generated:
-        _refuse_cuda(root, shown)
-    return Changes(changed=frozenset(changed), generated=frozenset(generated), notes=notes)
+    notes = execute(parts[0].repository.work_tree, kind, shown=shown, python=interpreter, say=say)
+    looks = zip(*side_by_side(_look, parts), strict=True)
+    known, edited, new = (frozenset[str]().union(*names) for names in looks)
+    # A submodule may be at a different commit than its parent names; that is not hipify's doing.
+    edited -= {part.path for part in parts}
+    done = Changes(tracked=known, changed=edited, generated=new, notes=notes)
+    if not edited and not new:
+        _refuse_cuda(parts, done, shown)
+    return done
 
 
 def execute(tree: Path, kind: HipifyKind, *, shown: Path, python: Path, say: Progress) -> Notes:
@@ -153,26 +157,9 @@ def _environment(home: Path) -> dict[str, str]:
     }
 
 
-def ignored(root: Repository) -> set[str]:
-    """Files that git ignores, by their paths from the root, submodules' included."""
-    return _listed(root, "--others", "--ignored", "--exclude-standard")
-
-
-def tracked(root: Repository) -> set[str]:
-    """Files that git knows, by their paths from the root, submodules' included."""
-    return _listed(root)
-
-
-def _listed(root: Repository, *options: str) -> set[str]:
-    def of(part: Part) -> list[str]:
-        return [part.named(name) for name in part.repository.listed("ls-files", *options, "-z")]
-
-    return {name for names in side_by_side(of, walk(root)) for name in names}
-
-
-def _refuse_cuda(root: Repository, shown: Path) -> None:
+def _refuse_cuda(parts: Sequence[Part], done: Changes, shown: Path) -> None:
     """Raise a SourceError where a hipify that did nothing had something to do."""
-    if cuda := sorted(_gpu_sources(tracked(root))) or tuple(_cuda_users(walk(root))):
+    if cuda := sorted(_gpu_sources(done.tracked)) or tuple(_cuda_users(parts)):
         raise SourceError(
             f"hipify changed nothing in {shown}, which has CUDA sources ({', '.join(cuda[:3])})",
             tip="see what the project's own hipify program matches; --no-hipify checks out without it",
@@ -183,15 +170,14 @@ def _gpu_sources(names: Collection[str]) -> frozenset[str]:
     return frozenset(name for name in names if name.endswith(GPU_SUFFIXES))
 
 
-def report(root: Repository, kind: HipifyKind, done: Changes) -> HipifyReport:
+def report(tree: Path, kind: HipifyKind, done: Changes) -> HipifyReport:
     """What hipify did, and what it left: read from the tree, in which nothing may have changed since."""
-    known = tracked(root)
-    everything = known | done.generated
-    unchanged = _gpu_sources(known) - done.changed
+    everything = done.tracked | done.generated
+    unchanged = _gpu_sources(done.tracked) - done.changed
     opened = done.notes.read & everything  # a program may also try what is not there
     unread = unchanged - opened
     leftovers = find_leftovers(
-        root.work_tree,
+        tree,
         written=done.changed | done.generated,
         unread=unread,
         known=everything,
@@ -209,15 +195,14 @@ def report(root: Repository, kind: HipifyKind, done: Changes) -> HipifyReport:
     )
 
 
-def _differences(part: Part) -> tuple[set[str], set[str]]:
-    """Files of HEAD that are no longer as they were, and new ones, ignored ones too: one walk for all."""
-    edited, new = set[str](), set[str]()
-    for mark, name in part.repository.status("--ignored=traditional"):
-        if mark not in ("??", "!!"):
-            edited.add(part.named(name))
-        elif not is_byproduct(name):
-            new.add(part.named(name))
-    return edited, new
+def _look(part: Part) -> tuple[set[str], set[str], set[str]]:
+    """Files that git knows, those that are no longer as they were, and new ones, ignored ones too."""
+    names: dict[str, set[str]] = {"H": set(), "C": set(), "R": set(), "?": set()}
+    which = ("--cached", "--modified", "--deleted", "--others")
+    # A letter, a space, the path: H in the index, C changed, R removed, ? others (git-ls-files(1), -t).
+    for entry in part.repository.listed("ls-files", "-t", "-z", *which):
+        names[entry[0]].add(part.named(entry[2:]))
+    return names["H"], names["C"] | names["R"], {name for name in names["?"] if not is_byproduct(name)}
 
 
 def is_byproduct(name: str) -> bool:
@@ -225,7 +210,7 @@ def is_byproduct(name: str) -> bool:
     return "__pycache__/" in name or name.endswith(".pyc")
 
 
-def _cuda_users(parts: tuple[Part, ...]) -> Iterator[str]:
+def _cuda_users(parts: Sequence[Part]) -> Iterator[str]:
     """Files that include a CUDA header; slower to find than by their names, so looked for last."""
     for part in parts:
         if part.repository.succeeds("grep", "--quiet", "-IE", _CUDA_INCLUDE):

@@ -216,7 +216,7 @@ def _with_new_hipify(
         for part, copied, commit in zip(bases, again.copies, again.commits, strict=True):
             ground = Ground(part=part, head=commit, base=commit, commits=())
             head, done = patches_put.put_on(copied.repository, ground, above.get(part.path, ()))
-            copy.bring_back(part.repository, copied.repository, head)
+            copy.bring_back(part, copied.repository, head)
             places.append(_Rebuilt(part=part, hipified=commit, head=head, done=done))
     if not request.dry_run:
         _move(root, places, report)

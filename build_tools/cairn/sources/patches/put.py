@@ -67,9 +67,10 @@ def put(ground: Ground, patches: Sequence[PatchFile]) -> tuple[str, tuple[Put, .
     known = _present(own, ground.commits, patches)
     if all(patch.path in known for patch in patches):
         return ground.head, tuple(Put(patch=patch, outcome="there already") for patch in patches)
-    with copy.copy((CommittedPart(path="", repository=own, commit=ground.head),)) as (copied,):
+    start = CommittedPart(path="", repository=own, commit=ground.head)
+    with copy.copy((start,)) as (copied,):
         head, done = put_on(copied.repository, ground, patches)
-        copy.bring_back(own, copied.repository, head)
+        copy.bring_back(start, copied.repository, head)
     return head, done
 
 

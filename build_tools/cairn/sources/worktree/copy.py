@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import os
 import secrets
 import shutil
@@ -16,7 +17,7 @@ from cairn.concurrency import side_by_side
 from cairn.errors import SourceError, SystemFailureError
 from cairn.sources.git import repository
 from cairn.sources.git.repository import Repository
-from cairn.sources.worktree.parts import CommittedPart, Module, of_commit
+from cairn.sources.worktree.parts import CommittedPart
 
 _REMOVERS = 8
 _RECHECK = "check the project out again"
@@ -26,34 +27,29 @@ _RECHECK = "check the project out again"
 def copy(parts: Sequence[CommittedPart]) -> Iterator[tuple[CommittedPart, ...]]:
     """The same parts with working trees of their own, each at its commit, as long as the block runs.
 
-    Every part's parent is among them.
+    Each copy has its git directory inside. Every part's parent is among the parts.
     """
     with _folder() as folder:
-        places = {"": repository.root_at(folder / "tree")}
-        originals = {part.path: part.repository for part in parts}
-        copies: dict[str, CommittedPart] = {}
-        remaining = list(parts)
-        while remaining:
-            # Those whose parents are in place: their folders are there, and each is faster on one core.
-            level = [replace(part, repository=places[part.path]) for part in remaining if part.path in places]
-            if not level:
-                raise SourceError(f"{remaining[0].path} is in no commit that is to be copied", tip=_RECHECK)
-            alone = len(level) == 1
-            copied = side_by_side(
-                functools.partial(_make, alone=alone),
-                [(p, originals[p.path]) for p in level],
-                jobs=os.cpu_count() or 1,
-            )
-            places |= {module.path: module.repository for modules in copied for module in modules}
-            copies |= {part.path: part for part in level}
-            remaining = [part for part in remaining if part.path not in copies]
-        yield tuple(copies[part.path] for part in parts)
+        tree = folder / "tree"
+        copies = {part.path: replace(part, repository=repository.root_at(tree / part.path)) for part in parts}
+
+        def depth(part: CommittedPart) -> int:
+            return bool(part.path) + sum(part.path.startswith(f"{other.path}/") for other in parts)
+
+        def make(part: CommittedPart) -> None:
+            _make(copies[part.path], part.repository, root=tree)
+
+        # Level by level: a parent makes the folders of its submodules.
+        for _, level in itertools.groupby(sorted(parts, key=depth), key=depth):
+            side_by_side(make, level, jobs=os.cpu_count() or 1)
+        yield tuple(copies.values())
 
 
-def bring_back(own: Repository, copied: Repository, commit: str) -> None:
-    """Fetch a commit that was made in a copy, which its objects must outlive."""
-    quiet = ("--quiet", "--no-tags", "--no-write-fetch-head")
-    own.run("fetch", *quiet, str(copied.git_dir), commit)
+def bring_back(part: CommittedPart, copied: Repository, commit: str) -> None:
+    """Give a repository a commit that was made in its copy, on top of the one that the copy was placed at."""
+    pack = part.repository.common_dir / "objects" / "pack" / "pack"
+    options = ("--revs", "--quiet", "--non-empty", "--window=0")
+    copied.run("pack-objects", *options, str(pack), stdin=f"{commit}\n^{part.commit}\n".encode())
 
 
 @contextlib.contextmanager
@@ -78,17 +74,25 @@ def _folder() -> Iterator[Path]:
 
 def _remove(folder: Path) -> None:
     """Remove a folder of many files, several of its folders at once: most of it is waiting for the disk."""
-    branches = [path for pattern in ("tree/*/*", "tree/.git/modules/*/*") for path in folder.glob(pattern)]
+    branches = [path for pattern in ("tree/*/*",) for path in folder.glob(pattern)]
     folders = [path for path in branches if path.is_dir() and not path.is_symlink()]
     side_by_side(functools.partial(shutil.rmtree, ignore_errors=True), folders, jobs=_REMOVERS)
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _make(item: tuple[CommittedPart, Repository], *, alone: bool) -> tuple[Module, ...]:
-    """Place one part; the submodules that its commit names, in their places there."""
-    part, original = item
-    own = part.repository
-    repository.create(own)
+def _make(copied: CommittedPart, original: Repository, *, root: Path) -> None:
+    """Place one part; a submodule where the copy of its parent has a folder for it."""
+    own = copied.repository
+    if not copied.path:
+        repository.create(own)
+    else:
+        if not own.work_tree.is_dir() or own.work_tree.resolve() != root.resolve() / copied.path:
+            raise SourceError(f"{copied.path} is in no commit that is to be copied", tip=_RECHECK)
+        # As `git init` has made the root's (gitrepository-layout(5)); running it for each takes longer.
+        for folder in ("objects/info", "refs"):
+            (own.git_dir / folder).mkdir(parents=True)
+        shutil.copyfile(root / ".git" / "config", own.git_dir / "config")
+        (own.git_dir / "HEAD").write_text("ref: refs/heads/main\n", encoding="ascii")
     repository.borrow_objects(own, original.common_dir)
-    repository.place(own, part.commit, alone=alone)
-    return of_commit(own, part.commit, within=part)
+    # Of many that are placed side by side, each is faster on one core.
+    repository.place(own, copied.commit, alone=not copied.path)

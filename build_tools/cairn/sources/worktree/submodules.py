@@ -158,8 +158,7 @@ def _place(coming: Coming, *, untouched: bool, how: Fetching, alone: bool) -> No
     module, own = coming.module, coming.module.repository
     if not untouched:
         how.say(f"submodule {module.path}")
-        repository.create(own)
-        repository.name_origin(own, git_url.without_credentials(module.origin))
+        repository.create(own, origin=git_url.without_credentials(module.origin))
         repository.borrow_objects(own, coming.source)
         repository.place(own, module.commit, alone=alone)
     tags = {f"refs/tags/{UPSTREAM_TAG}": module.commit, f"refs/tags/{repository.HIPIFY_TAG}": None}
