@@ -29,7 +29,7 @@ from cairn.rocm.install import available_libraries
 from cairn.sources.git.repository import Repository, root_at
 from cairn.sources.hipify import build_step
 from cairn.sources.manifest import manifest
-from cairn.sources.worktree import journal, lent_file
+from cairn.sources.worktree import lent_file, lock
 from cairn.wheels.sbom import Source
 
 _SCRATCH = "wheel-"  # what the names of folders begin with in which a wheel is made
@@ -82,7 +82,7 @@ def build(
     context = backend.context_of(env, step, request, built, stage, log=log)
     waiting = functools.partial(stage.update, f"waiting for another run that uses {step.checkout}")
     with (
-        journal.alone(step.checkout, on_wait=waiting),
+        lock.hold(step.checkout, on_wait=waiting),
         _scratch(work) as folder,
         running.makeflags(variables.path_of(context.env, context.values, request=request)) as makeflags,
     ):

@@ -24,7 +24,7 @@ from cairn.errors import ProcessError, UsageError
 from cairn.output import console, wording
 from cairn.sources.git.repository import root_at
 from cairn.sources.hipify import build_step
-from cairn.sources.worktree import journal
+from cairn.sources.worktree import journal, lock
 from cairn.stack import Project
 
 
@@ -136,7 +136,7 @@ def _in_tree(context: Context) -> Iterator[None]:
     root = root_at(step.checkout)
     flavour = cache.key_of({"develop": step.flavour})
     module = build_project.module_of(context)
-    with journal.alone(step.checkout):
+    with lock.hold(step.checkout):
         source_tree.tidy(step.checkout, step.project.rocm_init)
         if request.clean:
             leftovers.clear(root, step.project.source_dirs)

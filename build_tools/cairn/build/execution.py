@@ -28,7 +28,7 @@ from cairn.build.plan import BuildStep, Plan
 from cairn.errors import UsageError, WheelError
 from cairn.output import console
 from cairn.sources.git.repository import root_at
-from cairn.sources.worktree import journal, twin
+from cairn.sources.worktree import lock, twin
 from cairn.wheels import wheelset as wheel_sets
 from cairn.wheels.contents import binaries
 from cairn.wheels.metadata import wheel_info
@@ -272,7 +272,7 @@ def _as_it_is_now(task: Task, run: _Run) -> BuildStep:
         return step
     copying = contextlib.nullcontext() if tree.exists() else console.current().stage(f"copy {step.checkout}")
     waiting = functools.partial(console.current().info, f"waiting for a run that uses {step.checkout}")
-    with copying, journal.alone(step.checkout, on_wait=waiting), journal.alone(tree):
+    with copying, lock.hold(step.checkout, on_wait=waiting), lock.hold(tree):
         left = leftovers.movable(root_at(step.checkout), step.project.source_dirs)
         twin.follow(step.checkout, tree, without=left)
     return plan.step_of(request, step.project, needs=needs, checkout=tree)

@@ -95,3 +95,15 @@ def test_a_finished_one_is_left_as_it_is(bench: Bench) -> None:
     (bench.path / "src/cuda/kernel.cu").write_text("mine\n")
     assert bench().commit == first.commit
     assert (bench.path / "src/cuda/kernel.cu").read_text() == "mine\n"
+
+
+def test_a_checkout_of_a_newer_version_is_refused_in_one_line(bench: Bench, torch: Project) -> None:
+    bench()
+    path = bench.path / ".git/cairn.json"
+    path.write_text(path.read_text().replace("cairn.checkout/1", "cairn.checkout/2"))
+    before = path.read_bytes()
+    for run in (bench, lambda: bench(force=True), lambda: hipify_checkout(torch, bench.path)):
+        with pytest.raises(SourceError, match=r"cairn\.json is of a newer Cairn") as error:
+            run()
+        assert "\n" not in str(error.value)
+    assert path.read_bytes() == before

@@ -19,7 +19,7 @@ from cairn.errors import SourceError
 from cairn.sources.checkout import describe
 from cairn.sources.git import command, url
 from cairn.sources.git.repository import UPSTREAM_TAG, root_at
-from cairn.sources.worktree import contents, journal, lent_file
+from cairn.sources.worktree import contents, journal, lent_file, lock
 from cairn.sources.worktree.parts import walk
 from cairn.stack import Project
 from cairn.wheels.sbom import Source
@@ -162,7 +162,7 @@ def tidy(checkout: Path, rocm_init_file: str | None) -> None:
     """
     root = root_at(checkout)
     if lent_file.is_lent(root):
-        with journal.alone(checkout):  # a build that is running there takes it back itself, and is waited for
+        with lock.hold(checkout):  # a build that is running there takes it back itself, and is waited for
             lent_file.take_back(root)
     if rocm_init_file is None:
         return

@@ -26,7 +26,7 @@ from cairn.sources.git import repository, url
 from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository
 from cairn.sources.mirror import history, mirror
 from cairn.sources.mirror.mirror import Mirror, ResolvedCommit
-from cairn.sources.worktree import contents, journal, lent_file, submodules
+from cairn.sources.worktree import contents, journal, lent_file, lock, submodules
 from cairn.sources.worktree.journal import Journal, Move
 from cairn.sources.worktree.parts import of_commit
 from cairn.stack import Project
@@ -68,7 +68,7 @@ def checkout(request: CheckoutRequest, *, say: Progress = silent) -> Checkout:
     request = dataclasses.replace(
         request, origin=url.absolute(request.origin), checkout_dir=request.checkout_dir.absolute()
     )
-    with journal.alone(request.checkout_dir):
+    with lock.hold(request.checkout_dir):
         root = repository.root_at(request.checkout_dir)
         note = _repair_earlier_run(root, request, say=say)
         _refuse_foreign(root, note)
@@ -101,7 +101,7 @@ def hipify_checkout(
         SourceError: no checkout, an unfinished one, edits that hipify's would mix with, or hipify failed.
     """
     path = path.absolute()
-    with journal.alone(path):
+    with lock.hold(path):
         root = repository.root_at(path)
         if not root.exists():
             raise SourceError(f"{path} is not a git checkout", tip="run the `checkout` command first")
@@ -125,8 +125,8 @@ def hipify_checkout(
 
 def _repair_earlier_run(root: Repository, request: CheckoutRequest, *, say: Progress) -> Journal | None:
     """The journal of an earlier run, after repairing what it left: files, locks, objects."""
-    lent_file.take_back(root)
     note = journal.read(root.git_dir) if root.git_dir.is_dir() else None
+    lent_file.take_back(root)
     if note is None:
         return None
     _sweep(root, note, say)

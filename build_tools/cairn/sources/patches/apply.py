@@ -21,7 +21,7 @@ from cairn.sources.patches import put as patches_put
 from cairn.sources.patches.export import base_of, root_of
 from cairn.sources.patches.patch_files import PatchFile
 from cairn.sources.patches.put import Ground, Outcome, Put
-from cairn.sources.worktree import copy, journal, submodules
+from cairn.sources.worktree import copy, journal, lock, submodules
 from cairn.sources.worktree.journal import Move
 from cairn.sources.worktree.parts import CommittedPart, walk_commit
 from cairn.stack import HipifyKind
@@ -90,7 +90,7 @@ def apply(request: ApplyRequest, *, say: Progress) -> tuple[Applied, ...]:
         UsageError: there are no patches, or one is not a patch.
         SourceError: there is no such submodule, edits stand in the way, or a patch does not apply.
     """
-    with journal.alone(request.checkout):
+    with lock.hold(request.checkout):
         root = root_of(request.checkout, finished=True)
         parts = {part.path: part for part in walk_commit(root, "HEAD")}
         note = journal.read(root.git_dir)

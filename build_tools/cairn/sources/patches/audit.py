@@ -19,7 +19,7 @@ from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository
 from cairn.sources.hipify import build_step, in_copy
 from cairn.sources.patches.allowlist import Allowed
 from cairn.sources.patches.export import root_of
-from cairn.sources.worktree import journal
+from cairn.sources.worktree import journal, lock
 from cairn.sources.worktree.parts import CommittedPart, walk_commit
 from cairn.stack import HipifyKind
 
@@ -104,7 +104,7 @@ def audit(request: AuditRequest, *, say: Progress) -> Audit:
     base = root.tag(UPSTREAM_TAG)
     if base is None:
         raise SourceError(f"{root.work_tree} has no tag {UPSTREAM_TAG}", tip="check the project out again")
-    with journal.alone(request.checkout):
+    with lock.hold(request.checkout):
         parts = walk_commit(root, base)
         problems = _flat(side_by_side(_tag_problems, parts))
         if not problems:

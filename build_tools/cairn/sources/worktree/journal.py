@@ -3,28 +3,28 @@
 It is one file in the root's git directory, `cairn.json`, written whole each time; its phase is the one word
 that counts. Before files are replaced, it gets what each repository has and what it is to have (`Move`): a
 file found after a kill that has neither content, nor the beginning of the new one, was written by someone
-else. Who writes it holds the checkout (`alone`).
+else. Who writes it holds the checkout (`cairn.sources.worktree.lock`).
 """
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
+import json
 import os
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
-from cairn import datafile, files, platforms
-from cairn.errors import UsageError
+from cairn import datafile
+from cairn.errors import SourceError, UsageError
+from cairn.output import safe_text
 from cairn.sources.git.repository import Repository
 from cairn.sources.worktree import contents
 
 _NAME = "cairn.json"
-_LOCK_WAIT = 4 * 3600.0  # seconds; the other run may be at the first fetch of a big repository
+_SCHEMA = "cairn.checkout/"
 # Linux ends a write for SIGKILL between two pages only (mm/filemap.c, generic_perform_write), and git writes
 # a file whole.
 _PAGE = 4096
@@ -47,7 +47,7 @@ class Move(datafile.Value):
     after: str | None
 
 
-class Journal(datafile.Value, tag_field="schema", tag="cairn.checkout/1"):
+class Journal(datafile.Value, tag_field="schema", tag=f"{_SCHEMA}1"):
     """What the journal says.
 
     Attributes:
@@ -83,32 +83,36 @@ class Journal(datafile.Value, tag_field="schema", tag="cairn.checkout/1"):
 
 
 def read(git_dir: Path) -> Journal | None:
-    """The journal; None where there is none that we understand, as in a clone made by hand."""
+    """The journal; None where there is none that we understand, as in a clone made by hand.
+
+    Raises:
+        SourceError: a different version of Cairn wrote it, with a schema of its own.
+    """
     path = git_dir / _NAME
     if not path.exists():
         return None
     try:
         return datafile.read(path, Journal)
     except UsageError:
+        _refuse_other_version(path)
         return None
+
+
+def _refuse_other_version(path: Path) -> None:
+    try:
+        schema = json.loads(path.read_bytes())["schema"]
+    except (ValueError, TypeError, KeyError):
+        return
+    if isinstance(schema, str) and schema.startswith(_SCHEMA) and schema != f"{_SCHEMA}1":
+        raise SourceError(
+            f"{path} is of a newer Cairn ({safe_text.mask(schema)[:40]!r}; this one writes {_SCHEMA}1)",
+            tip="use the newer Cairn for this checkout, or name a different --checkout-dir",
+        )
 
 
 def write(git_dir: Path, journal: Journal) -> None:
     """Write it; the git directory is made when missing, so that a killed first run is recognised."""
     datafile.write(git_dir / _NAME, journal)
-
-
-@contextlib.contextmanager
-def alone(checkout_dir: Path, *, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
-    """Hold a checkout against other runs of Cairn; `on_wait` is called where there is one.
-
-    What is started in the block ends with us, also where we are killed: git and hipify would go on writing
-    over what somebody edits then.
-    """
-    name = hashlib.sha256(os.fsencode(checkout_dir.resolve())).hexdigest()[:16]
-    lock = files.cache_dir() / "checkouts" / f"{name}.lock"
-    with files.locked(lock, timeout=_LOCK_WAIT, on_wait=on_wait), platforms.here.guarding():
-        yield
 
 
 def key(root: Repository, own: Repository) -> str:

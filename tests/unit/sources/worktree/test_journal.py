@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
+from cairn.errors import SourceError
 from cairn.sources.git.repository import Repository
 from cairn.sources.worktree import journal
 from cairn.sources.worktree.journal import Journal, Move
@@ -46,3 +49,12 @@ def test_a_repository_is_told_by_its_place_and_by_its_git_directory(tmp_path: Pa
     ]
     assert journal.key(root, root) == ".//."
     assert len({journal.key(root, part) for part in (root, *parts)}) == 5
+
+
+@pytest.mark.parametrize("schema", ["cairn.checkout/2", "cairn.checkout/10", "cairn.checkout/2.1"])
+def test_one_of_a_newer_version_is_refused(tmp_path: Path, schema: str) -> None:
+    (tmp_path / "cairn.json").write_text(json.dumps({"schema": schema, "state": "moving", **FIELDS}))
+    with pytest.raises(SourceError, match=f"is of a newer Cairn .*{schema}") as error:
+        journal.read(tmp_path)
+    assert "\n" not in str(error.value)
+    assert "use the newer Cairn" in str(error.value.tip)

@@ -1,0 +1,27 @@
+"""The lock of a checkout: one run of Cairn at a time works in it, be it a checkout, a build or a patch."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from cairn import files, platforms
+
+_WAIT = 4 * 3600.0  # seconds; the other run may be at the first fetch of a big repository
+
+
+@contextlib.contextmanager
+def hold(checkout_dir: Path, *, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
+    """Hold a checkout against other runs of Cairn; `on_wait` is called where there is one.
+
+    What is started in the block ends with us, also where we are killed: git and hipify would go on writing
+    over what somebody edits then. The lock is a file in the cache folder, so that the checkout need not be
+    there yet.
+    """
+    name = hashlib.sha256(os.fsencode(checkout_dir.resolve())).hexdigest()[:16]
+    lock = files.cache_dir() / "checkouts" / f"{name}.lock"
+    with files.locked(lock, timeout=_WAIT, on_wait=on_wait), platforms.here.guarding():
+        yield
