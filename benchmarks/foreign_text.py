@@ -23,11 +23,11 @@ from cairn.errors import CairnError
 from cairn.output import console, safe_text
 from cairn.process import run_program
 from cairn.release import serve_http
-from cairn.sources import pins
+from cairn.sources import checkout_stack
 from cairn.sources.checkout import local_commits
 from cairn.sources.git import command, url
 from cairn.sources.hipify import report as hipify_report
-from cairn.sources.patches import allowlist
+from cairn.sources.patches import audit
 from cairn.testing import junit
 from cairn.wheels.contents.summary import summarise
 from cairn.wheels.fat import rocm_tree
@@ -159,10 +159,10 @@ def _git_texts(folder: Path) -> dict[str, Case]:
         "hipified source: calls": written("b.h", 4_000, source, "cublasA   ", include),
         "hipified source: one long word": written("c.h", 8_000, source, "cudaA", include),
         "related_commits": written(
-            "related", 500, pins.related_commits, f"ubuntu|a|torch|b|{_COMMIT}|https://h/x\n"
+            "related", 500, checkout_stack.related_commits, f"ubuntu|a|torch|b|{_COMMIT}|https://h/x\n"
         ),
-        "patches allowlist: blank lines": written("d.toml", 4_000, allowlist.load, "\n", allowed),
-        "patches allowlist: tables": written("e.toml", 200, allowlist.load, "[[patch]]\n", allowed),
+        "patches allowlist: blank lines": written("d.toml", 4_000, audit.load_allowlist, "\n", allowed),
+        "patches allowlist: tables": written("e.toml", 200, audit.load_allowlist, "[[patch]]\n", allowed),
         "a diff": (20_000, lambda n: lambda: local_commits._HUNK.sub(b"@@", b"@@ -1 +1 " * n)),  # noqa: SLF001
         "an origin": (20_000, lambda n: lambda: url.without_credentials("a" * n + "://" + "b:" * n)),
         "an origin: identity": (5_000, lambda n: lambda: url.slug("a/" * n + "@:" * n)),

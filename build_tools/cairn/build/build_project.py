@@ -29,7 +29,7 @@ from cairn.rocm.install import available_libraries
 from cairn.sources.git.repository import Repository, root_at
 from cairn.sources.hipify import build_step
 from cairn.sources.manifest import manifest
-from cairn.sources.worktree import lent_file, lock
+from cairn.sources.worktree import journal, lock
 from cairn.wheels.sbom import Source
 
 _SCRATCH = "wheel-"  # what the names of folders begin with in which a wheel is made
@@ -187,7 +187,7 @@ def _build_in_tree(
         raw = result.wheel
         leftover.wheel, leftover.source_dir = raw, step.source_dir().relative_to(step.checkout).as_posix()
         leftover.hipified = build_step.generated(step.checkout, step.project.hipify)
-    with zipfile.ZipFile(raw) as archive:  # no key covers these (cairn.sources.worktree.unseen)
+    with zipfile.ZipFile(raw) as archive:  # no key covers these (cairn.sources.worktree.contents)
         bytecode = next((name for name in archive.namelist() if "__pycache__" in name.split("/")), None)
     if bytecode is not None:
         raise WheelError(
@@ -212,7 +212,7 @@ def lend_module(context: Context) -> Iterator[None]:
     if module is None:
         yield
         return
-    with lent_file.lend(root_at(context.step.checkout), *module):
+    with journal.lend(root_at(context.step.checkout), *module):
         yield
 
 

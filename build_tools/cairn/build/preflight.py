@@ -27,7 +27,7 @@ from cairn.errors import (
     WheelError,
 )
 from cairn.output import console
-from cairn.sources.checkout import describe, hipify_step, release_line
+from cairn.sources.checkout import describe, hipify_step
 from cairn.sources.git.repository import root_at
 from cairn.sources.hipify import run as hipify_run
 from cairn.sources.worktree import journal
@@ -81,7 +81,7 @@ def _checks_of(job: Job, checked: set[object]) -> Iterator[Check]:
     yield functools.partial(variables.parse_build_env, job.build_env, job.stack)
     yield functools.partial(_present, job)
     if (trees := (job.line, *job.checkouts.values())) not in checked:
-        yield functools.partial(release_line.line_of, job.stack, job.checkouts, asked=job.line)
+        yield functools.partial(describe.line_of, job.stack, job.checkouts, asked=job.line)
         checked.add(trees)
     for project in job.stack.projects:
         folder = job.checkouts.get(project.name)

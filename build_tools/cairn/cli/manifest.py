@@ -107,12 +107,12 @@ def _create(request: Create) -> Answer:
     from cairn import stack as stacks
     from cairn import targets as gpu
     from cairn.build.inputs import machine, variables
-    from cairn.sources.checkout import release_line
+    from cairn.sources.checkout import describe
     from cairn.sources.manifest import manifest
 
     stack, pythons = stacks.load(request.stack), _pythons(request.python)
     checkouts = _checkouts(stack.for_line(request.line), request)
-    line = release_line.line_of(stack, {c.project.name: c.path for c in checkouts}, asked=request.line)
+    line = describe.line_of(stack, {c.project.name: c.path for c in checkouts}, asked=request.line)
     _refuse_what_no_one_else_has(checkouts, allow_local=request.allow_local)
     sdk_version = request.rocm_sdk_version or (stack.sdk.version if stack.sdk else None)
     targets = gpu.parse_targets(request.targets) if request.targets else stack.targets
@@ -186,12 +186,12 @@ def _refuse_missing(request: CheckoutPlaces) -> None:
 
 
 def _refuse_what_no_one_else_has(checkouts: Sequence[Checkout], *, allow_local: bool) -> None:
-    from cairn.sources.manifest import check_origins
+    from cairn.sources.manifest import restore
 
     with console.current().stage("look for the commits at their origins") as stage:
-        problems = [*check_origins.missing(checkouts, say=stage.update)]
+        problems = [*restore.missing_at_origins(checkouts, say=stage.update)]
     tip = "push the commits to the origin, or check out what it has"
-    if not allow_local and (local := check_origins.local_work(checkouts)):
+    if not allow_local and (local := restore.local_work(checkouts)):
         problems += local
         tip = "commit them to the origin and check that out; or pass --allow-local for edits of your own"
     if problems:
@@ -200,9 +200,9 @@ def _refuse_what_no_one_else_has(checkouts: Sequence[Checkout], *, allow_local: 
 
 def _checkout(request: Again) -> Answer:
     from cairn.sources.checkout.checkout import CheckoutRequest
-    from cairn.sources.manifest import manifest, restore, therock
+    from cairn.sources.manifest import manifest, restore
 
-    if therock.recognise(request.manifest):
+    if manifest.is_of_therock(request.manifest):
         return _checkout_upstreams(request)
     frozen = manifest.read(request.manifest)
     stack = _stack_of(request)
@@ -225,7 +225,7 @@ def _checkout(request: Again) -> Answer:
 
 def _checkout_upstreams(request: Again) -> Answer:
     from cairn.sources.checkout.checkout import CheckoutRequest
-    from cairn.sources.manifest import restore, therock
+    from cairn.sources.manifest import manifest, restore
 
     stack = request.load_stack()
     if stack is None:
@@ -236,7 +236,7 @@ def _checkout_upstreams(request: Again) -> Answer:
     root = _root(stack, request)
     sources = [
         (CheckoutRequest.of(request.how, project=project, checkout_dir=root / source.name), source)
-        for project, source in therock.projects(stack, therock.read(request.manifest))
+        for project, source in manifest.therock_projects(stack, manifest.read_therock(request.manifest))
     ]
     with console.current().stage(f"check out what {request.manifest.name} names") as stage:
         checkouts = restore.reproduce_upstreams(sources, say=stage.update)

@@ -103,19 +103,19 @@ class Apply(ProjectRequest):
 
 
 def _audit(request: AuditCheckout) -> Answer:
-    from cairn.sources.patches import allowlist, audit, export
+    from cairn.sources.patches import audit, export
 
     root = export.root_of(request.checkout, finished=False)
     project = request.name(root)
     if project is None:
         raise UsageError(f"{request.checkout} does not say what it is", tip="name the project with --project")
-    path = request.allowlist or allowlist.find(Path())
+    path = request.allowlist or audit.find_allowlist(Path())
     audit_request = fill(
         audit.AuditRequest,
         request,
         project=project,
         kind=request.hipify_kind(root, project),
-        allowed=allowlist.load(path) if path else (),
+        allowed=audit.load_allowlist(path) if path else (),
         today=dt.datetime.now(dt.UTC).date(),
     )
     with console.current().stage(f"audit {request.checkout}") as stage:

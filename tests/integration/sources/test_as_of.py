@@ -15,7 +15,7 @@ import pytest
 from cairn import converters
 from cairn.cli import main as program
 from cairn.errors import SourceError
-from cairn.sources.mirror import history, mirror
+from cairn.sources import mirror
 from helpers import stacks
 from helpers.sources import Bench, Upstream
 
@@ -47,7 +47,7 @@ def at(upstream: Upstream) -> At:
 
 def as_of(upstream: Upstream, text: str, hashtag: str = "main") -> str:
     when = converters.moment(text)
-    return history.as_of(mirror.of_commits(upstream.origin("nightly")), hashtag, when, say=print)
+    return mirror.as_of(mirror.of_commits(upstream.origin("nightly")), hashtag, when, say=print)
 
 
 def test_the_newest_commit_that_was_there(at: At, upstream: Upstream) -> None:

@@ -18,8 +18,8 @@ import pytest
 
 from cairn.errors import NetworkError, SourceError
 from cairn.retry import RetryPolicy
-from cairn.sources.manifest import check_origins
-from cairn.sources.mirror import mirror
+from cairn.sources import mirror
+from cairn.sources.manifest import restore
 from helpers.sources import Upstream
 
 COMMITS, BYTES = 40, 30_000  # of noise in each commit, which no compression makes smaller
@@ -167,8 +167,8 @@ def test_an_old_server_that_gives_no_commit_by_its_id(line: Line, upstream: Upst
     line.is_old = True
     within = run_git(line.folder / "long.git", "rev-parse", "main~5")
     assert mirror.of(line.url, retry=QUICK).find(within, say=print).commit == within
-    there = check_origins._Claim(name="long", origin=line.url, commit=within)
-    assert check_origins._has(there, retry=QUICK, say=print)
+    there = restore._Claim(name="long", origin=line.url, commit=within)
+    assert restore._has(there, retry=QUICK, say=print)
     upstream.commit("plain", {"elsewhere": "x"}, "Of another repository")
     other = run_git(line.folder / "plain.git", "rev-parse", "main")
-    assert not check_origins._has(replace(there, commit=other), retry=QUICK, say=print)
+    assert not restore._has(replace(there, commit=other), retry=QUICK, say=print)

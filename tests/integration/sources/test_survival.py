@@ -16,7 +16,7 @@ import pytest
 
 from cairn.errors import SourceError
 from cairn.sources.checkout.describe import Checkout, describe
-from cairn.sources.pins import wanted
+from cairn.sources.checkout_stack import wanted
 from cairn.stack import Project
 from helpers.sources import Bench, Upstream
 

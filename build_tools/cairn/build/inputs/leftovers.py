@@ -34,7 +34,7 @@ from pathlib import Path
 from cairn import files
 from cairn.output import console, wording
 from cairn.sources.git.repository import ASIDE, Repository
-from cairn.sources.worktree import unseen
+from cairn.sources.worktree import contents
 from cairn.sources.worktree.parts import walk
 
 _NOTE = "cairn-leftovers.json"  # in the git directory, as is ASIDE
@@ -98,14 +98,16 @@ class _Note:
     def has(self, name: str, path: Path, is_output: IsOutput) -> bool:
         """Whether builds of this flavour are known to have left a file just as it is."""
         if self.ended:
-            return name in self.files and self.files[name] == unseen.mark(path)
+            return name in self.files and self.files[name] == contents.mark(path)
         # It was killed: what it wrote since is not in the note.
         return name in self.files or (name not in self.before and _is_made(name, is_output))
 
     def movable_of(self, present: Mapping[str, Path], is_output: IsOutput) -> list[str]:
         """Those of the files that may be moved out of the way."""
         if self.ended:
-            return [n for n in self.movable if n in present and unseen.mark(present[n]) == self.files.get(n)]
+            return [
+                n for n in self.movable if n in present and contents.mark(present[n]) == self.files.get(n)
+            ]
         new = (n for n in present if n not in self.before and _is_made(n, is_output))
         return sorted({*new, *(n for n in self.movable if n in present)})
 
@@ -120,7 +122,7 @@ def look(root: Repository, flavour: str, sources: Collection[str], *, clean: boo
         clean: the build begins with `clear`.
     """
     parts, is_output = walk(root), _output_matcher(sources)
-    note, ignored = _read(root), unseen.ignored(parts)
+    note, ignored = _read(root), contents.ignored(parts)
     if not clean and note is not None and note.flavour == flavour:
         ours = {n for n, path in ignored.items() if note.has(n, path, is_output)}
         start = _identity({n: ignored[n] for n in ours})
@@ -132,7 +134,7 @@ def look(root: Repository, flavour: str, sources: Collection[str], *, clean: boo
         ours, start = ours | set(filter(is_output, ignored)), None
     foreign = {name: path for name, path in ignored.items() if name not in ours}
     cmake = next((n for n in foreign if n.endswith("build/CMakeCache.txt") and is_output(n)), None)
-    return TreeLeftovers(foreign=unseen.digest(foreign | unseen.hidden(parts)), start=start, cmake=cmake)
+    return TreeLeftovers(foreign=contents.digest(foreign | contents.hidden(parts)), start=start, cmake=cmake)
 
 
 @contextlib.contextmanager
@@ -142,14 +144,14 @@ def exchange(root: Repository, flavour: str, sources: Collection[str]) -> Iterat
     _change_flavour(root, flavour, is_output)
     note, present = _read(root), _untracked(root, is_output)
     known = note if note is not None and note.flavour == flavour else _Note(flavour=flavour, ended=True)
-    before = {n: unseen.mark(p) for n, p in present.items() if not known.has(n, p, is_output)}
+    before = {n: contents.mark(p) for n, p in present.items() if not known.has(n, p, is_output)}
     _write(root, dataclasses.replace(known, ended=False, before=tuple(sorted(before))))
     running = RunningBuild(ours=frozenset(present.keys() - before.keys()))
     try:
         yield running
     finally:
         if root.exists():
-            marks = {name: unseen.mark(path) for name, path in _untracked(root, is_output).items()}
+            marks = {name: contents.mark(path) for name, path in _untracked(root, is_output).items()}
             # A file that was there before counts as left by the build only where it is in an output folder
             # and was rewritten; even then it is not moved.
             left = {
@@ -172,7 +174,7 @@ def movable(root: Repository, sources: Collection[str]) -> frozenset[str]:
 def clear(root: Repository, sources: Collection[str]) -> None:
     """Remove the leftovers of all flavours: movable files, and all ignored files in `build`."""
     is_output, note = _output_matcher(sources), _read(root)
-    present, ignored = _untracked(root, is_output), unseen.ignored(walk(root))
+    present, ignored = _untracked(root, is_output), contents.ignored(walk(root))
     for name in {*(note.movable_of(present, is_output) if note else ()), *filter(is_output, ignored)}:
         present[name].unlink(missing_ok=True)
         _prune(present[name].parent, root.work_tree)
@@ -200,7 +202,7 @@ def _change_flavour(root: Repository, flavour: str, is_output: IsOutput) -> None
     put_aside = {path.relative_to(aside).as_posix(): path for path in files.walk(aside)}
     fits = {n: p for n, p in put_aside.items() if not os.path.lexists(root.work_tree / n)}
     marks = dict(note.files) if note is not None and note.flavour == flavour else {}
-    marks |= {n: unseen.mark(p) or "" for n, p in fits.items()}
+    marks |= {n: contents.mark(p) or "" for n, p in fits.items()}
     # Noted before they are moved: those that a kill leaves aside are brought back by the next run.
     _write(root, _Note(flavour=flavour, ended=True, files=marks, movable=tuple(sorted(marks))))
     for name, path in fits.items():
@@ -239,13 +241,13 @@ def _is_made(name: str, is_output: IsOutput) -> bool:
 
 def _untracked(root: Repository, is_output: IsOutput) -> dict[str, Path]:
     """The ignored files of a tree, and the untracked ones in folders that build tools make."""
-    ignored = unseen.ignored(walk(root))
+    ignored = contents.ignored(walk(root))
     listed = root.run("ls-files", "--others", "--exclude-standard", "-z").split("\0")
     return ignored | {n: root.work_tree / n for n in listed if is_output(n) and not n.endswith("/")}
 
 
 def _identity(present: Mapping[str, Path]) -> str | None:
-    marks = sorted((name, unseen.mark(path)) for name, path in present.items())
+    marks = sorted((name, contents.mark(path)) for name, path in present.items())
     return hashlib.sha256(json.dumps(marks).encode()).hexdigest() if marks else None
 
 

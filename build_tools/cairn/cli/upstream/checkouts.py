@@ -22,7 +22,7 @@ from cairn.output import console
 from cairn.sources.checkout.checkout_options import CheckoutOptions, HipifyOptions, force
 
 if TYPE_CHECKING:
-    from cairn.sources.manifest.therock import UpstreamSource
+    from cairn.sources.manifest.manifest import UpstreamSource
     from cairn.stack import Project, Stack
 
 _STACK = ("stack", "line")
@@ -161,17 +161,17 @@ def checkout_from_manifest(script: Path) -> Parser:
 
 def _check_out_all(command: _FromManifest) -> Answer:
     from cairn.sources.checkout.checkout import CheckoutRequest
-    from cairn.sources.manifest import restore, therock
+    from cairn.sources.manifest import manifest, restore
 
     root = command.checkout_root.absolute()
     path = command.manifest or _download(str(command.manifest_url), root / _DOWNLOADED)
-    upstreams = therock.read(path)
+    upstreams = manifest.read_therock(path)
     _refuse_other_branch(upstreams, command.expected_pytorch_git_ref)
     names = command.projects.replace(";", " ").split()
     hipify, force = not command.no_hipify, command.force
     sources = [
         (CheckoutRequest(project=p, checkout_dir=root / s.name, hipify=hipify, force=force), s)
-        for p, s in therock.projects(command.load_stack(), upstreams, names)
+        for p, s in manifest.therock_projects(command.load_stack(), upstreams, names)
     ]
     with console.current().stage(f"check out what {path.name} names") as stage:
         checkouts = restore.reproduce_upstreams(sources, say=stage.update)

@@ -24,7 +24,7 @@ from cairn.release.index import keys
 from cairn.release.index.generation import now
 from cairn.sources import checkout_stack
 from cairn.sources.checkout.checkout import CheckoutRequest
-from cairn.sources.manifest import check_origins, manifest
+from cairn.sources.manifest import manifest, restore
 from cairn.sources.manifest.manifest import Manifest
 from cairn.stack import Stack
 from cairn.store.protocol import Store
@@ -206,7 +206,7 @@ def _freeze(request: FreezeRequest, say: Progress) -> Manifest:
         ],
         say=say,
     )
-    if problems := (*check_origins.missing(checkouts, say=say), *check_origins.local_work(checkouts)):
+    if problems := (*restore.missing_at_origins(checkouts, say=say), *restore.local_work(checkouts)):
         raise SourceError(
             f"no runner could build this: {'; '.join(problems)}", tip="push the commits to their origins"
         )

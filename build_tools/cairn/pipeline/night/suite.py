@@ -25,7 +25,7 @@ from cairn.release.provenance.signers import Signer
 from cairn.release.serve import serving
 from cairn.sources.checkout.checkout import CheckoutRequest, checkout
 from cairn.sources.git import repository
-from cairn.sources.hipify import in_copy
+from cairn.sources.hipify import run as hipify_run
 from cairn.sources.manifest import manifest
 from cairn.sources.worktree import contents
 from cairn.stack import policy
@@ -161,7 +161,7 @@ def _sources(request: ShardTest, project: str, say: Progress) -> tuple[Path, tup
     )
     checkout(tests, say=say)
     root = repository.root_at(folder)
-    hipified = in_copy.commit_id(root, source.commit, source.tree)
+    hipified = hipify_run.commit_id(root, source.commit, source.tree)
     return folder, tuple(dict.fromkeys((source.commit, hipified)))
 
 

@@ -19,14 +19,14 @@ from cairn.concurrency import side_by_side
 from cairn.errors import SourceError
 from cairn.output import Progress, silent
 from cairn.retry import RetryPolicy
+from cairn.sources import mirror
 from cairn.sources.checkout import hipify_step, local_work
 from cairn.sources.checkout.checkout_options import CheckoutOptions
 from cairn.sources.checkout.describe import Checkout, describe, lfs_notes
 from cairn.sources.git import repository, url
 from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository
-from cairn.sources.mirror import history, mirror
-from cairn.sources.mirror.mirror import Mirror, ResolvedCommit
-from cairn.sources.worktree import contents, journal, lent_file, lock, submodules
+from cairn.sources.mirror import Mirror, ResolvedCommit
+from cairn.sources.worktree import contents, journal, lock, submodules
 from cairn.sources.worktree.journal import Journal, Move
 from cairn.sources.worktree.parts import of_commit
 from cairn.stack import Project
@@ -126,7 +126,7 @@ def hipify_checkout(
 def _repair_earlier_run(root: Repository, request: CheckoutRequest, *, say: Progress) -> Journal | None:
     """The journal of an earlier run, after repairing what it left: files, locks, objects."""
     note = journal.read(root.git_dir) if root.git_dir.is_dir() else None
-    lent_file.take_back(root)
+    journal.take_back(root)
     if note is None:
         return None
     _sweep(root, note, say)
@@ -164,7 +164,7 @@ def _name(request: CheckoutRequest, source: Mirror, say: Progress) -> str:
     if request.as_of is None:
         return request.hashtag
     whole = source if source.depth is None else mirror.of_commits(request.origin, retry=request.retry)
-    return history.as_of(whole, request.hashtag, request.as_of, say=say)
+    return mirror.as_of(whole, request.hashtag, request.as_of, say=say)
 
 
 def _wanted(request: CheckoutRequest, resolved: ResolvedCommit) -> Journal:

@@ -53,7 +53,7 @@ class CheckoutOptions(HipifyOptions):
         hashtag: a branch, tag, commit or any other ref of the origin; empty likewise.
         require_related_commit: refuse where torch's `related_commits` does not name the project.
         release: take the release branch of torch's triton version, instead of the commit that torch pins.
-        as_of: take a branch as it was at this moment (`cairn.sources.mirror.history` has the rule).
+        as_of: take a branch as it was at this moment (`cairn.sources.mirror` has the rule).
         depth: commits of history to fetch; None for all.
         jobs: how many submodules are fetched and placed at once; 0 for one per processor.
         submodules: check them out too.

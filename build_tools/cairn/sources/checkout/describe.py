@@ -1,22 +1,23 @@
-"""What a checkout is: read from it, changing nothing."""
+"""What a checkout is, and of which release line: read from it, changing nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from cairn.concurrency import side_by_side
-from cairn.errors import SourceError
+from cairn.errors import SourceError, UsageError
 from cairn.output import wording
 from cairn.sources.git import url
+from cairn.sources.git import url as git_url
 from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository, has_lost_mirror, root_at
 from cairn.sources.hipify import report as hipify_report
 from cairn.sources.hipify.report import HipifyReport
 from cairn.sources.worktree import journal
 from cairn.sources.worktree.contents import work_tree_id
 from cairn.sources.worktree.parts import Module, Part, walk, walk_submodules
-from cairn.stack import Project
+from cairn.stack import Project, Stack
 
 # The first line of a pointer, and the attribute of what has one (git-lfs, docs/spec.md).
 _LFS_HEAD = b"version https://git-lfs.github.com/spec/v1\n"
@@ -189,3 +190,112 @@ def _is_pointer(own: Repository, name: str) -> bool:
         return False
     with path.open("rb") as file:
         return file.read(len(_LFS_HEAD)) == _LFS_HEAD
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Evidence:
+    """What a checkout says of its line.
+
+    Attributes:
+        project: the project.
+        what: the hashtag and origin it was checked out at, for messages.
+        lines: those it may be of.
+        by_name: its hashtag is that of these lines; else its origin alone tells.
+    """
+
+    project: str
+    what: str
+    lines: frozenset[str]
+    by_name: bool
+
+
+def line_of(stack: Stack, checkouts: Mapping[str, Path], *, asked: str | None = None) -> str:
+    """The release line of a stack's checkouts.
+
+    A hashtag that a line has for a project tells the line; a commit or a branch of the user's tells nothing,
+    but its origin may, where lines have different ones. Where nothing tells, it is the stack's default.
+
+    Args:
+        stack: as loaded, on no particular line.
+        checkouts: project name to folder.
+        asked: the line that the user named.
+
+    Raises:
+        UsageError: the checkouts contradict each other or the line that was asked for, do not tell which of
+            several it is, or the stack has no such line.
+    """
+    if asked is not None:
+        stack.for_line(asked)  # it must know the line
+    hints = [
+        evidence
+        for project in stack.projects
+        if project.name in checkouts and (evidence := _evidence(stack, project, checkouts[project.name]))
+    ]
+    strong = [evidence for evidence in hints if evidence.by_name]
+    if asked is not None:
+        if against := [evidence for evidence in strong if asked not in evidence.lines]:
+            raise UsageError(
+                f"--line {asked} contradicts the checkouts: {_told(against)}",
+                tip="check the projects of that line out, or drop --line",
+            )
+        return asked
+    common = _common(stack, strong)
+    if not common:
+        raise UsageError(
+            f"the checkouts are of different release lines: {_told(strong)}",
+            tip="check out one line of all: `cairn checkout all --line LINE`",
+        )
+    if stack.line in common and (strong or stack.line in _common(stack, hints)):
+        return stack.line
+    narrowed = (common & _common(stack, hints)) or common
+    if len(narrowed) > 1:
+        raise UsageError(
+            f"the checkouts may be of several release lines: {_told(hints)}",
+            tip="name it with --line, such as release/2.9",
+        )
+    return next(iter(narrowed))
+
+
+def _common(stack: Stack, hints: list[_Evidence]) -> frozenset[str]:
+    return frozenset(stack.line_names()).intersection(*(evidence.lines for evidence in hints))
+
+
+def _evidence(stack: Stack, project: Project, folder: Path) -> _Evidence | None:
+    """What a checkout says; nothing for a project that is the same on every line."""
+    root = root_at(folder)
+    if not project.lines or not root.exists():
+        return None
+    note = journal.read(root.git_dir)
+    if note is not None:
+        hashtag, origin = note.hashtag, note.origin
+    else:  # made by hand
+        hashtag = _asked(root, "symbolic-ref", "--quiet", "--short", "HEAD")
+        origin = root.origin_url() or ""
+    on = {line: stack.for_line(line).project(project.name) for line in stack.line_names()}
+    name = hashtag.removeprefix("refs/heads/").removeprefix("origin/")
+    by_name = frozenset(line for line, origins in on.items() if origins.hashtag == name)
+    by_origin = frozenset(line for line, origins in on.items() if _is_from(origins, origin))
+    what = (
+        f"{project.name} is {hashtag or 'no branch'} of {git_url.without_credentials(origin) or 'no origin'}"
+    )
+    if by_name:
+        return _Evidence(project=project.name, what=what, lines=by_name & by_origin or by_name, by_name=True)
+    if by_origin and by_origin != on.keys():
+        return _Evidence(project=project.name, what=what, lines=by_origin, by_name=False)
+    return None
+
+
+def _is_from(project: Project, origin: str) -> bool:
+    url = project.origin.url
+    return url is not None and bool(origin) and git_url.identity(url) == git_url.identity(origin)
+
+
+def _asked(root: Repository, *words: str) -> str:
+    try:
+        return root.run(*words).strip()
+    except SourceError:
+        return ""  # no branch, or no remote
+
+
+def _told(hints: list[_Evidence]) -> str:
+    return "; ".join(f"{e.what} (line {' or '.join(sorted(e.lines))})" for e in hints)

@@ -18,10 +18,10 @@ from cairn.output import Progress
 from cairn.sources.checkout import local_work, overwritten
 from cairn.sources.git import repository
 from cairn.sources.git.repository import HIPIFY_SUBJECT, HIPIFY_TAG, UPSTREAM_TAG, Repository
-from cairn.sources.hipify import build_step, in_copy, run
+from cairn.sources.hipify import build_step, run
 from cairn.sources.hipify import report as hipify_report
 from cairn.sources.hipify.report import HipifyReport
-from cairn.sources.worktree import contents, copy, journal, submodules
+from cairn.sources.worktree import contents, journal, submodules, twin
 from cairn.sources.worktree.journal import Journal, Move
 from cairn.sources.worktree.parts import CommittedPart, walk, walk_submodules
 from cairn.stack import HipifyKind, Project
@@ -44,11 +44,11 @@ def hipify_tree(
     commits = tuple(part.commit for part in parts)
     report: HipifyReport | None = None
     if run.runs_at_checkout(kind):
-        with in_copy.hipified(parts, kind, python=python, say=say) as again:
+        with run.hipified(parts, kind, python=python, say=say) as again:
             report, commits = again.report(), again.commits
             for part, copied, commit in zip(parts, again.copies, commits, strict=True):
                 if commit != part.commit:
-                    copy.bring_back(part, copied.repository, commit)
+                    twin.bring_back(part, copied.repository, commit)
     arriving = [(part, commit) for part, commit in zip(parts, commits, strict=True) if commit != part.commit]
     if arriving:
         _refuse_overwriting(root, arriving, force=force)

@@ -1,6 +1,5 @@
 """Origins that are described rather than hosted, as real git repositories.
 
 `materialize.materialize` takes `TreeOrigin` (a folder with `history.toml`) and `SdistOrigin` (an archive of a
-package index), and gives the folders of the bare repositories that it made. `history_toml` and `sdist` read;
-`fast_import` has git write.
+package index), and gives the folders of the bare repositories that it made, as `history_toml` describes them.
 """

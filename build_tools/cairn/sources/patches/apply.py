@@ -13,15 +13,14 @@ from cairn.output import Progress, wording
 from cairn.sources.checkout import local_commits, local_work
 from cairn.sources.git import repository
 from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository
-from cairn.sources.hipify import in_copy
 from cairn.sources.hipify import report as hipify_report
+from cairn.sources.hipify import run
 from cairn.sources.hipify.report import HipifyReport
 from cairn.sources.patches import patch_files
-from cairn.sources.patches import put as patches_put
+from cairn.sources.patches import patch_files as patches_put
 from cairn.sources.patches.export import base_of, root_of
-from cairn.sources.patches.patch_files import PatchFile
-from cairn.sources.patches.put import Ground, Outcome, Put
-from cairn.sources.worktree import copy, journal, lock, submodules
+from cairn.sources.patches.patch_files import Ground, Outcome, PatchFile, Put
+from cairn.sources.worktree import journal, lock, submodules, twin
 from cairn.sources.worktree.journal import Move
 from cairn.sources.worktree.parts import CommittedPart, walk_commit
 from cairn.stack import HipifyKind
@@ -211,12 +210,12 @@ def _with_new_hipify(
         for part in parts
     ]
     places: list[_Rebuilt] = []
-    with in_copy.hipified(bases, request.kind, python=request.python, say=say) as again:
+    with run.hipified(bases, request.kind, python=request.python, say=say) as again:
         report = again.report()
         for part, copied, commit in zip(bases, again.copies, again.commits, strict=True):
             ground = Ground(part=part, head=commit, base=commit, commits=())
             head, done = patches_put.put_on(copied.repository, ground, above.get(part.path, ()))
-            copy.bring_back(part, copied.repository, head)
+            twin.bring_back(part, copied.repository, head)
             places.append(_Rebuilt(part=part, hipified=commit, head=head, done=done))
     if not request.dry_run:
         _move(root, places, report)

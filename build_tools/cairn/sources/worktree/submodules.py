@@ -13,10 +13,10 @@ from cairn.concurrency import side_by_side
 from cairn.errors import NetworkError, SourceError
 from cairn.output import Progress
 from cairn.retry import RetryPolicy
+from cairn.sources import mirror
 from cairn.sources.git import command, repository
 from cairn.sources.git import url as git_url
 from cairn.sources.git.repository import UPSTREAM_TAG, Repository
-from cairn.sources.mirror import mirror
 from cairn.sources.worktree import journal
 from cairn.sources.worktree.journal import Journal, Move
 from cairn.sources.worktree.parts import Module, of_commit

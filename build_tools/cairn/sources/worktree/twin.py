@@ -1,4 +1,6 @@
-"""A copy of a checkout that lasts, to build in beside others: its files as they are, its objects borrowed.
+"""Copies of a checkout, with its objects borrowed: one that lasts, to build in, and one for a moment's work.
+
+`copy` gives commits working trees of their own as long as a block runs: hipify and patches work there.
 
 `follow` makes the copy, or brings it up to the checkout: what is edited there is edited here, what is gone
 there goes here. Only files that differ by size, time or mode are written, with the time that they have in the
@@ -11,19 +13,25 @@ alone. What a killed `follow` has left half done, the next one does.
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
 import json
 import os
+import secrets
 import shutil
 import stat
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from cairn import files
+from cairn.concurrency import side_by_side
 from cairn.errors import SourceError, SystemFailureError
 from cairn.output import console
+from cairn.sources.git import repository
 from cairn.sources.git.repository import ASIDE, Repository, root_at
-from cairn.sources.worktree import unseen
-from cairn.sources.worktree.parts import Part, walk
+from cairn.sources.worktree import contents
+from cairn.sources.worktree.parts import CommittedPart, Part, walk
 
 _NOTE = "cairn-twin.json"  # in the copy's git directory: the names of all files that come from the checkout
 # What a git directory has that is not wanted in the copy: objects are borrowed; the rest is of the checkout
@@ -122,7 +130,7 @@ def _of_trees(parts: Collection[Part]) -> dict[str, Path]:
                     f"{path} has a name that is not UTF-8, and cannot be copied to be built beside others",
                     tip="rename it, or build one variant in a run",
                 )
-    return paths | unseen.ignored(parts) | unseen.hidden(parts)
+    return paths | contents.ignored(parts) | contents.hidden(parts)
 
 
 def _texts(root: Repository, parts: Collection[Part], twin: Path) -> dict[str, bytes]:
@@ -144,9 +152,9 @@ def _texts(root: Repository, parts: Collection[Part], twin: Path) -> dict[str, b
     return contents
 
 
-def _is_same(source: Path, copy: Path) -> bool:
+def _is_same(source: Path, target: Path) -> bool:
     try:
-        there, here = source.lstat(), copy.lstat()
+        there, here = source.lstat(), target.lstat()
     except OSError:
         return False
     if stat.S_IFMT(there.st_mode) != stat.S_IFMT(here.st_mode):
@@ -154,7 +162,7 @@ def _is_same(source: Path, copy: Path) -> bool:
     if stat.S_ISDIR(there.st_mode):
         return True
     if stat.S_ISLNK(there.st_mode):
-        return source.readlink() == copy.readlink()
+        return source.readlink() == target.readlink()
     return (there.st_size, there.st_mtime_ns, there.st_mode) == (here.st_size, here.st_mtime_ns, here.st_mode)
 
 
@@ -224,3 +232,82 @@ def _read(note: Path) -> frozenset[str]:
 def _write(note: Path, names: Collection[str] | Mapping[str, object]) -> None:
     # Not by `datafile`: it refuses names that are not UTF-8, which a file system may well have.
     files.write_text(note, json.dumps(sorted(names)))
+
+
+_REMOVERS = 8
+_RECHECK = "check the project out again"
+
+
+@contextlib.contextmanager
+def copy(parts: Sequence[CommittedPart]) -> Iterator[tuple[CommittedPart, ...]]:
+    """The same parts with working trees of their own, each at its commit, as long as the block runs.
+
+    Each copy has its git directory inside. Every part's parent is among the parts.
+    """
+    with _folder() as folder:
+        tree = folder / "tree"
+        copies = {part.path: replace(part, repository=repository.root_at(tree / part.path)) for part in parts}
+
+        def depth(part: CommittedPart) -> int:
+            return bool(part.path) + sum(part.path.startswith(f"{other.path}/") for other in parts)
+
+        def make(part: CommittedPart) -> None:
+            _make(copies[part.path], part.repository, root=tree)
+
+        # Level by level: a parent makes the folders of its submodules.
+        for _, level in itertools.groupby(sorted(parts, key=depth), key=depth):
+            side_by_side(make, level, jobs=os.cpu_count() or 1)
+        yield tuple(copies.values())
+
+
+def bring_back(part: CommittedPart, copied: Repository, commit: str) -> None:
+    """Give a repository a commit that was made in its copy, on top of the one that the copy was placed at."""
+    pack = part.repository.common_dir / "objects" / "pack" / "pack"
+    options = ("--revs", "--quiet", "--non-empty", "--window=0")
+    copied.run("pack-objects", *options, str(pack), stdin=f"{commit}\n^{part.commit}\n".encode())
+
+
+@contextlib.contextmanager
+def _folder() -> Iterator[Path]:
+    """A folder in the cache, removed after the block; those of killed runs are removed before, for space."""
+    home = files.cache_dir() / "scratch"
+    for lock in home.glob("*.lock"):
+        # Locked: its run is alive.
+        with contextlib.suppress(SystemFailureError), files.locked(lock, timeout=0):
+            _remove_folder(lock.with_suffix(""))
+            lock.unlink(missing_ok=True)
+    folder = home / secrets.token_hex(8)
+    lock = folder.with_suffix(".lock")
+    with files.locked(lock):
+        folder.mkdir()
+        try:
+            yield folder
+        finally:
+            _remove_folder(folder)
+            lock.unlink(missing_ok=True)
+
+
+def _remove_folder(folder: Path) -> None:
+    """Remove a folder of many files, several of its folders at once: most of it is waiting for the disk."""
+    branches = [path for pattern in ("tree/*/*",) for path in folder.glob(pattern)]
+    folders = [path for path in branches if path.is_dir() and not path.is_symlink()]
+    side_by_side(functools.partial(shutil.rmtree, ignore_errors=True), folders, jobs=_REMOVERS)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _make(copied: CommittedPart, original: Repository, *, root: Path) -> None:
+    """Place one part; a submodule where the copy of its parent has a folder for it."""
+    own = copied.repository
+    if not copied.path:
+        repository.create(own)
+    else:
+        if not own.work_tree.is_dir() or own.work_tree.resolve() != root.resolve() / copied.path:
+            raise SourceError(f"{copied.path} is in no commit that is to be copied", tip=_RECHECK)
+        # As `git init` has made the root's (gitrepository-layout(5)); running it for each takes longer.
+        for folder in ("objects/info", "refs"):
+            (own.git_dir / folder).mkdir(parents=True)
+        shutil.copyfile(root / ".git" / "config", own.git_dir / "config")
+        (own.git_dir / "HEAD").write_text("ref: refs/heads/main\n", encoding="ascii")
+    repository.borrow_objects(own, original.common_dir)
+    # Of many that are placed side by side, each is faster on one core.
+    repository.place(own, copied.commit, alone=not copied.path)

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from cairn.errors import SourceError
-from cairn.sources.git import commits
-from cairn.sources.git.commits import Commit
+from cairn.sources.manifest import changelog
+from cairn.sources.manifest.changelog import Commit
 from helpers.sources import git, make_hostile
 
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
@@ -51,7 +51,7 @@ def write(
 
 
 def only(folder: Path) -> Commit:
-    (found,) = commits.between(folder, "first", "main")
+    (found,) = changelog.commits_between(folder, "first", "main")
     return found
 
 
@@ -62,10 +62,10 @@ def test_a_range_newest_first(folder: Path) -> None:
         Commit(id=two, author="A. U. Thor", date="2023-11-15T00:13:20+02:00", subject="Two"),
         Commit(id=one, author="A. U. Thor", date="2023-11-15T00:13:20+02:00", subject="Say it"),
     )
-    assert commits.between(folder, "first", "last") == expected
-    assert commits.between(folder, "last", "first") == ()
+    assert changelog.commits_between(folder, "first", "last") == expected
+    assert changelog.commits_between(folder, "last", "first") == ()
     with pytest.raises(SourceError, match="nowhere"):
-        commits.between(folder, "first", "nowhere")
+        changelog.commits_between(folder, "first", "nowhere")
 
 
 def test_no_setting_and_no_variable_of_the_users_changes_what_is_read(
@@ -104,7 +104,7 @@ import json, os, pathlib, sys
 os.environ["LC_ALL"] = "tr_TR.UTF-8"
 from cairn import datafile
 from cairn.sources.git import commits
-found = commits.between(pathlib.Path({str(folder)!r}), "first", "main")
+found = commits.commits_between(pathlib.Path({str(folder)!r}), "first", "main")
 json.dump([datafile.to_plain(one) for one in found], sys.stdout)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
@@ -126,10 +126,10 @@ def test_in_worktrees_bare_mirrors_partial_and_shallow_clones(folder: Path, tmp_
     git(tmp_path, "clone", "--quiet", "--mirror", "--filter=tree:0", origin, "mirror.git")
     write(folder)
     git(tmp_path, "clone", "--quiet", "--bare", "--depth=2", origin, "shallow.git")
-    assert len(commits.between(folder, "first", "main~1")) == 1
-    assert len(commits.between(tmp_path / "tree", "first", "HEAD")) == 1
-    assert len(commits.between(tmp_path / "mirror.git", "first", "main")) == 1
-    assert len(commits.between(tmp_path / "shallow.git", "main~1", "main")) == 1
+    assert len(changelog.commits_between(folder, "first", "main~1")) == 1
+    assert len(changelog.commits_between(tmp_path / "tree", "first", "HEAD")) == 1
+    assert len(changelog.commits_between(tmp_path / "mirror.git", "first", "main")) == 1
+    assert len(changelog.commits_between(tmp_path / "shallow.git", "main~1", "main")) == 1
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_a_commit_without_author_and_committer(folder: Path) -> None:
     made = (
         subprocess.run(words, cwd=folder, input=raw, capture_output=True, check=True).stdout.decode().strip()
     )
-    assert commits.between(folder, bare, made) == (
+    assert changelog.commits_between(folder, bare, made) == (
         Commit(id=made, author="", date="", subject="Only a message"),
     )
 
@@ -202,7 +202,7 @@ def test_gitpython_is_loaded_only_when_there_are_commits_to_read(folder: Path) -
 import pathlib, sys
 from cairn.cli import checkout, manifest, patches
 from cairn.sources.git import commits
-assert commits.between(pathlib.Path({str(folder)!r}), "first", "main") == ()
+assert commits.commits_between(pathlib.Path({str(folder)!r}), "first", "main") == ()
 sys.exit("git" in sys.modules)
 """
     assert subprocess.run([sys.executable, "-c", code], env=dict(os.environ), check=False).returncode == 0

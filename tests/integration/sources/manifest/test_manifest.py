@@ -14,7 +14,7 @@ import pytest
 from cairn.cli import main as program
 from cairn.formats.zip import deflate
 from cairn.sources.git.repository import root_at
-from cairn.sources.hipify import in_copy
+from cairn.sources.hipify import run
 from helpers import stacks
 from helpers.sources import Upstream, git
 
@@ -84,7 +84,7 @@ def test_it_freezes_every_input(desk: Desk) -> None:
     assert torch["commit"] == git(checkout, "rev-parse", "THEROCK_UPSTREAM_DIFFBASE")
     assert torch["tree"] == git(checkout, "rev-parse", "THEROCK_HIPIFY_DIFFBASE^{tree}")
     # What a wheel names that is built there is known without hipifying.
-    hipified = in_copy.commit_id(root_at(checkout), torch["commit"], torch["tree"])
+    hipified = run.commit_id(root_at(checkout), torch["commit"], torch["tree"])
     assert hipified == git(checkout, "rev-parse", "THEROCK_HIPIFY_DIFFBASE")
     assert torch["submodules"][0]["path"] == "third_party/cudakit"
     assert (torch["hashtag"], torch["hipify"], vision["hipify"]) == ("main", "build_amd", "at-build")

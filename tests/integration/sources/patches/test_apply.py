@@ -15,10 +15,10 @@ from cairn.sources.checkout import local_work
 from cairn.sources.checkout.checkout import hipify_checkout
 from cairn.sources.checkout.describe import describe
 from cairn.sources.git.repository import root_at
-from cairn.sources.manifest import check_origins
+from cairn.sources.manifest import restore
 from cairn.sources.patches import apply as patches_apply
 from cairn.sources.patches import audit, export
-from cairn.sources.patches.allowlist import Allowed
+from cairn.sources.patches.audit import Allowed
 from cairn.stack import Project
 from helpers.sources import Bench, Upstream
 
@@ -262,7 +262,7 @@ def test_patches_beneath_hipifys_commit_are_seen_by_every_command(bench: Bench, 
         for problem in found.problems
     ]
     assert audit.audit(dataclasses.replace(request, allowed=entries), say=silent).problems == ()
-    local = check_origins.local_work([describe(bench.request.project, bench.path)])
+    local = restore.local_work([describe(bench.request.project, bench.path)])
     assert [name.split(" has ")[0] for name in local] == ["torch", "torch, submodule third_party/cudakit"]
     root = root_at(bench.path)
     assert len(local_work.of(root).commits) == 3  # two beneath hipify's commits, and one above

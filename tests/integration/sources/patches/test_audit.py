@@ -16,7 +16,6 @@ from cairn.cli.main import main
 from cairn.errors import SourceError
 from cairn.files import cache_dir, locked
 from cairn.sources.checkout.checkout import hipify_checkout
-from cairn.sources.patches import allowlist
 from cairn.sources.patches import audit as patches_audit
 from cairn.stack import Project
 from helpers.sources import Bench, Upstream
@@ -29,7 +28,7 @@ def silent(_line: str) -> None:
     """Say nothing."""
 
 
-def allowed(commit: str, **changes: Any) -> allowlist.Allowed:
+def allowed(commit: str, **changes: Any) -> patches_audit.Allowed:
     fields: dict[str, Any] = {
         "project": "torch",
         "commit": commit,
@@ -38,10 +37,10 @@ def allowed(commit: str, **changes: Any) -> allowlist.Allowed:
         "owner": "Jo",
         "expires": TODAY,
     }
-    return allowlist.Allowed(**(fields | changes))
+    return patches_audit.Allowed(**(fields | changes))
 
 
-def audit(bench: Bench, *entries: allowlist.Allowed, **changes: Any) -> patches_audit.Audit:
+def audit(bench: Bench, *entries: patches_audit.Allowed, **changes: Any) -> patches_audit.Audit:
     fields: dict[str, Any] = {
         "checkout": bench.path,
         "project": "torch",

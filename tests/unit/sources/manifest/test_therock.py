@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cairn.errors import UsageError
-from cairn.sources.manifest import therock
+from cairn.sources.manifest import manifest
 
 ENTRY = {"repo": "https://github.com/pytorch/pytorch", "commit": "1" * 40}
 
@@ -34,12 +34,14 @@ def write(folder: Path, data: Any) -> Path:
     ],
 )
 def test_it_is_told_from_other_files(tmp_path: Path, data: Any, *, is_one: bool) -> None:
-    assert therock.recognise(write(tmp_path, data)) is is_one
+    assert manifest.is_of_therock(write(tmp_path, data)) is is_one
 
 
 def test_an_entry(tmp_path: Path) -> None:
     whole = ENTRY | {"branch": "nightly", "version": "2.13.0a0+rocm7.14.0"}
-    (found,) = therock.read(write(tmp_path, {"schema_version": 1, "pytorch": whole, "therock": ENTRY}))
+    (found,) = manifest.read_therock(
+        write(tmp_path, {"schema_version": 1, "pytorch": whole, "therock": ENTRY})
+    )
     assert (found.name, found.branch, found.version) == ("pytorch", "nightly", "2.13.0a0+rocm7.14.0")
 
 
@@ -61,4 +63,4 @@ def test_an_entry(tmp_path: Path) -> None:
 )
 def test_malformed(tmp_path: Path, data: Any, reason: str) -> None:
     with pytest.raises(UsageError, match=reason):
-        therock.read(write(tmp_path, data))
+        manifest.read_therock(write(tmp_path, data))

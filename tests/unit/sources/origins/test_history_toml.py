@@ -6,7 +6,7 @@ import pytest
 
 from cairn.errors import UsageError
 from cairn.sources.origins import history_toml
-from cairn.sources.origins.fast_import import EXECUTABLE, FILE, GITLINK, NewEntry, NewRepository
+from cairn.sources.origins.history_toml import EXECUTABLE, FILE, GITLINK, NewEntry, NewRepository
 
 HEAD = """\
 schema = "cairn.history/1"

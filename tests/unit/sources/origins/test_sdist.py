@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from cairn.errors import SourceError, UsageError
+from cairn.sources.origins import materialize as origins_sdist
 from cairn.sources.origins import pkginfo_backend
-from cairn.sources.origins import sdist as origins_sdist
-from cairn.sources.origins.fast_import import EXECUTABLE, FILE, NewEntry
+from cairn.sources.origins.history_toml import EXECUTABLE, FILE, NewEntry
 
 
 def sdist(folder: Path, *members: tuple[str, bytes] | tarfile.TarInfo) -> Path:

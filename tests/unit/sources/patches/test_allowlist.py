@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cairn.errors import UsageError
-from cairn.sources.patches import allowlist
+from cairn.sources.patches import audit
 
 HEAD = 'schema = "cairn.patches/1"\n\n'
 ENTRY = """\
@@ -30,7 +30,7 @@ def written(tmp_path: Path, text: str) -> Path:
 
 def test_an_entry(tmp_path: Path) -> None:
     path = written(tmp_path, HEAD + ENTRY + 'path = "third_party/fbgemm"\npatch = "' + "a" * 64 + '"\n')
-    (entry,) = allowlist.load(path)
+    (entry,) = audit.load_allowlist(path)
     assert (entry.project, entry.path, entry.owner) == ("torch", "third_party/fbgemm", "Jö Doe")
     assert entry.expires == dt.date(2026, 12, 31)
     assert entry.patch == "a" * 64
@@ -39,14 +39,14 @@ def test_an_entry(tmp_path: Path) -> None:
 
 def test_the_date_may_be_text_and_the_file_may_have_a_byte_order_mark(tmp_path: Path) -> None:
     text = "\ufeff" + HEAD + ENTRY.replace("2026-12-31", '"2026-12-31"')
-    (entry,) = allowlist.load(written(tmp_path, text.replace("\n", "\r\n")))
+    (entry,) = audit.load_allowlist(written(tmp_path, text.replace("\n", "\r\n")))
     assert entry.expires == dt.date(2026, 12, 31)
 
 
 def test_the_shipped_one_is_well_formed() -> None:
-    path = allowlist.find(Path(__file__))
+    path = audit.find_allowlist(Path(__file__))
     assert path is not None
-    allowlist.load(path)
+    audit.load_allowlist(path)
 
 
 def test_it_is_found_from_a_folder_below(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_it_is_found_from_a_folder_below(tmp_path: Path) -> None:
     path.parent.mkdir()
     path.write_text(HEAD)
     (tmp_path / "a/b").mkdir(parents=True)
-    assert allowlist.find(tmp_path / "a/b") == path
+    assert audit.find_allowlist(tmp_path / "a/b") == path
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_it_is_found_from_a_folder_below(tmp_path: Path) -> None:
 def test_malformed(tmp_path: Path, old: str, new: str, line: int, reason: str) -> None:
     path = written(tmp_path, (HEAD + ENTRY).replace(old, new))
     with pytest.raises(UsageError) as error:
-        allowlist.load(path)
+        audit.load_allowlist(path)
     assert str(error.value).startswith(f"{path}:{line}: ")
     assert reason in str(error.value)
 
@@ -86,18 +86,18 @@ def test_malformed(tmp_path: Path, old: str, new: str, line: int, reason: str) -
 def test_the_second_of_two_entries_is_named(tmp_path: Path) -> None:
     path = written(tmp_path, HEAD + ENTRY + "\n" + ENTRY.replace("torch", "audio", 1).replace("pull/7", "7"))
     with pytest.raises(UsageError, match=r":15: upstream is 'https"):
-        allowlist.load(path)
+        audit.load_allowlist(path)
 
 
 def test_a_duplicate_names_both(tmp_path: Path) -> None:
     path = written(tmp_path, HEAD + ENTRY + ENTRY)
     with pytest.raises(UsageError, match=r":10: 0123456789ab is allowed at .*:3 already"):
-        allowlist.load(path)
+        audit.load_allowlist(path)
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot read"):
-        allowlist.load(tmp_path / "none.toml")
+        audit.load_allowlist(tmp_path / "none.toml")
     (tmp_path / "latin.toml").write_bytes(b'schema = "x"\nowner = "J\xf6"\n')
     with pytest.raises(UsageError, match=r"latin\.toml:2: not UTF-8"):
-        allowlist.load(tmp_path / "latin.toml")
+        audit.load_allowlist(tmp_path / "latin.toml")

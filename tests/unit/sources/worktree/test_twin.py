@@ -9,7 +9,7 @@ import pytest
 from cairn.build.inputs import source_tree
 from cairn.errors import SourceError
 from cairn.sources.git.repository import UPSTREAM_TAG, root_at
-from cairn.sources.worktree import contents, twin, unseen
+from cairn.sources.worktree import contents, twin
 from cairn.sources.worktree.parts import walk
 from helpers.build import repository
 
@@ -51,7 +51,7 @@ def checkout(tmp_path: Path) -> Path:
 def seen(tree: Path) -> tuple[object, ...]:
     """All that the key of a build has of a tree, and what tells a later plan what was edited."""
     parts = walk(root_at(tree))
-    foreign = unseen.digest(unseen.ignored(parts) | unseen.hidden(parts))
+    foreign = contents.digest(contents.ignored(parts) | contents.hidden(parts))
     return contents.tree_state(tree), foreign, source_tree.upstream(tree), source_tree.edited_files(tree)
 
 
