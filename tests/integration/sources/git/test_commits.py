@@ -103,8 +103,8 @@ def test_no_setting_and_no_variable_of_the_users_changes_what_is_read(
 import json, os, pathlib, sys
 os.environ["LC_ALL"] = "tr_TR.UTF-8"
 from cairn import datafile
-from cairn.sources.git import commits
-found = commits.commits_between(pathlib.Path({str(folder)!r}), "first", "main")
+from cairn.sources.manifest import changelog
+found = changelog.commits_between(pathlib.Path({str(folder)!r}), "first", "main")
 json.dump([datafile.to_plain(one) for one in found], sys.stdout)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
@@ -201,8 +201,8 @@ def test_gitpython_is_loaded_only_when_there_are_commits_to_read(folder: Path) -
     code = f"""
 import pathlib, sys
 from cairn.cli import checkout, manifest, patches
-from cairn.sources.git import commits
-assert commits.commits_between(pathlib.Path({str(folder)!r}), "first", "main") == ()
+from cairn.sources.manifest import changelog
+assert changelog.commits_between(pathlib.Path({str(folder)!r}), "first", "main") == ()
 sys.exit("git" in sys.modules)
 """
     assert subprocess.run([sys.executable, "-c", code], env=dict(os.environ), check=False).returncode == 0

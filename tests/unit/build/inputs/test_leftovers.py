@@ -151,11 +151,11 @@ def test_what_a_killed_build_left_is_taken_out_by_the_next_which_says_where_to(
     script.write_text(
         "import os, signal, pathlib, sys\n"
         "from cairn.build.inputs import leftovers\n"
-        "from cairn.sources.worktree import lent_file\n"
+        "from cairn.sources.worktree import journal\n"
         "from cairn.sources.git.repository import root_at\n"
         f"root = root_at(pathlib.Path({str(tree)!r}))\n"
         f"flavour, init = {killed.steps[0].flavour!r}, {INIT!r}\n"
-        "with leftovers.exchange(root, flavour, ('.',)), lent_file.lend(root, init, 'x = 1'):\n"
+        "with leftovers.exchange(root, flavour, ('.',)), journal.lend(root, init, 'x = 1'):\n"
         f"    os.makedirs({str(tree / 'build')!r})\n"
         f"    pathlib.Path({str(tree / 'build/CMakeCache.txt')!r}).write_text('rocm')\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"

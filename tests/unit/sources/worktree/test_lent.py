@@ -26,9 +26,9 @@ def killed_while_lending(root: Repository, *, at: str = "") -> Path:
     code = (
         "import os, signal, pathlib, sys\n"
         f"sys.addaudithook({hook})\n"
-        "from cairn.sources.worktree import lent_file\n"
+        "from cairn.sources.worktree import journal\n"
         "from cairn.sources.git.repository import root_at\n"
-        f"with lent_file.lend(root_at(pathlib.Path({str(root.work_tree)!r})), 'a/x.py', 'ours'):\n"
+        f"with journal.lend(root_at(pathlib.Path({str(root.work_tree)!r})), 'a/x.py', 'ours'):\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     folder = root.work_tree / "a"
