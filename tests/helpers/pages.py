@@ -6,7 +6,8 @@ import sys
 import sysconfig
 from collections.abc import Sequence
 
-from cairn.release.pages.view import Change, IndexView, SetView
+from cairn.release.index.generation import IndexSet, LogEntry
+from cairn.release.pages.view import IndexView
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 PLATFORM = sysconfig.get_platform().replace("-", "_").replace(".", "_")
@@ -26,11 +27,13 @@ def one_set(
     untested: str | None = None,
     untested_targets: Sequence[str] = (),
     yanked: str | None = None,
-) -> SetView:
+) -> IndexSet:
     """A set of torch, torchvision, torchaudio and triton; its id repeats `number`."""
     version, plus, local = torch.partition("+")
-    return SetView(
+    return IndexSet(
         set_id=f"{number:02x}" * 32,
+        stack="pytorch",
+        manifest_sha256=f"{number:02x}" * 32,
         line=line,
         python=python,
         platform=platform,
@@ -47,15 +50,13 @@ def one_set(
         untested_targets=tuple(untested_targets),
         installed_with=("pip", "uv"),
         yanked=yanked,
-        simple=f"sets/{number:02x}" + f"{number:02x}" * 31 + "/simple/",
     )
 
 
-def channel(name: str = "release", sets: Sequence[SetView] = ()) -> IndexView:
+def channel(name: str = "release", sets: Sequence[IndexSet] = ()) -> IndexView:
     """A channel whose newest set is for gfx942 alone, with one for gfx1201 too, and one for the CPU."""
     return IndexView(
         name=name,
-        simple=f"{name}/simple/",
         generation=12,
         when="2026-11-21T04:05:06.000000Z",
         sets=(
@@ -66,21 +67,21 @@ def channel(name: str = "release", sets: Sequence[SetView] = ()) -> IndexView:
             *sets,
         ),
         changes=(
-            Change(
+            LogEntry(
                 number=12,
                 action="promote",
                 who="ann",
                 when="2026-11-21T04:05:06.000000Z",
                 why="torch 2.10 is out",
             ),
-            Change(
+            LogEntry(
                 number=11,
                 action="yank",
                 who="bob",
                 when="2026-11-20T12:00:00.000000Z",
                 why="wrong results of matmul",
             ),
-            Change(number=10, action="promote", who="ann", when="2026-11-20T01:02:03.000000Z"),
+            LogEntry(number=10, action="promote", who="ann", when="2026-11-20T01:02:03.000000Z"),
         ),
     )
 
@@ -89,7 +90,6 @@ def family() -> IndexView:
     """The index of a family beside the channel; one of its targets was tested."""
     return IndexView(
         name="release/gfx110X-all",
-        simple="release/gfx110X-all/simple/",
         generation=3,
         when="2026-11-20T01:02:03.000000Z",
         sets=(
@@ -103,6 +103,6 @@ def family() -> IndexView:
             ),
         ),
         changes=(
-            Change(number=3, action="promote", who="ann", when="2026-11-20T01:02:03.000000Z", why="first"),
+            LogEntry(number=3, action="promote", who="ann", when="2026-11-20T01:02:03.000000Z", why="first"),
         ),
     )

@@ -8,6 +8,7 @@ may be what changed over earlier parts, so that what a change writes does not gr
 from __future__ import annotations
 
 import bisect
+import functools
 import getpass
 import hashlib
 import os
@@ -18,9 +19,9 @@ from typing import Literal
 
 import msgspec
 from packaging.utils import canonicalize_name, parse_sdist_filename, parse_wheel_filename
-from packaging.version import Version
+from packaging.version import InvalidVersion, Version
 
-from cairn import datafile, requirements
+from cairn import datafile, requirements, targets
 from cairn.errors import StoreError, UsageError
 from cairn.targets import CPU, in_order
 from cairn.wheels.metadata.variants import split_label
@@ -36,6 +37,10 @@ Action = Literal["publish", "mirror", "stage", "promote", "yank", "unyank", "rol
 
 PUBLISHED, MIRRORED = "published", "mirrored"
 """`FileEntry.build` of a file that came by itself, and of one from the lock of a mirror."""
+
+
+PACKAGES = ("torch", "torchvision", "torchaudio")
+"""What an install line names where a set has them: they need the rest of it, by exact pins."""
 
 
 def now() -> str:
@@ -120,6 +125,18 @@ class FileEntry(datafile.Value, omit_defaults=True):
     def ref(self) -> FileRef:
         """Name and bytes alone."""
         return FileRef(filename=self.filename, sha256=self.sha256)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attested:
+    """The provenance of a file, as an index names it; see `FileEntry`."""
+
+    provenance: str
+    provenance_kind: ProvenanceKind
+
+    def on(self, file: FileEntry) -> FileEntry:
+        """The file with this provenance."""
+        return msgspec.structs.replace(file, provenance=self.provenance, provenance_kind=self.provenance_kind)
 
 
 class ProjectState(datafile.Value, tag_field="schema", tag="cairn.project/2"):
@@ -272,6 +289,38 @@ class IndexSet(datafile.Value, tag_field="schema", tag="cairn.index-set/1"):
         )
 
     @property
+    def lead(self) -> str:
+        """The project that a set is told from others by: torch, where it has one."""
+        return self.packages[0] if self.packages else ""
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """What an install line names, by name alone."""
+        return tuple(name for name in PACKAGES if name in self.projects) or tuple(sorted(self.projects))
+
+    @property
+    def order(self) -> tuple[Version, str, str]:
+        """Sorts sets by what installers compare, then by when they came."""
+        return comparable(self.projects.get(self.lead, "0")), self.added, self.set_id
+
+    @property
+    def processors(self) -> tuple[str, ...]:
+        """The targets, without features, whose GPUs run its code; `cpu` for a build without ROCm."""
+        generic = targets.generic_targets()
+        bare = (name.partition(":")[0] for name in self.targets)
+        return tuple(dict.fromkeys(target for name in bare for target in generic.get(name, (name,))))
+
+    def untested_on(self, target: str) -> str | None:
+        """Why it counts as untested on a target it serves, or None; as failed, where a test has failed."""
+        if self.failed is not None:
+            return f"a test has failed since it came: {self.failed}"
+        if not self.untested_targets:
+            return self.untested
+        if any(name.partition(":")[0] == target for name in self.untested_targets):
+            return self.untested or f"untested on hardware: {target}"
+        return None
+
+    @property
     def caveat(self) -> str | None:
         """On what it was not tested and by which weak policy it is here, or None."""
         notes = [self.untested, *(f"weak policy: {text}" for text in self.weakened)]
@@ -348,6 +397,15 @@ class Pointer(datafile.Value, tag_field="schema", tag="cairn.pointer/1"):
     rendered_digest: str
 
 
+@functools.cache
+def comparable(version: str) -> Version:
+    """A version to compare; what is none sorts below all others, so that no page fails over it."""
+    try:
+        return Version(version)
+    except InvalidVersion:
+        return Version("0.dev0")
+
+
 def variants_of(files: Iterable[FileEntry]) -> tuple[VariantsFile, ...]:
     """What says what the wheel variants among some files are for: one file for each version that has any."""
     return tuple(dict.fromkeys(file.variants for file in files if file.variants is not None))
@@ -407,15 +465,3 @@ def decode_pointer(data: bytes, *, name: str) -> Pointer:
     except UsageError as error:
         tip = "see which generations there are: cairn index recover --index …"
         raise StoreError(str(error), tip=tip) from error
-
-
-@dataclass(frozen=True, kw_only=True)
-class Attested:
-    """The provenance of a file, as an index names it; see `FileEntry`."""
-
-    provenance: str
-    provenance_kind: ProvenanceKind
-
-    def on(self, file: FileEntry) -> FileEntry:
-        """The file with this provenance."""
-        return msgspec.structs.replace(file, provenance=self.provenance, provenance_kind=self.provenance_kind)

@@ -51,6 +51,9 @@ LEDGER_HEAD = "ledger/head.json"
 LANDING = "index.html"
 """Where people begin: every index of the store."""
 
+SET_LOCKS = ("constraints.txt", "pylock.toml", "requirements.txt")
+"""What lies in `sets/<set id>/locks/`."""
+
 NIGHTS = "nights/"
 """Where nights are kept, by id."""
 

@@ -12,19 +12,14 @@ from cairn import datafile
 from cairn.errors import StoreError, UsageError
 from cairn.output import console
 from cairn.release.index import keys
-from cairn.release.index.generation import IndexSet, LogEntry
+from cairn.release.index.generation import IndexSet
 from cairn.release.index.snapshot import Index, Snapshot, traces, with_status
 from cairn.release.pages import landing, status, targets_file
-from cairn.release.pages.view import Change, IndexView, Night, SetView
+from cairn.release.pages.view import IndexView, Night
 from cairn.store.protocol import MissingKeyError, Store, read_or_none, replace
 
 _NOT_PLAIN = re.compile("[^A-Za-z0-9_]+")  # a name in `pylock.<name>.toml` has no dot (PEP 751)
 _UP = b'"../../../files/'  # from the locks of a set to the files of the store
-# `sets/<set id>/locks/<kind>.<end>`; an index has each as `<kind>.<name>.<end>`.
-_KINDS = (("constraints", "txt"), ("pylock", "toml"), ("requirements", "txt"))
-
-SET_LOCKS = tuple(f"{kind}.{end}" for kind, end in _KINDS)
-"""What lies in `sets/<set id>/locks/`."""
 
 
 def write(store: Store, name: str) -> bool:
@@ -64,7 +59,7 @@ def _pages(store: Store, name: str, folder: str, indexes: dict[str, Index]) -> d
             if one == name:
                 raise
             # It must not keep others from being shown; what is wrong with it is for the audit to say.
-            return IndexView(name=one, simple=keys.simple_prefix(one), damaged=True)
+            return IndexView(name=one, damaged=True)
 
     published = traces(store)
     # Where nothing was ever good there is no index, and a night that says so.
@@ -102,45 +97,12 @@ def view_of(snapshot: Snapshot) -> IndexView:
     recent = snapshot.generation.recent
     return IndexView(
         name=snapshot.index.name,
-        simple=keys.simple_prefix(snapshot.index.name),
         # Not the newest generation but the newest that changed a set: what no page shows must not change one.
         generation=recent[0].number if recent else 0,
         when=recent[0].when if recent else "",
-        sets=tuple(_set_view(found) for found in snapshot.sets()),
-        changes=tuple(_change(entry) for entry in recent),
+        sets=tuple(snapshot.sets()),
+        changes=recent,
         nights=_nights(snapshot.index),
-    )
-
-
-def _set_view(found: IndexSet) -> SetView:
-    return SetView(
-        set_id=found.set_id,
-        line=found.line,
-        python=found.python,
-        platform=found.platform,
-        family=found.family,
-        targets=found.targets,
-        projects=found.projects,
-        added=found.added,
-        untested=found.untested,
-        untested_targets=found.untested_targets,
-        installed_with=found.installed_with,
-        yanked=found.yanked,
-        failed=found.failed,
-        weakened=found.weakened,
-        simple=keys.set_simple_prefix(found.set_id),
-        locks={name: keys.set_key(found.set_id, f"locks/{name}") for name in SET_LOCKS},
-    )
-
-
-def _change(entry: LogEntry) -> Change:
-    return Change(
-        number=entry.number,
-        action=entry.action,
-        who=entry.who,
-        when=entry.when,
-        why=entry.why,
-        sets=entry.sets,
     )
 
 
@@ -179,7 +141,9 @@ def lock_keys(snapshot: Snapshot) -> tuple[str, ...]:
     """Every lock that an index offers, or has offered for a name that has no good set any more."""
     index = snapshot.index
     prefix = keys.locks_prefix(index.name)
-    named = {f"{prefix}{kind}.{name}.{end}" for name in of_names(snapshot.sets()) for kind, end in _KINDS}
+    # `sets/<set id>/locks/<kind>.<end>`: an index has each as `<kind>.<name>.<end>`.
+    kinds = [lock.split(".") for lock in keys.SET_LOCKS]
+    named = {f"{prefix}{kind}.{name}.{end}" for name in of_names(snapshot.sets()) for kind, end in kinds}
     return tuple(sorted(named | {listed.key for listed in index.store.list(prefix)}))
 
 
@@ -194,7 +158,7 @@ def lock(snapshot: Snapshot, key: str) -> bytes:
     kind, _, rest = key.rpartition("/")[2].partition(".")
     name, _, end = rest.rpartition(".")
     good = of_names(snapshot.sets()).get(name)
-    if good is None or (kind, end) not in _KINDS:
+    if good is None or f"{kind}.{end}" not in keys.SET_LOCKS:
         return head + b"# No good set has this name.\n"
     try:
         data = snapshot.index.store.read(keys.set_key(good.set_id, f"locks/{kind}.{end}")).data

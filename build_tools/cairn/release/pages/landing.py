@@ -11,9 +11,11 @@ from dataclasses import dataclass
 
 from cairn import targets as gpu
 from cairn import templates
+from cairn.release.index import keys
+from cairn.release.index.generation import PACKAGES, IndexSet, LogEntry, comparable
 from cairn.release.pages import targets_file
 from cairn.release.pages.targets_file import Offer, TargetEntry, relative
-from cairn.release.pages.view import PACKAGES, Change, IndexView, SetView, by_channel, parsed
+from cairn.release.pages.view import IndexView, by_channel
 from cairn.wheels.metadata.tag_words import platform_words
 
 _CHANGES = 20
@@ -57,22 +59,24 @@ def page(views: Sequence[IndexView], *, folder: str) -> bytes:
         changes=_changes(shown),
         yanked=_yanked(shown),
         platform_words=platform_words,
+        set_key=keys.set_key,
+        set_locks=keys.SET_LOCKS,
         relative=functools.partial(relative, folder=folder),
     ).encode()
 
 
 def _links(name: str, views: Sequence[IndexView], folder: str) -> dict[str, str]:
     """Where else to go from the page that shows an index or a channel, by what the link is called."""
-    keys: dict[str, str] = {}
+    targets: dict[str, str] = {}
     if name:
-        keys = {"Status of the builds": f"{name}/status.html", "targets.json": f"{name}/targets.json"}
-        keys |= {f"Packages of {name}": f"{view.simple}index.html" for view in views if view.name == name}
+        targets = {"Status of the builds": f"{name}/status.html", "targets.json": f"{name}/targets.json"}
+        targets |= {f"Packages of {name}": f"{view.simple}index.html" for view in views if view.name == name}
         if "/" in name:
             channel = name.partition("/")[0]
-            keys[f"All of {channel}"] = f"{channel}/index.html"
+            targets[f"All of {channel}"] = f"{channel}/index.html"
         if not folder:
-            keys |= {f"Channel {one}": f"{one}/index.html" for one in by_channel(views) if one != name}
-    links = {text: relative(key, folder) for text, key in keys.items()}
+            targets |= {f"Channel {one}": f"{one}/index.html" for one in by_channel(views) if one != name}
+    links = {text: relative(key, folder) for text, key in targets.items()}
     return links | {"All indexes": "#indexes"} if views and not folder else links
 
 
@@ -83,14 +87,14 @@ def _indexes(views: Sequence[IndexView]) -> dict[str, IndexView | None]:
     return {name: by_name.get(name) for name in names}
 
 
-def _changes(shown: Sequence[IndexView]) -> list[tuple[Change, str]]:
+def _changes(shown: Sequence[IndexView]) -> list[tuple[LogEntry, str]]:
     """The last changes, each with its index, the newest first."""
     changes = [(change, view.name) for view in shown for change in view.changes]
     changes.sort(key=lambda pair: (pair[0].when, pair[1], pair[0].number), reverse=True)
     return changes[:_CHANGES]
 
 
-def _yanked(shown: Sequence[IndexView]) -> list[tuple[SetView, str]]:
+def _yanked(shown: Sequence[IndexView]) -> list[tuple[IndexSet, str]]:
     """The sets that were yanked, each with its index, the newest first."""
     sets = [(one, view.name) for view in shown for one in view.sets if one.yanked is not None]
     return sorted(sets, key=lambda pair: pair[0].order, reverse=True)
@@ -156,7 +160,7 @@ class Box:
     targets: tuple[Target, ...]
     newest: tuple[InstallLines, ...]
     older: tuple[InstallLines, ...]
-    sets: tuple[SetView, ...]
+    sets: tuple[IndexSet, ...]
 
     @property
     def weak(self) -> tuple[str, ...]:
@@ -164,7 +168,7 @@ class Box:
         return tuple(dict.fromkeys(text for one in self.sets for text in one.weakened))
 
 
-def boxes_of(entries: Iterable[TargetEntry], sets: Mapping[str, SetView]) -> list[Box]:
+def boxes_of(entries: Iterable[TargetEntry], sets: Mapping[str, IndexSet]) -> list[Box]:
     """Targets by what they are offered: those of GPUs first, `cpu` last.
 
     Args:
@@ -185,7 +189,7 @@ def _best(entry: TargetEntry) -> tuple[Offer, ...]:
     return tuple(offer for offer in entry.offers if offer.index == entry.offers[0].index)
 
 
-def _box(entries: Sequence[TargetEntry], sets: Mapping[str, SetView]) -> Box:
+def _box(entries: Sequence[TargetEntry], sets: Mapping[str, IndexSet]) -> Box:
     offers = _best(entries[0])
     index, newest = offers[0].index, offers[0].line
     family = gpu.family_of([entry.target for entry in entries])
@@ -207,7 +211,7 @@ def _install_lines(group: Sequence[Offer], entries: Iterable[TargetEntry]) -> In
     """What to type for offers of the same versions."""
     first, sets = group[0], {offer.set_id for offer in group}
     lead = next((name for name in PACKAGES if name in first.versions), next(iter(first.versions), ""))
-    versions = sorted({offer.versions.get(lead, "") for offer in group}, key=parsed, reverse=True)
+    versions = sorted({offer.versions.get(lead, "") for offer in group}, key=comparable, reverse=True)
     everywhere = (offer for entry in entries for offer in _best(entry) if offer.set_id in sets)
     # Where one Python needs the versions, they are right for the others too.
     packages = max((offer.packages for offer in group), key=lambda words: any("==" in word for word in words))
@@ -257,4 +261,4 @@ def _target(entry: TargetEntry, tone: str, tested: str) -> Target:
 
 
 def _in_order(pythons: Iterable[str]) -> str:
-    return ", ".join(sorted(set(pythons), key=parsed))
+    return ", ".join(sorted(set(pythons), key=comparable))

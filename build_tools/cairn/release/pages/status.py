@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from cairn import targets as gpu
 from cairn import templates
+from cairn.release.index.generation import IndexSet, comparable
 from cairn.release.pages.targets_file import relative
-from cairn.release.pages.view import IndexView, Night, SetView, parsed
+from cairn.release.pages.view import IndexView, Night
 from cairn.wheels.metadata.tag_words import platform_words
 
 
@@ -28,7 +29,7 @@ class Row:
     family: str
     python: str
     platform: str
-    good: SetView | None
+    good: IndexSet | None
     night: Night | None
 
     @property
@@ -69,7 +70,7 @@ def rows(views: Sequence[IndexView]) -> tuple[Row, ...]:
     by_key: dict[tuple[str, str, str, str, str], Row] = {}
     for view in views:
         nights = {(n.line, n.family, n.python, n.platform): n for n in sorted(view.nights, key=_finished)}
-        goods: dict[tuple[str, str, str, str], SetView] = {}
+        goods: dict[tuple[str, str, str, str], IndexSet] = {}
         for one in sorted(view.live, key=lambda s: s.added):
             goods[one.line, one.family, one.python, one.platform] = one
         for key in goods.keys() | nights.keys():
@@ -85,7 +86,7 @@ def rows(views: Sequence[IndexView]) -> tuple[Row, ...]:
             )
     ordered = sorted(
         by_key.values(),
-        key=lambda row: (_family_order(row.family), parsed(row.python), row.platform, row.index),
+        key=lambda row: (_family_order(row.family), comparable(row.python), row.platform, row.index),
     )
     return tuple(sorted(ordered, key=lambda row: _line_order(row.line), reverse=True))
 
@@ -103,4 +104,4 @@ def _line_order(line: str) -> tuple[bool, object, str]:
     """`nightly` and the like above all releases, then the newest release first."""
     version = line.rpartition("/")[2]
     named = not version[:1].isdigit()
-    return named, parsed("0" if named else version), line
+    return named, comparable("0" if named else version), line

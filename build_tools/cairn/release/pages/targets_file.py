@@ -23,7 +23,8 @@ from cairn import datafile, targets
 from cairn import targets as gpu
 from cairn.errors import PrerequisiteError
 from cairn.output import wording
-from cairn.release.pages.view import IndexView, SetView, parsed
+from cairn.release.index.generation import IndexSet, comparable
+from cairn.release.pages.view import IndexView
 from cairn.wheels.metadata import device_names
 from cairn.wheels.metadata.tag_words import platform_words
 
@@ -169,7 +170,7 @@ def _breadth(index: str) -> int:
     return len(gpu.families().get(family, (family,))) if family else len(gpu.known_targets()) + 1
 
 
-def _taken(live: Sequence[SetView]) -> dict[tuple[str, str, str], str]:
+def _taken(live: Sequence[IndexSet]) -> dict[tuple[str, str, str], str]:
     """The version of a project that installers take where none is asked for, by Python and platform."""
     versions: dict[tuple[str, str, str], str] = {}
     for one in live:
@@ -180,7 +181,7 @@ def _taken(live: Sequence[SetView]) -> dict[tuple[str, str, str], str]:
     return versions
 
 
-def _packages(one: SetView, target: str, *, pinned: bool) -> tuple[str, ...]:
+def _packages(one: IndexSet, target: str, *, pinned: bool) -> tuple[str, ...]:
     """What to name on an install line so that this set is what gets installed."""
     words = []
     for name in one.packages:
@@ -191,7 +192,7 @@ def _packages(one: SetView, target: str, *, pinned: bool) -> tuple[str, ...]:
     return tuple(words)
 
 
-def _has_code(one: SetView, target: str) -> bool:
+def _has_code(one: IndexSet, target: str) -> bool:
     """Whether none of the packages was split without a wheel that has the code for a target.
 
     Installers only warn of an extra that does not exist, and what they install fails at its first kernel.
@@ -200,7 +201,7 @@ def _has_code(one: SetView, target: str) -> bool:
     return target == gpu.CPU or all(not processors.isdisjoint(_serving(target)) for processors in split)
 
 
-def _device_wheels(one: SetView, name: str) -> frozenset[str]:
+def _device_wheels(one: IndexSet, name: str) -> frozenset[str]:
     """The processors whose code a project has in wheels of their own; none for one that was not split."""
     processors = (device_names.processor_of(project, name) for project in one.projects)
     return frozenset(filter(None, processors))
@@ -213,7 +214,7 @@ def _serving(target: str) -> tuple[str, ...]:
 
 def _preference(version: str) -> tuple[bool, Version]:
     # Installers take a pre-release only where there is nothing else (PEP 440, "Handling of pre-releases").
-    order = parsed(version)
+    order = comparable(version)
     return not order.is_prerelease, order
 
 

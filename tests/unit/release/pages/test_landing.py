@@ -5,8 +5,9 @@ import re
 import msgspec
 import pytest
 
+from cairn.release.index.generation import LogEntry
 from cairn.release.pages import landing, status
-from cairn.release.pages.view import Change, IndexView, Night
+from cairn.release.pages.view import IndexView, Night
 from helpers.html import Element, parse
 from helpers.pages import NO_GPU, PLATFORM, PYTHON, channel, family, one_set
 
@@ -125,8 +126,9 @@ def test_facts_of_a_set() -> None:
     assert sets[0][0] == "050505050505"
     assert sets[0][1].startswith("torch 2.9.0+rocm7.10.0, torchaudio")
     assert sets[0][4] == "pip and uv"
-    link = card_of(root, "gfx1100").one("tbody").one("a")
-    assert link.attributes["href"] == f"../sets/{'05' * 32}/simple/index.html"
+    links = [link.attributes["href"] for link in card_of(root, "gfx1100").one("tbody").all("a")]
+    locks = [f"locks/{name}" for name in ("constraints.txt", "pylock.toml", "requirements.txt")]
+    assert links == [f"../sets/{'05' * 32}/{end}" for end in ("simple/index.html", *locks)]
 
 
 def test_changes_newest_first_and_yanked_sets_with_their_reason() -> None:
@@ -181,7 +183,7 @@ def test_the_root_shows_the_best_channel_and_leads_to_the_others() -> None:
 
 def test_the_root_leads_to_the_status_page_of_every_channel_and_index() -> None:
     """Also of one that only a failed run is known of, and of a channel of which only families have sets."""
-    failed = IndexView(name="nightly/gfx120X-all", simple="", generation=0, when="", sets=())
+    failed = IndexView(name="nightly/gfx120X-all", generation=0, when="", sets=())
     root = page("", (*VIEWS, channel("staging"), failed))
     links = {a.attributes["href"] for a in root.one("section", aria_labelledby="indexes").all("a")}
     names = ("release", "release/gfx110X-all", "staging", "nightly", "nightly/gfx120X-all")
@@ -200,20 +202,18 @@ def evil_view() -> IndexView:
         untested=EVIL, untested_targets=(EVIL, "gfx942"),
     )  # fmt: skip
     one = msgspec.structs.replace(
-        one, set_id=EVIL, projects={EVIL: EVIL, "torch": EVIL}, installed_with=(EVIL,), simple=EVIL,
-        locks={EVIL: EVIL},
-    )  # fmt: skip
+        one, set_id=EVIL, projects={EVIL: EVIL, "torch": EVIL}, installed_with=(EVIL,)
+    )
     night = Night(
         line=EVIL, family=EVIL, python=EVIL, platform=EVIL, started=EVIL, finished=EVIL, outcome="failed",
         stage=EVIL, reason=EVIL, log="javascript:alert(1)",
     )  # fmt: skip
     return IndexView(
         name=f"release/{EVIL}",
-        simple=EVIL,
         generation=1,
         when=EVIL,
         sets=(one, msgspec.structs.replace(one, yanked=EVIL, set_id="x")),
-        changes=(Change(number=1, action=EVIL, who=EVIL, when=EVIL, why=EVIL),),
+        changes=(LogEntry(number=1, action=EVIL, who=EVIL, when=EVIL, why=EVIL),),
         nights=(night,),
     )
 

@@ -78,7 +78,6 @@ def test_a_yanked_set_is_not_the_last_good_one() -> None:
     newer = one_set(8, "2.9.1+rocm7.9.0", ("gfx942",), added="2026-11-01T00:00:00Z", yanked="broken")
     view = IndexView(
         name="release",
-        simple="release/simple/",
         generation=2,
         when="2026-11-02T00:00:00Z",
         sets=(older, newer),
@@ -93,7 +92,7 @@ def test_the_last_of_several_runs_counts() -> None:
         night("nightly", "gfx942", "good", finished="2026-11-21T03:00:00Z"),
         night("nightly", "gfx942", "failed", finished="2026-11-22T03:00:00Z"),
     )
-    view = IndexView(name="nightly", simple="nightly/simple/", generation=0, when="", nights=runs)
+    view = IndexView(name="nightly", generation=0, when="", nights=runs)
     for order in (runs, runs[::-1]):
         (row,) = status.rows((msgspec.structs.replace(view, nights=order),))
         assert row.night == runs[1]
@@ -104,7 +103,7 @@ def test_lines_by_version_with_the_named_ones_first() -> None:
         one_set(i, f"2.{i}.0", ("gfx942",), line=line)
         for i, line in enumerate(("release/2.9", "release/2.10", "nightly", "release/2.8"))
     )
-    view = IndexView(name="release", simple="release/simple/", generation=1, when="", sets=sets)
+    view = IndexView(name="release", generation=1, when="", sets=sets)
     assert [row.line for row in status.rows((view,))] == [
         "nightly",
         "release/2.10",
@@ -121,5 +120,5 @@ def test_a_log_is_linked_only_where_it_is_on_the_web(log: str) -> None:
 
 
 def test_nothing_published_yet() -> None:
-    empty = IndexView(name="release", simple="release/simple/", generation=0, when="")
+    empty = IndexView(name="release", generation=0, when="")
     assert "No set is published here yet" in parse(status.page((empty,), folder="release")).text

@@ -6,16 +6,15 @@ import msgspec
 import pytest
 
 from cairn import datafile
+from cairn.release.index.generation import IndexSet
 from cairn.release.pages import targets_file
 from cairn.release.pages.targets_file import Offer
-from cairn.release.pages.view import IndexView, SetView
+from cairn.release.pages.view import IndexView
 from helpers.pages import channel, family, one_set
 
 
-def view(*sets: SetView, name: str = "release") -> IndexView:
-    return IndexView(
-        name=name, simple=f"{name}/simple/", generation=1, when="2026-11-20T00:00:00Z", sets=sets
-    )
+def view(*sets: IndexSet, name: str = "release") -> IndexView:
+    return IndexView(name=name, generation=1, when="2026-11-20T00:00:00Z", sets=sets)
 
 
 def offers(target: str, *views: IndexView, folder: str = "release") -> Sequence[Offer]:
