@@ -90,10 +90,6 @@ class Readmission:
         checked_reason(self.reason)
         checked_reason(self.who)
 
-    def event(self, set_id: str, index: str) -> Event:
-        """What the ledger is to say."""
-        return Event(kind="readmit", set_id=set_id, who=self.who, when=now(), why=self.reason, index=index)
-
 
 class RefusedError(GateError):
     """The gate says no.
@@ -156,7 +152,7 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
         raise UsageError(f"the set is to go from {source} to {target}", tip="give a different --to")
     offered, taking = Index(store, source).load(), Index(store, target).load()
     set_id = whole_id(set_id, offered, taking)
-    given = _with_records(store, set_id, records, dry_run=dry_run)
+    given = test_records.add_all(store, records, set_id=set_id, dry_run=dry_run)
     wheel_set = read_set(store, set_id)
     rules.refuse_other_family(target, wheel_set)
     case = Case(
@@ -168,18 +164,8 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
         lock=lock,
         python=python,
     )
-    evidence = _Inputs(given=given, trust=trust, attester=attester, again=again)
-    return _through_the_gate(case, evidence, dry_run=dry_run, on_step=on_step)
-
-
-def _with_records(
-    store: Store, set_id: str, records: Sequence[GivenRecord], *, dry_run: bool
-) -> tuple[KeptRecord, ...]:
-    """Put records beside their set, in the order in which their runs began: they came at once."""
-    return tuple(
-        test_records.add(store, one.data, name=one.name, results=one.results, set_id=set_id, dry_run=dry_run)
-        for one in sorted(records, key=test_records.beginning)
-    )
+    inputs = _Inputs(given=given, trust=trust, attester=attester, again=again)
+    return _through_the_gate(case, inputs, dry_run=dry_run, on_step=on_step)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,53 +183,63 @@ class _Inputs:
     again: Readmission | None
 
 
-def _through_the_gate(first: Case, evidence: _Inputs, *, dry_run: bool, on_step: Progress) -> Promotion:
+def _through_the_gate(first: Case, inputs: _Inputs, *, dry_run: bool, on_step: Progress) -> Promotion:
     """Judge the set in the state that the target is in, and commit it to just that state, or judge again."""
-    target = first.target.index.name
-    for attempt in attempts(first.target.index, dry_run=dry_run):
+    store, set_id, target = first.store, first.wheel_set.id, first.target.index
+    for attempt in attempts(target, dry_run=dry_run):
         if attempt.recovered:
             on_step(f"wrote pages that an earlier run had left: {', '.join(attempt.recovered)}")
-        case = _case(first, attempt.before, evidence)
-        if case.wheel_set.id in case.target.set_ids:
+        kept = test_records.read(store, set_id, trust=inputs.trust)
+        case = replace(
+            first,
+            source=first.source.index.load(),
+            target=attempt.before,
+            kept=kept.having(inputs.given, trust=inputs.trust),
+            moment=datetime.now(UTC),
+        )
+        if set_id in case.target.set_ids:
             return _result_of_present(case, dry_run=dry_run)
-        report = _judge(case, evidence, on_step)
+        report = _judge(case, inputs.again, on_step)
         entry = _index_entry(case, report)
         attested: Mapping[str, Attested] = {}
         if not dry_run:
-            on_step(f"writing {target}")
-            attested = _write_evidence(case, report, entry, evidence)
-            if test_records.read(case.store, case.wheel_set.id).keys != case.kept.keys:
+            on_step(f"writing {target.name}")
+            # Before the commit: a set that is on the pages never lacks what let it in.
+            write.create(store, _judgement_key(entry), datafile.dumps(report).encode())
+            if inputs.attester is not None:
+                attested = attest(store, case.wheel_set, entry, inputs.attester, snapshot=case.target)
+            if test_records.read(store, set_id).keys != case.kept.keys:
                 on_step("there are other test records by now, asking the gate again")
                 continue
         change = promotion(case.source, case.target, case.wheel_set, entry=entry, attested=attested)
         if attempt.commit(change, "promote", why=entry.untested):
             break
-        on_step(f"{target} changed meanwhile, asking the gate again")
-    late = () if dry_run else _record_arrival(case, evidence.again)
+        on_step(f"{target.name} changed meanwhile, asking the gate again")
+    late = () if dry_run else _record_arrival(case, inputs.again)
     return _result(case, report, entry, late=late, dry_run=dry_run)
 
 
-def _case(first: Case, target: Snapshot, evidence: _Inputs) -> Case:
-    """What the gate is to judge, as all of it is now."""
-    kept = test_records.read(first.store, first.wheel_set.id, trust=evidence.trust)
-    return replace(
-        first,
-        source=first.source.index.load(),
-        target=target,
-        kept=kept.having(evidence.given, trust=evidence.trust),
-        moment=datetime.now(UTC),
-    )
-
-
-def _judge(case: Case, evidence: _Inputs, on_step: Progress) -> GateReport:
+def _judge(case: Case, again: Readmission | None, on_step: Progress) -> GateReport:
     """What the gate finds, where it lets the set in.
 
+    Neither a set that was yanked comes in, nor one of its wheels as a part of another. One that a rollback
+    took off the target does not come back by itself, such as in the next night.
+
     Raises:
-        GateError: it does not, or the set was yanked, or was taken off the target.
+        GateError: it does not, or the set was yanked, or was taken off; the message says by whom and why.
     """
-    _refuse_banned(case)
-    if evidence.again is None:
-        _refuse_withdrawn(case)
+    ledger, wheel_set, target = Ledger(case.store), case.wheel_set, case.target.index.name
+    ledger.refuse_banned([wheel_set])
+    own = frozenset(wheel.sha256 for wheel in wheel_set.wheels)
+    fresh = (file for file in wheel_set.closure if not _has(case.target, file.file_name))
+    ledger.refuse_banned_files({wheel_set.id: own}, [file.sha256 for file in fresh])
+    if again is None and (event := withdrawn_from(ledger.history(wheel_set.id), target)):
+        short = wheel_set.id[:12]
+        raise GateError(
+            f"the set {short} was taken off {target} by a rollback, and does not come back by itself",
+            reasons=(f"{event.who} on {event.when[:10]}: {event.why}",),
+            tip=f"cairn release promote {short} --again WHO --reason WHY, or a rollback that brings it",
+        )
     on_step("asking the gate")
     if (refusal := gate.refusal_without_record(case)) is not None:
         raise RefusedError(refusal, tip=_NO_RECORD)
@@ -267,16 +263,8 @@ def _index_entry(case: Case, report: GateReport) -> IndexSet:
     )
 
 
-def _write_evidence(
-    case: Case, report: GateReport, entry: IndexSet, evidence: _Inputs
-) -> Mapping[str, Attested]:
-    """Write what lets the set in, before the commit: a set that is on the pages never lacks it."""
-    store, wheel_set = case.store, case.wheel_set
-    key = keys.set_key(wheel_set.id, f"judgements/{entry.judgement}.json")
-    write.create(store, key, datafile.dumps(report).encode())
-    if evidence.attester is None:
-        return {}
-    return attest(store, wheel_set, entry, evidence.attester, snapshot=case.target)
+def _judgement_key(entry: IndexSet) -> str:
+    return keys.set_key(entry.set_id, f"judgements/{entry.judgement}.json")
 
 
 def _record_arrival(case: Case, again: Readmission | None) -> tuple[str, ...]:
@@ -285,7 +273,10 @@ def _record_arrival(case: Case, again: Readmission | None) -> tuple[str, ...]:
     # A yank, or a late record, looks for the set only where it is already.
     marks.update_marks(store, set_id, "record", indexes=[index.name])
     if again is not None:
-        Ledger(store).add(events=[again.event(set_id, index.name)])
+        event = Event(
+            kind="readmit", set_id=set_id, who=again.who, when=now(), why=again.reason, index=index.name
+        )
+        Ledger(store).add(events=[event])
     listed = index.load().set(set_id)
     yanked = f"it was yanked: {listed.yanked}" if listed.yanked is not None else None
     return tuple(filter(None, (yanked, listed.failed)))
@@ -309,29 +300,6 @@ def _result(
     )
 
 
-def _refuse_banned(case: Case) -> None:
-    """Neither a set that was yanked comes in, nor one of its wheels as a part of another."""
-    ledger, own = Ledger(case.store), frozenset(wheel.sha256 for wheel in case.wheel_set.wheels)
-    ledger.refuse_banned([case.wheel_set])
-    fresh = (file for file in case.wheel_set.closure if not _has(case.target, file.file_name))
-    ledger.refuse_banned_files({case.wheel_set.id: own}, [file.sha256 for file in fresh])
-
-
-def _refuse_withdrawn(case: Case) -> None:
-    """A set that a rollback took off an index does not come back by itself, such as in the next night.
-
-    Raises:
-        GateError: it was taken off; the message says by whom and why.
-    """
-    set_id, target = case.wheel_set.id, case.target.index.name
-    if event := withdrawn_from(Ledger(case.store).history(set_id), target):
-        raise GateError(
-            f"the set {set_id[:12]} was taken off {target} by a rollback, and does not come back by itself",
-            reasons=(f"{event.who} on {event.when[:10]}: {event.why}",),
-            tip=f"cairn release promote {set_id[:12]} --again WHO --reason WHY, or a rollback that brings it",
-        )
-
-
 def _result_of_present(case: Case, *, dry_run: bool) -> Promotion:
     """What to say of a set that the target has already, with what the gate said when it was let in.
 
@@ -342,7 +310,7 @@ def _result_of_present(case: Case, *, dry_run: bool) -> Promotion:
     entry = case.target.set(set_id)
     report = None
     if entry.judgement is not None:
-        key = keys.set_key(set_id, f"judgements/{entry.judgement}.json")
+        key = _judgement_key(entry)
         data = store.read(key).data
         if hashlib.sha256(data).hexdigest() != entry.judgement:
             raise StoreError(f"{store.url}/{key} was changed", tip="restore it from a copy of the store")

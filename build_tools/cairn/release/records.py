@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -150,13 +150,19 @@ def read_given(path: Path) -> GivenRecord:
     return GivenRecord(data=data, name=str(path), results=tuple(results))
 
 
-def beginning(given: GivenRecord) -> datetime:
-    """When the run of a record began.
+def add_all(
+    store: Store, records: Iterable[GivenRecord], *, set_id: str, dry_run: bool
+) -> tuple[KeptRecord, ...]:
+    """Put records beside their set, in the order in which their runs began: they came at once.
 
     Raises:
-        UsageError: it is not a record.
+        StoreError, UsageError: as `add` says.
     """
-    return test_record.loads(given.data, name=given.name).began
+    ordered = sorted(records, key=lambda one: test_record.loads(one.data, name=one.name).began)
+    return tuple(
+        add(store, one.data, name=one.name, results=one.results, set_id=set_id, dry_run=dry_run)
+        for one in ordered
+    )
 
 
 def add(  # noqa: PLR0913 - each says one thing of the record, or of how it is kept
