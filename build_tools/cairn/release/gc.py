@@ -25,7 +25,7 @@ from cairn.release.index import keys, marks, write
 from cairn.release.index.commit import attempts, recover
 from cairn.release.index.generation import Generation
 from cairn.release.index.snapshot import SET_FILE, Index, Snapshot, existing, objects_of
-from cairn.store.protocol import ListedObject, Store, Stray
+from cairn.store.protocol import ListedObject, Store
 
 _AT_ONCE = 16  # requests side by side
 _TEMPORARY = timedelta(days=1)  # no upload, and no change of an index, takes as long
@@ -94,7 +94,7 @@ def collect(
     return Collected(
         keys=tuple(one.key for one in old),
         size=sum(one.size for one in old),
-        temporaries=tuple(_shown(stray) for stray in temporaries),
+        temporaries=tuple(s.name.encode("utf-8", "backslashreplace").decode() for s in temporaries),
         kept=len(listed) - len(old),
     )
 
@@ -118,8 +118,11 @@ def _needless(store: Store, listed: Sequence[ListedObject], since: datetime) -> 
         if kind in ("set", "set page"):  # collected as one, so that none is ever there in part
             return _set_of(key) not in named | young_sets
         if kind == "page":
-            snapshot = current.get(keys.index_of(key) or "")
-            return snapshot is not None and _is_left(snapshot, key)
+            # One whose project is gone offers nothing, and may go.
+            name = keys.index_of(key) or ""
+            project, slash, _ = key.removeprefix(keys.simple_prefix(name)).partition("/")
+            gone = name in current and project not in current[name].generation.projects
+            return bool(slash) and gone and write.is_empty_page(store, key)
         return kind in ("file", "part") and key not in named
 
     return [one for one in listed if one.modified < since and may_go(one.key)]
@@ -170,16 +173,6 @@ def _set_of(key: str) -> str:
     return key.split("/")[1] if key.startswith("sets/") else ""
 
 
-def _is_left(current: Snapshot, key: str) -> bool:
-    """Whether a page is of a project that is gone, and offers nothing."""
-    project, slash, _ = key.removeprefix(keys.simple_prefix(current.index.name)).partition("/")
-    return (
-        bool(slash)
-        and project not in current.generation.projects
-        and write.is_empty_page(current.index.store, key)
-    )
-
-
 def _still_old(store: Store, key: str, since: datetime) -> bool:
     """Whether an object was not written since; nor the `set.json` of its set, which a publisher renews."""
     whole = [key, keys.set_key(_set_of(key), SET_FILE)] if _set_of(key) else [key]
@@ -200,7 +193,3 @@ def _write_pages_again(store: Store, removed: Iterable[ListedObject]) -> None:
             back = sorted(names & attempt.before.generation.projects.keys())
             if all(write.put_project_page(attempt.before, project) for project in back):
                 break
-
-
-def _shown(stray: Stray) -> str:
-    return stray.name.encode("utf-8", "backslashreplace").decode()

@@ -91,7 +91,12 @@ def _index(
     for _ in range(_TRIES):
         if snapshot is None:
             break
-        problems = list(_problems(snapshot, inventory, hashes=hashes, trust=trust, on_step=on_step))
+        on_step(f"{name}: generations")
+        problems = [
+            *chains.check_generations(snapshot, inventory, hashes=hashes),
+            *offered.check(snapshot, inventory, hashes=hashes, on_step=on_step),
+            *sets.check(snapshot, inventory, trust=trust, on_step=on_step),
+        ]
         again, _lost = _loaded(name, inventory)
         if not problems or again is None or again.etag == snapshot.etag:
             break
@@ -169,15 +174,6 @@ def _of_nights(inventory: Inventory, present: Sequence[str]) -> set[str]:
 def _place_of(key: str) -> str:
     """The index or the channel that a page for people is of."""
     return key.partition("/status/")[0] if "/status/" in key else key.rpartition("/")[0]
-
-
-def _problems(
-    snapshot: Snapshot, inventory: Inventory, *, hashes: bool, trust: Trust | None, on_step: Progress
-) -> Iterator[Problem]:
-    on_step(f"{snapshot.index.name}: generations")
-    yield from chains.check_generations(snapshot, inventory, hashes=hashes)
-    yield from offered.check(snapshot, inventory, hashes=hashes, on_step=on_step)
-    yield from sets.check(snapshot, inventory, trust=trust, on_step=on_step)
 
 
 def _unnamed_files(inventory: Inventory) -> list[Problem]:

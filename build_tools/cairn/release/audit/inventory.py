@@ -156,7 +156,9 @@ class Inventory:
         """
         by_class: dict[KeyClass, list[tuple[str, int]]] = collections.defaultdict(list)
         for key, listed in self.objects.items():
-            by_class[self._class(listed, now - young)].append((key, listed.size))
+            young_enough = listed.modified >= now - young
+            kind: KeyClass = "live" if key in self.named else "pending" if young_enough else "garbage"
+            by_class[kind if _is_ours(key) else "foreign"].append((key, listed.size))
         for stray in self.strays:
             by_class[stray.kind].append((stray.name, stray.size))
         order: tuple[KeyClass, ...] = ("live", "pending", "garbage", "temporary", "foreign")
@@ -179,13 +181,6 @@ class Inventory:
             if (other := spelt.get(key.casefold())) and key.startswith(places):
                 yield _foreign(key, f"is {other} where capital letters do not count")
             spelt.setdefault(key.casefold(), key)
-
-    def _class(self, listed: ListedObject, since: datetime) -> KeyClass:
-        if not _is_ours(listed.key):
-            return "foreign"
-        if listed.key in self.named:
-            return "live"
-        return "pending" if listed.modified >= since else "garbage"
 
 
 def _is_ours(key: str) -> bool:

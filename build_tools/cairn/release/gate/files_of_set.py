@@ -55,7 +55,11 @@ def findings(case: Case, files: Files) -> Iterator[str]:
             where = f" ({finding.member})" if finding.member else ""
             yield f"{path.name}{where}: {finding.reason}"
     yield from unreadable.values()
-    yield from _unreadable_sdists(files)
+    for name in files.paths.keys() - wheels.keys():
+        try:
+            distribution.read(files.paths[name])
+        except CairnError as error:
+            yield f"{name}: {error}"
     yield from files.missing.values()
 
 
@@ -117,16 +121,6 @@ def _expectations(case: Case, shipped: tuple[str, ...]) -> Iterator[tuple[str, E
                 require_platform_tag=file.origin != "rocm-sdk",
             ),
         )
-
-
-def _unreadable_sdists(files: Files) -> Iterator[str]:
-    for name, path in files.paths.items():
-        if name.endswith(".whl"):
-            continue
-        try:
-            distribution.read(path)
-        except CairnError as error:
-            yield f"{name}: {error}"
 
 
 class _Manifest(msgspec.Struct, frozen=True):

@@ -66,7 +66,12 @@ class Installation:
 def judge(case: Case, files: Files) -> Installation:
     """Resolve the set from the index as it will be, and install it where that can be tried."""
     requested = requirements(case, files)
-    problems, read = _resolved(case)
+    try:
+        resolution = resolve_set(case.after, case.wheel_set)
+        problems = resolution.problems
+        read = None if problems else resolution.metadata_bytes
+    except CairnError as error:
+        problems, read = (str(error),), None
     problems += tuple(no_longer_resolving(case))
     count, size = len(case.wheel_set.files), readable_size(sum(file.size for file in case.wheel_set.files))
     note = f"uv chooses the {count} files of the set, {size}, after reading {readable_size(read or 0)}"
@@ -224,15 +229,6 @@ def requirements(case: Case, files: Files) -> tuple[str, ...]:
         extras = ",".join(wheel_info.read(path).extras) if path is not None else ""
         lines.append(f"{wheel.distribution}{f'[{extras}]' if extras else ''}=={wheel.version}")
     return tuple(lines)
-
-
-def _resolved(case: Case) -> tuple[tuple[str, ...], int | None]:
-    """How what uv chooses differs from the set, and the bytes that it reads to choose."""
-    try:
-        resolution = resolve_set(case.after, case.wheel_set)
-    except CairnError as error:
-        return (str(error),), None
-    return resolution.problems, None if resolution.problems else resolution.metadata_bytes
 
 
 def interpreter(case: Case) -> Path | None:

@@ -16,7 +16,7 @@ from cairn.release.index.commit import attempts
 from cairn.release.index.generation import PUBLISHED, FileRef, IndexSet, ProjectState, project_of
 from cairn.release.index.snapshot import Change, Index, Snapshot, existing, missing, read_set, whole_id
 from cairn.store.protocol import Store
-from cairn.wheels.wheelset import ClosureFile, SetWheel, WheelSet
+from cairn.wheels.wheelset import WheelSet
 
 _DIGEST = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 # `name==version`, as constraints have it; what follows may be a marker, a hash or a comment.
@@ -153,11 +153,9 @@ def _without(now: Snapshot, going: Sequence[str], sets: dict[str, WheelSet]) -> 
         for file in sets[set_id].files
     }
     # What was published by hand came for its own sake; `origin` tells it from the rest of a closure.
-    leaving = {
-        FileRef(filename=file.file_name, sha256=file.sha256)
-        for set_id in going
-        for file in _own(sets[set_id])
-    } - staying
+    wheels = [wheel for set_id in going for wheel in sets[set_id].wheels]
+    others = [file for set_id in going for file in sets[set_id].closure if file.origin != "published"]
+    leaving = {FileRef(filename=one.file_name, sha256=one.sha256) for one in (*wheels, *others)} - staying
     needed = _needed_by_hand(now, leaving)
     projects: dict[str, ProjectState | None] = {}
     for name in sorted({project_of(ref.filename) for ref in leaving} - needed):
@@ -167,11 +165,6 @@ def _without(now: Snapshot, going: Sequence[str], sets: dict[str, WheelSet]) -> 
         if names:
             projects[name] = left if left.files else None
     return Change(projects=projects, sets=dict.fromkeys(going))
-
-
-def _own(wheel_set: WheelSet) -> tuple[SetWheel | ClosureFile, ...]:
-    """What an index has for the sake of its sets."""
-    return (*wheel_set.wheels, *(file for file in wheel_set.closure if file.origin != "published"))
 
 
 def _needed_by_hand(now: Snapshot, leaving: Collection[FileRef]) -> frozenset[str]:

@@ -87,7 +87,10 @@ def _note(store: Store, subject: str, by: str, why: str, *, banned: bool, dry_ru
         _refuse_banned_with_others(ledger, subject, sets)
     kind: EventKind = "ban" if banned else "lift"
     event = Event(kind=kind, set_id=subject, who=by, when=now(), why=why)
-    events = with_wheels(event, [one for one in sets if banned or not _also_banned(ledger, one, subject)])
+    # A set stays yanked where its night is, when the ban of the set is lifted; and the other way round.
+    others = [{one.id, one.manifest_sha256} - {subject} for one in sets]
+    free = [one for one, other in zip(sets, others, strict=True) if banned or ledger.ban(*other) is None]
+    events = with_wheels(event, free)
     if not banned:
         _refuse_stepping_back(store, subject, sets, events)
     if not dry_run:
@@ -158,11 +161,6 @@ def _refuse_stepping_back(
         lifted = {place.set_id for place in places if place.index == name and place.changed}
         after = (mark(one) if one.set_id in lifted else one for one in Index(store, name).load().sets())
         marks.refuse_stepping_back(name, after, lifted)
-
-
-def _also_banned(ledger: Ledger, one: WheelSet, subject: str) -> bool:
-    """Whether a set stays yanked when the ban of `subject` is lifted."""
-    return any(ledger.ban(it) is not None for it in (one.id, one.manifest_sha256) if it != subject)
 
 
 def manifest_of(store: Store, night: str) -> str:

@@ -429,11 +429,7 @@ def _possible(store: Store) -> list[str]:
             below = (f"{channel}/{name}" for name in store.folders(f"{channel}/"))
             names += [channel, *(name for name in below if name in keys.possible_indexes())]
     # In the order of `possible_indexes`, whatever the store sorts by.
-    return sorted(names, key=_place)
-
-
-def _place(name: str) -> int:
-    return keys.possible_indexes().index(name)
+    return sorted(names, key=keys.possible_indexes().index)
 
 
 def missing(store: Store, name: str) -> StoreError:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from cairn import targets as gpu
 from cairn import templates
 from cairn.release.index import keys
-from cairn.release.index.generation import PACKAGES, IndexSet, LogEntry, comparable
+from cairn.release.index.generation import PACKAGES, IndexSet, comparable
 from cairn.release.pages import targets_file
 from cairn.release.pages.targets_file import Offer, TargetEntry, relative
 from cairn.release.pages.view import IndexView, by_channel
@@ -44,6 +44,9 @@ def page(views: Sequence[IndexView], *, folder: str) -> bytes:
     shown = views if folder else channels.get(name, ())
     offered = targets_file.make(folder, shown).targets
     sets = {one.set_id: one for view in shown for one in view.sets}
+    changes = [(change, view.name) for view in shown for change in view.changes]
+    changes.sort(key=lambda pair: (pair[0].when, pair[1], pair[0].number), reverse=True)
+    yanked = [(one, view.name) for view in shown for one in view.sets if one.yanked is not None]
     return templates.page(
         "landing",
         folder=folder,
@@ -56,8 +59,8 @@ def page(views: Sequence[IndexView], *, folder: str) -> bytes:
         indexes={} if folder else _indexes(views),
         channels=CHANNELS,
         damaged=[view.name for view in shown if view.damaged],
-        changes=_changes(shown),
-        yanked=_yanked(shown),
+        changes=changes[:_CHANGES],
+        yanked=sorted(yanked, key=lambda pair: pair[0].order, reverse=True),
         platform_words=platform_words,
         set_key=keys.set_key,
         set_locks=keys.SET_LOCKS,
@@ -85,19 +88,6 @@ def _indexes(views: Sequence[IndexView]) -> dict[str, IndexView | None]:
     by_name = {view.name: view for view in views}
     names = (name for channel, own in by_channel(views).items() for name in (channel, *(v.name for v in own)))
     return {name: by_name.get(name) for name in names}
-
-
-def _changes(shown: Sequence[IndexView]) -> list[tuple[LogEntry, str]]:
-    """The last changes, each with its index, the newest first."""
-    changes = [(change, view.name) for view in shown for change in view.changes]
-    changes.sort(key=lambda pair: (pair[0].when, pair[1], pair[0].number), reverse=True)
-    return changes[:_CHANGES]
-
-
-def _yanked(shown: Sequence[IndexView]) -> list[tuple[IndexSet, str]]:
-    """The sets that were yanked, each with its index, the newest first."""
-    sets = [(one, view.name) for view in shown for one in view.sets if one.yanked is not None]
-    return sorted(sets, key=lambda pair: pair[0].order, reverse=True)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -69,7 +69,10 @@ def rows(views: Sequence[IndexView]) -> tuple[Row, ...]:
     """Everything that these indexes have or had a run of: newest line first, then by family and Python."""
     by_key: dict[tuple[str, str, str, str, str], Row] = {}
     for view in views:
-        nights = {(n.line, n.family, n.python, n.platform): n for n in sorted(view.nights, key=_finished)}
+        nights = {
+            (n.line, n.family, n.python, n.platform): n
+            for n in sorted(view.nights, key=lambda n: (n.finished, n.started))
+        }
         goods: dict[tuple[str, str, str, str], IndexSet] = {}
         for one in sorted(view.live, key=lambda s: s.added):
             goods[one.line, one.family, one.python, one.platform] = one
@@ -89,10 +92,6 @@ def rows(views: Sequence[IndexView]) -> tuple[Row, ...]:
         key=lambda row: (_family_order(row.family), comparable(row.python), row.platform, row.index),
     )
     return tuple(sorted(ordered, key=lambda row: _line_order(row.line), reverse=True))
-
-
-def _finished(night: Night) -> tuple[str, str]:
-    return night.finished, night.started
 
 
 def _family_order(family: str) -> tuple[object, ...]:

@@ -215,21 +215,18 @@ def _by_keys(envelopes: Sequence[Envelope], trust: Trust | None, name: str) -> S
     vouchers, strange = [], None
     for envelope in envelopes:
         try:
-            vouchers.append(_by_key(envelope, trust, name))
+            if trust is None:
+                payload, by = dsse.unverified_payload(envelope, name=name), None
+            else:
+                signed = dsse.verify(envelope, dsse.IN_TOTO, trust.keys, name=name)
+                payload, by = signed.payload, f"key {', '.join(key[:16] for key in signed.key_ids)}"
         except UntrustedKeyError as error:
             strange = error
+        else:
+            vouchers.append(Vouched(claims=statement.decode(payload, name=name), by=by))
     if strange is not None and not vouchers:
         raise strange
     return vouchers
-
-
-def _by_key(envelope: Envelope, trust: Trust | None, name: str) -> Vouched:
-    if trust is None:
-        payload, by = dsse.unverified_payload(envelope, name=name), None
-    else:
-        signed = dsse.verify(envelope, dsse.IN_TOTO, trust.keys, name=name)
-        payload, by = signed.payload, f"key {', '.join(key[:16] for key in signed.key_ids)}"
-    return Vouched(claims=statement.decode(payload, name=name), by=by)
 
 
 def _local(data: bytes, name: str) -> Provenance:

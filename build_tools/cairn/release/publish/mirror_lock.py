@@ -17,7 +17,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
@@ -250,7 +249,10 @@ def asked_by(dists: Iterable[Dist], further: Sequence[str], *, stack: Stack) -> 
     by_name: dict[str, tuple[dict[str, None], set[str]]] = {}
     for dist in dists:
         requires, extras = by_name.setdefault(dist.name, ({}, set()))
-        every = (*dist.needs.requires, *_builders(dist))
+        every = dist.needs.requires
+        if dist.path.suffix != ".whl":  # what builds it has to be there on the machine of who installs it
+            with dist.path.open("rb") as stream:
+                every += distribution.build_requirements(stream, filename=dist.path.name)
         names = ((str(r), canonicalize_name(r.name)) for r in every)
         requires |= {text: None for text, name in names if name not in own and not is_of_sdk(name)}
         extras |= set(dist.needs.extras)
@@ -308,14 +310,6 @@ def resolve(
         asked=tuple(asked),
         files=in_order(locked),
     )
-
-
-def _builders(dist: Dist) -> tuple[Requirement, ...]:
-    """What has to be there before an sdist is built on the machine of who installs it."""
-    if dist.path.suffix == ".whl":
-        return ()
-    with dist.path.open("rb") as stream:
-        return distribution.build_requirements(stream, filename=dist.path.name)
 
 
 def _locked(
