@@ -338,7 +338,13 @@ def read(store: Store, set_id: str, *, trust: Trust | None = None) -> Kept:
         except CairnError as error:
             unusable.append((digest, str(error)))
             continue
-        records.append(KeptRecord(digest=digest, record=record, doubt=_doubt(store, set_id, data, trust)))
+        doubt = None
+        if trust is not None:
+            try:
+                evidence.record_signers(store, set_id, data, trust)
+            except CairnError as error:
+                doubt = str(error)
+        records.append(KeptRecord(digest=digest, record=record, doubt=doubt))
     for listed in store.list(keys.set_key(set_id, "answers/")):
         digest = _name(listed.key)
         try:
@@ -412,16 +418,6 @@ def _result_key(set_id: str, record: TestRecord, result: bytes, name: str) -> st
     if sha256 not in ends:
         raise UsageError(f"{name} does not name a result with the digest {sha256[:_SHORT]}")
     return keys.set_key(set_id, f"results/{sha256}.{ends[sha256]}")
-
-
-def _doubt(store: Store, set_id: str, data: bytes, trust: Trust | None) -> str | None:
-    if trust is None:
-        return None
-    try:
-        evidence.record_signers(store, set_id, data, trust)
-    except CairnError as error:
-        return str(error)
-    return None
 
 
 def _digests(store: Store, set_id: str) -> Iterator[str]:

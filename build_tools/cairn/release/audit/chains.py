@@ -178,7 +178,8 @@ def check_ledger(names: Sequence[str], inventory: Inventory) -> Iterator[Problem
             snapshot = Index(inventory.store, name).load()
         except (CairnError, OSError):
             continue  # that it cannot be read is said of it already
-        yield from _names(snapshot, published[keys.scope_of(name)] if entries else None)
+        if entries:  # none in a store that is older than its ledger, and that nobody has written to since
+            yield from _names(snapshot, published[keys.scope_of(name)])
         yield from _marks(snapshot)
 
 
@@ -210,10 +211,8 @@ def _lookups(entries: Sequence[Entry], inventory: Inventory) -> Iterator[Problem
             yield Problem(code="ledger", index=None, where=key, said=text)
 
 
-def _names(snapshot: Snapshot, published: dict[str, str] | None) -> Iterator[Problem]:
+def _names(snapshot: Snapshot, published: dict[str, str]) -> Iterator[Problem]:
     """The files of an index that the ledger does not have, or has with other bytes."""
-    if published is None:  # a store that is older than its ledger, and that nobody has written to since
-        return
     name = snapshot.index.name
     for project in readable_projects(snapshot):
         for file in project.files:

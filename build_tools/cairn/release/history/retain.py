@@ -155,7 +155,9 @@ def _without(now: Snapshot, going: Sequence[str], sets: dict[str, WheelSet]) -> 
     # What was published by hand came for its own sake; `origin` tells it from the rest of a closure.
     wheels = [wheel for set_id in going for wheel in sets[set_id].wheels]
     others = [file for set_id in going for file in sets[set_id].closure if file.origin != "published"]
-    leaving = {FileRef(filename=one.file_name, sha256=one.sha256) for one in (*wheels, *others)} - staying
+    leaving = {FileRef(filename=wheel.file_name, sha256=wheel.sha256) for wheel in wheels}
+    leaving |= {FileRef(filename=file.file_name, sha256=file.sha256) for file in others}
+    leaving -= staying
     needed = _needed_by_hand(now, leaving)
     projects: dict[str, ProjectState | None] = {}
     for name in sorted({project_of(ref.filename) for ref in leaving} - needed):

@@ -83,7 +83,10 @@ def rollback(
         change = _change(attempt.before, past)
         this = difference.between(attempt.before, change)
         if not dry_run:
-            _keep_young(past, this)  # before it is read: what is there then is not collected any more
+            # Before it is read: what is there then is not collected any more, as old as it may be.
+            coming = [key for ref in this.back for key in objects_of(past.entry(ref))]
+            coming += [keys.set_key(set_id, SET_FILE) for set_id in this.back_sets]
+            side_by_side(lambda key: keep_young(store, key), coming, jobs=_AT_ONCE)
         _refuse_damaged(past, this, known=whole, on_step=on_step)
         changed = changed or not change.empty
         marked |= {set_id for set_id, listed in change.sets.items() if listed is not None}
@@ -98,7 +101,11 @@ def rollback(
             break
     if not dry_run:
         _note(store, index, "withdraw", whole.gone_sets, why)
-        _let_in(store, past, marked, why)
+        # All of them, since a run that died may have brought them, and said nothing of it.
+        _note(store, index, "readmit", past.set_ids, why)
+        # A yank or a record that came meanwhile has looked at the index as it was.
+        for set_id in sorted(marked):
+            marks.update_marks(store, set_id, "record", indexes=[index])
     return Rollback(
         to=number,
         to_when=past.generation.when,
@@ -118,23 +125,6 @@ def _note(store: Store, index: str, kind: EventKind, set_ids: Iterable[str], why
             Event(kind=kind, set_id=set_id, who=who(), when=now(), why=why, index=index) for set_id in set_ids
         ]
     )
-
-
-def _let_in(store: Store, past: Snapshot, changed: Iterable[str], why: str) -> None:
-    """Note that users get the sets of a state again, and mark those that changed by what is known by now."""
-    # All of them, since a run that died may have brought them, and said nothing of it.
-    _note(store, past.index.name, "readmit", past.set_ids, why)
-    # A yank or a record that came meanwhile looks at the index as it was.
-    for set_id in sorted(changed):
-        marks.update_marks(store, set_id, "record", indexes=[past.index.name])
-
-
-def _keep_young(past: Snapshot, difference: Difference) -> None:
-    """Have what comes back not be collected before the commit, as old as it may be."""
-    store = past.index.store
-    coming = [key for ref in difference.back for key in objects_of(past.entry(ref))]
-    coming += [keys.set_key(set_id, SET_FILE) for set_id in difference.back_sets]
-    side_by_side(lambda key: keep_young(store, key), coming, jobs=_AT_ONCE)
 
 
 def _find(current: Snapshot, to: str) -> Snapshot:

@@ -16,7 +16,7 @@ from cairn.release.history.difference import checked_reason
 from cairn.release.index import keys, marks
 from cairn.release.index.generation import now, who
 from cairn.release.index.marks import Marked
-from cairn.release.index.snapshot import SET_FILE, Index, existing, read_set
+from cairn.release.index.snapshot import SET_FILE, Index, Snapshot, existing, read_set
 from cairn.release.ledger import Ledger
 from cairn.release.ledger_entries import Event, EventKind, with_wheels
 from cairn.store.protocol import Store
@@ -179,7 +179,7 @@ def manifest_of(store: Store, night: str) -> str:
         digest = plan.get("manifest_sha256") if isinstance(plan, dict) else None
         if isinstance(digest, str):
             return digest
-    listed = {one.manifest_sha256 for name in existing(store) for one in Index(store, name).load().sets()}
+    listed = {one.manifest_sha256 for snapshot in _readable(store) for one in snapshot.sets()}
     return _only(store, night, listed, "night")
 
 
@@ -187,11 +187,15 @@ def _whole_id(store: Store, given: str) -> str:
     """The id of the one set of a store that `given` is the beginning of, or all of; no index need have it."""
     if _WHOLE.fullmatch(given):
         return given
-    known = {*store.folders("sets/")}
+    listed = (set_id for snapshot in _readable(store) for set_id in snapshot.set_ids)
+    return _only(store, given, {*store.folders("sets/"), *listed}, "set")
+
+
+def _readable(store: Store) -> Iterator[Snapshot]:
+    """The indexes of a store but for those that are damaged, which `update_marks` names."""
     for name in existing(store):
-        with contextlib.suppress(StoreError):  # it is damaged, which `update_marks` says
-            known |= {*Index(store, name).load().set_ids}
-    return _only(store, given, known, "set")
+        with contextlib.suppress(StoreError):
+            yield Index(store, name).load()
 
 
 def _only(store: Store, given: str, every: Iterable[str], what: str) -> str:

@@ -95,7 +95,13 @@ class Attempt:
             before = _begun(self.before)
             if before is None:
                 return False
-            _remember(before, change, action)
+            # What the ledger says holds for every change of every index, whatever command asks.
+            ledger = Ledger(before.index.store)
+            ledger.refuse_banned(s for s in change.sets.values() if s is not None and s.yanked is None)
+            if action != "rollback":  # which brings a state back, and marks what of it was yanked
+                _refuse_banned_files(ledger, before, change)
+            new = {file.filename: file.sha256 for file in _new_files(before, change)}
+            ledger.add(names={keys.scope_of(before.index.name): new} if new else None)
             made = _next(before, change, action, change_id=self._change_id, why=why)
             data = generation.encode(made)
             key = keys.generation_key(made.index, made.number, digest_of(data))
@@ -226,20 +232,7 @@ def _begun(before: Snapshot) -> Snapshot | None:
     return current if current.digest == before.digest else None
 
 
-def _remember(before: Snapshot, change: Change, action: Action) -> None:
-    """Note the names that a change brings, and refuse what was decided before to be refused.
-
-    Every change of every index goes through here, so what the ledger says holds whatever command asks.
-    """
-    ledger = Ledger(before.index.store)
-    ledger.refuse_banned(s for s in change.sets.values() if s is not None and s.yanked is None)
-    if action != "rollback":  # which brings a state back, and marks what of it was yanked
-        _refuse_banned_files(before, change)
-    new = {file.filename: file.sha256 for file in _new_files(before, change)}
-    ledger.add(names={keys.scope_of(before.index.name): new} if new else None)
-
-
-def _refuse_banned_files(before: Snapshot, change: Change) -> None:
+def _refuse_banned_files(ledger: Ledger, before: Snapshot, change: Change) -> None:
     """Ask for the files that a change newly offers, each with the sets that come with it."""
     files = [file for project in change.projects.values() if project is not None for file in project.files]
     own = {
@@ -249,7 +242,7 @@ def _refuse_banned_files(before: Snapshot, change: Change) -> None:
     }
     fresh = {file.sha256 for file in _new_files(before, change) if file.yanked is None}
     if own or fresh:
-        Ledger(before.index.store).refuse_banned_files(own, fresh.difference(*own.values()))
+        ledger.refuse_banned_files(own, fresh.difference(*own.values()))
 
 
 def _new_files(before: Snapshot, change: Change) -> Iterator[FileEntry]:

@@ -104,7 +104,8 @@ def update_marks(  # noqa: PLR0913 - what is marked, where, and for the log
         try:
             index = Index(store, name)
             now = index.load()
-            own = _of(now, subject)
+            of_night = (one.set_id for one in now.sets() if one.manifest_sha256 == subject)
+            own = (subject,) if subject in now.set_ids else tuple(of_night)
             # First, since nothing that any other set lacks is to keep these from being marked.
             marks += [_settle(index, it, action, why, marking, dry_run=dry_run) for it in own]
             for set_id in _alike(now, banned):
@@ -160,13 +161,6 @@ def finish(store: Store) -> None:
                 if (marked := marking(listed)) != listed:
                     action: Action = "record" if marked.yanked == listed.yanked else "yank"
                     update_marks(store, set_id, action, why=marked.yanked, indexes=[name])
-
-
-def _of(now: Snapshot, subject: str) -> tuple[str, ...]:
-    """The sets of an index that are the subject, or of it."""
-    if subject in now.set_ids:
-        return (subject,)
-    return tuple(one.set_id for one in now.sets() if one.manifest_sha256 == subject)
 
 
 def _alike(now: Snapshot, sets: Sequence[WheelSet]) -> tuple[str, ...]:
