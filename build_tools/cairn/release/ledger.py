@@ -277,8 +277,10 @@ class Ledger:
     ) -> tuple[dict[str, dict[str, str]], tuple[str, ...]]:
         """Of the names those that are new, by scope, and a sentence for each that has other bytes."""
         grouped = _by_project(offered)
-        stored = side_by_side(lambda place: self._names(place, tail), grouped, jobs=_AT_ONCE)
-        known = dict(zip(grouped, stored, strict=True))
+        stored = side_by_side(
+            lambda place: self._lookup(keys.ledger_names_key(*place), Names, tail), grouped, jobs=_AT_ONCE
+        )
+        known = {place: one.names if one else {} for place, one in zip(grouped, stored, strict=True)}
         for entry in tail.entries:
             for place, names in _by_project(entry.names).items():
                 if place in known:
@@ -293,10 +295,6 @@ class Ledger:
                 elif published != sha256:
                     clashes.append(f"{name} was published with other bytes before: sha256 {published}")
         return fresh, tuple(clashes)
-
-    def _names(self, place: tuple[str, str], tail: _Tail) -> Mapping[str, str]:
-        stored = self._lookup(keys.ledger_names_key(*place), Names, tail)
-        return stored.names if stored is not None else {}
 
     def _history(self, set_id: str, tail: _Tail) -> tuple[Event, ...]:
         stored = self._lookup(keys.ledger_set_key(set_id), History, tail) or _NOTHING

@@ -230,11 +230,9 @@ def _unmet(wheel_set: WheelSet, metadata: dict[str, bytes]) -> Iterator[str]:
         if file.file_name in metadata:
             needs[project] = distribution.needs_of(metadata[file.file_name], filename=file.file_name)
     markers = Platform(python=wheel_set.python, tag=wheel_set.platform).markers()
-    todo = [
-        (wheel.distribution, extra)
-        for wheel in wheel_set.wheels
-        for extra in _extras(needs, wheel.distribution)
-    ]
+    own = [wheel.distribution for wheel in wheel_set.wheels]
+    extras = {name: needs[name].extras if name in needs else () for name in own}
+    todo = [(name, extra) for name in own for extra in ("", *extras[name])]
     seen = set(todo)
     while todo:
         name, extra = todo.pop()
@@ -248,10 +246,6 @@ def _unmet(wheel_set: WheelSet, metadata: dict[str, bytes]) -> Iterator[str]:
             more = {(project, str(canonicalize_name(one))) for one in ("", *requirement.extras)} - seen
             seen |= more
             todo += sorted(more)
-
-
-def _extras(needs: dict[str, distribution.Needs], name: str) -> tuple[str, ...]:
-    return ("", *(needs[name].extras if name in needs else ()))
 
 
 def _signatures(snapshot: Snapshot, wheel_set: WheelSet, trust: Trust) -> Iterator[str]:

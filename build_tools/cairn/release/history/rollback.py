@@ -77,17 +77,11 @@ def rollback(
     past = _find(Index(store, index).load(), to)
     number = past.generation.number
     why = f"to {number}: {reason}" if reason else f"to {number}"
-    whole, marked = Difference(), set[str]()
-    changed = False
+    whole, marked, changed = Difference(), set[str](), False
     for attempt in attempts(past.index, dry_run=dry_run):
         change = _change(attempt.before, past)
         this = difference.between(attempt.before, change)
-        if not dry_run:
-            # Before it is read: what is there then is not collected any more, as old as it may be.
-            coming = [key for ref in this.back for key in objects_of(past.entry(ref))]
-            coming += [keys.set_key(set_id, SET_FILE) for set_id in this.back_sets]
-            side_by_side(lambda key: keep_young(store, key), coming, jobs=_AT_ONCE)
-        _refuse_damaged(past, this, known=whole, on_step=on_step)
+        _refuse_damaged(past, this, known=whole, dry_run=dry_run, on_step=on_step)
         changed = changed or not change.empty
         marked |= {set_id for set_id, listed in change.sets.items() if listed is not None}
         # What a different writer brings while this one tries goes as well, and is to be named.
@@ -101,11 +95,7 @@ def rollback(
             break
     if not dry_run:
         _note(store, index, "withdraw", whole.gone_sets, why)
-        # All of them, since a run that died may have brought them, and said nothing of it.
-        _note(store, index, "readmit", past.set_ids, why)
-        # A yank or a record that came meanwhile has looked at the index as it was.
-        for set_id in sorted(marked):
-            marks.update_marks(store, set_id, "record", indexes=[index])
+        _let_in(store, past, marked, why)
     return Rollback(
         to=number,
         to_when=past.generation.when,
@@ -125,6 +115,15 @@ def _note(store: Store, index: str, kind: EventKind, set_ids: Iterable[str], why
             Event(kind=kind, set_id=set_id, who=who(), when=now(), why=why, index=index) for set_id in set_ids
         ]
     )
+
+
+def _let_in(store: Store, past: Snapshot, changed: Iterable[str], why: str) -> None:
+    """Note that users get the sets of a state again, and mark those that changed by what is known by now."""
+    # All of them, since a run that died may have brought them, and said nothing of it.
+    _note(store, past.index.name, "readmit", past.set_ids, why)
+    # A yank or a record that came meanwhile has looked at the index as it was.
+    for set_id in sorted(changed):
+        marks.update_marks(store, set_id, "record", indexes=[past.index.name])
 
 
 def _find(current: Snapshot, to: str) -> Snapshot:
@@ -211,13 +210,20 @@ def _yanked_since(past: Snapshot) -> tuple[str, ...]:
     return tuple(one.set_id for one in past.sets() if one.yanked is None and mark(one).yanked is not None)
 
 
-def _refuse_damaged(past: Snapshot, coming: Difference, *, known: Difference, on_step: Progress) -> None:
+def _refuse_damaged(
+    past: Snapshot, coming: Difference, *, known: Difference, dry_run: bool, on_step: Progress
+) -> None:
     """What comes back must be in the store as it was; files of `known` were looked at before.
 
     Raises:
         StoreError: something is not; all of it is named.
     """
     store = past.index.store
+    if not dry_run:
+        # Before it is read: what is there then is not collected any more, as old as it may be.
+        young = [key for ref in coming.back for key in objects_of(past.entry(ref))]
+        young += [keys.set_key(set_id, SET_FILE) for set_id in coming.back_sets]
+        side_by_side(lambda key: keep_young(store, key), young, jobs=_AT_ONCE)
     refs = [ref for ref in coming.back if ref not in known.back]
     if refs:
         on_step(f"reading {wording.count(refs, 'file')} that would come back")

@@ -33,7 +33,10 @@ def write(store: Store, name: str) -> bool:
     """
     indexes: dict[str, Index] = {}
     for folder in (*_folders(name), ""):
-        old = {key: read_or_none(store, key) for key in _keys(Index(store, name).load(), folder)}
+        locks = lock_keys(Index(store, name).load()) if folder == name else ()
+        ends = ("targets.json", "status.html", "index.html")
+        paths = [*locks, *(f"{folder}/{end}" for end in ends)] if folder else [keys.LANDING]
+        old = {key: read_or_none(store, key) for key in paths}
         pages = _pages(store, name, folder, indexes)
         if old.keys() != pages.keys():
             return False
@@ -77,14 +80,6 @@ def _pages(store: Store, name: str, folder: str, indexes: dict[str, Index]) -> d
         f"{folder}/status.html": status.page(tuple(views.values()), folder=folder),
         f"{folder}/index.html": landing.page(offered, folder=folder),
     }
-
-
-def _keys(current: Snapshot, folder: str) -> tuple[str, ...]:
-    """Where the pages of a folder lie that show an index."""
-    if not folder:
-        return (keys.LANDING,)
-    locks = lock_keys(current) if folder == current.index.name else ()
-    return (*locks, *(f"{folder}/{end}" for end in ("targets.json", "status.html", "index.html")))
 
 
 def _folders(name: str) -> tuple[str, ...]:

@@ -164,7 +164,8 @@ class Offer:
         transfer.put_files(
             store, sources, sha256s=sha256s, on_progress=lambda progress: on_step(str(progress))
         )
-        side_by_side(lambda item: _put_sidecar(store, item), self.dists)
+        sidecars = {keys.sidecar_key(item.sha256, item.path.name): item.metadata for item in self.dists}
+        side_by_side(lambda item: _put_once(store, *item), sidecars.items())
 
     def commit(
         self, index: Index, action: Action, *, attested: Mapping[str, Attested] | None = None
@@ -182,8 +183,7 @@ class Offer:
         for attempt in attempts(index):
             change, published, objects = self._proposed(attempt.before, attested or {})
             for key, data in objects.items():
-                if not write_once(index.store, key, data):
-                    keep_young(index.store, key)
+                _put_once(index.store, key, data)
             if attempt.commit(change, action):
                 break
         return published
@@ -313,9 +313,8 @@ def _entry(item: Dist, taken: str, build: str) -> FileEntry:
     )
 
 
-def _put_sidecar(store: Store, item: Dist) -> None:
-    key = keys.sidecar_key(item.sha256, item.path.name)
-    if not write_once(store, key, item.metadata):
+def _put_once(store: Store, key: str, data: bytes) -> None:
+    if not write_once(store, key, data):
         keep_young(store, key)
 
 
@@ -352,7 +351,8 @@ def _list_variants(
     for version in dict.fromkeys(file.version for file in coming):
         present = [f for f in snapshot.project(project).files if f.version == version and f.variants]
         mine = [file for file in coming if file.version == version]
-        whole = [_known(snapshot, file) for file in variants_of(present)]
+        stored = [keys.file_key(one.sha256, one.filename) for one in variants_of(present)]
+        whole = [variant_files.loads(snapshot.index.store.read(key).data, name=key) for key in stored]
         together, *others = [*whole, *(contents[file.filename] for file in mine)]
         try:
             for other in others:
@@ -373,8 +373,3 @@ def _list_variants(
         for file in (*present, *mine):
             entries[file.filename] = msgspec.structs.replace(file, variants=made)
     return _Listed(entries=tuple(entries.values()), objects=objects)
-
-
-def _known(snapshot: Snapshot, file: VariantsFile) -> Variants:
-    key = keys.file_key(file.sha256, file.filename)
-    return variant_files.loads(snapshot.index.store.read(key).data, name=key)

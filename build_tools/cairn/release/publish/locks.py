@@ -74,9 +74,13 @@ def of_set(wheel_set: WheelSet, metadata: Mapping[str, bytes]) -> dict[str, byte
     # On one line, whatever a set says of itself: what follows a line end would be a requirement.
     head = f"# Set {wheel_set.id}\n# {' '.join(about.split())}\n"
     pinned = "".join(f"{package.name}=={package.version}\n" for package in packages)
+    hashed = ""
+    for package in always:
+        hashes = "".join(f" \\\n    --hash=sha256:{file.sha256}" for file in package.files)
+        hashed += f"{package.name}=={package.version}{hashes}\n"
     made = {
         "constraints.txt": f"{head}{pinned}",
-        "requirements.txt": head + "".join(map(_hashed, always)),
+        "requirements.txt": f"{head}{hashed}",
         "pylock.toml": _pylock(wheel_set, packages, folder=folder),
     }
     return {f"{folder}/{name}": text.encode() for name, text in made.items()}
@@ -120,11 +124,6 @@ def absolute(lock: bytes, url: str) -> bytes:
 
 def _files(wheel_set: WheelSet) -> list[_LockedFile]:
     return [*wheel_set.wheels, *wheel_set.closure]
-
-
-def _hashed(package: _Package) -> str:
-    hashes = "".join(f" \\\n    --hash=sha256:{file.sha256}" for file in package.files)
-    return f"{package.name}=={package.version}{hashes}\n"
 
 
 def _packages(wheel_set: WheelSet, metadata: Mapping[str, bytes]) -> tuple[_Package, ...]:

@@ -139,23 +139,22 @@ def resolve_set(snapshot: Snapshot, wheel_set: WheelSet) -> Resolution:
         StoreError: requirements that can each be met contradict each other, or metadata was lost.
         UsageError: uv has no name for the platform.
     """
-    requested = (*_own_requirements(snapshot, wheel_set), *wheel_set.requirements)
+    store, requested = snapshot.index.store, list[str]()
+    for wheel in wheel_set.wheels:  # each exactly, and with all its extras
+        data = store.read(keys.sidecar_key(wheel.sha256, wheel.file_name)).data
+        extras = ",".join(distribution.needs_of(data, filename=wheel.file_name).extras)
+        requested.append(f"{wheel.distribution}{f'[{extras}]' if extras else ''}=={wheel.version}")
+    requested += wheel_set.requirements
     platform = Platform(python=wheel_set.python, tag=wheel_set.platform)
     chosen = closure(snapshot, roots=(), requirements=requested, platform=platform)
     missing = [f"{snapshot.index.name} lacks {item}" for item in chosen.missing]
+    prefix = keys.simple_prefix(snapshot.index.name)
+    pages = (render.project_page(snapshot.project(name), prefix=prefix).json for name in chosen.read)
+    sidecars = (keys.sidecar_key(ref.sha256, ref.filename) for refs in chosen.read.values() for ref in refs)
     return Resolution(
         problems=(*missing, *_differences(chosen.files, refs_of(wheel_set))),
-        metadata_bytes=_bytes_read(snapshot, chosen),
+        metadata_bytes=sum(map(len, pages)) + sum(len(store.read(key).data) for key in sidecars),
     )
-
-
-def _own_requirements(snapshot: Snapshot, wheel_set: WheelSet) -> Iterator[str]:
-    """The set's own wheels, each exactly and with all its extras."""
-    store = snapshot.index.store
-    for wheel in wheel_set.wheels:
-        data = store.read(keys.sidecar_key(wheel.sha256, wheel.file_name)).data
-        extras = ",".join(distribution.needs_of(data, filename=wheel.file_name).extras)
-        yield f"{wheel.distribution}{f'[{extras}]' if extras else ''}=={wheel.version}"
 
 
 def _differences(taken: Sequence[FileRef], expected: Sequence[FileRef]) -> Iterator[str]:
@@ -171,13 +170,6 @@ def _differences(taken: Sequence[FileRef], expected: Sequence[FileRef]) -> Itera
             yield f"{instead} has other bytes than in the set"
         else:
             yield f"an installer takes {instead}, and the set has {of_set}"
-
-
-def _bytes_read(snapshot: Snapshot, chosen: Closure) -> int:
-    store, prefix = snapshot.index.store, keys.simple_prefix(snapshot.index.name)
-    pages = (render.project_page(snapshot.project(name), prefix=prefix).json for name in chosen.read)
-    sidecars = (keys.sidecar_key(ref.sha256, ref.filename) for refs in chosen.read.values() for ref in refs)
-    return sum(map(len, pages)) + sum(len(store.read(key).data) for key in sidecars)
 
 
 def parsed(line: str) -> Requirement:
