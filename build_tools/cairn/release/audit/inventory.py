@@ -12,7 +12,7 @@ from typing import Literal
 from cairn import datafile
 from cairn.errors import CairnError
 from cairn.release.index import keys
-from cairn.store.protocol import ListedObject, Store, Stray
+from cairn.store.protocol import ListedObject, Store, Stray, is_key
 
 Code = Literal[
     "pointer",
@@ -175,7 +175,9 @@ class Inventory:
                 yield _foreign(key, "is not of a store of Cairn's")
         for stray in self.strays:
             if stray.kind == "foreign" and stray.name.startswith(places):
-                yield _foreign(stray.name, "is a link, or hidden: it is not of a store of Cairn's")
+                known = is_key(stray.name) or any(part.startswith(".") for part in stray.name.split("/"))
+                reason = "is a link, or hidden: it " if known else ""
+                yield _foreign(stray.name, f"{reason}is not of a store of Cairn's")
         spelt: dict[str, str] = {}
         for key in sorted(self.objects):
             if (other := spelt.get(key.casefold())) and key.startswith(places):
