@@ -167,10 +167,7 @@ def trim(
             side_by_side(store.delete, result.files, jobs=_JOBS)
             if isinstance(place, LocalTier):
                 place.tidy()
-                for parent, folders, _ in os.walk(place.store.path / entries.FILES, topdown=False):
-                    for name in folders:
-                        with contextlib.suppress(OSError):  # it is not empty, or is removed by others
-                            Path(parent, name).rmdir()
+                _remove_empty(place.store.path / entries.FILES)
     return result
 
 
@@ -260,3 +257,11 @@ def _plan(
         size=tier.size - sum(sizes[name] for name in files_going),
         in_use=held,
     )
+
+
+def _remove_empty(folder: Path) -> None:
+    """Remove the folders below this one in which nothing is left."""
+    for place, folders, _ in os.walk(folder, topdown=False):
+        for name in folders:
+            with contextlib.suppress(OSError):  # it is not empty, or is removed by others
+                Path(place, name).rmdir()

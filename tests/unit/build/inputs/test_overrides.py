@@ -138,7 +138,7 @@ def test_every_command_that_builds_takes_it(tmp_path: Path) -> None:
         == ("USE_FBGEMM=0", "torch:USE_X=1")
     )
     trail = binder.make(trail_command.Run, parser.parse_args(["ci", "run", *words, "--targets", "cpu"]))
-    assert trail_command.trail_request(trail).build_env == ("USE_FBGEMM=0", "torch:USE_X=1")
+    assert trail.how.build_env == ("USE_FBGEMM=0", "torch:USE_X=1")
     frozen = parser.parse_args(["manifest", "create", *words, "--output", "m.json"])
     assert frozen.build_env == ["USE_FBGEMM=0", "torch:USE_X=1"]
 
