@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import struct
 from collections.abc import Mapping, Sequence
 from typing import Literal
+
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import Section
 
 WRAPPER = struct.Struct("<IIQQ")
 MAGIC = 0x48495046
@@ -39,6 +43,7 @@ def make_hip_library(
     needed: Sequence[str] = (),
     runpath: str = "",
     versions: Mapping[str, Sequence[str]] | None = None,
+    dynamic_section: bool = False,
 ) -> bytes:
     """A shared library with one segment that is read and one that is written.
 
@@ -58,6 +63,7 @@ def make_hip_library(
         soname: DT_SONAME.
         needed: DT_NEEDED.
         runpath: DT_RUNPATH.
+        dynamic_section: whether the table of sections has its dynamic entries too.
         versions: the symbol versions needed of each library.
     """
     code, places = in_row(bundles)
@@ -92,7 +98,7 @@ def make_hip_library(
         (6, 4, 64, 64, 56 * count, 56 * count, 8),
     ]
     segments += [(3, 4, 0, 0, 1, 1, 1)] if interpreter else []
-    names = b"\0.hip_fatbin\0.hipFatBinSegment\0.bss\0.shstrtab\0"
+    names = b"\0.hip_fatbin\0.hipFatBinSegment\0.bss\0.shstrtab\0.dynamic\0"
     names_at = second_at + len(second)
     sections_at = names_at + len(names) + -(names_at + len(names)) % 8
     sections = [
@@ -102,6 +108,9 @@ def make_hip_library(
         (names.index(b".bss"), 8, 3, wrappers_at + len(second), names_at, bss, 1),
         (names.index(b".shstrtab"), 3, 0, 0, names_at, len(names), 1),
     ]
+    if dynamic_section:
+        place = wrappers_at + len(made), second_at + len(made)
+        sections.append((names.index(b".dynamic"), 6, 3, *place, len(dynamic), 8))
     header = b"\x7fELF\x02\x01\x01" + bytes(9)
     header += struct.pack(
         "<HHIQQQIHHHHHH", kind, machine, 1, 0, 64, sections_at, 0, 64, 56, count, 64, len(sections), 4
@@ -166,3 +175,29 @@ def _tables(
             begin += 63 * 8
         return struct.pack(f"<{len(words)}Q", *words), [(36, at), (35, 8 * len(words)), (37, 8)]
     return b"", []
+
+
+def section_of(file: ELFFile, name: str) -> Section:
+    """The section of this name."""
+    found = file.get_section_by_name(name)
+    assert found is not None
+    return found
+
+
+def in_memory(data: bytes) -> dict[int, int]:
+    """What a loader maps, byte by byte, without what is not zero; relocations done at the address 0."""
+    file = ELFFile(io.BytesIO(data))
+    memory: dict[int, int] = {}
+    for segment in file.iter_segments("PT_LOAD"):
+        head = segment.header
+        assert (head.p_vaddr - head.p_offset) % head.p_align == 0
+        for page in range(head.p_vaddr // 4096 * 4096, head.p_vaddr + head.p_memsz, 4096):
+            for at in range(max(page, head.p_vaddr), min(page + 4096, head.p_vaddr + head.p_memsz)):
+                memory.pop(at, None)
+        memory.update((head.p_vaddr + at, byte) for at, byte in enumerate(segment.data()) if byte)
+    return memory
+
+
+def word(memory: dict[int, int], at: int, size: int) -> int:
+    """The number of so many bytes at an address of `in_memory`."""
+    return sum(memory.get(at + number, 0) << 8 * number for number in range(size))

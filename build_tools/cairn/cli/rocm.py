@@ -254,6 +254,7 @@ class Package:
     targets: str | None = common.targets("none")
     family: str = option("name of the family of the targets (default: none)", default="")
     libraries_for_all: bool = flag("put device code into wheels of its own, one for each target", "--split")
+    trim: bool = flag("leave what is for other targets than these out of the libraries")
     output_dir: Path = common.output_dir()
     dry_run: bool = common.dry_run()
     json: bool = common.json()

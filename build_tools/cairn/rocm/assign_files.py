@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import posixpath
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from cairn.errors import UsageError
 from cairn.formats.image import Image
+from cairn.formats.offload import databases
 from cairn.rocm import binaries
 from cairn.rocm.debian import DebianPackage
 from cairn.rocm.packages_toml import COMPONENTS, ComponentName, Description, matches
 from cairn.rocm.tree import GENERIC, RocmTree, TreeEntry
+from cairn.targets import known_targets, unbuilt_targets
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,6 +146,23 @@ def plan(
     return Layout(core=core, libraries=libraries, devel=devel, links=links)
 
 
+def without_databases(layout: Layout, processors: Collection[str]) -> Layout:
+    """The layout without the kernels and tables of the libraries that are for other processors alone."""
+    known = (*processors, *known_targets(), *unbuilt_targets())
+
+    def stays(member: PackageMember) -> bool:
+        named = databases.named_processor(member.path, known)
+        return named is None or named in processors
+
+    libraries = tuple(
+        dataclasses.replace(package, members=tuple(filter(stays, package.members)))
+        for package in layout.libraries
+    )
+    present = {member.path for package in libraries for member in package.members}
+    links = tuple(link for link in layout.links if link.component != "libraries" or link.target in present)
+    return dataclasses.replace(layout, libraries=libraries, links=links)
+
+
 def _claims(tree: RocmTree, description: Description) -> dict[ComponentName, list[TreeEntry]]:
     """The entries of each component: the first one that claims an entry has it."""
     claims: dict[ComponentName, list[TreeEntry]] = {name: [] for name in COMPONENTS}
@@ -200,17 +220,12 @@ class _Sharing:
             for package in packages[:-1]
             for member in package.members
         }
-        # CMake files name libraries where the tree has them.
-        libraries = (
-            {m.source for p in packages for m in p.members if m.binary} if self.description.cmake else ()
-        )
+        # CMake files name the libraries of the other packages where the tree has them.
+        libraries = {m.source for p in packages[:-1] for m in p.members if m.binary}
         for entry in entries:
             source = self.tree.leads_to(entry)
-            if (
-                source in libraries
-                and source in homes
-                and self.description.relocated(entry.path) != entry.path
-            ):
+            moved = self.description.relocated(entry.path) != entry.path
+            if self.description.cmake and moved and source in libraries:
                 component, target = homes[source]
                 links[entry.path] = DevelLink(path=entry.path, component=component, target=target)
             link = self._link(entry, homes)

@@ -14,6 +14,9 @@ from cairn import process
 from cairn.errors import PrerequisiteError, WheelError
 from cairn.formats import elf
 from cairn.formats.image import Image
+from cairn.formats.offload import detach
+from cairn.formats.offload import trim as offload_trim
+from cairn.formats.view import FileView
 
 _LOADERS = {"x86_64": "ld-linux-x86-64.so.2", "aarch64": "ld-linux-aarch64.so.1"}
 """The machines that ROCm runs on, and the dynamic loader of each."""
@@ -51,6 +54,25 @@ def set_run_path(path: Path, folders: str) -> None:
     change = ["--set-rpath", folders] if folders else ["--remove-rpath"]
     path.chmod(path.stat().st_mode | stat.S_IWUSR)
     process.run([patchelf, *change, path])
+
+
+def trim(path: Path, processors: frozenset[str], name: str) -> None:
+    """Leave in a library only the device code for these processors.
+
+    Raises:
+        WheelError: that cannot be done faithfully; the library is called `name` there.
+    """
+    trimmed = path.with_name(f"{path.name}.trimmed")
+    try:
+        with path.open("rb") as file:
+            library = detach.read(FileView(file))
+            if library is None:
+                return
+            offload_trim.trim(library, processors, trimmed)
+    except WheelError as error:
+        raise WheelError(f"{name}: {error}", tip="package it whole, without --trim") from error
+    shutil.copymode(path, trimmed)
+    trimmed.replace(path)
 
 
 def system_libraries(machine: str) -> frozenset[str]:

@@ -35,6 +35,7 @@ class PackageRequest:
         family: name for the one package of libraries of a prefix; empty derives it from the targets.
         libraries_for_all: one package has the libraries for all families, out of which
             `cairn.build.device_packages` then takes the device code.
+        trim: what is for other targets alone is left out of the libraries.
         output_dir: where the packages go.
     """
 
@@ -46,6 +47,7 @@ class PackageRequest:
     targets: tuple[str, ...] = ()
     family: str = ""
     libraries_for_all: bool = False
+    trim: bool = False
     output_dir: Path
 
 
@@ -89,7 +91,12 @@ def package(request: PackageRequest, *, dry_run: bool = False) -> tuple[WrittenP
         families = _families(request, tree)
         plan = assign_files.plan(tree, described, families, libraries_for_all=request.libraries_for_all)
         _check_needs(plan, described)
-        release = SdkRelease(version=request.version, families=families, description=described, tree=tree)
+        only = _processors(families) if request.trim else frozenset()
+        if only:
+            plan = assign_files.without_databases(plan, only)
+        release = SdkRelease(
+            version=request.version, families=families, description=described, tree=tree, only=only
+        )
         return tuple(_write_all(plan, release, request.output_dir, Path(staging), dry_run=dry_run))
 
 
@@ -129,6 +136,13 @@ def _families(request: PackageRequest, tree: RocmTree) -> dict[str, tuple[str, .
     # Artifacts are named by a family, or by a target that gets a package of its own.
     known: Mapping[str, tuple[str, ...]] = targets.families()
     return {name: known.get(name, (name,)) for name in names}
+
+
+def _processors(families: Mapping[str, tuple[str, ...]]) -> frozenset[str]:
+    """What the code that GPUs of these families run is compiled for."""
+    names = {name.partition(":")[0] for members in families.values() for name in members}
+    # Code for a generic target runs on each of its members.
+    return frozenset(names | {name for name, runs in targets.generic_targets().items() if names & set(runs)})
 
 
 def _check_needs(plan: Layout, described: Description) -> None:

@@ -15,6 +15,7 @@ from packaging.utils import canonicalize_name
 from cairn import __version__, files
 from cairn.errors import UsageError, WheelError
 from cairn.formats import cyclonedx
+from cairn.formats.offload import code_object
 from cairn.formats.zip.writer import New
 from cairn.rocm import archive, assign_files, binaries
 from cairn.rocm.assign_files import Layout, Package, PackageMember
@@ -37,12 +38,14 @@ class SdkRelease:
         families: family to its targets, the default family first.
         description: how the tree was shared out.
         tree: the tree.
+        only: the processors whose device code the libraries keep; empty for all.
     """
 
     version: str
     families: Mapping[str, tuple[str, ...]]
     description: Description
     tree: RocmTree
+    only: frozenset[str] = frozenset()
 
 
 def wheel_name(package: Package, plan: Layout, release: SdkRelease) -> str:
@@ -62,7 +65,7 @@ def write_runtime_wheel(
     members += (
         New(
             name=f"{package.folder}/{m.path}",
-            content=_staged(package, m, plan, staging),
+            content=_staged(package, m, plan, release, staging),
             executable=m.executable,
         )
         for m in package.members
@@ -82,7 +85,7 @@ def write_devel_wheel(path: Path, plan: Layout, release: SdkRelease, *, staging:
     wraps = [New(name=w.path, content=_wrapper(w), executable=True) for w in description.wrap]
     wraps += _cmake_includes(package, description)
     files = [
-        New(name=m.path, content=_staged(package, m, plan, staging), executable=m.executable)
+        New(name=m.path, content=_staged(package, m, plan, release, staging), executable=m.executable)
         for m in package.members
         if m.path not in {w.name for w in wraps}
     ]
@@ -199,18 +202,25 @@ def _shortnames(plan: Layout, description: Description) -> dict[str, list[str]]:
     return owners
 
 
-def _staged(package: Package, member: PackageMember, plan: Layout, staging: Path) -> Path:
+def _staged(
+    package: Package, member: PackageMember, plan: Layout, release: SdkRelease, staging: Path
+) -> Path:
+    """The file of a member, with the run path it needs, and without the code that it shall not have."""
     if member.binary is None:
         return member.source
     run_path = assign_files.run_path_of(package, member, plan.core)
-    if run_path == binaries.run_path(member.binary):
+    trims = release.only and member.binary.section(code_object.SECTION) is not None
+    if run_path == binaries.run_path(member.binary) and not trims:
         return member.source
     # A copy: the tree is the user's, and a file may have different run paths in different packages.
     copy = staging / package.folder / member.path
     copy.parent.mkdir(parents=True, exist_ok=True)
     files.copy_into(member.source, copy)
     shutil.copymode(member.source, copy)
-    binaries.set_run_path(copy, run_path)
+    if run_path != binaries.run_path(member.binary):
+        binaries.set_run_path(copy, run_path)
+    if trims:
+        binaries.trim(copy, release.only, member.path)
     return copy
 
 

@@ -11,14 +11,13 @@ from typing import Any
 
 import pytest
 from elftools.elf.elffile import ELFFile
-from elftools.elf.sections import Section
 
 from cairn.errors import WheelError
 from cairn.formats.offload import detach
 from cairn.formats.offload.detach import Undo
 from cairn.formats.view import BytesView, FileView
 from helpers.formats import make_bundle, make_code_object, make_elf
-from helpers.hip_library import WRAPPER, in_row, make_hip_library
+from helpers.hip_library import WRAPPER, in_memory, in_row, make_hip_library, section_of, word
 
 CODES = {
     "gfx942": make_code_object("gfx942", random.Random(1).randbytes(9000)),  # noqa: S311 - fixed content
@@ -34,30 +33,6 @@ def detached(data: bytes, tmp_path: Path) -> tuple[bytes, Undo]:
     assert library is not None
     undo = detach.detach(library, REFERENCE, tmp_path / "host.so")
     return (tmp_path / "host.so").read_bytes(), undo
-
-
-def section_of(file: ELFFile, name: str) -> Section:
-    found = file.get_section_by_name(name)
-    assert found is not None
-    return found
-
-
-def in_memory(data: bytes) -> dict[int, int]:
-    """What a loader maps, byte by byte, without what is not zero; relocations done at the address 0."""
-    file = ELFFile(io.BytesIO(data))
-    memory: dict[int, int] = {}
-    for segment in file.iter_segments("PT_LOAD"):
-        head = segment.header
-        assert (head.p_vaddr - head.p_offset) % head.p_align == 0
-        for page in range(head.p_vaddr // 4096 * 4096, head.p_vaddr + head.p_memsz, 4096):
-            for at in range(max(page, head.p_vaddr), min(page + 4096, head.p_vaddr + head.p_memsz)):
-                memory.pop(at, None)
-        memory.update((head.p_vaddr + at, byte) for at, byte in enumerate(segment.data()) if byte)
-    return memory
-
-
-def word(memory: dict[int, int], at: int, size: int) -> int:
-    return sum(memory.get(at + number, 0) << 8 * number for number in range(size))
 
 
 OPTIONS: list[dict[str, Any]] = [

@@ -16,6 +16,8 @@ from cairn.rocm.fetch.unpack import UnsafeArchiveError
 from cairn.rocm.package import PackageRequest
 from helpers import debs
 from helpers.artifacts import compressed, member, tar
+from helpers.formats import make_bundle, make_code_object
+from helpers.hip_library import make_hip_library
 
 LIBRARIES = "lib/x86_64-linux-gnu"
 SYMLINK = tarfile.SYMTYPE
@@ -185,6 +187,25 @@ def test_packages_become_an_sdk_with_licences_and_provenance(rocm: Path, tmp_pat
         including = inner.extractfile("lib/cmake/hip/hip-config.cmake")
         assert including is not None
         assert b"/../../../lib/x86_64-linux-gnu/cmake/hip/hip-config.cmake" in including.read()
+
+
+def test_what_is_for_other_targets_alone_is_left_out(rocm: Path, tmp_path: Path) -> None:
+    codes = {name: make_code_object(name, name.encode() * 999) for name in ("gfx90a", "gfx1100")}
+    run_path = "$ORIGIN:$ORIGIN/../../_rocm_sdk_core/lib"
+    library = make_hip_library(
+        [make_bundle(codes)], soname="librocblas.so.4", runpath=run_path, dynamic_section=True
+    )
+    names = ("TensileLibrary_gfx90a.dat", "TensileLibrary_gfx1100.dat", "TensileLibrary_fallback.dat")
+    files = {f"{LIBRARIES}/rocblas/4.4.1/library/{name}": name.encode() for name in names}
+    debs.write(rocm, "librocblas4", files | {f"{LIBRARIES}/librocblas.so.4.4": library})
+    wheel = package.package(request(tmp_path, rocm, targets=("gfx1100", "gfx1101"), trim=True))[1].path
+    with zipfile.ZipFile(wheel) as archive:
+        folder = "_rocm_sdk_libraries_gfx110X_all/lib"
+        trimmed = archive.read(f"{folder}/librocblas.so.4")
+        listed = [Path(name).name for name in archive.namelist() if "/library/" in name]
+    assert bytes(codes["gfx1100"]) in trimmed
+    assert bytes(codes["gfx90a"]) not in trimmed
+    assert sorted(listed) == ["TensileLibrary_fallback.dat", "TensileLibrary_gfx1100.dat"]
 
 
 def test_without_its_licence_no_package_is_packaged(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from packaging.requirements import Requirement
 from cairn import targets
 from cairn.cli.main import main
 from cairn.errors import WheelError
+from cairn.formats.offload import databases
 from cairn.wheels.metadata import device_names, wheel_info
 from cairn.wheels.rewrite.wheel import Edit, edit_wheel
-from cairn.wheels.split import device_wheel
 from cairn.wheels.split.device_wheel import SDK, Terms
 from cairn.wheels.split.join import join
 from cairn.wheels.split.split import split
@@ -109,6 +109,7 @@ PROCESSORS = ("gfx90a", "gfx942", "gfx1100", "gfx9-4-generic")
     ("path", "processor"),
     [
         ("_rocm_sdk_libraries/lib/rocblas/library/TensileLibrary_lazy_gfx942.dat", "gfx942"),
+        ("_rocm_sdk_libraries/lib/rocblas/4.4.1/library/TensileLibrary_lazy_gfx942.dat", "gfx942"),
         ("_rocm_sdk_libraries/lib/rocblas/library/Kernels.so-000-gfx90a-xnack+.hsaco", "gfx90a"),
         ("_rocm_sdk_libraries/lib/rocblas/library/TensileLibrary_Type_HH_fallback.dat", None),
         ("_rocm_sdk_libraries/lib/hipblaslt/library/gfx942/extop_gfx942.co", "gfx942"),
@@ -130,7 +131,7 @@ PROCESSORS = ("gfx90a", "gfx942", "gfx1100", "gfx9-4-generic")
     ],
 )
 def test_which_files_are_databases_of_one_processor(path: str, processor: str | None) -> None:
-    assert device_wheel.database_processor(path, PROCESSORS) == processor
+    assert databases.database_processor(path, PROCESSORS) == processor
 
 
 def test_databases_move_under_their_own_paths_and_come_back(make_wheel: MakeWheel, tmp_path: Path) -> None:

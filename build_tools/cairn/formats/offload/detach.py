@@ -163,7 +163,7 @@ def detach(library: Library, reference: bytes, target: Path) -> Undo:
     Raises:
         WheelError: its headers have no room for the change, or parts of the file overlap.
     """
-    cut = _Cut(library, len(reference))
+    cut = Cut(library, len(reference))
     code, view = library.code, library.layout.view
     block = cut.program_headers() + reference
     with target.open("wb") as out:
@@ -213,8 +213,8 @@ def attach(library: Path, undo: Undo, target: Path) -> None:
     apply_patches(target, moved)
 
 
-class _Cut:
-    """The changes to one library.
+class Cut:
+    """The changes to one library, of whose section of code the first `keep` bytes stay.
 
     Attributes:
         names: the names of the sections.
@@ -224,7 +224,7 @@ class _Cut:
         block_at: where in the new file that is.
     """
 
-    def __init__(self, library: Library, reference_size: int) -> None:
+    def __init__(self, library: Library, reference_size: int, *, keep: int = 0) -> None:
         self._library = library
         self._layout = layout = library.layout
         section = layout.names_section
@@ -239,7 +239,8 @@ class _Cut:
         # What is started by the kernel, which finds the program headers in a way of its own.
         self.inside = layout.type == EXECUTABLE or any(s.kind == PT_INTERP for s in layout.segments)
         # Whole pages of it, as addresses have them, and as many as keep all behind them aligned.
-        first = code.address + -code.address % _PAGE
+        first = code.address + keep
+        first += -first % _PAGE
         last = (code.address + code.size) // _PAGE * _PAGE
         if self.inside:
             self._block_address = first

@@ -12,7 +12,7 @@ features, or for a generic target. And where two exist that one GPU could ask fo
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import combinations as pairs
@@ -46,14 +46,6 @@ HEADERS = ".data/headers/"
 _MOST_FEATURES = 4
 # What holds for the code as for the wheel it comes from: who may install it, and its licence (PEP 639).
 _KEPT_FIELDS = ("Requires-Python", "License", "License-Expression", "License-File")
-# Tensile writes library/TensileLibrary_…_gfx942.dat and library/gfx942/…, AOTriton …images/amd-gfx942/….
-_BY_WORD = re.compile(
-    r"(?:^|/)(?:(?:rocblas|hipblaslt|hipsparselt)/library|aotriton\.images)/(?P<below>.+)", re.IGNORECASE
-)
-_PROCESSOR = re.compile(r"(?<![0-9a-z])gfx(?:[0-9]+(?:-[0-9]+)*-generic|[0-9a-f]+)(?![0-9a-z])")
-# MIOpen's are named after the processor and its count of compute units: `_60`, or for more than 64 of them in
-# hex without anything between, as in gfx90a68.kdb (MIOpen, `Handle::GetDbBasename`).
-_OF_MIOPEN = re.compile(r"(?:^|/)miopen/db/(?P<name>gfx[0-9a-f]+)(?:_[0-9]+)?\.[^/]+")
 
 
 class Place:
@@ -190,28 +182,6 @@ class Terms:
 
 SDK = Terms(stem="rocm-sdk-device")
 """The names of the ROCm SDK's own device wheels, as upstream has them."""
-
-
-def database_processor(path: str, processors: Collection[str]) -> str | None:
-    """The one processor that a file is a database for, by its path in a wheel; None where there is no such.
-
-    ROCm's math libraries bring kernels, and what is known of their speed, as files beside them, which the
-    library opens by the name of the GPU that it meets. They are not packed into archives: each goes to the
-    device wheel of its processor under its own path. A name counts whole: `gfx90a` is not `gfx90`, and
-    `amd-gfx11xx` is for several. What names several processors, or none, such as the fallback kernels of
-    Tensile, stays in the host wheel.
-
-    Args:
-        path: in the wheel.
-        processors: those that the wheel has device code for.
-    """
-    if match := _OF_MIOPEN.search(path):
-        # No name of a processor is the beginning of another's.
-        return next((name for name in processors if match["name"].startswith(name)), None)
-    if match := _BY_WORD.search(path):
-        named = set(_PROCESSOR.findall(match["below"]))
-        return named.pop() if len(named) == 1 and named <= set(processors) else None
-    return None
 
 
 def requirements_of(
