@@ -138,7 +138,7 @@ def this_machine(python: Interpreter, *, gpus: Sequence[str] | None, topology: P
     if gpus is None:
         # A copied description is of a different machine, of which our variables say nothing.
         chosen = os.environ.get("ROCR_VISIBLE_DEVICES") if topology is None else None
-        gpus = visible_gpus(kernel.seen(topology or kernel.KFD_NODES), chosen)
+        gpus = visible_gpus(kernel.gpu_names(topology or kernel.KFD_NODES), chosen)
     return Machine(gpus=tuple(gpus), python=python.version, platform=python.platform)
 
 

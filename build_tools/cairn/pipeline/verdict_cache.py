@@ -137,7 +137,7 @@ def machine() -> dict[str, object]:
         "python": [sys.version, os.path.realpath(sys.executable), sys.prefix],
         "programs": {name: importlib.metadata.version(name) for name in _PROGRAMS},
         "system": [platform.platform(), platform.machine(), *platform.libc_ver()],
-        "gpus": list(kernel.seen()),
+        "gpus": list(kernel.gpu_names()),
         "variables": {name: value for name, value in seen.items() if name not in _NO_MATTER},
     }
 

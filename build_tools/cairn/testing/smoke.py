@@ -21,7 +21,7 @@ from cairn.targets import CPU
 from cairn.testing import install_set, junit, pytest_runs, record, smoke_facts
 from cairn.testing.gpus import kernel
 from cairn.testing.gpus.attest import Attestation, attest
-from cairn.testing.gpus.usage import covered
+from cairn.testing.gpus.usage import passed_by_target
 from cairn.testing.gpus.visible import visible_gpus
 from cairn.testing.junit import JUnit
 from cairn.testing.pytest_runs import Run, Session
@@ -321,7 +321,7 @@ def _record(
         targets=wheel_set.targets,
         hardware=attested.hardware,
         gpus=attested.gpus,
-        covered=covered(results, wheel_set.targets),
+        covered=passed_by_target(results, wheel_set.targets),
         counts=results.counts,
         junit_sha256=files.sha256_of(request.junit) if request.junit.exists() else None,
         started=started,
@@ -389,7 +389,7 @@ def run_installed(
                 on_line=on_line,
             )
         )
-    hardware = visible_gpus(kernel.seen(), os.environ.get("ROCR_VISIBLE_DEVICES"))
+    hardware = visible_gpus(kernel.gpu_names(), os.environ.get("ROCR_VISIBLE_DEVICES"))
     # No set says what the wheels are for, so the GPUs of this machine count as the targets.
     judgement = judge(
         run.outcome,

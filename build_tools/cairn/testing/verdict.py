@@ -70,7 +70,7 @@ def judge(  # noqa: PLR0913 - each is one independent property of the run
         return Judgement(verdict="untested", reason=f"{counts.passed} tests passed, {unused}{skipped}")
     used = [name for case in outcome.cases if case.outcome == "passed" for name in case.devices]
     where = f", {counts.device_passed} of them on {_names(used)}" if counts.device_passed else ""
-    left = [target for target, count in usage.covered(outcome, targets).items() if not count]
+    left = [target for target, count in usage.passed_by_target(outcome, targets).items() if not count]
     uncovered = f"; none on {_names(left)}" if left else ""
     return Judgement(verdict="passed", reason=f"{counts.passed} tests passed{where}{uncovered}{skipped}")
 

@@ -8,7 +8,7 @@ import pytest
 
 from cairn.cli.main import main
 from cairn.testing import record
-from cairn.testing.gpus.kernel import seen
+from cairn.testing.gpus.kernel import gpu_names
 from cairn.wheels import wheelset as wheel_sets
 from helpers.testing import MakeWheel, Serve, set_of
 
@@ -138,7 +138,7 @@ def test_the_script_passes_arguments_on_to_pytest(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("family", "code"), [("cpu", 0), ("", 0), ("gfx110X-all", 8), ("gfx942", 8)])
 def test_the_script_takes_the_family_that_it_is_to_run_on(tmp_path: Path, family: str, code: int) -> None:
-    if seen():
+    if gpu_names():
         pytest.skip("for a machine without a GPU")
     done = run_script(tmp_path, "def test_a():\n    pass\n", "--amdgpu-family", family)
     assert done.returncode == code, done.stderr

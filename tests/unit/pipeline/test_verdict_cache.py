@@ -74,7 +74,7 @@ CHANGES: dict[str, Callable[[LocalStore, Path, pytest.MonkeyPatch], object]] = {
     "a wheel that is gone": lambda store, _, __: store.delete(FILE),
     "a test": lambda _, tmp, __: (tmp / "smoke-tests" / "test_it.py").write_text("pass"),
     "a further test": lambda _, tmp, __: (tmp / "smoke-tests" / "test_more.py").touch(),
-    "a GPU": lambda _, __, patch: patch.setattr(kernel, "seen", lambda: ("gfx942",)),
+    "a GPU": lambda _, __, patch: patch.setattr(kernel, "gpu_names", lambda: ("gfx942",)),
     "which GPUs may be used": lambda _, __, patch: patch.setenv("ROCR_VISIBLE_DEVICES", "0"),
     "Python": lambda _, __, patch: patch.setattr("sys.version", "3.99"),
     "a page of the set": lambda store, _, __: store.write(PAGE, b"pagE"),

@@ -1,6 +1,6 @@
 import pytest
 
-from cairn.testing.gpus.usage import covered
+from cairn.testing.gpus.usage import passed_by_target
 from cairn.testing.junit import JUnit, Outcome, TestOutcome
 from cairn.testing.record import Deselected
 from cairn.testing.verdict import Judgement, judge
@@ -150,9 +150,9 @@ def test_sources_that_contradict_each_other_prove_nothing() -> None:
 def test_each_target_is_covered_by_what_passed_on_it_or_named() -> None:
     cases = (*results("passed", device="gfx942, gfx942:xnack-").cases, *results("skipped").cases)
     run = JUnit(cases=(*cases, *results("failed", device="gfx950").cases), announced=3)
-    assert covered(run, ["gfx942", "gfx950"]) == {"gfx942": 1, "gfx950": 0}
-    assert covered(run, ["cpu"]) == {}
-    assert covered(None, ["gfx942"]) == {"gfx942": 0}
+    assert passed_by_target(run, ["gfx942", "gfx950"]) == {"gfx942": 1, "gfx950": 0}
+    assert passed_by_target(run, ["cpu"]) == {}
+    assert passed_by_target(None, ["gfx942"]) == {"gfx942": 0}
     good = JUnit(cases=cases, announced=2)
     hardware = ["gfx942", "gfx950"]
     verdict = judge(good, exit_code=0, targets=hardware, hardware=hardware)

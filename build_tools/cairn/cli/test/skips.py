@@ -19,8 +19,8 @@ from cairn.output import wording
 
 if TYPE_CHECKING:
     from cairn.testing.skips.conditions import When
+    from cairn.testing.skips.importing import Imported
     from cairn.testing.skips.select import Selection
-    from cairn.testing.skips.upstream_lists import Imported
 
 
 def _version(of: str) -> Any:

@@ -131,7 +131,7 @@ def _run_tests(request: RunTests) -> Answer:
     from cairn.testing.suite.run import SuiteRequest
 
     targets = request.targets()
-    if targets and targets != ("cpu",) and not kernel.seen():
+    if targets and targets != ("cpu",) and not kernel.gpu_names():
         raise PrerequisiteError(
             f"this machine has no GPU, and the tests are to run on {request.amdgpu_family}",
             tip="leave --amdgpu-family out to run what needs none",

@@ -254,7 +254,7 @@ def _text(path: Path) -> str:
 
 def gpu_facts(root: Path, variables: Mapping[str, str]) -> GpuFacts:
     """The GPUs; see `GpuFacts`."""
-    targets = kernel.seen(root / kernel.KFD_NODES.relative_to("/"))
+    targets = kernel.gpu_names(root / kernel.KFD_NODES.relative_to("/"))
     rocr, hip, cuda = _HIDING
     hidden_by = tuple(name for name in (rocr, hip if hip in variables else cuda) if name in variables)
     visible = targets

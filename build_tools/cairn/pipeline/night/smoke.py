@@ -129,7 +129,7 @@ def refuse_other_hardware(run: NightRun, leg: Leg, nodes: Path) -> None:
     """
     if plan.targets_of(leg) == (CPU,) or not run.stack.reaches_gpus:
         return
-    gpu_names = kernel.seen(nodes)
+    gpu_names = kernel.gpu_names(nodes)
     hardware = visible_gpus(gpu_names, os.environ.get("ROCR_VISIBLE_DEVICES"))
     if not hardware:
         raise PrerequisiteError(

@@ -116,7 +116,7 @@ def shown(text: str) -> str:
     )
 
 
-def named(targets: Iterable[str]) -> str:
+def target_list(targets: Iterable[str]) -> str:
     """Targets, to read."""
     return ", ".join(in_order(targets)) or "nothing"
 

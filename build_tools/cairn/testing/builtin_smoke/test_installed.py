@@ -23,10 +23,10 @@ from cairn.testing.builtin_smoke.environment import (
     facts,
     files_of,
     installed_as,
-    named,
     probed,
     require,
     shown,
+    target_list,
 )
 from cairn.testing.smoke_facts import WheelFacts
 
@@ -69,12 +69,13 @@ def test_code_objects_are_what_was_asked_for(wheel: WheelFacts) -> None:
         here = {str(code.target) for code in objects}
         require(
             not here or here == targets,
-            f"{shown(str(path))} has code for {named(here)}, not {named(targets)}",
+            f"{shown(str(path))} has code for {target_list(here)}, not {target_list(targets)}",
         )
         with_code |= here
     with_code |= {target for path in archives(wheel) for target in split_targets(path)}
     require(
-        with_code == set(wheel.targets), f"code for {named(with_code)}; the set says {named(wheel.targets)}"
+        with_code == set(wheel.targets),
+        f"code for {target_list(with_code)}; the set says {target_list(wheel.targets)}",
     )
 
 

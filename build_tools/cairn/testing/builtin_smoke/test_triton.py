@@ -11,7 +11,7 @@ import pytest
 from cairn.errors import WheelError
 from cairn.formats.offload import code_object
 from cairn.targets import parse_target_id
-from cairn.testing.builtin_smoke.environment import facts, named, require, run_inside
+from cairn.testing.builtin_smoke.environment import facts, require, run_inside, target_list
 
 # What triton's AMD backend says of a target that it has no code generation for (triton,
 # third_party/amd/lib/TritonAMDGPUToLLVM/).
@@ -34,7 +34,7 @@ def test_triton_compiles_a_kernel(target: str) -> None:
     except WheelError as error:
         pytest.fail(f"what triton compiled for {processor} is not a code object: {error}", pytrace=False)
     processors = {parse_target_id(name).processor for name in targets}
-    require(processors == {processor}, f"asked for {processor}, triton compiled for {named(targets)}")
+    require(processors == {processor}, f"asked for {processor}, triton compiled for {target_list(targets)}")
 
 
 @functools.cache

@@ -25,7 +25,7 @@ from cairn.testing.compat import tables
 from cairn.testing.compat.report import FILE as REPORT
 from cairn.testing.compat.report import CompatReport, ReportRow
 from cairn.testing.gpus.attest import Attestation
-from cairn.testing.gpus.usage import covered
+from cairn.testing.gpus.usage import passed_by_target
 from cairn.testing.junit import Outcome, TestOutcome
 from cairn.testing.record import TestRecord
 from cairn.testing.verdict import judge
@@ -121,7 +121,7 @@ def write_record(
         targets=installed.targets,
         hardware=attested.hardware,
         gpus=attested.gpus,
-        covered=covered(outcome, installed.targets),
+        covered=passed_by_target(outcome, installed.targets),
         counts=outcome.counts,
         junit_sha256=files.sha256_of(junit_path),
         started=report.started,

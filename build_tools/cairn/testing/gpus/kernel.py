@@ -17,7 +17,7 @@ SYSFS = Path("/sys")
 _GPU_HEAPS = (1, 2)  # public and private frame buffer: HSA_MEM_HEAP_TYPE of Linux's kfd_crat.h
 
 
-def seen(root: Path = KFD_NODES) -> tuple[str, ...]:
+def gpu_names(root: Path = KFD_NODES) -> tuple[str, ...]:
     """One gfx name for each GPU, in the order of the kernel's nodes; empty where there is none.
 
     Args:

@@ -61,7 +61,7 @@ def no_gpu_used(outcome: JUnit, targets: Sequence[str], translated: str = "") ->
     return None
 
 
-def covered(outcome: JUnit | None, targets: Sequence[str]) -> dict[str, int]:
+def passed_by_target(outcome: JUnit | None, targets: Sequence[str]) -> dict[str, int]:
     """Each target that is a GPU's, to the tests that passed on one of it."""
     passed = [case.devices for case in outcome.cases if case.outcome == "passed"] if outcome else []
     return {

@@ -67,7 +67,7 @@ def choose_gpus(
     Raises:
         UsageError: GPUs of several kinds are named by UUIDs, which say nothing of the kind.
     """
-    present = visible_gpus(kernel.seen(nodes), environ.get(_RUNTIME))
+    present = visible_gpus(kernel.gpu_names(nodes), environ.get(_RUNTIME))
     if not present:
         return VisibleGpus(hardware=())
     hiding = [name for name in _OF_HIP if name in environ]

@@ -164,7 +164,7 @@ def _alone(path: Path, floors: Floors) -> TestRun:
     judged = judge(
         found,
         exit_code=0,
-        targets=hardware or kernel.seen() or (CPU,),
+        targets=hardware or kernel.gpu_names() or (CPU,),
         hardware=hardware,
         floor=floors.tests,
         device_floor=floors.device_tests,

@@ -8,17 +8,32 @@ a collection.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path, PurePosixPath
+from typing import Literal
 
 from cairn import datafile, files
 from cairn.datafile import toml_text
 from cairn.testing.skips import conditions, ids, upstream_lists
 from cairn.testing.skips.conditions import When
 from cairn.testing.skips.ids import Collected
-from cairn.testing.skips.upstream_lists import How, Imported, Meaning, UpstreamName
+from cairn.testing.skips.upstream_lists import UpstreamName
+
+How = Literal["exact", "elsewhere", "family", "broad", "taken", "unknown", "not collected"]
+
+_EXPLAINED: dict[How, str] = {
+    "exact": "the tests of that name",
+    "elsewhere": "only a different file has tests of that name",
+    "family": "no test has the name itself; taken for those whose names go on with further words",
+    "broad": "no test has the name itself; taken for all whose names begin so",
+    "taken": "an earlier name means the same tests",
+    "unknown": "no test of the collection",
+    "not collected": "its file is not in the collection",
+}
 
 # What `instantiate_device_type_tests` appends to the names of tests, and to those of their classes
 # (torch/testing/_internal/common_device_type.py).
@@ -29,6 +44,52 @@ _DTYPE = re.compile(
 _ON_GPU = re.compile(r"_cuda(?:_|$)")
 _DEVICE = re.compile(rf"(.+)_(?:{_DEVICES})")
 _CLASS = re.compile(rf"(.+?)(?:{_DEVICES})", re.IGNORECASE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Meaning:
+    """The tests that a name meant.
+
+    Attributes:
+        name: as the list has it.
+        how: by what rule its tests were found.
+        tests: their exact ids.
+        accidents: the tests that upstream's way of matching hits as well, and that no name of the list means.
+    """
+
+    name: UpstreamName
+    how: How
+    tests: tuple[str, ...]
+    accidents: tuple[str, ...]
+
+    @property
+    def explained(self) -> str:
+        """The rule in words."""
+        return _EXPLAINED[self.how]
+
+    def with_tests(self, tests: Iterable[str]) -> Meaning:
+        """The same with those of its tests that no earlier name has."""
+        left = tuple(tests)
+        return dataclasses.replace(self, tests=left, how="taken" if self.tests and not left else self.how)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Imported:
+    """A list, its names found in a collection.
+
+    Attributes:
+        source: the list.
+        owner: who is asked about the skips.
+        expires: their last day.
+        meanings: its names.
+        remarks: what is odd about it.
+    """
+
+    source: Path
+    owner: str
+    expires: date
+    meanings: tuple[Meaning, ...]
+    remarks: tuple[str, ...]
 
 
 class Tests:

@@ -3,31 +3,17 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
 import io
 import re
 import tokenize
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import date
 from pathlib import Path
-from typing import Literal, get_args
+from typing import get_args
 
 from cairn import datafile, targets
 from cairn.errors import UsageError
 from cairn.testing.skips.conditions import Platform, When
-
-How = Literal["exact", "elsewhere", "family", "broad", "taken", "unknown", "not collected"]
-
-_EXPLAINED: dict[How, str] = {
-    "exact": "the tests of that name",
-    "elsewhere": "only a different file has tests of that name",
-    "family": "no test has the name itself; taken for those whose names go on with further words",
-    "broad": "no test has the name itself; taken for all whose names begin so",
-    "taken": "an earlier name means the same tests",
-    "unknown": "no test of the collection",
-    "not collected": "its file is not in the collection",
-}
 
 _NAME = re.compile(r"(\S+) \((?:\S+\.)?(\w+)\)")
 _SYSTEMS: dict[str, Platform] = {"linux": "linux", "win": "windows", "windows": "windows"}
@@ -76,52 +62,6 @@ class UpstreamList:
     """
 
     names: tuple[UpstreamName, ...]
-    remarks: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Meaning:
-    """The tests that a name meant.
-
-    Attributes:
-        name: as the list has it.
-        how: by what rule its tests were found.
-        tests: their exact ids.
-        accidents: the tests that upstream's way of matching hits as well, and that no name of the list means.
-    """
-
-    name: UpstreamName
-    how: How
-    tests: tuple[str, ...]
-    accidents: tuple[str, ...]
-
-    @property
-    def explained(self) -> str:
-        """The rule in words."""
-        return _EXPLAINED[self.how]
-
-    def with_tests(self, tests: Iterable[str]) -> Meaning:
-        """The same with those of its tests that no earlier name has."""
-        left = tuple(tests)
-        return dataclasses.replace(self, tests=left, how="taken" if self.tests and not left else self.how)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Imported:
-    """A list, its names found in a collection.
-
-    Attributes:
-        source: the list.
-        owner: who is asked about the skips.
-        expires: their last day.
-        meanings: its names.
-        remarks: what is odd about it.
-    """
-
-    source: Path
-    owner: str
-    expires: date
-    meanings: tuple[Meaning, ...]
     remarks: tuple[str, ...]
 
 

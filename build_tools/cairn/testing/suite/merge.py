@@ -18,7 +18,7 @@ from cairn.targets import CPU
 from cairn.testing import junit
 from cairn.testing import record as records
 from cairn.testing.gpus.gpu import is_amd
-from cairn.testing.gpus.usage import covered
+from cairn.testing.gpus.usage import passed_by_target
 from cairn.testing.junit import JUnit, TestOutcome
 from cairn.testing.record import Deselected, TestRecord
 from cairn.testing.suite import suite_results
@@ -285,7 +285,7 @@ def _record(
         targets=first.targets,
         hardware=most.hardware,
         gpus=most.gpus,
-        covered=covered(summary, first.targets),
+        covered=passed_by_target(summary, first.targets),
         counts=summary.counts,
         junit_sha256=files.sha256_of(xml),
         started=records.time_of(min(starts)),

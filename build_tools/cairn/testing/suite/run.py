@@ -310,7 +310,7 @@ def _chosen_by_the_user(request: SuiteRequest, *, mismatch: bool) -> tuple[str, 
 
 def _refuse_other_hardware(request: SuiteRequest, visible: VisibleGpus) -> None:
     # Hours of tests would run on the CPU. A machine without any GPU is right for those that need none.
-    present, targets = kernel.seen(request.nodes), request.tested.targets
+    present, targets = kernel.gpu_names(request.nodes), request.tested.targets
     if present and targets not in ((), (CPU,)) and not visible.hardware:
         raise TestsFailedError(
             f"invalid: this machine has {', '.join(dict.fromkeys(present))}, of which the tests see none "

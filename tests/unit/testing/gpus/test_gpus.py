@@ -42,17 +42,17 @@ def test_gpus_are_listed_in_the_order_of_the_nodes_and_cpus_are_not(tmp_path: Pa
     node(tmp_path, 10, 110000)
     (tmp_path / "3").mkdir()
     (tmp_path / "generation_id").write_text("2")
-    assert kernel.seen(tmp_path) == ("gfx942", "gfx1100")
+    assert kernel.gpu_names(tmp_path) == ("gfx942", "gfx1100")
 
 
 def test_a_file_of_its_own_is_read_too(tmp_path: Path) -> None:
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "gfx_target_version").write_text("90010\n", encoding="ascii")
-    assert kernel.seen(tmp_path) == ("gfx90a",)
+    assert kernel.gpu_names(tmp_path) == ("gfx90a",)
 
 
 def test_a_machine_without_the_driver_has_no_gpu(tmp_path: Path) -> None:
-    assert kernel.seen(tmp_path / "none") == ()
+    assert kernel.gpu_names(tmp_path / "none") == ()
 
 
 def test_every_gpu_must_be_a_target() -> None:

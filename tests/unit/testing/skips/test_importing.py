@@ -10,7 +10,7 @@ from cairn.errors import UsageError
 from cairn.testing.skips import ids, importing, skip_files
 from cairn.testing.skips.conditions import When
 from cairn.testing.skips.ids import Collected
-from cairn.testing.skips.upstream_lists import Imported, Meaning
+from cairn.testing.skips.importing import Imported, Meaning
 
 COLLECTED = """\
 test/test_cuda.py::TestCuda::test_streams
