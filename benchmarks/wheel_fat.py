@@ -50,9 +50,10 @@ writer.write(pathlib.Path(sys.argv[2]), new)
 
 OURS = """
 import pathlib, sys
-from cairn.wheels.fat import build, target_names
+from cairn.wheels.fat import build
+from cairn.wheels.fat.recipe import parse_fat_targets
 wheel, rocm, folder = map(pathlib.Path, sys.argv[1:4])
-targets = target_names.parse(sys.argv[4])
+targets = parse_fat_targets(sys.argv[4])
 build.make(build.FatRequest(wheel=wheel, rocm=rocm, output_dir=folder, targets=targets))
 """
 

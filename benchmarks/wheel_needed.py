@@ -19,12 +19,12 @@ from wheel_measure import Cost, measured, median, report
 
 OURS = """
 import pathlib, sys
-from cairn.wheels.contents import binaries, manylinux
+from cairn.wheels.contents import binaries, system_libraries
 from cairn.formats.zip.reader import Archive
 with Archive.open(pathlib.Path(sys.argv[1])) as archive:
-    symbols = manylinux.watched_symbols()
+    symbols = system_libraries.watched_symbols()
     found = binaries.read_archive(archive, only="elf", device_code=False, look_for=symbols)
-print(len(found), manylinux.lowest(found, (), "x86_64"))
+print(len(found), system_libraries.lowest_policy(found, (), "x86_64"))
 """
 
 

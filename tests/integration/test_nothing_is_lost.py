@@ -406,8 +406,7 @@ import msgspec
 from cairn import interpreters
 from cairn.sources.manifest import manifest
 from cairn.sources.manifest.manifest import ProjectSource
-from cairn.wheels import wheels_to_set, wheelset
-from cairn.wheels.provenance import build_statement
+from cairn.wheels import build_statement, wheels_to_set, wheelset
 here = interpreters.own()
 about = dict(stack="small", line="main", platform=here.platform, targets=("cpu",))
 alpha = ProjectSource(name="alpha", distribution="alpha", origin="https://git.example/alpha.git",
