@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -144,6 +145,14 @@ def test_a_program_that_leaves_no_notes_is_no_failure(bench: Bench, upstream: Up
     report = bench(commit).report
     assert report is not None
     assert (report.read, report.changed) == ((), ("src/device.cpp",))
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="no second file system")  # noqa: S108
+def test_the_cache_may_be_on_a_different_file_system(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = bench(checkout_dir=bench.path.parent / "first")
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        monkeypatch.setenv("CAIRN_CACHE_DIR", folder)
+        assert bench().hipify_commit == first.hipify_commit
 
 
 EDITING = """\

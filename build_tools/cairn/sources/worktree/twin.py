@@ -262,9 +262,12 @@ def copy(parts: Sequence[CommittedPart]) -> Iterator[tuple[CommittedPart, ...]]:
 
 def bring_back(part: CommittedPart, copied: Repository, commit: str) -> None:
     """Give a repository a commit that was made in its copy, on top of the one that the copy was placed at."""
-    pack = part.repository.common_dir / "objects" / "pack" / "pack"
+    own = part.repository
+    # In the repository itself: git renames the pack, and the copy may be on a different file system.
+    lent = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": contents.quoted(copied.git_dir / "objects")}
+    pack = own.common_dir / "objects" / "pack" / "pack"
     options = ("--revs", "--quiet", "--non-empty", "--window=0")
-    copied.run("pack-objects", *options, str(pack), stdin=f"{commit}\n^{part.commit}\n".encode())
+    own.run("pack-objects", *options, str(pack), env=lent, stdin=f"{commit}\n^{part.commit}\n".encode())
 
 
 @contextlib.contextmanager
