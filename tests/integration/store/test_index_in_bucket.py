@@ -262,3 +262,19 @@ def test_the_commands_work_on_a_bucket(
     assert main(["index", "audit", "--index", "staging", *place]) == 0
     assert main(["release", "log", "--index", "staging", *place]) == 0
     assert "publish" in capsys.readouterr().out
+
+
+def test_what_no_key_can_name_stops_no_command_and_is_told(
+    store: BucketStore, s3_server: Server, wheels: dict[str, list[Path]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = ["--store", f"{store.url}/below/it", "--endpoint-url", s3_server.endpoint]
+    assert main(["index", "publish", *map(str, wheels["2.8.0"]), *place]) == 0
+    for key in ("files//x", "sets//y", "staging/simple//torch/z"):
+        s3_server.client.put_object(Bucket=store.bucket.name, Key=f"below/it/{key}", Body=b"1")
+    assert main(["index", "publish", *map(str, wheels["2.9.0"]), *place]) == 0
+    assert main(["index", "gc", *place]) == 0
+    capsys.readouterr()
+    assert main(["index", "audit", *place]) != 0
+    told = "".join(capsys.readouterr())
+    assert "files//x is a link, or hidden, or has a name that no key has" in told
+    assert "the store cannot be listed" not in told
