@@ -1,6 +1,6 @@
 """File formats by their specifications: ZIP, ELF, PE, kpack, and the device code that lies in them.
 
 Takes bytes (a file, a member of an archive: `view.View`), gives small frozen values, and refuses what is
-malformed with `errors`; `patch` writes into a file. Knows nothing of wheels: `zip.reader.Archive.open`,
-`elf.read`, `pe.read`.
+malformed with a `WheelError`; `view.apply_patches` writes into a file. Knows nothing of wheels:
+`zip.reader.Archive.open`, `elf.read`, `pe.read`.
 """
