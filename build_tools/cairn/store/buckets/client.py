@@ -57,6 +57,8 @@ _KEYS = {
 _ENTRY = re.compile(r"<(?:Contents|CommonPrefixes)>(.*?)</(?:Contents|CommonPrefixes)>", re.DOTALL)
 _FIELD = re.compile(r"<(Key|Prefix|Size|LastModified)>([^<]*)<")
 _NEXT = re.compile(r"<NextContinuationToken>([^<]+)<")
+_END = "</ListBucketResult>"
+_REFUSAL = re.compile(r"<(?:Code|Message)>[^<]*</(?:Code|Message)>")
 _NO_TIME = "1970-01-01T00:00:00Z"  # of a folder
 
 
@@ -167,7 +169,7 @@ class Bucket:
             query["continuation-token"] = html.unescape(token[1])
 
     def _raw_page(self, query: Mapping[str, str]) -> str:
-        server = self.settings.get(_ENDPOINTS["s3"]) or f"https://s3.{self._region}.amazonaws.com"
+        server = self.settings.get(_ENDPOINTS["s3"], f"https://s3.{self._region}.amazonaws.com").rstrip("/")
         # obstore signs requests for objects alone. So what it takes for the address of the bucket ends in a
         # parameter that no server knows, and whose value is the object.
         url = f"{server}/{self.name}?{urllib.parse.urlencode(query, quote_via=urllib.parse.quote)}&x-unused="
@@ -189,10 +191,17 @@ class Bucket:
                 verify=os.environ.get("AWS_CA_BUNDLE") or True,
             )
         except requests.RequestException as error:
-            raise GenericError(f"HTTP error: {error}") from error
+            # It has the address, whose signature lets anyone list the bucket for as long as it holds.
+            text = re.sub(r"\?\S*", "", str(error))
+            raise GenericError(f"HTTP error: {text}") from None
+        page = answer.content.decode("utf-8", "surrogateescape")
         if not answer.ok:
-            raise GenericError(f"status code: {answer.status_code} {answer.text}")
-        return answer.text
+            # A server that refuses a signature repeats what was signed.
+            raise GenericError(f"status code: {answer.status_code} {''.join(_REFUSAL.findall(page))}")
+        # What is taken for the whole list and is not would have what is left out collected, or made anew.
+        if _END not in page or ("<IsTruncated>true<" in page and not _NEXT.search(page)):
+            raise GenericError("the server does not list all of it")
+        return page
 
     def _client(self, options: Mapping[str, Any], tries: int) -> ObjectStore:
         wait = {"init_backoff": timedelta(seconds=self.policy.wait), "base": self.policy.factor}
@@ -293,8 +302,7 @@ def connect(
         scheme=scheme,
         name=name,
         prefix=f"{prefix}/" if prefix else "",
-        endpoint=_masked(endpoint_url or "")
-        or {"s3": "S3", "gs": "Google Cloud Storage", "az": "Azure Storage"}[scheme],
+        endpoint=_masked(endpoint_url or "") or _CLOUDS[scheme],
         settings=settings,
         options=options,
         say=say,
