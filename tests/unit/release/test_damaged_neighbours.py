@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from cairn.errors import NetworkError, StoreError
+from cairn.errors import CairnError, NetworkError, StoreError
 from cairn.release.gc import collect
 from cairn.release.history.rollback import rollback
 from cairn.release.history.yank import yank
-from cairn.release.index import keys
+from cairn.release.index import keys, people
 from cairn.release.index.commit import render_all
 from cairn.release.index.generation import digest_of
 from cairn.release.index.snapshot import SET_FILE, Index
@@ -110,20 +110,32 @@ def test_an_index_that_is_damaged_is_marked_so_and_keeps_no_other_from_being_cha
     assert audit(store, damaged, hashes=True) == ()
 
 
-def test_an_index_that_cannot_be_reached_is_not_taken_for_damaged(nights: tuple[MemoryStore, Sets]) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [NetworkError("the bucket does not answer"), StoreError("access to nightly is denied")],
+)
+def test_an_index_that_cannot_be_reached_is_not_taken_for_damaged(
+    nights: tuple[MemoryStore, Sets], error: CairnError
+) -> None:
     class Unreachable(MemoryStore):
         def read(self, key: str) -> StoredObject:
             if key == keys.state_key("nightly"):
-                raise NetworkError("the bucket does not answer")
+                raise error
             return super().read(key)
 
     memory, sets = nights
     move(memory, sets["2.8.0"], target="nightly")
     before = memory.read("index.html").data
     store = Unreachable(memory.objects)
-    with pytest.raises(NetworkError):
+    with pytest.raises(type(error), match=str(error)):
         move(store, sets["2.10.0"])
     assert store.read("index.html").data == before
+
+
+def test_an_index_that_holds_nothing_has_pages_that_say_so(nights: tuple[MemoryStore, Sets]) -> None:
+    store, _ = nights
+    pages = people.objects(store, "release/gfx110X-all")
+    assert {"index.html", "release/index.html", "release/gfx110X-all/index.html"} <= pages.keys()
 
 
 def test_a_set_is_yanked_by_the_beginning_of_its_id_beside_an_index_that_is_damaged(

@@ -43,6 +43,10 @@ PACKAGES = ("torch", "torchvision", "torchaudio")
 """What an install line names where a set has them: they need the rest of it, by exact pins."""
 
 
+class DamagedIndexError(StoreError):
+    """Something that an index consists of is lost, or is not what was written there."""
+
+
 def now() -> str:
     """The time as RFC 3339 in UTC with microseconds, as PEP 700 has it."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -458,10 +462,10 @@ def decode_pointer(data: bytes, *, name: str) -> Pointer:
     """Read a `state.json`.
 
     Raises:
-        StoreError: it is damaged, or of a different version of Cairn.
+        DamagedIndexError: it is damaged, or of a different version of Cairn.
     """
     try:
         return datafile.loads(data, Pointer, name=name)
     except UsageError as error:
         tip = "see which generations there are: cairn index recover --index …"
-        raise StoreError(str(error), tip=tip) from error
+        raise DamagedIndexError(str(error), tip=tip) from error

@@ -9,14 +9,14 @@ import re
 from collections.abc import Iterable
 
 from cairn import datafile
-from cairn.errors import StoreError, UsageError
+from cairn.errors import UsageError
 from cairn.output import console
 from cairn.release.index import keys
-from cairn.release.index.generation import IndexSet
+from cairn.release.index.generation import DamagedIndexError, IndexSet
 from cairn.release.index.snapshot import Index, Snapshot, traces, with_status
 from cairn.release.pages import landing, status, targets_file
 from cairn.release.pages.view import IndexView, Night
-from cairn.store.protocol import MissingKeyError, Store, read_or_none, replace
+from cairn.store.protocol import DamagedObjectError, MissingKeyError, Store, read_or_none, replace
 
 _NOT_PLAIN = re.compile("[^A-Za-z0-9_]+")  # a name in `pylock.<name>.toml` has no dot (PEP 751)
 _UP = b'"../../../files/'  # from the locks of a set to the files of the store
@@ -58,7 +58,7 @@ def _pages(store: Store, name: str, folder: str, indexes: dict[str, Index]) -> d
     def view(one: str) -> IndexView:
         try:
             return view_of(indexes.setdefault(one, Index(store, one)).load())
-        except StoreError:
+        except (DamagedIndexError, DamagedObjectError):
             if one == name:
                 raise
             # It must not keep others from being shown; what is wrong with it is for the audit to say.
@@ -71,7 +71,7 @@ def _pages(store: Store, name: str, folder: str, indexes: dict[str, Index]) -> d
     views = {one: view(one) for one in below}
     if not folder:
         return {keys.LANDING: landing.page(tuple(views.values()), folder="")}
-    own = indexes[name].load()
+    own = indexes.setdefault(name, Index(store, name)).load()
     locks = lock_keys(own) if folder == name else ()
     offered = tuple(view for one, view in views.items() if one in published)
     return {

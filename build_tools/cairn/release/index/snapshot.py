@@ -17,6 +17,7 @@ from cairn.errors import StoreError, UsageError
 from cairn.output import wording
 from cairn.release.index import generation, keys
 from cairn.release.index.generation import (
+    DamagedIndexError,
     FileEntry,
     FileRef,
     Generation,
@@ -185,7 +186,7 @@ class Index:
         """The index as it is now; empty if nothing was ever published.
 
         Raises:
-            StoreError: `state.json` is lost or damaged, or names a generation that is lost or was changed.
+            DamagedIndexError: `state.json` is lost or damaged, or the generation that it names is.
         """
         key = keys.state_key(self.name)
         try:
@@ -194,7 +195,7 @@ class Index:
             # The first writer makes the pointer before any generation, so that one without the other means
             # damage, and never an index that is about to begin.
             if next(iter(self.store.list(keys.generations_prefix(self.name))), None) is not None:
-                raise StoreError(
+                raise DamagedIndexError(
                     f"{self.store.url}/{key} was lost: {self.name} has generations and no pointer",
                     tip=f"choose the current one: cairn index recover --index {self.name}",
                 ) from None
@@ -213,14 +214,14 @@ class Index:
         """One generation, by its number and digest.
 
         Raises:
-            StoreError: it is lost, was changed, or is of a different index.
+            DamagedIndexError: it is lost, was changed, or is of a different index.
         """
         if number == 0:
             return empty(self.name)
         key = keys.generation_key(self.name, number, digest)
         one = self._object(key, digest, Generation)
         if (one.index, one.number) != (self.name, number):
-            raise StoreError(
+            raise DamagedIndexError(
                 f"{self.store.url}/{key} is generation {one.number} of {one.index}", tip=_RESTORE
             )
         return one
@@ -246,7 +247,7 @@ class Index:
         """A set of a generation.
 
         Raises:
-            StoreError: it is lost, its bytes are not those of its digest, or it is of a different kind.
+            DamagedIndexError: it is lost, has not the bytes of its digest, or is of a different kind.
         """
         return self._object(keys.part_key(self.name, digest), digest, cls)
 
@@ -254,7 +255,7 @@ class Index:
         """A project of a generation, whose part may be what changed over others.
 
         Raises:
-            StoreError: a part is lost, its bytes are not those of its digest, or it is of something else.
+            DamagedIndexError: a part is lost, has not the bytes of its digest, or is of something else.
         """
         if digest in self._states:
             return self._states[digest]
@@ -264,7 +265,7 @@ class Index:
         for part in (state, *reversed(changes)):
             if part.name != name or isinstance(part, ProjectState) != (part is state):
                 where = f"{self.store.url}/{keys.part_key(self.name, digest)}"
-                raise StoreError(f"{where} is not a state of {name}", tip=_RESTORE)
+                raise DamagedIndexError(f"{where} is not a state of {name}", tip=_RESTORE)
         assert isinstance(state, ProjectState)  # noqa: S101 - the loop has looked
         for change in reversed(changes):
             assert isinstance(change, ProjectChange)  # noqa: S101 - likewise
@@ -321,18 +322,18 @@ class Index:
             try:
                 data = self.store.read(key).data
             except MissingKeyError as error:
-                raise StoreError(f"{self.store.url}/{key} is lost", tip=_RESTORE) from error
+                raise DamagedIndexError(f"{self.store.url}/{key} is lost", tip=_RESTORE) from error
             # Whatever the pointer leads to is checked before it is believed: a part that was edited in the
             # store would otherwise be published by the next change of its project.
             if digest_of(data) != digest:
-                raise StoreError(f"{self.store.url}/{key} was changed", tip=_RESTORE)
+                raise DamagedIndexError(f"{self.store.url}/{key} was changed", tip=_RESTORE)
             try:
                 self._parts[digest] = datafile.decode(data, functools.reduce(operator.or_, kinds))
             except msgspec.DecodeError:
                 self._parts[digest] = datafile.loads(data, kinds[0], name=f"{self.store.url}/{key}")
         part = self._parts[digest]
         if not isinstance(part, kinds):
-            raise StoreError(f"{digest} is not a {kinds[0].__name__} in {self.name}")
+            raise DamagedIndexError(f"{digest} is not a {kinds[0].__name__} in {self.name}")
         return part
 
 
