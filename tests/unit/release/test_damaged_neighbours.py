@@ -12,11 +12,11 @@ import pytest
 from cairn.errors import CairnError, NetworkError, StoreError
 from cairn.release.gc import collect
 from cairn.release.history.rollback import rollback
-from cairn.release.history.yank import yank
+from cairn.release.history.yank import manifest_of, yank
 from cairn.release.index import keys, people
 from cairn.release.index.commit import render_all
 from cairn.release.index.generation import digest_of
-from cairn.release.index.snapshot import SET_FILE, Index
+from cairn.release.index.snapshot import SET_FILE, Index, existing
 from cairn.release.publish.files import publish
 from cairn.store.memory import MemoryStore
 from cairn.store.protocol import StoredObject
@@ -146,6 +146,17 @@ def test_a_set_is_yanked_by_the_beginning_of_its_id_beside_an_index_that_is_dama
     with pytest.raises(StoreError, match="is not yet on all pages of staging"):
         yank(store, sets["2.9.0"].id[:12], reason="wrong results")
     assert Index(store, "release").load().set(sets["2.9.0"].id).yanked == "wrong results"
+
+
+@pytest.mark.parametrize("damage", [damage_pointer, change_a_set])
+def test_a_night_that_only_a_damaged_index_lists_is_known_by_the_beginning_of_its_digest(
+    nights: tuple[MemoryStore, Sets], damage: Callable[[MemoryStore, str], str]
+) -> None:
+    store, sets = nights
+    made = sets["2.10.0"]
+    for index in existing(store):
+        damage(store, index)
+    assert manifest_of(store, made.manifest_sha256[:12]) == made.manifest_sha256
 
 
 class StoreAtMoments(MemoryStore):

@@ -120,10 +120,14 @@ def _sets_of(store: Store, subject: str) -> Iterator[WheelSet]:
     if store.exists(keys.set_key(subject, SET_FILE)):
         yield read_set(store, subject)
         return
+    yield from (whole for whole in _sealed(store) if whole.manifest_sha256 == subject)
+
+
+def _sealed(store: Store) -> Iterator[WheelSet]:
+    """Every set that the store has, also of no index, or of one that is damaged."""
     for set_id in store.folders("sets/"):
         with contextlib.suppress(CairnError):  # its `set.json` was collected, or is damaged
-            if (whole := read_set(store, set_id)).manifest_sha256 == subject:
-                yield whole
+            yield read_set(store, set_id)
 
 
 def _refuse_banned_with_others(ledger: Ledger, subject: str, sets: Iterable[WheelSet]) -> None:
@@ -168,7 +172,7 @@ def manifest_of(store: Store, night: str) -> str:
 
     Args:
         store: the store.
-        night: its id, or the digest itself, which may be shortened where an index has a set of it.
+        night: its id, or the digest itself, which may be shortened where the store has a set of it.
 
     Raises:
         StoreError: there is no such night.
@@ -179,8 +183,11 @@ def manifest_of(store: Store, night: str) -> str:
         digest = plan.get("manifest_sha256") if isinstance(plan, dict) else None
         if isinstance(digest, str):
             return digest
-    listed = {one.manifest_sha256 for snapshot in _readable(store) for one in snapshot.sets()}
-    return _only(store, night, listed, "night")
+    known = {whole.manifest_sha256 for whole in _sealed(store)}
+    for snapshot in _readable(store):
+        with contextlib.suppress(StoreError):  # what it says of a set is damaged
+            known |= {one.manifest_sha256 for one in snapshot.sets()}
+    return _only(store, night, known, "night")
 
 
 def _whole_id(store: Store, given: str) -> str:
