@@ -224,8 +224,8 @@ class Bucket:
     def _region(self) -> str:
         """The user's, or that of a bucket of Amazon's, which says so to anyone; elsewhere any will do."""
         for name in _REGIONS:
-            if name in os.environ:
-                return os.environ[name]
+            if region := os.environ.get(name):  # CI sets a secret or a variable that is not there to nothing
+                return region
         profile = self.settings.get("credential_provider")
         if profile is not None and "region" in profile.config:
             return str(profile.config["region"])
@@ -317,7 +317,7 @@ def _masked(address: str) -> str:
 def _credentials(scheme: str, *, public: bool) -> dict[str, Any]:
     """Settings of obstore; it reads keys and roles by itself, but no profile such as of `aws sso login`."""
     named = os.environ.get("AWS_PROFILE") if scheme == "s3" else None
-    if not named and any(name in os.environ for name in _KEYS[scheme]):
+    if not named and any(os.environ.get(name) for name in _KEYS[scheme]):
         return {}
     provider = _of_profile(named) if scheme == "s3" else None
     if provider is not None:

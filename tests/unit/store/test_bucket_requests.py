@@ -1,10 +1,11 @@
-"""The listing of a bucket that reads names which obstore does not."""
+"""The requests for which a bucket does not rely on obstore, and the credentials of all, without a server."""
 
 from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import requests
@@ -64,6 +65,28 @@ def test_a_slash_at_the_end_of_the_address_of_a_server_is_none_of_the_path(
     names = [item["path"] for item in bucket(monkeypatch, answer, f"{ENDPOINT}{tail}").list_raw("")]
     assert names == ["a//b"]
     assert [url.partition("?")[0] for url in asked] == [f"{ENDPOINT}/wheels"]
+
+
+def test_a_region_that_is_empty_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_REGION", "")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    asked: list[str] = []
+
+    def answer(url: str) -> requests.Response:
+        asked.append(url)
+        return answering(page("a"))
+
+    list(bucket(monkeypatch, answer).list_raw(""))
+    assert "%2Feu-west-1%2Fs3%2F" in asked[0]
+
+
+def test_an_access_key_that_is_empty_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    assert connect("s3://wheels", endpoint_url=ENDPOINT, public=True).settings["skip_signature"] is True
 
 
 def test_names_that_a_server_does_not_encode_are_read_as_utf_8(monkeypatch: pytest.MonkeyPatch) -> None:
