@@ -138,7 +138,7 @@ def _refuse_banned_with_others(ledger: Ledger, subject: str, sets: Iterable[Whee
     """
     for one in sets:
         ban = ledger.ban_of_set(one)
-        if one.id != subject or ban is None:
+        if one.id != subject or ban is None or ban.set_id == subject:  # it was yanked itself just now
             continue
         if ban.set_id == one.manifest_sha256:
             what, which = "its night", f"--night {ban.set_id[:12]}"

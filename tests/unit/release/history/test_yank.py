@@ -228,6 +228,18 @@ def test_a_yank_just_before_a_lift_is_committed_holds(released: MemoryStore, set
     assert audit(store, "release", hashes=False) == ()
 
 
+def test_a_lift_that_a_yank_comes_before_lifts_that(released: MemoryStore, sets: Sets) -> None:
+    made = sets["2.9.0"]
+    store = YankedMeanwhile(released, lambda store: yank(store, made.id, reason="wrong results"))
+    # The ban is read, then the set, and then why else it is yanked.
+    store.on_read, store.noted, store.reads_left = "sets/", True, 1
+    lift(store, made.id, by="ann", reason="fixed")
+    assert store.meddle is None
+    for index in ("release", "staging"):
+        assert Index(store, index).load().set(made.id).yanked is None
+    assert audit(store, "release", hashes=False) == ()
+
+
 def test_a_lift_in_the_moment_of_a_yank_holds(released: MemoryStore, sets: Sets) -> None:
     made = sets["2.9.0"]
     store = YankedMeanwhile(released, lambda store: lift(store, made.id, by="ann", reason="fixed"))
