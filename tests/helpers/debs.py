@@ -28,6 +28,7 @@ def write(
     version: str = "1.0-1",
     licence: bool = True,
     packing: str = ".xz",
+    architecture: str = "amd64",
 ) -> Path:
     """Write a package with these files below `/usr`; one whose content is text is a link that leads there."""
     members = [member("./usr/", type=tarfile.DIRTYPE)]
@@ -38,7 +39,7 @@ def write(
             members.append(member(f"./usr/{path}", type=tarfile.SYMTYPE, linkname=content))
         else:
             members.append(member(f"./usr/{path}", content, mode=0o755))
-    return write_tar(folder, name, members, version=version, packing=packing)
+    return write_tar(folder, name, members, version=version, packing=packing, architecture=architecture)
 
 
 def write_tar(
@@ -48,12 +49,14 @@ def write_tar(
     *,
     version: str = "1.0-1",
     packing: str = ".xz",
+    architecture: str = "amd64",
 ) -> Path:
     """Write a package whose data is these members."""
-    control = f"Package: {name}\nVersion: {version}\nArchitecture: amd64\nDescription: made\n for a test\n"
+    control = f"Package: {name}\nVersion: {version}\nArchitecture: {architecture}\n"
+    control += "Description: made\n for a test\n"
     pack = _PACKERS[packing]
     return write_ar(
-        folder / f"{name}_{version}_amd64.deb",
+        folder / f"{name}_{version}_{architecture}.deb",
         {
             "debian-binary": b"2.0\n",
             f"control.tar{packing}": pack(tar([member("./control", control.encode())])),

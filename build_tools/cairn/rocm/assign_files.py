@@ -209,7 +209,8 @@ class _Sharing:
         # Under its SONAME, since that is the only name by which others ask the loader for it (DT_NEEDED).
         if binary is not None and binary.soname and "/" not in binary.soname:
             path = posixpath.join(posixpath.dirname(path), binary.soname)
-        return PackageMember(path=path, source=source, binary=binary, package=entry.package)
+        package = self.tree.package_of(entry, source)
+        return PackageMember(path=path, source=source, binary=binary, package=package)
 
     def links(self, entries: list[TreeEntry], packages: tuple[Package, ...]) -> tuple[DevelLink, ...]:
         """The links of devel: to every file of the other packages, under each of its names, and its own."""

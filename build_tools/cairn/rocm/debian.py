@@ -81,7 +81,11 @@ def extract(deb: Path, folder: Path) -> DebianPackage:
         UnsafeArchiveError: it is no .deb, or would write elsewhere.
     """
     with deb.open("rb") as file:
-        places = {name: (at, size) for name, at, size in _members(file, deb)}
+        places: dict[str, tuple[int, int]] = {}
+        for name, at, size in _members(file, deb):
+            if name in places:
+                raise _not_a_deb(deb, f"it has two {name}")
+            places[name] = at, size
         package = _control(file, places, deb)
         with _member(file, places, "data.tar", deb) as data:
             unpack.unpack_stream(data, folder, deb)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -97,7 +98,16 @@ def package(request: PackageRequest, *, dry_run: bool = False) -> tuple[WrittenP
         release = SdkRelease(
             version=request.version, families=families, description=described, tree=tree, only=only
         )
-        return tuple(_write_all(plan, release, request.output_dir, Path(staging), dry_run=dry_run))
+        if dry_run:
+            return tuple(_write_all(plan, release, request.output_dir, Path(staging), dry_run=True))
+        request.output_dir.mkdir(parents=True, exist_ok=True)
+        # All are made before one is moved into place: an SDK that lacks a part is none.
+        with tempfile.TemporaryDirectory(prefix=".rocm.", dir=request.output_dir) as made:
+            packages = tuple(_write_all(plan, release, Path(made), Path(staging), dry_run=False))
+            return tuple(
+                dataclasses.replace(item, path=item.path.replace(request.output_dir / item.path.name))
+                for item in packages
+            )
 
 
 def _read(request: PackageRequest, unpacked: Path) -> tuple[RocmTree, Description]:

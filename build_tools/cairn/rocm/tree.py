@@ -95,6 +95,10 @@ class RocmTree:
             entry = self._index[path]
         return None
 
+    def package_of(self, entry: TreeEntry, source: Path) -> DebianPackage | None:
+        """The package that has the file which an entry leads to: a link may be in a different one."""
+        return self._owners.get(source, entry.package) if entry.source.is_symlink() else entry.package
+
     def licence_of(self, package: DebianPackage) -> Path | None:
         """The file in which a package of the distribution says its licence (Debian Policy 12.5)."""
         name = package.name
@@ -107,6 +111,10 @@ class RocmTree:
                 return path
             name = link.readlink().name
         return None
+
+    @functools.cached_property
+    def _owners(self) -> dict[Path, DebianPackage | None]:
+        return {e.source.resolve(): e.package for e in self.entries if not e.source.is_symlink()}
 
     @functools.cached_property
     def _roots(self) -> tuple[Path, ...]:
@@ -146,23 +154,28 @@ def read_debs(places: tuple[Path, ...], folder: Path) -> RocmTree:
         folder: where to unpack them.
 
     Raises:
-        UsageError: there is none, or two versions of one package.
+        UsageError: there is none, two versions of one package, or packages for different machines.
         UnsafeArchiveError: one of them is damaged, or would write outside its folder.
     """
-    debs = debian.find(places)
-    roots = [folder / str(number) for number in range(len(debs))]
-    packages: dict[str, DebianPackage] = {}
-    for deb, root in zip(debs, roots, strict=True):
+    roots: dict[DebianPackage, Path] = {}
+    for number, deb in enumerate(debian.find(places)):
+        root = folder / str(number)
         package = debian.extract(deb, root)
-        other = packages.setdefault(package.name, package)
-        if other is not package:
-            raise UsageError(
-                f"{package.name} is there as {other.version} and as {package.version}",
-                tip=f"remove one of the two, such as {deb}",
-            )
+        for other in roots:
+            if "all" != package.architecture != other.architecture != "all":
+                raise UsageError(
+                    f"{package.name} is for {package.architecture} and {other.name} for {other.architecture}",
+                    tip=f"name the packages for one of the two, without {deb}",
+                )
+            if other.name == package.name and other != package:
+                raise UsageError(
+                    f"{package.name} is there as {other.version} and as {package.version}",
+                    tip=f"remove one of the two, such as {deb}",
+                )
+        roots[package] = root
     entries = [
         dataclasses.replace(entry, package=package)
-        for root, package in zip(roots, packages.values(), strict=True)
+        for package, root in roots.items()
         # Older packages have some in /lib, which is a link to /usr/lib wherever they are installed.
         for entry in (*_walk(root / "usr", ""), *_walk(root, "lib"))
     ]

@@ -67,6 +67,16 @@ DAMAGED: dict[str, tuple[Callable[[Path], Path], str]] = {
         ),
         "cannot be unpacked",
     ),
+    "bzip2 damaged": (
+        lambda p: debs.write_ar(
+            p, {"debian-binary": b"2.0\n", "control.tar.xz": control(NAMED), "data.tar.bz2": b"x" * 99}
+        ),
+        "cannot be unpacked",
+    ),
+    "one data twice": (
+        lambda p: debs.write_ar(p, WHOLE | {"data.tar.xz/": DATA}),
+        r"two data\.tar\.xz",
+    ),
     "no control": (
         lambda p: debs.write_ar(p, WHOLE | {"control.tar.xz": compressed(tar([]), "x.xz")}),
         "no file 'control'",
@@ -92,6 +102,48 @@ def test_a_damaged_package_is_one_clear_error(tmp_path: Path, case: str) -> None
     with pytest.raises(UnsafeArchiveError, match=message) as caught:
         debian.extract(make(tmp_path / "a.deb"), tmp_path / "out")
     assert caught.value.tip
+
+
+def extended(kind: bytes, content: bytes, *, size: int | None = None) -> bytes:
+    """The header of a tar that says more of the member behind it."""
+    info = tarfile.TarInfo("x")
+    info.type, info.size = kind, len(content) if size is None else size
+    return info.tobuf() + content.ljust(512, b"\0")
+
+
+def damaged_header() -> bytes:
+    data = bytearray(tar([member("./usr/a", b"x"), member("./usr/b", b"x")]))
+    data[1024] ^= 1  # the first byte of the name of the second
+    return bytes(data)
+
+
+END = tar([member("./usr/a", b"x")])
+MALFORMED_TARS = {
+    "damaged header": damaged_header(),
+    "a chain of long names": extended(tarfile.GNUTYPE_LONGNAME, b"name\0") * 3000 + END,
+    "a record of endless length": extended(tarfile.XHDTYPE, b"99999999999999999999 path=x\n") + END,
+    "a name of gigabytes": extended(tarfile.GNUTYPE_LONGNAME, b"", size=3 << 30) + bytes(9 << 20),
+    "a file with holes": extended(tarfile.GNUTYPE_SPARSE, b""),
+    "negative size": extended(tarfile.REGTYPE, b"", size=-1) + END,
+}
+
+
+@pytest.mark.parametrize("case", MALFORMED_TARS)
+def test_a_malformed_tar_is_one_clear_error(tmp_path: Path, case: str) -> None:
+    data = compressed(MALFORMED_TARS[case], "x.xz")
+    deb = debs.write_ar(tmp_path / "a.deb", WHOLE | {"data.tar.xz": data})
+    with pytest.raises(UnsafeArchiveError, match="cannot be unpacked"):
+        debian.extract(deb, tmp_path / "out")
+
+
+def test_links_count_from_the_root_of_the_package_wherever_it_is_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deb = debs.write(tmp_path, "a", {"bin/tool": b"#!", "bin/again": "//usr/bin/tool"})
+    for number, place in enumerate(("/", tmp_path)):
+        monkeypatch.chdir(place)
+        debian.extract(deb, tmp_path / str(number))
+        assert str((tmp_path / str(number) / "usr/bin/again").readlink()) == "tool"
 
 
 OUT = {
@@ -218,6 +270,39 @@ def test_two_versions_of_one_package_are_refused(rocm: Path, tmp_path: Path) -> 
     debs.write(rocm, "librocblas4", {}, version="2")
     with pytest.raises(UsageError, match=r"librocblas4 is there as 1\.0-1 and as 2"):
         package.package(request(tmp_path, rocm))
+
+
+def test_a_package_that_is_named_twice_is_one(rocm: Path, tmp_path: Path) -> None:
+    (tmp_path / "again").symlink_to(rocm)
+    once = package.package(request(tmp_path, rocm))
+    again = package.package(request(tmp_path, rocm, tmp_path / "again"))
+    assert [p.sha256 for p in again] == [p.sha256 for p in once]
+
+
+def test_packages_for_different_machines_are_refused(rocm: Path, tmp_path: Path) -> None:
+    debs.write(rocm, "libnuma1", {}, architecture="arm64")
+    with pytest.raises(UsageError, match=r"libnuma1 is for arm64") as caught:
+        package.package(request(tmp_path, rocm))
+    assert caught.value.tip
+
+
+def test_a_file_for_a_link_is_of_the_package_that_has_the_file(rocm: Path, tmp_path: Path) -> None:
+    # No component claims the library; devel claims the link, and so gets what it leads to.
+    debs.write(rocm, "librocalution1", {f"{LIBRARIES}/librocalution.so.1": b"calution"})
+    debs.write(rocm, "librocalution-dev", {f"{LIBRARIES}/librocalution.so": "librocalution.so.1"})
+    devel = zipfile.ZipFile(package.package(request(tmp_path, rocm))[2].path)
+    info = "rocm_sdk_devel-6.4.3.dist-info"
+    names = {part["name"] for part in json.loads(devel.read(f"{info}/sboms/cairn.cdx.json"))["components"]}
+    assert "librocalution1" in names
+    assert "librocalution-dev" not in names
+    assert devel.read(f"{info}/licenses/librocalution1/copyright") == b"licence of librocalution1"
+
+
+def test_of_an_sdk_that_cannot_be_whole_nothing_is_written(rocm: Path, tmp_path: Path) -> None:
+    debs.write(rocm, "hipcc", {"bin/hipcc": b"#!"}, licence=False)
+    with pytest.raises(WheelError, match="hipcc"):
+        package.package(request(tmp_path, rocm))
+    assert not list((tmp_path / "dist").iterdir())
 
 
 def test_a_folder_without_packages_is_one_clear_error(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import gzip
 import lzma
 import os
 import posixpath
@@ -18,7 +17,7 @@ import tarfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Self
 
 import zstandard
 
@@ -31,12 +30,50 @@ MANIFEST = "artifact_manifest.txt"
 _BLOCK = 1 << 20
 _MOST_WINDOW = 1 << 31  # bytes, what `zstd --long=31` needs
 _MOST_MEMBERS = 1_000_000
+_MOST_HEADER = 1 << 20  # bytes of a name or of extended headers, which tarfile holds in memory
+_EXTENDED = (
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+)
+# zlib's, xz's and zstd's own errors, the ends of truncated files, names that no file may have, numbers
+# that are too large, and headers of headers without end.
+_MALFORMED = (
+    tarfile.TarError,
+    lzma.LZMAError,
+    zlib.error,
+    zstandard.ZstdError,
+    EOFError,
+    ValueError,
+    OverflowError,
+    RecursionError,
+)
 # What the system says where a file and a folder have one name, or where no file may have it.
 _OF_NAMES = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EILSEQ)
 
 
 class UnsafeArchiveError(WheelError):
     """An archive is malformed, or would write where it must not."""
+
+
+class _Header(tarfile.TarInfo):
+    """A header of a tar, with what `tarfile` lets pass refused."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        """Read a header."""
+        try:
+            header = super().frombuf(buf, encoding, errors)
+        except tarfile.HeaderError as error:
+            # Behind the first member tarfile takes a damaged header for the end, which is a block of zeros.
+            if any(buf):
+                raise tarfile.ReadError(f"a header of its tar is damaged: {error}") from error
+            raise
+        if header.size < 0 or (header.type in _EXTENDED and header.size > _MOST_HEADER):
+            raise tarfile.ReadError(f"a header of its tar is of {header.size:,} bytes")
+        return header
 
 
 def unpack(archive: Path, folder: Path) -> None:
@@ -72,7 +109,7 @@ def unpack_stream(stream: IO[bytes], folder: Path, archive: Path) -> None:
     """
     folder.mkdir(parents=True)
     with _refusing(archive):
-        with tarfile.open(fileobj=stream, mode="r|") as tar:
+        with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Header) as tar:
             write_members(tar, folder, archive, root="/")
         _read_to_end(stream)
 
@@ -83,7 +120,7 @@ def read_member(stream: IO[bytes], name: str, archive: Path, *, most: int) -> by
     Raises:
         UnsafeArchiveError: there is no such file, or it has more than `most` bytes.
     """
-    with _refusing(archive), tarfile.open(fileobj=stream, mode="r|") as tar:
+    with _refusing(archive), tarfile.open(fileobj=stream, mode="r|", tarinfo=_Header) as tar:
         for member in tar:
             if posixpath.normpath(member.name) == name and member.isreg() and member.size <= most:
                 content = tar.extractfile(member)
@@ -99,8 +136,11 @@ def write_members(tar: tarfile.TarFile, folder: Path, archive: Path, *, root: st
         if number > _MOST_MEMBERS:
             raise _unsafe(archive, f"it has more than {_MOST_MEMBERS:,} members")
         if root and member.issym() and member.linkname.startswith(root):
+            inside = posixpath.normpath(member.linkname.lstrip("/") or ".")
             at = posixpath.dirname(posixpath.normpath(member.name))
-            member.linkname = posixpath.relpath(member.linkname.removeprefix(root) or ".", at or ".")
+            # Of absolute paths, since `relpath` takes relative ones from the current folder on.
+            if not _leads_out(inside):
+                member.linkname = posixpath.relpath(posixpath.join(root, inside), posixpath.join(root, at))
         _unpack_member(tar, member, folder, links, archive)
     _make_links(links, folder, archive)
 
@@ -110,11 +150,11 @@ def _refusing(archive: Path) -> Iterator[None]:
     """Turn what readers of malformed archives raise into an `UnsafeArchiveError`."""
     try:
         yield
-    # zlib's, xz's and zstd's own errors, the ends of truncated files, and names that no file may have.
-    except (tarfile.TarError, lzma.LZMAError, zlib.error, zstandard.ZstdError, EOFError, ValueError) as error:
+    except _MALFORMED as error:
         raise _unsafe(archive, str(error) or "it ends too early") from error
     except OSError as error:
-        if error.errno not in _OF_NAMES and not isinstance(error, gzip.BadGzipFile):
+        # gzip's and bzip2's own errors have no number.
+        if error.errno not in (None, *_OF_NAMES):
             raise
         reason = f"{str(error.filename)[-100:]!r} cannot be made: {error.strerror}"
         raise _unsafe(archive, reason if error.errno else str(error)) from error
@@ -164,7 +204,7 @@ def _opened(archive: Path) -> Iterator[tarfile.TarFile]:
             stream = stack.enter_context(decompressor.stream_reader(file, read_across_frames=True))
         else:
             stream = stack.enter_context(lzma.open(file))
-        yield stack.enter_context(tarfile.open(fileobj=stream, mode="r|"))
+        yield stack.enter_context(tarfile.open(fileobj=stream, mode="r|", tarinfo=_Header))
         _read_to_end(stream)
 
 
@@ -191,7 +231,7 @@ def _unpack_member(
         path.mkdir(parents=True, exist_ok=True)
     elif member.issym() or member.islnk():
         links.append((path, "symbolic" if member.issym() else "hard", member.linkname))
-    elif member.isreg():
+    elif member.isreg() and not member.issparse() and member.size >= 0:
         path.parent.mkdir(parents=True, exist_ok=True)
         source = tar.extractfile(member)
         # Of the mode only whether it may be run; the rest is the user's umask.
