@@ -109,3 +109,12 @@ def test_code_of_less_than_a_page_is_taken_too(tmp_path: Path) -> None:
 def test_a_program_is_refused(tmp_path: Path) -> None:
     with pytest.raises(WheelError, match="it is a program"):
         trimmed(make_hip_library(BUNDLES, interpreter=True), {"gfx942"}, tmp_path)
+
+
+def test_code_that_would_grow_is_refused(tmp_path: Path) -> None:
+    # The entry of the host has no bytes, and says that they are at the very beginning.
+    bundle = bytearray(make_bundle({"gfx942": b"here" * 99, "gfx1100": b"gone"}))
+    bundle[32:40] = bytes(8)
+    data = make_hip_library([bytes(bundle)], trailing=b"behind")
+    with pytest.raises(WheelError, match="more room"):
+        trimmed(data, {"gfx942"}, tmp_path)

@@ -49,6 +49,8 @@ def trim(library: Library, processors: Collection[str], target: Path) -> int:
             _write(library, number, processors, kept, target.parent) for number in range(len(library.bundles))
         ]
         size = kept.seek(0, 2)
+        if size > code.size:  # what is aligned by less than its place says
+            raise WheelError("its code would take more room without the other code than with it")
         cut = Cut(library, 0, keep=size)
         if cut.inside:
             raise WheelError("it is a program, of which no code can be taken out")
