@@ -94,7 +94,7 @@ def extract(deb: Path, folder: Path) -> DebianPackage:
 
 def database(prefix: Path) -> Path:
     """Where dpkg keeps what is installed in a prefix such as `/usr`, or that of a system elsewhere."""
-    return prefix.parent / "var" / "lib" / "dpkg"
+    return prefix.resolve().parent / "var" / "lib" / "dpkg"
 
 
 def installed(prefix: Path) -> Mapping[str, DebianPackage]:

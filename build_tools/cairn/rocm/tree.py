@@ -175,11 +175,12 @@ def read_debs(places: tuple[Path, ...], folder: Path) -> RocmTree:
         roots[package] = root
     entries = [
         dataclasses.replace(entry, package=package)
-        for package, root in roots.items()
+        # By package, whatever the files are called: of two with one file the first has it.
+        for package, root in sorted(roots.items())
         # Older packages have some in /lib, which is a link to /usr/lib wherever they are installed.
         for entry in (*_walk(root / "usr", ""), *_walk(root, "lib"))
     ]
-    return RocmTree(entries=tuple(sorted(entries, key=lambda e: (e.path, e.root))))
+    return RocmTree(entries=tuple(sorted(entries, key=lambda e: e.path)))
 
 
 def read_artifacts(folder: Path) -> RocmTree:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import tarfile
 import zipfile
 from collections.abc import Callable
@@ -279,6 +280,19 @@ def test_a_package_that_is_named_twice_is_one(rocm: Path, tmp_path: Path) -> Non
     assert [p.sha256 for p in again] == [p.sha256 for p in once]
 
 
+def test_files_may_have_any_name(rocm: Path, tmp_path: Path) -> None:
+    # Two packages with one file: which of them has it must not follow from what their files are called.
+    debs.write(rocm, "x1", {"include/hip/same.h": b"same"})
+    debs.write(rocm, "x2", {"include/hip/same.h": b"same"})
+    renamed = tmp_path / "renamed"
+    renamed.mkdir()
+    for number, deb in enumerate(sorted(rocm.iterdir(), reverse=True)):
+        shutil.copy(deb, renamed / f"{number}.deb")
+    assert [p.sha256 for p in package.package(request(tmp_path, rocm))] == [
+        p.sha256 for p in package.package(request(tmp_path, renamed))
+    ]
+
+
 def test_packages_for_different_machines_are_refused(rocm: Path, tmp_path: Path) -> None:
     debs.write(rocm, "libnuma1", {}, architecture="arm64")
     with pytest.raises(UsageError, match=r"libnuma1 is for arm64") as caught:
@@ -310,7 +324,10 @@ def test_a_folder_without_packages_is_one_clear_error(tmp_path: Path) -> None:
         package.package(request(tmp_path, tmp_path))
 
 
-def test_installed_files_are_known_by_their_packages(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["", ".", "lib/.."])
+def test_installed_files_are_known_by_their_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     prefix, database = tmp_path / "usr", tmp_path / "var" / "lib" / "dpkg"
     library = prefix / LIBRARIES / "libnuma.so.1"
     library.parent.mkdir(parents=True)
@@ -326,7 +343,8 @@ def test_installed_files_are_known_by_their_packages(tmp_path: Path) -> None:
     # As before /lib became a link to /usr/lib.
     (database / "info/libnuma1:amd64.list").write_text(f"/.\n/{LIBRARIES}/libnuma.so.1\n")
     (database / "info/gone.list").write_text(f"/usr/{LIBRARIES}/libnuma.so.1\n")
-    dists = package.package(request(tmp_path, prefix=prefix))
+    monkeypatch.chdir(prefix)
+    dists = package.package(request(tmp_path, prefix=Path(name) if name else prefix))
     core = zipfile.ZipFile(dists[0].path)
     bill = json.loads(core.read("rocm_sdk_core-6.4.3.dist-info/sboms/cairn.cdx.json"))
     (part,) = bill["components"]
