@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from cairn.rocm.install import SdkInfo
 from cairn.stack import DeviceWheels
 from cairn.wheels import wheelset
 from cairn.wheels.metadata import wheel_info
+from cairn.wheels.split import device_check
 from helpers.build import MakeRequest
 from helpers.formats import make_bundle, make_code_object
 from helpers.hip_library import make_hip_library
@@ -75,6 +77,16 @@ def test_a_build_leaves_host_and_device_wheels(request_of_demo: BuildRequest) ->
     os.truncate(built.devices[0], 100)
     (mended,) = execution.run(plan.make(request))
     assert len(members_of(mended.devices[0])) > 3
+
+
+def test_a_split_with_a_different_check_is_a_different_split(request_of_demo: BuildRequest) -> None:
+    # Its bytes are in host wheels. Where they change, so must the number, or what an earlier Cairn has split
+    # would stay for what this one splits.
+    execution.run(plan.make(request_of_demo))
+    note = json.loads((request_of_demo.output_dir / ".split-demo.json").read_text())
+    assert note["terms"].split()[0] == "4"
+    digest = files.sha256_of(Path(device_check.__file__))
+    assert digest == "9f0d1029330542843a8caee492a08dfa577aee6f9601f4ba6a9463ca48de67ec"
 
 
 def test_a_build_that_splits_no_more_leaves_the_whole_wheel_alone(request_of_demo: BuildRequest) -> None:

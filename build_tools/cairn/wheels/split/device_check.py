@@ -4,7 +4,7 @@ Without that code, or with that of an earlier version, which an upgrade of the h
 a wheel imports and its host code runs; the first kernel fails with an error that names no reason
 (`hipErrorInvalidImage`).
 
-`split` copies this file into host wheels as `_rocm_device_check.py`; nothing in Cairn calls it. It
+It is copied into host wheels as `_rocm_device_check.py`, byte for byte; nothing in Cairn calls it. It
 needs the standard library alone, and Python 3.10. All it does on a machine without a GPU is to ask whether
 the driver's device is there.
 """
