@@ -187,7 +187,7 @@ def _policy_for(
     Raises:
         WheelError: the platform is not one for the machine of the wheel.
     """
-    if platform is None:
+    if not platform:
         return lowest_policy(host, patterns, machine)
     policy = policy_of(platform)
     if policy is None:

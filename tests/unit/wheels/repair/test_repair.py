@@ -51,6 +51,9 @@ def test_a_tag_may_be_asked_for(make_wheel: MakeWheel, tmp_path: Path) -> None:
         repair_linked(wheel, tmp_path / "out", exclude=(), platform="windows")
     aliased = repair_linked(wheel, tmp_path / "alias", exclude=(), platform="manylinux2014_x86_64")
     assert aliased.name == "demo-1.0-cp311-cp311-manylinux_2_17_x86_64.whl"
+    # As a script gives it whose variable is empty.
+    lowest = repair_linked(wheel, tmp_path / "none", exclude=(), platform="")
+    assert lowest.name == "demo-1.0-cp311-cp311-manylinux_2_5_x86_64.whl"
 
 
 @pytest.mark.parametrize(
