@@ -15,8 +15,10 @@ import msgspec
 import pytest
 
 from cairn.errors import SourceError
+from cairn.sources.checkout.checkout import hipify_checkout
 from cairn.sources.checkout.describe import Checkout, describe
 from cairn.sources.checkout_stack import wanted
+from cairn.sources.git.repository import commits_at, edits_at
 from cairn.stack import Project
 from helpers.sources import Bench, Upstream
 
@@ -189,6 +191,36 @@ def test_an_emptied_cache_is_filled_again(bench: Bench, upstream: Upstream, *, m
     assert done.version == ("2.9.1" if move else before.version)
     bench.git("fsck", "--strict")
     assert bench.git("log", "-1", "--format=%s", "mine") == "Mine"
+
+
+@pytest.mark.parametrize("hipify", [False, True])
+def test_the_mirror_of_one_submodule_is_made_again(bench: Bench, *, hipify: bool) -> None:
+    before = bench(hipify=hipify)
+    lender = bench.path / ".git/modules/third_party/cudakit/objects/info/alternates"
+    shutil.rmtree(Path(lender.read_text().splitlines()[0]).parent)
+    assert bench(hipify=hipify) == before
+    bench.git("-C", "third_party/cudakit", "fsck", "--strict")
+
+
+def test_a_mirror_made_again_may_not_have_the_commit_of_a_submodule(bench: Bench, upstream: Upstream) -> None:
+    before = bench(hipify=False, depth=1)
+    kit = upstream.commit("cudakit", {"README": "newer\n"}, "Newer")
+    upstream.bump_submodule("torch", "third_party/cudakit", kit)
+    upstream.commit("torch", {}, "Newer cudakit")
+    shutil.rmtree(os.environ["CAIRN_CACHE_DIR"])
+    bench(hipify=False, depth=1, checkout_dir=bench.path.parent / "another")
+    again = bench(before.commit, hipify=False, depth=1)
+    assert (again.commit, again.submodules) == (before.commit, before.submodules)
+    bench.git("-C", "third_party/cudakit", "fsck", "--strict", "--connectivity-only")
+
+
+def test_what_a_lost_mirror_took_away_is_no_checkout(bench: Bench, torch: Project) -> None:
+    bench(hipify=False)
+    shutil.rmtree(os.environ["CAIRN_CACHE_DIR"])
+    assert (commits_at(bench.path), edits_at(bench.path)) == ((), ())
+    with pytest.raises(SourceError, match="is not a git checkout") as error:
+        hipify_checkout(torch, bench.path)
+    assert error.value.tip == "run the `checkout` command first"
 
 
 def test_a_second_checkout_of_a_commit_needs_no_origin(bench: Bench, upstream: Upstream) -> None:

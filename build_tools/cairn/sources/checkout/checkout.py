@@ -190,7 +190,7 @@ def _is_current(root: Repository, note: Journal | None, wanted: Journal) -> bool
     if root.tag(UPSTREAM_TAG) != wanted.commit or base is None or not root.at_or_above(base):
         return False
     modules = of_commit(root, "HEAD", origin=wanted.origin) if wanted.submodules else ()
-    return all(module.repository.exists() for module in modules)
+    return submodules.are_whole(root, modules)
 
 
 def _choices(note: Journal) -> tuple[object, ...]:

@@ -90,9 +90,10 @@ class Repository:
             return None
         with contextlib.suppress(OSError, UnicodeDecodeError):
             # As we leave it, HEAD is detached, and the file has the commit: reading it is 50 times as fast as
-            # asking git, and a checkout asks this of every submodule more than once.
+            # asking git, and a checkout asks this of every submodule more than once. With the mirror, the
+            # commit itself may be gone.
             text = (self.git_dir / "HEAD").read_text(encoding="ascii").strip()
-            if command.COMMIT_ID.fullmatch(text):
+            if command.COMMIT_ID.fullmatch(text) and not has_lost_mirror(self):
                 return text
         return self.commit_of("HEAD")
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,9 +18,9 @@ from cairn.sources import mirror
 from cairn.sources.git import command, repository
 from cairn.sources.git import url as git_url
 from cairn.sources.git.repository import UPSTREAM_TAG, Repository
-from cairn.sources.worktree import journal
+from cairn.sources.worktree import contents, journal
 from cairn.sources.worktree.journal import Journal, Move
-from cairn.sources.worktree.parts import Module, of_commit
+from cairn.sources.worktree.parts import Module, of_commit, walk_submodules
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +89,21 @@ def place_all(root: Repository, plan: Plan, *, moves: Mapping[str, Move], how: F
     for parent in parents:
         if own := [c.module for level in plan for c in level if c.module.parent == parent]:
             mark_ignored(parent, own)
+
+
+def are_whole(root: Repository, modules: Sequence[Module]) -> bool:
+    """Whether submodules are checked out, and their commits are where they borrow objects from.
+
+    A mirror that was removed and made anew, with --depth, need not have the same commits.
+    """
+    heads = [module.repository.head() for module in modules]
+    if None in heads:
+        return False
+    # Git takes the objects of all of them together: one run in place of one for each.
+    folders = [contents.quoted(module.repository.common_dir / "objects") for module in modules]
+    lent = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": os.pathsep.join(folders)}
+    names = "".join(f"{head}\n" for head in heads)
+    return " missing\n" not in root.run("cat-file", "--batch-check", env=lent, stdin=names.encode())
 
 
 def remove(modules: Iterable[Module]) -> None:
@@ -185,9 +201,11 @@ def restore_objects(
         retry: how often a network fault is tried again.
         say: progress callback.
     """
-    if not repository.has_lost_mirror(root):
+    modules = (module.repository for module in walk_submodules(root, begun=True))
+    lost = next(filter(repository.has_lost_mirror, itertools.chain((root,), modules)), None)
+    if lost is None:
         return
-    say(f"the mirror of {root.work_tree} is gone: fetching what it needs again")
+    say(f"the mirror of {lost.work_tree} is gone: fetching what it needs again")
     _lend(root, origin, note.commit, retry=retry, say=say)
     # Not `walk`: it looks at what is checked out, and git cannot tell as long as objects are missing.
     remaining = list(of_commit(root, "HEAD", origin=origin))
@@ -199,6 +217,8 @@ def restore_objects(
 
 
 def _lend(borrower: Repository, origin: str, commit: str, *, retry: RetryPolicy, say: Progress) -> None:
+    if not repository.has_lost_mirror(borrower):
+        return
     depth = 1 if (borrower.common_dir / "shallow").exists() else None
     source = mirror.of(origin, depth=depth, retry=retry)
     source.find(commit, say=say)
