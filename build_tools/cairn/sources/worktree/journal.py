@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import tempfile
 from collections.abc import Collection, Iterator, Mapping
@@ -105,9 +104,10 @@ def read(git_dir: Path) -> Journal | None:
 
 def _refuse_other_version(path: Path) -> None:
     try:
-        schema = json.loads(path.read_bytes())["schema"]
-    except (ValueError, TypeError, KeyError):
+        document = datafile.parse_json(path.read_bytes(), name=str(path))
+    except (OSError, UsageError):
         return
+    schema = document.get("schema") if isinstance(document, dict) else None
     if isinstance(schema, str) and schema.startswith(_SCHEMA) and schema != f"{_SCHEMA}1":
         raise SourceError(
             f"{path} is of a newer Cairn ({safe_text.mask(schema)[:40]!r}; this one writes {_SCHEMA}1)",

@@ -58,3 +58,12 @@ def test_one_of_a_newer_version_is_refused(tmp_path: Path, schema: str) -> None:
         journal.read(tmp_path)
     assert "\n" not in str(error.value)
     assert "use the newer Cairn" in str(error.value.tip)
+
+
+@pytest.mark.parametrize("damaged", [b"[" * 200_000, b'{"schema":' * 100_000, b"\xff", b"[]", b"3", None])
+def test_one_that_is_damaged_counts_as_none(tmp_path: Path, damaged: bytes | None) -> None:
+    if damaged is None:
+        (tmp_path / "cairn.json").mkdir()
+    else:
+        (tmp_path / "cairn.json").write_bytes(damaged)
+    assert journal.read(tmp_path) is None
