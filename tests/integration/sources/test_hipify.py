@@ -299,6 +299,16 @@ def test_a_build_after_a_failed_one_knows_what_that_made(vision: Any) -> None:
     assert report.generated == ("build/hip/ignored.hip", "src/hip/signed.hip")
 
 
+def test_a_hipify_may_remove_the_folder_of_a_submodule(bench: Bench, upstream: Upstream) -> None:
+    program = "import shutil\nshutil.rmtree('third_party/cudakit')\nopen('new.hip', 'w').close()\n"
+    upstream.commit("torch", {"tools/amd_build/build_amd.py": program}, "Remove a submodule")
+    report = bench().report
+    assert report is not None
+    assert (report.changed, report.generated) == ((), ("new.hip",))
+    assert bench.git("ls-tree", "HEAD", "third_party/cudakit").startswith("160000")
+    assert (bench.path / "third_party/cudakit/fill.cu").exists()
+
+
 @pytest.mark.parametrize("absolute", [False, True])
 def test_a_dangling_link_is_called_that(bench: Bench, upstream: Upstream, *, absolute: bool) -> None:
     link = upstream.work("torch") / "src/lost.cu"

@@ -85,13 +85,14 @@ def _changes(
     """
     interpreter = python or Path(sys.executable)
     notes = execute(parts[0].repository.work_tree, kind, shown=shown, python=interpreter, say=say)
-    looks = zip(*side_by_side(_look, parts), strict=True)
+    present = [part for part in parts if part.repository.exists()]  # it may have removed a submodule's folder
+    looks = zip(*side_by_side(_look, present), strict=True)
     known, edited, new = (frozenset[str]().union(*names) for names in looks)
     # A submodule may be at a different commit than its parent names; that is not hipify's doing.
     edited -= {part.path for part in parts}
     done = Changes(tracked=known, changed=edited, generated=new, notes=notes)
     if not edited and not new:
-        _refuse_cuda(parts, done, shown)
+        _refuse_cuda(present, done, shown)
     return done
 
 
