@@ -304,7 +304,9 @@ def _make(copied: CommittedPart, original: Repository, *, root: Path) -> None:
     if not copied.path:
         repository.create(own)
     else:
-        if not own.work_tree.is_dir() or own.work_tree.resolve() != root.resolve() / copied.path:
+        # Git makes an empty folder for a submodule; with files in it, it is one of the parent's own.
+        is_place = own.work_tree.is_dir() and own.work_tree.resolve() == root.resolve() / copied.path
+        if not is_place or any(own.work_tree.iterdir()):
             raise SourceError(f"{copied.path} is in no commit that is to be copied", tip=_RECHECK)
         # As `git init` has made the root's (gitrepository-layout(5)); running it for each takes longer.
         for folder in ("objects/info", "refs"):

@@ -10,7 +10,7 @@ from cairn.build.inputs import source_tree
 from cairn.errors import SourceError
 from cairn.sources.git.repository import UPSTREAM_TAG, root_at
 from cairn.sources.worktree import contents, twin
-from cairn.sources.worktree.parts import walk
+from cairn.sources.worktree.parts import CommittedPart, walk, walk_commit
 from helpers.build import repository
 
 
@@ -126,3 +126,22 @@ def test_a_name_that_is_not_utf_8_is_refused_rather_than_forgotten(checkout: Pat
         file.write("raw")
     with pytest.raises(SourceError, match="not UTF-8"):
         twin.follow(checkout, tmp_path / "copy")
+
+
+def test_a_submodule_is_not_put_over_files_that_its_parent_has_there(
+    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "cache"))
+    root = root_at(checkout)
+    submodule = walk_commit(root, "HEAD")[1]
+    git(checkout, "rm", "--quiet", "--cached", "third party/inner", ".gitmodules")
+    for path in ("third party/inner/.git", ".gitmodules"):
+        (checkout / path).unlink()
+    git(checkout, "add", "third party")
+    git(checkout, "commit", "-qm", "files of our own")
+    parent = CommittedPart(path="", repository=root, commit=root.head() or "")
+    with (
+        pytest.raises(SourceError, match="third party/inner is in no commit"),
+        twin.copy((parent, submodule)),
+    ):
+        pass
