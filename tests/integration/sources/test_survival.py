@@ -214,6 +214,19 @@ def test_a_mirror_made_again_may_not_have_the_commit_of_a_submodule(bench: Bench
     bench.git("-C", "third_party/cudakit", "fsck", "--strict", "--connectivity-only")
 
 
+@pytest.mark.parametrize("git_dir", [".git", ".git/modules/third_party/cudakit"])
+def test_settings_that_are_gone_are_made_again(bench: Bench, upstream: Upstream, git_dir: str) -> None:
+    bench(hipify=False)
+    config = bench.path / git_dir / "config"
+    before = config.read_text()
+    config.unlink()
+    kit = upstream.commit("cudakit", {"README": "newer\n"}, "Newer")
+    upstream.bump_submodule("torch", "third_party/cudakit", kit)
+    upstream.commit("torch", {}, "Newer cudakit")
+    bench(hipify=False)
+    assert config.read_text() == before
+
+
 def test_what_a_lost_mirror_took_away_is_no_checkout(bench: Bench, torch: Project) -> None:
     bench(hipify=False)
     shutil.rmtree(os.environ["CAIRN_CACHE_DIR"])

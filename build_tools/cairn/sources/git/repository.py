@@ -256,7 +256,7 @@ def create(repository: Repository, *, origin: str | None = None) -> None:
         _tie(work_tree, git_dir)
     config = repository.common_dir / "config"
     is_new = not config.exists()
-    is_whole = (repository.common_dir / _OURS).exists()
+    is_whole = not is_new and (repository.common_dir / _OURS).exists()
     settings: list[tuple[str, str]] = []
     if not is_whole:
         git_dir.mkdir(parents=True, exist_ok=True)
@@ -265,7 +265,7 @@ def create(repository: Repository, *, origin: str | None = None) -> None:
         settings.append(("include.path", _OURS))
     if is_submodule and is_new:
         # In place of the absolute path that `git init` has written.
-        config.write_bytes(re.sub(rb"(?m)^\tworktree = .*\n", b"", config.read_bytes()))
+        files.write_bytes(config, re.sub(rb"(?m)^\tworktree = .*\n", b"", config.read_bytes()))
         settings.append(("core.worktree", _relative(work_tree, git_dir)))
     elif is_submodule and not (is_whole and repository.succeeds(*_WORKTREE)):
         repository.run(*_WORKTREE, _relative(work_tree, git_dir))
