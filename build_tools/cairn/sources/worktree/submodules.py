@@ -97,8 +97,8 @@ def are_whole(root: Repository, modules: Sequence[Module]) -> bool:
     A mirror that was removed and made anew, with --depth, need not have the same commits.
     """
     heads = [module.repository.head() for module in modules]
-    if None in heads:
-        return False
+    if not heads or None in heads:
+        return not heads
     # Git takes the objects of all of them together: one run in place of one for each.
     folders = [contents.quoted(module.repository.common_dir / "objects") for module in modules]
     lent = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": os.pathsep.join(folders)}
