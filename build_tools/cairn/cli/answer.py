@@ -78,7 +78,7 @@ class Answer:
 
 
 def show(result: Result, *, json: bool) -> int:
-    """Print what a command returns; gives the exit code.
+    """Print what a command returns; gives the exit code, the highest one of several answers.
 
     Raises:
         CairnError: the `error` of an answer.
@@ -86,12 +86,13 @@ def show(result: Result, *, json: bool) -> int:
     if isinstance(result, Answer):
         return result.show(json=json)
     if isinstance(result, Iterable):
+        exit_code = 0
         for each in result:
             if isinstance(each, Answer):
-                each.show(json=json)
+                exit_code = max(exit_code, each.show(json=json))
             else:
                 _show(each)
-        return 0
+        return exit_code
     return result or 0
 
 

@@ -12,6 +12,7 @@ import pytest
 from cairn import converters
 from cairn.build.model import Job, SdkRequest
 from cairn.cli import binder, common_options, patches, rocm
+from cairn.cli.answer import Answer
 from cairn.cli.build import run
 from cairn.cli.ci import night_tests
 from cairn.cli.parser import Parser
@@ -172,3 +173,8 @@ def test_an_option_is_what_the_field_of_its_name_takes(request_: type, value: ty
     types = {field.name: field.type for field in dataclasses.fields(value)}
     shared = (options.keys() & types.keys()) - given
     assert {name: options[name] for name in shared} == {name: types[name] for name in shared}
+
+
+def test_the_worst_exit_code_of_several_answers_is_that_of_the_command() -> None:
+    answers = [Answer({}, exit_code=0), Answer({}, exit_code=7), "a line", Answer({}, exit_code=0)]
+    assert binder.carry_out(object(), lambda _request: answers) == 7
