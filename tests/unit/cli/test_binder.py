@@ -178,3 +178,38 @@ def test_an_option_is_what_the_field_of_its_name_takes(request_: type, value: ty
 def test_the_worst_exit_code_of_several_answers_is_that_of_the_command() -> None:
     answers = [Answer({}, exit_code=0), Answer({}, exit_code=7), "a line", Answer({}, exit_code=0)]
     assert binder.carry_out(object(), lambda _request: answers) == 7
+
+
+@pytest.mark.parametrize(
+    ("request_", "value", "names"),
+    [
+        (run.Run, Job, "build_env clean env_dir install_rocm jobs line run split targets version_suffix"),
+        (
+            build_prod_wheels.Build,
+            Job,
+            "build_env build_number clean install_rocm line output_dir version_suffix",
+        ),
+        (common_options.SdkOptions, SdkRequest, "extras version"),
+        (common_options.SdkOptions, PackageSource, "cache_dir find_links index_url offline pre"),
+        (rocm.Install, InstallRequest, "extras family python version"),
+        (rocm.Package, PackageRequest, "debs description family libraries_for_all output_dir trim version"),
+        (rocm.Fetch, FetchRequest, "jobs keep_archives layout output_dir"),
+        (upstream_rocm.FetchArtifacts, FetchRequest, "jobs output_dir unpack_jobs"),
+        (smoke.Smoke, SmokeRequest, "find_links floor index_url pytest_args python timeout translate"),
+        (suite.RunSuite, SuiteRequest, "choice limits retries shard"),
+        (suite.Retry, SuiteRequest, "limits"),
+        (pytorch_tests.RunTests, SuiteRequest, "choice limits only_skipped retries shard"),
+        (compat.Run, CompatRequest, "timeout translate"),
+        (night_tests.SmokeLeg, LegTest, "later timeout"),
+        (night_tests.Suite, ShardTest, "later"),
+        (change.Fat, FatRequest, "libraries output_dir provided rocm strict version wheel"),
+        (patches.AuditCheckout, AuditRequest, "checkout python"),
+        (patches.Apply, ApplyRequest, "checkout dry_run folder python"),
+        (verify.Verify, Expectation, "python require_device_code"),
+    ],
+)
+def test_an_option_reaches_the_library_by_its_name_alone(request_: type, value: type, names: str) -> None:
+    """`fill` passes over a field that only one side has: under another name, it would be lost unseen."""
+    options = {field.name for field in dataclasses.fields(request_)}
+    fields = {field.name for field in dataclasses.fields(value)}
+    assert set(names.split()) <= options & fields
