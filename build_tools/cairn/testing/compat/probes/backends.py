@@ -182,6 +182,13 @@ def inductor(answer: Answer) -> None:
         raise NotMeasurableError("no compiler of C or C++ is installed, which the generated code needs")
     with answer.check("a fused function and its gradients"):
         _compare_gradients("inductor", torch.linspace(-1, 1, 1024, device=device))
+    with answer.check("a product with an epilogue"):
+        a = torch.randn(64, 64, device=device)
+
+        def layer(x: torch.Tensor) -> torch.Tensor:
+            return torch.relu(x @ a + 1)
+
+        torch.testing.assert_close(torch.compile(layer)(a), layer(a), rtol=1e-3, atol=1e-3)
     if device.type == "cuda":
         with answer.check("triton is what compiled it"):
             from torch.utils._triton import has_triton

@@ -96,6 +96,11 @@ def vision_ops(answer: Answer) -> None:
     with answer.check("box_convert"):
         wide = ops.box_convert(boxes, "xyxy", "xywh")
         require(wide[1].tolist() == [1, 1, 10, 10], "a wrong box")
+    with answer.optional("deform_conv2d"):
+        x, weight = torch.randn(1, 2, 8, 8, device=device), torch.randn(3, 2, 3, 3, device=device)
+        still = torch.zeros(1, 18, 6, 6, device=device)
+        expected = torch.nn.functional.conv2d(x.cpu(), weight.cpu())
+        torch.testing.assert_close(ops.deform_conv2d(x, still, weight).cpu(), expected, rtol=1e-3, atol=1e-3)
 
 
 @runs("gpu or cpu")
@@ -134,6 +139,9 @@ def vision_io(answer: Answer) -> None:
         with answer.optional("decoding JPEG on the GPU"):
             decoded = io.decode_jpeg(io.encode_jpeg(image, quality=95), device="cuda")
             require(decoded.is_cuda and difference(decoded) < 8, "elsewhere, or a different image")
+        with answer.optional("encoding JPEG on the GPU"):
+            again = io.decode_jpeg(io.encode_jpeg(image.cuda(), quality=95).cpu())
+            require(difference(again) < 8, "a different image")
 
 
 @runs("gpu")

@@ -30,6 +30,12 @@ def management(answer: Answer) -> None:
         properties = torch.cuda.get_device_properties(0)
         require(torch.cuda.get_device_name(0) and properties.total_memory > 0, "they are empty")
         answer.fact(properties.name)
+    with answer.optional("capability and synchronising"):
+        torch.cuda.get_device_capability(0)
+        torch.cuda.synchronize()
+    with answer.optional("free memory"):
+        free, total = torch.cuda.mem_get_info()
+        require(0 < free <= total, f"{free} of {total} bytes")
 
 
 @runs("gpu")
@@ -97,6 +103,12 @@ def graph(answer: Answer) -> None:
         x.fill_(4)
         captured.replay()
         require((y == 10).all(), "a wrong result")
+    with answer.optional("a module made to graphs"):
+        module = torch.nn.Linear(16, 16).cuda()
+        sample = torch.randn(4, 16, device="cuda")
+        expected = module(sample).detach()
+        called = torch.cuda.make_graphed_callables(module, (sample.clone(),))
+        torch.testing.assert_close(called(sample), expected)
 
 
 @runs("gpu")

@@ -65,6 +65,8 @@ def quantized(answer: Answer, name: str) -> None:
             quantised = torch.quantize_per_tensor(values, 0.5, 0, kind)
         require(quantised.dtype == kind, "not of that type")
         require(torch.equal(quantised.dequantize().cpu(), values.cpu()), "different values came back")
+    with answer.optional("copy to the CPU"):
+        require(torch.equal(quantised.cpu().dequantize(), values.cpu()), "different values were copied")
 
 
 @runs("gpu or cpu")
@@ -97,6 +99,11 @@ def random_numbers(answer: Answer) -> None:
         require(
             torch.equal(first, torch.randn(1000, device=device, generator=generator)), "different numbers"
         )
+    with answer.optional("distributions"):
+        normal = torch.randn(100_000, device=device, generator=generator)
+        require(abs(normal.mean()) < 0.05 and abs(normal.std() - 1) < 0.05, "not normal")
+        nonzero = torch.nn.functional.dropout(torch.ones(100_000, device=device), 0.25).count_nonzero()
+        require(abs(nonzero / 100_000 - 0.75) < 0.05, "dropout keeps a different share")
 
 
 @runs("gpu or cpu")
