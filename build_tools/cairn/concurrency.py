@@ -1,4 +1,4 @@
-"""Work on several things side by side, ended together on a failure or an interrupt."""
+"""Run work in threads that end together on a failure or an interrupt."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def side_by_side(work: Callable[[A], B], items: Iterable[A], *, jobs: int = _DEF
 
 
 def pause(seconds: float) -> None:
-    """Wait, but not on when the group of the calling thread has ended."""
+    """Sleep, but stop early if the calling thread's group has ended."""
     group: _TaskGroup | None = getattr(_of_thread, "group", None)
     if group is None:
         time.sleep(seconds)
@@ -80,14 +80,14 @@ def pause(seconds: float) -> None:
 
 
 def go_on() -> None:
-    """Raise, in a thread whose group has ended, what ended it: for work of ours that takes long."""
+    """Raise the failure that ended the calling thread's group, if any; for long computations."""
     group: _TaskGroup | None = getattr(_of_thread, "group", None)
     if group is not None and group.failure is not None:
         raise group.failure
 
 
 def wait_for(futures: Collection[Future[Any]]) -> None:
-    """Wait until all of them have ended, or one has failed.
+    """Wait until all futures have ended or one has failed.
 
     Python looks for signals before it begins to wait, and again when one wakes it. A signal that comes
     between that look and the system's wait wakes nobody, so the main thread must not wait for long at once.

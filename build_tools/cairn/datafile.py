@@ -94,12 +94,12 @@ def _path_text(value: object) -> str:
 
 
 def dumps(value: Value) -> str:
-    """The text of a JSON file: stable order, two spaces, a newline at the end."""
+    """Serialize to JSON with stable order, an indent of two spaces and a newline at the end."""
     return json.dumps(to_plain(value), indent=2, ensure_ascii=False) + "\n"
 
 
 def toml_text(value: str) -> str:
-    """A text as TOML writes it, on one line."""
+    """Quote a text as a TOML string on one line."""
     # A basic string of TOML 1.0 escapes what a string of JSON does, and U+007F as well.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
 
@@ -132,7 +132,7 @@ def loads(text: bytes | str, cls: type[V], *, name: str) -> V:
 
 
 def from_plain(data: object, cls: type[V], *, name: str) -> V:
-    """The value that plain JSON or TOML values stand for."""
+    """Convert plain JSON or TOML values to a `Value`."""
     # Structs take a document without its tag.
     expected = cls.__struct_config__.tag
     if expected is not None and isinstance(data, dict) and data.get("schema") != expected:
@@ -197,7 +197,7 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:  # noqa: ANN401, TID251 - 
 
 
 def read_toml(path: Path, *, tip: str | None = None) -> dict[str, Any]:
-    """A TOML file of whatever shape; `tip` says what to do where there is none.
+    """Read a TOML file of any shape; `tip` says what to do if it is missing.
 
     Raises:
         UsageError: it cannot be read, is not UTF-8, or is not TOML.
@@ -206,7 +206,7 @@ def read_toml(path: Path, *, tip: str | None = None) -> dict[str, Any]:
 
 
 def read_json(path: Path) -> Any:  # noqa: ANN401 - what json gives
-    """A JSON file of whatever shape; see `parse_json`.
+    """Read a JSON file of any shape; see `parse_json`.
 
     Raises:
         UsageError: it cannot be read, or is not JSON.
@@ -215,7 +215,7 @@ def read_json(path: Path) -> Any:  # noqa: ANN401 - what json gives
 
 
 def parse_toml(data: bytes, *, name: str) -> dict[str, Any]:
-    """TOML out of bytes; `name` stands for the file in errors.
+    """Parse TOML from bytes; `name` stands for the file in errors.
 
     Raises:
         UsageError: it is not UTF-8, or not TOML.
@@ -233,7 +233,7 @@ def parse_toml(data: bytes, *, name: str) -> dict[str, Any]:
 
 
 def parse_json(text: bytes | str, *, name: str) -> Any:  # noqa: ANN401 - what json gives
-    """JSON as RFC 8259 has it, and as every reader understands it alike.
+    """Parse JSON (RFC 8259) strictly, so that every reader understands it alike.
 
     Refused besides what is not JSON: a name that an object has twice, `NaN` and infinite numbers, halves of
     surrogate pairs (which cannot be written to a file), more digits or levels than Python reads. (msgspec's

@@ -40,18 +40,18 @@ class SourceError(CairnError):
 
 
 class NetworkError(CairnError):
-    """Something that is not on this machine could not be reached; trying again may help."""
+    """A remote resource could not be reached; trying again may help."""
 
     exit_code = 5
 
 
 class BuildError(CairnError):
-    """A project did not become a wheel.
+    """A project could not be built into a wheel.
 
     Attributes:
         log: the whole output of the failed step, or None.
         tail: its last lines.
-        causes: the first lines of it that say why, with their numbers, where they are not among the last.
+        causes: the first lines that give a cause, with their numbers, if they are not among the last.
     """
 
     exit_code = 6

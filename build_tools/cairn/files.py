@@ -82,9 +82,9 @@ def writing_beside(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _naming(path: Path, *, written: Path) -> Iterator[None]:
-    """Have the errors of a full disk or quota, or of a file too large, name `path` where `written` grew.
+    """Make errors of a full disk or quota, or of a file too large, name `path` instead of `written`.
 
-    The system says of a write that failed no name at all, and Python's copies give that of the source first.
+    A failed write has no file name in its error, and Python's copy functions name the source first.
     """
     try:
         yield
@@ -228,7 +228,7 @@ def _part_of(path: Path) -> Path:
 
 
 def is_part(path: Path) -> bool:
-    """Whether a path is one that `writing_beside` makes, which may be what a killed run left."""
+    """Whether a path is a temporary one of `writing_beside`, which a killed run may have left."""
     return path.name.startswith(".") and path.name.endswith(".part")
 
 

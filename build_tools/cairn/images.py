@@ -95,7 +95,7 @@ class Dockerfile:
 
     @property
     def name(self) -> str:
-        """The image's."""
+        """The name of the image."""
         return self.path.name.removesuffix(SUFFIX)
 
     @property
@@ -150,7 +150,7 @@ class ImageBuild:
     """A build of an image.
 
     Attributes:
-        file: how.
+        file: its Dockerfile.
         engine: by which program.
         tags: the names it gets, each perhaps with a registry before it and a tag after it.
         arguments: build arguments that are not left at their defaults.
@@ -173,7 +173,7 @@ class ImageBuild:
 
 
 def build_command(build: ImageBuild) -> tuple[str, ...]:
-    """The command line that builds it.
+    """Return the command line that builds the image.
 
     Raises:
         UsageError: the Dockerfile has no such build argument.
@@ -206,7 +206,7 @@ def push_commands(build: ImageBuild, digest_file: Path) -> tuple[tuple[str, ...]
 
 
 def build_image(build: ImageBuild, *, on_line: Progress | None = None) -> None:
-    """Build it.
+    """Build the image.
 
     Raises:
         ProcessError: a step of it failed.
@@ -291,7 +291,7 @@ def gpu_groups(devices: Iterable[Path] | None = None) -> tuple[int, ...]:
 
 
 def run_commands(run: ImageRun, *, name: str) -> tuple[tuple[str, ...], ...]:
-    """The command lines, of which the last but those that clean up is the program's own.
+    """Return the command lines; the last one before those that clean up runs the program.
 
     Args:
         run: what to run.
@@ -335,7 +335,7 @@ def _limits(run: ImageRun) -> tuple[str, ...]:
 
 
 def this_user() -> tuple[int, int] | None:
-    """Our user and group, where the files we make should belong to somebody else than root."""
+    """Return our user and group ids if files made in the container should not belong to root."""
     if not hasattr(os, "getuid") or os.getuid() == 0:
         return None
     return os.getuid(), os.getgid()
@@ -353,7 +353,7 @@ def open_files(engine: Engine) -> int:
 
 
 def run_image(run: ImageRun, *, name: str) -> int:
-    """Run it with our terminal; gives the exit code of the program in it."""
+    """Run the image with our terminal; return the exit code of its program."""
     if run.engine != "buildah":
         return process.interactive(*run_commands(run, name=name))
     make, use, remove = run_commands(run, name=name)

@@ -1,4 +1,4 @@
-"""The Pythons of the machine: found by what a user calls them, and asked what they are.
+"""Find the machine's Pythons by version or path, and query them.
 
 `find` takes a version (`3.12`) or a path and gives an `Interpreter`; `own` is the one that
 runs Cairn. Nothing is downloaded.
@@ -42,7 +42,7 @@ class Interpreter:
     Attributes:
         path: its program.
         version: such as `3.12`.
-        release: all that it says of itself (`sys.version`): release, build, compiler.
+        release: its `sys.version`: release, build, compiler.
         platform: what its wheels are for (PEP 425), such as `linux_x86_64`.
     """
 
@@ -112,7 +112,7 @@ def find_all(words: Sequence[str]) -> tuple[Interpreter, ...]:
 
 
 def ask(path: Path) -> Interpreter:
-    """Ask an interpreter what it is.
+    """Query an interpreter for its version and platform.
 
     Raises:
         UsageError: it cannot be run, is not CPython, or a kind of it that wheels are not built for.
@@ -152,7 +152,7 @@ def _at(word: str) -> Interpreter:
 
 
 def _candidates(version: str) -> Iterator[Path]:
-    """Programs that may be of a version; some of them may not even run."""
+    """Yield programs that may be a Python of this version; some may not even run."""
     name = f"python{version}"
     if (on_path := shutil.which(name)) is not None:
         yield Path(on_path)

@@ -1,4 +1,4 @@
-"""What a program sees of the caller: a short list of variables for each kind of program, and nothing else.
+"""The caller's variables that each kind of program sees: a short list, and nothing else.
 
 | kind | runs | sees besides what all see |
 | --- | --- | --- |
@@ -143,7 +143,7 @@ def variables(
 
 
 def compiler_variables(base: Mapping[str, str] | None = None) -> dict[str, str]:
-    """What a build sees of the machine's compiler: that of Visual C++ on Windows, and nothing elsewhere.
+    """Return the variables of the machine's compiler for builds: Visual C++ on Windows, else none.
 
     They change what is compiled, so they are in the cache's keys.
     """
@@ -222,7 +222,7 @@ def _logins(hosts: Iterable[str]) -> str:
 
 
 def _direct(passed: dict[str, str]) -> dict[str, str]:
-    """Have no proxy asked for what we serve on this machine, which none can reach."""
+    """Bypass proxies for servers on this machine, which no proxy can reach."""
     proxies = {name for name in passed if _PROXY.fullmatch(name)}
     if not proxies:
         return passed

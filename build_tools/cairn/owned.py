@@ -1,4 +1,4 @@
-"""What Cairn made, marked as such: it never removes or replaces a folder or file without its mark.
+"""Mark the files and folders that Cairn made: it never removes or replaces one without its mark.
 
 `empty_folder` and `empty_places` make room for output, `replace_files` replaces a set of files; each
 refuses, before it changes anything, where a name is taken by something that is not ours. The mark is the

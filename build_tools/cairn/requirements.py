@@ -25,7 +25,7 @@ _PROJECT = re.compile(r"[A-Za-z0-9]+(?:[._-][A-Za-z0-9]+)*")
 
 
 def version(text: str) -> Version:
-    """A version.
+    """Parse a version.
 
     Raises:
         ValueError: it is not one by PEP 440, or has a number too large to compare.
@@ -40,7 +40,7 @@ def version(text: str) -> Version:
 
 
 def specifiers(text: str) -> SpecifierSet:
-    """A set of version specifiers, each of which can be compared with.
+    """Parse a set of version specifiers, each of which can be compared with.
 
     Raises:
         ValueError: it is not one by PEP 440.
@@ -55,7 +55,7 @@ def specifiers(text: str) -> SpecifierSet:
 
 @functools.lru_cache(_REMEMBERED)
 def requirement(text: str) -> Requirement:
-    """A requirement whose specifier and marker can be evaluated; it must not be changed.
+    """Parse a requirement whose specifier and marker can be evaluated; do not modify the result.
 
     Raises:
         ValueError: it is not one by PEP 508.
@@ -75,7 +75,7 @@ def requirement(text: str) -> Requirement:
 
 
 def is_project_name(text: str) -> bool:
-    """Whether a project can be called so (PyPA's specification of names), or a longer name begin with it."""
+    """Whether a text is a valid project name (PyPA's specification of names) or the beginning of one."""
     return _PROJECT.fullmatch(text) is not None
 
 

@@ -1,4 +1,4 @@
-"""Trying again what the network made fail: how often, how soon, and never two clients in step."""
+"""Retry after network faults, with backoff and jitter."""
 
 from __future__ import annotations
 

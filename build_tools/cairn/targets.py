@@ -84,7 +84,7 @@ def generic_targets() -> dict[str, tuple[str, ...]]:
 
 
 def that_run(processor: str) -> tuple[str, ...]:
-    """The processors that run the code of this one: itself, and the members of a generic one."""
+    """Return the processors that run this one's code: itself, and the members of a generic one."""
     return (processor, *generic_targets().get(processor, ()))
 
 
@@ -373,7 +373,7 @@ def _numbers(words: Sequence[str]) -> list[str]:
 
 
 def _other_maker(text: str) -> str | None:
-    """Whose GPU it is, where a word of the name says that it is not one of AMD's."""
+    """Return the other maker of a GPU if a word of its name tells; else None."""
     folded = text.casefold()
     words = {*re.findall("[a-z0-9]+", folded), *re.findall("[a-z]+", folded)}
     return next((maker for maker, known in _product_data()["others"].items() if words & set(known)), None)

@@ -168,7 +168,7 @@ def pip_command(python: Path) -> tuple[str, ...]:
 
 
 def uv_program() -> str:
-    """The uv that was installed with us.
+    """Return the uv that was installed with us.
 
     Raises:
         PrerequisiteError: it is not there, such as where only its Python module was copied.
@@ -240,7 +240,7 @@ def install(  # noqa: PLR0913 - each is one independent property of the run
 def own_pip(source: PackageSource) -> Iterator[dict[str, str]]:
     """The variables of a pip that works for us: the user's index, proxy and certificates hold.
 
-    Not where packages are to go, and nothing else of the user: an sdist's build backend sees them too.
+    Other settings of the user, such as a target folder, do not: an sdist's build backend sees them too.
     """
     settings = package_index.read_pip_settings()
     named = (source.index_url, *source.find_links)

@@ -1,4 +1,4 @@
-"""From checkouts to wheels: the plan, the order of builds, and the build of one project.
+"""Build wheels from checkouts: the plan, the order of builds, and the build of one project.
 
 Takes a `model.Job` (what a user asks for), gives `model.BuiltWheel`s with `manifest.json` and `set.json`
 beside them: `job.run`, and `job.plans_of` for what it would do. Their way: `job` checks (`preflight`) and

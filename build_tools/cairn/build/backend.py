@@ -1,4 +1,4 @@
-"""A project's build backend, called in its environment: what it sees, the compiler cache in front.
+"""Call a project's build backend in its environment, with its variables and the compiler cache.
 
 CMake's settings are compared with those of the stack while it runs. CMake switches off, or on, what it
 believes to be right for the machine, and says so in one line among thousands: a wheel without ROCm is noticed
@@ -46,7 +46,7 @@ _FALSE = frozenset({"0", "OFF", "NO", "FALSE", "N", "IGNORE", "NOTFOUND", ""})
 def content_of(
     step: BuildStep, request: BuildRequest, built: Mapping[str, BuiltWheel]
 ) -> environments.Content:
-    """The project's build requirements, the SDK and the wheels it is built against."""
+    """Return the content of a step's environment: build requirements, the SDK, wheels to build against."""
     sdk = request.sdk
     return environments.Content(
         requirements=requirements_of(step, request),
@@ -59,7 +59,7 @@ def content_of(
 
 
 def requirements_of(step: BuildStep, request: BuildRequest) -> tuple[str, ...]:
-    """The build requirements of a project, besides the wheels of other projects."""
+    """Return the build requirements of a project, without the wheels of other projects."""
     requirements = [*step.project.build_requires, *request.stack.extra_wheels]
     listed = step.project.build_requires_file
     if listed and (step.checkout / listed).exists():
@@ -68,9 +68,9 @@ def requirements_of(step: BuildStep, request: BuildRequest) -> tuple[str, ...]:
 
 
 def require_resolvable(plans: Sequence[Plan]) -> None:
-    """Resolve the build requirements of all steps that will run, and fetch what their builds would fetch.
+    """Resolve the build requirements of all steps that will run, and fetch their downloads.
 
-    So nothing of this is found after the first has compiled for an hour.
+    This way such a failure does not come up only after the first step has compiled for an hour.
 
     Raises:
         BuildError: those of one contradict each other, or no index has one of them.
@@ -108,7 +108,7 @@ def context_of(
     *,
     log: Path,
 ) -> Context:
-    """The context of a step in an environment that exists."""
+    """Return the context of a step in an existing environment."""
     values = variables.placeholder_values(
         request,
         base_version=step.base_version,
@@ -126,7 +126,7 @@ def context_of(
 
 @dataclass(frozen=True, kw_only=True)
 class BackendResult:
-    """The wheel that a backend made, and the counts of the compiler cache."""
+    """The wheel that a backend made, and the statistics of the compiler cache."""
 
     wheel: Path
     compiler_cache: CacheStatistics | None
@@ -134,7 +134,7 @@ class BackendResult:
 
 @dataclass(kw_only=True)
 class BuildRunner:
-    """A build that may begin.
+    """Runs the programs of one build.
 
     Attributes:
         run: runs a program with the variables of the build, its output in the log and on the screen; called
@@ -172,7 +172,7 @@ def call(context: Context, output_dir: Path) -> BackendResult:
 
 @contextlib.contextmanager
 def prepare(context: Context, *, tree: Path | None = None) -> Iterator[BuildRunner]:
-    """Have everything that programs of a build see: variables, temporary files, the compiler cache.
+    """Set up what programs of a build see: variables, temporary files, the compiler cache.
 
     Args:
         context: the step.
@@ -251,7 +251,7 @@ def _compiler_cache(
 
 
 def _compiled(folders: Sequence[Path], since: float) -> bool:
-    """Whether object files were written in one of the folders."""
+    """Whether object files were written in one of the folders since a moment."""
     for folder in folders:
         for path in files.walk(folder):
             with contextlib.suppress(OSError):
@@ -261,7 +261,7 @@ def _compiled(folders: Sequence[Path], since: float) -> bool:
 
 
 def failure(context: Context, error: Exception) -> Exception:
-    """The error to raise for an error of a backend; a full disk is not a fault of the project."""
+    """Return the error to raise for a failed backend; a full disk is not a fault of the project."""
     cause = getattr(error, "exception", None)
     if isinstance(cause, CairnError | OSError) and not isinstance(cause, ProcessError):
         return cause
@@ -302,7 +302,7 @@ class CMakeWatch:
     _unknown: set[str] = field(default_factory=set)
 
     def look(self, *, now: bool = False) -> None:
-        """Compare new or changed caches; cheap enough to be called with each line of output.
+        """Check new or changed CMakeCache.txt files; cheap enough to be called for each line of output.
 
         Raises:
             BuildError: CMake has other settings than the stack asks for.
@@ -342,7 +342,7 @@ class CMakeWatch:
 
 
 def read_cmake_cache(path: Path) -> dict[str, str]:
-    """The entries of a CMakeCache.txt: lines of `NAME:TYPE=VALUE`."""
+    """Read the entries of a CMakeCache.txt: lines of `NAME:TYPE=VALUE`."""
     entries = {}
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         left, sign, value = line.partition("=")
@@ -353,7 +353,7 @@ def read_cmake_cache(path: Path) -> dict[str, str]:
 
 
 def means_the_same(one: str, other: str) -> bool:
-    """Whether two values mean the same to CMake: all words for true are one value, and those for false."""
+    """Whether two values are equal to CMake: all words for true are equal, and so are those for false."""
     return _meaning(one) == _meaning(other)
 
 

@@ -1,4 +1,4 @@
-"""Reading a build's output: the first causes of a failure, and the progress of a build that runs.
+"""Read a build's output: the first causes of a failure, and the progress of a running build.
 
 Compilers run side by side and go on after the first failure, and each program that started one reports in
 turn that it failed: the end of a log says *that* a build failed, and seldom why, which may stand a hundred
@@ -72,7 +72,7 @@ _REMARK = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class Cause:
-    """A line of a log that says why.
+    """A line of a log that gives a cause of the failure.
 
     Attributes:
         number: of the line, from 1.
@@ -84,7 +84,7 @@ class Cause:
 
 
 def find(log: Path) -> tuple[Cause, ...]:
-    """The first causes in a log, in its order, as far as they are known.
+    """Find the first known causes of a failure in a log, in its order.
 
     What the machine did (memory, disk, a kill) is among them wherever it stands. Takes a time that is linear
     in the size of the log, and little memory.
@@ -111,12 +111,12 @@ def find(log: Path) -> tuple[Cause, ...]:
 
 
 def out_of_memory(log: Path) -> Cause | None:
-    """The first line that says that a program was killed for memory, or had none; None where no line does."""
+    """Find the first line that reports a program out of memory or killed for it; None if there is none."""
     return next((c for c in find(log) if _SHORT_OF_MEMORY.search(c.text.encode())), None)
 
 
 def tail(log: Path, lines: int) -> tuple[Cause, ...]:
-    """The last lines of a log that are not blank, with their numbers (0 where it is too long to count)."""
+    """Return the last non-blank lines of a log, with their numbers (0 if it is too long to count)."""
     try:
         with log.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -131,7 +131,7 @@ def tail(log: Path, lines: int) -> tuple[Cause, ...]:
 
 
 def above(log: Path, end: Sequence[Cause]) -> tuple[str, ...]:
-    """The first causes in a log as they are shown, `torch.log:412: what it says`, without those in `end`.
+    """Return the first causes in a log as `torch.log:412: message`, without those in `end`.
 
     Args:
         log: the log.
@@ -142,7 +142,7 @@ def above(log: Path, end: Sequence[Cause]) -> tuple[str, ...]:
 
 
 class _FirstCauses:
-    """The first causes of a kind, each text once."""
+    """Collects the first causes of one kind, each text once."""
 
     def __init__(self) -> None:
         self.first: list[Cause] = []
@@ -155,7 +155,7 @@ class _FirstCauses:
 
 
 def _messages(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """Every line with its number, CMake's message after its head, the last line of a traceback marked."""
+    """Yield each line with its number; CMake messages are joined to their head, tracebacks' ends marked."""
     # `CMake Error at FILE:LINE (message):`, whose message is still to come
     head: tuple[int, bytes] | None = None
     awaited = 0  # lines in which that may still come
@@ -185,7 +185,7 @@ def _messages(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
 
 
 def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """Every line without end and colours: of a long one the beginning, of one drawn over the last state."""
+    """Yield lines without line end and colours; long ones are cut, overwritten ones have the last state."""
     number = 1
     whole = True  # what is read next begins a line
     while data := file.readline(_READ):
@@ -204,7 +204,7 @@ def _text(line: bytes) -> str:
 
 
 def progress_line(line: str, before: str) -> str:
-    """The text to show after a line of output, such as `[317/1588] Version.cpp`; `before` is shown now."""
+    """Return the progress to show after a line, such as `[317/1588] Version.cpp`; `before` is the last."""
     line = line[:_LONGEST]
     if counted := _COUNT.match(line):
         return f"{counted['count'].replace(' ', '')} {_subject(counted['rest'])}"
@@ -219,7 +219,7 @@ def _is_command(line: str) -> bool:
 
 
 def _subject(text: str) -> str:
-    """The subject of a command: the source of a compiler's, the output file of any other."""
+    """Return the file that a command is about: the source for a compiler, else the output file."""
     try:
         words = shlex.split(text)
     except ValueError:  # a quote that is not closed

@@ -1,4 +1,4 @@
-"""Building one project: its environment, its build backend, and the steps after it."""
+"""Build one project: its environment, its build backend, and the steps after it."""
 
 from __future__ import annotations
 
@@ -98,10 +98,10 @@ def build(
 
 
 def _keep(wheel: Path, context: Context, *, seconds: float, changed: bool) -> cache.Hit:
-    """Put a wheel into the cache, under the key of its step; call it alone with the checkout.
+    """Put a wheel into the cache under the key of its step; the caller must have locked the checkout.
 
     Args:
-        wheel: it is finished.
+        wheel: the finished wheel.
         context: of its build.
         seconds: what the build took.
         changed: whether the tree was edited since the build was planned.
@@ -145,7 +145,7 @@ def _keep(wheel: Path, context: Context, *, seconds: float, changed: bool) -> ca
 
 @contextlib.contextmanager
 def _scratch(work: Path) -> Iterator[Path]:
-    """A folder for one build, beside nothing that a killed one has left; call it alone with the checkout."""
+    """Yield an empty folder for one build, without leftovers of killed ones; the checkout must be locked."""
     for abandoned in work.glob(f"{_SCRATCH}*"):
         shutil.rmtree(abandoned, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=work, prefix=_SCRATCH) as folder:
@@ -155,7 +155,7 @@ def _scratch(work: Path) -> Iterator[Path]:
 def _build_in_tree(
     context: Context, output_dir: Path
 ) -> tuple[backend.BackendResult, tuple[Source, ...], bool]:
-    """Call the build backend in a tree that must be the same before and after.
+    """Call the build backend in a tree that must not change meanwhile.
 
     Returns:
         The wheel, the commits that the tree stood on, and whether it was edited since the build was planned.
@@ -207,7 +207,7 @@ def _build_in_tree(
 
 @contextlib.contextmanager
 def lend_module(context: Context) -> Iterator[None]:
-    """Have the module that loads the ROCm SDK in the tree, for a build that packs it."""
+    """Put the module that loads the ROCm SDK into the tree, for a build that packs it."""
     module = module_of(context)
     if module is None:
         yield
@@ -217,7 +217,7 @@ def lend_module(context: Context) -> Iterator[None]:
 
 
 def module_of(context: Context) -> tuple[str, str] | None:
-    """Where the module that loads the ROCm SDK goes, and its text; None for a build without one."""
+    """Return path and text of the module that loads the ROCm SDK; None for a build without one."""
     project, request = context.step.project, context.request
     if project.rocm_init is None or request.sdk is None:
         return None
@@ -229,7 +229,7 @@ def module_of(context: Context) -> tuple[str, str] | None:
 
 
 def _remove_stale(root: Repository, folder: Path, ours: Collection[str]) -> None:
-    """Remove what setuptools left in a build folder and would add to the wheel, also without its source.
+    """Remove files in a build folder that setuptools would pack even though their source is gone.
 
     Raises:
         SourceError: there are files that no build of ours left.

@@ -1,4 +1,4 @@
-"""A project built in its checkout and imported from there, to be edited: upstream's `setup.py develop`.
+"""Build a project in its checkout and install it as editable: upstream's `setup.py develop`.
 
 The environment and the variables are those of the real build, so that what works here works in the wheel. A
 second run goes on where the first stopped: CMake and ninja compile what was edited, and where setuptools
@@ -46,7 +46,7 @@ class EditableInstall:
 
 
 def run(build: Job, name: str, *, folder: Path | None = None) -> EditableInstall:
-    """Build a project in its checkout, against wheels of those it needs, which are built where they are new.
+    """Build a project in its checkout, against the wheels it needs, which are built if the cache lacks them.
 
     Args:
         build: the build that a wheel would come from.
@@ -78,7 +78,7 @@ def run(build: Job, name: str, *, folder: Path | None = None) -> EditableInstall
 
 
 def _chosen(build: Job, text: str) -> tuple[Project, dict[str, Path]]:
-    """The project that a name or folder stands for, and the checkouts of it and of all that it needs."""
+    """Return the project of a name or folder, and its checkout and those of all that it needs."""
     stack, folder = build.stack, Path(text)
     names = [p.name for p in stack.projects if text in (p.name, p.distribution)]
     checkouts = dict(build.checkouts)
@@ -128,7 +128,7 @@ def _build(
 
 @contextlib.contextmanager
 def _in_tree(context: Context) -> Iterator[None]:
-    """Lock the tree, with the outputs of earlier runs of this kind and without those of other builds.
+    """Lock the tree, bring back outputs of earlier editable builds, move aside those of other builds.
 
     What is built stays: a real build moves it aside, and the next run here brings it back.
     """

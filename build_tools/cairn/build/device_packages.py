@@ -1,4 +1,4 @@
-"""Device code in packages of its own: of the wheels of a build, and of the libraries of a ROCm SDK.
+"""Device code in separate packages: for the wheels of a build, and for the libraries of a ROCm SDK.
 
 Wheels are built, kept in the cache and built against whole: splitting one takes seconds, and how it is split
 changes nothing of what is compiled. A note beside the parts says what they were split from, so that a build
@@ -37,7 +37,7 @@ _SPLITTING = 4  # counted up with each change of what comes of a split
 
 
 class _Note(datafile.Value, tag_field="schema", tag="cairn.split-parts/1"):
-    """The parts in the output folder.
+    """The note on the parts in the output folder.
 
     Attributes:
         whole: sha256 of the wheel that was split.
@@ -51,19 +51,19 @@ class _Note(datafile.Value, tag_field="schema", tag="cairn.split-parts/1"):
 
 
 def is_split(project: Project, request: BuildRequest) -> bool:
-    """Whether a build is to leave host and device wheels of a project."""
+    """Whether a build splits a project's wheel into host and device wheels."""
     return request.split and project.device_code and not request.for_cpu
 
 
 def terms_of(request: BuildRequest) -> Terms:
-    """The names of a build's device wheels, and their requirements."""
+    """Return the naming and the requirements of a build's device wheels."""
     words = request.stack.device_wheels
     sdk = rocm.device_packages(request.sdk.environment) if request.sdk else None
     return Terms(prefix=words.prefix, sdk=sdk, runtime=words.runtime)
 
 
 def file_prefix(host: str, request: BuildRequest) -> str:
-    """The beginning of the file names of device wheels, up to the processor.
+    """Return the beginning of the file names of device wheels, up to the processor.
 
     Args:
         host: the name of the host wheel as its file name has it.
@@ -73,7 +73,7 @@ def file_prefix(host: str, request: BuildRequest) -> str:
 
 
 def parts_of(whole: Path, sha256: str, project: Project, request: BuildRequest) -> tuple[Path, ...]:
-    """The parts of a wheel in the output folder, the host wheel first; made unless they are there.
+    """Split a wheel into the output folder, unless already done; return its parts, the host wheel first.
 
     Args:
         whole: the wheel.
@@ -104,7 +104,7 @@ def parts_of(whole: Path, sha256: str, project: Project, request: BuildRequest) 
 
 
 def package_sdk(request: PackageRequest) -> tuple[WrittenPackage, ...]:
-    """Make the packages of an SDK, the device code of its libraries in packages of its own.
+    """Make the packages of an SDK, with the device code of its libraries in separate packages.
 
     Args:
         request: with `libraries_for_all`.
@@ -134,7 +134,7 @@ def package_sdk(request: PackageRequest) -> tuple[WrittenPackage, ...]:
 
 
 def _require_all(host: Path, sdist: Path) -> None:
-    """The package `rocm` offers an extra for each target; there must be a device wheel for it."""
+    """Require a device wheel for each target, since the package `rocm` offers an extra for each."""
     with tarfile.open(sdist) as archive:
         name = next(name for name in archive.getnames() if name.endswith("/rocm_sdk/_dist.json"))
         described = archive.extractfile(name)

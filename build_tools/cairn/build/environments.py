@@ -85,7 +85,7 @@ def root() -> Path:
 
 
 def ready(content: Content, source: PackageSource, *, log: Path, say: Progress) -> VirtualEnvironment:
-    """The environment with this content, made now where there is none.
+    """Return the environment with this content, made now if there is none.
 
     Args:
         content: what it holds.
@@ -128,7 +128,7 @@ def ready(content: Content, source: PackageSource, *, log: Path, say: Progress) 
 def at(
     path: Path, content: Content, source: PackageSource, *, log: Path, say: Progress
 ) -> VirtualEnvironment:
-    """A developer's environment: this content is installed into it, everything else in it stays.
+    """Install this content into a developer's environment; everything else in it stays.
 
     Args:
         path: its folder; it is made where it is missing.
@@ -153,7 +153,7 @@ def at(
 
 
 def give_back(env: VirtualEnvironment, what: str) -> None:
-    """Look at an environment after a build: one that the build has changed is not used again."""
+    """Check an environment after a build: one that the build has changed is not used again."""
     with _uses():
         in_use.forget(root(), env.path.name)
     note = _read(env)
@@ -165,7 +165,7 @@ def give_back(env: VirtualEnvironment, what: str) -> None:
 
 
 def trim(unused: dt.timedelta) -> tuple[Path, ...]:
-    """Remove the environments that no build has used for so long; returns those that were removed."""
+    """Remove the environments that no build has used for this long; return those that were removed."""
     removed = []
     for folder in sorted(path for path in root().glob("[!.]*") if path.is_dir()):
         note = folder / _NOTE
@@ -185,7 +185,7 @@ def trim(unused: dt.timedelta) -> tuple[Path, ...]:
 
 
 def _used() -> frozenset[str]:
-    """The names of the environments that builds run in, those of this process included."""
+    """Return the names of environments in use by builds, those of this process included."""
     with _uses():
         return in_use.keys(root())
 
@@ -261,7 +261,7 @@ def resolve_requirements(
     provided: Collection[str] = (),
     what: str,
 ) -> str:
-    """Exact requirements with hashes, as the text of a requirements file; empty where there are none.
+    """Resolve requirements to exact ones with hashes, as a requirements file; empty for none.
 
     Args:
         requirements: lines of a requirements file; a wheel is `name @ file:///…`.

@@ -1,4 +1,4 @@
-"""Runs plans: their steps become one graph, and the wheels that the cache lacks are built.
+"""Run plans: their steps become one graph, and the wheels that the cache lacks are built.
 
 The engine (`cairn.build.engine`) decides what starts when. Here is what a step of a build is to it: which
 tree it must be alone in, how many jobs and how much memory its compilers take, and what it does.
@@ -96,7 +96,7 @@ def run_all(
 
 
 def log_of(output_dir: Path, project: str) -> Path:
-    """Where the log of a project's last build is."""
+    """Return the path of the log of a project's last build."""
     return output_dir / "logs" / f"{project}.log"
 
 
@@ -120,7 +120,7 @@ class Task:
 
 
 def tasks_of(plans: Sequence[Plan], labels: Sequence[str] = ()) -> tuple[Task, ...]:
-    """The steps of all plans, each with a name of its own."""
+    """Return the steps of all plans as tasks with unique names."""
     tasks = []
     for each, label in zip(plans, labels or [""] * len(plans), strict=True):
         end = f" [{label}]" if label else ""
@@ -137,7 +137,7 @@ def tasks_of(plans: Sequence[Plan], labels: Sequence[str] = ()) -> tuple[Task, .
 
 
 def _compiled_by(task: Task, tasks: Sequence[Task]) -> tuple[str, ...]:
-    """The tasks whose compilations a task finds in the compiler cache, if they come first.
+    """Return the tasks that should come first because they fill the compiler cache for this one.
 
     Variants of a project that run side by side would all compile the same, since none finds what the others
     are still at. So each waits for the first of its Python, which compiles what knows no target, and for the
@@ -160,7 +160,7 @@ def _compiled_by(task: Task, tasks: Sequence[Task]) -> tuple[str, ...]:
 
 
 def graph_of(tasks: Sequence[Task], known: schedule.Durations) -> Graph:
-    """The tasks as the engine sees them.
+    """Turn tasks into the engine's graph.
 
     Args:
         tasks: all of a run.
@@ -211,7 +211,7 @@ class _Run:
 
 
 def _one(task: Task, run: _Run, running: Running) -> BuiltWheel:
-    """The wheel of one step, in the output folder: from the cache, else built now."""
+    """Put the wheel of one step into the output folder, from the cache or built now."""
     started, request = time.time(), task.plan.request
     step = _as_it_is_now(task, run)
     built = {project: run.built[name] for project, name in task.needs.items()}
@@ -263,7 +263,7 @@ def _one(task: Task, run: _Run, running: Running) -> BuiltWheel:
 
 
 def _as_it_is_now(task: Task, run: _Run) -> BuildStep:
-    """The step as planned, or planned again where this run has changed its inputs."""
+    """Return the step as planned, or planned again if this run has changed its inputs."""
     step, request = task.step, task.plan.request
     needs = {project: run.built[name].identity for project, name in task.needs.items()}
     if needs != step.needs or step.checkout in run.trees:
@@ -279,7 +279,7 @@ def _as_it_is_now(task: Task, run: _Run) -> BuildStep:
 
 
 def _fold(task: Task, running: Running) -> None:
-    """Have the whole log of a step in that of CI, where it can be folded."""
+    """Copy the whole log of a step into the CI log, where that can fold it."""
     if running.log is None or console.current().verbose:
         return
     with contextlib.suppress(OSError), running.log.open(encoding="utf-8", errors="replace") as lines:
@@ -287,7 +287,7 @@ def _fold(task: Task, running: Running) -> None:
 
 
 def _finished(path: Path) -> frozenset[str]:
-    """The digests of the steps that the last run finished, if it did not come to its end itself."""
+    """Return the digests of the steps that the last run finished; empty if it was completed."""
     last = events.last_run(path)
     if not last or any(isinstance(e, events.RunEnded) and e.ending == "done" for e in last):
         return frozenset()

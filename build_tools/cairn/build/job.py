@@ -1,4 +1,4 @@
-"""A build from beginning to end: checked, resolved into a request, planned, run, and its outputs written.
+"""Run a build from beginning to end: check it, resolve it into a request, plan it, run it, write its outputs.
 
 `run` is the whole of it, and `run_all` that of several variants in one run. The pipeline, which makes its own
 ROCm SDK between the steps, calls `check`, `install_rocm` and `build` in this order.
@@ -31,7 +31,7 @@ _LOCK_WAIT = 12 * 3600.0  # seconds; the other build may be at torch
 
 
 def plans_of(jobs: Sequence[Job]) -> tuple[plan.Plan, ...]:
-    """The plans of the jobs of all variants; nothing is installed.
+    """Plan the jobs of all variants, without installing anything.
 
     Raises:
         SourceError: a checkout is missing.
@@ -111,7 +111,7 @@ def install_rocm(job: Job, *, log: Path | None = None) -> InstalledSdk:
 
 
 def sdk_of(job: Job) -> InstalledSdk | None:
-    """The SDK of a job: installed now with `install_rocm`, else the existing one; None for `cpu`."""
+    """Return a job's SDK: installed now with `install_rocm`, else the existing one; None for `cpu`."""
     with _alone(job.environments()):
         return _sdk_of(job)
 
@@ -167,7 +167,7 @@ def _build_all(
 
 
 def resolve(job: Job, installed: InstalledSdk | None) -> BuildRequest:
-    """The request for a job with the installed SDK: the only place where a user's words are interpreted.
+    """Make the request for a job with the installed SDK; only here are the user's words interpreted.
 
     Raises:
         UsageError: the SDK is of a different channel, or the job names a target that does not exist.
@@ -203,7 +203,7 @@ def resolve(job: Job, installed: InstalledSdk | None) -> BuildRequest:
 def features(
     stack: Stack, targets: Collection[str], projects: Collection[str], chosen: Mapping[str, bool]
 ) -> frozenset[str]:
-    """The enabled features: those of the user, else those that work by the stack."""
+    """Return the enabled features: chosen by the user, else those that can work according to the stack."""
     able = {
         name
         for name, feature in stack.features.items()
@@ -221,7 +221,7 @@ def _say_skipped(jobs: Sequence[Job]) -> None:
 
 
 def _for_cpu(job: Job) -> Job:
-    """The job without the projects that cannot be built for the CPU, where it is for the CPU.
+    """Drop the projects that cannot be built for the CPU from a job for the CPU.
 
     Raises:
         UsageError: one was asked for by name.

@@ -61,7 +61,7 @@ def write(request: BuildRequest, wheels: Sequence[BuiltWheel], frozen: Manifest)
 def manifests(
     requests: Sequence[BuildRequest], trees: Sequence[Checkout] | None = None
 ) -> tuple[Manifest, ...]:
-    """The manifest of each build, made of its sources.
+    """Make the manifest of each build from its sources.
 
     Families and Pythons of one line and SDK share it: the index takes the wheels of one version from one
     manifest only.
@@ -78,7 +78,7 @@ def manifests(
 
 
 def _shares(request: BuildRequest) -> tuple[str, str | None]:
-    """The properties that builds of one manifest have in common."""
+    """Return the properties that builds of one manifest have in common."""
     return (request.stack.line, request.sdk.info.version if request.sdk else None)
 
 

@@ -120,7 +120,7 @@ def make(request: BuildRequest, *, trees: Trees | None = None) -> Plan:
 
 
 def make_all(requests: Sequence[BuildRequest]) -> tuple[Plan, ...]:
-    """The plans of several variants; each tree is read once."""
+    """Make the plans of several variants; each tree is read once."""
     trees = Trees()
     return tuple(make(request, trees=trees) for request in requests)
 
@@ -133,7 +133,7 @@ def step_of(
     trees: Trees | None = None,
     checkout: Path | None = None,
 ) -> BuildStep:
-    """The step that builds a project from its tree as it is now.
+    """Make the step that builds a project from its tree as it is now.
 
     Args:
         request: the build.
@@ -177,7 +177,7 @@ def step_of(
 
 
 def check_of(project: Project, request: BuildRequest) -> Check:
-    """The check of a wheel of `project` that a request takes from a shared cache.
+    """Return the check for wheels of `project` that come from a shared cache.
 
     It is what a built wheel goes through, except for what takes its build environment: whether the libraries
     that it needs come with the packages beside it. The key of the wheel covers those.
@@ -236,7 +236,7 @@ def keys_of(
     needs: Mapping[str, str],
     trees: Trees | None = None,
 ) -> Keys:
-    """The cache keys of a project's build, from its tree as it is now.
+    """Compute the cache keys of a project's build from its tree as it is now.
 
     Args:
         request: the build.
@@ -285,9 +285,9 @@ def keys_of(
 
 
 def _settings(request: BuildRequest, project: Project) -> dict[str, object]:
-    """All that may change the wheel except its tree and the wheels it is built against.
+    """Return all inputs that may change the wheel, except its tree and the wheels it is built against.
 
-    What only makes a build faster or slower is not here: the number of jobs, the compiler cache.
+    Settings that only affect a build's speed are left out: the number of jobs, the compiler cache.
     """
     rocm_init = None
     if request.sdk is not None and request.stack.sdk is not None:

@@ -109,7 +109,7 @@ def last_of(step: BuildStep, cache: WheelCache) -> CacheEntry | None:
 
 
 def differences(before: Mapping[str, object], now: Mapping[str, object]) -> Iterator[Difference]:
-    """The inputs that are not the same, by name."""
+    """Yield the inputs that differ, by name."""
     old, new = dict(_flat("", _plain(before))), dict(_flat("", _plain(now)))
     for name in sorted(old.keys() | new.keys()):
         if old.get(name) != new.get(name):
@@ -117,7 +117,7 @@ def differences(before: Mapping[str, object], now: Mapping[str, object]) -> Iter
 
 
 def summary(changes: tuple[Difference, ...]) -> str:
-    """Differences in a few words, for a table."""
+    """Summarize differences in a few words, for a table."""
     if edited := edited_files(changes):
         return f"{wording.some(edited)} changed"
     changed = {one.name.partition(".")[0]: one for one in changes}
@@ -137,14 +137,14 @@ def summary(changes: tuple[Difference, ...]) -> str:
 
 
 def edited_files(changes: tuple[Difference, ...]) -> list[str]:
-    """The files of a tree that were edited since, where they are all that changed."""
+    """Return the files of a tree that were edited since, if nothing else changed."""
     prefix = f"{SOURCES}.edited."
     others = {one.name for one in changes if not one.name.startswith(prefix)} - {"tree", "start"}
     return [] if others else [one.name.removeprefix(prefix) for one in changes if one.name.startswith(prefix)]
 
 
 def _plain(inputs: Mapping[str, object]) -> dict[str, object]:
-    """Inputs as a cache entry has them: a tuple is a list there."""
+    """Return inputs as a cache entry has them, with tuples as lists."""
     plain: dict[str, object] = json.loads(json.dumps(inputs, ensure_ascii=True))
     return plain
 
@@ -195,7 +195,7 @@ class PlanGraph:
         return self.graph.digests[step.step.name]
 
     def find(self, text: str) -> PlannedStep:
-        """The step that a user names: by its name, or a project by its own where that is one step's.
+        """Find a step by its name, or by the name of its project if only one step has it.
 
         Raises:
             UsageError: there is none, or there are several.
@@ -270,7 +270,7 @@ def _tree_names(plans: Iterable[Plan]) -> Mapping[Path, str]:
 
 
 def _present(step: Step, reason: str, checkout: Path | None = None) -> PlannedStep:
-    """A step that has nothing to do."""
+    """Return a planned step that has nothing to do."""
     explanation = Explanation(reason=reason, last=None)
     return PlannedStep(step=step, variant="", action="present", explanation=explanation, checkout=checkout)
 

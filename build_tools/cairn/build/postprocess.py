@@ -1,4 +1,4 @@
-"""The steps after the build backend: version, pins, repair, bill of materials, verify.
+"""Finish a wheel after the build backend: version, pins, repair, bill of materials, verify.
 
 A change of these steps that changes wheels raises `cairn.build.plan.POSTPROCESS_VERSION`.
 """
@@ -35,7 +35,7 @@ _SHOWN = 5  # findings named in the error
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """One step that is under way.
+    """A build step in progress.
 
     Attributes:
         step: the project.
@@ -90,7 +90,7 @@ def finish(wheel: Path, context: Context, output_dir: Path, *, sources: Sequence
 
 
 def provided_libraries(context: Context) -> tuple[str, ...]:
-    """Names of the libraries that other packages bring at run time: the SDK's, the siblings', the stack's."""
+    """Return the libraries that other packages provide at run time: the SDK's, siblings', the stack's."""
     stack = context.request.stack
     needed = [stack.project(name).distribution for name in context.step.needs]
     needed += [Requirement(text).name for text in stack.extra_wheels]
@@ -103,7 +103,7 @@ def provided_libraries(context: Context) -> tuple[str, ...]:
 
 
 def installed_libraries(env: VirtualEnvironment, distributions: Sequence[str]) -> tuple[str, ...]:
-    """File names of the shared libraries that installed distributions brought, from their RECORDs."""
+    """Return the file names of shared libraries in installed distributions, from their RECORDs."""
     names = {canonicalize_name(name) for name in distributions}
     libraries = set()
     for distribution in importlib.metadata.distributions(path=[str(env.site_packages)]):
@@ -113,7 +113,7 @@ def installed_libraries(env: VirtualEnvironment, distributions: Sequence[str]) -
 
 
 def _require_version(wheel: Path, context: Context) -> None:
-    """Refuse a wheel whose backend took no notice of the version that it was given, and that others pin."""
+    """Refuse a wheel whose backend ignored the requested version, which other wheels pin."""
     project, expected = context.step.project, context.values.get("version")
     version = wheel_info.read(wheel).version
     if expected is None or project.version_edit or Version(version) == Version(expected):
@@ -126,7 +126,7 @@ def _require_version(wheel: Path, context: Context) -> None:
 
 
 def _edit(wheel: Path, context: Context, output_dir: Path) -> Path:
-    """The wheel, with the version and exact pins that the stack asks for added where its backend did not."""
+    """Add the version and exact pins that the stack asks for to a wheel, if its backend did not."""
     info = wheel_info.read(wheel)
     suffix = context.request.version_suffix
     version = None
@@ -152,7 +152,7 @@ def _edit(wheel: Path, context: Context, output_dir: Path) -> Path:
 
 
 def texts_of(folders: Iterable[Path]) -> tuple[str, ...]:
-    """How folders of this machine would stand in the files of a wheel; those behind links by both paths."""
+    """Return the texts that would reveal these folders in a wheel's files, with links resolved and not."""
     paths = dict.fromkeys(str(path) for folder in folders for path in (folder, folder.resolve()))
     # One of a single name, as in a container, is in addresses as well: `github.com/pytorch/pytorch`.
     return tuple(
@@ -163,9 +163,9 @@ def texts_of(folders: Iterable[Path]) -> tuple[str, ...]:
 
 
 def _verify(wheel: Path, context: Context, provided: Sequence[str]) -> None:
-    """Refuse a wheel that `verify` has a finding on, among them paths of this machine in its files.
+    """Refuse a wheel with findings of `verify`, which include paths of this machine in its files.
 
-    What the stack's gate lets through, a build does too.
+    Findings that the stack's gate allows are allowed here too.
     """
     request, step = context.request, context.step
     trees = (step.checkout, request.checkouts[step.project.name])

@@ -1,4 +1,4 @@
-"""The ROCm SDK of a build: made where the stack brings its own, installed into a separate environment.
+"""Make the ROCm SDK, if the stack brings its own, and install it into a separate environment.
 
 Builds import it from there (`venv.share`): it has many gigabytes, and one copy serves all projects.
 """
@@ -47,7 +47,7 @@ class _Marker(datafile.Value, tag_field="schema", tag="cairn.sdk-environment/1")
 
 
 def recipe(stack: Stack) -> tuple[Sdk, Path, str]:
-    """The SDK that a stack brings itself, the file that says how to package it, and its version.
+    """Return the SDK that a stack brings itself, its packaging description, and its version.
 
     Raises:
         UsageError: the stack brings none.
@@ -190,7 +190,7 @@ def runtime_requirements(installed: InstalledSdk, *, devices: bool = True) -> tu
 
 
 def existing(env_dir: Path, python: Interpreter) -> InstalledSdk:
-    """The SDK that was installed at `env_dir` before, for an interpreter.
+    """Return the SDK for an interpreter that was installed at `env_dir` before.
 
     Raises:
         PrerequisiteError: there is none.
@@ -206,7 +206,7 @@ def existing(env_dir: Path, python: Interpreter) -> InstalledSdk:
 
 
 def _place_for(python: Interpreter, env_dir: Path) -> Path:
-    """Where the SDK for an interpreter is: at `env_dir` unless that is one for a different Python alone."""
+    """Return the folder of the SDK for an interpreter: `env_dir`, unless that is for another Python only."""
     with contextlib.suppress(UsageError):
         if datafile.read(env_dir / _MARKER, _Marker).python not in ("", python.version):
             return env_dir.with_name(f"{env_dir.name}-{python.tag}")
@@ -229,7 +229,7 @@ def _installed_at(env_dir: Path, identity: str | None) -> InstalledSdk | None:
 
 
 def _of_machine(stack: Stack, sdk: Sdk) -> str:
-    """The output of the stack's `machine` command."""
+    """Run the stack's `machine` command and return its output."""
     values = {"python": sys.executable, "stack_dir": stack.folder}
     command = [variables.expand(word, values, where="sdk.machine") for word in sdk.machine]
     try:

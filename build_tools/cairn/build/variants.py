@@ -60,7 +60,7 @@ def folder_name(line: str) -> str:
 
 
 def checkouts(job: Job, axes: Axes, root: Path) -> Mapping[str, Mapping[str, Path]]:
-    """Where the checkouts of each line are: beside each other for one line, a folder for each of several."""
+    """Return the checkout folders of each line; with several lines, each has a folder below the root."""
     if len(axes.lines) < 2:  # noqa: PLR2004 - one line
         return dict.fromkeys(axes.lines, job.checkouts)
     return {
@@ -70,7 +70,7 @@ def checkouts(job: Job, axes: Axes, root: Path) -> Mapping[str, Mapping[str, Pat
 
 
 def expand(job: Job, axes: Axes, *, root: Path) -> tuple[Job, ...]:
-    """The job of each variant: lines first, then families, then Pythons, each in the order given.
+    """Make the job of each variant: by lines, then families, then Pythons, each in the order given.
 
     Args:
         job: what they have in common.
@@ -99,7 +99,7 @@ def expand(job: Job, axes: Axes, *, root: Path) -> tuple[Job, ...]:
 
 
 def labels(jobs: Sequence[Job]) -> tuple[str, ...]:
-    """A short label for each variant, which tells it from the others; empty for one alone."""
+    """Return a short distinguishing label for each variant; empty for a single one."""
     variants = [job.variant for job in jobs]
     parts = [[v.line or "", v.family or "", v.python] if v else ["", "", ""] for v in variants]
     differ = [len({part[number] for part in parts}) > 1 for number in range(3)]
@@ -142,7 +142,7 @@ def _job_of(
 
 
 def _sdk_of(sdk: SdkRequest, family: str | None) -> SdkRequest:
-    """The SDK of a family, from an index of that family or from one that has several."""
+    """Return the SDK request for a family, from that family's index or from one for several families."""
     source = sdk.source
     places = (source.index_url or "", *source.find_links)
     if family is None:

@@ -1,4 +1,4 @@
-"""What is built and tested when: release lines x families x Pythons x platforms, on which runners.
+"""The build and test matrix: release lines x families x Pythons x platforms, and their runners.
 
 `legs` reads the `matrix.toml` that a fork may change, makes the matrix of it and hands it to a workflow.
 """

@@ -1,4 +1,4 @@
-"""The legs of a matrix: what one job builds, and what one job tests, from one list that both read.
+"""The legs of a matrix: one list that both build and test jobs are made from.
 
 A workflow gets it as the outputs of a job, people as a table on the run's page.
 """
@@ -52,7 +52,7 @@ class Platform(datafile.Value):
 
 
 class Trigger(datafile.Value):
-    """What an event runs.
+    """The part of the matrix that an event runs.
 
     Attributes:
         families: those that are not in an earlier trigger (presubmit, postsubmit, nightly).
@@ -154,7 +154,7 @@ def load_matrix_toml(path: Path, stack: Stack) -> MatrixToml:
 
 
 def _mistakes(matrix: MatrixToml, stack: Stack) -> Iterator[tuple[str, str]]:
-    """What is wrong, with what to do about it."""
+    """Yield the mistakes in a matrix, each with a tip."""
     yield from _unknown_families(matrix.families)
     for family, platforms in matrix.families.items():
         yield from _unknown(platforms, matrix.platforms, f"the platform of {family}", "[platforms] has")

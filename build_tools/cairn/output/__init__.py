@@ -1,4 +1,4 @@
-"""What is said to users and to programs: the only room that writes to the screen.
+"""Output for users and programs; no other package writes to the screen.
 
 It takes lines, tables and stages from the commands, and gives them to a terminal, a log of CI, or a file.
 `console.current` is the console of this run; `safe_text.mask` takes the secrets out of a text.

@@ -1,4 +1,4 @@
-"""Progress, tables and fold groups in CI: all that is said to users and programs.
+"""The console: progress, tables, and fold groups in CI, for users and programs.
 
 Results go to standard output, everything else to standard error, so that output can be piped.
 """
@@ -58,7 +58,7 @@ class Stage:
     note: str = ""
 
     def end_as(self, mark: Mark, note: str) -> None:
-        """Have the end shown as something else than plainly done."""
+        """Show the end with this mark and note instead of plainly done."""
         self.mark, self.note = mark, note
 
     def update(self, line: str, *, shown: str | None = None) -> None:
@@ -121,17 +121,17 @@ class Console:
         _write(safe_text.inert_json(safe_text.mask(json.dumps(value, indent=2))))
 
     def info(self, text: str) -> None:
-        """Say what is done."""
+        """Print progress information."""
         if not self.quiet:
             for line in text.split("\n"):
                 self._err.line((_one_line(line), ""))
 
     def warn(self, text: str) -> None:
-        """Say what is not right but does not stop us."""
+        """Print a warning, which does not stop the run."""
         self._err.line((f"warning: {_one_line(text)}", "yellow"))
 
     def error(self, text: str, *, tip: str | None = None, lines: Sequence[str] = ()) -> None:
-        """Say why we stop, the last lines that led to it, and what to do next."""
+        """Print an error, the last lines that led to it, and what to do next."""
         for line in lines:
             self._err.line((f"  | {_one_line(line)}", "dim"))
         self._err.line((f"error: {_one_line(text)}", "bold red"))

@@ -21,7 +21,7 @@ _IN_ASCII = str.maketrans({"✓": "+", "✗": "x", "→": ">", "…": "...", "·
 
 
 class _Console(rich.console.Console):
-    """One that leaves it to us what happens when the reader of our output has gone; rich's exits with 1."""
+    """A console that lets us handle a broken pipe; rich's own exits with 1."""
 
     def on_broken_pipe(self) -> None:
         """What rich calls while it handles the `BrokenPipeError`."""

@@ -1,4 +1,4 @@
-"""Text of others made safe to show: no password of a URL, and nothing that moves a screen or commands CI."""
+"""Make foreign text safe to show: no passwords in URLs, terminal escapes or CI commands."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ _SPECIAL = re.compile(r"[\\*`|_<>\[\]#~&!$]")
 
 
 def visible(text: str) -> str:
-    """A text as one line in which nothing is hidden: what would not be seen is escaped."""
+    """Return a text as one line with invisible characters escaped."""
     return UNSEEN.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def without_moves(line: str) -> str:
-    """What a program wrote for a screen, without colours, moves and whatever else is not a character."""
+    """Strip colours, cursor moves and other control sequences from a program's output."""
     return UNSEEN.sub("", _SEQUENCES.sub("", line))
 
 
 def inert(line: str) -> str:
-    r"""A line in which CI finds no command: a character of each is written as `\x3a` or `\x23`.
+    r"""Defuse CI commands in a line: one character of each is written as `\x3a` or `\x23`.
 
     GitHub's runner obeys `::name::data` at the beginning of a line, white space before it aside, and
     `##[name]data` anywhere (actions/runner, `ActionCommand.TryParseV2` and `TryParse`).

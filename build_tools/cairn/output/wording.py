@@ -1,4 +1,4 @@
-"""Numbers, lists and guesses as sentences have them."""
+"""Format numbers, lists and suggestions for sentences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What differs between operating systems: one module for each, behind the protocol `System`.
+"""The differences between operating systems: one module for each, behind the protocol `System`.
 
 It takes paths and running programs, and gives what this system makes of them. `platforms.here` is the
 module of the system that runs Cairn; nothing else in the package asks which one that is. (Which platform a
@@ -52,7 +52,7 @@ class System(Protocol):
         ...
 
     def unguard(self, child: Child) -> None:
-        """It has ended."""
+        """Stop guarding a program that has ended."""
         ...
 
     def guarding(self) -> contextlib.AbstractContextManager[None]:
@@ -64,15 +64,15 @@ class System(Protocol):
         ...
 
     def exposed(self) -> str:
-        """Whose variables a confined program can read all the same; empty for nobody's."""
+        """Describe whose variables a confined program can still read; empty for nobody's."""
         ...
 
     def home_variables(self, home: Path) -> dict[str, str]:
-        """What makes a folder the home of a program."""
+        """Return the variables that make a folder the home of a program."""
         ...
 
     def cache_of(self, program: Literal["pip", "uv"], variables: Mapping[str, str]) -> Path:
-        """Where a program keeps what it has fetched for a user who has these variables."""
+        """Return the download cache of a program for a user with these variables."""
         ...
 
     def memory(self, root: Path = Path("/")) -> tuple[int, int] | None:

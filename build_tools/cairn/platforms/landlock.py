@@ -1,4 +1,4 @@
-"""Linux: what keeps foreign programs from reading the memory, variables and credentials of those above them.
+"""Linux: keep foreign programs from reading the memory, variables and credentials of their callers.
 
 A process may read `/proc/PID/environ` and `/proc/PID/mem` of every other of its user's (proc(5)): a token in
 the environment of a job's shell is an open secret to all that the job runs. Landlock (landlock(7), Linux

@@ -1,4 +1,4 @@
-"""Running programs: what they write is captured, logged and shown; what ends them ends their children too.
+"""Run programs: their output is captured, logged and shown, and their children end with them.
 
 `run` takes a command and gives a `Completed`, or raises. Each program leads a process group of its own,
 because four things may end it, and none may leave a compiler behind that goes on writing:

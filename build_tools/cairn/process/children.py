@@ -1,4 +1,4 @@
-"""Programs that run: how each is started in a process group of its own, and how groups of them are ended."""
+"""Start programs, each in a process group of its own, and end groups of them."""
 
 from __future__ import annotations
 

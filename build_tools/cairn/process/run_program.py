@@ -1,4 +1,4 @@
-"""Running one program: to its end, as a server while a block runs, or for a user who types to it."""
+"""Run one program: to its end, as a server while a block runs, or interactively."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The projects of a stack checked out together: torch first, since it pins the others.
+"""Check out the projects of a stack together: torch first, since it pins the others.
 
-`wanted` decides what a project is checked out at, by what a torch checkout says of its siblings. The formats
+`wanted` chooses the source of a project from the pins that a torch checkout has for its siblings. The formats
 are upstream's: `related_commits` of ROCm/pytorch's release branches, `ci_commit_pins/*.txt` and
 `triton_version.txt` of `.ci/docker`. They are read strictly: what is not understood is an error that names
 file and line, never a guess. (Upstream's own reader of `related_commits` reuses the fields of the previous
@@ -82,7 +82,7 @@ def wanted(  # noqa: PLR0913 - each is one independent source of the answer
     require_related_commit: bool = False,
     release: bool = False,
 ) -> PinnedSource:
-    """What to check out for a project.
+    """Choose the origin and hashtag to check a project out from.
 
     Args:
         project: in the stack, on its line.
@@ -150,7 +150,7 @@ def _related(project: Project, torch_dir: Path | None, *, hashtag: str | None, r
 
 
 def _unpinned(project: Project, torch_dir: Path | None) -> str | None:
-    """A note where a torch checkout pins other projects, and not this one, which should be pinned there."""
+    """Return a note if a torch checkout pins other projects but not this one, which it should pin."""
     if project.pin != "related_commits" or torch_dir is None or not (named := named_projects(torch_dir)):
         return None
     return f"{torch_dir}/{RELATED_COMMITS} does not name {project.distribution}, only {', '.join(named)}"
@@ -167,7 +167,7 @@ def _torch(project: Project, torch_dir: Path | None) -> Path:
 
 
 def _origin(pin: Pin | None, torch_dir: Path | None) -> str | None:
-    """A pin's origin; a relative one starts where the torch checkout came from."""
+    """Return the origin of a pin; a relative one is resolved against the torch checkout's origin."""
     if pin is None or pin.origin is None or torch_dir is None:
         return None
     if not url.is_relative(pin.origin):
@@ -197,7 +197,7 @@ class RelatedCommit:
 
 
 def related_commits(path: Path) -> tuple[RelatedCommit, ...]:
-    """The records of a `related_commits` file.
+    """Read the records of a `related_commits` file.
 
     Raises:
         SourceError: a line is malformed, or two of one system name different commits for one project.
@@ -216,7 +216,7 @@ def related_commits(path: Path) -> tuple[RelatedCommit, ...]:
 
 
 def related_commit(torch_dir: Path, distribution: str, *, system: str | None = None) -> Pin | None:
-    """What `related_commits` names for a distribution; None without such a file, or where it names none.
+    """Return the pin that `related_commits` has for a distribution; None without a file or a record.
 
     The records of this system count, else those of `ubuntu`.
 
@@ -248,13 +248,13 @@ def related_commit(torch_dir: Path, distribution: str, *, system: str | None = N
 
 
 def named_projects(torch_dir: Path) -> tuple[str, ...]:
-    """The projects that `related_commits` names; none without such a file."""
+    """Return the projects that `related_commits` names; empty if there is no such file."""
     path = torch_dir / RELATED_COMMITS
     return tuple(dict.fromkeys(r.project for r in related_commits(path))) if path.is_file() else ()
 
 
 def ci_commit_pin(torch_dir: Path, name: str) -> Pin | None:
-    """What `ci_commit_pins/<name>.txt` names; None where there is no such file."""
+    """Return the pin in `ci_commit_pins/<name>.txt`; None if there is no such file."""
     path = torch_dir / CI_COMMIT_PINS / f"{name}.txt"
     if not path.is_file():
         return None
@@ -307,7 +307,7 @@ def _only_line(path: Path) -> tuple[int, str]:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines that say something, numbered from 1; any line end, comments and blank lines allowed."""
+    """Yield the lines of a file, numbered from 1, without comments and blank ones; any line end counts."""
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -335,7 +335,7 @@ def checkout_stack(
     torch_dir: Path | None = None,
     say: Progress = silent,
 ) -> tuple[Checkout, ...]:
-    """Check projects of a stack out: side by side, but those that are pinned after the others.
+    """Check out projects of a stack side by side; pinned ones come after the others.
 
     Args:
         stack: on its line.
@@ -359,7 +359,7 @@ def checkout_stack(
 
 
 def checkout_project(request: CheckoutRequest, *, torch_dir: Path | None, say: Progress = silent) -> Checkout:
-    """Check one project out; an origin or hashtag that the request leaves open is torch's pin, or the line's.
+    """Check out one project; an origin or hashtag left open comes from torch's pin or the release line.
 
     Raises:
         SourceError: a pin cannot be read, or as `cairn.sources.checkout.checkout.checkout`.
@@ -385,12 +385,12 @@ def checkout_project(request: CheckoutRequest, *, torch_dir: Path | None, say: P
 
 
 def origin_of(project: Project) -> str:
-    """Where a project's default origin is: its URL, or the repository made of its tree or sdist."""
+    """Return a project's default origin: its URL, or the repository made of its tree or sdist."""
     return materialized(project) or project.origin.url or ""
 
 
 def materialized(project: Project) -> str | None:
-    """The repository made of a project's tree or sdist, in the cache; None for one that has a URL."""
+    """Return the cached repository made of a project's tree or sdist; None for a project with a URL."""
     cache = files.cache_dir() / "origins"
     tree, sdist = project.origin.tree, project.origin.sdist
     if tree is not None:
@@ -409,5 +409,5 @@ def materialized(project: Project) -> str | None:
 
 
 def find_torch_dir(stack: Stack, root: Path) -> Path | None:
-    """The default folder of the checkout that pins the others; None for a stack without one."""
+    """Return the default folder of the checkout that pins the others; None for a stack without one."""
     return next((root / p.checkout_dir for p in stack.projects if p.name == _PINNING), None)

@@ -1,4 +1,4 @@
-"""One bare local mirror per origin, shared by every checkout and every concurrent run; how it is filled.
+"""One bare local mirror per origin, shared by every checkout and every concurrent run, and its fetches.
 
 A mirror holds objects and, for each commit that a checkout was ever made of, a ref
 `refs/cairn/kept/<commit>`: checkouts borrow its objects (git's alternates), so `git gc` in it must never
@@ -53,7 +53,7 @@ _LOCK_WAIT = 4 * 3600.0  # seconds; the other holder may be at the first fetch o
 
 @dataclass(frozen=True, kw_only=True)
 class ResolvedCommit:
-    """What a hashtag is at its origin now.
+    """The commit that a hashtag resolves to at its origin.
 
     Attributes:
         commit: its full id.
@@ -89,7 +89,7 @@ class Mirror:
     retry: RetryPolicy = field(default_factory=RetryPolicy)
 
     def find(self, hashtag: str, *, say: Progress) -> ResolvedCommit:
-        """Bring what `hashtag` names into the mirror, from the origin unless it is a commit we have.
+        """Resolve `hashtag` and fetch it into the mirror, unless it is a commit that the mirror has.
 
         Raises:
             SourceError: the origin has no such hashtag, or there is no origin.
@@ -146,9 +146,9 @@ class Mirror:
         return ResolvedCommit(commit=commit, target=target)
 
     def _known(self, target: str) -> ResolvedCommit | None:
-        """A commit or tag that is here with everything it needs; None where it must be fetched.
+        """Resolve a commit or tag that the mirror has in full; None if it must be fetched.
 
-        An object may be here without what it names: a killed fetch leaves such, and so does a fetch of its
+        An object may be here without the objects it names: after a killed fetch, or after a fetch of its
         child with a filter. Only a ref of ours, or a walk through everything, proves that it is whole.
         """
         if self.depth not in (None, 1):
@@ -200,7 +200,7 @@ class Mirror:
 
 
 def of(origin: str, *, depth: int | None = None, retry: RetryPolicy | None = None) -> Mirror:
-    """The mirror of an origin, in the cache folder.
+    """Return the mirror of an origin, in the cache folder.
 
     A depth makes the first fetch of an origin small. Where the whole history is here already, that is used.
     """
@@ -211,7 +211,7 @@ def of(origin: str, *, depth: int | None = None, retry: RetryPolicy | None = Non
 
 
 def of_commits(origin: str, *, retry: RetryPolicy | None = None) -> Mirror:
-    """The whole history of an origin, perhaps without files: of its commits only what they say is there."""
+    """Return a mirror with an origin's whole history, possibly of commits alone, without files."""
     whole = _whole(origin, retry)
     if _is_in_use(whole.path):
         return whole
@@ -225,13 +225,13 @@ def _whole(origin: str, retry: RetryPolicy | None) -> Mirror:
 
 
 def _is_in_use(path: Path) -> bool:
-    """Whether anything was ever found in a mirror; without asking git, which takes longer."""
+    """Whether a mirror was ever used, decided without running git, which takes longer."""
     packed = path / "packed-refs"
     return (path / _KEPT).is_dir() or (packed.exists() and _KEPT.encode() in packed.read_bytes())
 
 
 def _similar(hashtag: str, names: list[str]) -> str | None:
-    """What the origin has instead, for a user who mistyped."""
+    """Return a hint with the refs of the origin that resemble an unknown hashtag."""
     if close := difflib.get_close_matches(hashtag, names, n=4, cutoff=0.5):
         return f"it has {', '.join(dict.fromkeys(close))}"
     if names:
@@ -259,7 +259,7 @@ def fetch(source: Mirror, *refs: str, say: Progress) -> None:
 
 
 def _is_shallow(path: Path) -> bool:
-    """Whether history is cut; where whole histories are wanted, that is what an unfinished run left."""
+    """Whether the mirror is shallow; for a whole history, this is the trace of an unfinished run."""
     return (path / "shallow").exists()
 
 
@@ -274,7 +274,7 @@ def _fetch_once(source: Mirror, refs: tuple[str, ...], *extra: str) -> None:
 
 
 def _is_empty(path: Path) -> bool:
-    """Whether nothing was ever fetched whole: only then is there much to fetch."""
+    """Whether no fetch was ever completed: only then is there much to fetch."""
     return not command.line(path, "for-each-ref", "--count=1", "--format=%(refname)")
 
 
@@ -302,7 +302,7 @@ def _fetch_in_pieces(source: Mirror, refs: tuple[str, ...], say: Progress) -> No
 
 
 def _fetch_piece(source: Mirror, refs: tuple[str, ...], generations: int | None) -> None:
-    """Fetch so many generations more, the first time the newest one; everything at once for None."""
+    """Fetch this many more generations, or the newest one at first; None fetches everything at once."""
     if generations is None:
         _fetch_once(source, refs)
         return
@@ -319,7 +319,7 @@ def _fetch_piece(source: Mirror, refs: tuple[str, ...], generations: int | None)
 
 
 def _drop_pieces_of_others(path: Path, refs: tuple[str, ...]) -> None:
-    """Forget what an unfinished run fetched of other refs: deepening that would not lead to these."""
+    """Forget what an unfinished run fetched of other refs: deepening it would not reach these refs."""
     lines = "\n".join(refs)
     note = path / _PIECES_NOTE
     if _is_shallow(path) and (not note.exists() or note.read_text(encoding="utf-8") != lines):
@@ -333,7 +333,7 @@ def _delete_refs(path: Path, *below: str) -> None:
 
 
 def as_of(source: Mirror, hashtag: str, when: datetime, *, say: Progress) -> str:
-    """The commit that a branch was at a moment; a tag or a commit is what it is, and returned as it came.
+    """Return the commit that a branch was at a moment; a tag or a commit is returned unchanged.
 
     Args:
         source: a mirror with the whole history, if only of commits.

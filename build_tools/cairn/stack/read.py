@@ -63,7 +63,7 @@ def load(path: Path) -> Stack:
 
 
 def _meant(path: Path) -> str:
-    """A tip for a path without a stack: the stacks beside it, in it and in `external-builds`."""
+    """Return a tip for a path without a stack: the stacks beside it, in it and in `external-builds`."""
     path = path.parent if path.name == FILE else path
     # Users leave `external-builds/` out, or are one folder off.
     folders = (path.parent, path, Path("external-builds"), path.parent / "external-builds")

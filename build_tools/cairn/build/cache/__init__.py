@@ -1,7 +1,7 @@
-"""Built wheels kept by what went into them, so that nothing is built twice.
+"""A cache of built wheels, keyed by their inputs, so that nothing is built twice.
 
 `WheelCache` takes the key of a build and gives the wheel, from a local folder or from a shared store behind
-it; `trim` keeps either within a size. What is in them is said in `entry`.
+it; `trim` keeps either within a size. `entry` describes their contents.
 """
 
 from cairn.build.cache.entry import CacheEntry, Hit, key_of

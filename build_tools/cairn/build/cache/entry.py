@@ -74,15 +74,15 @@ class CacheEntry(datafile.Value, tag_field="schema", tag="cairn.cache-entry/2"):
         return self.project or self.file_name
 
     def wheel_key(self) -> str:
-        """Where a store has the wheel."""
+        """The store key of the wheel."""
         return _file_key(self.sha256, self.file_name)
 
     def log_key(self) -> str | None:
-        """Where a store has the log, if it has one."""
+        """The store key of the log; None without a log."""
         return None if self.log_sha256 is None else _file_key(self.log_sha256, "build.log")
 
     def file_keys(self) -> tuple[str, ...]:
-        """Where a store has all that the entry names."""
+        """The store keys of all files that the entry names."""
         log = self.log_key()
         return (self.wheel_key(),) if log is None else (self.wheel_key(), log)
 
@@ -103,34 +103,34 @@ class Hit:
 
 
 def key_of(inputs: Mapping[str, object]) -> str:
-    """The key of a build: a sha256 over everything that may change the wheel, as canonical JSON."""
+    """Return the key of a build: a sha256 over everything that may change the wheel, as canonical JSON."""
     text = json.dumps({"format": _FORMAT, **inputs}, sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def entry_key(key: str) -> str:
-    """Where a store has the entry of a build."""
+    """Return the store key of a build's entry."""
     return f"{ENTRIES}{key[:2]}/{key}.json"
 
 
 def dumps(entry: CacheEntry) -> bytes:
-    """The bytes of an entry in a store."""
+    """Serialize an entry."""
     # In ASCII: an input may be a file name that is not UTF-8, which has no other form in JSON.
     return json.dumps(datafile.to_plain(entry), indent=1, ensure_ascii=True).encode()
 
 
 def read(store: Store, key: str) -> CacheEntry:
-    """The entry of a build.
+    """Read the entry of a build.
 
     Raises:
         MissingKeyError: there is none.
-        DamagedEntryError: it cannot be read, is of a different build, or names what no wheel is called.
+        DamagedEntryError: it cannot be read, is of a different build, or has an invalid wheel file name.
     """
     return parse(store.read(entry_key(key)).data, key)
 
 
 def parse(data: bytes, key: str) -> CacheEntry:
-    """The entry in some bytes; raises what `read` raises."""
+    """Parse an entry; raises what `read` raises."""
     try:
         entry = datafile.loads(data, CacheEntry, name="its entry")
     except UsageError as error:

@@ -1,4 +1,4 @@
-"""Which entries of a folder running builds use, so that a trim leaves them.
+"""Notes of the cache entries that running builds use, so that a trim leaves them.
 
 A build learns early which wheels it will take and links them into its output hours later. So every process
 notes the keys that it was given, in a file of its own beside a lock that it holds while it lives: whoever can
@@ -44,9 +44,9 @@ class _Note:
 
 
 def note(root: Path, key: str) -> None:
-    """Have an entry stay as long as this process lives, or until it calls `forget` as often.
+    """Keep an entry until this process ends, or has called `forget` as often.
 
-    Call it under the lock of the folder, as the other two.
+    This and the other two functions must be called under the lock of the folder.
     """
     note_file = _of_root.get(root)
     if note_file is None or note_file.pid != os.getpid() or not note_file.path.parent.is_dir():
@@ -55,13 +55,13 @@ def note(root: Path, key: str) -> None:
 
 
 def forget(root: Path, key: str) -> None:
-    """Take one `note` of this process back."""
+    """Undo one `note` of this process."""
     if (note_file := _of_root.get(root)) is not None and note_file.pid == os.getpid():
         note_file.drop(key)
 
 
 def keys(root: Path) -> frozenset[str]:
-    """The keys that living processes use, this one included."""
+    """Return the keys that living processes use, this one included."""
     from filelock import FileLock, Timeout  # noqa: PLC0415 - see `files.locked`
 
     used: set[str] = set()

@@ -34,7 +34,7 @@ _TRIES = 3  # to write an entry that others write too
 class LocalTier:
     """A folder whose wheels are linked into output folders, where the disk can, and not copied.
 
-    What changes it, and what notes that an entry is used, holds its lock: a trim sees each entry whole, and
+    Changes to it and notes of entries in use are made under its lock: a trim sees each entry whole, and
     whoever has been given one keeps it.
 
     Attributes:
@@ -45,7 +45,7 @@ class LocalTier:
         self.store = LocalStore(root)
 
     def look(self, key: str) -> CacheEntry | None:
-        """The entry of a build, without reading its files. An entry that cannot be used is removed."""
+        """Return the entry of a build without reading its files; an unusable entry is removed."""
         try:
             return entries.read(self.store, key)
         except MissingKeyError:
@@ -55,7 +55,7 @@ class LocalTier:
             return None
 
     def get(self, key: str) -> tuple[CacheEntry, Path] | None:
-        """The wheel of a build, which stays while this process lives; None where it is missing or damaged."""
+        """Return the wheel of a build, kept while this process lives; None if it is missing or damaged."""
         # Noted before it is looked for: from here on, a trim either was first or leaves it.
         if not self.store.exists(entries.entry_key(key)):
             return None
@@ -101,7 +101,7 @@ class LocalTier:
         return entry, place
 
     def path(self, entry: CacheEntry) -> Path:
-        """Where the wheel of an entry is."""
+        """Return the path of an entry's wheel."""
         return self.store.path / entry.wheel_key()
 
     def alone(self) -> contextlib.AbstractContextManager[None]:
@@ -110,7 +110,7 @@ class LocalTier:
 
     @contextlib.contextmanager
     def staging(self) -> Iterator[Path]:
-        """A folder on the disk of this one, until the block ends."""
+        """Yield a temporary folder on the same disk."""
         self.store.path.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=self.store.path, prefix=_STAGED) as folder:
             yield Path(folder)
@@ -133,7 +133,7 @@ class LocalTier:
 
 
 def damage(wheel: Path, entry: CacheEntry) -> str | None:
-    """The damage of a wheel's file; None where it has the bytes that its entry names."""
+    """Describe the damage of a wheel's file; None if it has the bytes that its entry names."""
     try:
         size = wheel.stat().st_size
         if size != entry.size:
@@ -146,7 +146,7 @@ def damage(wheel: Path, entry: CacheEntry) -> str | None:
 
 
 class SharedTier:
-    """A store of entries in which none is believed before it was looked at.
+    """A shared store, whose entries are not trusted until they are checked.
 
     Attributes:
         store: where they are.
@@ -160,7 +160,7 @@ class SharedTier:
         self._out_of_reach = False
 
     def look(self, key: str) -> CacheEntry | None:
-        """The entry of a build; None where there is none, or the store is out of reach."""
+        """Return the entry of a build; None if there is none, or the store is unreachable."""
 
         def ask() -> CacheEntry | None:
             try:
@@ -172,7 +172,7 @@ class SharedTier:
         return self._attempt(ask)
 
     def fetch(self, entry: CacheEntry, folder: Path, say: Progress = silent) -> tuple[Path, Path | None]:
-        """Bring the wheel and the log of an entry into a folder; they are not checked yet.
+        """Download the wheel and the log of an entry into a folder, without checking them.
 
         Raises:
             MissingKeyError: the wheel is not there.
@@ -189,7 +189,7 @@ class SharedTier:
         return wheel, None if log_key is None else log
 
     def _read(self, key: str) -> CacheEntry:
-        """The entry of a build; raises what `entries.read` raises."""
+        """Read the entry of a build; raises what `entries.read` raises."""
         entry = entries.read(self.store, key)
         # Second keys of a wheel are never shared. One that claims to be would make builds against its wheel
         # count as builds against a different one.
@@ -204,7 +204,7 @@ class SharedTier:
             (files.copy if isinstance(self.store, LocalStore) else files.link_or_copy)(path, target)
 
     def get(self, key: str, use: Callable[[CacheEntry], T]) -> T | None:
-        """The result of `use` on the entry of a build; None where there is no entry that can be used.
+        """Call `use` with the entry of a build and return its result; None if there is no usable entry.
 
         Args:
             key: of the build.
@@ -230,7 +230,7 @@ class SharedTier:
         return self._attempt(ask)
 
     def add(self, entry: CacheEntry, wheel: Path, log: Path | None) -> CacheEntry | None:
-        """Put a wheel there for others, unless one of the same key is there.
+        """Upload a wheel for others, unless the store has one of the same key.
 
         Returns:
             The entry that is there now, which may be of a different wheel; None where nothing could be put.
@@ -281,7 +281,7 @@ class SharedTier:
         return None
 
     def _attempt(self, work: Callable[[], T], *, writes: bool = False) -> T | None:
-        """The result of `work`; None where the store fails, with one warning."""
+        """Return the result of `work`; None, after one warning, if the store fails."""
         if self._out_of_reach or (writes and self.read_only):
             return None
         try:
@@ -319,6 +319,6 @@ class _Arrived:
             self._say(f"fetching {self._name}: {console.size(self._count)} of {console.size(self._size)}")
 
     def refuse_more_than(self, size: int) -> None:
-        """Raise where the file has more bytes than its entry says."""
+        """Raise if the file has more bytes than its entry says."""
         if size > self._size:
             raise DamagedEntryError(f"{self._name} has more than the {self._size:,} bytes of its entry")

@@ -1,4 +1,4 @@
-"""Keeps a cache within a size: the least recently used go first, an entry before the files it names."""
+"""Keep a cache within a size: the least recently used go first, an entry before the files it names."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _PERIODS = {"": timedelta(days=1), "h": timedelta(hours=1), "d": timedelta(days=
 
 @dataclass(frozen=True, kw_only=True)
 class StoredEntry:
-    """An entry as it lies in a store.
+    """An entry in a store, and when it was last used.
 
     Attributes:
         key: of the build.
@@ -146,7 +146,7 @@ def trim(
 ) -> TrimResult:
     """Remove the least recently used entries of a cache; those that running builds use here stay.
 
-    Whoever comes too late to a store that machines share finds no entry, or one whose wheel is missing, and
+    A machine that reads a shared store meanwhile finds no entry, or one whose wheel is missing, and
     builds.
 
     Args:
@@ -260,7 +260,7 @@ def _plan(
 
 
 def _remove_empty(folder: Path) -> None:
-    """Remove the folders below this one in which nothing is left."""
+    """Remove the empty folders below this one."""
     for place, folders, _ in os.walk(folder, topdown=False):
         for name in folders:
             with contextlib.suppress(OSError):  # it is not empty, or is removed by others

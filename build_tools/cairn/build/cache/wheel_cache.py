@@ -59,7 +59,7 @@ class SharedCache:
 
 @functools.cache
 def of_build(root: Path, shared: SharedCache | None) -> WheelCache:
-    """The cache of a build, one for a whole process: an unreachable store is found out once.
+    """Return the cache of a build, one per process, so that an unreachable store is detected only once.
 
     Raises:
         UsageError: the URL names no store.
@@ -94,7 +94,7 @@ class WheelCache:
         self.fetched = fetched
 
     def get(self, key: str, *, check: Check = unchecked, private: bool = False) -> Hit | None:
-        """The wheel built from these inputs; None when there is none, or none that can be used.
+        """Return the wheel built from these inputs; None if there is no usable one.
 
         Args:
             key: of its inputs.
@@ -128,7 +128,7 @@ class WheelCache:
         private: bool = False,
         check: Check = unchecked,
     ) -> Hit:
-        """Keep a wheel, under its own name.
+        """Store a wheel, under its own file name.
 
         Args:
             key: of its inputs.
@@ -175,13 +175,13 @@ class WheelCache:
         return Hit(entry=counts, wheel=place, origin="built" if counts is entry else "local")
 
     def log(self, entry: CacheEntry) -> Path | None:
-        """The log of a build, where this machine has it."""
+        """Return the log of a build, if this machine has it."""
         key = entry.log_key()
         path = None if key is None else self.local.store.path / key
         return path if path is not None and path.is_file() else None
 
     def recent(self, project: str = "") -> Iterator[CacheEntry]:
-        """The entries of this machine, of one project or of all, the last used first."""
+        """Yield this machine's entries, of one project or of all, the most recently used first."""
         listed = sorted(self.local.store.list(entries.ENTRIES), key=lambda item: item.modified, reverse=True)
         for item in listed:
             try:
@@ -196,7 +196,7 @@ class WheelCache:
         trim.keep_within_bound(self.local)
 
     def _fetch(self, entry: CacheEntry, check: Check) -> Hit:
-        """Bring an entry of the store into the folder.
+        """Fetch an entry of the store into the folder.
 
         Raises:
             DamagedEntryError: the wheel is not what the entry says, or `check` refuses it.
@@ -220,7 +220,7 @@ class WheelCache:
 
 
 def _builder() -> str:
-    """The builder for readers of a shared cache: without the name of a machine or a user."""
+    """Describe the builder for a shared cache, without the name of a machine or a user."""
     version = f"Cairn {importlib.metadata.version('cairn')}"
     # Of every run of GitHub Actions; GitLab and others have none of these names.
     run = [os.environ.get(f"GITHUB_{name}", "") for name in ("SERVER_URL", "REPOSITORY", "RUN_ID")]
@@ -228,7 +228,7 @@ def _builder() -> str:
 
 
 def _storable(inputs: Mapping[str, object]) -> dict[str, Any]:
-    """Inputs as an entry has them when it is read again: plain JSON, without a password in any URL."""
+    """Return inputs as an entry stores them: plain JSON, without a password in any URL."""
     text = safe_text.mask(json.dumps(inputs, ensure_ascii=False))
     # A file name that is not UTF-8 has halves of surrogate pairs in it, which no reader takes.
     plain: dict[str, Any] = json.loads(text.encode(errors="replace"))

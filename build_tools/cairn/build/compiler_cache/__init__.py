@@ -1,4 +1,4 @@
-"""ccache and sccache: in front of every compiler of a build, with keys that are right for device code too.
+"""ccache and sccache in front of every compiler of a build, with keys that are correct for device code too.
 
 Takes the variables of a build and gives those that put the cache in front (`session.open_session`), and its
 statistics afterwards. `session` also finds or installs the program and reads what it counted, `compilers`

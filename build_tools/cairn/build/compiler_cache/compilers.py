@@ -30,7 +30,7 @@ _TIMEOUT = 60.0  # seconds
 
 
 def on_path(path: str) -> dict[str, Path]:
-    """The compilers that a program finds by name: name to file, the first on PATH of each."""
+    """Find the compilers on a PATH: the first file of each name."""
     compilers: dict[str, Path] = {}
     for folder in filter(None, path.split(os.pathsep)):
         with contextlib.suppress(OSError):  # PATH may name folders that are not there
@@ -46,12 +46,12 @@ def on_path(path: str) -> dict[str, Path]:
 
 
 def is_clang(name: str) -> bool:
-    """Whether a file name is one of clang's drivers."""
+    """Whether a file name is that of a clang driver."""
     return _CLANG.fullmatch(name) is not None
 
 
 def hip_clang(variables: Mapping[str, str], sdk_root: Path | None) -> Path | None:
-    """The folder of the clang that hipcc calls; None where there is no hipcc.
+    """Return the folder of the clang that hipcc calls; None without hipcc.
 
     Args:
         variables: of the build.
@@ -75,7 +75,7 @@ def hip_clang(variables: Mapping[str, str], sdk_root: Path | None) -> Path | Non
 
 
 def device_libraries(variables: Mapping[str, str], sdk_root: Path | None) -> Path | None:
-    """The folder of the bitcode that clang links into device code where its arguments name none."""
+    """Return the folder of the bitcode that clang links into device code by default."""
 
     def named(*names: str) -> list[Path]:
         return [Path(variables[name]) for name in names if variables.get(name)]
@@ -112,7 +112,7 @@ def _is_script(path: Path) -> bool:
 
 @functools.cache
 def digest_of(compiler: Path) -> str:
-    """A digest over the files of a compiler: its driver, the programs that it starts, their libraries."""
+    """Return a digest of a compiler's files: its driver, the programs that it starts, their libraries."""
     real = compiler.resolve()
     # `c++` and `x86_64-linux-gnu-g++-12` are one file. (A ccache that is called so is a different matter.)
     if real != compiler and _NAME.fullmatch(real.name):

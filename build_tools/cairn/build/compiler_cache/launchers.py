@@ -1,4 +1,4 @@
-"""The scripts that stand in front of the compilers of a build, in one folder of its own.
+"""Launcher scripts in front of the compilers of a build, in a folder of their own.
 
     launch              puts the cache in front of the compiler that its arguments begin with
     bin/g++, bin/cc, …  each compiler on PATH, through `launch`: for setuptools and torch's cpp_extension
@@ -169,7 +169,7 @@ class Launchers:
 
 
 def write(plan: Launchers) -> None:
-    """Write the folder, in place of what an earlier build had there."""
+    """Write the launchers, in place of an earlier build's."""
     owned.empty_folder(plan.folder)
     programs = plan.hip_clang.iterdir() if plan.hip_clang is not None else ()
     hip = {path.name: path for path in programs if compilers.is_clang(path.name)}
@@ -241,7 +241,7 @@ def _script(path: Path, text: str) -> None:
 
 
 def shared_headers(environment: VirtualEnvironment, folder: Path) -> Mapping[str, Path]:
-    """Folders that stand for the site-packages of an environment, by the package whose headers they have.
+    """Return folders of shared headers for the packages of an environment that have headers.
 
     Args:
         environment: with packages installed.

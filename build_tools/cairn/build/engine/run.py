@@ -1,4 +1,4 @@
-"""Runs the steps of a graph: each starts as soon as its needs are met, and all end together.
+"""Run the steps of a graph: each starts as soon as its needs are met, and all end together.
 
     ready ─ schedule ─> running ── returns ──────> done (or kept) ──> those that waited for it are ready
       ^                   │ └───── raises ───────> failed ──────────> those that waited for it are skipped
@@ -40,12 +40,12 @@ _TAIL = 12  # lines of a log that are shown
 
 
 class OutOfMemoryError(BuildError):
-    """A step's programs were killed for memory, or got none: with fewer jobs it may do."""
+    """A step's programs were killed for memory, or got none; it may succeed with fewer jobs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How a graph is carried out.
+    """The options for running a graph.
 
     Attributes:
         limits: of the machine.
@@ -95,7 +95,7 @@ class Running:
 
     @contextlib.contextmanager
     def makeflags(self, path: str) -> Iterator[str | None]:
-        """Take part in the compile jobs that the steps beside it do not use.
+        """Share in the compile jobs that the steps beside it do not use.
 
         Args:
             path: where the step's build tools are found, as in `PATH`.
@@ -145,7 +145,7 @@ class Outcome(Generic[T]):
 
 
 def run(graph: Graph, work: Mapping[str, Work[T]], options: Options) -> Outcome[T]:
-    """Carry a graph out.
+    """Run a graph.
 
     Without `keep_going`, the first failure ends the programs of all other steps. What a step raises that is
     not a `CairnError`, and an interrupt, ends everything and is raised.
@@ -163,7 +163,7 @@ def run(graph: Graph, work: Mapping[str, Work[T]], options: Options) -> Outcome[
 
 @dataclass(kw_only=True)
 class _Thread:
-    """A step under way."""
+    """A running step."""
 
     running: Running
     group: process.Group
@@ -337,7 +337,7 @@ class _Run(Generic[T]):
         )
 
     def _retry(self, thread: _Thread, error: OutOfMemoryError) -> bool:
-        """Begin a step that ran out of memory again, with half the jobs or alone; whether that may help."""
+        """Retry a step that ran out of memory, with half the jobs or alone; False if that cannot help."""
         running = thread.running
         step, limits = running.step, self._options.limits
         if running.attempt >= _ATTEMPTS or (running.jobs == 1 and not self._running):
@@ -406,7 +406,7 @@ class _Run(Generic[T]):
             self._let_go_on(each)
 
     def _stop(self) -> None:
-        """End all that runs."""
+        """End all running steps."""
         process.end_groups([thread.group for thread in self._running.values()])
         until = time.monotonic() + _LEAVING
         for thread in self._running.values():
@@ -431,7 +431,7 @@ class _Run(Generic[T]):
 
 
 def program_of(command: tuple[str, ...]) -> str:
-    """The program of a command, and the module that a Python runs: `python -m pip`."""
+    """Return the program of a command, with the module if it is a Python: `python -m pip`."""
     name = Path(command[0]).name
     if len(command) > 2 and command[1] == "-m":  # noqa: PLR2004 - the program, the option and its module
         return f"{name} -m {command[2]}"

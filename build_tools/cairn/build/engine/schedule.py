@@ -1,4 +1,4 @@
-"""Which step starts next, and how many cores it has, by what steps took in earlier runs.
+"""Choose which step starts next, and with how many cores, from the recorded durations of steps.
 
 The step with the longest remaining path comes first: the time from its start to the end of the last step that
 waits for it. That is Hu's rule (1961), and what makes N variants of one chain end together: the long step of
@@ -77,7 +77,7 @@ class Start:
 
 
 def remaining_paths(graph: Graph, costs: Mapping[str, Cost], cores: int) -> dict[str, float]:
-    """Seconds from the start of each step to the end of all that waits for it, were it alone."""
+    """Return the seconds from each step's start to the end of all that waits for it, if run alone."""
     paths: dict[str, float] = {}
     for step in reversed(graph.order):
         after = max((paths[name] for name in graph.followers[step.name]), default=0.0)
@@ -92,7 +92,7 @@ def starts(
     paths: Mapping[str, float],
     limits: Limits,
 ) -> list[Start]:
-    """The steps that start now.
+    """Choose the steps that start now.
 
     Args:
         ready: steps whose needs are met.
@@ -173,7 +173,7 @@ class Durations:
     steps: Mapping[str, Record] = field(default_factory=dict)
 
     def costs(self, graph: Graph) -> dict[str, Cost]:
-        """The expected cost of each step: recorded, else typical of its project, else of its kind."""
+        """Return the expected cost of each step: recorded, else typical of its project or kind."""
         alike: dict[tuple[str, ...], list[Record]] = {}
         for record in self.steps.values():
             alike.setdefault((record.kind, record.project), []).append(record)
@@ -220,7 +220,7 @@ def read_durations(path: Path) -> Durations:
 
 
 def add_durations(path: Path, new: Mapping[str, Record]) -> None:
-    """Put records into a file, beside those that other runs have put there meanwhile."""
+    """Add records to a file, keeping those that other runs have added meanwhile."""
     if not new:
         return
     try:

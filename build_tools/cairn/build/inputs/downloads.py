@@ -1,4 +1,4 @@
-"""Files that upstream's builds would download: fetched before, verified, handed over by variables.
+"""Prefetch and verify the files that upstream's builds would download, and pass them by variables.
 
 A build that downloads in the middle of its work takes what is there that day, and fails an hour later where
 nothing is. stack.toml names such files (`Project.downloads`); where upstream pins a version in its tree, it
@@ -77,7 +77,7 @@ class PinnedFile:
 
 
 def needed_files(request: BuildRequest, project: Project) -> Iterator[PinnedFile]:
-    """The files that a build needs, as far as its tree says which they are."""
+    """Yield the files that a build needs, as far as its tree tells."""
     env, checkout = request.env_of(project), request.checkouts[project.name]
     templates = variables.template_of(request.stack, project, for_cpu=request.for_cpu)
     used = {n for name, text in templates.items() if name not in env for n in _NAME.findall(text)}
@@ -103,7 +103,7 @@ def needed_files(request: BuildRequest, project: Project) -> Iterator[PinnedFile
 
 
 def ready(pinned: PinnedFile, *, say: Progress, offline: bool = False) -> Path:
-    """The file, or its unpacked folder; fetched now where it is not in the cache.
+    """Return the file or its unpacked folder, fetching it if it is not in the cache.
 
     Raises:
         NetworkError: it is out of reach.
@@ -132,7 +132,7 @@ def ready(pinned: PinnedFile, *, say: Progress, offline: bool = False) -> Path:
 
 
 def sources(requests_of_run: Sequence[BuildRequest]) -> tuple[DownloadSource, ...]:
-    """The downloads of a run for its manifest, as far as this machine knows their sha256."""
+    """Return a run's downloads for its manifest, as far as this machine knows their sha256."""
     by_name = {}
     for request in requests_of_run:
         for project in request.projects():
@@ -192,7 +192,7 @@ def _save(pinned: PinnedFile, target: Path) -> None:
 
 
 def _inside(file: Path, pinned: PinnedFile, *, say: Progress) -> Path:
-    """The unpacked archive; a single top-level folder is stripped, as by CMake's ExternalProject.
+    """Unpack an archive; a single top-level folder is stripped, as by CMake's ExternalProject.
 
     Unpacked anew where it is not as it was unpacked: the manifest says that builds have what is in the file.
     """

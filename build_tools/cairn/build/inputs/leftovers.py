@@ -64,7 +64,7 @@ class RunningBuild:
 
 @dataclass(frozen=True, kw_only=True)
 class TreeLeftovers:
-    """The files of a tree that git does not see, for the key of a build.
+    """The ignored and untracked files of a tree, for the key of a build.
 
     Attributes:
         foreign: a digest of what no build of this flavour is known to have left; None for nothing.
@@ -113,7 +113,7 @@ class _Note:
 
 
 def look(root: Repository, flavour: str, sources: Collection[str], *, clean: bool = False) -> TreeLeftovers:
-    """The leftovers that the next build of a flavour would find in a tree; changes nothing.
+    """Return the leftovers that the next build of a flavour would find in a tree; changes nothing.
 
     Args:
         root: the tree.
@@ -166,7 +166,7 @@ def exchange(root: Repository, flavour: str, sources: Collection[str]) -> Iterat
 
 
 def movable(root: Repository, sources: Collection[str]) -> frozenset[str]:
-    """The leftovers of the last build that a copy of the tree does without."""
+    """Return the leftovers of the last build that a copy of the tree does not need."""
     note, is_output = _read(root), _output_matcher(sources)
     return frozenset(note.movable_of(_untracked(root, is_output), is_output) if note else ())
 
@@ -211,7 +211,7 @@ def _change_flavour(root: Repository, flavour: str, is_output: IsOutput) -> None
 
 
 def _packed(root: Repository, running: RunningBuild, names: Collection[str]) -> set[str]:
-    """Those of the files that the wheel has under the same path, with the same content (size and CRC-32)."""
+    """Return the files that the wheel has at the same path with the same content (size and CRC-32)."""
     if running.wheel is None:
         return set()
     prefix = "" if running.source_dir == "." else f"{running.source_dir}/"
@@ -240,7 +240,7 @@ def _is_made(name: str, is_output: IsOutput) -> bool:
 
 
 def _untracked(root: Repository, is_output: IsOutput) -> dict[str, Path]:
-    """The ignored files of a tree, and the untracked ones in folders that build tools make."""
+    """Return the ignored files of a tree, and the untracked ones in folders that build tools make."""
     ignored = contents.ignored(walk(root))
     listed = root.run("ls-files", "--others", "--exclude-standard", "-z").split("\0")
     return ignored | {n: root.work_tree / n for n in listed if is_output(n) and not n.endswith("/")}
@@ -264,7 +264,7 @@ def _prune(folder: Path, root: Path) -> None:
 
 
 def _read(root: Repository) -> _Note | None:
-    """The note; None where none can be read: then all that lies there counts as not ours."""
+    """Read the note; None if that fails, in which case every file in the tree counts as not ours."""
     try:
         data = json.loads((root.git_dir / _NOTE).read_bytes())
         return _Note(

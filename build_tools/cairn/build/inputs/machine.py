@@ -1,11 +1,11 @@
-"""The machine's part in a build's key: its compilers, and files that a build may read outside of its own.
+"""The machine's part of a build's key: its compilers, and files outside the build that it may read.
 
 Compilers and build systems look into folders that variables name (`CPATH`, `CMAKE_PREFIX_PATH`), into those
 of the system, which packages fill, and into `/usr/local`, which people fill. All that could be read there
 counts, rather than what a compiler says that it has read: not every build has it say so, and what was not
 there (`__has_include`, the first of two folders) decides as well.
 
-Where no package manager that is known here says what the system's folders have, a wheel is of one machine.
+Without a known package manager to list the contents of the system's folders, a wheel is valid on one machine.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _SETTLED = 2_000_000_000  # ns: what was written just now may be written again w
 def toolchain(
     python: Interpreter, *, host_compiler: bool, named: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """The identity of the toolchain in cache keys.
+    """Return the identity of the toolchain for cache keys.
 
     Args:
         python: the interpreter that builds.
@@ -77,7 +77,7 @@ def toolchain_of_manifest(
 
 
 def require_host_compiler(named: Mapping[str, str] | None = None) -> str:
-    """The machine's C++ compiler; `named` as in `toolchain`.
+    """Return the machine's C++ compiler; `named` as in `toolchain`.
 
     Raises:
         PrerequisiteError: there is none.
@@ -124,7 +124,7 @@ class Outside:
 def look_outside(
     variables: Mapping[str, str], *, inside: Collection[Path], root: Path = Path("/")
 ) -> Outside:
-    """The packages and places that a build could read on this machine, now.
+    """Look up the packages and places that a build could read on this machine now.
 
     Args:
         variables: those of the build, and its settings; what placeholders stand for is an input by itself.
@@ -144,7 +144,7 @@ def look_outside(
 
 
 def _paths(text: str) -> Iterator[Path]:
-    """The absolute paths that a variable names: alone, in a list, or behind a flag."""
+    """Yield the absolute paths in a variable: alone, in a list, or after a flag."""
     text = _MAPPED.sub("", text)
     words = {text, *text.split(os.pathsep), *(_FLAG.sub("", word) for word in _SEPARATORS.split(text))}
     for word in words:
@@ -160,7 +160,7 @@ def _is_covered(path: Path, inside: Collection[Path]) -> bool:
 
 
 def _digest(place: Path, inside: Collection[Path]) -> str:
-    """A digest of a place: the content of every file there, by its path."""
+    """Return a digest of a place: every file's path and content."""
     if place.is_dir():
         others = [folder for folder in inside if folder.is_relative_to(place)]
         paths = (path for path in files.walk(place) if not any(path.is_relative_to(one) for one in others))
@@ -169,7 +169,7 @@ def _digest(place: Path, inside: Collection[Path]) -> str:
 
 
 def _digest_of(folder: Path, paths: Iterable[Path]) -> str:
-    """A digest over files; one is only read again where its size, time or inode is another."""
+    """Return a digest of files; a file is read again only if its size, time or inode changed."""
     note = files.cache_dir() / "outside" / f"{hashlib.sha256(os.fsencode(folder)).hexdigest()[:24]}.json"
     known = _read_note(note)
     marks: dict[str, list[object]] = {}
@@ -200,7 +200,7 @@ def _read_note(note: Path) -> dict[str, list[object]]:
 
 
 def _packages_digest(root: Path) -> str | None:
-    """A digest of the packages that have to do with compiling; made anew where their list is another."""
+    """Return a digest of the packages relevant to compiling, cached until the list of packages changes."""
     for place in (root / _DPKG, root / _APK, root / _PACMAN, *(root / name for name in _RPM)):
         if not place.exists():
             continue
@@ -222,7 +222,7 @@ def _packages_digest(root: Path) -> str | None:
 
 
 def _list_packages(place: Path, root: Path) -> list[str] | None:
-    """The packages in a database; None where it cannot be read."""
+    """List the packages in a database; None if it cannot be read."""
     try:
         if place == root / _PACMAN:
             return [path.name for path in place.iterdir() if path.is_dir()]
@@ -235,7 +235,7 @@ def _list_packages(place: Path, root: Path) -> list[str] | None:
 
 
 def _paragraphs(text: str) -> list[str]:
-    """The packages of dpkg's or apk's list: paragraphs of fields."""
+    """Split dpkg's or apk's list into packages, each a paragraph of fields."""
     packages = []
     for paragraph in text.split("\n\n"):
         fields = dict(_FIELD.findall(paragraph))

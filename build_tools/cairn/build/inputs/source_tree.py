@@ -1,4 +1,4 @@
-"""A build's view of its checkout: entry point, version, time, edits, and a module lent to it.
+"""A build's view of its checkout: entry point, version, commit time, edits, and a module lent to it.
 
 That module is `torch/_rocm_init.py`, which the repository does not have: it is written for the build alone,
 so that it gets into the wheel (`rocm_init` in stack.toml).
@@ -48,7 +48,7 @@ _OURS = re.compile(
 
 
 def source_dir(project: Project, checkout: Path) -> Path:
-    """The folder of a tree whose build backend is called.
+    """Return the folder of a tree whose build backend is called.
 
     Raises:
         SourceError: no folder of the tree has a `pyproject.toml` or a `setup.py`.
@@ -64,7 +64,7 @@ def source_dir(project: Project, checkout: Path) -> Path:
 
 
 def read_version(project: Project, checkout: Path) -> str | None:
-    """The base version that a tree names, such as `2.10.0a0`; None where the project has no version file.
+    """Read the base version of a tree, such as `2.10.0a0`; None if the project has no version file.
 
     Raises:
         SourceError: the file is missing, or does not hold a version of PEP 440 and nothing else.
@@ -107,9 +107,9 @@ def commit_time(checkout: Path) -> int:
 
 
 def edited_files(checkout: Path) -> dict[str, object]:
-    """The commit of a tree and its edited files with their ids, by which a later plan names what changed.
+    """Return a tree's commit and its edited files with their ids, so that a later plan can name changes.
 
-    The digest that keys have of the tree says only that something did.
+    The tree's digest in the keys tells only that something changed.
     """
     root = root_at(checkout)
     edits: dict[str, str] = {}
@@ -121,12 +121,12 @@ def edited_files(checkout: Path) -> dict[str, object]:
 
 
 def heads(checkout: Path) -> tuple[str | None, ...]:
-    """The commits that a tree and its submodules stand on."""
+    """Return the HEAD commits of a tree and its submodules."""
     return tuple(part.repository.head() for part in walk(root_at(checkout)))
 
 
 def edits(checkout: Path) -> str:
-    """A digest of the tracked files' differences from the last commit, submodules included."""
+    """Return a digest of the uncommitted changes to tracked files, submodules included."""
     # Each part is asked: of a submodule git says only that it is dirty, and in torch's tree not even that.
     words = ("diff", "--no-ext-diff", "--binary", "HEAD")
     parts = [part.repository.run(*words) for part in walk(root_at(checkout))]
@@ -183,7 +183,7 @@ def _text(path: Path) -> str:
 
 
 def rocm_init_module(*, preloads: Sequence[str], rocm_version: str) -> str:
-    """The source of the module through which a linked wheel loads the ROCm SDK's libraries before its own.
+    """Return the source of the module by which a linked wheel loads the ROCm SDK's libraries first.
 
     torch imports it as `torch._rocm_init` and calls `initialize()` (pytorch's `torch/__init__.py`).
 
@@ -197,7 +197,7 @@ def rocm_init_module(*, preloads: Sequence[str], rocm_version: str) -> str:
 
 
 def sources_of(project: Project, checkout: Path) -> tuple[Source, ...]:
-    """The project's repository, then its submodules.
+    """Return the sources of a project: its repository, then its submodules.
 
     Raises:
         SourceError: the folder is not a finished checkout.
@@ -208,7 +208,7 @@ def sources_of(project: Project, checkout: Path) -> tuple[Source, ...]:
 
 
 def upstream(checkout: Path) -> tuple[str, str | None]:
-    """The commit that a checkout stands on, empty where it has none yet, and the origin it names."""
+    """Return the HEAD commit of a checkout, empty if it has none yet, and its origin."""
     root = root_at(checkout)
     note = journal.read(root.git_dir)
     origin = url.without_credentials((note.origin if note else root.origin_url()) or "")
@@ -216,5 +216,5 @@ def upstream(checkout: Path) -> tuple[str, str | None]:
 
 
 def _public(origin: str) -> str | None:
-    """An origin that means something elsewhere too; a path would only give this machine away."""
+    """Return an origin if it is valid on other machines too; a path would only reveal this one."""
     return None if url.is_local(origin) or origin.lower().startswith("file:") else origin

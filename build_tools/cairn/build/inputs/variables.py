@@ -94,14 +94,14 @@ _COMPILERS = (
 
 
 def template_of(stack: Stack, project: Project, *, for_cpu: bool) -> Mapping[str, str]:
-    """The variables that stack.toml gives a project on this platform, unexpanded."""
+    """Return the unexpanded variables that stack.toml gives a project on this platform."""
     system = platforms.here.stack_section()
     # Each may replace what the one before says; all of the project's come after all of the stack's.
     return {**stack.environment.of(system, cpu=for_cpu), **project.environment.of(system, cpu=for_cpu)}
 
 
 def cmake_settings(project: Project, values: Mapping[str, str], *, request: BuildRequest) -> dict[str, str]:
-    """The entries that the project's CMakeCache.txt must have: those of stack.toml, or of the user."""
+    """Return the entries that the project's CMakeCache.txt must have, from stack.toml or the user."""
     templates = project.cmake.of(platforms.here.stack_section(), cpu=request.for_cpu)
     env = request.env_of(project)
     expanded = expand_all(templates, values, where=f"cmake of {project.name}")
@@ -109,7 +109,7 @@ def cmake_settings(project: Project, values: Mapping[str, str], *, request: Buil
 
 
 def stack_files(stack: Stack, project: Project, *, for_cpu: bool) -> dict[str, str]:
-    """The files beside the stack.toml that a project's variables and settings name, with their sha256.
+    """Return the files beside stack.toml that a project's variables and settings name, with their sha256.
 
     Args:
         stack: the stack.
@@ -140,7 +140,7 @@ def stack_files(stack: Stack, project: Project, *, for_cpu: bool) -> dict[str, s
 def placeholder_values(
     request: BuildRequest, *, base_version: str | None, built: Mapping[str, str], source_dir: Path
 ) -> dict[str, str]:
-    """The values of the placeholders.
+    """Return the values of the placeholders.
 
     Args:
         request: the build.
@@ -183,7 +183,7 @@ def placeholder_values(
 def exact_requirements(
     project: Project, values: Mapping[str, str], *, request: BuildRequest
 ) -> tuple[str, ...]:
-    """The pins that the project's METADATA must have.
+    """Return the pins that the project's METADATA must have.
 
     A pin on a project that is not part of this build (`{version:triton}` without triton) is dropped.
     """
@@ -202,7 +202,7 @@ def build_variables(
     epoch: int,
     home: Path,
 ) -> dict[str, str]:
-    """The whole environment that the build backend sees.
+    """Return the complete environment of the build backend.
 
     Args:
         project: what is built.
@@ -239,7 +239,7 @@ def build_variables(
 
 
 def path_of(environment: VirtualEnvironment, values: Mapping[str, str], *, request: BuildRequest) -> str:
-    """The `PATH` of a build: the programs of its environment first, then those of the ROCm SDK."""
+    """Return the `PATH` of a build: its environment's programs first, then those of the ROCm SDK."""
     head = [str(environment.bin)]
     if request.sdk is not None:
         head.append(str(request.sdk.info.bin))
@@ -247,7 +247,7 @@ def path_of(environment: VirtualEnvironment, values: Mapping[str, str], *, reque
 
 
 def expand(template: str, values: Mapping[str, str], *, where: str) -> str:
-    """`template` with every placeholder replaced.
+    """Replace every placeholder in `template`.
 
     Args:
         template: text of a stack.toml.
@@ -268,12 +268,12 @@ def expand(template: str, values: Mapping[str, str], *, where: str) -> str:
 
 
 def expand_all(templates: Mapping[str, str], values: Mapping[str, str], *, where: str) -> Mapping[str, str]:
-    """Every value of a mapping, expanded."""
+    """Expand every value of a mapping."""
     return {name: expand(text, values, where=f"{where}, {name}") for name, text in templates.items()}
 
 
 def parse_build_env(texts: Iterable[str], stack: Stack) -> dict[str, str]:
-    """The variables of `--build-env`, as `NAME` or `project:NAME` to value; the last of a name counts.
+    """Parse `--build-env` into `NAME` or `project:NAME` to value; the last one of a name wins.
 
     Raises:
         UsageError: it is not `NAME=VALUE`, the stack has no such project, it looks like a secret, or it is
@@ -313,7 +313,7 @@ def unseen_by_builds(
     flags: Collection[str] = (),
     environ: Mapping[str, str] | None = None,
 ) -> tuple[str, ...]:
-    """Variables of the caller that are known to change builds of a stack, and that no build will see.
+    """Return the caller's variables that would change builds of a stack but are not passed to them.
 
     Args:
         stack: the stack; its words on variables (`Project.reads`, `environment`, `cmake`) say what is known.
@@ -348,7 +348,7 @@ def _known_to(stack: Stack) -> Iterator[str]:
 
 
 def _ours(name: str, project: Project, stack: Stack) -> str | None:
-    """The flag to use in place of a variable that Cairn sets, or an empty text; None for other variables."""
+    """Return the flag to use for a variable that Cairn sets, possibly empty; None for other variables."""
     # A variable whose template has a placeholder follows a flag of ours, whatever its name is.
     templates = (template_of(stack, project, for_cpu=for_cpu) for for_cpu in (False, True))
     template = next((each[name] for each in templates if name in each), "")

@@ -1,5 +1,5 @@
-"""A repository at a hashtag, hipified, with both diff bases tagged; no work of the user is lost.
+"""Check a repository out at a hashtag, hipify it and tag both diff bases, without losing local work.
 
 `checkout.checkout` takes a `CheckoutRequest` and gives a `describe.Checkout`; `describe.describe` reads one
-that is there. What a move would lose is found in `local_work` and `overwritten`.
+that exists. `local_work` and `overwritten` find the user's work that moving a checkout would lose.
 """

@@ -1,4 +1,4 @@
-"""An upstream repository at a hashtag, hipified, with both diff bases tagged: made, or updated in place.
+"""Make or update the checkout of an upstream repository: at a hashtag, hipified, both diff bases tagged.
 
 The order is such that a run that is killed or refused leaves either the old checkout or a journal from which
 the next run goes on (`cairn.sources.worktree.journal`): repair what an earlier run left; fetch everything
@@ -50,12 +50,12 @@ class CheckoutRequest(CheckoutOptions):
 
     @classmethod
     def of(cls, options: CheckoutOptions, *, project: Project, checkout_dir: Path) -> CheckoutRequest:
-        """The request of a project, as the options say."""
+        """Make the request for a project from the options of a command."""
         return cls(project=project, checkout_dir=checkout_dir, **vars(options))
 
 
 def checkout(request: CheckoutRequest, *, say: Progress = silent) -> Checkout:
-    """Check a project out as the request says, or bring an existing checkout there.
+    """Check out a project, or move an existing checkout to the requested commit.
 
     A checkout that is where it should be is not touched: local edits and commits stay. Where it must move and
     work would be lost, that is refused with a list of the work, unless `force`.
@@ -124,7 +124,7 @@ def hipify_checkout(
 
 
 def _repair_earlier_run(root: Repository, request: CheckoutRequest, *, say: Progress) -> Journal | None:
-    """The journal of an earlier run, after repairing what it left: files, locks, objects."""
+    """Repair the files, locks and objects that an earlier run left; return its journal, if any."""
     note = journal.read(root.git_dir) if root.git_dir.is_dir() else None
     journal.take_back(root)
     if note is None:
@@ -158,7 +158,7 @@ def _refuse_foreign(root: Repository, note: Journal | None) -> None:
 
 
 def _name(request: CheckoutRequest, source: Mirror, say: Progress) -> str:
-    """What to ask the origin for."""
+    """Return the name of the ref or commit to ask the origin for."""
     if request.commit is not None:
         return request.commit
     if request.as_of is None:
@@ -181,7 +181,7 @@ def _wanted(request: CheckoutRequest, resolved: ResolvedCommit) -> Journal:
 
 
 def _is_current(root: Repository, note: Journal | None, wanted: Journal) -> bool:
-    """Whether the checkout is what is wanted, with local edits and commits at most."""
+    """Whether the checkout is already as wanted, apart from local edits and commits."""
     if note is None or note.phase != "ready" or not root.exists():
         return False
     if url.identity(note.origin) != url.identity(wanted.origin) or _choices(note) != _choices(wanted):
@@ -244,10 +244,10 @@ def _move(  # noqa: PLR0913 - where from, where to, and by what
 def _refuse_to_lose_work(
     root: Repository, note: Journal | None, parts: Sequence[local_work.MovingPart], *, force: bool
 ) -> dict[str, str]:
-    """Refuse to lose work of the user: what neither an unfinished run nor hipify wrote.
+    """Refuse to lose the user's work, which is all that neither an unfinished run nor hipify wrote.
 
     Returns:
-        The trees of the parts that are not as their HEAD is, by path.
+        By path, the tree ids of the parts that differ from their HEAD.
     """
     surveys = local_work.survey(parts, note)
     lost = local_work.together(root, surveys)

@@ -1,4 +1,4 @@
-"""What a checkout is, and of which release line: read from it, changing nothing."""
+"""Inspect a checkout without changing it: its commits, its version and its release line."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Checkout:
 
     @property
     def report(self) -> HipifyReport | None:
-        """What hipify did; None where it has not run, or not by us. Read when asked for: it may be large."""
+        """The report of hipify, or None if Cairn has not run it. Read on access, as it may be large."""
         return hipify_report.read(root_at(self.path).git_dir)
 
     @property
@@ -84,7 +84,7 @@ class Checkout:
 
 
 def describe(project: Project, path: Path) -> Checkout:
-    """The checkout at `path`, also one that was made by hand.
+    """Describe the checkout at `path`, which may also have been made by hand.
 
     Raises:
         SourceError: there is none, or it is unfinished, has lost its mirror, or has no version file.
@@ -110,7 +110,7 @@ def describe(project: Project, path: Path) -> Checkout:
 
 
 def require_finished(project: Project, path: Path) -> None:
-    """Refuse a checkout that cannot be built from; takes no longer for a large one.
+    """Refuse a checkout that cannot be built from; takes the same time for a checkout of any size.
 
     Raises:
         SourceError: there is none, or it is unfinished, or has lost its mirror.
@@ -133,7 +133,7 @@ def require_finished(project: Project, path: Path) -> None:
 
 
 def base_version(project: Project, tree: Path) -> str | None:
-    """The version in the project's version file, such as `2.10.0a0`; None where it declares no such file.
+    """Return the version in the project's version file, such as `2.10.0a0`; None if it declares none.
 
     Raises:
         SourceError: it should be there and is not, or is empty or in conflict.
@@ -165,7 +165,7 @@ def _submodule(module: Module) -> Submodule:
 
 
 def lfs_notes(root: Repository) -> Iterator[str]:
-    """A line for the user where files are Git LFS pointers: neither git nor Cairn fetches their content."""
+    """Yield a note for the user if files are Git LFS pointers: neither git nor Cairn fetches the content."""
     pointers = [name for names in side_by_side(_lfs_pointers, walk(root)) for name in names]
     if pointers:
         yield (
@@ -194,7 +194,7 @@ def _is_pointer(own: Repository, name: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class _Evidence:
-    """What a checkout says of its line.
+    """The release lines that a checkout may belong to.
 
     Attributes:
         project: the project.
@@ -210,7 +210,7 @@ class _Evidence:
 
 
 def line_of(stack: Stack, checkouts: Mapping[str, Path], *, asked: str | None = None) -> str:
-    """The release line of a stack's checkouts.
+    """Determine the release line of a stack's checkouts.
 
     A hashtag that a line has for a project tells the line; a commit or a branch of the user's tells nothing,
     but its origin may, where lines have different ones. Where nothing tells, it is the stack's default.
@@ -261,7 +261,7 @@ def _common(stack: Stack, hints: list[_Evidence]) -> frozenset[str]:
 
 
 def _evidence(stack: Stack, project: Project, folder: Path) -> _Evidence | None:
-    """What a checkout says; nothing for a project that is the same on every line."""
+    """Read the evidence of a checkout; None for a project that is the same on every line."""
     root = root_at(folder)
     if not project.lines or not root.exists():
         return None

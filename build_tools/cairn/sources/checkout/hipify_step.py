@@ -1,4 +1,4 @@
-"""Hipify as a step of a checkout: run in a copy, arriving here as commits; what a checkout has of it already.
+"""Hipify as a step of a checkout: it runs in a copy, and its result arrives in the checkout as commits.
 
 The phase goes `placed` -> `hipifying` -> `ready`. Until the first commit arrives, nothing here has changed; a
 run that is killed then finds in the journal what each repository was going to.
@@ -32,7 +32,7 @@ _LOOKED_AT = 50  # commits; the user may have some on top of hipify's
 def hipify_tree(
     root: Repository, note: Journal, *, kind: HipifyKind, python: Path | None, force: bool, say: Progress
 ) -> None:
-    """Hipify, commit and tag as the journal says, whose phase is `ready` afterwards.
+    """Hipify, commit and tag a tree as its journal says; the journal's phase is then `ready`.
 
     A project that hipifies while it is built, or not at all, gets the second tag at the same commit.
 
@@ -73,7 +73,7 @@ def hipify_tree(
 def _refuse_overwriting(
     root: Repository, arriving: Sequence[tuple[CommittedPart, str]], *, force: bool
 ) -> None:
-    """Refuse to write over what the user has edited meanwhile, and over ignored files in hipify's place."""
+    """Refuse to overwrite files edited since hipify started, or ignored files where hipify writes its own."""
     parts = [
         local_work.MovingPart(
             path=part.path,
@@ -94,7 +94,7 @@ def _refuse_overwriting(
 
 
 def _arrive(part: CommittedPart, commit: str, *, committed: bool) -> None:
-    """Bring a repository to hipify's commit, and tag it; or its files alone."""
+    """Move a repository to hipify's commit and tag it, or, if not `committed`, update its files alone."""
     own = part.repository
     if commit != part.commit:
         own.run("merge", "--quiet", "--ff-only", "--no-squash", "--no-autostash", commit)
@@ -105,7 +105,7 @@ def _arrive(part: CommittedPart, commit: str, *, committed: bool) -> None:
 
 
 def undo_partial_hipify(root: Repository, note: Journal) -> Journal:
-    """Take back hipify's commits where a run was killed while they arrived; the journal is at `placed` then.
+    """Undo hipify's commits if a run was killed while they arrived; the journal is then at `placed`.
 
     Raises:
         SourceError: there are edits that are not hipify's, or HEAD was moved since.
@@ -131,9 +131,9 @@ def undo_partial_hipify(root: Repository, note: Journal) -> Journal:
 
 
 def remove_arrived(root: Repository, note: Journal) -> None:
-    """Remove the files that hipify's commits were adding when a run was killed, ignored ones too.
+    """Remove the files, ignored ones too, that hipify's commits were adding when a run was killed.
 
-    One that is neither such a file, nor the beginning of it, was written by someone else, and stays.
+    A file with different content, unless it is the beginning of such a file, is someone else's and stays.
     """
     only_added = ("--no-renames", "--diff-filter=A")
     for part in walk(root):
@@ -148,7 +148,7 @@ def remove_arrived(root: Repository, note: Journal) -> None:
 
 
 def remove_generated(root: Repository) -> None:
-    """Remove what an earlier hipify made; git would keep the files it ignores, for sources that are gone.
+    """Remove the files that an earlier hipify made: git would keep ignored ones whose source is gone.
 
     A file that has been edited since stays.
     """
@@ -163,9 +163,9 @@ def remove_generated(root: Repository) -> None:
 
 
 def adopt(root: Repository, project: Project) -> Journal:
-    """The journal for a checkout that was made by hand, or by upstream's own scripts.
+    """Write the journal of a checkout that was made by hand or by upstream's own scripts.
 
-    Those of the two tags that are missing are added, in submodules too.
+    Whichever of the two tags is missing is added, in submodules too.
     """
     head = root.commit_of("HEAD") or ""
     committed = root.tag(HIPIFY_TAG) or _recent_hipify_commit(root)
@@ -213,13 +213,13 @@ def _complete_tags(part: Repository, *, hipified: bool) -> None:
 
 
 def _recent_hipify_commit(repository: Repository) -> str | None:
-    """The hipify commit among the last ones, also of someone else; None without one."""
+    """Return the hipify commit, whoever made it, among the most recent commits; None if there is none."""
     listed = repository.run("log", "--format=%H %s", f"--max-count={_LOOKED_AT}", "HEAD").splitlines()
     return next((line.split(" ")[0] for line in listed if line.partition(" ")[2] == HIPIFY_SUBJECT), None)
 
 
 def _has_hipified_files(root: Repository, upstream: str | None) -> bool:
-    """Whether there are files that hipify generated and upstream's commit does not have.
+    """Whether the tree has files that hipify generated and that are not in upstream's commit.
 
     Args:
         root: the repository; its submodules are left out.

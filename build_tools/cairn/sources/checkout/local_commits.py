@@ -1,4 +1,4 @@
-"""The commits that the user has on top of a checkout, and what makes two of them the same patch."""
+"""The user's commits on top of a checkout, and digests that identify equal patches."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ class LocalCommit:
 
 
 def above(repository: Repository, base: str) -> tuple[LocalCommit, ...]:
-    """The commits that HEAD has and `base` has not, oldest first."""
+    """Return the commits in `base..HEAD`, oldest first."""
     return between(repository, base, "HEAD")
 
 
 def between(repository: Repository, base: str, tip: str) -> tuple[LocalCommit, ...]:
-    """The commits that `tip` has and `base` has not, oldest first."""
+    """Return the commits in `base..tip`, oldest first."""
     listed = repository.run("log", "-z", "--topo-order", "--reverse", f"--format={_FORMAT}", f"{base}..{tip}")
     fields = listed.split("\0")
     return tuple(_commit(*fields[at : at + 6]) for at in range(0, len(fields) - 5, 6))
 
 
 def digest(repository: Repository, commit: str, *, reverse: bool = False) -> str:
-    """A sha256 of what a commit changes, wherever it is applied: lines added, removed and around them.
+    """Return a sha256 of a commit's change, wherever it applies: the added, removed and context lines.
 
     Without line numbers and the ids of the files, but with white space: in Python it is code.
     (`git patch-id` drops it.) With `reverse`, of what a commit would change that takes this one back.
@@ -70,18 +70,18 @@ def digest(repository: Repository, commit: str, *, reverse: bool = False) -> str
 
 
 def digest_of(diff: bytes) -> str:
-    """Like `digest`, of a diff as text; one that was made with other options may differ."""
+    """Like `digest`, but for the text of a diff; a diff made with other options may give another digest."""
     return hashlib.sha256(_INDEX.sub(b"index", _HUNK.sub(b"@@", diff))).hexdigest()
 
 
 def beneath(repository: Repository) -> tuple[LocalCommit, ...]:
-    """The commits between the two tags that are not hipify's, oldest first: patches that it was run on."""
+    """Return the commits between the two tags, oldest first, without hipify's: the patches it was run on."""
     base = hipified_from(repository)
     return between(repository, UPSTREAM_TAG, base) if base and repository.tag(UPSTREAM_TAG) else ()
 
 
 def hipified_from(repository: Repository) -> str | None:
-    """The commit that hipify was run on: below its own, or at its tag where it had nothing to change.
+    """Return the commit that hipify was run on: below its own, or at its tag if it changed nothing.
 
     None without the tag. Where the tag was moved above hipify's commit, it is upstream's: what is between
     is then no patch for upstream's files.
@@ -110,7 +110,7 @@ def _commit(commit: str, parents: str, author: str, email: str, written: str, su
 
 
 def in_hipifys_tag_only(repository: Repository) -> tuple[LocalCommit, ...]:
-    """The commits, hipify's left out, that nothing keeps once hipify's tag moves away, oldest first.
+    """Return the commits that only hipify's tag keeps reachable, oldest first, without hipify's own.
 
     They are patches that hipify was run on, or what the user moved the tag to.
     """

@@ -1,7 +1,7 @@
-"""What the user would lose if a checkout were moved; refusing that, or keeping it under a ref with --force.
+"""Find the work that moving a checkout would lose, and refuse, or with --force keep it under a ref.
 
 Edits, staged contents, new and ignored files, and commits that no branch keeps, in the root and in every
-submodule. What Cairn itself wrote is told from the user's work: by the journal where a run was killed
+submodule. Files that Cairn itself wrote are recognised: by the journal where a run was killed
 (`cairn.sources.worktree.journal`), by hipify's report, and by what a build recorded.
 """
 
@@ -61,11 +61,11 @@ class Losses:
 
 @dataclass(frozen=True, kw_only=True)
 class MovingPart(Part):
-    """A part, and where it is going.
+    """A part of the checkout, and the commit that it is moved to.
 
     Attributes:
-        goes: to a different commit, or away; else it is only looked at.
-        commit: what it is to be at; None where it goes away.
+        goes: it moves to a different commit or is removed; otherwise it is only inspected.
+        commit: what it moves to; None if it is removed.
         source: the mirror that has the commit.
     """
 
@@ -76,7 +76,7 @@ class MovingPart(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class Survey:
-    """What is in a part, with paths from there.
+    """The changes and the user's work in one part, by paths relative to it.
 
     Attributes:
         part: it.
@@ -90,17 +90,17 @@ class Survey:
 
 
 def of(root: Repository) -> Losses:
-    """The user's work in the root and in every submodule, where no branch or tag has it."""
+    """Return the user's work in the root and every submodule that no branch or tag has."""
     parts = [MovingPart(path=part.path, repository=part.repository) for part in walk(root)]
     return together(root, survey(parts))
 
 
 def moving(root: Repository, commit: str, source: Path, plan: Plan) -> tuple[list[MovingPart], list[Module]]:
-    """The parts of a checkout that is to be moved, and those submodules that go away with it.
+    """Return the parts of a checkout that is about to move, and the submodules that the move removes.
 
     Args:
         root: the checkout's repository.
-        commit: what it is to be at.
+        commit: the commit that it moves to.
         source: the mirror that has the commit.
         plan: the submodules that are wanted.
     """
@@ -117,7 +117,7 @@ def moving(root: Repository, commit: str, source: Path, plan: Plan) -> tuple[lis
 
 
 def survey(parts: Sequence[MovingPart], note: Journal | None = None) -> tuple[Survey, ...]:
-    """What is in each part that moving it would lose, except what an unfinished run wrote.
+    """Survey the work in each part that moving it would lose, except what an unfinished run wrote.
 
     Args:
         parts: the root first.
@@ -153,10 +153,10 @@ def survey(parts: Sequence[MovingPart], note: Journal | None = None) -> tuple[Su
 
 
 def together(root: Repository, surveys: Sequence[Survey]) -> Losses:
-    """The losses of all parts, by paths from the root."""
+    """Combine the losses of all parts, by paths from the root."""
 
     def without_recorded(names: Sequence[str]) -> tuple[str, ...]:
-        """Without what hipify or a build made."""
+        """Return the names of the files that neither hipify nor a build made."""
         return build_step.without_recorded(root, names) if root.is_begun() else tuple(names)
 
     return Losses(
@@ -171,7 +171,7 @@ def together(root: Repository, surveys: Sequence[Survey]) -> Losses:
 
 
 def _survey_foreign(part: MovingPart, names: Collection[str]) -> Survey:
-    """What is in the folder of a part that is not there itself."""
+    """Survey the folder of a part whose repository is not there."""
     own = part.repository
     names = [name for name in names if not repository.is_part(Path(name).name)]
     _refuse_inner(part, names)
@@ -188,7 +188,7 @@ def _survey(
     move: Move | None,
     is_upstreams: bool,
 ) -> Survey:
-    """What is in a part.
+    """Survey one part.
 
     Args:
         part: it.
@@ -228,7 +228,7 @@ def _survey(
 
 
 def _is_there(part: MovingPart, root: MovingPart) -> bool:
-    """Whether the root, or a submodule, has a folder."""
+    """Whether the folder of the root or of a submodule exists."""
     return not part.path or overwritten.is_below(root.repository.work_tree, part.path)
 
 
@@ -262,7 +262,7 @@ def _refuse_inner(part: MovingPart, names: Collection[str]) -> None:
 
 
 def _hidden_edits(part: MovingPart) -> list[str]:
-    """Files that the user told git not to look at, where they are not as the index has them."""
+    """Return the files hidden from git (assume-unchanged, skip-worktree) that differ from the index."""
     own = part.repository
     hidden = own.hidden()
     if not hidden:
@@ -278,7 +278,7 @@ def _hidden_edits(part: MovingPart) -> list[str]:
 
 
 def without_hipifys(lost: Losses, surveys: Sequence[Survey]) -> Losses:
-    """The losses where every file that git looks at is as an uncommitted hipify left it.
+    """Reduce the losses of a checkout whose visible files are all as an uncommitted hipify left them.
 
     What is staged, and what git was told not to look at, is still the user's.
     """
@@ -287,7 +287,7 @@ def without_hipifys(lost: Losses, surveys: Sequence[Survey]) -> Losses:
 
 
 def _staged(one: Survey) -> list[str]:
-    """Files of which the index has something that is neither in HEAD nor on the disk."""
+    """Return the files whose content in the index is neither in HEAD nor on disk."""
     own = one.part.repository
     if not one.changes or not own.is_begun():
         return []
@@ -297,9 +297,9 @@ def _staged(one: Survey) -> list[str]:
 
 
 def keep(surveys: Sequence[Survey]) -> dict[str, str]:
-    """Write the trees of the parts that differ from HEAD into their repositories; by the parts' paths.
+    """Write the trees of the parts that differ from HEAD into their repositories; return them by path.
 
-    Should this run be killed, the next one tells by them what this one was allowed to drop.
+    If this run is killed, the next one learns from them which changes it may drop.
     """
     for one in surveys:
         if one.lost and not one.part.repository.is_begun():
@@ -310,7 +310,7 @@ def keep(surveys: Sequence[Survey]) -> dict[str, str]:
 
 
 def drop(surveys: Sequence[Survey], lost: Losses) -> dict[str, str]:
-    """Give what is dropped a ref of its own in its repository, so that it can be restored, and report it.
+    """Keep dropped work under a ref of its own in its repository, so that it can be restored; report it.
 
     `git restore --source REF -- FILE` brings a file back, `git switch -c NAME REF` the commits. What was
     staged and is neither in HEAD nor in the files is the commit's second parent, as of a stash.
@@ -332,7 +332,7 @@ def drop(surveys: Sequence[Survey], lost: Losses) -> dict[str, str]:
 
 
 def keep_commits(own: Repository, onto: str) -> None:
-    """Give HEAD a ref before it, and its branch, move to a commit that does not have all commits of the user.
+    """Keep HEAD under a ref before it and its branch move to a commit that lacks commits of the user.
 
     Args:
         own: the root or a submodule.
@@ -373,7 +373,7 @@ def _as_parents(commits: Sequence[str]) -> tuple[str, ...]:
 
 
 def refuse(root: Repository, lost: Losses) -> NoReturn:
-    """Raise a SourceError that says what would be lost, and the flag that allows it."""
+    """Raise a SourceError that lists the work that would be lost and names the flag that allows it."""
     raise SourceError(
         f"{root.work_tree} has {lost}; checking out would lose them",
         tip="commit them to a branch (git switch -c NAME), or pass --force to drop them",

@@ -1,4 +1,4 @@
-"""Files that git does not track and that a move of the working tree would write over."""
+"""Find untracked files that moving the working tree would overwrite."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cairn.sources.worktree.contents import Entry
 def by_commit(
     own: Repository, commit: str, source: Path, *, within: Collection[Path], coming: Collection[str]
 ) -> Iterator[str]:
-    """Untracked files, ignored ones too, at a place where a commit has something else.
+    """Yield the untracked files, ignored ones too, that checking a commit out would overwrite.
 
     Args:
         own: the root or a submodule.
@@ -36,7 +36,7 @@ def by_commit(
 
 
 def by_removal(own: Repository, within: Collection[Path]) -> Iterator[str]:
-    """Ignored files of a submodule that goes away, without what Python makes again."""
+    """Yield the ignored files of a submodule that is removed, except bytecode that Python makes again."""
     listed = own.listed("ls-files", "--others", "--ignored", "--exclude-standard", "-z")
     yield from (name for name in listed if not run.is_byproduct(name))
     index = contents.of_index(own)
@@ -44,18 +44,18 @@ def by_removal(own: Repository, within: Collection[Path]) -> Iterator[str]:
 
 
 def is_below(folder: Path, name: str) -> bool:
-    """Whether there is a folder of this path, and no link on the way."""
+    """Whether there is a folder at this path, reached without following a link."""
     return (folder / name).is_dir() and (folder / name).resolve() == folder.resolve() / name
 
 
 def _empty_links(index: Mapping[str, Entry], own: Repository, within: Collection[Path]) -> list[str]:
-    """Paths of submodules that are not checked out."""
+    """Return the paths of submodules that are not checked out."""
     links = [name for name, (mode, _) in index.items() if mode == GITLINK]
     return [name for name in links if own.work_tree / name not in within]
 
 
 def _links_of(own: Repository, commit: str, source: Path, names: Collection[str]) -> list[str]:
-    """The paths at which a commit has submodules, too."""
+    """Return those of the paths at which a commit also has submodules."""
     if not names:
         return []
     listed = own.listed("ls-tree", "-z", commit, "--", *names, env=_lent(source))
@@ -65,7 +65,7 @@ def _links_of(own: Repository, commit: str, source: Path, names: Collection[str]
 def _at_places(
     own: Repository, places: Collection[str], index: Mapping[str, Entry], within: Collection[Path]
 ) -> Iterator[str]:
-    """Files that git does not track at places where submodules come or were, below them, or on the way.
+    """Yield untracked files at, below or on the way to places where submodules are to be or were.
 
     What a link leads to is left alone. A repository is named by its folder, with a slash at the end.
     """
@@ -90,7 +90,7 @@ def _at_place(own: Repository, place: PurePosixPath, within: Collection[Path]) -
 
 
 def files_below(folder: Path, within: Collection[Path] = ()) -> Iterator[str]:
-    """Files and links below a folder, but not those of other parts, nor git's own.
+    """Yield the files and links below a folder, except those of other parts and of git itself.
 
     A repository that is not a part is named by its folder, with a slash at the end.
     """
@@ -108,7 +108,7 @@ def files_below(folder: Path, within: Collection[Path] = ()) -> Iterator[str]:
 
 
 def _new_in(own: Repository, commit: str, source: Path) -> Mapping[str, Entry]:
-    """What a commit has and the index does not."""
+    """Return the entries of a commit whose paths are not in the index."""
     options = ("--cached", "--no-renames", "--diff-filter=D", "--raw", "--no-abbrev", "-z")
     listed = own.run("diff-index", *options, commit, "--", env=_lent(source)).split("\0")
     pairs = zip(listed[::2], listed[1::2], strict=False)  # the last one is empty
@@ -121,7 +121,7 @@ def _lent(source: Path) -> Mapping[str, str]:
 
 
 class _InTheWay:
-    """Looks for what stands in the way; remembers the folders it has been in."""
+    """Finds files in the way of a checkout; caches the folders it has looked at."""
 
     def __init__(self, own: Repository, tracked: Collection[str], within: Collection[Path]) -> None:
         self._own = own
@@ -132,7 +132,7 @@ class _InTheWay:
         self._blocking: dict[str, None] = {}
 
     def among(self, wanted: Mapping[str, Entry]) -> Iterator[str]:
-        """Files at these places, below them, or where a folder above them is to be."""
+        """Yield the files at these places, below them, or where a parent folder must go."""
         for name, (mode, _) in wanted.items():
             path = self._own.work_tree / name
             if not self._is_folder(name.rpartition("/")[0]) or not os.path.lexists(path):
@@ -153,7 +153,7 @@ class _InTheWay:
             yield from (inner for inner in below if inner not in self._tracked)
 
     def _is_folder(self, name: str) -> bool:
-        """Whether files may be made there, or belong to a different part."""
+        """Whether files can be created in this folder, or it belongs to a different part."""
         if name not in self._folders:
             path = self._own.work_tree / name
             is_folder = self._is_folder(name.rpartition("/")[0]) and path.is_dir() and not path.is_symlink()
@@ -163,7 +163,7 @@ class _InTheWay:
         return self._folders[name]
 
     def _is_tracked(self, name: str, path: Path) -> bool:
-        """Whether git knows the file, perhaps in other case: some file systems ignore case."""
+        """Whether git tracks the file, possibly in different case: some file systems ignore case."""
         if name in self._tracked:
             return True
         if self._spellings is None:

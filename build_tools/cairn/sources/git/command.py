@@ -1,4 +1,4 @@
-"""The `git` program, isolated from the user's configuration; what its failures mean.
+"""Run `git`, isolated from the user's configuration, and turn its failures into errors.
 
 Every GIT_* variable of the caller and every configuration file of the user and the machine is ignored:
 signing, hooks, templates, autocrlf, filters, default branch and aliases do not exist for our runs. The trees,
@@ -102,7 +102,7 @@ def run(
     stdin: bytes | None = None,
     online: bool = False,
 ) -> str:
-    """Run git in `folder`; its standard output.
+    """Run git in `folder` and return its standard output.
 
     Args:
         folder: the working folder.
@@ -125,24 +125,24 @@ def run(
 
 
 def succeeds(folder: Path, *args: str, env: Mapping[str, str] | None = None) -> bool:
-    """Whether git, run in `folder`, ends with success; for questions such as `merge-base --is-ancestor`."""
+    """Whether a git command exits with 0 in `folder`; for queries such as `merge-base --is-ancestor`."""
     return _spawn(folder, args, env=env, config=None, stdin=None, online=False).returncode == 0
 
 
 def line(folder: Path, *args: str) -> str:
-    """The only line that git writes."""
+    """Run git in `folder` and return the one line that it writes."""
     return run(folder, *args).strip()
 
 
 def nul_separated(names: Iterable[str]) -> bytes:
-    """File names as git reads them with `-z`: the one separator that no name can hold."""
+    """Encode file names for git's `-z`: NUL is the one separator that no name can contain."""
     return b"".join(os.fsencode(name) + b"\0" for name in names)
 
 
 def environment(
     *, env: Mapping[str, str] | None = None, config: Mapping[str, str] | None = None, online: bool = False
 ) -> dict[str, str]:
-    """The whole environment of a run of git; the module's docstring says what it keeps out."""
+    """Return the complete environment for a git command; see the module's docstring."""
     inherited = {
         name: value
         for name, value in os.environ.items()
@@ -167,7 +167,7 @@ def environment(
 
 @functools.lru_cache(maxsize=1)
 def connection_settings() -> tuple[Setting, ...]:
-    """How the user reaches private origins, from the configuration git would have used, in its order."""
+    """Read how the user reaches private origins from git's own configuration, in its order."""
     # With a GIT_DIR that is not a repository: that of the current folder, if any, has no say.
     env = {**os.environ, "GIT_DIR": os.devnull}
     result = process.run(
@@ -201,7 +201,7 @@ def _spawn(
 
 
 def _as_variables(settings: Iterable[Setting]) -> dict[str, str]:
-    """Settings as git reads them from the environment (git 2.31; git-config(1), ENVIRONMENT)."""
+    """Return settings as the variables that git reads them from (git 2.31; git-config(1), ENVIRONMENT)."""
     pairs = list(settings)
     variables = {"GIT_CONFIG_COUNT": str(len(pairs))}
     for number, (key, value) in enumerate(pairs):
@@ -211,7 +211,7 @@ def _as_variables(settings: Iterable[Setting]) -> dict[str, str]:
 
 
 def _fixed_file() -> Path:
-    """The file with our fixed settings, named by its content, so that it never changes once written."""
+    """Return the file of our fixed settings; it is named after its content, so it never changes."""
     name, text = _fixed_text()
     path = files.cache_dir() / "git" / name
     if not path.exists():
@@ -226,7 +226,7 @@ def _fixed_text() -> tuple[str, str]:
 
 
 def config_text(settings: Iterable[Setting]) -> str:
-    """Settings as a git configuration file (git-config(1), syntax)."""
+    """Format settings as a git configuration file (git-config(1), syntax)."""
     lines = []
     for key, value in settings:
         section, _, rest = key.partition(".")
@@ -325,7 +325,7 @@ _KINDS: tuple[tuple[type[CairnError], tuple[str, ...], str | None], ...] = (
 
 
 def error_of(args: Sequence[str], stderr: str, *, returncode: int) -> CairnError:
-    """The error that a failed run of git means.
+    """Return the error for a git command that failed.
 
     Args:
         args: what followed `git`.
@@ -347,7 +347,7 @@ def _verb(args: Sequence[str]) -> str:
 
 
 def _reason(stderr: str) -> str:
-    """Git's own words, without hints and progress, in one line."""
+    """Return git's own message on one line, without hints and progress."""
     # A server's message may end in a zero byte, and progress is separated by carriage returns.
     text = safe_text.mask(stderr).replace("\r", "\n").replace("\0", "")
     lines = [line.strip() for line in text.splitlines()]

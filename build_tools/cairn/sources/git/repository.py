@@ -1,4 +1,4 @@
-"""One working repository, root or submodule, that borrows its objects from a mirror; what killed git left."""
+"""A working repository, root or submodule, that borrows objects from a mirror; cleanup after killed gits."""
 
 from __future__ import annotations
 
@@ -53,21 +53,21 @@ class Repository:
         config: Mapping[str, str] | None = None,
         stdin: bytes | None = None,
     ) -> str:
-        """Run git in the working tree; its output. Never finds a repository further up by mistake."""
+        """Run git in the working tree and return its output; it never uses a repository further up."""
         own = {**self._where(), **(env or {})}
         return command.run(self.work_tree, *args, env=own, config=config, stdin=stdin)
 
     def listed(self, *args: str, env: Mapping[str, str] | None = None) -> list[str]:
-        """What git lists, each ended by a NUL; git is asked for that by `-z`, which `args` hold."""
+        """Run a git command that lists NUL-terminated items; `args` must contain its `-z`."""
         return [entry for entry in self.run(*args, env=env).split("\0") if entry]
 
     def succeeds(self, *args: str) -> bool:
-        """Whether git succeeds in the working tree."""
+        """Whether a git command exits with 0 in the working tree."""
         return command.succeeds(self.work_tree, *args, env=self._where())
 
     @property
     def common_dir(self) -> Path:
-        """Where objects and settings are: elsewhere for a linked worktree (gitrepository-layout(5))."""
+        """The folder of objects and settings; elsewhere for a linked worktree (gitrepository-layout(5))."""
         try:
             text = (self.git_dir / "commondir").read_text(encoding="utf-8").strip()
         except (FileNotFoundError, NotADirectoryError):
@@ -85,7 +85,7 @@ class Repository:
         return self.head() is not None
 
     def head(self) -> str | None:
-        """The commit that is checked out; None where there is no working tree with one."""
+        """Return the commit that is checked out; None without a working tree or a commit."""
         if not self._is_tied():
             return None
         with contextlib.suppress(OSError, UnicodeDecodeError):
@@ -98,14 +98,14 @@ class Repository:
         return self.commit_of("HEAD")
 
     def _is_tied(self) -> bool:
-        """Whether the working tree is its own: a different submodule may be at its path, or a link to one."""
+        """Whether the working tree belongs to this repository and not to another submodule at its path."""
         if not (self.work_tree / ".git").exists():
             return False
         git_dir = root_at(self.work_tree).git_dir
         return git_dir == self.git_dir or git_dir.resolve() == self.git_dir.resolve()
 
     def commit_of(self, name: str) -> str | None:
-        """The commit that a name means here; None when it means none."""
+        """Resolve a name to a commit; None if it names none."""
         if not self.git_dir.is_dir() or not self.work_tree.is_dir():
             return None
         try:
@@ -114,11 +114,11 @@ class Repository:
             return None
 
     def tag(self, name: str) -> str | None:
-        """The commit that a tag is at; None when there is no such tag."""
+        """Return the commit that a tag points to; None if there is no such tag."""
         return self.commit_of(f"refs/tags/{name}")
 
     def tags(self, *names: str) -> tuple[str | None, ...]:
-        """Like `tag`, of several with one run of git."""
+        """Like `tag`, for several tags in one git command."""
         refs = [f"refs/tags/{name}" for name in names]
         # An annotated tag is an object of its own: what it is of comes last.
         listed = self.run("for-each-ref", "--format=%(refname) %(objectname) %(*objectname)", *refs)
@@ -130,22 +130,22 @@ class Repository:
         return self.succeeds("merge-base", "--is-ancestor", commit, "HEAD")
 
     def gitlinks(self) -> tuple[str, ...]:
-        """Paths at which the index has submodules."""
+        """Return the paths of the submodules in the index."""
         # `mode id stage<TAB>path` (git-ls-files(1), OUTPUT).
         listed = self.listed("ls-files", "--stage", "-z")
         return tuple(entry.partition("\t")[2] for entry in listed if entry.startswith(GITLINK))
 
     def origin_url(self) -> str | None:
-        """Where `origin` is, as the repository's configuration has it; None without such a remote."""
+        """Return the configured URL of the remote `origin`; None if there is no such remote."""
         try:
             return self.run("config", "--get", "remote.origin.url").strip()
         except SourceError:
             return None
 
     def status(self, *options: str) -> list[tuple[str, str]]:
-        """Files that differ from HEAD, and new ones, after git's two letters for each; not submodules'.
+        """Return files that differ from HEAD, and new ones, each with git's two status letters.
 
-        Without renames, so that an entry has one path and no second one follows it.
+        Files of submodules are left out. Renames are not detected, so that each entry has a single path.
         """
         always = ("--untracked-files=all", "--ignore-submodules=all", "--no-renames")
         return [
@@ -153,11 +153,11 @@ class Repository:
         ]
 
     def changes(self) -> tuple[str, ...]:
-        """Files edited, added or deleted since HEAD, and new ones that are not ignored; not submodules'."""
+        """Return the files that differ from HEAD, and untracked ones, but not those of submodules."""
         return tuple(name for _, name in self.status())
 
     def hidden(self) -> tuple[str, ...]:
-        """Files that the user told git not to look at (assume-unchanged, skip-worktree); not submodules."""
+        """Return the files marked assume-unchanged or skip-worktree, without submodules."""
         # The letter is lower case for assume-unchanged, S for skip-worktree (git-ls-files(1), -v, -t).
         listed = self.listed("ls-files", "-v", "-z")
         marked = [entry[2:] for entry in listed if entry[0] == "S" or entry[0].islower()]
@@ -165,9 +165,9 @@ class Repository:
         return tuple(name for name in marked if name not in links)
 
     def commits_only_here(self, *known: str) -> tuple[str, ...]:
-        """Id and subject of the commits that no branch, tag or remote keeps once HEAD moves away.
+        """Return id and subject of the commits that become unreachable once HEAD moves away.
 
-        Without what is below a known commit, and without those that Cairn made itself: an unfinished run has
+        Leaves out ancestors of the known commits, and commits that Cairn made itself: an unfinished run has
         not tagged its own yet.
         """
         if self.commit_of("HEAD") is None:
@@ -181,24 +181,24 @@ class Repository:
         )
 
     def commit_tree(self, commit: str | None) -> str | None:
-        """The id of a commit's tree; None for none."""
+        """Return the id of a commit's tree; None if `commit` is None."""
         return self.run("rev-parse", "--verify", f"{commit}^{{tree}}").strip() if commit else None
 
     def without_files(self) -> Repository:
-        """The same repository, to be asked for commits where its working tree is gone."""
+        """Return the same repository for queries about commits when its working tree is gone."""
         return Repository(work_tree=self.git_dir, git_dir=self.git_dir)
 
     def merge_heads(self) -> tuple[str, ...]:
-        """The commits that a merge under way is to bring in; a checkout ends the merge."""
+        """Return the commits being merged; a checkout ends the merge."""
         try:
             return tuple((self.git_dir / "MERGE_HEAD").read_text(encoding="ascii").split())
         except FileNotFoundError:
             return ()
 
     def under_way(self) -> str | None:
-        """What of git's is under way that would go on from wherever HEAD is; None for nothing.
+        """Return the git operation in progress that would continue from any HEAD; None if there is none.
 
-        A merge, a cherry-pick and a revert are not: a checkout ends them.
+        Merges, cherry-picks and reverts do not count: a checkout ends them.
         """
         # Of git's wt-status.c, wt_status_get_state; `git am` shares its folder with an older rebase.
         for name, what in _UNDER_WAY.items():
@@ -211,7 +211,7 @@ class Repository:
 
 
 def root_at(path: Path) -> Repository:
-    """The repository of a checkout folder, whether it exists or not.
+    """Return the repository of a checkout folder, whether or not it exists.
 
     A linked worktree (`.git` is a file there) has its git directory elsewhere.
     """
@@ -224,7 +224,7 @@ def root_at(path: Path) -> Repository:
 
 
 def commits_at(path: Path) -> tuple[str, ...]:
-    """The commit that is checked out in a folder, then those that it was before hipify; none without git."""
+    """Return the commit checked out in a folder, then those before hipify; empty without git."""
     repository = root_at(path)
     head = repository.head()
     if head is None:
@@ -234,7 +234,7 @@ def commits_at(path: Path) -> tuple[str, ...]:
 
 
 def edits_at(path: Path) -> tuple[str, ...]:
-    """The files in a folder that differ from the commit that is checked out, and new Python files."""
+    """Return the files in a folder that differ from the checked-out commit, and new Python files."""
     repository = root_at(path)
     if repository.head() is None:
         return ()
@@ -284,7 +284,7 @@ def _tie(work_tree: Path, git_dir: Path) -> None:
 
 
 def _origin_settings(repository: Repository, url: str, *, is_new: bool) -> list[tuple[str, str]]:
-    """The settings that make `origin` mean this URL; none where a remote is there, which is given the URL."""
+    """Return the settings that create `origin` with this URL; empty if it exists, after updating its URL."""
     before = None if is_new else repository.origin_url()
     if before is None:
         fetch = "+refs/heads/*:refs/remotes/origin/*"
@@ -301,7 +301,7 @@ def untie(repository: Repository) -> None:
 
 
 def configure(repository: Repository, settings: Iterable[tuple[str, str]]) -> None:
-    """Make these the settings that Cairn keeps in the repository."""
+    """Write the settings that Cairn keeps in the repository, in place of earlier ones."""
     path = repository.common_dir / _OURS
     text = command.config_text(settings)
     if not path.exists() or path.read_text(encoding="utf-8") != text:
@@ -309,7 +309,7 @@ def configure(repository: Repository, settings: Iterable[tuple[str, str]]) -> No
 
 
 def _append(repository: Repository, settings: Iterable[tuple[str, str]]) -> None:
-    """Add settings that are not there yet, which takes a file written and not a run of git for each."""
+    """Add new settings by writing the file once, instead of running git for each."""
     path = repository.common_dir / "config"
     # As bytes: what the user has written there need not be UTF-8.
     before, more = path.read_bytes(), command.config_text(settings).encode()
@@ -318,7 +318,7 @@ def _append(repository: Repository, settings: Iterable[tuple[str, str]]) -> None
 
 
 def borrow_objects(repository: Repository, mirror: Path) -> None:
-    """Let the repository use the objects of a mirror, and end its history where neither has more of it.
+    """Let the repository use a mirror's objects, and mark where the history of both ends as shallow.
 
     The mirror becomes the first line of `objects/info/alternates` (gitrepository-layout(5)).
     """
@@ -348,7 +348,7 @@ def _is_lost_mirror(line: str) -> bool:
 
 
 def _end_history(repository: Repository, mirror: Path) -> None:
-    """Note where the history ends: at the commits whose parents neither we nor the mirror have.
+    """Record the shallow boundary: commits whose parents neither the repository nor the mirror has.
 
     They go into the file `shallow`, an id a line (git's Documentation/technical/shallow.txt). A clone made by
     hand may be shallower than the mirror, or deeper, or shallow in a different branch.
@@ -375,7 +375,7 @@ def _end_history(repository: Repository, mirror: Path) -> None:
 
 
 def place(repository: Repository, commit: str, *, alone: bool = True) -> None:
-    """Make the working tree exactly that commit, HEAD detached; only ignored files stay, and repositories.
+    """Reset the working tree to a commit with HEAD detached; only ignored files and repositories stay.
 
     Args:
         repository: which one.
@@ -474,7 +474,7 @@ def is_part(name: str) -> bool:
 
 
 def _at_work(folders: set[Path], *, below: bool) -> list[tuple[str, int]]:
-    """The gits and hipifies that run in these folders; none on systems without /proc (proc(5))."""
+    """Return git and hipify processes running in these folders; none on systems without /proc (proc(5))."""
     with contextlib.suppress(OSError):
         processes = [process for process in Path("/proc").iterdir() if process.name.isdecimal()]
         candidates = ((_name_at_work(process, folders, below=below), process) for process in processes)

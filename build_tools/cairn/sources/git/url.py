@@ -1,4 +1,4 @@
-"""Origins: what names the same repository, what a relative one means, and what may be shown."""
+"""Compare, resolve and mask the URLs and paths of origins."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PASSWORD = re.compile(r"^(?P<user>[a-z][a-z0-9+.-]*://[^/:@\s]+):[^/\s]*@", re.
 
 
 def absolute(origin: str) -> str:
-    """An origin that means the same from any folder: a path becomes absolute, a URL stays.
+    """Return an origin that is valid from any folder: a path becomes absolute, a URL stays.
 
     Raises:
         SourceError: it is empty, not UTF-8, or would be read as an option.
@@ -44,25 +44,25 @@ def without_credentials(origin: str) -> str:
 
 
 def identity(origin: str) -> str:
-    """Two spellings of one origin have the same: no credentials, no `.git`, no slash at the end."""
+    """Normalize an origin for comparison: no credentials, no `.git`, no trailing slash."""
     plain = without_credentials(origin).rstrip("/")
     return plain if is_local(origin) else plain.removesuffix(".git")
 
 
 def slug(origin: str) -> str:
-    """A file name for an origin that a user recognises and that no other origin has."""
+    """Return a readable file name that is unique to an origin."""
     same = identity(origin)
     readable = re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join(re.split(r"[/:\\]+", same)[-2:])).strip("-.")
     return f"{readable[-60:]}-{hashlib.sha256(same.encode()).hexdigest()[:12]}"
 
 
 def is_relative(origin: str) -> bool:
-    """Whether an origin is meant from where its repository came from."""
+    """Whether an origin is relative to that of the repository that names it."""
     return origin.startswith(("./", "../"))
 
 
 def resolve(base: str, relative: str) -> str:
-    """The origin that `relative` means in a repository that came from `base`.
+    """Resolve the origin `relative` against `base`, the origin of the repository that names it.
 
     The rule is that of submodule URLs (gitmodules(5)): only what starts with `./` or `../` is relative; each
     `../` takes one component off `base`, and a component may be what follows a colon.

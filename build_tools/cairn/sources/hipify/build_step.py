@@ -1,4 +1,4 @@
-"""Hipify by a project's own `setup.py`: what it made is recorded when the build has run.
+"""Record the files that a project's own `setup.py` hipifies during a build.
 
 Without the record, the files it writes into the tree would look like the user's work to the next checkout.
 """
@@ -60,7 +60,7 @@ def generated(checkout: Path, kind: HipifyKind) -> tuple[str, ...]:
 
 
 def without_recorded(root: Repository, names: Collection[str]) -> tuple[str, ...]:
-    """Of edited or new files, by paths from the root, those that are not as a recorded build left them."""
+    """Filter edited or new files, by paths from the root: drop those still as a recorded build left them."""
     if not names:
         return ()
     report = hipify_report.read(root.git_dir)
@@ -102,7 +102,7 @@ def _report(root: Repository, before: Mapping[str, str]) -> HipifyReport:
 
 
 def _state(root: Repository) -> dict[str, str]:
-    """Git's ids of the files that differ from HEAD, and of the ignored ones that are hipify's."""
+    """Return the blob ids of files that differ from HEAD, and of ignored files that hipify made."""
     names = set(root.changes())
     names |= {n for n in _ignored(root) if n.endswith(_CODE) and _is_hipifys(root, n)}
     return ids(root, sorted(names))
@@ -113,7 +113,7 @@ def _ignored(root: Repository) -> set[str]:
 
 
 def _listed(root: Repository, *options: str) -> set[str]:
-    """Files that git knows, or others, by their paths from the root, submodules' included."""
+    """Return what `git ls-files` lists with these options, submodules included, by path from the root."""
 
     def of(part: Part) -> list[str]:
         return [part.named(name) for name in part.repository.listed("ls-files", *options, "-z")]
@@ -122,7 +122,7 @@ def _listed(root: Repository, *options: str) -> set[str]:
 
 
 def _is_hipifys(root: Repository, name: str) -> bool:
-    """A build makes other files too. Hipify signs its own, but not the headers that a setup.py copies."""
+    """Whether hipify made a file. It signs its own files, but not the headers that a setup.py copies."""
     path = PurePosixPath(name)
     return (
         "hip" in path.parts
@@ -133,7 +133,7 @@ def _is_hipifys(root: Repository, name: str) -> bool:
 
 
 def ids(root: Repository, names: Collection[str]) -> dict[str, str]:
-    """Git's ids of the files that are there."""
+    """Return the blob ids of those files that exist."""
     present = [name for name in names if (root.work_tree / name).is_file()]
     paths = b"".join(os.fsencode(name) + b"\n" for name in present if "\n" not in name)
     ids = root.run("hash-object", "--no-filters", "--stdin-paths", stdin=paths).split()

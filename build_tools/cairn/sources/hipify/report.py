@@ -1,4 +1,4 @@
-"""What hipify did to a tree and what it left that HIP cannot compile, kept as JSON beside the state.
+"""The report of what hipify changed in a tree and what HIP still cannot compile, kept as JSON.
 
 Left are calls without an equivalent, and headers of CUDA. Upstream counts unsupported calls and prints the
 count, but its counting has been broken for years (torch/utils/hipify/hipify_python.py, `compute_stats`), so
@@ -41,10 +41,10 @@ _CUDA_HEADER = re.compile(
 
 
 class UnsupportedCall(datafile.Value):
-    """A call of CUDA's that hipify has no HIP for.
+    """A CUDA call that hipify cannot translate to HIP.
 
     Attributes:
-        name: CUDA's name of it.
+        name: its CUDA name.
         files: the files hipify wrote that still make it, under this name or under one that HIP lacks.
     """
 
@@ -53,7 +53,7 @@ class UnsupportedCall(datafile.Value):
 
 
 class HipifyReport(datafile.Value, tag_field="schema", tag="cairn.hipify/1"):
-    """What hipify did, by paths from the root (a submodule's with its own path before it).
+    """The files that hipify changed, made or left, by path from the root, submodules included.
 
     Attributes:
         kind: who hipified.
@@ -82,7 +82,7 @@ class HipifyReport(datafile.Value, tag_field="schema", tag="cairn.hipify/1"):
 
 
 def read(git_dir: Path) -> HipifyReport | None:
-    """The report of a checkout; None where hipify did not run, or not by us."""
+    """Read the report of a checkout; None if Cairn has not run hipify there."""
     path = git_dir / _NAME
     if not path.exists():
         return None
@@ -93,17 +93,17 @@ def read(git_dir: Path) -> HipifyReport | None:
 
 
 def write(git_dir: Path, report: HipifyReport) -> None:
-    """Keep a report, in place of an earlier one."""
+    """Write a report, in place of an earlier one."""
     datafile.write(git_dir / _NAME, report)
 
 
 def forget(git_dir: Path) -> None:
-    """Drop the report of a tree that is no longer there."""
+    """Delete the report of a tree that is gone."""
     (git_dir / _NAME).unlink(missing_ok=True)
 
 
 def summary(report: HipifyReport) -> Iterator[str]:
-    """The report in one line, or in two where something is left that HIP cannot compile."""
+    """Yield the report in one line, and a second one if HIP cannot compile everything."""
     opened = "" if report.read is None else f"{len(report.read)} files read, "
     yield (
         f"hipify: {opened}{len(report.changed)} changed, {len(report.generated)} generated, "
@@ -120,7 +120,7 @@ def summary(report: HipifyReport) -> Iterator[str]:
 
 
 def in_full(report: HipifyReport) -> Iterator[str]:
-    """The whole report, a file a line."""
+    """Yield the whole report, one file per line."""
     yield from summary(report)
     for call in report.unsupported:
         yield f"unsupported {call.name}: {', '.join(call.files)}"
@@ -138,7 +138,7 @@ def in_full(report: HipifyReport) -> Iterator[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Leftovers:
-    """What HIP cannot compile; `HipifyReport` describes the fields."""
+    """The files and calls that HIP cannot compile; `HipifyReport` describes the fields."""
 
     unsupported: tuple[UnsupportedCall, ...]
     cuda_includes: tuple[str, ...]
@@ -152,7 +152,7 @@ def find_leftovers(
     known: Collection[str],
     unsupported: Mapping[str, str],
 ) -> Leftovers:
-    """Read what hipify wrote, and what it never opened.
+    """Look for code that HIP cannot compile, in files that hipify wrote and in those it never opened.
 
     Args:
         tree: the root's working tree.

@@ -1,4 +1,4 @@
-"""What changed between two manifests: commits with their subjects, submodules, SDK, toolchain.
+"""The changes between two manifests: commits with their subjects, submodules, SDK, toolchain.
 
 `between` compares; `lines` and `write_page` show the result, as text and as one HTML file without scripts
 or anything to load.
@@ -56,7 +56,7 @@ class Commit(datafile.Value):
 
 
 def commits_between(folder: Path, before: str, after: str) -> tuple[Commit, ...]:
-    """The commits that lead to `after` and not to `before`, newest first.
+    """Return the commits in `before..after`, newest first.
 
     Args:
         folder: a working tree or a git directory: a worktree, a partial clone or a mirror as well.
@@ -104,7 +104,7 @@ def _isolated() -> type[git.Git]:
 
 
 def _read_commit(commit: str, raw: bytes) -> Commit:
-    """A commit from its object: headers, an empty line, the message (git's `parse_commit_buffer`)."""
+    """Parse a commit object: headers, an empty line, the message (git's `parse_commit_buffer`)."""
     from git.objects.util import from_timestamp, parse_actor_and_date  # noqa: PLC0415 - see `_isolated`
 
     headers, _, message = raw.partition(b"\n\n")
@@ -131,7 +131,7 @@ def _text(data: bytes, encoding: str) -> str:
 
 
 def _shown(text: str) -> str:
-    """Text as it may be written to a screen: a commit's author may have put anything into it."""
+    """Make text safe to print: a commit's author may have put anything into it."""
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
 
 
@@ -149,7 +149,7 @@ class ValueChange(datafile.Value):
 
 
 class ProjectChange(datafile.Value):
-    """What became of one project.
+    """The changes of one project.
 
     Attributes:
         name: in the stack.
@@ -175,12 +175,12 @@ class ProjectChange(datafile.Value):
 
     @property
     def is_changed(self) -> bool:
-        """Whether anything of it differs."""
+        """Whether anything in the project differs."""
         return self.before != self.after or bool(self.values or self.submodules)
 
 
 class Changelog(datafile.Value, tag_field="schema", tag="cairn.changelog/1"):
-    """What changed from one manifest to another.
+    """The changes from one manifest to another.
 
     Attributes:
         stack: the name of the newer one's stack.
@@ -212,7 +212,7 @@ def between(
     retry: RetryPolicy | None = None,
     say: Progress,
 ) -> Changelog:
-    """What changed from `before` to `after`.
+    """Compare two manifests.
 
     Args:
         before: the older manifest.
@@ -310,7 +310,7 @@ def _with_commits(
 
 
 def lines(changelog: Changelog) -> Iterator[str]:
-    """The changelog as text."""
+    """Yield the changelog as lines of text."""
     yield f"{changelog.stack} {changelog.line}: {changelog.before[:_SHORT]} → {changelog.after[:_SHORT]}"
     yield from (f"  {_change(change)}" for change in changelog.values)
     for project in changelog.projects:

@@ -73,7 +73,7 @@ class ProjectSource(datafile.Value):
 
     @property
     def folder(self) -> str:
-        """The default folder of its checkout."""
+        """The default folder of the project's checkout."""
         return self.checkout_dir or self.name
 
 
@@ -87,7 +87,7 @@ class DownloadSource(datafile.Value):
 
 
 class Manifest(datafile.Value, tag_field="schema", tag="cairn.manifest/1"):
-    """What a set was built from.
+    """The frozen inputs that a set was built from.
 
     Attributes:
         stack: its name.
@@ -117,7 +117,7 @@ class Manifest(datafile.Value, tag_field="schema", tag="cairn.manifest/1"):
 
     @property
     def every_platform(self) -> tuple[str, ...]:
-        """The platforms that sets of it may be for."""
+        """The platforms that sets of this manifest may be built for."""
         return tuple(dict.fromkeys((self.platform, *self.platforms)))
 
     def digest(self) -> str:
@@ -152,7 +152,7 @@ def create(  # noqa: PLR0913 - each is one independent input of a build
     platforms: Sequence[str] = (),
     downloads: Sequence[DownloadSource] = (),
 ) -> Manifest:
-    """Freeze what a build takes; the fields are those of `Manifest`."""
+    """Freeze the inputs of a build; the arguments are the fields of `Manifest`."""
     return Manifest(
         stack=stack,
         line=line,
@@ -201,7 +201,7 @@ def read(path: Path) -> Manifest:
 
 
 def verify(manifest: Manifest, checkouts: Mapping[str, Path]) -> tuple[str, ...]:
-    """How the checkouts differ from the manifest; empty where they do not.
+    """Return the differences of the checkouts from the manifest; empty if there are none.
 
     Args:
         manifest: what must hold.
@@ -217,7 +217,7 @@ def verify(manifest: Manifest, checkouts: Mapping[str, Path]) -> tuple[str, ...]
 
 
 def require(manifest: Manifest, name: str, folder: Path) -> None:
-    """Refuse a tree that is not what a manifest has of a project.
+    """Refuse a tree that differs from what a manifest froze for its project.
 
     Raises:
         SourceError: it is not; or the manifest does not have the project.
@@ -247,7 +247,7 @@ def _differences(source: ProjectSource, folder: Path) -> list[str]:
 
 
 def project_of(source: ProjectSource) -> Project:
-    """Just enough of a project to make its checkout and to inspect it; no stack is needed for that."""
+    """Return the minimal project that checking out and inspecting need, without a stack."""
     return Project(
         name=source.name,
         distribution=source.distribution,
@@ -284,7 +284,7 @@ _OWN = "therock"
 
 @dataclass(frozen=True, kw_only=True)
 class UpstreamSource:
-    """One project of a manifest.
+    """One project of a TheRock manifest.
 
     Attributes:
         name: what the manifest calls it: the folder of its checkout.
@@ -302,7 +302,7 @@ class UpstreamSource:
 
 
 def is_of_therock(path: Path) -> bool:
-    """Whether a file is such a manifest, well-formed or not, and neither one of Cairn's nor unreadable."""
+    """Whether a file is meant as a TheRock manifest; false for Cairn's own and for unreadable files."""
     try:
         data = datafile.read_json(path)
     except UsageError:
@@ -316,7 +316,7 @@ def is_of_therock(path: Path) -> bool:
 
 
 def read_therock(path: Path) -> tuple[UpstreamSource, ...]:
-    """The projects of a manifest, without the entry of TheRock itself.
+    """Read the projects of a TheRock manifest, without the entry of TheRock itself.
 
     Raises:
         UsageError: it cannot be read, is of a different version, or entries are malformed (all are named).
@@ -345,7 +345,7 @@ def read_therock(path: Path) -> tuple[UpstreamSource, ...]:
 def therock_projects(
     stack: Stack, upstreams: Collection[UpstreamSource], names: Collection[str] = ()
 ) -> tuple[tuple[Project, UpstreamSource], ...]:
-    """The stack's projects that a manifest has, in the order of checking out: torch first.
+    """Return the stack's projects that a TheRock manifest has, in checkout order: torch first.
 
     Args:
         stack: the manifest names its projects by their checkout folders.

@@ -1,4 +1,4 @@
-"""The checkouts that a manifest froze, made again; and whether others can make them.
+"""Recreate the checkouts that a manifest froze, and check whether others can.
 
 No one else can build what is on one machine only: `missing_at_origins` asks the origins for what a manifest
 names, `local_work` lists edits and commits that are in no manifest.
@@ -29,9 +29,9 @@ from cairn.sources.worktree.parts import walk
 def reproduce(
     manifest: Manifest, requests: Mapping[str, CheckoutRequest], *, say: Progress
 ) -> tuple[Checkout, ...]:
-    """Check out what a manifest froze, or bring existing checkouts there.
+    """Check out the sources that a manifest froze, or move existing checkouts there.
 
-    Whether they came out equal is what `cairn.sources.manifest.manifest.verify` says.
+    `cairn.sources.manifest.manifest.verify` then tells whether the checkouts equal the frozen ones.
 
     Args:
         manifest: what to make.
@@ -61,7 +61,7 @@ def reproduce(
 def reproduce_upstreams(
     sources: Sequence[tuple[CheckoutRequest, UpstreamSource]], *, say: Progress
 ) -> tuple[Checkout, ...]:
-    """Check out what a manifest of TheRock's names, where and how the request beside each source says.
+    """Check out the sources of a TheRock manifest, each as its request says.
 
     Raises:
         SourceError: an origin or a commit is gone, local work would be lost, or hipify failed.
@@ -96,7 +96,7 @@ class _Claim:
 def missing_at_origins(
     checkouts: Sequence[Checkout], *, retry: RetryPolicy | None = None, say: Progress
 ) -> tuple[str, ...]:
-    """Commits, of projects and of submodules, that their origins do not have; each as a sentence.
+    """Return the commits of projects and submodules that their origins lack, each as a sentence.
 
     Every origin is asked, not our mirrors: they also keep what an origin has dropped since.
 
@@ -119,7 +119,7 @@ def missing_at_origins(
 
 
 def local_work(checkouts: Sequence[Checkout]) -> tuple[str, ...]:
-    """Projects and submodules whose files are not those of their last tag; each as a sentence."""
+    """Return the projects and submodules whose files differ from their last tag, each as a sentence."""
     problems = []
     for one in checkouts:
         name = one.project.name

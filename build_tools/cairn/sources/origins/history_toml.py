@@ -1,4 +1,4 @@
-"""history.toml: a repository described by the files of its newest state and what each commit brought.
+"""history.toml: a repository described by the files of its newest state and the changes of each commit.
 
 `write_repository` makes bare git repositories of such commits, with the same ids on every machine.
 """
@@ -92,7 +92,7 @@ def write_repository(repository: NewRepository, folder: Path) -> None:
 
 
 def resolve(folder: Path, ref: str) -> str:
-    """The id of the commit that a branch or tag of a repository names.
+    """Resolve a branch or tag of a repository to the id of its commit.
 
     Raises:
         SourceError: there is no such branch or tag.
@@ -101,9 +101,9 @@ def resolve(folder: Path, ref: str) -> str:
 
 
 def _stream(repository: NewRepository) -> Iterator[bytes]:
-    """The repository in the language of `git fast-import` (git-fast-import(1), "INPUT FORMAT").
+    """Yield the repository as a `git fast-import` stream (git-fast-import(1), "INPUT FORMAT").
 
-    Commits are marked `:1`, `:2`, …, by which what follows names them.
+    Commits get the marks `:1`, `:2`, …, by which later commands refer to them.
     """
     author = repository.author
     for index, commit in enumerate(repository.commits):
@@ -129,17 +129,17 @@ def _stream(repository: NewRepository) -> Iterator[bytes]:
 
 
 def _signed(role: str, author: str, date: datetime) -> bytes:
-    """Who and when, in the date format `raw`: seconds since 1970 and the zone as +hhmm."""
+    """Format an author or committer line with a `raw` date: seconds since 1970 and the zone as +hhmm."""
     return f"{role} {author} {int(date.timestamp())} {date.strftime('%z')}\n".encode()
 
 
 def _data(data: bytes) -> bytes:
-    """Bytes by their count, so that they may hold anything; the line feed after them is optional."""
+    """Format a `data` command by byte count, so that it may hold anything; its last line feed is optional."""
     return b"data %d\n%s\n" % (len(data), data)
 
 
 def _quoted(path: str) -> bytes:
-    """A path in quotes, where only these three need an escape."""
+    """Quote a path; only these three characters need an escape."""
     escaped = path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'.encode()
 
@@ -149,7 +149,7 @@ _LEFT_BY_TOOLS = ("__pycache__", ".pytest_cache", ".ruff_cache", ".mypy_cache")
 
 
 class HistoryStep(datafile.Value):
-    """What one commit brings, on top of its parent.
+    """The changes of one commit on top of its parent.
 
     Attributes:
         name: what this file calls it.
@@ -237,7 +237,7 @@ def _validate(step: HistoryStep, known: set[str], where: str) -> None:
 
 
 def read_tree(folder: Path, executable: tuple[str, ...]) -> dict[str, NewEntry]:
-    """The files of `tree/`, by path with `/`; what tools leave behind is skipped.
+    """Read the files of `tree/`, by path with `/`; files that tools leave behind are skipped.
 
     Raises:
         UsageError: there is a link, or anything else that is not a plain file.
@@ -259,7 +259,7 @@ def read_tree(folder: Path, executable: tuple[str, ...]) -> dict[str, NewEntry]:
 def to_repository(
     history: History, tree: Mapping[str, NewEntry], commit_of: Callable[[str, str], str]
 ) -> NewRepository:
-    """The commits that a history describes.
+    """Turn a history into the repository that it describes.
 
     Args:
         history: the description.

@@ -1,4 +1,4 @@
-"""Declared origins as real git repositories, so that one code path serves all of them.
+"""Materialize declared origins as git repositories, so that one code path serves all origins.
 
 A *tree* is a folder with the files of a repository's newest state and a `history.toml` that says which
 commits, branches and tags lead there. An *sdist* is a source archive of a package index. Both become bare
@@ -30,7 +30,7 @@ _TIMEOUT = 600.0  # seconds for one download
 
 
 def exact_version(requirement: str) -> tuple[str, str]:
-    """The name and the version of `NAME==VERSION`.
+    """Split `NAME==VERSION` into name and version.
 
     Raises:
         UsageError: it is anything else.
@@ -80,7 +80,7 @@ def fetch(requirement: str, sha256: str, folder: Path) -> Path:
 
 
 def to_repository(sdist: Path, requirement: str) -> NewRepository:
-    """The sdist's files as the one commit of the branch `main`, tagged `v<version>`.
+    """Turn an sdist into a repository with one commit on the branch `main`, tagged `v<version>`.
 
     Raises:
         SourceError: it is not a tar archive, or has a member that cannot be in a repository.
@@ -100,7 +100,7 @@ def to_repository(sdist: Path, requirement: str) -> NewRepository:
 
 
 def _shim(folder: Path) -> str:
-    """A module search path on which setuptools' backend is `pkginfo_backend`, which only reads PKG-INFO.
+    """Make a module search path where setuptools' backend is `pkginfo_backend`, which reads PKG-INFO only.
 
     Without a [build-system] table, pip calls `setuptools.build_meta:__legacy__` (PEP 517, "Source trees").
     """
@@ -125,7 +125,7 @@ def _refused(requirement: str, error: ProcessError) -> NetworkError | SourceErro
 
 
 def _entries(archive: tarfile.TarFile, name: str) -> Iterator[tuple[str, NewEntry]]:
-    """The files, without the one folder `NAME-VERSION` that holds all of an sdist (PEP 625, PEP 517)."""
+    """Yield the files of an sdist, without its top-level folder `NAME-VERSION` (PEP 625, PEP 517)."""
     top = None
     for member in archive:
         # As PEP 706 (filter "data"), and stricter: no way out of the folder, no links at all, no `.git`.

@@ -16,7 +16,7 @@ __legacy__ = sys.modules[__name__]
 
 
 def get_requires_for_build_wheel(config_settings: object = None) -> list[str]:  # noqa: ARG001 - PEP 517
-    """Nothing is needed to read a file."""
+    """Return no requirements: reading a file needs none."""
     return []
 
 
@@ -24,7 +24,7 @@ def prepare_metadata_for_build_wheel(
     metadata_directory: str,
     config_settings: object = None,  # noqa: ARG001 - PEP 517
 ) -> str:
-    """Write the sdist's own PKG-INFO as a wheel's METADATA; the answer is the folder's name (PEP 517).
+    """Write the sdist's own PKG-INFO as a wheel's METADATA; return the folder's name (PEP 517).
 
     Raises:
         FileNotFoundError: the sdist has no PKG-INFO.

@@ -1,4 +1,4 @@
-"""Patch files as commits on a checkout: all of them or none, and none twice."""
+"""Apply patch files to a checkout as commits: all of them or none, and none twice."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _UPSTREAMS_NAMES = {"torch": "pytorch", "audio": "pytorch_audio", "vision": "pyt
 
 @dataclass(frozen=True, kw_only=True)
 class Applied:
-    """What became of a patch file.
+    """The result of applying one patch file.
 
     Attributes:
         path: the submodule it is for; empty for the root.
@@ -112,7 +112,7 @@ def apply(request: ApplyRequest, *, say: Progress) -> tuple[Applied, ...]:
 
 
 def _on_upstreams(work: Sequence[_PartPatches], request: ApplyRequest, say: Progress) -> tuple[Applied, ...]:
-    """On a checkout that is not hipified yet: what is for hipified files has to wait."""
+    """Apply the patches to a checkout that is not hipified yet; those for hipified files have to wait."""
     applied: list[tuple[_PartPatches, str, tuple[Put, ...]]] = []
     for one in work:
         head, puts = _put(one, one.base, base=base_of(one.part.repository), say=say)
@@ -145,7 +145,7 @@ def _on_hipified(
 
 
 def _hipified_from(part: CommittedPart) -> str:
-    """Upstream's commit, or the last of the patches that hipify was run on."""
+    """Return the commit that hipify was run on: upstream's, or the last patch on top of it."""
     return local_commits.hipified_from(part.repository) or part.commit
 
 
@@ -201,7 +201,7 @@ def _with_new_hipify(
     request: ApplyRequest,
     say: Progress,
 ) -> tuple[Applied, ...]:
-    """Hipify a copy again on top of the new patches, put those for hipified files on top, and move there."""
+    """Hipify a copy again on the new patches, apply those for hipified files on top, and move there."""
     above = {one.part.path: one.hipified for one in work}
     for part in parts:
         _refuse_others(part, above.get(part.path, ()))
@@ -228,7 +228,7 @@ def _with_new_hipify(
 
 
 def _refuse_others(part: CommittedPart, patches: Sequence[PatchFile]) -> None:
-    """Commits on top of hipify's would have to move: only those that the patches make again may."""
+    """Refuse commits on top of hipify's that the patches do not recreate, since they would have to move."""
     own = part.repository
     if mine := patches_put.not_of(own, local_commits.above(own, base_of(own)), patches):
         shown = wording.some([f"{commit.id[:12]} {commit.subject}" for commit in mine])

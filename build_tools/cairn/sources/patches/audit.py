@@ -1,6 +1,6 @@
-"""What is in a checkout beyond what upstream gave: explained by hipify and the allowlist, or a problem.
+"""Audit a checkout: every difference from upstream is explained by hipify or the allowlist, or a problem.
 
-The allowlist, in patches-policy, has the commits that may be on top of a hipified checkout, why, and until
+The allowlist, in patches-policy, names the commits that may be on top of a hipified checkout, why, and until
 when.
 """
 
@@ -49,7 +49,7 @@ _REQUIRED = ("project", "commit", "why", "upstream", "owner", "expires")
 
 @dataclass(frozen=True, kw_only=True)
 class Allowed:
-    """One entry.
+    """One entry of the allowlist.
 
     Attributes:
         project: whose checkout it is for, as the stack calls it.
@@ -75,7 +75,7 @@ class Allowed:
 
 
 def find_allowlist(start: Path) -> Path | None:
-    """The allowlist of `start` or of the nearest folder above it."""
+    """Find the allowlist of `start` or of its nearest parent folder."""
     folders = (start.absolute(), *start.absolute().parents)
     return next((folder / DEFAULT for folder in folders if (folder / DEFAULT).is_file()), None)
 
@@ -149,7 +149,7 @@ def _refuse_duplicates(entries: tuple[Allowed, ...]) -> None:
 
 
 def _line_with(text: str, key: str, *, start: int = 1) -> int:
-    """The line, from `start` on, that sets a key; `start` itself when none is found."""
+    """Return the number of the first line, from `start` on, that sets a key; `start` if there is none."""
     pattern = re.compile(rf"\s*(\[\[?\s*)?[\"']?{re.escape(key)}[\"']?\s*[=.\]]")
     lines = enumerate(text.splitlines()[start - 1 :], start)
     return next((number for number, line in lines if pattern.match(line)), start)
@@ -165,7 +165,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Unexplained:
-    """Something that nothing explains.
+    """A difference that neither hipify nor the allowlist explains.
 
     Attributes:
         kind: what it is about.
@@ -195,7 +195,7 @@ class Explained:
 
 @dataclass(frozen=True, kw_only=True)
 class Audit:
-    """The verdict.
+    """The result of an audit.
 
     Attributes:
         parts: how many repositories were looked at: the root and its submodules.
@@ -232,7 +232,7 @@ class AuditRequest:
 
 
 def audit(request: AuditRequest, *, say: Progress) -> Audit:
-    """Explain everything in a checkout, or name what cannot be explained. Nothing in it is touched.
+    """Audit a checkout, without touching it.
 
     Raises:
         SourceError: it is not a checkout, is unfinished, has no diff base, or hipify cannot be run again.
@@ -275,7 +275,7 @@ def _flat(lists: Iterable[Iterable[T]]) -> list[T]:
 
 
 def plain(found: Audit) -> dict[str, object]:
-    """The verdict as plain JSON values."""
+    """Return the result as plain JSON values."""
     return {
         "ok": not found.problems,
         "parts": found.parts,
@@ -340,7 +340,7 @@ def _commits(part: CommittedPart, *, allowed: Sequence[Allowed]) -> tuple[list[E
 
 
 def _digests(own: Repository, allowed: Sequence[Allowed]) -> dict[str, Allowed]:
-    """The entries by what they change; also those that name no digest, where their commit is here."""
+    """Return the entries by patch digest; it is computed for an entry without one if its commit is here."""
     found = {entry.patch: entry for entry in allowed if entry.patch}
     for entry in allowed:
         if entry.patch is None and own.succeeds("cat-file", "-e", f"{entry.commit}^{{commit}}"):

@@ -1,4 +1,4 @@
-"""A user's commits as patch files, a folder per submodule."""
+"""Export a user's commits as patch files, with a folder per submodule."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _UNCONFIGURED = (
 
 @dataclass(frozen=True, kw_only=True)
 class ExportedPatch:
-    """A patch file.
+    """A patch file that was written.
 
     Attributes:
         path: of the submodule it is for; empty for the root.
@@ -48,7 +48,7 @@ class ExportedPatch:
 
 @dataclass(frozen=True, kw_only=True)
 class Exported:
-    """What was exported.
+    """The result of an export.
 
     Attributes:
         patches: in the order in which they apply.
@@ -60,9 +60,9 @@ class Exported:
 
 
 def export(checkout: Path, output_dir: Path) -> Exported:
-    """Write every commit above the diff base as a patch, submodules' in folders of their paths.
+    """Write every commit above the diff base as a patch; those of a submodule go into a folder of its path.
 
-    What hipify was run on goes into a folder `base` there: `patch_files.find` has the layout.
+    Patches that hipify was run on go into a folder `base` there; see `patch_files.find` for the layout.
 
     The files depend on the commits alone: exporting again writes the same bytes.
 
@@ -84,7 +84,7 @@ def export(checkout: Path, output_dir: Path) -> Exported:
 
 
 def base_of(own: Repository) -> str:
-    """The diff base that the user's commits are above.
+    """Return the diff base that the user's commits are on top of.
 
     Raises:
         SourceError: there is none.
@@ -101,7 +101,7 @@ def base_of(own: Repository) -> str:
 
 
 def root_of(checkout: Path, *, finished: bool) -> Repository:
-    """The root of a checkout.
+    """Return the root repository of a checkout.
 
     Raises:
         SourceError: it is not a checkout; or, where it must be `finished`, its last command was not.
@@ -118,7 +118,7 @@ def root_of(checkout: Path, *, finished: bool) -> Repository:
 
 
 def refuse_other_files(folder: Path) -> None:
-    """Raise a UsageError where replacing a folder would lose what is not a patch."""
+    """Raise a UsageError if replacing a folder would lose files that are not patches."""
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is a file", tip="name a folder for the patches")
     found = folder.rglob("*") if folder.is_dir() else ()

@@ -1,7 +1,7 @@
-"""Patch files: which repository of a checkout each is for, who wrote it, what it changes; and putting them.
+"""Read patch files, assign them to the repositories of a checkout, and apply them.
 
-Each is compared, by what it changes, with what is there. For one that does not apply, the error says which
-file, which hunk, which line, and whether only the line endings differ.
+The change of each is compared with the commits there. For a patch that does not apply, the error names the
+file, the hunk and the line, and says whether only the line endings differ.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class PatchFile:
 def find(
     folder: Path, *, parts: Collection[str], root_names: Collection[str], is_hipified: bool
 ) -> Mapping[str, Series]:
-    """Every `*.patch` below a folder, by the path of its repository (empty for the root).
+    """Find every `*.patch` below a folder, by the path of its repository (empty for the root).
 
     Two layouts are read. That of `cairn patches export`: the root's patches in the folder itself, those of a
     submodule in a folder of its path. And that of ROCm/TheRock (external-builds/pytorch/patches, one patch
@@ -156,7 +156,7 @@ def _unknown(folder: Path, owner: str, root_names: Collection[str]) -> SourceErr
 
 
 def read(own: Repository, path: Path) -> PatchFile:
-    """Read a patch file, by git's own reading of the mail.
+    """Read a patch file; git itself parses the mail.
 
     Raises:
         UsageError: it is not a patch file.
@@ -179,14 +179,14 @@ def read(own: Repository, path: Path) -> PatchFile:
 
 
 def files_of(diff: bytes) -> Iterator[FileDiff]:
-    """The files of a diff, in its order."""
+    """Yield the files of a diff, in its order."""
     for section in re.split(rb"^(?=diff --git )", diff, flags=re.MULTILINE):
         if section.startswith(_DIFF):
             yield _file(section.split(b"\n"))
 
 
 def _in_hunks(lines: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
-    """Each line, and whether it is within a hunk: a hunk's first line says how many there are.
+    """Yield each line and whether it is within a hunk, whose header says how many lines it has.
 
     Without counting, a removed line `-- x` would read as the header `--- x`, or as the end of the patch.
     """
@@ -202,7 +202,7 @@ def _in_hunks(lines: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
 
 
 def _diff(text: bytes) -> bytes:
-    """The diff in a mail: without the summary before it, and the signature after it.
+    """Return the diff in a mail, without the summary before it and the signature after it.
 
     A signature is a line `-- `, followed by the version of git (RFC 3676, section 4.3).
     """
@@ -217,7 +217,7 @@ def _diff(text: bytes) -> bytes:
 
 
 def _file(lines: list[bytes]) -> FileDiff:
-    """One file's part of a diff: `diff --git`, extended headers, `---`, `+++`, hunks (git-diff(1))."""
+    """Parse one file's diff: `diff --git`, extended headers, `---`, `+++`, hunks (git-diff(1))."""
     name, is_new = _name_of_header(lines[0]), False
     hunks: list[tuple[bytes, int, list[bytes]]] = []
     for line, inside in _in_hunks(lines[1:]):
@@ -236,7 +236,7 @@ def _file(lines: list[bytes]) -> FileDiff:
 
 
 def _name_of_header(line: bytes) -> str:
-    """The second name of `diff --git a/NAME b/NAME`, where both are the same or none is quoted.
+    """Return the second name of `diff --git a/NAME b/NAME`, if both are the same or none is quoted.
 
     Names may hold spaces, and nothing separates them: as git does, take both for the same where the halves
     are (git's apply.c, `git_header_name`). With different names there are other headers to read.
@@ -272,7 +272,7 @@ _SHOWN = 4  # reasons
 
 @dataclass(frozen=True, kw_only=True)
 class Put:
-    """What became of a patch: `commit` is the commit that it became, or None."""
+    """The result of applying a patch; `commit` is the one that was made of it, or None."""
 
     patch: PatchFile
     outcome: Outcome
@@ -281,7 +281,7 @@ class Put:
 
 @dataclass(frozen=True, kw_only=True)
 class Ground:
-    """What patches are put on.
+    """The commits that patches are applied to.
 
     Attributes:
         part: the repository they are for.
@@ -297,7 +297,7 @@ class Ground:
 
 
 def put(ground: Ground, patches: Sequence[PatchFile]) -> tuple[str, tuple[Put, ...]]:
-    """Put patches on a copy of a repository, which receives the new commits and is not moved to them.
+    """Apply patches in a copy of a repository; the repository gets the commits, but HEAD does not move.
 
     Returns:
         The commit with all of them, and what became of each.
@@ -317,7 +317,7 @@ def put(ground: Ground, patches: Sequence[PatchFile]) -> tuple[str, tuple[Put, .
 
 
 def put_on(copied: Repository, ground: Ground, patches: Sequence[PatchFile]) -> tuple[str, tuple[Put, ...]]:
-    """Like `put`, on an existing copy, which is moved."""
+    """Like `put`, but in an existing copy, whose HEAD moves."""
     known = _present(ground.part.repository, ground.commits, patches)
     done = tuple(
         Put(patch=patch, outcome="there already") if patch.path in known else _one(copied, ground, patch)
@@ -329,7 +329,7 @@ def put_on(copied: Repository, ground: Ground, patches: Sequence[PatchFile]) -> 
 def not_of(
     own: Repository, commits: Sequence[LocalCommit], patches: Sequence[PatchFile]
 ) -> tuple[LocalCommit, ...]:
-    """The commits that none of the patches makes."""
+    """Return the commits that none of the patches makes."""
     made = set(_present(own, commits, patches).values())
     return tuple(commit for commit in commits if commit.id not in made)
 
@@ -337,7 +337,7 @@ def not_of(
 def _present(
     own: Repository, commits: Sequence[LocalCommit], patches: Sequence[PatchFile]
 ) -> Mapping[Path, str]:
-    """The commit that makes the change of each patch, for those that have one; not one that was reverted."""
+    """Map patches to the commits that already make their change, without commits that were reverted."""
     by_digest: dict[str, str] = {}
     for commit in commits:
         if not commit.is_merge:
@@ -357,7 +357,7 @@ def _present(
 
 
 def _makes(own: Repository, commit: LocalCommit, patch: PatchFile) -> bool:
-    """Whether a patch, put on what a commit was put on, gives that commit's files."""
+    """Whether applying a patch to a commit's parent gives that commit's files."""
     parent = own.commit_of(f"{commit.id}~1")
     if parent is None or not patch.diff:
         return not patch.diff
@@ -389,7 +389,7 @@ def _one(copied: Repository, ground: Ground, patch: PatchFile) -> Put:
 
 
 def _has(copied: Repository, commit: str, patch: PatchFile) -> bool:
-    """Whether a commit's files are as the patch leaves them: it applies in reverse."""
+    """Whether a commit's files already have the patch's change: it applies in reverse."""
     with _index(copied, commit) as env:
         try:
             copied.run("apply", "--cached", "--check", "--reverse", "-", stdin=patch.diff, env=env)
@@ -400,7 +400,7 @@ def _has(copied: Repository, commit: str, patch: PatchFile) -> bool:
 
 @contextlib.contextmanager
 def _index(own: Repository, commit: str) -> Iterator[dict[str, str]]:
-    """The variables with which git works on an index of a commit's files, and not on the repository's own."""
+    """Yield variables that make git use an index of a commit's files in place of the repository's own."""
     with tempfile.TemporaryDirectory(prefix="cairn-index-") as folder:
         env = {"GIT_INDEX_FILE": str(Path(folder, "index"))}
         own.run("read-tree", commit, env=env)
@@ -429,7 +429,7 @@ def _refused(copied: Repository, ground: Ground, patch: PatchFile, error: Source
 
 
 def _rejected(copied: Repository, patch: PatchFile) -> dict[str, frozenset[bytes]]:
-    """The headers of the hunks that do not apply, by file: `git apply --reject` writes them to `FILE.rej`.
+    """Return the headers of rejected hunks, by file: `git apply --reject` writes them to `FILE.rej`.
 
     The working tree, in which nothing is edited, is left as it was.
     """
@@ -464,7 +464,7 @@ def _reasons(copied: Repository, file: FileDiff, rejected: Mapping[str, frozense
 
 
 def _line_endings(name: str, hunk: Hunk, content: list[bytes]) -> str | None:
-    """The reason where a hunk would apply if both had the same line endings."""
+    """Return a reason if a hunk would apply with the same line endings; else None."""
     wanted = [line.removesuffix(b"\r") for line in hunk.before]
     plain = [line.removesuffix(b"\r") for line in content]
     size = len(wanted)

@@ -1,4 +1,4 @@
-"""What is at a path, in a commit, in the index, on the disk; and whole working trees as one id.
+"""Compare the contents of paths in commits, the index and on disk, and digest whole working trees.
 
 Compared by git's own ids. A build's cache is keyed on `tree_state`. There are also files that this does not
 see, and that a build may read or pack anyway (`ignored`, `hidden`): what git ignores, what it was told not
@@ -30,7 +30,7 @@ _FOLDER: Entry = ("040000", "")
 
 
 def of_tree(own: Repository, tree: str | None) -> dict[str, Entry]:
-    """Every file of a commit or tree; none for None."""
+    """Return every file of a commit or tree; empty for None."""
     if tree is None:
         return {}
     # `mode type id<TAB>path` (git-ls-tree(1), OUTPUT FORMAT).
@@ -39,7 +39,7 @@ def of_tree(own: Repository, tree: str | None) -> dict[str, Entry]:
 
 
 def of_index(own: Repository) -> dict[str, Entry]:
-    """Every file of the index; one that is in conflict is equal to nothing."""
+    """Return every file of the index; a file in conflict compares equal to nothing."""
     entries: dict[str, Entry] = {}
     for entry in own.listed("ls-files", "--stage", "-z"):
         head, _, name = entry.partition("\t")
@@ -50,7 +50,7 @@ def of_index(own: Repository) -> dict[str, Entry]:
 
 
 def on_disk(own: Repository, names: Iterable[str]) -> dict[str, Entry]:
-    """What `git add` would put into the index for these names, without those that are not there."""
+    """Return the entries that `git add` would make for these names; missing files are left out."""
     entries: dict[str, Entry] = {}
     plain: list[tuple[str, str]] = []
     for name in names:
@@ -129,7 +129,7 @@ def write_committed(path: Path, commits: Sequence[str], names: Sequence[str], fo
 
 
 def snapshot(own: Repository, ignored: Collection[str] = ()) -> str:
-    """The tree of everything in the working tree, written into the repository; the index is not touched.
+    """Write the whole working tree into the repository as a tree, without touching the index.
 
     Args:
         own: the root or a submodule.
@@ -161,7 +161,7 @@ def snapshot(own: Repository, ignored: Collection[str] = ()) -> str:
 
 
 def staged(own: Repository) -> str:
-    """The tree of the index; paths in conflict, which the merged commits have, are left out of it."""
+    """Write the index as a tree, without paths in conflict, which the merged commits have."""
     with tempfile.TemporaryDirectory(prefix="cairn-index-") as temporary:
         env = _own_index(own, Path(temporary))
         if conflicts := [name for name, entry in of_index(own).items() if entry == _UNMERGED]:
@@ -171,7 +171,7 @@ def staged(own: Repository) -> str:
 
 
 def _own_index(own: Repository, folder: Path) -> Mapping[str, str]:
-    """Variables that make git work on a copy of the index, in `folder`."""
+    """Return variables that make git work on a copy of the index, in `folder`."""
     index = folder / "index"
     if (own.git_dir / "index").exists():
         # With its time: git trusts an entry's stat data only if the file is older than the index, and reads
@@ -182,15 +182,15 @@ def _own_index(own: Repository, folder: Path) -> Mapping[str, str]:
 
 
 def quoted(path: Path) -> str:
-    """A path for GIT_ALTERNATE_OBJECT_DIRECTORIES, where a separator would split it in two (git(1))."""
+    """Quote a path for GIT_ALTERNATE_OBJECT_DIRECTORIES, which splits at separators (git(1))."""
     escaped = str(path).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
 
 def tree_state(path: Path) -> str:
-    """A sha256 of every file's name, mode and content: edits, new files that are not ignored, submodules.
+    """Return a sha256 of all files' names, modes and contents: edits, untracked files and submodules too.
 
-    Nothing in the checkout is touched, the index least of all.
+    Nothing in the checkout is touched, and neither is the index.
 
     Raises:
         SourceError: the folder is not a git checkout.
@@ -205,7 +205,7 @@ def tree_state(path: Path) -> str:
 
 
 def work_tree_id(repository: Repository) -> str:
-    """The id of the tree that committing everything in the working tree would make.
+    """Return the id of the tree that committing the whole working tree would make.
 
     Git's own machinery does it, on a copy of the index (which knows what has not changed since it was last
     looked at) and with a folder of its own for the objects of edited files.
@@ -235,17 +235,17 @@ _VENV = "pyvenv.cfg"  # in the root of every virtual environment (PEP 405)
 
 
 def ignored(parts: Iterable[Part]) -> dict[str, Path]:
-    """Every file that git ignores, by its path from the root; not those of tools."""
+    """Return the ignored files, except those of tools, by path from the root."""
     return _of_all(_ignored, parts)
 
 
 def hidden(parts: Iterable[Part]) -> dict[str, Path]:
-    """The other files that git does not see: those it was told to skip, and whole repositories inside."""
+    """Return the other files that git does not see: those it was told to skip, and nested repositories."""
     return _of_all(_hidden, parts)
 
 
 def mark(path: Path) -> str | None:
-    """What changes when a file is written, without reading it; None where there is none (any more)."""
+    """Return a value that changes when a file is written, without reading it; None if there is no file."""
     try:
         status = path.lstat()
     except OSError:
@@ -254,7 +254,7 @@ def mark(path: Path) -> str | None:
 
 
 def digest(paths: Mapping[str, Path]) -> str | None:
-    """A sha256 of the names and contents of files; None for no files."""
+    """Return a sha256 of the names and contents of files; None for no files."""
     if not paths:
         return None
     whole = hashlib.sha256()

@@ -1,4 +1,4 @@
-"""The journal of a checkout: what it is of and how far the last run came, so that the next one can go on.
+"""The journal of a checkout: what was requested and how far the last run came, so that the next can resume.
 
 It is one file in the root's git directory, `cairn.json`, written whole each time; its phase is the one word
 that counts. Before files are replaced, it gets what each repository has and what it is to have (`Move`): a
@@ -40,7 +40,7 @@ order."""
 
 
 class Move(datafile.Value):
-    """What a repository is going through.
+    """The move of a repository from one state to another.
 
     Attributes:
         before: the commit that was checked out, or the tree of what was there; None for nothing.
@@ -52,7 +52,7 @@ class Move(datafile.Value):
 
 
 class Journal(datafile.Value, tag_field="schema", tag=f"{_SCHEMA}1"):
-    """What the journal says.
+    """The content of a journal.
 
     Attributes:
         project: the project's name.
@@ -82,12 +82,12 @@ class Journal(datafile.Value, tag_field="schema", tag=f"{_SCHEMA}1"):
 
     @property
     def is_of_earlier_version(self) -> bool:
-        """Whether it was left by a version that noted in other files what it was replacing."""
+        """Whether it was written by a version that noted the files it replaced elsewhere."""
         return self.phase in ("moving", "hipifying") and not self.moves
 
 
 def read(git_dir: Path) -> Journal | None:
-    """The journal; None where there is none that we understand, as in a clone made by hand.
+    """Read the journal; None if there is none that we understand, as in a clone made by hand.
 
     Raises:
         SourceError: a different version of Cairn wrote it, with a schema of its own.
@@ -116,12 +116,12 @@ def _refuse_other_version(path: Path) -> None:
 
 
 def write(git_dir: Path, journal: Journal) -> None:
-    """Write it; the git directory is made when missing, so that a killed first run is recognised."""
+    """Write the journal; a missing git directory is made, so that a killed first run is recognised."""
     datafile.write(git_dir / _NAME, journal)
 
 
 def key(root: Repository, own: Repository) -> str:
-    """What the journal calls a repository: its folder and its git directory, from the root's.
+    """Return a repository's key in the journal: its folder and its git directory, relative to the root's.
 
     Both, since a different submodule may come to the same place, and one submodule to a different place.
     """
@@ -130,7 +130,7 @@ def key(root: Repository, own: Repository) -> str:
 
 
 def written_by_move(own: Repository, names: Collection[str], move: Move) -> frozenset[str]:
-    """Of files that differ from HEAD, those that an unfinished move left so.
+    """Return those of the files differing from HEAD that an unfinished move wrote or removed.
 
     Git removes a file before it writes the new one (its entry.c, checkout_entry), and a folder may be where a
     file was. One whole file of the two trees, or of HEAD, is nobody's edit, nor is half of a new one.
@@ -156,7 +156,7 @@ def written_by_move(own: Repository, names: Collection[str], move: Move) -> froz
 
 
 def _is_half(path: Path, whole: Path) -> bool:
-    """Whether a file is the beginning of the other one."""
+    """Whether a file's content is the beginning of the other's."""
     if path.is_symlink() or not path.is_file() or whole.is_symlink() or not whole.is_file():
         return False
     size = path.stat().st_size
@@ -172,7 +172,7 @@ _LENT = "cairn-lent.json"
 class Lent(datafile.Value, tag_field="schema", tag="cairn.lent/1"):
     """The note of a file that a build puts into a tree while it runs.
 
-    Written before the file is: a file that has this name and this content is Cairn's to remove, no other is.
+    It is written first: only a file that has this name and this content is Cairn's to remove.
 
     Attributes:
         files: path from the root to the sha256 of what was written there.
@@ -183,7 +183,7 @@ class Lent(datafile.Value, tag_field="schema", tag="cairn.lent/1"):
 
 @contextlib.contextmanager
 def lend(root: Repository, name: str, text: str) -> Iterator[None]:
-    """Have a file in the tree while the block runs; it is removed afterwards, by the next run after a kill.
+    """Put a file into the tree while the block runs; after a kill, the next run removes it.
 
     Raises:
         SourceError: a different file is there.
@@ -200,12 +200,12 @@ def lend(root: Repository, name: str, text: str) -> Iterator[None]:
 
 
 def is_lent(root: Repository) -> bool:
-    """Whether something is lent to the tree: a build is running, or was killed."""
+    """Whether a file is lent to the tree: a build is running, or was killed."""
     return (root.git_dir / _LENT).exists()
 
 
 def take_back(root: Repository) -> None:
-    """Remove what an earlier, killed run lent to the tree; a file that was changed since stays."""
+    """Remove the files that a killed run lent to the tree; a file that was changed since stays."""
     note = root.git_dir / _LENT
     if not note.exists():
         return

@@ -15,9 +15,9 @@ _WAIT = 4 * 3600.0  # seconds; the other run may be at the first fetch of a big 
 
 @contextlib.contextmanager
 def hold(checkout_dir: Path, *, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
-    """Hold a checkout against other runs of Cairn; `on_wait` is called where there is one.
+    """Lock a checkout against other runs of Cairn; `on_wait` is called if another run holds it.
 
-    What is started in the block ends with us, also where we are killed: git and hipify would go on writing
+    Programs started in the block end with us, even if we are killed: git and hipify would go on writing
     over what somebody edits then. The lock is a file in the cache folder, so that the checkout need not be
     there yet.
     """

@@ -1,4 +1,4 @@
-"""The root of a checkout and its submodules, as they are checked out or as a commit names them: the one walk.
+"""Walk the root of a checkout and its submodules, as they are checked out or as a commit names them.
 
 `walk` gives the parts that are checked out, `walk_commit` those at what a commit names, `of_commit` reads
 `.gitmodules`.
@@ -30,13 +30,13 @@ class Part:
     repository: Repository
 
     def named(self, name: str) -> str:
-        """A file of this part, by its path from the root."""
+        """Return the path from the root of a file of this part."""
         return f"{self.path}/{name}" if self.path else name
 
 
 @dataclass(frozen=True, kw_only=True)
 class CommittedPart(Part):
-    """A part, and which of its commits is meant.
+    """A part at one of its commits.
 
     Attributes:
         commit: what its parent names; for the root, what the caller asked for.
@@ -47,7 +47,7 @@ class CommittedPart(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class Module(CommittedPart):
-    """A submodule in its place.
+    """A submodule and the repository that names it.
 
     Attributes:
         name: what `.gitmodules` calls it.
@@ -63,12 +63,12 @@ class Module(CommittedPart):
 
 
 def walk(root: Repository) -> tuple[Part, ...]:
-    """The root and every submodule that is checked out, parents first."""
+    """Return the root and every submodule that is checked out, parents first."""
     return (Part(path="", repository=root), *walk_submodules(root))
 
 
 def walk_commit(root: Repository, commit: str) -> tuple[CommittedPart, ...]:
-    """The root at a commit, and every submodule that is checked out, at what that commit names."""
+    """Return the root at a commit, and every checked-out submodule at the commit it then has."""
     top = CommittedPart(path="", repository=root, commit=commit)
     parts, level = [top], [top]
     while level:
@@ -86,7 +86,7 @@ def walk_commit(root: Repository, commit: str) -> tuple[CommittedPart, ...]:
 
 
 def walk_submodules(root: Repository, *, origin: str = "", begun: bool = False) -> Iterator[Module]:
-    """All submodules that are checked out below a root, parents first, with what is checked out of each.
+    """Yield the submodules that are checked out below a root, parents first, each with its HEAD.
 
     With `begun`, also those that a killed run has begun, which have no commit yet.
     """
@@ -115,7 +115,7 @@ def of_commit(
     within: Part | None = None,
     objects: Repository | None = None,
 ) -> tuple[Module, ...]:
-    """The submodules that a commit names in `.gitmodules` and in its tree.
+    """Return the submodules that a commit names in `.gitmodules` and in its tree.
 
     Args:
         parent: the repository of the commit.
@@ -152,7 +152,7 @@ def of_commit(
 
 @dataclass(frozen=True, kw_only=True)
 class _Declared:
-    """What `.gitmodules` declares at one path."""
+    """The declaration of a submodule in `.gitmodules`."""
 
     name: str
     path: str
@@ -162,7 +162,7 @@ class _Declared:
 
 @functools.lru_cache(maxsize=1024)
 def _read(source: Repository, tree: str) -> tuple[Mapping[str, _Declared], Mapping[str, str]]:
-    """What `.gitmodules` of a tree declares, and the commits of its submodules, both by path.
+    """Read the `.gitmodules` of a tree and the commits of its submodules, both by path.
 
     A checkout asks for the same few trees many times, and a tree never changes.
     """
@@ -174,7 +174,7 @@ def _read(source: Repository, tree: str) -> tuple[Mapping[str, _Declared], Mappi
 
 
 def _declared(parent: Repository, tree: str) -> dict[str, _Declared]:
-    """The entries of `.gitmodules` by path, each path once.
+    """Parse the entries of `.gitmodules` by path, each path once.
 
     Where several sections name one path, the last line that sets it wins, wherever its section begins; the
     first path of a section that is given a second one belongs to no section any more (git's

@@ -1,4 +1,4 @@
-"""Submodules fetched into their mirrors and placed; the objects of a checkout whose mirror is gone."""
+"""Fetch submodules into their mirrors and check them out; restore objects after a mirror is lost."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from cairn.sources.worktree.parts import Module, of_commit, walk_submodules
 
 @dataclass(frozen=True, kw_only=True)
 class Coming:
-    """A submodule that is to be at its commit, which is in a mirror."""
+    """A submodule to be checked out from a mirror that has its commit."""
 
     module: Module
     source: Path
@@ -37,7 +37,7 @@ Plan = tuple[tuple[Coming, ...], ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Fetching:
-    """How submodules are fetched: as `checkout.CheckoutRequest` says."""
+    """The settings for fetching submodules, from `checkout.CheckoutRequest`."""
 
     depth: int | None
     jobs: int
@@ -46,7 +46,7 @@ class Fetching:
 
 
 def fetch_all(root: Repository, commit: str, source: Path, *, origin: str, how: Fetching) -> Plan:
-    """Bring every submodule that a commit of the root needs, and theirs in turn, into their mirrors.
+    """Fetch every submodule that a commit of the root needs into its mirror, recursively.
 
     Nothing is done to the checkout, so that a failure leaves it as it was. Siblings are fetched side by side.
 
@@ -67,7 +67,7 @@ def fetch_all(root: Repository, commit: str, source: Path, *, origin: str, how: 
 
 
 def place_all(root: Repository, plan: Plan, *, moves: Mapping[str, Move], how: Fetching) -> None:
-    """Bring every submodule to its commit; edits in them are dropped: the caller has looked.
+    """Check out every submodule at its commit; edits are dropped, since the caller has checked for them.
 
     Args:
         root: the checkout's repository, which is at its commit.
@@ -92,7 +92,7 @@ def place_all(root: Repository, plan: Plan, *, moves: Mapping[str, Move], how: F
 
 
 def are_whole(root: Repository, modules: Sequence[Module]) -> bool:
-    """Whether submodules are checked out, and their commits are where they borrow objects from.
+    """Whether submodules are checked out and the mirrors they borrow from have their commits.
 
     A mirror that was removed and made anew, with --depth, need not have the same commits.
     """
@@ -107,7 +107,7 @@ def are_whole(root: Repository, modules: Sequence[Module]) -> bool:
 
 
 def remove(modules: Iterable[Module]) -> None:
-    """Take the working trees of submodules away (their git directories stay, for a later return).
+    """Remove the working trees of submodules; their git directories stay for later.
 
     Args:
         modules: with their parents first.
@@ -182,7 +182,7 @@ def _place(coming: Coming, *, untouched: bool, how: Fetching, alone: bool) -> No
 
 
 def _refuse_detour(module: Module) -> None:
-    """Refuse a link on the way to a submodule: its files would be written elsewhere (CVE-2024-32002)."""
+    """Refuse a link in the path of a submodule: its files would be written elsewhere (CVE-2024-32002)."""
     here = os.path.realpath(module.repository.work_tree)
     within = os.path.realpath(module.parent.work_tree)
     if os.path.commonpath([here, within]) != within:
@@ -192,7 +192,7 @@ def _refuse_detour(module: Module) -> None:
 def restore_objects(
     root: Repository, note: Journal, *, origin: str, retry: RetryPolicy, say: Progress
 ) -> None:
-    """Fetch again what a checkout needs, if a cache folder was emptied since it was made.
+    """Fetch the objects of a checkout again if its mirror was deleted since.
 
     Args:
         root: the checkout's repository.

@@ -1,4 +1,4 @@
-"""Copies of a checkout, with its objects borrowed: one that lasts, to build in, and one for a moment's work.
+"""Copies of a checkout that borrow its objects: a lasting one to build in, and temporary ones.
 
 `copy` gives commits working trees of their own as long as a block runs: hipify and patches work there.
 
@@ -48,7 +48,7 @@ _CONFIG = "\n[core]\n\tcheckStat = minimal\n\ttrustctime = false\n"
 
 
 def follow(checkout: Path, twin: Path, *, without: Collection[str] = ()) -> None:
-    """Have in `twin` what is in the checkout now; call it alone with both.
+    """Make or update `twin` as a copy of the checkout; the caller must have locked both.
 
     Args:
         checkout: a git checkout.
@@ -84,7 +84,7 @@ def follow(checkout: Path, twin: Path, *, without: Collection[str] = ()) -> None
 
 
 def size_of(checkout: Path) -> int:
-    """Bytes that a new copy of a checkout takes."""
+    """Return the size in bytes of a new copy of a checkout."""
     root = root_at(checkout)
     paths = {**_of_git(root), **_of_trees(walk(root))}
     return sum(map(_size, paths.values()))
@@ -98,7 +98,7 @@ def _size(path: Path) -> int:
 
 
 def _of_git(root: Repository) -> dict[str, Path]:
-    """The files of the git directories, by their names in the copy: a linked worktree has two."""
+    """Return the files of the git directories, by name in the copy: a linked worktree has two."""
     paths: dict[str, Path] = {}
     for git_dir in dict.fromkeys((root.common_dir, root.git_dir)):
         main_only = frozenset(("modules", "index", "HEAD") if git_dir != root.git_dir else ())
@@ -134,7 +134,7 @@ def _of_trees(parts: Collection[Part]) -> dict[str, Path]:
 
 
 def _texts(root: Repository, parts: Collection[Part], twin: Path) -> dict[str, bytes]:
-    """The files that tie the copy together, by name: settings, lenders of objects, where submodules are."""
+    """Return the files that hold the copy's paths: settings, alternates, and the folders of submodules."""
     contents: dict[str, bytes] = {}
     for part in parts:
         own, is_root = part.repository, not part.path
@@ -178,7 +178,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _way_to(twin: Path, name: str) -> Path:
-    """The place of a file in the copy, with nothing there, and its folder made."""
+    """Make room for a file in the copy: its folder exists afterwards, the path itself does not."""
     path = twin / name
     for parent in PurePosixPath(name).parents:
         place = twin / parent
@@ -240,7 +240,7 @@ _RECHECK = "check the project out again"
 
 @contextlib.contextmanager
 def copy(parts: Sequence[CommittedPart]) -> Iterator[tuple[CommittedPart, ...]]:
-    """The same parts with working trees of their own, each at its commit, as long as the block runs.
+    """Yield copies of the parts with working trees of their own, each at its commit, until the block ends.
 
     Each copy has its git directory inside. Every part's parent is among the parts.
     """
@@ -261,7 +261,7 @@ def copy(parts: Sequence[CommittedPart]) -> Iterator[tuple[CommittedPart, ...]]:
 
 
 def bring_back(part: CommittedPart, copied: Repository, commit: str) -> None:
-    """Give a repository a commit that was made in its copy, on top of the one that the copy was placed at."""
+    """Fetch a commit made in a copy, on top of the one that the copy was placed at, into its repository."""
     own = part.repository
     # In the repository itself: git renames the pack, and the copy may be on a different file system.
     lent = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": contents.quoted(copied.git_dir / "objects")}
@@ -272,7 +272,7 @@ def bring_back(part: CommittedPart, copied: Repository, commit: str) -> None:
 
 @contextlib.contextmanager
 def _folder() -> Iterator[Path]:
-    """A folder in the cache, removed after the block; those of killed runs are removed before, for space."""
+    """Yield a folder in the cache until the block ends; those that killed runs left are removed first."""
     home = files.cache_dir() / "scratch"
     for lock in home.glob("*.lock"):
         # Locked: its run is alive.
@@ -291,7 +291,7 @@ def _folder() -> Iterator[Path]:
 
 
 def _remove_folder(folder: Path) -> None:
-    """Remove a folder of many files, several of its folders at once: most of it is waiting for the disk."""
+    """Remove a large folder, with several subfolders at once, as most of the time is spent on disk access."""
     branches = [path for pattern in ("tree/*/*",) for path in folder.glob(pattern)]
     folders = [path for path in branches if path.is_dir() and not path.is_symlink()]
     side_by_side(functools.partial(shutil.rmtree, ignore_errors=True), folders, jobs=_REMOVERS)
@@ -299,7 +299,7 @@ def _remove_folder(folder: Path) -> None:
 
 
 def _make(copied: CommittedPart, original: Repository, *, root: Path) -> None:
-    """Place one part; a submodule where the copy of its parent has a folder for it."""
+    """Check out the copy of one part; a submodule goes into the folder that its parent's copy has for it."""
     own = copied.repository
     if not copied.path:
         repository.create(own)
