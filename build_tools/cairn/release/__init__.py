@@ -1,7 +1,7 @@
-"""From wheels to an index that users install from, and back from it.
+"""Publishing: from wheels to an index that users install from, and back.
 
-It takes the files of a set and the test records of exactly those bytes, and gives generations and pages of an
-index in a store. The calls one needs: `publish.wheel_set.stage_set` seals a set and brings it into staging,
-`promote.promote` brings it to a release if the gate lets it, `history` takes it back. `audit` says whether a
-store is what its generations say; `serve.serving` is a store over HTTP.
+It takes the files of a set and the test records of exactly those bytes, and produces the generations and
+pages of an index in a store. The main calls: `publish.wheel_set.stage_set` seals a set and brings it into
+staging, `promote.promote` brings it to a release if the gate lets it, `history` takes it back. `audit` checks
+a store against its generations; `serve.serving` serves a store over HTTP.
 """

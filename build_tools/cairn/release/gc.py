@@ -1,4 +1,4 @@
-"""Collecting what no generation names any more, and what dead writers left.
+"""Garbage collection: remove what no generation names any more, and what dead writers left behind.
 
     what                                        when it goes
     files, what lies beside them, parts, sets   no generation of any index names them that was current within
@@ -32,7 +32,7 @@ _TEMPORARY = timedelta(days=1)  # no upload, and no change of an index, takes as
 
 
 class Collected(datafile.Value):
-    """What was collected, or would be.
+    """The result of a collection, or of a dry run.
 
     Attributes:
         keys: the objects, by name.
@@ -50,7 +50,7 @@ class Collected(datafile.Value):
 def collect(
     store: Store, *, older_than: timedelta, dry_run: bool = False, on_step: Progress = silent
 ) -> Collected:
-    """Remove from a store what nothing needs.
+    """Remove the objects from a store that nothing needs.
 
     Args:
         store: the store; others may write to it meanwhile.
@@ -100,7 +100,7 @@ def collect(
 
 
 def _needless(store: Store, listed: Sequence[ListedObject], since: datetime) -> list[ListedObject]:
-    """Those of the objects that are old, and that no generation names which was current since then."""
+    """The old objects that no generation names which was current since then."""
     current = {name: Index(store, name).load() for name in existing(store)}
     of_indexes = {keys.index_of(one.key) for one in listed} & set(keys.possible_indexes())
     if lost := sorted(name for name in of_indexes if name is not None and name not in current):
@@ -129,7 +129,7 @@ def _needless(store: Store, listed: Sequence[ListedObject], since: datetime) -> 
 
 
 def _named(snapshot: Snapshot, since: datetime) -> set[str]:
-    """What generations of an index name that are needed: keys of files and parts, ids of sets.
+    """The keys of files and parts and the ids of sets that the needed generations of an index name.
 
     Needed are those that were current since then, the one that the pages show, and those that are young and
     were not yet, since they may be about to be.
@@ -169,19 +169,19 @@ def _named(snapshot: Snapshot, since: datetime) -> set[str]:
 
 
 def _set_of(key: str) -> str:
-    """The id of the set that a key is of; empty for others."""
+    """The id of the set that a key belongs to; empty for other keys."""
     return key.split("/")[1] if key.startswith("sets/") else ""
 
 
 def _still_old(store: Store, key: str, since: datetime) -> bool:
-    """Whether an object was not written since; nor the `set.json` of its set, which a publisher renews."""
+    """Whether an object was not written since, nor the `set.json` of its set, which a publisher renews."""
     whole = [key, keys.set_key(_set_of(key), SET_FILE)] if _set_of(key) else [key]
     infos = [store.stat(one) for one in whole]
     return all(one is None or one.modified < since for one in infos)
 
 
 def _write_pages_again(store: Store, removed: Iterable[ListedObject]) -> None:
-    """Make the pages of projects that came again while their empty ones were removed."""
+    """Rewrite the pages of projects that came back while their empty pages were removed."""
     projects: dict[str, set[str]] = {}
     for one in removed:
         name = keys.index_of(one.key)

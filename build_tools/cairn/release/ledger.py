@@ -1,4 +1,4 @@
-"""The ledger of a store: a chain of entries, and what they come to by project and by set.
+"""The ledger of a store: a chain of entries, and the lookups made from it by project and by set.
 
     ledger/entries/<number>.json                 an entry; it names the sha256 of the one before
     ledger/names/[<family>/]<project>.json       every name that entries have of a project
@@ -50,12 +50,12 @@ _NOTHING = History(through=-1, events=())
 
 
 class NameTakenError(StoreError):
-    """Other bytes have that name."""
+    """The name belongs to other bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Tail:
-    """What a reader must add to what is looked up.
+    """The entries that a reader must add to the lookups.
 
     Attributes:
         entries: those after the head, in order.
@@ -74,7 +74,7 @@ class Ledger:
 
     Attributes:
         store: which.
-        pending: events that are taken for noted, to see what they would come to.
+        pending: events to count as if they were recorded, to see their effect.
     """
 
     def __init__(self, store: Store, *, pending: Iterable[Event] = ()) -> None:
@@ -82,7 +82,7 @@ class Ledger:
         self.pending = tuple(pending)
 
     def history(self, set_id: str) -> tuple[Event, ...]:
-        """Everything that was ever noted of a set, oldest first.
+        """Every event that was ever recorded of a set, oldest first.
 
         Raises:
             StoreError: an entry is lost or was changed.
@@ -90,13 +90,13 @@ class Ledger:
         return self._history(set_id, self._tail())
 
     def ban(self, *subjects: str) -> Event | None:
-        """The ban of a set, or of the manifest that it is of; None where there is none, or it was lifted."""
+        """The ban of a set, or of its manifest; None if there is none, or it was lifted."""
         tail = self._tail()
         bans = (ban_of(self._history(subject, tail)) for subject in subjects)
         return next((ban for ban in bans if ban is not None), None)
 
     def ban_of_set(self, one: WheelSet) -> Event | None:
-        """The ban of a set, of its night, of what it is derived from, or of a set that is the same by wheels.
+        """The ban of a set, of its night, of its ancestors, or of a set that is the same by its wheels.
 
         The same in the sense of `refuse_banned_files`.
         """
@@ -107,7 +107,7 @@ class Ledger:
         return next(_of_the_same(one.id, by_wheel), None)
 
     def refuse_banned(self, sets: Iterable[IndexSet | WheelSet]) -> None:
-        """Sets that were yanked come into no index as if they were not.
+        """Refuse sets that were yanked.
 
         Raises:
             GateError: one was, or its night was, and that was not lifted; the message says by whom and why.
@@ -128,7 +128,7 @@ class Ledger:
         *,
         named: Mapping[str, Iterable[FileRef]] | None = None,
     ) -> None:
-        """Wheels of a yanked set come into no index by themselves, nor with a set that is the same by wheels.
+        """Refuse wheels of a yanked set, on their own or in a set that is the same by its wheels.
 
         A set is that if it has all wheels of a yanked one, or nothing but wheels of yanked ones: sealed again
         with other requirements, or with one project more. One that shares some of its wheels is another.
@@ -156,7 +156,7 @@ class Ledger:
             _refuse(self._clashes({keys.scope_of(index): {r.filename: r.sha256 for r in refs}}, tail)[1])
 
     def failing_alike(self, wheel_set: WheelSet) -> tuple[str, ...]:
-        """What stands against sets that are the same as this one by their wheels, a sentence each.
+        """The failures that stand against sets that are the same by their wheels, a sentence each.
 
         The same in the sense of `refuse_banned_files`, or with the same wheels under other versions.
         """
@@ -176,7 +176,7 @@ class Ledger:
     def add(
         self, *, names: Mapping[str, Mapping[str, str]] | None = None, events: Iterable[Event] = ()
     ) -> None:
-        """Note what is to be remembered; what is known already is not noted again.
+        """Record names and events in the ledger, except those it has already.
 
         Args:
             names: sha256 by file name, by scope: what is about to be offered.
@@ -260,7 +260,7 @@ class Ledger:
             yield parent, entry
 
     def _begun(self, tail: _Tail) -> _Tail | None:
-        """Write the first entry; the tail after it, or None where a different writer was first."""
+        """Write the first entry; return the tail after it, or None if another writer was first."""
         first = tail.entries[0]
         if not self._create(first):
             return None
@@ -268,14 +268,14 @@ class Ledger:
         return _Tail(entries=(), number=head.number, digest=head.digest, lookups=head.lookups or "")
 
     def _create(self, entry: Entry) -> bool:
-        """Whether an entry is now the one of its number, also where the reply to the write was lost."""
+        """Create an entry; return whether it is now the one of its number, even if the reply was lost."""
         key, data = keys.ledger_entry_key(entry.number), encode(entry)
         return self.store.write_if(key, data, etag=None) or self.store.read(key).data == data
 
     def _clashes(
         self, offered: Mapping[str, Mapping[str, str]], tail: _Tail
     ) -> tuple[dict[str, dict[str, str]], tuple[str, ...]]:
-        """Of the names those that are new, by scope, and a sentence for each that has other bytes."""
+        """The new names, by scope, and a sentence for each name that has other bytes."""
         grouped = _by_project(offered)
         stored = side_by_side(
             lambda place: self._lookup(keys.ledger_names_key(*place), Names, tail), grouped, jobs=_AT_ONCE
@@ -302,7 +302,7 @@ class Ledger:
         return (*stored.events, *(event for event in later if event.set_id == set_id))
 
     def _lookup(self, key: str, what: type[_L], tail: _Tail) -> _L | None:
-        """What is looked up under a key; None where no entry before those of the tail has anything of it."""
+        """The lookup under a key; None if the entries before the tail have nothing for it."""
         if short(key) not in tail.lookups:
             return None
         try:
@@ -311,12 +311,12 @@ class Ledger:
             return self._lost(key, what)
 
     def _lost(self, key: str, what: type[_L]) -> _L | None:
-        """What a lookup that is missing would say, from the whole chain."""
+        """Rebuild a missing lookup from the whole chain."""
         rebuilt = replayed(entry for _, entry in self.entries()).get(key)
         return rebuilt if isinstance(rebuilt, what) else None
 
     def _news(self, events: Iterable[Event], tail: _Tail) -> tuple[Event, ...]:
-        """The events that change what is known of their sets."""
+        """The events that change what the ledger knows of their sets."""
         news: list[Event] = []
         histories: dict[str, tuple[Event, ...]] = {}
         for event in events:
@@ -328,7 +328,7 @@ class Ledger:
         return tuple(news)
 
     def _write_lookups(self, tail: _Tail) -> Head:
-        """Have what is looked up say what the entries of a tail say, then the head that it does."""
+        """Bring the lookups up to date with a tail's entries, and then the head."""
         by_project, by_set = _grouped(tail.entries)
         side_by_side(lambda item: self._add_names(*item, tail), by_project.items(), jobs=_AT_ONCE)
         side_by_side(lambda item: self._add_events(*item, tail), by_set.items(), jobs=_AT_ONCE)
@@ -361,7 +361,7 @@ class Ledger:
     def _versions(
         self, key: str, cls: type[_L], tail: _Tail
     ) -> Iterator[tuple[StoredObject | None, _L | None]]:
-        """A lookup as it is at each attempt to write it: the object under its key, and what that says."""
+        """Yield a lookup at each attempt to write it: the stored object, and its content."""
         for _ in attempts_at(key):
             if (blob := read_or_none(self.store, key)) is not None:
                 yield blob, datafile.loads(blob.data, cls, name=key)
@@ -370,7 +370,7 @@ class Ledger:
 
 
 def replayed(entries: Iterable[Entry]) -> dict[str, Names | History]:
-    """What is looked up, by key, as these entries of a whole chain have it."""
+    """Rebuild all lookups, by key, from the entries of a whole chain."""
     by_project, by_set = _grouped(entries)
     lookups: dict[str, Names | History] = {
         keys.ledger_names_key(*place): Names(names=names) for place, names in by_project.items()
@@ -384,7 +384,7 @@ def replayed(entries: Iterable[Entry]) -> dict[str, Names | History]:
 def _grouped(
     entries: Iterable[Entry],
 ) -> tuple[dict[tuple[str, str], dict[str, str]], dict[str, list[tuple[int, Event]]]]:
-    """The names of entries by scope and project, and their events, each with its entry's number, by set."""
+    """Group names by scope and project, and events, each with its entry's number, by set."""
     by_project: dict[tuple[str, str], dict[str, str]] = {}
     by_set: dict[str, list[tuple[int, Event]]] = {}
     for entry in entries:
@@ -396,12 +396,12 @@ def _grouped(
 
 
 def short(key: str) -> str:
-    """What the head has of the key of a lookup."""
+    """The short form of a lookup's key, as the head has it."""
     return hashlib.sha256(key.encode()).hexdigest()[:_SHORT]
 
 
 def ban_of(history: Iterable[Event], of: str | None = None) -> Event | None:
-    """The ban of a set with this history, or of a wheel of the set `of`; None for none, or one lifted."""
+    """The ban in force by a set's history, or by a wheel's for the set `of`; None if there is none."""
     ban = None
     for event in history:
         if event.kind in ("ban", "lift") and event.of == of:
@@ -410,13 +410,13 @@ def ban_of(history: Iterable[Event], of: str | None = None) -> Event | None:
 
 
 def _bans_of_wheel(history: tuple[Event, ...]) -> tuple[Event, ...]:
-    """The bans of all sets that a wheel with this history is of."""
+    """The bans in force on a wheel with this history, of all its sets."""
     every = (ban_of(history, of) for of in dict.fromkeys(event.of for event in history))
     return tuple(ban for ban in every if ban is not None)
 
 
 def _of_the_same(set_id: str, by_wheel: Sequence[tuple[Event, ...]]) -> Iterator[Event]:
-    """Of events on each wheel of a set, those of sets that are the same by their wheels."""
+    """Of the events on each wheel of a set, those of sets that are the same by their wheels."""
     every = [event for events in by_wheel for event in events]
     counts = collections.Counter(event.of for event in every)
     only = bool(by_wheel) and all(by_wheel)
@@ -437,13 +437,13 @@ def _refuse_ban(what: str, which: str, ban: Event) -> NoReturn:
 
 
 def withdrawn_from(history: Iterable[Event], index: str) -> Event | None:
-    """The rollback that took a set with this history off an index; None where it was let in again."""
+    """The rollback that took a set off an index; None if there is none, or the set was readmitted."""
     moves = [e for e in history if e.kind in ("withdraw", "readmit") and e.index == index]
     return moves[-1] if moves and moves[-1].kind == "withdraw" else None
 
 
 def standing_of(history: Iterable[Event], of: str | None = None) -> str:
-    """The failures that stand against a set with this history, in words; empty for none; `of` as `ban_of`."""
+    """The failures that stand against a set with this history; empty for none; `of` as for `ban_of`."""
     stand = (event.why for event in reversed(tuple(history)) if event.kind == "stand" and event.of == of)
     return next(stand, "")
 
@@ -470,7 +470,7 @@ def _is_news(event: Event, history: tuple[Event, ...]) -> bool:
 
 
 def _by_project(names: Mapping[str, Mapping[str, str]]) -> dict[tuple[str, str], dict[str, str]]:
-    """Names by scope and project."""
+    """Group names by scope and project."""
     by_project: dict[tuple[str, str], dict[str, str]] = {}
     for scope, files in names.items():
         for name, sha256 in files.items():

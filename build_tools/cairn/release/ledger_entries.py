@@ -1,8 +1,8 @@
-"""The entries of the ledger and how they are stored; and the first one, of a store that is older than it.
+"""The entries of the ledger and their encoding, and the first entry for an older store.
 
-That one says what the indexes of the store still tell. It is made in one step, by the first command that has
-something to remember. What no generation tells any more, such as a name whose part was collected, cannot be
-known.
+The first entry holds what the indexes of an older store still tell. It is made in one step, by the first
+command that has something to remember. What no generation tells any more, such as a name whose part was
+collected, cannot be known.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ somebody lets it in again; that it got a test record, what was said to one, and 
 
 
 class Event(datafile.Value, omit_defaults=True):
-    """What was done to a set, or found of it.
+    """One event in the history of a set: what was done to it, or found out about it.
 
     Attributes:
         kind: which.
@@ -58,12 +58,12 @@ class Event(datafile.Value, omit_defaults=True):
 
     @property
     def is_bad(self) -> bool:
-        """Whether it is a test record that speaks against its set, or that nobody can read."""
+        """Whether it is a test record that stands against its set, or that nobody can read."""
         return self.kind == "record" and (self.verdict in (None, "failed") or bool(self.failures))
 
 
 def with_wheels(event: Event, sets: Iterable[WheelSet]) -> tuple[Event, ...]:
-    """An event of sets, with what it means for their wheels, which may come with other sets too."""
+    """Extend an event on sets to their wheels, which may come with other sets too."""
     return (
         event,
         *(
@@ -95,7 +95,7 @@ class Entry(datafile.Value, tag_field="schema", tag="cairn.ledger/1"):
 
 
 class Head(datafile.Value, tag_field="schema", tag="cairn.ledger-head/1"):
-    """Up to which entry the ledger can be looked up by project and by set.
+    """The entry up to which the lookups by project and by set are written.
 
     It may be behind, and says nothing of how many entries there are: whoever reads it asks for the next one.
 
@@ -113,7 +113,7 @@ class Head(datafile.Value, tag_field="schema", tag="cairn.ledger-head/1"):
 
 
 class Names(datafile.Value, tag_field="schema", tag="cairn.ledger-names/1"):
-    """The names that entries have of one project in one scope; it can be made again from them.
+    """The names that entries have of one project in one scope; it can be rebuilt from them.
 
     Attributes:
         names: file name to sha256.
@@ -123,7 +123,7 @@ class Names(datafile.Value, tag_field="schema", tag="cairn.ledger-names/1"):
 
 
 class History(datafile.Value, tag_field="schema", tag="cairn.ledger-set/1"):
-    """What entries have of one set; it can be made again from them.
+    """The events that entries have of one set; it can be rebuilt from them.
 
     Attributes:
         through: the number of the last entry that it has.
@@ -135,12 +135,12 @@ class History(datafile.Value, tag_field="schema", tag="cairn.ledger-set/1"):
 
 
 def encode(value: Entry | Head | Names | History) -> bytes:
-    """The bytes of a file of the ledger, on one line; the digests in it are of these."""
+    """Encode a file of the ledger, on one line; its digest is that of these bytes."""
     return msgspec.json.encode(value) + b"\n"
 
 
 def first_entry(store: Store) -> Entry:
-    """The entry that a ledger of this store begins with; nothing is written.
+    """The first entry for the ledger of this store; nothing is written.
 
     Raises:
         StoreError: the store cannot be listed.
@@ -173,7 +173,7 @@ def first_entry(store: Store) -> Entry:
 
 
 def _generations(index: Index) -> Iterator[Generation]:
-    """Every state that an index had, newest first; of a damaged one all that may have been one."""
+    """Every state that an index had, newest first; for a damaged index, all that may have been one."""
     try:
         chain = [one for _, one in index.chain(index.load())]
     except CairnError:

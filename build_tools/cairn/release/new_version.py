@@ -1,4 +1,4 @@
-"""The wheels of a set under the versions of its next stage: a nightly as a candidate, then as the release.
+"""Rename the wheels of a set to the versions of its next stage: from nightly to candidate, then to release.
 
 They are new bytes, so they are a new set, with test records to be made anew; it names the set that it comes
 from.

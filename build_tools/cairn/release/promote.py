@@ -1,6 +1,6 @@
-"""Promotion: a set goes to a different index whole or not at all, as the very bytes that were tested.
+"""Promotion: move a set to a different index, whole or not at all, as the very bytes that were tested.
 
-Indexes of a store share their files, so nothing is copied: what is promoted is a place on pages.
+Indexes of a store share their files, so nothing is copied: only pages change.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _NO_RECORD = (
 
 @dataclass(frozen=True, kw_only=True)
 class Promotion:
-    """What a promotion did, or would do.
+    """The result of a promotion, or of a dry run.
 
     Attributes:
         set_id: the set.
@@ -73,7 +73,7 @@ class Promotion:
 
 @dataclass(frozen=True, kw_only=True)
 class Readmission:
-    """A named user's word for a set that a rollback took off an index.
+    """A named user's permission to bring back a set that a rollback took off an index.
 
     Attributes:
         who: whom to ask.
@@ -92,7 +92,7 @@ class Readmission:
 
 
 class RefusedError(GateError):
-    """The gate says no.
+    """The gate refuses the set.
 
     Attributes:
         report: what it found.
@@ -170,7 +170,7 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
 
 @dataclass(frozen=True, kw_only=True)
 class _Inputs:
-    """What a promotion brings along, besides what the store has.
+    """The inputs of a promotion besides what the store has.
 
     Attributes:
         given: test records that were put beside the set just now, or would be.
@@ -184,7 +184,7 @@ class _Inputs:
 
 
 def _through_the_gate(first: Case, inputs: _Inputs, *, dry_run: bool, on_step: Progress) -> Promotion:
-    """Judge the set in the state that the target is in, and commit it to just that state, or judge again."""
+    """Judge the set against the target's current state and commit to that state; on a change, start over."""
     store, set_id, target = first.store, first.wheel_set.id, first.target.index
     for attempt in attempts(target, dry_run=dry_run):
         if attempt.recovered:
@@ -220,7 +220,7 @@ def _through_the_gate(first: Case, inputs: _Inputs, *, dry_run: bool, on_step: P
 
 
 def _judge(case: Case, again: Readmission | None, on_step: Progress) -> GateReport:
-    """What the gate finds, where it lets the set in.
+    """Judge the set; return the report if the gate lets it in.
 
     Neither a set that was yanked comes in, nor one of its wheels as a part of another. One that a rollback
     took off the target does not come back by itself, such as in the next night.
@@ -250,7 +250,7 @@ def _judge(case: Case, again: Readmission | None, on_step: Progress) -> GateRepo
 
 
 def _index_entry(case: Case, report: GateReport) -> IndexSet:
-    """The set as the target is to list it, with what let it in."""
+    """The set's entry in the target, with the evidence that let it in."""
     of_set = (k.digest for k in case.kept.records if not test_records.disagreement(k.record, case.wheel_set))
     return msgspec.structs.replace(
         index_set(case.wheel_set),
@@ -268,7 +268,7 @@ def _judgement_key(entry: IndexSet) -> str:
 
 
 def _record_arrival(case: Case, again: Readmission | None) -> tuple[str, ...]:
-    """Update marks and ledger after the commit; returns what has come to stand against the set by now."""
+    """Update marks and ledger after the commit; return the failures that stand against the set by now."""
     store, set_id, index = case.store, case.wheel_set.id, case.target.index
     # A yank, or a late record, looks for the set only where it is already.
     marks.update_marks(store, set_id, "record", indexes=[index.name])
@@ -285,7 +285,7 @@ def _record_arrival(case: Case, again: Readmission | None) -> tuple[str, ...]:
 def _result(
     case: Case, report: GateReport, entry: IndexSet, *, late: tuple[str, ...], dry_run: bool
 ) -> Promotion:
-    """What to say of a set that has come in, or would."""
+    """The result for a set that has come in, or would."""
     closure = {ref.filename for ref in refs_of(case.wheel_set)}
     present = {filename for filename in closure if _has(case.target, filename)}
     return Promotion(
@@ -301,7 +301,7 @@ def _result(
 
 
 def _result_of_present(case: Case, *, dry_run: bool) -> Promotion:
-    """What to say of a set that the target has already, with what the gate said when it was let in.
+    """The result for a set that the target has already, with the judgement that let it in.
 
     Raises:
         StoreError: the store has lost the gate's judgement, or it was changed.

@@ -1,8 +1,8 @@
-"""Test records beside the set they are of, where the gate reads every one of them.
+"""Test records, kept beside their set, where the gate reads every one of them.
 
-A record is kept as the bytes it came in, under their sha256; it is never removed. What failed is answered by
-a later record or by a named user's word, never by leaving it out. What it was judged by, JUnit XML and the
-report of `cairn test compat`, is kept beside it, under the digests that it names: for people, and to compare
+A record is kept byte for byte under its sha256, and never removed. A failure is answered by a later record or
+by a named user, never by leaving the record out. The results that it was judged by, JUnit XML and the report
+of `cairn test compat`, are kept beside it, under the digests that it names: for people, and to compare
 nights. The gate does not need it.
 """
 
@@ -39,7 +39,7 @@ _FEWEST = 4  # digits of a digest that stand for it
 
 
 class Answer(datafile.Value, tag_field="schema", tag="cairn.answer/1"):
-    """A named user's word on a record that stands against its set: why it may be released all the same.
+    """A named user's answer to a failed record: why the set may be released all the same.
 
     Attributes:
         set_id: the set.
@@ -68,7 +68,7 @@ class Answer(datafile.Value, tag_field="schema", tag="cairn.answer/1"):
 
 @dataclass(frozen=True, kw_only=True)
 class GivenRecord:
-    """A record that is to be kept.
+    """A record to be added, with its results.
 
     Attributes:
         data: its bytes, as the test run wrote them.
@@ -97,7 +97,7 @@ class KeptRecord(datafile.Value):
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
-    """Everything that a store has on the tests of a set.
+    """All test records and answers that a store has on a set.
 
     Attributes:
         records: those that can be read, by digest.
@@ -112,7 +112,7 @@ class Kept:
     arrivals: Mapping[str, int] = field(default_factory=dict)
 
     def having(self, given: Sequence[KeptRecord], *, trust: Trust | None = None) -> Kept:
-        """This, and records that are not in the store yet: nothing has signed these for `trust`."""
+        """A copy with records that are not in the store yet, none of which is signed for `trust`."""
         known = {one.digest for one in self.records}
         doubt = None if trust is None else "it is not signed"
         new = [msgspec.structs.replace(one, doubt=doubt) for one in given if one.digest not in known]
@@ -122,13 +122,13 @@ class Kept:
 
     @property
     def keys(self) -> frozenset[str]:
-        """What there is, to tell whether it is still the same."""
+        """The keys of all records and answers, to tell whether any were added."""
         records = (one.digest for one in self.records)
         return frozenset((*records, *(digest for digest, _ in (*self.answers, *self.unusable))))
 
 
 def read_given(path: Path) -> GivenRecord:
-    """A record from its file, with the results that the test run left in the same folder.
+    """Read a record from a file, with the results that the test run left in the same folder.
 
     Raises:
         UsageError: it is not a record, or the results there are of a different run.
@@ -296,7 +296,7 @@ def _result_of(store: Store, kept: KeptRecord, sha256: str | None, ending: str) 
 
 
 def find(store: Store, given: str) -> tuple[str, str]:
-    """The set and the digest of the one record that `given` is: its file, or the beginning of its digest.
+    """Find a record by its file, or by the beginning of its digest; return its set's id and its digest.
 
     Raises:
         StoreError: there is no such record.
@@ -318,7 +318,7 @@ def find(store: Store, given: str) -> tuple[str, str]:
 
 
 def read(store: Store, set_id: str, *, trust: Trust | None = None) -> Kept:
-    """All that a store has on the tests of a set; what cannot be read is named, not skipped.
+    """Read all test records of a set and the answers to them; those that cannot be read are named.
 
     Args:
         store: the store.
@@ -361,7 +361,7 @@ def read(store: Store, set_id: str, *, trust: Trust | None = None) -> Kept:
 
 
 def disagreement(record: TestRecord, wheel_set: WheelSet) -> str | None:
-    """Why a record is not of a set, or None."""
+    """Why a record does not belong to a set, or None."""
     if record.set_id != wheel_set.id:
         return f"it is of the set {str(record.set_id)[:_SHORT]}"
     own = [wheel.file_name for wheel in wheel_set.wheels]
@@ -369,14 +369,14 @@ def disagreement(record: TestRecord, wheel_set: WheelSet) -> str | None:
 
 
 def from_the_future(record: TestRecord, moment: datetime) -> str | None:
-    """Why a record cannot have been made yet, or None."""
+    """Why a record's time is impossible, because it lies in the future; None if it is not."""
     if record.ended <= moment + SKEW:
         return None
     return f"it ended at {record.ended.astimezone(UTC):%Y-%m-%d %H:%M} UTC, which is yet to come"
 
 
 def _tell(store: Store, set_id: str) -> None:
-    """Note what the failed records of a set come to by now, and have every index that has it say so."""
+    """Record the current failures of a set in the ledger, and update its marks in every index."""
     ledger = Ledger(store)
     if not any(event.is_bad for event in ledger.history(set_id)):
         return
@@ -391,7 +391,7 @@ def _tell(store: Store, set_id: str) -> None:
 
 
 def standing(store: Store, set_id: str) -> str:
-    """What stands against a set by its records, in words, whatever a stack demands; empty for nothing."""
+    """The failures that stand against a set, in words, whatever a stack demands; empty for none."""
     # It weighs what is read here, so neither can be loaded first.
     from cairn.release.gate import evidence  # noqa: PLC0415
 
@@ -399,7 +399,7 @@ def standing(store: Store, set_id: str) -> str:
 
 
 def _given(set_id: str, digest: str, record: TestRecord) -> Event:
-    """What the ledger is to say of a record."""
+    """The ledger event for a record."""
     return Event(
         kind="record",
         set_id=set_id,
@@ -412,7 +412,7 @@ def _given(set_id: str, digest: str, record: TestRecord) -> Event:
 
 
 def _result_key(set_id: str, record: TestRecord, result: bytes, name: str) -> str:
-    """Where a result of a record is kept."""
+    """The key of a record's result."""
     sha256 = hashlib.sha256(result).hexdigest()
     ends = {record.junit_sha256: "xml", record.compat_sha256: "json"}
     if sha256 not in ends:

@@ -1,4 +1,4 @@
-"""A store over HTTP: for trying an index, for the gate, and for machines on one desk.
+"""Serve a store over HTTP: to try an index, for the gate, and within a small network.
 
 Any static web server can do the same for releases; this one adds what pip and uv make use of: JSON by
 `Accept`, parts of files, compressed pages, and answers of a few bytes where nothing has changed.
@@ -22,7 +22,7 @@ _BACKLOG = 1024  # clients that the system keeps waiting until we take them, unl
 
 @dataclass(frozen=True, kw_only=True)
 class Server:
-    """A server that is running.
+    """A running server.
 
     Attributes:
         url: its address, without a slash at the end.

@@ -1,4 +1,4 @@
-"""A store as a web site: which object an address names, in which form it is sent, and to whom.
+"""The HTTP side of `serve`: routing, content negotiation, range requests and client connections.
 
 A slow or idle client costs a socket alone; a few threads read the store, and none of them waits for a client.
 aiohttp has the parser, the time limit of a request, keep-alive and the answers in their order. uvicorn waits
@@ -62,7 +62,7 @@ _CHUNK_TIME = 90.0  # seconds that a client may take for them: a slower one woul
 
 
 async def serve(store: Store, listener: socket.socket, stop: asyncio.Event, *, backlog: int) -> None:
-    """Answer all clients of a socket until the event is set."""
+    """Answer all clients of a socket until `stop` is set."""
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_warn)
     clients = _Clients(Site(store))
@@ -92,7 +92,7 @@ async def serve(store: Store, listener: socket.socket, stop: asyncio.Event, *, b
 
 
 class _Clients(web.Server):
-    """All clients of a server, by aiohttp; each connection has a handler."""
+    """All clients of a server, as aiohttp sees them; each connection has a handler."""
 
     def __init__(self, site: Site) -> None:
         silent = logging.getLogger("cairn.serve")  # clients get an answer to what aiohttp would log
@@ -111,7 +111,7 @@ class _Clients(web.Server):
         self._busy: set[web.RequestHandler] = set()
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
-        """Take a client, beyond the limit instead of the one that is idle longest."""
+        """Add a client; above the limit, drop the one that has been idle longest."""
         super().connection_made(handler, transport)
         self.open[handler] = transport
         if self._idle and len(self._idle) + len(self._busy) >= _CONNECTIONS:
@@ -170,7 +170,7 @@ class _Clients(web.Server):
             raise
 
     async def _copy(self, request: web.BaseRequest, response: web.StreamResponse, stream: BinaryIO) -> None:
-        """Send as many bytes as were announced, also of a file that grows."""
+        """Send exactly the announced number of bytes, even if the file grows."""
         loop, transport = asyncio.get_running_loop(), request.transport
         writer = await response.prepare(request)
         from_disk = isinstance(stream, io.BufferedReader) and isinstance(stream.raw, io.FileIO)
@@ -205,7 +205,7 @@ def _close(answer: Future[Answer]) -> None:
 
 
 def _warn(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """What asyncio would log: it cannot take clients, say."""
+    """Report an error that asyncio would log, such as a failed accept."""
     error = context.get("exception")
     console.current().warn(f"{context['message']}{f': {error}' if error else ''}")
 
@@ -251,7 +251,7 @@ class Site:
         raise web.HTTPNotFound
 
     def _object(self, request: web.BaseRequest, key: str, more: dict[str, str]) -> Answer | None:
-        """An object, whole or in part; None where the store has none."""
+        """Serve an object, whole or in part; None if the store does not have it."""
         kind = headers_of(key)
         headers = {"Content-Type": kind.content_type, "Cache-Control": kind.cache_control}
         if not keys.is_own(key):
@@ -301,7 +301,7 @@ class Site:
 def _part(
     request: web.BaseRequest, headers: dict[str, str], size: int, open_part: Callable[..., BinaryIO]
 ) -> Answer:
-    """As much of an object as the client wants; `open_part` is as `Store.open`."""
+    """The part of an object that the client asked for; `open_part` is like `Store.open`."""
     # Ours are strong; a weak one, which a proxy that compresses made of it, is as good (RFC 9110, 13.1.2).
     if any(f'"{tag.value}"' in (headers["ETag"], '"*"') for tag in request.if_none_match or ()):
         return web.Response(status=304, headers=headers), None
@@ -352,12 +352,12 @@ def _accepts_gzip(request: web.BaseRequest) -> bool:
 
 
 def _header(request: web.BaseRequest, name: str) -> str:
-    """All headers of a name as one (RFC 9110, section 5.3)."""
+    """All headers of one name, joined (RFC 9110, section 5.3)."""
     return ", ".join(request.headers.getall(name, ()))
 
 
 def _weights(header: str) -> dict[str, float]:
-    """How much a client wants each of what it lists, from 0 (not at all) to 1."""
+    """The quality values in a header, from 0 (not acceptable) to 1."""
     weights: dict[str, float] = {}
     for part in header.split(","):
         name, *parameters = (piece.strip().lower() for piece in part.split(";"))
@@ -367,7 +367,7 @@ def _weights(header: str) -> dict[str, float]:
 
 
 def find(target: str) -> tuple[str, dict[str, str]]:
-    """The key that the target of a request spells, and those of the pages that stand for it as a folder.
+    """The key for a request target, and the keys of the pages to serve if it is a folder.
 
     A folder with a store may have other files too, and the folder of a store may be named by mistake: what
     `keys.is_own` does not know is not there.
@@ -398,7 +398,7 @@ def find(target: str) -> tuple[str, dict[str, str]]:
 
 
 def _canonical(parts: list[str]) -> str | None:
-    """The page of a project whose name is not in its normal form (PEP 503), as a relative address."""
+    """The redirect target for a project name that is not normalised (PEP 503), as a relative address."""
     if "simple" not in parts[1:-1]:
         return None
     place = parts.index("simple", 1)

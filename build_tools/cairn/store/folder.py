@@ -186,7 +186,7 @@ class LocalStore:
         return self.path / valid_key(key)
 
     def _own_path(self, key: str) -> Path:
-        """The path of `key`, to be changed.
+        """The path of `key`, for a change.
 
         Raises:
             StoreError: a link on the way leads out of the store, or to a different key.
@@ -202,7 +202,7 @@ class LocalStore:
         return self._path(key)
 
     def _place_for(self, key: str) -> Path:
-        """The path of `key`, to be written.
+        """The path of `key`, for a write.
 
         Raises:
             StoreError: there is a folder, or a file on the way; see `_own_path` too.
@@ -241,7 +241,7 @@ class LocalStore:
 
 
 class _Beginning(io.RawIOBase):
-    """The next `count` bytes of a stream."""
+    """A stream that ends after the next `count` bytes of another one."""
 
     def __init__(self, stream: BinaryIO, count: int) -> None:
         self._stream = stream
@@ -262,7 +262,7 @@ class _Beginning(io.RawIOBase):
 
 
 def retire(store: LocalStore) -> Path:
-    """Move the whole store to a folder beside it that is named after the time, and return that folder."""
+    """Move the whole store to a folder beside it, named after the time; return that folder."""
     taken = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
     return store.path.rename(store.path.with_name(f"{store.path.name}-until-{taken}"))
 

@@ -1,4 +1,4 @@
-"""A store in memory, free to make, copy and compare, and one that lies over a different store."""
+"""A store in memory, and a store that overlays another one."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ class MemoryStore:
 
 
 class OverlayStore:
-    """A store with some objects in place of those in `below`, to look at before anything is written.
+    """A store that overlays `below` with other objects, to look at before anything is written.
 
     Attributes:
         below: the store underneath.
@@ -163,7 +163,7 @@ class OverlayStore:
 
     @property
     def url(self) -> str:
-        """That of the store underneath."""
+        """The URL of the store underneath."""
         return self.below.url
 
     def read(self, key: str) -> StoredObject:

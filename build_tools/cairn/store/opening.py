@@ -1,4 +1,4 @@
-"""Opening a store by its name on the command line."""
+"""Open a store by its name on the command line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def open_store(
     public: bool = False,
     say: Progress = silent,
 ) -> Store:
-    """The store that a user names: a path, `file://…`, or `s3://`, `gs://` or `az://bucket/prefix`.
+    """Open the store that a user names: a path, `file://…`, or `s3://`, `gs://` or `az://bucket/prefix`.
 
     Args:
         url: its name.
@@ -63,7 +63,7 @@ def open_store(
 
 
 def open_existing(url: str, *, endpoint_url: str | None = None, say: Progress = silent) -> Store:
-    """Like `open_store`, for commands that only make sense where something was published.
+    """Like `open_store`, for commands that need a store with something in it.
 
     Raises:
         StoreError: there is no such folder or bucket, or nothing in it.
@@ -76,7 +76,7 @@ def open_existing(url: str, *, endpoint_url: str | None = None, say: Progress = 
 
 
 def open_folder(url: str) -> LocalStore:
-    """Like `open_existing`, for what needs a folder.
+    """Like `open_existing`, for commands that need a folder.
 
     Raises:
         UsageError: it is a bucket.

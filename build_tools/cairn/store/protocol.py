@@ -22,7 +22,7 @@ _PAUSE = 0.05  # seconds, at most, before the next attempt
 
 
 class MissingKeyError(StoreError):
-    """Nothing is stored under that key."""
+    """There is no object under that key."""
 
 
 class DamagedObjectError(StoreError):
@@ -30,7 +30,7 @@ class DamagedObjectError(StoreError):
 
     @classmethod
     def of(cls, url: str) -> DamagedObjectError:
-        """The error for one object."""
+        """The error for the object at a URL."""
         return cls(f"{url} is not what was put there", tip="restore it from a copy of the store")
 
 
@@ -128,7 +128,7 @@ class Store(Protocol):
 
     @property
     def url(self) -> str:
-        """How a user names this store."""
+        """The name by which a user knows this store."""
 
     def read(self, key: str) -> StoredObject:
         """The object under `key`.
@@ -210,17 +210,17 @@ class Store(Protocol):
         """Remove the object under `key`, if there is one."""
 
     def renew(self, key: str) -> None:
-        """Have the object under `key` count as written now, with the bytes that it has, if there is one."""
+        """Update the modification time of the object under `key`, if there is one; its bytes stay."""
 
     def strays(self) -> Iterator[Stray]:
-        """Whatever else lies where the store is; `list` gives none of it."""
+        """Everything at the store's location that `list` does not return."""
 
     def discard(self, stray: Stray) -> None:
         """Remove a stray, if it is still there."""
 
 
 def write_once(store: Store, key: str, data: bytes) -> bool:
-    """Put `data` under a key that never stands for anything else, such as one with its digest.
+    """Put `data` under a key that never stands for other bytes, such as one with their digest.
 
     What is there already is left as it is, and replaced where it is something else. A refusal is not believed
     before what is there was read: a server may say that someone was first, and nobody was.
@@ -273,7 +273,7 @@ def replace(store: Store, key: str, old: StoredObject | None, data: bytes) -> bo
 
 
 def attempts_at(what: str) -> Iterator[None]:
-    """Turns at a conditional write, in a loop that is left once one has succeeded.
+    """Yield once for each attempt at a conditional write; the caller leaves the loop after a success.
 
     Between them lies a short pause of random length, so that two writers do not go on in step.
 
@@ -307,7 +307,7 @@ def is_key(name: str) -> bool:
 
 
 def valid_key(key: str) -> str:
-    """`key`, if an object can have it: see `is_key`.
+    """Return `key` if it is a valid key: see `is_key`.
 
     Raises:
         StoreError: it cannot.
@@ -319,7 +319,7 @@ def valid_key(key: str) -> str:
 
 
 def sha256_of(stream: BinaryIO) -> str:
-    """The sha256 of the rest of a stream of `Store.open`, which may be larger than memory."""
+    """The sha256 of the rest of a stream from `Store.open`, which may be larger than memory."""
     digest = hashlib.sha256()
     while block := stream.read(1 << 20):
         digest.update(block)
@@ -327,5 +327,5 @@ def sha256_of(stream: BinaryIO) -> str:
 
 
 def etag_of(data: bytes) -> str:
-    """The etag of a store of ours; those of a bucket are its own."""
+    """The etag of these bytes in memory and folder stores; buckets have their own."""
     return hashlib.sha256(data).hexdigest()

@@ -1,4 +1,4 @@
-"""Many files into a store, or out of one: side by side, with progress, and not what is there already."""
+"""Transfer many files into a store or out of one: in parallel, with progress, sending nothing twice."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Progress:
     seconds: float
 
     def __str__(self) -> str:
-        """In one line for users, such as `3 of 12 files, 1.2 GB of 3.4 GB, 85.0 MB/s`."""
+        """One line for users, such as `3 of 12 files, 1.2 GB of 3.4 GB, 85.0 MB/s`."""
         line = f"{self.done} of {self.files} files, {console.size(self.size)} of {console.size(self.of_size)}"
         speed = int(self.size / self.seconds) if self.seconds else 0
         return f"{line}, {console.size(speed)}/s"
@@ -108,7 +108,7 @@ def as_files(
     jobs: int = _JOBS,
     on_progress: OnProgress = lambda _: None,
 ) -> Iterator[dict[str, Path]]:
-    """Objects of a store as local files to read, by key, until the block ends; see `Store.as_file`.
+    """Make objects of a store available as local files, by key, until the block ends; see `Store.as_file`.
 
     Args:
         store: where they are.
@@ -150,14 +150,14 @@ class Count:
         self._reported = 0.0
 
     def bytes(self, count: int) -> None:
-        """So many bytes have arrived."""
+        """Count bytes that have arrived."""
         with self._lock:
             self._size += count
             if time.monotonic() - self._reported > _INTERVAL:
                 self._report()
 
     def file(self) -> None:
-        """One has arrived."""
+        """Count a file that has arrived."""
         with self._lock:
             self._done += 1
             self._report()

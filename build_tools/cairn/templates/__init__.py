@@ -1,4 +1,4 @@
-"""How every page of HTML for people is made: Jinja2 templates, one layout, one style sheet, one script.
+"""Render the HTML pages for people: Jinja2 templates with one layout, one style sheet and one script.
 
 A caller gives values to `page`; whatever they hold is shown as text. A page is one file that loads
 nothing. The pages of `simple/` alone are not made here (`release.index.render` says why).
@@ -33,10 +33,10 @@ _SCHEMES = ("", "http", "https")  # of links: a path, or the web
 
 
 def page(name: str, /, **values: object) -> str:
-    """The page that a template of this folder makes of values.
+    """Render a template of this folder.
 
     Args:
-        name: the template's, without `.html.j2`.
+        name: the template's name, without `.html.j2`.
         values: what it shows; functions among them can be called there.
     """
     return _environment().get_template(f"{name}.html.j2").render(**values)
@@ -55,7 +55,7 @@ def script_source(script: str) -> str:
 
 @functools.cache
 def _environment() -> jinja2.Environment:
-    """The one environment; a template is compiled when its first page is made."""
+    """The shared Jinja2 environment; each template is compiled when it is first used."""
     import jinja2  # noqa: PLC0415 - 25 ms, and few commands make a page
 
     environment = jinja2.Environment(
@@ -86,7 +86,8 @@ def _environment() -> jinja2.Environment:
 def _bytecode_cache() -> jinja2.BytecodeCache | None:
     """The cache of compiled templates: beside Python's own bytecode, with the same trust.
 
-    None where Python keeps none, or this user may not write it; each process then compiles for about 45 ms.
+    None if Python writes no bytecode, or the user may not write there; each process then compiles for about
+    45 ms.
     """
     import jinja2  # noqa: PLC0415
 
@@ -104,24 +105,24 @@ def _bytecode_cache() -> jinja2.BytecodeCache | None:
 
 
 def _visible(value: object) -> object:
-    """A value as a page shows it: one line in which nothing is hidden; markup of ours as it is."""
+    """A value on one line with invisible characters shown; our own markup stays as it is."""
     return safe_text.visible(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
 def _lines(text: str) -> Markup:
-    """A text that may have several lines, in each of which nothing is hidden."""
+    """A text that may have several lines, with invisible characters shown."""
     from markupsafe import Markup, escape  # noqa: PLC0415 - comes with Jinja2
 
     return Markup("\n").join(escape(safe_text.visible(line)) for line in text.split("\n"))
 
 
 def _log(text: str) -> Markup:
-    """The output of a program, without the colours of a terminal."""
+    """The output of a program, without terminal colours."""
     return _lines("\n".join(map(safe_text.without_moves, text.rstrip().split("\n"))))
 
 
 def _tone(word: str) -> str:
-    """The colour of a verdict."""
+    """The colour class for a verdict."""
     return "good" if word in _GOOD else "bad" if word in _BAD else "plain"
 
 
@@ -134,7 +135,7 @@ def _moment(text: str) -> str:
 
 
 def _address(target: str, *schemes: str) -> str:
-    """A link's target where its scheme is one of these (by default a path or the web), else empty."""
+    """A link's target if its scheme is one of these (by default a path or the web), otherwise empty."""
     try:
         scheme = urllib.parse.urlsplit(target).scheme
     except ValueError:

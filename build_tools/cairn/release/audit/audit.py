@@ -32,15 +32,15 @@ def audit(
     young: timedelta = YOUNG,
     on_step: Progress = silent,
 ) -> AuditReport:
-    """Everything that is wrong with a store; nothing is changed.
+    """Report everything that is wrong with a store; nothing is changed.
 
     Args:
         store: the store.
-        indexes: look at these alone; all there are, and every key of the store, without any.
+        indexes: check these alone; if empty, check all indexes and every key of the store.
         hashes: read every file for its sha256.
-        trust: whose signature must be on each wheel of a set; None asks for none.
-        young: for how long a key may wait to be named.
-        on_step: called with what is being looked at.
+        trust: who must have signed each wheel of a set; None checks no signatures.
+        young: for how long a key may lie in the store before a generation names it.
+        on_step: called with a description of each step.
 
     Raises:
         StoreError: one of `indexes` was never published into, so nothing can be said of it.
@@ -86,7 +86,7 @@ def audit(
 def _index(
     name: str, inventory: Inventory, *, hashes: bool, trust: Trust | None, on_step: Progress
 ) -> tuple[Snapshot | None, list[Problem]]:
-    """An index, and what is wrong with it at one moment, as far as others leave it alone."""
+    """Check one index, again while writers change it; return its state and its problems."""
     snapshot, problems = _loaded(name, inventory)
     for _ in range(_TRIES):
         if snapshot is None:
@@ -116,9 +116,9 @@ def _loaded(name: str, inventory: Inventory) -> tuple[Snapshot | None, list[Prob
 
 
 def _people(names: Sequence[str], inventory: Inventory) -> Iterator[Problem]:
-    """What is wrong with the pages for people, which show several indexes at once.
+    """The problems of the pages for people, which show several indexes at once.
 
-    Nothing is said of them where one of these cannot be read, or has pages that are yet to be written.
+    They are not checked where one of these indexes cannot be read, or has pages that are yet to be written.
     """
     every = {name: _loaded(name, inventory)[0] for name in inventory.indexes()}
     # What has pages and no pointer is no index yet, and keeps nobody from saying what is wrong with others.
@@ -137,7 +137,7 @@ def _people(names: Sequence[str], inventory: Inventory) -> Iterator[Problem]:
 
 
 def _places(indexes: Sequence[str], inventory: Inventory) -> tuple[str, ...]:
-    """Below what nothing foreign may lie: everything, or the folders of these indexes and of their sets."""
+    """The prefixes to search for foreign keys: everything, or the folders of these indexes and their sets."""
     if not indexes:
         return ("",)
     snapshots = [_loaded(name, inventory)[0] for name in indexes]
@@ -148,7 +148,7 @@ def _places(indexes: Sequence[str], inventory: Inventory) -> tuple[str, ...]:
 
 
 def _of_no_index(names: Sequence[str], inventory: Inventory) -> Iterator[Problem]:
-    """Pages of an index that was never published: whoever takes its address would believe them."""
+    """Report pages of an index that was never published: whoever opens them would believe them."""
     published = {
         key.removesuffix("/state.json") for key in inventory.objects if keys.kind_of(key) == "pointer"
     }
@@ -164,7 +164,7 @@ def _of_no_index(names: Sequence[str], inventory: Inventory) -> Iterator[Problem
 
 
 def _of_nights(inventory: Inventory, present: Sequence[str]) -> set[str]:
-    """What nights have left: their plans, and the pages where none of them has come into an index yet."""
+    """The keys that nights have left: their plans, and pages where no night has reached an index yet."""
     waiting = [name for name in with_status(inventory.store) if name not in present]
     places = {place for name in waiting for place in (name, name.partition("/")[0])}
     pages = (key for key in inventory.objects if keys.kind_of(key) == "for people")
@@ -172,12 +172,12 @@ def _of_nights(inventory: Inventory, present: Sequence[str]) -> set[str]:
 
 
 def _place_of(key: str) -> str:
-    """The index or the channel that a page for people is of."""
+    """The index or the channel that a page for people belongs to."""
     return key.partition("/status/")[0] if "/status/" in key else key.rpartition("/")[0]
 
 
 def _unnamed_files(inventory: Inventory) -> list[Problem]:
-    """The files of no index whose bytes are not those of their digest: one who has the link may get them."""
+    """The files in no index whose bytes do not match their digest; whoever has the link can fetch them."""
     beside = (".metadata", ".provenance")
     files = [
         key

@@ -1,6 +1,6 @@
-"""Whether the two chains are whole: the generations of an index, to which the pointer leads, and the ledger.
+"""Check both chains: the generations of an index, down from the pointer, and the ledger.
 
-It also looks whether the indexes offer what the ledger says.
+Also check that the indexes agree with the ledger.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SHORT = 12
 
 
 def check_generations(snapshot: Snapshot, inventory: Inventory, *, hashes: bool) -> Iterator[Problem]:
-    """What is wrong with the chain of generations and with what lies beside it."""
+    """The problems of an index's chain of generations, and of the objects beside it."""
     index = snapshot.index
     every = dict(_read(index, inventory))
     inventory.named |= {keys.state_key(index.name), *inventory.below(keys.generations_prefix(index.name))}
@@ -51,7 +51,7 @@ def check_generations(snapshot: Snapshot, inventory: Inventory, *, hashes: bool)
 
 
 def _read(index: Index, inventory: Inventory) -> Iterator[tuple[str, Generation | str]]:
-    """Every generation that the store has of an index, or what is wrong with it."""
+    """Yield every stored generation of an index, or the reason why it cannot be read."""
 
     def one(key: str) -> Generation | str:
         named = keys.generation_of(key)
@@ -67,7 +67,7 @@ def _read(index: Index, inventory: Inventory) -> Iterator[tuple[str, Generation 
 
 
 def _pointer(snapshot: Snapshot) -> Iterator[Problem]:
-    """Whether the pages are said to show a generation of the chain."""
+    """Check that the generation which the pages are said to show is in the chain."""
     pointer, index = snapshot.pointer, snapshot.index
     if pointer is None or pointer.rendered == pointer.generation:
         return
@@ -89,10 +89,10 @@ def _pointer(snapshot: Snapshot) -> Iterator[Problem]:
 
 
 def _set_back(snapshot: Snapshot, true: dict[str, Generation]) -> Iterator[Problem]:
-    """Whether somebody has written an older pointer over a newer one.
+    """Check that nobody has written an older pointer over a newer one.
 
-    A generation that was made from the current one is what a writer that lost, died, or is at work has
-    left. One that was made from that one in its turn shows that the first was current.
+    A generation whose parent is the current one was left by a writer that lost the race, died, or is still
+    at work. If that generation has a child in its turn, it was once current, and the pointer was set back.
     """
     children: dict[str, list[tuple[str, Generation]]] = collections.defaultdict(list)
     for key, later in true.items():
@@ -117,7 +117,7 @@ def _set_back(snapshot: Snapshot, true: dict[str, Generation]) -> Iterator[Probl
 
 
 def _name_what_they_name(index: Index, chain: list[Generation], inventory: Inventory) -> None:
-    """Note every part, file and set that a generation of the chain names, and that is still there."""
+    """Mark every part, file and set that a generation of the chain names and that is still there as named."""
     projects = {(digest, name) for one in chain for name, digest in one.projects.items()}
     sets = {set_id for one in chain for set_id in one.sets}
     parts = {digest for digest, _ in projects} | {digest for one in chain for digest in one.sets.values()}
@@ -139,7 +139,7 @@ def _name_what_they_name(index: Index, chain: list[Generation], inventory: Inven
 
 
 def _damaged_parts(index: Index, inventory: Inventory) -> Iterator[Problem]:
-    """The parts whose bytes are not those of their digest, old ones included."""
+    """The parts, old ones included, whose bytes do not match their digest."""
 
     def one(key: str) -> str | None:
         digest = key.rpartition("/")[2].removesuffix(".json")
@@ -157,7 +157,7 @@ def _damaged_parts(index: Index, inventory: Inventory) -> Iterator[Problem]:
 
 
 def check_ledger(names: Sequence[str], inventory: Inventory) -> Iterator[Problem]:
-    """What is wrong with the ledger, and with what these indexes say that it says otherwise."""
+    """The problems of the ledger, and the places where these indexes contradict it."""
     inventory.named |= {k for k in inventory.objects if keys.kind_of(k) in ("ledger", "evidence")}
     ledger = Ledger(inventory.store)
     try:
@@ -184,7 +184,7 @@ def check_ledger(names: Sequence[str], inventory: Inventory) -> Iterator[Problem
 
 
 def _lookups(entries: Sequence[Entry], inventory: Inventory) -> Iterator[Problem]:
-    """What is looked up by project and by set, and is not what the entries say."""
+    """The lookups by project and by set that do not follow from the entries."""
     try:
         head = datafile.loads(inventory.store.read(keys.LEDGER_HEAD).data, Head, name=keys.LEDGER_HEAD)
     except (CairnError, OSError):
@@ -212,7 +212,7 @@ def _lookups(entries: Sequence[Entry], inventory: Inventory) -> Iterator[Problem
 
 
 def _names(snapshot: Snapshot, published: dict[str, str]) -> Iterator[Problem]:
-    """The files of an index that the ledger does not have, or has with other bytes."""
+    """The files of an index that the ledger lacks, or has with other bytes."""
     name = snapshot.index.name
     for project in readable_projects(snapshot):
         for file in project.files:
@@ -224,7 +224,7 @@ def _names(snapshot: Snapshot, published: dict[str, str]) -> Iterator[Problem]:
 
 
 def _marks(snapshot: Snapshot) -> Iterator[Problem]:
-    """The sets that are marked otherwise than what is known of them, and those that a test speaks against."""
+    """The sets whose marks contradict the ledger or the records, and those that failed a test since."""
     name, store = snapshot.index.name, snapshot.index.store
     known, ledger = marks.known(store), Ledger(store)
     for set_id in snapshot.set_ids:

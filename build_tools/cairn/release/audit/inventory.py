@@ -1,4 +1,4 @@
-"""What lies in a store, listed once, and what each key is; and the report that an audit makes of it."""
+"""The inventory of a store: its keys, listed once and classified; and the report of an audit."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ _FILE = re.compile(r"files/([0-9a-f]{2})/([0-9a-f]{64})/[^/]+")
 
 
 class Problem(datafile.Value):
-    """One thing that is not as it should be.
+    """One problem that an audit found.
 
     Attributes:
         code: which kind.
-        index: the index that it was found through; None for what belongs to no index.
+        index: the index that it was found through; None if it belongs to no index.
         where: the key, file or set.
         said: what is wrong with it, as a sentence that names it.
     """
@@ -62,7 +62,7 @@ class Problem(datafile.Value):
 
 
 class Counted(datafile.Value):
-    """How many keys there are of a class, their bytes, and the first of them by name.
+    """The number of keys of a class, their size, and the first of them by name.
 
     Attributes:
         count: how many.
@@ -76,7 +76,7 @@ class Counted(datafile.Value):
 
 
 class AuditReport(datafile.Value, tag_field="schema", tag="cairn.audit/1"):
-    """What is in a store, and what is wrong with it.
+    """The contents of a store, and its problems.
 
     Attributes:
         store: its URL.
@@ -97,7 +97,7 @@ class AuditReport(datafile.Value, tag_field="schema", tag="cairn.audit/1"):
 
     @property
     def good(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether no problem was found."""
         return not self.problems
 
 
@@ -107,11 +107,11 @@ class Inventory:
     Attributes:
         store: the store.
         objects: what it lists, by key.
-        strays: what lies there besides.
+        strays: files in the store that are not objects of it.
         problems: what kept the list from being whole.
         named: the keys that a generation names, or that are made from one.
         pages_left: pages of projects that are gone; they say nothing, and `gc` removes them.
-        checked: what was found of an object that several indexes share, by key, so that it is read once.
+        checked: the results for objects that several indexes share, by key, so that each is read once.
     """
 
     def __init__(self, store: Store) -> None:
@@ -131,28 +131,28 @@ class Inventory:
         self._sorted = sorted(self.objects)  # asked for what is below a prefix once for each set
 
     def size(self, key: str) -> int | None:
-        """The size of an object; None where there is none, also not since the store was listed."""
+        """The size of an object, also of one written since the listing; None if it does not exist."""
         if key in self.objects:
             return self.objects[key].size
         info = self.store.stat(key)
         return info.size if info else None
 
     def below(self, prefix: str) -> list[str]:
-        """The keys that begin so, sorted."""
+        """The keys that begin with `prefix`, sorted."""
         first, last = (bisect.bisect_left(self._sorted, text) for text in (prefix, f"{prefix}{_LAST}"))
         return self._sorted[first:last]
 
     def indexes(self) -> tuple[str, ...]:
-        """Every index that anything is left of, also one whose pointer was lost."""
+        """Every index that anything is left of, including those whose pointer was lost."""
         present = {keys.index_of(key) for key in self.objects}
         return tuple(name for name in keys.possible_indexes() if name in present)
 
     def classes(self, now: datetime, young: timedelta) -> dict[KeyClass, Counted]:
-        """How many keys there are of each class.
+        """Count the keys of each class.
 
         Args:
             now: the present, by the clock of the store.
-            young: for how long a key may wait to be named.
+            young: for how long a key may lie in the store before a generation names it.
         """
         by_class: dict[KeyClass, list[tuple[str, int]]] = collections.defaultdict(list)
         for key, listed in self.objects.items():
@@ -165,10 +165,10 @@ class Inventory:
         return {name: _counted(by_class[name]) for name in order}
 
     def foreign(self, places: tuple[str, ...]) -> Iterator[Problem]:
-        """What is not of a store of ours, and keys that a file system could take for each other.
+        """The keys that Cairn did not write, and those that a case-insensitive file system would confuse.
 
         Args:
-            places: below what to look, `""` for everything.
+            places: the prefixes to look at; `""` for everything.
         """
         for key in self.objects:
             if key.startswith(places) and not _is_ours(key):
@@ -186,7 +186,7 @@ class Inventory:
 
 
 def _is_ours(key: str) -> bool:
-    """Whether a store of ours has keys like this one, in the place that its digest gives it."""
+    """Whether Cairn writes keys like this one, at the place that follows from its digest."""
     kind = keys.kind_of(key)
     if kind == "file":
         match = _FILE.fullmatch(key)

@@ -1,4 +1,4 @@
-"""Whether an index offers what its generation says: its pages byte for byte, and the files they lead to."""
+"""Check that an index offers what its generation says: its pages byte for byte, and the linked files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _AT_ONCE = 16  # requests side by side
 
 
 def check(snapshot: Snapshot, inventory: Inventory, *, hashes: bool, on_step: Progress) -> Iterator[Problem]:
-    """What is wrong with the pages of an index and with the files of its generation."""
+    """The problems of the pages of an index and of the files of its generation."""
     name = snapshot.index.name
     projects: list[ProjectState] = []
     for project_name, project in zip(
@@ -43,7 +43,7 @@ def check(snapshot: Snapshot, inventory: Inventory, *, hashes: bool, on_step: Pr
 
 
 def readable_projects(snapshot: Snapshot) -> Iterator[ProjectState]:
-    """The projects of an index whose parts are there and true."""
+    """The projects of an index whose parts can be read and match their digests."""
     for name in snapshot.project_names:
         project = _project(snapshot, name)
         if not isinstance(project, str):
@@ -58,7 +58,7 @@ def _project(snapshot: Snapshot, name: str) -> ProjectState | str:
 
 
 def _strange_names(index: str, project: ProjectState) -> Iterator[str]:
-    """Files that the page of a project must not have, whoever made the generation that says so."""
+    """Files that must not be on the page of a project, even if a generation lists them."""
     counts = collections.Counter(file.filename for file in project.files)
     yield from (f"{index} offers two files called {name}" for name, count in counts.items() if count > 1)
     for name in counts:
@@ -70,7 +70,7 @@ def _strange_names(index: str, project: ProjectState) -> Iterator[str]:
 
 
 def file_problems(inventory: Inventory, file: FileEntry, *, index: str, hashes: bool) -> tuple[Problem, ...]:
-    """What is wrong with a file that an index offers, its metadata and its provenance."""
+    """The problems of a file that an index offers, of its metadata and of its provenance."""
     problems: list[Problem] = []
     for key, sha256 in objects_of(file).items():
         whole = key == keys.file_key(file.sha256, file.filename)
@@ -94,7 +94,7 @@ def file_problems(inventory: Inventory, file: FileEntry, *, index: str, hashes: 
 
 
 def digest_problem(store: Store, key: str, sha256: str) -> str | None:
-    """What is wrong with an object whose bytes are to have this digest; None for nothing."""
+    """Why the bytes of an object do not match this digest; None if they do."""
     try:
         with store.open(key) as stream:
             digest = sha256_of(stream)
@@ -134,7 +134,7 @@ def _pages(snapshot: Snapshot, projects: list[ProjectState], inventory: Inventor
 
 
 def _not_of(store: Store, folder: str, pages: Sequence[render.Page], *, may_lack: bool) -> Iterable[str]:
-    """The two pages of a folder, where they are none of those that they may be, each with what is wrong."""
+    """The problems of the two pages of a folder, where they match none of the allowed versions."""
     for kind, allowed in (("json", {page.json for page in pages}), ("html", {page.html for page in pages})):
         key = f"{folder}index.{kind}"
         try:
@@ -148,7 +148,7 @@ def _not_of(store: Store, folder: str, pages: Sequence[render.Page], *, may_lack
 
 
 def check_people(snapshot: Snapshot, inventory: Inventory) -> Iterator[Problem]:
-    """What is wrong with the pages for people that show an index, once all indexes have their pages."""
+    """The problems of the pages for people that show an index; call it once all indexes have their pages."""
     name, store = snapshot.index.name, snapshot.index.store
     try:
         shown = people.objects(store, name)
@@ -163,8 +163,8 @@ def check_people(snapshot: Snapshot, inventory: Inventory) -> Iterator[Problem]:
 def _moments(snapshot: Snapshot) -> tuple[Snapshot, ...]:
     """The states of an index that its pages may show, the current one first.
 
-    There are others where a writer is at work, or has ended early: those since all pages were last written.
-    A page that shows none of them is nobody's, however little of it is said to be written.
+    There are several where a writer is at work, or has died: every state since all pages were last written.
+    A page that shows none of them was not written by Cairn, whatever the pointer says of the pages.
     """
     pointer, moments = snapshot.pointer, [snapshot]
     if pointer is None or pointer.rendered == pointer.generation:
@@ -181,7 +181,7 @@ def _moments(snapshot: Snapshot) -> tuple[Snapshot, ...]:
 
 
 def _left_pages(snapshot: Snapshot, inventory: Inventory, compared: Collection[str]) -> Iterator[Problem]:
-    """Pages of projects that the generation does not have: they may stay, as long as they offer nothing."""
+    """Pages of projects that the generation does not have: they may stay as long as they offer nothing."""
     prefix = keys.simple_prefix(snapshot.index.name)
     for key in inventory.below(prefix):
         if key in inventory.named or keys.kind_of(key) != "page":
@@ -197,7 +197,7 @@ def _left_pages(snapshot: Snapshot, inventory: Inventory, compared: Collection[s
 def differences(
     store: Store, expected: Mapping[str, bytes], difference: str = "does not say what the generation says"
 ) -> list[str]:
-    """The keys that do not hold what they should, each with what is wrong."""
+    """The keys whose content is not the expected one, each with what is wrong."""
 
     def one(item: tuple[str, bytes]) -> str | None:
         key, data = item

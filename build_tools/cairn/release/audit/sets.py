@@ -1,4 +1,4 @@
-"""Whether the sets of an index are whole: what they consist of, what they need, and what was said of them."""
+"""Check that the sets of an index are complete: their files, their requirements and their evidence."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SAME = ("stack", "line", "python", "platform", "family", "targets", "manifest_s
 def check(
     snapshot: Snapshot, inventory: Inventory, *, trust: Trust | None, on_step: Progress
 ) -> Iterator[Problem]:
-    """What is wrong with the sets of an index."""
+    """The problems of the sets of an index."""
     name = snapshot.index.name
     ids = snapshot.set_ids
 
@@ -54,7 +54,7 @@ def check(
 
 
 def _of_no_set(snapshot: Snapshot, inventory: Inventory) -> Iterator[FileEntry]:
-    """The files of an index that none of its sets has, but for what `retain` may have left."""
+    """The files of an index that belong to none of its sets, except those that `retain` may have left."""
     left = {file.ref: file for project in readable_projects(snapshot) for file in project.files}
     of_index = set(snapshot.set_ids)
     others = {key.split("/")[1] for key in inventory.below("sets/") if key.endswith(f"/{SET_FILE}")}
@@ -105,7 +105,7 @@ def _problems(
 
 
 def _entry(snapshot: Snapshot, entry: IndexSet, wheel_set: WheelSet) -> Iterator[str]:
-    """Where the index says something else of a set than its `set.json`, or lacks a file of it."""
+    """The differences between the index's entry of a set and its `set.json`, and the files that it lacks."""
     for field in _SAME:
         if getattr(entry, field) != getattr(wheel_set, field):
             yield f"{snapshot.index.name} says {getattr(entry, field)!r} of its {field}, {SET_FILE} does not"
@@ -122,7 +122,7 @@ def _entry(snapshot: Snapshot, entry: IndexSet, wheel_set: WheelSet) -> Iterator
 
 
 def _objects(inventory: Inventory, wheel_set: WheelSet) -> Iterator[str]:
-    """Where what lies beside `set.json` is not what follows from it."""
+    """The objects beside `set.json` that do not follow from it."""
     store, set_id = inventory.store, wheel_set.id
     key = keys.set_key(set_id, MANIFEST_FILE)
     try:
@@ -138,7 +138,7 @@ def _objects(inventory: Inventory, wheel_set: WheelSet) -> Iterator[str]:
 
 
 def _pages(inventory: Inventory, wheel_set: WheelSet) -> Iterator[str]:
-    """Where the index of exactly a set is not what follows from it."""
+    """The pages of the set's own index that do not follow from `set.json`."""
     pages = write.set_objects(wheel_set)
     yield from differences(inventory.store, pages, "does not say what the set says")
     for extra in inventory.below(keys.set_simple_prefix(wheel_set.id)):
@@ -147,12 +147,12 @@ def _pages(inventory: Inventory, wheel_set: WheelSet) -> Iterator[str]:
 
 
 def of_no_index(inventory: Inventory, offered: Collection[str], since: datetime) -> Iterator[Problem]:
-    """What is wrong with the pages of sets that no index has: their addresses work by themselves.
+    """The problems of the pages of sets that no index has: their addresses work on their own.
 
     Args:
         inventory: what there is.
         offered: the ids of the sets that some index has.
-        since: pages younger than that may be of a set that is being written, whose `set.json` comes last.
+        since: younger pages may be of a set that is still being written, whose `set.json` comes last.
     """
     listed = {key.split("/")[1]: key for key in inventory.below("sets/") if keys.kind_of(key) == "set page"}
     for set_id, key in listed.items():
@@ -171,7 +171,7 @@ def of_no_index(inventory: Inventory, offered: Collection[str], since: datetime)
 
 
 def _named_evidence(inventory: Inventory, entry: IndexSet) -> Iterator[str]:
-    """What the index says was found of the set, and the store does not have."""
+    """The evidence that the index names for a set and the store does not have."""
     named = [f"records/{digest}.json" for digest in entry.records]
     named += [f"judgements/{entry.judgement}.json"] if entry.judgement else []
     for name in named:
@@ -181,7 +181,7 @@ def _named_evidence(inventory: Inventory, entry: IndexSet) -> Iterator[str]:
 
 
 def _judgement(snapshot: Snapshot, entry: IndexSet, wheel_set: WheelSet) -> Iterator[str]:
-    """Why no gate let a set into an index that sets reach through the gate alone."""
+    """Why no gate let a set into an index that only the gate lets sets into."""
     name = snapshot.index.name
     if entry.judgement is None:
         yield f"{name} has it without a judgement of the gate"
@@ -204,7 +204,7 @@ def _judgement(snapshot: Snapshot, entry: IndexSet, wheel_set: WheelSet) -> Iter
 
 
 def _evidence(inventory: Inventory, set_id: str) -> Iterator[str]:
-    """What lies beside the set, and is not what it was."""
+    """The evidence beside the set that is damaged or was changed."""
     store = inventory.store
     for kind in _EVIDENCE:
         for key in inventory.below(keys.set_key(set_id, f"{kind}/")):
@@ -221,7 +221,7 @@ def _evidence(inventory: Inventory, set_id: str) -> Iterator[str]:
 
 
 def _unmet(wheel_set: WheelSet, metadata: dict[str, bytes]) -> Iterator[str]:
-    """The requirements, extras included, that no file of the set meets."""
+    """The requirements, extras included, that no file of the set satisfies."""
     versions: dict[str, set[str]] = {}
     needs = {}
     for file in wheel_set.files:
@@ -249,7 +249,7 @@ def _unmet(wheel_set: WheelSet, metadata: dict[str, bytes]) -> Iterator[str]:
 
 
 def _signatures(snapshot: Snapshot, wheel_set: WheelSet, trust: Trust) -> Iterator[str]:
-    """The wheels of a set that nobody who is trusted vouches for, link by link down to the commits."""
+    """The wheels of a set that no trusted signature vouches for, each link down to the commits included."""
     for wheel in wheel_set.wheels:
         report = chain.check(
             snapshot.index.store,

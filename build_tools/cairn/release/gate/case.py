@@ -1,4 +1,4 @@
-"""What the gate judges, with its files at hand."""
+"""A case for the gate: a set, its source and target, and its files on this machine."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from cairn.wheels.wheelset import SetWheel, WheelSet
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """What the gate judges.
+    """What the gate judges, and by which stack, records and lock.
 
     Attributes:
         source: the index that has the set.
         target: the index that is to have it.
         wheel_set: the set.
         stack: the stack that it must be of, on its release line.
-        kept: its test records, and what was said to them.
-        bypass: a named user's word in place of a passed record.
+        kept: its test records, and the answers to failed ones.
+        bypass: the statement of a named user that replaces a passed record.
         lock: what a mirror may hold, by hash; None asks for no lock.
         python: the interpreter to install with; None takes one that is at hand.
         moment: now.
@@ -54,12 +54,12 @@ class Case:
 
     @property
     def store(self) -> Store:
-        """Where both indexes live."""
+        """The store that holds both indexes."""
         return self.source.index.store
 
     @functools.cached_property
     def after(self) -> Snapshot:
-        """`target` as it will be."""
+        """`target` as it would be after the promotion."""
         entry = index_set(self.wheel_set)
         return self.target.with_change(promotion(self.source, self.target, self.wheel_set, entry=entry))
 
@@ -69,7 +69,7 @@ class Case:
         return self.wheel_set.targets in ((), (CPU,))
 
     def project_of(self, wheel: SetWheel) -> Project | None:
-        """The project of the stack that a wheel of the set is made by; a device wheel is its host's."""
+        """The stack's project that builds a wheel of the set; for a device wheel, that of its host wheel."""
         makers = [
             project
             for project in self.stack.projects
@@ -80,9 +80,9 @@ class Case:
         return max(makers, key=lambda project: len(project.distribution), default=None)
 
     def code_of(self, wheel: SetWheel) -> tuple[str, ...]:
-        """The targets that a wheel must have device code for; `("cpu",)` for one that must have none.
+        """The targets that a wheel must have device code for; `("cpu",)` if it must have none.
 
-        What `set.json` says of the wheel is not asked: whoever seals a set again may have it say anything.
+        This does not rely on `set.json`: anybody who seals a set again can have it say anything.
         """
         project = self.project_of(wheel)
         if self.for_cpu or project is None or not project.device_code:
@@ -94,7 +94,7 @@ class Case:
         return (CPU,) if split else self.wheel_set.targets
 
     def processor_of(self, wheel: SetWheel) -> str | None:
-        """The processor whose code a device wheel of the set has; None for any other wheel."""
+        """The processor that a device wheel of the set has code for; None for any other wheel."""
         project = self.project_of(wheel)
         return device_names.processor_of(wheel.distribution, project.distribution) if project else None
 
@@ -114,7 +114,7 @@ class Files:
 
 @contextlib.contextmanager
 def opened(case: Case) -> Iterator[Files]:
-    """Every file that the set installs, at hand until the block ends."""
+    """Make every file that the set installs available until the block ends."""
     by_name = {name: keys.file_key(sha256, name) for name, sha256 in sorted(case.wheel_set.sha256s.items())}
     missing = {
         name: f"{name} is missing from the store: no {key}"
@@ -127,5 +127,5 @@ def opened(case: Case) -> Iterator[Files]:
 
 
 def ref(name: str, sha256: str) -> FileRef:
-    """Exactly one file."""
+    """A reference to exactly one file."""
     return FileRef(filename=name, sha256=sha256)

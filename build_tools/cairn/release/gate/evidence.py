@@ -1,8 +1,8 @@
-"""Whether a set was tested: by records for exactly its bytes, or by the word of a named user.
+"""Whether a set was tested: by records of exactly its bytes, or bypassed by a named user.
 
-What failed stands against the set, however much has passed: until a later record of the same kind, on the
-same hardware, has passed, or somebody has answered it by name. No bypass overrides it; that is for tests that
-could not run.
+A failure stands against the set, however many other tests have passed, until a later record of the same kind
+has passed on the same hardware, or somebody has answered it by name. No bypass overrides a failure: a bypass
+is for tests that could not run.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Bypass(datafile.Value):
     """A user's word in place of a test record; the pages then show the set as untested.
 
     Attributes:
-        who: whom to ask.
+        who: the user to ask about it.
         reason: why it may be released all the same.
 
     Raises:
@@ -53,14 +53,14 @@ class Bypass(datafile.Value):
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What the records of a set must show.
+    """The requirements on the test records of a set.
 
     Attributes:
         wheel_set: the set.
         records: kinds of record, each with its floor; every target must have a passed one of each.
         installed: project to its files in the set, for what is installed in any case: each must be in a
             record.
-        since: when the set was staged, so that no test of it can have begun before; None where that is not
+        since: when the set was staged, since no test of it can have begun earlier; None where that is not
             known.
         moment: now.
     """
@@ -79,14 +79,14 @@ class Asked:
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """What the records of a set come to.
+    """The verdict on the records of a set.
 
     Attributes:
-        standing: what stands against the set, a sentence each; no bypass helps.
+        standing: the failures that stand against the set, a sentence each; no bypass overrides them.
         missing: why it counts as untested, a sentence each; nothing where each target was tested.
         untested: the targets that were not tested with every kind of record, in order; `cpu` for a set
             without targets.
-        answered: whose word stands for a failed record, and why, a sentence each.
+        answered: who answered a failed record, and why, a sentence each.
         passed: what was tested on what.
         on_hardware: records that were made on the hardware of a target which counts as untested, and do not
             count, a sentence each; what may be bypassed is that nobody has the hardware.
@@ -107,7 +107,7 @@ class Evidence:
 
 @dataclass(frozen=True, kw_only=True)
 class _Demanded:
-    """What each target must have a passed record of.
+    """A kind of test that each target must have a passed record of.
 
     Attributes:
         kind: of record.
@@ -119,11 +119,11 @@ class _Demanded:
 
     @classmethod
     def of(cls, record: TestRecord) -> _Demanded:
-        """What a record is of."""
+        """The demand that a record is for."""
         return cls(kind=record.kind, config=record.config)
 
     def is_met_by(self, record: TestRecord) -> bool:
-        """Whether a record is of this, however it ended."""
+        """Whether a record is for this demand, passed or not."""
         return record.kind == self.kind and self.config in ("", record.config)
 
     def __str__(self) -> str:
@@ -139,7 +139,7 @@ def _demanded(asked: Asked) -> tuple[_Demanded, ...]:
 
 
 def weigh(asked: Asked, kept: Kept) -> Evidence:
-    """What the records of a set, with the answers to them, come to."""
+    """Weigh the records of a set together with the answers to them."""
     objections = {item.digest: objection(asked, item) for item in kept.records}
     good = [item for item in kept.records if objections[item.digest] is None]
     ran = [item for item in kept.records if not any(_objections(asked, item, on_host=True))]
@@ -195,7 +195,7 @@ def weigh(asked: Asked, kept: Kept) -> Evidence:
 def _against(
     asked: Asked, kept: Kept, good: list[KeptRecord], ran: list[KeptRecord]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What stands against a set, and what would but for somebody's word."""
+    """The failures that stand against a set, and those that somebody has answered."""
     answers = {answer.record: answer for _, answer in kept.answers if answer.set_id == asked.wheel_set.id}
     problems = dict(kept.unusable)
     for item in kept.records:
@@ -228,7 +228,7 @@ def _against(
 
 
 def failures(wheel_set: WheelSet, kept: Kept) -> tuple[str, ...]:
-    """What stands against a set, a sentence each, whatever a stack demands of it."""
+    """The failures that stand against a set, a sentence each, whatever a stack demands of it."""
     asked = Asked(wheel_set=wheel_set, records={}, moment=datetime.now(UTC))
     good = [item for item in kept.records if objection(asked, item) is None]
     ran = [item for item in kept.records if not any(_objections(asked, item, on_host=True))]
@@ -260,7 +260,7 @@ def _overtaken(asked: Asked, kept: Kept, failure: KeptRecord, good: list[KeptRec
 
 
 def _computed_on(record: TestRecord) -> tuple[str, ...]:
-    """The kinds of GPU that tests have passed on; of a set for the CPU, those that were there."""
+    """The kinds of GPU that tests have passed on; for a CPU set, those that were there."""
     covered = [target for target, count in record.covered.items() if count]
     return tuple(name for name in record.hardware if not record.covered or covers(covered, name))
 
@@ -275,12 +275,12 @@ def _untested(asked: Asked, passed: list[TestRecord]) -> tuple[str, ...]:
 
 
 def objection(asked: Asked, item: KeptRecord) -> str | None:
-    """Why a record does not show that its set works, or None."""
+    """The reason why a record does not show that its set works, or None."""
     return next(_objections(asked, item), None)
 
 
 def _objections(asked: Asked, item: KeptRecord, *, on_host: bool = False) -> Iterator[str]:
-    """All that can be said against a record; `on_host` leaves out that it was made without the hardware."""
+    """All objections to a record; with `on_host`, except that it was made without the hardware."""
     wheel_set, record = asked.wheel_set, item.record
     if item.doubt:
         yield item.doubt

@@ -1,6 +1,6 @@
 """The first and the last demand: the files of the set pass `verify`, were reviewed, and are complete.
 
-Complete is a set that is what the stack asks for, of which the store has everything.
+A set is complete if it is what the stack asks for, and the store has all of it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _BUILD_OF = {"mirrored": (MIRRORED,), "published": (PUBLISHED,), "rocm-sdk": (PU
 
 
 def findings(case: Case, files: Files) -> Iterator[str]:
-    """Findings on its wheels, and its sdists that cannot be read."""
+    """The findings of `verify` on the wheels, and the sdists that cannot be read."""
     wheels = {name: path for name, path in files.paths.items() if name.endswith(".whl")}
     shipped, unreadable = _libraries(wheels)
     mirrored = {file.file_name for file in case.wheel_set.closure if file.origin == "mirrored"}
@@ -64,7 +64,7 @@ def findings(case: Case, files: Files) -> Iterator[str]:
 
 
 def unreviewed(case: Case) -> Iterator[str]:
-    """Files of the closure that are not in the index as what the set says they are, or not in the lock."""
+    """Files of the closure that the index has differently or not at all, or that are not in the lock."""
     locked = {file.file_name: file.sha256 for file in case.lock.files} if case.lock else {}
     for file in case.wheel_set.closure:
         try:
@@ -94,7 +94,7 @@ def _libraries(wheels: Mapping[str, Path]) -> tuple[tuple[str, ...], dict[str, s
 
 
 def _expectations(case: Case, shipped: tuple[str, ...]) -> Iterator[tuple[str, Expectation]]:
-    """What each file of the set was asked to be."""
+    """What each file of the set is expected to be."""
     siblings = {wheel.distribution: wheel.version for wheel in case.wheel_set.wheels}
     beside: dict[str, tuple[str, ...]] = {}
     for name in case.wheel_set.sha256s:
@@ -124,7 +124,7 @@ def _expectations(case: Case, shipped: tuple[str, ...]) -> Iterator[tuple[str, E
 
 
 class _Manifest(msgspec.Struct, frozen=True):
-    """What matters here of a manifest, whichever version of Cairn wrote it."""
+    """The fields of a manifest that the gate needs, whichever version of Cairn wrote it."""
 
     stack: str
     line: str
@@ -135,7 +135,7 @@ class _Manifest(msgspec.Struct, frozen=True):
 
 
 def not_of_stack(case: Case) -> Iterator[str]:
-    """How the set is not what the stack asks for."""
+    """The ways in which the set differs from what the stack asks for."""
     made, stack = case.wheel_set, case.stack
     if (made.stack, made.line) != (stack.name, stack.line):
         yield f"it is of {made.stack}, line {made.line}, and not of {stack.name}, line {stack.line}"
@@ -171,7 +171,7 @@ def _targets(case: Case) -> Iterator[str]:
 
 
 def not_of_split(case: Case, files: Files) -> Iterator[str]:
-    """How host wheels and device wheels do not belong together, or are not all that was split."""
+    """The host and device wheels that do not belong together, or that are missing from a split."""
     if not files.missing:
         wheels = [files.paths[wheel.file_name] for wheel in case.wheel_set.wheels]
         floor = case.stack.device_wheels.runtime
@@ -179,7 +179,7 @@ def not_of_split(case: Case, files: Files) -> Iterator[str]:
 
 
 def not_of_manifest(case: Case) -> Iterator[str]:
-    """How the set is not of the manifest that it names."""
+    """The ways in which the set contradicts the manifest that it names."""
     made = case.wheel_set
     key = keys.set_key(made.id, MANIFEST_FILE)
     data = case.store.read(key).data
@@ -203,7 +203,7 @@ def not_of_manifest(case: Case) -> Iterator[str]:
 
 
 def not_of_store(case: Case, files: Files) -> Iterator[str]:
-    """What the store lacks of the set, or has differently."""
+    """The parts of the set that the store lacks, or has with other content."""
     yield from files.missing.values()
     for file in case.wheel_set.files:
         if file.file_name not in files.paths:
@@ -221,7 +221,7 @@ def not_of_store(case: Case, files: Files) -> Iterator[str]:
 
 
 def _differences(case: Case, file: SetWheel | ClosureFile, files: Files) -> Iterator[str]:
-    """How the set, the index and the file itself say different things."""
+    """The differences between the set, the index and the file itself."""
     entry = case.source.entry(ref(file.file_name, file.sha256))
     listed = (file.size, file.metadata_sha256, file.requires_python)
     if (entry.size, entry.metadata_sha256, entry.requires_python) != listed:

@@ -1,8 +1,8 @@
-"""What promotion demands of a set. The default is no: what is missing, skipped or cancelled does not hold.
+"""The gate's demands on a set. The default is no: what is missing, skipped or cancelled does not hold.
 
-All demands are asked, whatever the first say, and each of their parts: a user is told of everything at
-once. What cannot be judged does not hold. Only where nobody has tested the set is that said before its files
-are read and installed.
+Every demand and each of its parts is checked, even if earlier ones do not hold, so that a user sees all
+problems at once. A demand that cannot be judged does not hold. Only a set that nobody has tested is refused
+before its files are read and installed.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ def check(case: Case) -> GateReport:
 
 
 def refusal_without_record(case: Case) -> GateReport | None:
-    """The refusal of a set without any test record or bypass, by what needs none of its files; else None.
+    """The refusal of a set without any test record or bypass, without reading its files; otherwise None.
 
-    Verifying and installing gigabytes would only delay it. It has the demands that were looked at alone.
+    Verifying and installing gigabytes would only delay it. The report has only the demands that were checked.
     """
     weighed = weigh(case)
     if case.kept.records or case.kept.unusable or case.bypass is not None or not weighed.missing:
@@ -91,7 +91,7 @@ def _report(case: Case, weighed: Evidence, demands: tuple[Demand, ...]) -> GateR
 
 
 def weigh(case: Case) -> Evidence:
-    """What the test records of the set come to."""
+    """Weigh the test records of the set."""
     try:
         asked = Asked(
             wheel_set=case.wheel_set,
@@ -118,7 +118,7 @@ def _policy(case: Case) -> Policy:
 
 
 def weakened(case: Case) -> Iterator[str]:
-    """Where the policy asks for less than a test or than of the last set, or is not what the tests ran by."""
+    """Where the policy asks for less than a test or the last set did, or differs from that of the records."""
     if not case.stack.gate.records:
         yield f"the stack {case.stack.name} demands no test record"
     for kind, floor in case.stack.gate.records.items():
@@ -145,7 +145,7 @@ def weakened(case: Case) -> Iterator[str]:
 
 
 def _tested_otherwise(case: Case) -> Iterator[str]:
-    """Where the records were made by a policy that is unknown, or not what the stack says now."""
+    """The records that were made by an unknown policy, or by one that differs from the stack's now."""
     last = {
         (item.record.kind, item.record.config, item.record.hardware): item
         for item in sorted(case.kept.records, key=lambda item: item.record.began)
@@ -166,7 +166,7 @@ def _tested_otherwise(case: Case) -> Iterator[str]:
 
 
 def _ran_otherwise(stack: Stack, kind: RecordKind, ran: TestPolicy) -> str | None:
-    """Why tests are not as the stack has them, where its files are here; a suite's lie with its project."""
+    """How a test differs from the stack's, if its files are here; a suite's lie with its project."""
     if kind == "smoke":
         tests = [Path(place) for place in stack.smoke_tests]
         if all(place.exists() for place in tests) and ran.tests_sha256 != policy.digest_of_files(tests):
@@ -225,7 +225,7 @@ def _tested(case: Case, weighed: Evidence, replaced: Mapping[str, str]) -> Deman
 
 
 def _replaced(case: Case, weighed: Evidence) -> dict[str, str]:
-    """The targets that this set was not tested on and one that the index offers was, each with a sentence."""
+    """The untested targets of this set that a set in the index was tested on, each with a sentence."""
     index = case.target.index.name
     channel, _, family = index.partition("/")
     if not weighed.untested or channel == keys.UNTESTED:
@@ -243,7 +243,7 @@ def _replaced(case: Case, weighed: Evidence) -> dict[str, str]:
 
 
 def _problems(*checks: Iterator[str]) -> tuple[str, ...]:
-    """All that checks have to say; one that cannot judge says why, and does not hold up others."""
+    """All problems that the checks yield; a check that fails yields the reason, and the others go on."""
     problems: list[str] = []
     for check in checks:
         try:
@@ -270,7 +270,7 @@ def _other_builds(case: Case) -> Iterator[str]:
 
 
 def _always_installed(case: Case) -> dict[str, frozenset[str]]:
-    """The projects that come with the set however it is installed, each with its files in the set."""
+    """The projects that are installed with the set in any case, each with its files in the set."""
     by_project: dict[str, set[str]] = {}
     for name in case.wheel_set.sha256s:
         by_project.setdefault(project_of(name), set()).add(name)
@@ -298,7 +298,7 @@ def _applies(requirement: Requirement, values: dict[str, str]) -> bool:
 
 
 def _needs(case: Case, name: str) -> tuple[Requirement, ...]:
-    """What a file of the set requires, as far as that can be relied on."""
+    """The requirements of a file of the set, as far as its metadata is reliable."""
     try:
         data = case.store.read(keys.sidecar_key(case.wheel_set.sha256s[name], name)).data
     except MissingKeyError:

@@ -1,8 +1,8 @@
-"""The third demand: what installers make of the index as it will be.
+"""The third demand: pip and uv can install the set from the index as it will be.
 
 uv resolves for any Python and platform, so it always has an answer. pip and uv install where an interpreter
-of the set is at hand, into environments that are thrown away (`install`); where none is, the judgement and
-the pages say that it was not tried.
+of the set is available, into temporary environments (`install`); where none is, the judgement and the pages
+say that installation was not tried.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ _ANSWER_TIMEOUT = 60.0  # seconds that an interpreter may take to say which it i
 
 @dataclass(frozen=True, kw_only=True)
 class Installation:
-    """What came of it.
+    """The result of resolving and installing a set.
 
     Attributes:
         problems: why it cannot be installed as it was tested, a sentence each.
-        metadata_size: bytes that an installer reads to choose the files; None where it cannot.
-        installed_with: the installers that did it.
+        metadata_size: bytes that an installer reads to choose the files; None if it cannot choose them.
+        installed_with: the installers that installed it.
         note: what was done, or why something could not be tried.
     """
 
@@ -64,7 +64,7 @@ class Installation:
 
 
 def judge(case: Case, files: Files) -> Installation:
-    """Resolve the set from the index as it will be, and install it where that can be tried."""
+    """Resolve the set from the index as it will be, and install it where an interpreter is available."""
     requested = requirements(case, files)
     try:
         resolution = resolve_set(case.after, case.wheel_set)
@@ -93,13 +93,13 @@ def judge(case: Case, files: Files) -> Installation:
 
 
 def no_longer_resolving(case: Case) -> Iterator[str]:
-    """The sets of the target that would not resolve to what they were tested with, a sentence each.
+    """The sets of the target that would no longer resolve to what they were tested with, a sentence each.
 
     A set that brings a newer version of what they need, unpinned, would have installers take that version
     with them too, which nobody has tested.
 
-    Only those are resolved that need a project of which the promotion brings a file that they could take.
-    One that resolves to something else already, whatever did that, holds up no other.
+    Only those sets are resolved that need a project for which the promotion brings a file that they could
+    take. A set that already resolves to something else, for whatever reason, does not block the promotion.
     """
     coming = _coming(case)
     for entry in case.target.sets():
@@ -120,7 +120,7 @@ def no_longer_resolving(case: Case) -> Iterator[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """How one installer did.
+    """The result of one installer.
 
     Attributes:
         installer: which.
@@ -134,7 +134,7 @@ class Trial:
 
     @property
     def versions(self) -> frozenset[tuple[str, Version]]:
-        """What is installed, by normalised name."""
+        """The installed projects, by normalised name, with their versions."""
         pairs = (line.split("==", 1) for line in self.installed)
         return frozenset((str(canonicalize_name(name)), Version(version)) for name, version in pairs)
 
@@ -147,7 +147,7 @@ def install(
     python: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Trial:
-    """Install `requirements` from one index alone, untouched by the settings of the user who runs this.
+    """Install `requirements` from one index alone, ignoring the user's own configuration.
 
     Args:
         installer: pip or uv.
@@ -194,7 +194,7 @@ def _reason(error: ProcessError) -> str:
 
 
 def _coming(case: Case) -> dict[str, list[FileEntry]]:
-    """The files that the target would newly offer, or offer again, by project."""
+    """The files that the target would offer newly or again, by project."""
     coming: dict[str, list[FileEntry]] = {}
     for name in case.after.changed.projects:
         old = {file.filename for file in case.target.project(name).files if file.yanked is None}
@@ -205,7 +205,7 @@ def _coming(case: Case) -> dict[str, list[FileEntry]]:
 
 
 def _concerned(staying: WheelSet, coming: dict[str, list[FileEntry]]) -> bool:
-    """Whether installers could take one of these files with a set: its own wheels are asked for exactly."""
+    """Whether installers could take one of these files for a set; its own wheels are pinned exactly."""
     own = {(wheel.distribution, Version(wheel.version)) for wheel in staying.wheels}
     pinned = {name for name, _ in own}
     names = {project_of(file.file_name) for file in staying.files}
@@ -218,7 +218,7 @@ def _concerned(staying: WheelSet, coming: dict[str, list[FileEntry]]) -> bool:
 
 
 def requirements(case: Case, files: Files) -> tuple[str, ...]:
-    """What a user would ask an installer for: each wheel of the set, by its version, with every extra.
+    """The requirements to install the set: each wheel, pinned to its version, with every extra.
 
     Raises:
         WheelError: one of them cannot be read.
@@ -232,10 +232,10 @@ def requirements(case: Case, files: Files) -> tuple[str, ...]:
 
 
 def interpreter(case: Case) -> Path | None:
-    """A Python that the set is for, on this machine; None where there is none.
+    """An interpreter on this machine that the set is for; None if there is none.
 
     Raises:
-        UsageError: the one that was named is a different one.
+        UsageError: the interpreter that was named is for something else.
     """
     target, here = Platform(python=case.wheel_set.python, tag=case.wheel_set.platform), Platform.here()
     if case.python is not None:
@@ -256,7 +256,7 @@ def interpreter(case: Case) -> Path | None:
 
 
 def _candidates(version: str) -> list[Path]:
-    """Interpreters that may be of a version: on the PATH, and where uv looks; nothing is downloaded."""
+    """Interpreters that may have this version: on the PATH, and where uv looks; nothing is downloaded."""
     paths = [Path(path) for path in [shutil.which(f"python{version}")] if path is not None]
     command = [
         venv.uv_program(),
@@ -275,7 +275,7 @@ def _candidates(version: str) -> list[Path]:
 
 
 def _described(python: Path) -> Platform | None:
-    """What an interpreter says that it is; None where it says nothing that can be understood."""
+    """The platform that an interpreter reports; None if its answer cannot be understood."""
     try:
         answer = process.run(
             [python, "-I", "-c", _ASK],
@@ -295,7 +295,7 @@ def _same_place(one: Platform, other: Platform) -> bool:
 
 
 def as_it_will_be(case: Case) -> Store:
-    """The store with the pages that the target will have, over those that it has."""
+    """The store, overlaid with the pages that the target will have."""
     prefix = keys.simple_prefix(case.target.index.name)
     names = {project_of(name) for name in case.wheel_set.sha256s} | case.after.changed.projects.keys()
     pages: dict[str, bytes] = {}
@@ -306,7 +306,7 @@ def as_it_will_be(case: Case) -> Store:
 
 
 def _installed(case: Case, requested: Sequence[str], python: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Why installers could not install the set, and which could."""
+    """The problems of installing the set, and the installers that succeeded."""
     of_set: Mapping[str, frozenset[Version]] = {
         project_of(name): frozenset(
             Version(version_of(other))

@@ -1,6 +1,6 @@
-"""What the gate found, demand by demand: the one value that terminal, report, pages and store show.
+"""The gate's report, demand by demand: the one value that terminal, report, pages and store show.
 
-A command of the stack's can be told of it (`notify`).
+`notify` passes it to a command of the stack.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ Outcome = Literal["met", "bypassed", "not met"]
 
 
 class Demand(datafile.Value):
-    """One demand and how it stands.
+    """One demand and its outcome.
 
     Attributes:
         number: its place among those that promotion makes, from 0.
         name: what is demanded.
-        outcome: `bypassed` is not met, and let through on a user's word alone.
+        outcome: `bypassed` means not met, but let through by a named user.
         reason: why it is met, or why not.
-        bypass: whose word, and why; None where none was needed.
+        bypass: who let it through, and why; None where that was not needed.
     """
 
     number: int
@@ -37,22 +37,22 @@ class Demand(datafile.Value):
 
     @property
     def holds(self) -> bool:
-        """Whether it does not stand in the way of promotion."""
+        """Whether the demand does not block the promotion."""
         return self.outcome != "not met"
 
     @property
     def bypassed(self) -> bool:
-        """Whether it holds on a user's word alone."""
+        """Whether it holds only because a user bypassed it."""
         return self.outcome == "bypassed"
 
     @property
     def why(self) -> str:
-        """The reason, and who let it through all the same."""
+        """The reason, and who let it through."""
         return f"{self.reason}; {self.bypass}" if self.bypass else self.reason
 
 
 class Policy(datafile.Value):
-    """By what a set was judged.
+    """The rules that a set was judged by.
 
     Attributes:
         cairn: version of Cairn whose gate it was.
@@ -71,7 +71,7 @@ class Policy(datafile.Value):
 
 
 class GateReport(datafile.Value, tag_field="schema", tag="cairn.gate/1"):
-    """All demands on one set, kept beside it in the store.
+    """The outcome of all demands on one set, kept beside it in the store.
 
     Attributes:
         set_id: the set.
@@ -114,7 +114,7 @@ class GateReport(datafile.Value, tag_field="schema", tag="cairn.gate/1"):
 
     @property
     def bypassed(self) -> tuple[Demand, ...]:
-        """The demands that hold on a user's word alone."""
+        """The demands that hold only because a user bypassed them."""
         return tuple(demand for demand in self.demands if demand.bypassed)
 
     @property
@@ -124,18 +124,18 @@ class GateReport(datafile.Value, tag_field="schema", tag="cairn.gate/1"):
 
     @property
     def untested_note(self) -> str | None:
-        """`untested on hardware: gfx942`; None for a set that was tested on all that it is for."""
+        """`untested on hardware: gfx942`; None for a set that was tested on all its targets."""
         return untested_note(self.untested)
 
     @property
     def word(self) -> str | None:
-        """Its label on pages: the targets it was not tested on, bypasses, and answered failures."""
+        """Its label on pages: untested targets, bypasses, and answered failures."""
         words = [self.untested_note, *(str(d.bypass) for d in self.bypassed), *self.answered]
         return "; ".join(word for word in words if word) or None
 
 
 def untested_note(targets: tuple[str, ...]) -> str | None:
-    """The label of a set that was not tested on these of its targets; None where there are none."""
+    """The label of a set that was not tested on these targets; None if there are none."""
     if not targets:
         return None
     return "untested" if targets == (CPU,) else f"untested on hardware: {', '.join(targets)}"
@@ -145,7 +145,7 @@ _TIMEOUT = 60.0  # seconds
 
 
 class Notice(datafile.Value, tag_field="schema", tag="cairn.notice/1"):
-    """What a command of `[gate] notify`, or of `--notify`, reads.
+    """The JSON input of a `[gate] notify` or `--notify` command.
 
     Attributes:
         outcome: what became of the set.
@@ -165,9 +165,9 @@ class Notice(datafile.Value, tag_field="schema", tag="cairn.notice/1"):
 
 
 def notify(command: Sequence[str], report: GateReport, *, folder: Path) -> str | None:
-    """Run a command that reads what became of a set; why it did not work, or None.
+    """Run a command with the outcome of a set as its input; return why it failed, or None.
 
-    What the command does, and whether it succeeds, changes nothing of the outcome.
+    The outcome stays the same, whatever the command does and whether or not it succeeds.
 
     Args:
         command: the program and its arguments; it gets a `Notice` as JSON on its standard input.

@@ -1,4 +1,4 @@
-"""What changed in an index: between two states, and generation by generation."""
+"""The changes of an index: between two states, and generation by generation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cairn.store.protocol import Store
 
 
 class Difference(datafile.Value):
-    """What an index offers no more, and what it offers that it did not.
+    """The files and sets that an index stops offering, and those that it newly offers.
 
     Attributes:
         gone: the files that go.
@@ -29,7 +29,7 @@ class Difference(datafile.Value):
     back_sets: tuple[str, ...] = ()
 
     def joined(self, other: Difference) -> Difference:
-        """All that is in either."""
+        """The union of both differences."""
         return Difference(
             gone=_sorted({*self.gone, *other.gone}),
             back=_sorted({*self.back, *other.back}),
@@ -39,7 +39,7 @@ class Difference(datafile.Value):
 
 
 def between(before: Snapshot, change: Change) -> Difference:
-    """What a change of a snapshot takes away and brings."""
+    """What a change removes from a snapshot, and what it adds."""
     after = before.with_change(change)
     old = {file.ref for name in change.projects for file in before.project(name).files}
     new = {file.ref for name in change.projects for file in after.project(name).files}
@@ -52,7 +52,7 @@ def between(before: Snapshot, change: Change) -> Difference:
 
 
 def without_losses(before: Snapshot, change: Change) -> Change:
-    """What of a change brings something: each project with what it has, and what it is to have.
+    """The part of a change that adds: each project with the files it has and those it gains.
 
     An installer that reads pages while they are written must find whole sets at every moment. A page that
     gains one set and loses another is right neither before nor after the pages of what these need. So what
@@ -69,12 +69,12 @@ def without_losses(before: Snapshot, change: Change) -> Change:
 
 
 def same_but_serial(one: ProjectState, other: ProjectState) -> bool:
-    """Whether an index offers the same of a project, whenever it was last changed."""
+    """Whether an index offers the same files of a project, whenever it was last changed."""
     return msgspec.structs.replace(one, serial=0) == msgspec.structs.replace(other, serial=0)
 
 
 def checked_reason(reason: str) -> str:
-    """A reason that pages and logs can show.
+    """Return the reason, if pages and logs can show it.
 
     Raises:
         UsageError: it is blank, or has what would not be seen as it is.

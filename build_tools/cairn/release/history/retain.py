@@ -24,10 +24,10 @@ _PIN = re.compile(r"^\s*([A-Za-z0-9._-]+)\s*==\s*([^\s;\\#]+)", re.MULTILINE)
 
 
 class Rule(datafile.Value):
-    """Which sets of an index stay.
+    """The rule for which sets of an index stay.
 
     Attributes:
-        last: so many of the newest of each line, family, Python and platform that are not yanked.
+        last: how many of the newest sets that are not yanked stay, of each line, family, Python and platform.
         days: those that came within this time.
         keep: these, by id or the beginning of one.
     """
@@ -42,7 +42,7 @@ class Rule(datafile.Value):
 
 
 class Retained(datafile.Value):
-    """What a retention did, or would do.
+    """The result of a retention, or of a dry run.
 
     Attributes:
         generation: number of the new generation; of the current one where nothing was to be done.
@@ -60,7 +60,7 @@ class Retained(datafile.Value):
 def retain(
     store: Store, index: str, rule: Rule, *, reason: str | None = None, dry_run: bool = False
 ) -> Retained:
-    """Take old sets off an index, by a new generation; their files stay in the store until `gc`.
+    """Remove old sets from an index by a new generation; their files stay in the store until `gc`.
 
     What a lock of the index, a different index that users install from, or `rule.keep` names stays, and so
     does every file that a set that stays has or needs.
@@ -98,7 +98,7 @@ def retain(
 
 
 def _old(sets: Iterable[IndexSet], rule: Rule) -> list[str]:
-    """The sets that a rule does not keep, by id; of each kind the newest that is not yanked is kept."""
+    """The ids of the sets that a rule drops; of each kind, the newest that is not yanked always stays."""
     kinds: dict[tuple[str, ...], list[IndexSet]] = collections.defaultdict(list)
     for one in sets:
         kinds[one.stack, one.line, one.family, one.python, one.platform].append(one)
@@ -117,7 +117,7 @@ def _old(sets: Iterable[IndexSet], rule: Rule) -> list[str]:
 def _held(
     now: Snapshot, old: Sequence[str], sets: dict[str, WheelSet], keep: Iterable[str]
 ) -> dict[str, str]:
-    """The old sets that something names, with what that is."""
+    """The old sets that something still names, each with what names it."""
     store, name = now.index.store, now.index.name
     held = dict.fromkeys((set_id for set_id in old if set_id in set(keep)), "--keep")
     for locked in store.list(f"{name}/locks/"):
@@ -134,7 +134,7 @@ def _held(
 
 
 def _signs(wheel_set: WheelSet, others: Iterable[WheelSet]) -> Iterator[frozenset[str | tuple[str, str]]]:
-    """How a lock may name each wheel of a set that no other set has: by its digest or by its version."""
+    """The digest and the version by which a lock may name each wheel that no other set has."""
     shared = {wheel.sha256 for other in others if other is not wheel_set for wheel in other.wheels}
     own = [wheel for wheel in wheel_set.wheels if wheel.sha256 not in shared]
     for wheel in own or wheel_set.wheels:
@@ -142,7 +142,7 @@ def _signs(wheel_set: WheelSet, others: Iterable[WheelSet]) -> Iterator[frozense
 
 
 def _without(now: Snapshot, going: Sequence[str], sets: dict[str, WheelSet]) -> Change:
-    """What takes these sets away, and the files that nothing which stays has or needs."""
+    """The change that removes these sets, and the files that no remaining set has or needs."""
     if not going:
         return Change()
     gone = frozenset(going)
@@ -170,7 +170,7 @@ def _without(now: Snapshot, going: Sequence[str], sets: dict[str, WheelSet]) -> 
 
 
 def _needed_by_hand(now: Snapshot, leaving: Collection[FileRef]) -> frozenset[str]:
-    """The projects that files which came by themselves and stay need, directly or not."""
+    """The projects that remaining files, published on their own, need directly or indirectly."""
     by_hand = (f for p in now.projects() for f in p.files if f.build == PUBLISHED and not f.sets)
     waiting = [need for file in by_hand if file.ref not in leaving for need in file.needs]
     needed: set[str] = set()

@@ -28,7 +28,7 @@ _HOW_TO_NAME = "give its number, a date such as 2026-11-20, or the id of a set; 
 
 
 class Rollback(datafile.Value):
-    """What a rollback did, or would do.
+    """The result of a rollback, or of a dry run.
 
     Attributes:
         to: number of the generation whose state it is.
@@ -107,7 +107,7 @@ def rollback(
 
 
 def _note(store: Store, index: str, kind: EventKind, set_ids: Iterable[str], why: str) -> None:
-    """Note which sets users are to get no more, or again, until somebody says otherwise."""
+    """Record in the ledger that users no longer get these sets, or get them again."""
     if not keys.is_gated(index):  # no gate asks there: whatever is staged again is there again
         return
     Ledger(store).add(
@@ -118,7 +118,7 @@ def _note(store: Store, index: str, kind: EventKind, set_ids: Iterable[str], why
 
 
 def _let_in(store: Store, past: Snapshot, changed: Iterable[str], why: str) -> None:
-    """Note that users get the sets of a state again, and mark those that changed by what is known by now."""
+    """Record that users get the sets of a state again, and update the marks of those that changed."""
     # All of them, since a run that died may have brought them, and said nothing of it.
     _note(store, past.index.name, "readmit", past.set_ids, why)
     # A yank or a record that came meanwhile has looked at the index as it was.
@@ -127,7 +127,7 @@ def _let_in(store: Store, past: Snapshot, changed: Iterable[str], why: str) -> N
 
 
 def _find(current: Snapshot, to: str) -> Snapshot:
-    """The state that a user names, by a number, a moment, or a set."""
+    """Find the state that a user names, by a number, a moment, or a set."""
     index, newest = current.index, current.generation.number
     if not current.exists:
         raise missing(index.store, index.name)
@@ -150,7 +150,7 @@ def _find(current: Snapshot, to: str) -> Snapshot:
 
 
 def _bringing(current: Snapshot, beginning: str) -> Snapshot:
-    """The newest state that brought a set, of which `beginning` is the beginning of the id."""
+    """The newest state that brought the set whose id starts with `beginning`."""
     index = current.index
     brought: dict[str, Snapshot] = {}
     newer: Snapshot | None = None
@@ -170,7 +170,7 @@ def _bringing(current: Snapshot, beginning: str) -> Snapshot:
 
 
 def _moment(to: str) -> datetime:
-    """The moment before which a state must have come: a day lasts to its end, a moment is within itself."""
+    """The moment before which a state must have come, so that a day or a moment includes its end."""
     try:
         if _DATE.fullmatch(to):
             return datetime.fromisoformat(to).replace(tzinfo=UTC) + timedelta(days=1)
@@ -182,7 +182,7 @@ def _moment(to: str) -> datetime:
 
 
 def _change(now: Snapshot, past: Snapshot) -> Change:
-    """What makes `now` what it was, but for what is known of its sets since then."""
+    """The change that turns `now` back into `past`, except for what has become known of its sets since."""
     mark = marks.known(now.index.store)
     sets = {set_id: mark(past.set(set_id)) for set_id in past.set_ids}
     lifted = {i for i, one in sets.items() if one.yanked is None and past.set(i).yanked is not None}
@@ -205,7 +205,7 @@ def _change(now: Snapshot, past: Snapshot) -> Change:
 
 
 def _yanked_since(past: Snapshot) -> tuple[str, ...]:
-    """The sets of a past state that were not yanked in it, and are by now."""
+    """The ids of the sets of a past state that have been yanked since."""
     mark = marks.known(past.index.store)
     return tuple(one.set_id for one in past.sets() if one.yanked is None and mark(one).yanked is not None)
 
@@ -213,7 +213,7 @@ def _yanked_since(past: Snapshot) -> tuple[str, ...]:
 def _refuse_damaged(
     past: Snapshot, coming: Difference, *, known: Difference, dry_run: bool, on_step: Progress
 ) -> None:
-    """What comes back must be in the store as it was; files of `known` were looked at before.
+    """Refuse if a file that comes back is damaged or lost; files of `known` were checked before.
 
     Raises:
         StoreError: something is not; all of it is named.
@@ -242,7 +242,7 @@ def _refuse_damaged(
 
 
 def _damage(place: tuple[Store, str, str]) -> str | None:
-    """Why what lies under a key is not of its sha256; None where it is."""
+    """Why the object under a key does not match its sha256; None if it does."""
     store, key, sha256 = place
     try:
         with store.open(key) as stream:

@@ -1,7 +1,7 @@
-"""Yanking a set: installers pass over its wheels unless they are asked for by version (PEP 592).
+"""Yank a set: installers skip its wheels unless a user pins the version (PEP 592).
 
-It is a ban of the whole store, which the ledger keeps: the set is yanked in every index that has it, and
-comes into no other, whatever becomes of the indexes, until somebody lifts the ban by name and reason.
+A yank is also a ban in the whole store, kept in the ledger: the set is yanked in every index that has it, and
+no other index takes it, whatever becomes of the indexes, until somebody lifts the ban by name and reason.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FEWEST = 4  # digits of an id that stand for it
 
 
 class Yank(datafile.Value):
-    """What a yank did, or would do.
+    """The result of a yank, or of a dry run.
 
     Attributes:
         subject: the id of the set, or the digest of the manifest of a night.
@@ -62,7 +62,7 @@ def yank(store: Store, subject: str, *, reason: str, dry_run: bool = False) -> Y
 
 
 def lift(store: Store, subject: str, *, by: str, reason: str, dry_run: bool = False) -> Yank:
-    """Lift the ban of a set or of a night, and take the marks off in every index.
+    """Lift the ban of a set or of a night, and remove the marks in every index.
 
     Args:
         store: the store.
@@ -116,7 +116,7 @@ def _note(store: Store, subject: str, by: str, why: str, *, banned: bool, dry_ru
 
 
 def _sets_of(store: Store, subject: str) -> Iterator[WheelSet]:
-    """The set that a subject is, or all sets of a night that the store has."""
+    """The set that a subject names, or all sets of a night that the store has."""
     if store.exists(keys.set_key(subject, SET_FILE)):
         yield read_set(store, subject)
         return
@@ -124,14 +124,14 @@ def _sets_of(store: Store, subject: str) -> Iterator[WheelSet]:
 
 
 def _sealed(store: Store) -> Iterator[WheelSet]:
-    """Every set that the store has, also of no index, or of one that is damaged."""
+    """Every set in the store, including those of no index or of a damaged one."""
     for set_id in store.folders("sets/"):
         with contextlib.suppress(CairnError):  # its `set.json` was collected, or is damaged
             yield read_set(store, set_id)
 
 
 def _refuse_banned_with_others(ledger: Ledger, subject: str, sets: Iterable[WheelSet]) -> None:
-    """A set that is yanked for the sake of another one, or of its night, is let in with that.
+    """Refuse to lift the ban of a set that was yanked together with another set, or with its night.
 
     Raises:
         UsageError: it is; the message says with which.
@@ -154,7 +154,7 @@ def _refuse_banned_with_others(ledger: Ledger, subject: str, sets: Iterable[Whee
 def _refuse_stepping_back(
     store: Store, subject: str, sets: Sequence[WheelSet], events: Sequence[Event]
 ) -> None:
-    """Refuse to lift a ban where an untested set would then stand above a tested one.
+    """Refuse to lift a ban if an untested set would then rank above a tested one.
 
     Raises:
         GateError: it would.
@@ -168,7 +168,7 @@ def _refuse_stepping_back(
 
 
 def manifest_of(store: Store, night: str) -> str:
-    """The digest of the manifest that all sets of a night are of.
+    """The digest of the manifest that all sets of a night share.
 
     Args:
         store: the store.
@@ -191,7 +191,7 @@ def manifest_of(store: Store, night: str) -> str:
 
 
 def _whole_id(store: Store, given: str) -> str:
-    """The id of the one set of a store that `given` is the beginning of, or all of; no index need have it."""
+    """The full id of the only set of the store whose id starts with `given`; no index need have it."""
     if _WHOLE.fullmatch(given):
         return given
     listed = (set_id for snapshot in _readable(store) for set_id in snapshot.set_ids)
@@ -199,7 +199,7 @@ def _whole_id(store: Store, given: str) -> str:
 
 
 def _readable(store: Store) -> Iterator[Snapshot]:
-    """The indexes of a store but for those that are damaged, which `update_marks` names."""
+    """The indexes of a store, except damaged ones, which `update_marks` reports."""
     for name in existing(store):
         with contextlib.suppress(StoreError):
             yield Index(store, name).load()

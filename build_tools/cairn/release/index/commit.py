@@ -54,7 +54,7 @@ from cairn.store.protocol import attempts_at, write_once
 
 
 class Attempt:
-    """One attempt to change an index.
+    """One attempt to change an index, based on its state at that moment.
 
     Attributes:
         before: the index that the change is made of.
@@ -73,7 +73,7 @@ class Attempt:
         self._dry_run = dry_run
 
     def commit(self, change: Change, action: Action, *, why: str | None = None) -> bool:
-        """Make a change, if the index is still what it was, and write its pages; without one, do nothing.
+        """Make a change if the index is unchanged, and write its pages; do nothing for an empty change.
 
         Args:
             change: what is to be different; the files that it offers are in the store (step 1).
@@ -136,7 +136,7 @@ def attempts(index: Index, *, dry_run: bool = False) -> Iterator[Attempt]:
 
 
 def recover(index: Index) -> tuple[str, ...]:
-    """Write the pages that a change has yet to write: one's own, or that of a writer that died.
+    """Write the pages that a change has yet to write, be it this writer's or that of one that died.
 
     Safe beside writers that are alive: pages are made from the current generation, by whichever run.
 
@@ -147,7 +147,7 @@ def recover(index: Index) -> tuple[str, ...]:
 
 
 def render_all(index: Index) -> tuple[str, ...]:
-    """Make every page of an index anew from the current generation; those that are right stay untouched.
+    """Render every page of an index from the current generation; pages that are right stay untouched.
 
     Pages of projects that it does not have say so: an index that was restored may have had more.
 
@@ -177,7 +177,7 @@ def _shows_all(current: Snapshot) -> bool:
 
 
 def _write_pages(current: Snapshot) -> tuple[str, ...]:
-    """Write the pages of what differs between the generation that they show and the current one.
+    """Write the pages that differ between the generation that they show and the current one.
 
     It ends early where a different writer comes between: then the pointer does not say that they are written,
     and whoever looks at the index next goes on.
@@ -218,7 +218,7 @@ def _put_people_pages(current: Snapshot) -> bool:
 
 
 def _begun(before: Snapshot) -> Snapshot | None:
-    """A state with a pointer, which an index gets before its first generation; None if it has changed by now.
+    """Ensure that an index has a pointer before its first generation; None if it changed meanwhile.
 
     So a store never has generations and no pointer, unless the pointer was lost.
     """
@@ -233,7 +233,7 @@ def _begun(before: Snapshot) -> Snapshot | None:
 
 
 def _refuse_banned_files(ledger: Ledger, before: Snapshot, change: Change) -> None:
-    """Ask for the files that a change newly offers, each with the sets that come with it."""
+    """Refuse a change if it newly offers files of a banned set."""
     files = [file for project in change.projects.values() if project is not None for file in project.files]
     own = {
         set_id: frozenset(file.sha256 for file in files if set_id in file.sets)
@@ -246,7 +246,7 @@ def _refuse_banned_files(ledger: Ledger, before: Snapshot, change: Change) -> No
 
 
 def _new_files(before: Snapshot, change: Change) -> Iterator[FileEntry]:
-    """The files of names that an index does not have and that a change brings."""
+    """The files that a change adds under names that the index does not have."""
     for name, project in change.projects.items():
         if project is not None:
             old = {file.filename for file in before.project(name).files}
@@ -254,7 +254,7 @@ def _new_files(before: Snapshot, change: Change) -> Iterator[FileEntry]:
 
 
 def _next(before: Snapshot, change: Change, action: Action, *, change_id: str, why: str | None) -> Generation:
-    """The generation that a change makes of a snapshot; its parts are stored."""
+    """Store the parts of the generation that a change makes, and return that generation."""
     index, old = before.index, before.generation
     projects, sets = dict(old.projects), dict(old.sets)
     for name, project in change.projects.items():
@@ -288,7 +288,7 @@ def _next(before: Snapshot, change: Change, action: Action, *, change_id: str, w
 
 
 def _point(before: Snapshot, number: int, digest: str) -> bool:
-    """Have the pointer name a generation, if it is as it was; whether it does is found out for certain.
+    """Point `state.json` at a generation if it is unchanged; return whether it now leads to that generation.
 
     A bucket may apply a write and lose the answer; the client then tries again, and learns that a different
     writer was first. So a refusal, or a failure, is believed only if the generation is not in the chain.
@@ -316,5 +316,5 @@ def _point(before: Snapshot, number: int, digest: str) -> bool:
 
 
 def _is_in_chain(index: Index, number: int, digest: str) -> bool:
-    """Whether a generation is the current one, or one that the current one was made from."""
+    """Whether a generation is the current one or one of its ancestors."""
     return next((d == digest for d, one in index.chain(index.load()) if one.number <= number), False)

@@ -1,4 +1,4 @@
-"""What an index holds, as it is stored: immutable generations, and one small pointer to the current one.
+"""The stored form of an index: immutable generations, and one small pointer to the current one.
 
 A generation names every project and every set of the index by the digest of a part of its own, so that a
 change reads and writes only what it touches, however large the index is. The part of a project in its turn
@@ -44,16 +44,16 @@ PACKAGES = ("torch", "torchvision", "torchaudio")
 
 
 class DamagedIndexError(StoreError):
-    """Something that an index consists of is lost, or is not what was written there."""
+    """A part of an index is lost, or its bytes were changed."""
 
 
 def now() -> str:
-    """The time as RFC 3339 in UTC with microseconds, as PEP 700 has it."""
+    """The current time as RFC 3339 in UTC with microseconds, as PEP 700 has it."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def who() -> str:
-    """Who runs this, for the log: the actor and the run of a GitHub workflow, else the user's name."""
+    """The user for the log: the actor and the run of a GitHub workflow, otherwise the user's name."""
     if actor := os.environ.get("GITHUB_ACTOR"):
         run = os.environ.get("GITHUB_RUN_ID")
         return f"{actor} (run {run})" if run else actor
@@ -64,14 +64,14 @@ def who() -> str:
 
 
 class FileRef(datafile.Value):
-    """Exactly one file: a name and the sha256 of its bytes."""
+    """A reference to exactly one file: a name and the sha256 of its bytes."""
 
     filename: str
     sha256: str
 
 
 class VariantsFile(datafile.Value):
-    """The file that says what the wheel variants of a version are for (PEP 825).
+    """The file that describes the wheel variants of a version (PEP 825).
 
     Attributes:
         filename: `<name>-<version>-variants.json`.
@@ -127,7 +127,7 @@ class FileEntry(datafile.Value, omit_defaults=True):
 
     @property
     def ref(self) -> FileRef:
-        """Name and bytes alone."""
+        """The file's name and digest alone."""
         return FileRef(filename=self.filename, sha256=self.sha256)
 
 
@@ -139,7 +139,7 @@ class Attested:
     provenance_kind: ProvenanceKind
 
     def on(self, file: FileEntry) -> FileEntry:
-        """The file with this provenance."""
+        """A copy of the file's entry with this provenance."""
         return msgspec.structs.replace(file, provenance=self.provenance, provenance_kind=self.provenance_kind)
 
 
@@ -162,7 +162,7 @@ class ProjectState(datafile.Value, tag_field="schema", tag="cairn.project/2"):
     serial: int = 0
 
     def file(self, filename: str) -> FileEntry | None:
-        """The file of that name."""
+        """The file of that name; None if there is none."""
         return next((f for f in self.files if f.filename == filename), None)
 
     def with_files(self, entries: tuple[FileEntry, ...]) -> ProjectState:
@@ -177,7 +177,7 @@ class ProjectState(datafile.Value, tag_field="schema", tag="cairn.project/2"):
         return msgspec.structs.replace(self, files=tuple(files))
 
     def without(self, filenames: frozenset[str]) -> ProjectState:
-        """This project without these files."""
+        """This project without the named files."""
         return msgspec.structs.replace(
             self, files=tuple(f for f in self.files if f.filename not in filenames)
         )
@@ -196,7 +196,7 @@ def _order(file: FileEntry) -> tuple[Version, str]:
 
 
 class ProjectChange(datafile.Value, tag_field="schema", tag="cairn.project-change/1"):
-    """What an index offers of one project, as what changed over an earlier part of it.
+    """What an index offers of one project, stored as a difference from an earlier part.
 
     Attributes:
         name, status, status_reason, serial: as the `ProjectState` has them that it stands for.
@@ -215,7 +215,7 @@ class ProjectChange(datafile.Value, tag_field="schema", tag="cairn.project-chang
     serial: int = 0
 
     def applied(self, before: ProjectState) -> ProjectState:
-        """The state that it stands for, from the one that it changes."""
+        """Apply the change to the state that it is based on."""
         new = before.without(frozenset(self.gone)).with_files(self.files)
         return msgspec.structs.replace(
             new, status=self.status, status_reason=self.status_reason, serial=self.serial
@@ -227,7 +227,7 @@ ProjectPart = ProjectState | ProjectChange
 
 
 def change_of(before: ProjectState, after: ProjectState, over: tuple[str, ...]) -> ProjectChange:
-    """What makes one state of a project the other; `over` are the parts that hold the first."""
+    """The change from one state of a project to another; `over` are the parts that hold the first."""
     old = {file.filename: file for file in before.files}
     new = {file.filename for file in after.files}
     return ProjectChange(
@@ -242,12 +242,12 @@ def change_of(before: ProjectState, after: ProjectState, over: tuple[str, ...]) 
 
 
 def weight_of(part: ProjectPart) -> int:
-    """How much a part says: one for itself, and one for each file that comes or goes."""
+    """The weight of a part: one for itself, and one for each file that comes or goes."""
     return 1 + len(part.files) + (len(part.gone) if isinstance(part, ProjectChange) else 0)
 
 
 class IndexSet(datafile.Value, tag_field="schema", tag="cairn.index-set/1"):
-    """A set as an index has it; what it consists of is in its `set.json`, which its id is the digest of.
+    """A set as an index lists it; its contents are in `set.json`, whose digest is its id.
 
     Attributes:
         set_id: the set.
@@ -284,7 +284,7 @@ class IndexSet(datafile.Value, tag_field="schema", tag="cairn.index-set/1"):
     weakened: tuple[str, ...] = ()
 
     def replaces_tested(self, other: IndexSet) -> tuple[str, ...]:
-        """The targets that this set was not tested on and `other`, for the same installers, was; in order."""
+        """The targets that this set was not tested on and `other`, for the same installers, was, in order."""
         same = (self.python, self.platform) == (other.python, other.platform)
         if not (same and other.records and self.projects.keys() & other.projects.keys()):
             return ()
@@ -294,17 +294,17 @@ class IndexSet(datafile.Value, tag_field="schema", tag="cairn.index-set/1"):
 
     @property
     def lead(self) -> str:
-        """The project that a set is told from others by: torch, where it has one."""
+        """The project that a set is known by: torch, where it has one."""
         return self.packages[0] if self.packages else ""
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """What an install line names, by name alone."""
+        """The projects that an install command names, without versions."""
         return tuple(name for name in PACKAGES if name in self.projects) or tuple(sorted(self.projects))
 
     @property
     def order(self) -> tuple[Version, str, str]:
-        """Sorts sets by what installers compare, then by when they came."""
+        """A sort key: the versions that installers compare, then the time of arrival."""
         return comparable(self.projects.get(self.lead, "0")), self.added, self.set_id
 
     @property
@@ -315,7 +315,7 @@ class IndexSet(datafile.Value, tag_field="schema", tag="cairn.index-set/1"):
         return tuple(dict.fromkeys(target for name in bare for target in generic.get(name, (name,))))
 
     def untested_on(self, target: str) -> str | None:
-        """Why it counts as untested on a target it serves, or None; as failed, where a test has failed."""
+        """Why it counts as untested, or as failed, on a target it serves; None if it was tested there."""
         if self.failed is not None:
             return f"a test has failed since it came: {self.failed}"
         if not self.untested_targets:
@@ -326,13 +326,13 @@ class IndexSet(datafile.Value, tag_field="schema", tag="cairn.index-set/1"):
 
     @property
     def caveat(self) -> str | None:
-        """On what it was not tested and by which weak policy it is here, or None."""
+        """The targets it was not tested on, and the weak policy that let it in; None if there is neither."""
         notes = [self.untested, *(f"weak policy: {text}" for text in self.weakened)]
         return "; ".join(filter(None, notes)) or None
 
 
 class LogEntry(datafile.Value, omit_defaults=True):
-    """What one generation did to the sets of an index.
+    """The changes of one generation to the sets of an index.
 
     Attributes:
         number, action, who, why, when: as the `Generation` has them.
@@ -352,7 +352,7 @@ RECENT = 20
 
 
 class Generation(datafile.Value, tag_field="schema", tag="cairn.generation/1"):
-    """A whole state of an index; it never changes, and the next one names it as its parent.
+    """A complete state of an index; it never changes, and the next one names it as its parent.
 
     Attributes:
         index: whose state it is, so that it is not taken for that of a different index.
@@ -385,7 +385,7 @@ class Generation(datafile.Value, tag_field="schema", tag="cairn.generation/1"):
 
 
 class Pointer(datafile.Value, tag_field="schema", tag="cairn.pointer/1"):
-    """`state.json`: which generation is current, and up to which one the pages were written.
+    """`state.json`: the current generation, and the newest one that all pages show.
 
     Attributes:
         generation: number of the current one.
@@ -403,7 +403,7 @@ class Pointer(datafile.Value, tag_field="schema", tag="cairn.pointer/1"):
 
 @functools.cache
 def comparable(version: str) -> Version:
-    """A version to compare; what is none sorts below all others, so that no page fails over it."""
+    """A version to sort by; an invalid one sorts below all others, so that no page fails because of it."""
     try:
         return Version(version)
     except InvalidVersion:
@@ -411,12 +411,12 @@ def comparable(version: str) -> Version:
 
 
 def variants_of(files: Iterable[FileEntry]) -> tuple[VariantsFile, ...]:
-    """What says what the wheel variants among some files are for: one file for each version that has any."""
+    """The files that describe the wheel variants among these files: one for each version that has any."""
     return tuple(dict.fromkeys(file.variants for file in files if file.variants is not None))
 
 
 def encode(value: Generation | ProjectPart | IndexSet | Pointer) -> bytes:
-    """The bytes of a part of the state, on one line."""
+    """Encode a part of the state, on one line."""
     # Digests are of these very bytes, so one value must always give the same: no spaces, fields in order.
     return msgspec.json.encode(value) + b"\n"
 
@@ -454,7 +454,7 @@ def version_of(filename: str) -> str:
 
 
 def digest_of(data: bytes) -> str:
-    """The digest under which an immutable object is kept: sha256, in hex."""
+    """The digest that an immutable object is stored under: sha256, in hex."""
     return hashlib.sha256(data).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""Where everything lies in a store; the only module that spells keys.
+"""The layout of a store; the only module that spells keys.
 
     files/<sha256[:2]>/<sha256>/<file name>              written once; all indexes share them
     files/…/<file name>.metadata                         METADATA or PKG-INFO of the file (PEP 658)
@@ -91,7 +91,7 @@ _GENERATION = re.compile(rf"{_INDEX}/generations/([0-9]{{8}})-({_DIGEST})\.json"
 
 
 def checked_index(name: str) -> str:
-    """`name`, if it is that of an index: a channel, or a channel and a family (`release/gfx110X-all`).
+    """Return `name` if it is that of an index: a channel, or a channel and a family (`release/gfx110X-all`).
 
     Raises:
         UsageError: there is no such channel, or no such family.
@@ -109,7 +109,7 @@ def checked_index(name: str) -> str:
 
 
 def is_gated(index: str) -> bool:
-    """Whether sets come into an index through the gate alone."""
+    """Whether only the gate lets sets into an index."""
     return index.partition("/")[0] in GATED
 
 
@@ -121,7 +121,7 @@ def possible_indexes() -> tuple[str, ...]:
 
 
 def scope_of(index: str) -> str:
-    """Where a name has one meaning: the family of an index, or empty for one that is for all.
+    """The scope in which a file name is unique: the family of an index, or empty for an index for all.
 
     The wheels of two families are called alike and hold code for different GPUs. So a name is the same file
     in `staging/gfx110X-all` and `release/gfx110X-all`, and perhaps another in `release/gfx94X-dcgpu`.
@@ -130,12 +130,12 @@ def scope_of(index: str) -> str:
 
 
 def kind_of(key: str) -> str | None:
-    """What a store has under such a key: `file`, `page` …; None for a key that is not one of ours."""
+    """The kind of object under a key: `file`, `page` …; None for a key that is not one of ours."""
     return next((kind for kind, pattern in _OWN.items() if pattern.fullmatch(key)), None)
 
 
 def index_of(key: str) -> str | None:
-    """The index that a key of ours belongs to; None for one that all share, and for a channel's own pages."""
+    """The index that a key belongs to; None for keys that indexes share, and for a channel's own pages."""
     if kind_of(key) not in ("pointer", "generation", "part", "page"):
         return None
     channel, name, *more = key.split("/")
@@ -143,108 +143,108 @@ def index_of(key: str) -> str | None:
 
 
 def is_own(key: str) -> bool:
-    """Whether a store may have something under `key`, a folder of pages included."""
+    """Whether Cairn uses `key`; folders of pages count too."""
     return kind_of(key) is not None
 
 
 def file_key(sha256: str, filename: str) -> str:
-    """A published file; its digest is in its key, so the key never stands for other bytes."""
+    """The key of a published file; it has the digest, so it never stands for other bytes."""
     return f"files/{sha256[:2]}/{sha256}/{filename}"
 
 
 def sidecar_key(sha256: str, filename: str) -> str:
-    """The metadata of a published file (PEP 658: the file's own address and `.metadata`)."""
+    """The key of a published file's metadata (PEP 658: the file's own address and `.metadata`)."""
     return f"{file_key(sha256, filename)}.metadata"
 
 
 def provenance_key(sha256: str, filename: str, digest: str) -> str:
-    """Who built a published file of what; `digest` is of the provenance, of which a file may have several."""
+    """The key of a provenance object, by its digest: a file may have several."""
     return f"{file_key(sha256, filename)}.{digest}.provenance"
 
 
 def state_key(index: str) -> str:
-    """The one mutable object that decides what an index holds."""
+    """The key of the one mutable object, which decides what an index holds."""
     return f"{index}/state.json"
 
 
 def generations_prefix(index: str) -> str:
-    """Where every state that an index ever had is kept."""
+    """The prefix of every generation of an index."""
     return f"{index}/generations/"
 
 
 def generation_key(index: str, number: int, digest: str) -> str:
-    """A state of an index, under its number and the digest of its bytes."""
+    """The key of a generation, by its number and the digest of its bytes."""
     return f"{generations_prefix(index)}{number:08}-{digest}.json"
 
 
 def generation_of(key: str) -> tuple[int, str] | None:
-    """The number and the digest in the key of a generation; None for a different key."""
+    """The number and the digest in the key of a generation; None for other keys."""
     match = _GENERATION.fullmatch(key)
     return (int(match[1]), match[2]) if match else None
 
 
 def part_key(index: str, digest: str) -> str:
-    """A project or a set of a generation, under the digest of its bytes."""
+    """The key of a project or a set of a generation, by the digest of its bytes."""
     return f"{index}/parts/{digest}.json"
 
 
 def locks_prefix(index: str) -> str:
-    """Where an index has the locks of the last known good sets."""
+    """The prefix of the locks of an index's last known good sets."""
     return f"{index}/locks/"
 
 
 def status_prefix(index: str) -> str:
-    """Where those who run the nights say how they ended; each file is a `cairn.night/1`."""
+    """The prefix of the results of nights (`cairn.night/1`), which those who run the nights write."""
     return f"{index}/status/"
 
 
 def night_key(night: str, name: str) -> str:
-    """Something of a night, such as its `night.json`."""
+    """The key of an object of a night, such as its `night.json`."""
     return f"{NIGHTS}{night}/{name}"
 
 
 def status_key(index: str, name: str) -> str:
-    """How the last night of a line, family, Python and platform ended; `name` tells which."""
+    """The key of the result of the last night of a line, family, Python and platform, named by `name`."""
     return f"{status_prefix(index)}{name}.json"
 
 
 def ledger_entry_key(number: int) -> str:
-    """An entry of the ledger, by its number."""
+    """The key of an entry of the ledger, by its number."""
     return f"ledger/entries/{number:08}.json"
 
 
 def ledger_names_key(scope: str, project: str) -> str:
-    """The names that the ledger has of a project: of a family, or of all where that is empty."""
+    """The key of the ledger's names of a project in a family, or outside families if `scope` is empty."""
     return f"ledger/names/{scope}/{project}.json" if scope else f"ledger/names/{project}.json"
 
 
 def ledger_set_key(set_id: str) -> str:
-    """What the ledger has of a set."""
+    """The key of the ledger's events of a set."""
     return f"ledger/sets/{set_id}.json"
 
 
 def set_key(set_id: str, name: str) -> str:
-    """Something of a set, such as its `set.json` or `records/<digest>.json`."""
+    """The key of an object of a set, such as its `set.json` or `records/<digest>.json`."""
     return f"sets/{set_id}/{name}"
 
 
 def simple_prefix(index: str) -> str:
-    """The pages of an index."""
+    """The prefix of the simple pages of an index."""
     return f"{index}/simple/"
 
 
 def set_simple_prefix(set_id: str) -> str:
-    """The pages of the index that holds exactly a set."""
+    """The prefix of the simple pages that offer exactly one set."""
     return f"sets/{set_id}/simple/"
 
 
 def index_url(base: str, index: str) -> str:
-    """What to give to `--index-url` for an index of a store that is served (or lies) at `base`."""
+    """The `--index-url` for an index of a store that is served (or lies) at `base`."""
     return f"{base.rstrip('/')}/{simple_prefix(index)}"
 
 
 def set_url(base: str, set_id: str) -> str:
-    """What to give to `--index-url` for exactly a set."""
+    """The `--index-url` for exactly one set."""
     return f"{base.rstrip('/')}/{set_simple_prefix(set_id)}"
 
 

@@ -1,4 +1,4 @@
-"""What is known of a set in the whole store, as every index that has it says it."""
+"""Marks: what the store knows of a set, shown by every index that has it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Marking = Callable[[IndexSet], IndexSet]
 
 
 class Marked(datafile.Value):
-    """What an index says of a set by now.
+    """The marks of a set in one index, after an update.
 
     Attributes:
         index: which.
@@ -47,11 +47,11 @@ class Marked(datafile.Value):
 
 
 def known(store: Store, *, pending: Iterable[Event] = ()) -> Marking:
-    """The marks of what the store knows by now: by bans, and by the test records that stand against sets.
+    """The marks that follow from what the store knows: bans, and test records that stand against sets.
 
     Args:
         store: the store.
-        pending: events that are taken for noted.
+        pending: events to count as if the ledger had them.
     """
     ledger = Ledger(store, pending=pending)
 
@@ -84,9 +84,9 @@ def update_marks(  # noqa: PLR0913 - what is marked, where, and for the log
         subject: the id of the set, or the digest of the manifest.
         action: which command asks.
         why: the reason, for the log.
-        indexes: look at these alone; at every index of the store without any.
+        indexes: update these alone; None updates every index of the store.
         alike: the same of sets that are derived from these, or share wheels with them.
-        pending: events that are taken for noted, for a dry run.
+        pending: events to count as if the ledger had them, for a dry run.
         dry_run: say what would change, and write nothing.
 
     Returns:
@@ -123,7 +123,7 @@ def update_marks(  # noqa: PLR0913 - what is marked, where, and for the log
 
 
 def refuse_stepping_back(index: str, after: Iterable[IndexSet], lifted: Collection[str]) -> None:
-    """What was let in while a tested set was yanked does not come to stand above it when that one is back.
+    """Refuse to bring a tested set back below an untested one that was let in while it was yanked.
 
     Args:
         index: its name.
@@ -148,7 +148,7 @@ def refuse_stepping_back(index: str, after: Iterable[IndexSet], lifted: Collecti
 
 
 def finish(store: Store) -> None:
-    """Finish what a yank, or a late record, has left undone when it died: the ledger has it already.
+    """Finish what a yank or a late record left undone when its command died: the ledger has it already.
 
     What cannot be finished is left as it is, for `cairn index audit` to name.
     """
@@ -164,7 +164,7 @@ def finish(store: Store) -> None:
 
 
 def _alike(now: Snapshot, sets: Sequence[WheelSet]) -> tuple[str, ...]:
-    """The sets of an index that are derived from one of these, or have a wheel of one."""
+    """The sets of an index that are derived from one of these sets, or share a wheel with one."""
     store, ids = now.index.store, {one.id for one in sets}
     digests = {wheel.sha256 for one in sets for wheel in one.wheels}
 
@@ -181,7 +181,7 @@ def _alike(now: Snapshot, sets: Sequence[WheelSet]) -> tuple[str, ...]:
 def _settle(
     index: Index, set_id: str, action: Action, why: str | None, mark: Marking, *, dry_run: bool
 ) -> Marked:
-    """Give a set of an index the marks that it should have, until it has those of the ledger as it is then.
+    """Give a set of an index its marks, and repeat until they match the ledger.
 
     Two commands may ban a set and lift that ban at the same time, and each has the ledger before the index.
     So whoever changes the index looks once more at the ledger afterwards: what came meanwhile has seen the
@@ -200,7 +200,7 @@ def _settle(
 
 
 def _proposed(current: Snapshot, set_id: str, own: frozenset[str], mark: Marking) -> tuple[Change, Marked]:
-    """What gives a set, and its wheels `own`, the marks that they should have; and what to say of that."""
+    """The change that gives a set, and its wheels `own`, their marks; and the description of the result."""
     nothing = Marked(
         index=current.index.name,
         set_id=set_id,
@@ -229,7 +229,7 @@ def _proposed(current: Snapshot, set_id: str, own: frozenset[str], mark: Marking
 
 
 def with_marks(snapshot: Snapshot, project: ProjectState) -> ProjectState:
-    """A project whose files of sets have the marks that all sets of the index have which they are of."""
+    """A project whose files have the marks that all their sets in the index share."""
     ids = frozenset(snapshot.set_ids)
     sets: dict[str, IndexSet] = {}
 

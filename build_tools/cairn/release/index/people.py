@@ -23,7 +23,7 @@ _UP = b'"../../../files/'  # from the locks of a set to the files of the store
 
 
 def write(store: Store, name: str) -> bool:
-    """Write the pages that show an index, of what is current: its own, those of its channel, the front page.
+    """Write the pages that show an index: its own, those of its channel, and the front page.
 
     Each is written over the version that was read before the indexes were, as `write.put_page` has it. Where
     another index that they show is damaged, they say so of it.
@@ -46,14 +46,14 @@ def write(store: Store, name: str) -> bool:
 
 
 def objects(store: Store, name: str) -> dict[str, bytes]:
-    """What the pages that show an index are to be, by key."""
+    """The contents of the pages that show an index, by key."""
     indexes: dict[str, Index] = {}
     folders = (*_folders(name), "")
     return {key: data for f in folders for key, data in _pages(store, name, f, indexes).items()}
 
 
 def _pages(store: Store, name: str, folder: str, indexes: dict[str, Index]) -> dict[str, bytes]:
-    """Those of one folder, and with that of the index its locks; parts of `indexes` are read once."""
+    """The pages of one folder, and the locks if it is the index's own; parts of `indexes` are read once."""
 
     def view(one: str) -> IndexView:
         try:
@@ -83,12 +83,12 @@ def _pages(store: Store, name: str, folder: str, indexes: dict[str, Index]) -> d
 
 
 def _folders(name: str) -> tuple[str, ...]:
-    """The index and its channel."""
+    """The folders of the index and of its channel."""
     return tuple(dict.fromkeys((name, name.partition("/")[0])))
 
 
 def view_of(snapshot: Snapshot) -> IndexView:
-    """An index as the pages show it."""
+    """The view of an index that the pages show."""
     recent = snapshot.generation.recent
     return IndexView(
         name=snapshot.index.name,
@@ -102,7 +102,7 @@ def view_of(snapshot: Snapshot) -> IndexView:
 
 
 def _nights(index: Index) -> tuple[Night, ...]:
-    """How the last nights ended that fill an index, as far as whoever ran them has written it."""
+    """The results of the last nights of an index, as far as whoever ran them has written them."""
     found: list[Night] = []
     for listed in index.store.list(keys.status_prefix(index.name)):
         try:
@@ -114,7 +114,7 @@ def _nights(index: Index) -> tuple[Night, ...]:
 
 
 def of_names(sets: Iterable[IndexSet]) -> dict[str, IndexSet]:
-    """The newest set of each name (`lock_name`) that is not yanked: a tested one, where there is any."""
+    """The newest set of each name (`lock_name`) that is not yanked; a tested one where there is any."""
     best: dict[str, IndexSet] = {}
     # Where two were taken at the same time, the id decides, so that each writer chooses the same.
     for entry in sorted(sets, key=lambda one: (one.untested is None, one.added, one.set_id)):
@@ -124,7 +124,7 @@ def of_names(sets: Iterable[IndexSet]) -> dict[str, IndexSet]:
 
 
 def lock_name(entry: IndexSet) -> str:
-    """What a lock of such a set is called in an index: stack, line, family, Python and platform.
+    """The name of a set's lock in an index, made of stack, line, family, Python and platform.
 
     It is for URLs and for `pylock.<name>.toml`: `pytorch-release_2_9-gfx110X_all-3_11-linux_x86_64`.
     """
@@ -133,7 +133,7 @@ def lock_name(entry: IndexSet) -> str:
 
 
 def lock_keys(snapshot: Snapshot) -> tuple[str, ...]:
-    """Every lock that an index offers, or has offered for a name that has no good set any more."""
+    """The keys of the locks that an index offers, or once offered for a name without a good set now."""
     index = snapshot.index
     prefix = keys.locks_prefix(index.name)
     # `sets/<set id>/locks/<kind>.<end>`: an index has each as `<kind>.<name>.<end>`.
@@ -143,7 +143,7 @@ def lock_keys(snapshot: Snapshot) -> tuple[str, ...]:
 
 
 def lock(snapshot: Snapshot, key: str) -> bytes:
-    """What an index offers under one of `lock_keys`: the lock of its set, or that there is none.
+    """The lock that an index offers under one of `lock_keys`, or a note that there is none.
 
     The first line names the generation that it is of, so that it never has the same bytes twice
     (`marks.update_marks`).

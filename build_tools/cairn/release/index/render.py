@@ -1,4 +1,4 @@
-"""Index pages made from state: HTML (PEP 503) and JSON (PEP 691) that say the same.
+"""Render index pages from state: HTML (PEP 503) and JSON (PEP 691) with the same content.
 
 Also carried: yanked files (PEP 592), metadata sidecars (PEP 658 with the names of PEP 714), versions,
 sizes and upload times (PEP 700), the status of a project (PEP 792). What HTML has no agreed attribute
@@ -51,27 +51,27 @@ HTML_TYPE = "application/vnd.pypi.simple.v1+html"
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """One page in both formats."""
+    """A page in both formats."""
 
     html: bytes
     json: bytes
 
 
 def project_page(project: ProjectState, *, prefix: str) -> Page:
-    """The page of a project in the index that lies at `prefix`."""
+    """Render the page of a project in the index at `prefix`."""
     plain = _json(_project_json(project, prefix))
     return Page(html=html_of_project(project, prefix=prefix), json=plain)
 
 
 def root_page(names: Iterable[str], *, serial: int = 0) -> Page:
-    """The page that lists every project; `serial` is of the generation that last changed which there are."""
+    """Render the page that lists every project; `serial` is the generation that last changed the list."""
     ordered = sorted(names)
     plain = {"meta": _api(serial), "projects": [{"name": name} for name in ordered]}
     return Page(html=html_of_root(ordered, serial=serial), json=_json(plain))
 
 
 def set_projects(wheel_set: WheelSet) -> tuple[ProjectState, ...]:
-    """What the index of exactly a set holds: all that its `set.json` names, and nothing else."""
+    """The projects of the index of exactly one set: the files that its `set.json` names, and nothing else."""
     by_project: dict[str, list[FileEntry]] = collections.defaultdict(list)
     for file in wheel_set.files:
         name = project_of(file.file_name)
@@ -151,7 +151,7 @@ def _json(plain: dict[str, Any]) -> bytes:
 
 
 def html_of_project(project: ProjectState, *, prefix: str) -> bytes:
-    """The page of a project in the index that lies at `prefix`."""
+    """Render the HTML page of a project in the index at `prefix`."""
     newest_first = itertools.groupby(reversed(project.files), key=lambda file: file.version)
     groups = [(version, list(files)[::-1]) for version, files in newest_first]
     count = f"{len(groups)} version{_s(groups)}, {len(project.files)} file{_s(project.files)}"
@@ -174,7 +174,7 @@ def html_of_project(project: ProjectState, *, prefix: str) -> bytes:
 
 
 def html_of_root(names: Sequence[str], *, serial: int) -> bytes:
-    """The page that lists every project: one link for each, to its page; `serial` is that of the page."""
+    """Render the HTML page that lists every project, with one link to each; `serial` is the page's."""
     # A name that PEP 503 has normalised consists of characters that need no escape; one that was not is a
     # mistake further up, and still must not become markup.
     links = "".join(f'<li><a href="{_attribute(name)}/">{_text(name)}</a></li>\n' for name in names)
@@ -184,7 +184,7 @@ def html_of_root(names: Sequence[str], *, serial: int) -> bytes:
 
 
 def document(title: str, body: str, *, head: str = "") -> bytes:
-    """A page in the one style of simple pages, which loads nothing."""
+    """A complete HTML document in the style of simple pages; it loads nothing."""
     style, script = source("simple.css"), source("simple.js")
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -211,7 +211,7 @@ def _ways_up(prefix: str) -> str:
 
 
 def _version(name: str, version: str, files: Sequence[FileEntry], prefix: str, *, is_open: bool) -> str:
-    """A version: what is true of all its files, then each of them."""
+    """Render a version: what all its files have in common, then each file."""
     marks, notes = "", ""
     untested, yanked = {file.untested for file in files}, {file.yanked for file in files}
     failed = {file.failed for file in files}
@@ -240,7 +240,7 @@ def _version(name: str, version: str, files: Sequence[FileEntry], prefix: str, *
 
 
 def _file_item(file: FileEntry, prefix: str, *, alone: tuple[bool, bool, bool]) -> str:
-    """One file; `alone` says which of its marks (untested, yanked, failed) not all of its version have."""
+    """Render one file; `alone` says which marks (untested, yanked, failed) not all of its version have."""
     facts = [_repeated_text(tag_words.of_file(file.filename)), readable_size(file.size)]
     if file.requires_python:
         facts.append(f"Python {_repeated_text(file.requires_python)}")
@@ -258,7 +258,7 @@ def _file_item(file: FileEntry, prefix: str, *, alone: tuple[bool, bool, bool]) 
 
 
 def _variants_item(file: VariantsFile, prefix: str) -> str:
-    """The link to what the wheel variants of a version are for, which PEP 825 wants among the files."""
+    """Render the link to the description of a version's variants, which PEP 825 wants among the files."""
     url = file_url(file, prefix)
     return (
         f'<li><a href="{url}#sha256={_attribute(file.sha256)}" data-size="{file.size}">'
@@ -267,7 +267,7 @@ def _variants_item(file: VariantsFile, prefix: str) -> str:
 
 
 def _attributes(file: FileEntry, prefix: str) -> str:
-    """What installers read: the same as the JSON page has, and no more."""
+    """The attributes that installers read: those that the JSON page has, and no more."""
     # A URL of ours has none of HTML's characters: it is encoded down to letters, digits and "%./-_~".
     attributes = f'href="{file_url(file, prefix)}#sha256={_attribute(file.sha256)}"'
     if file.requires_python is not None:
@@ -293,12 +293,12 @@ def _attributes(file: FileEntry, prefix: str) -> str:
 
 
 def file_url(file: FileEntry | VariantsFile, prefix: str) -> str:
-    """Where a file is, from a page of the index that lies at `prefix`."""
+    """The URL of a file, relative to a page of the index at `prefix`."""
     return keys.relative_url(keys.file_key(file.sha256, file.filename), prefix=prefix)
 
 
 def provenance_url(file: FileEntry, prefix: str) -> str:
-    """Where its provenance is, likewise."""
+    """The URL of a file's provenance, relative to a page of the index at `prefix`."""
     digest = file.provenance or ""
     return keys.relative_url(keys.provenance_key(file.sha256, file.filename, digest), prefix=prefix)
 
@@ -316,7 +316,7 @@ def _s(things: Sequence[object]) -> str:
 
 
 def _serial(serial: int) -> str:
-    """The number of the last change, as a comment like that in PyPI's own pages."""
+    """The serial of the last change, as a comment like the one in PyPI's own pages."""
     return f"<!--SERIAL {serial}-->\n" if serial else ""
 
 
@@ -325,13 +325,13 @@ def _meta(name: str, content: str) -> str:
 
 
 def _attribute(value: str) -> str:
-    """A value as an attribute in quotes holds it: exactly, since installers read it."""
+    """Escape a value for a quoted attribute, exactly, since installers read it."""
     # Of thousands of names and digests hardly any needs an escape: to look is faster than to replace.
     return value if _PLAIN(value) else html.escape(value)
 
 
 def _text(value: str) -> str:
-    """A value as people see it: nothing of it hidden."""
+    """Escape a value for people, with nothing in it hidden."""
     return value if _PLAIN(value) else html.escape(safe_text.visible(value))
 
 
@@ -341,7 +341,7 @@ _repeated_text = functools.lru_cache(maxsize=1024)(_text)
 
 @functools.cache
 def _policy(script: str) -> str:
-    """Content Security Policy, level 2: the browser runs this one script and loads nothing."""
+    """A Content Security Policy, level 2: the browser runs this one script and loads nothing."""
     return (
         f"default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; script-src {script_source(script)}"
     )

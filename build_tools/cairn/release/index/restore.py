@@ -1,4 +1,4 @@
-"""Choosing the current generation where the pointer was lost, damaged or set back."""
+"""Choose the current generation after the pointer was lost, damaged or set back."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SHOWN = 12
 
 
 class Candidate(datafile.Value):
-    """A generation that no other was made from: one that may have been the last current one.
+    """A generation without children, which may have been the last current one.
 
     Attributes:
         number, digest: of the generation.
@@ -51,12 +51,12 @@ class Candidate(datafile.Value):
 
     @property
     def name(self) -> str:
-        """What `--generation` takes."""
+        """The name that `--generation` takes."""
         return f"{self.number}-{self.digest[:_SHOWN]}"
 
 
 def candidates(index: Index) -> tuple[Candidate, ...]:
-    """The generations of an index that no other was made from, newest first."""
+    """The generations of an index that have no children, newest first."""
     generations = dict(_true(index))
     parents = {one.parent for one in generations.values()}
     change_ids = {(one.change_id, one.number) for one in generations.values()}
@@ -118,7 +118,7 @@ def restore(index: Index, chosen: str, *, dry_run: bool = False) -> Snapshot:
 
 
 def broken(index: Index) -> str | None:
-    """Why the pointer leads nowhere; None where it is good, or nothing was ever published."""
+    """Why the pointer is broken; None if it is good, or nothing was ever published."""
     try:
         index.load()
     except CairnError as error:
@@ -127,7 +127,7 @@ def broken(index: Index) -> str | None:
 
 
 def _true(index: Index) -> Iterator[tuple[str, Generation]]:
-    """Every generation of an index whose bytes are those of its digest, by that."""
+    """Every generation of an index whose bytes match its digest, with that digest."""
 
     def one(key: str) -> tuple[str, Generation] | None:
         named = keys.generation_of(key)
@@ -164,7 +164,7 @@ def _chosen(index: Index, chosen: str) -> tuple[str, Generation]:
 
 
 def _etag_of_broken(index: Index, chosen: Generation, digest: str) -> str | None:
-    """The etag of a pointer that may be replaced; None where there is none.
+    """The etag of the pointer, if it may be replaced; None if there is no pointer.
 
     Raises:
         StoreError: it is good, and not of a generation that the chosen one was made from.
@@ -189,7 +189,7 @@ def _etag_of_broken(index: Index, chosen: Generation, digest: str) -> str | None
 
 
 def _problem(index: Index, one: Generation, digest: str) -> str | None:
-    """Why a generation cannot be current: something before it or in it is lost or was changed."""
+    """Why a generation cannot be current: an ancestor or a part of it is lost or was changed."""
     try:
         for _ in index.chain(index.at(one, digest)):
             pass
@@ -202,7 +202,7 @@ def _problem(index: Index, one: Generation, digest: str) -> str | None:
 
 
 def _shown(index: Index, one: Generation) -> tuple[int, int]:
-    """How many of the projects that a generation changed have its page, and how many it changed."""
+    """How many of the projects that a generation changed have their page from it, and how many it changed."""
     before = index.generation(one.number - 1, one.parent).projects if one.parent else {}
     changed = [name for name, part in one.projects.items() if before.get(name) != part]
     prefix = keys.simple_prefix(index.name)
@@ -218,5 +218,5 @@ def _shown(index: Index, one: Generation) -> tuple[int, int]:
 
 
 def plain(candidate: Candidate) -> dict[str, object]:
-    """A candidate for a program to read."""
+    """A candidate as plain data for JSON."""
     return msgspec.structs.asdict(candidate) | {"name": candidate.name}

@@ -1,4 +1,4 @@
-"""Reading an index: what it holds at one moment, and every moment before."""
+"""Read an index: its current state, and every earlier one."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _RESTORE = "restore it from a copy of the store"
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """What is to be different in an index.
+    """The changes to make to an index.
 
     Attributes:
         projects: the new state of each changed project; None removes it.
@@ -59,12 +59,12 @@ class Change:
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to do."""
+        """Whether the change changes nothing."""
         return not self.projects and not self.sets
 
 
 def objects_of(file: FileEntry) -> dict[str, str]:
-    """What a store must have of a file that an index offers: key to sha256, the file itself first."""
+    """The objects that a store must have for a file in an index: key to sha256, the file itself first."""
     objects = {keys.file_key(file.sha256, file.filename): file.sha256}
     if file.metadata_sha256 is not None:
         objects[keys.sidecar_key(file.sha256, file.filename)] = file.metadata_sha256
@@ -117,7 +117,7 @@ class Snapshot:
         return self.index.project(digest, name)
 
     def projects(self) -> Iterator[ProjectState]:
-        """Every project, by name."""
+        """Every project, in the order of names."""
         return (self.project(name) for name in self.project_names)
 
     @property
@@ -144,7 +144,7 @@ class Snapshot:
         return entry
 
     def sets(self) -> Iterator[IndexSet]:
-        """Every set, by id."""
+        """Every set, in the order of ids."""
         return (self.set(set_id) for set_id in self.set_ids)
 
     def entry(self, ref: FileRef) -> FileEntry:
@@ -227,7 +227,7 @@ class Index:
         return one
 
     def at(self, found: Generation, digest: str) -> Snapshot:
-        """The index as it was in one generation."""
+        """The index as of one generation."""
         return Snapshot(index=self, generation=found, digest=digest)
 
     def chain(self, snapshot: Snapshot) -> Iterator[tuple[str, Generation]]:
@@ -274,7 +274,7 @@ class Index:
         return state
 
     def parts_of(self, digest: str) -> tuple[str, ...]:
-        """The digests of all that the part of a project consists of, its own first."""
+        """The digests of all parts that make up a project, its own first."""
         return (digest, *self._over(digest))
 
     def put_project(self, new: ProjectState, over: str | None) -> str:
@@ -357,7 +357,7 @@ def read_set(store: Store, set_id: str) -> WheelSet:
 
 
 def ancestors(store: Store, wheel_set: WheelSet) -> Iterator[str]:
-    """The ids of the sets whose wheels these are under other versions, as far as the store knows them."""
+    """The ids of the sets that this one was derived from by new versions, as far as the store has them."""
     set_id = wheel_set.derived_from
     while set_id is not None:
         yield set_id
@@ -373,7 +373,7 @@ def refs_of(wheel_set: WheelSet) -> tuple[FileRef, ...]:
 
 
 def whole_id(given: str, source: Snapshot, *others: Snapshot) -> str:
-    """The id of the one set that `given` is the beginning of, or all of.
+    """The full id of the only set whose id starts with `given`.
 
     Args:
         given: at least four digits of a set id.
@@ -404,17 +404,17 @@ def whole_id(given: str, source: Snapshot, *others: Snapshot) -> str:
 
 
 def existing(store: Store) -> tuple[str, ...]:
-    """The indexes of a store: what was published into at least once."""
+    """The indexes of a store that something was published into at least once."""
     return tuple(name for name in _possible(store) if store.exists(keys.state_key(name)))
 
 
 def with_status(store: Store) -> tuple[str, ...]:
-    """The indexes that nights have said how they ended of, also where nothing was ever published."""
+    """The indexes that have results of nights, including those that were never published into."""
     return tuple(n for n in _possible(store) if any(True for _ in store.list(keys.status_prefix(n))))
 
 
 def traces(store: Store) -> tuple[str, ...]:
-    """The indexes of a store, and those that have lost their pointer and have generations left."""
+    """The indexes of a store, and those that lost their pointer and still have generations."""
 
     def has_generations(name: str) -> bool:
         return any(True for _ in store.list(keys.generations_prefix(name)))
@@ -434,7 +434,7 @@ def _possible(store: Store) -> list[str]:
 
 
 def missing(store: Store, name: str) -> StoreError:
-    """What to raise where an index is asked about that the store does not have."""
+    """The error for an index that the store does not have."""
     have = ", ".join(existing(store)) or "none"
     return StoreError(f"there is no index {name} at {store.url}", tip=f"the indexes there: {have}")
 

@@ -1,4 +1,4 @@
-"""Writing the pages of an index and of its sets, in an order that never misleads an installer on the way.
+"""Write the pages of an index and of its sets, in an order that never misleads an installer.
 
 An installer reads the page of a project, then those of what it depends on. With the page of `triton` written
 before that of `torch`, which pins it, no one is led to a version that is not there yet; where files are taken
@@ -23,7 +23,7 @@ _SERIAL = re.compile(rb'(?:"_last-serial":|<!--SERIAL )([0-9]{1,9})')
 
 
 def put_page(shown: Snapshot, key: str, data: bytes) -> bool:
-    """Write a page of a generation, over the version that was there while that generation was current.
+    """Write a page of a generation over the version that was there while that generation was current.
 
     The version is read before the pointer is. So a writer that stalls with an older generation fails, since
     whoever wrote meanwhile changed that version, and the last version is of the last generation, whatever the
@@ -44,7 +44,7 @@ def put_page(shown: Snapshot, key: str, data: bytes) -> bool:
 
 
 def put_project_page(shown: Snapshot, name: str) -> bool:
-    """Write the page of a project as a generation has it; see `put_page`.
+    """Write the page of a project as of a generation; see `put_page`.
 
     That of a project without files is written empty and not removed: a removal cannot be conditional, and
     might take away what a different writer has just written. `gc` removes it later.
@@ -67,7 +67,7 @@ def put_root_page(shown: Snapshot) -> bool:
 
 
 def pages_of_others(current: Snapshot) -> tuple[str, ...]:
-    """The projects that have a page which offers something, and are not in the index."""
+    """The projects that are not in the index and still have a page that offers something."""
     index = current.index
     prefix = keys.simple_prefix(index.name)
     names = set()
@@ -79,7 +79,7 @@ def pages_of_others(current: Snapshot) -> tuple[str, ...]:
 
 
 def is_empty_page(store: Store, key: str) -> bool:
-    """Whether a page is one that was written when its project went: it offers nothing."""
+    """Whether a page is the empty one that replaces the page of a removed project."""
     *folders, name, _ = key.split("/")
     try:
         data = store.read(key).data
@@ -92,7 +92,7 @@ def is_empty_page(store: Store, key: str) -> bool:
 
 
 def page_order(before: Snapshot, after: Snapshot, names: Collection[str]) -> tuple[str, ...]:
-    """In which order the pages of changed projects are to be written.
+    """The order in which to write the pages of changed projects.
 
     First those that gain files, each after what these need; then those that only lose some, or change their
     marks, each before what they needed.
@@ -109,7 +109,7 @@ def page_order(before: Snapshot, after: Snapshot, names: Collection[str]) -> tup
 
 
 def dependencies_first(needs: Mapping[str, Collection[str]]) -> tuple[str, ...]:
-    """The keys of `needs`, each after those of its needs that are keys too, else by name.
+    """Sort the keys of `needs` topologically: each after the keys that it needs, otherwise by name.
 
     Where projects need each other there is no right order, and their exact pins decide what installs: then
     the first by name waits for the others.
@@ -149,7 +149,7 @@ def write_set(
 
 
 def set_objects(wheel_set: WheelSet) -> dict[str, bytes]:
-    """The pages of the index of exactly a set, by key, the root last; the same set gives the same bytes."""
+    """The pages of the index of exactly one set, by key, the root last; the same set gives the same bytes."""
     prefix = keys.set_simple_prefix(wheel_set.id)
     projects = render.set_projects(wheel_set)
     pages = [
@@ -164,7 +164,7 @@ def set_objects(wheel_set: WheelSet) -> dict[str, bytes]:
 
 
 def create(store: Store, key: str, data: bytes) -> None:
-    """Write an object that never changes; where it is there already, it must have these bytes.
+    """Write an immutable object; if it exists already, it must have these bytes.
 
     Raises:
         StoreError: it has others.

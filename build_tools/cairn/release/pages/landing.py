@@ -1,4 +1,4 @@
-"""The page that somebody with a GPU lands on: product or target, its family, and the line to copy.
+"""The landing page: find a GPU by product or target, and copy the install command for it.
 
 It consists of boxes, each of GPU targets, their products, whether they were tested, and what to type.
 """
@@ -32,7 +32,7 @@ CHANNELS = {
 
 
 def page(views: Sequence[IndexView], *, folder: str) -> bytes:
-    """The landing page of a channel, of one index of it, or of a whole store.
+    """Render the landing page of a channel, of one index of it, or of a whole store.
 
     Args:
         views: the indexes to show: a channel and its families, one index, or all of a store.
@@ -69,7 +69,7 @@ def page(views: Sequence[IndexView], *, folder: str) -> bytes:
 
 
 def _links(name: str, views: Sequence[IndexView], folder: str) -> dict[str, str]:
-    """Where else to go from the page that shows an index or a channel, by what the link is called."""
+    """The links to related pages, by label."""
     targets: dict[str, str] = {}
     if name:
         targets = {"Status of the builds": f"{name}/status.html", "targets.json": f"{name}/targets.json"}
@@ -84,7 +84,7 @@ def _links(name: str, views: Sequence[IndexView], folder: str) -> dict[str, str]
 
 
 def _indexes(views: Sequence[IndexView]) -> dict[str, IndexView | None]:
-    """Every channel and every index, also where only a failed run is to be seen."""
+    """Every channel and every index, including those with nothing but a failed run."""
     by_name = {view.name: view for view in views}
     names = (name for channel, own in by_channel(views).items() for name in (channel, *(v.name for v in own)))
     return {name: by_name.get(name) for name in names}
@@ -110,7 +110,7 @@ class Target:
 
 @dataclass(frozen=True, kw_only=True)
 class InstallLines:
-    """What to type for one version of a line: once for all Pythons and platforms that have the same.
+    """The install commands for one version of a line, for all Pythons and platforms that share them.
 
     Attributes:
         line: the release line.
@@ -135,7 +135,7 @@ class InstallLines:
 
 @dataclass(frozen=True, kw_only=True)
 class Box:
-    """Targets that are offered the same sets by the same index, in the same words.
+    """Targets that the same index offers the same sets, with the same labels.
 
     Attributes:
         name: of their family, where they have one.
@@ -154,12 +154,12 @@ class Box:
 
     @property
     def weak(self) -> tuple[str, ...]:
-        """Where the policy asked less than it should of one of the sets."""
+        """The points in which the policy asked less than it should of one of the sets."""
         return tuple(dict.fromkeys(text for one in self.sets for text in one.weakened))
 
 
 def boxes_of(entries: Iterable[TargetEntry], sets: Mapping[str, IndexSet]) -> list[Box]:
-    """Targets by what they are offered: those of GPUs first, `cpu` last.
+    """Group targets into boxes by what they are offered: those of GPUs first, `cpu` last.
 
     Args:
         entries: the targets, also those that nothing is offered.
@@ -175,7 +175,7 @@ def boxes_of(entries: Iterable[TargetEntry], sets: Mapping[str, IndexSet]) -> li
 
 
 def _best(entry: TargetEntry) -> tuple[Offer, ...]:
-    """What the best index has for a target: one address is enough for whoever has it."""
+    """The offers of the best index for a target: a user needs only one address."""
     return tuple(offer for offer in entry.offers if offer.index == entry.offers[0].index)
 
 
@@ -198,7 +198,7 @@ def _box(entries: Sequence[TargetEntry], sets: Mapping[str, IndexSet]) -> Box:
 
 
 def _install_lines(group: Sequence[Offer], entries: Iterable[TargetEntry]) -> InstallLines:
-    """What to type for offers of the same versions."""
+    """The install commands for offers of the same versions."""
     first, sets = group[0], {offer.set_id for offer in group}
     lead = next((name for name in PACKAGES if name in first.versions), next(iter(first.versions), ""))
     versions = sorted({offer.versions.get(lead, "") for offer in group}, key=comparable, reverse=True)
@@ -231,7 +231,7 @@ def _served(entry: TargetEntry, line: str) -> Target:
 
 
 def unserved(entries: Iterable[TargetEntry]) -> Iterator[Target]:
-    """The targets of GPUs that there is nothing for."""
+    """The GPU targets that have no offer."""
     for entry in entries:
         if not entry.offers and entry.target != gpu.CPU:
             yield _target(entry, "bad", "nothing yet" if entry.target in gpu.known_targets() else "not built")
@@ -239,7 +239,7 @@ def unserved(entries: Iterable[TargetEntry]) -> Iterator[Target]:
 
 @functools.lru_cache(maxsize=256)  # most of a page, and the same on each
 def _known_as(target: str, products: tuple[str, ...], families: tuple[str, ...]) -> tuple[str, str]:
-    """What a target is sold as, and by what it is found."""
+    """The product names of a target, and the words that a search finds it by."""
     shown = "any machine" if target == gpu.CPU else ", ".join(products) or gpu.product_of(target)
     names = dict.fromkeys((*(products or (shown,)), *gpu.product_names(target)))
     return shown, "|".join((target, *names, *families))

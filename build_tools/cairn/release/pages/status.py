@@ -1,4 +1,4 @@
-"""The page that says how the builds are: line by line, the last good set, its age, and the last failure."""
+"""The status page: for each line, the last good set, its age, and the last failure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cairn.wheels.metadata.tag_words import platform_words
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One line, family, Python and platform of an index.
+    """The state of one line, family, Python and platform of an index.
 
     Attributes:
         index: whose.
@@ -34,12 +34,12 @@ class Row:
 
     @property
     def failed(self) -> bool:
-        """Whether its last run gave nothing."""
+        """Whether its last run produced no set."""
         return self.night is not None and self.night.outcome != "good"
 
     @property
     def words(self) -> str:
-        """By what it is found."""
+        """The words that a search finds the row by."""
         night = self.night
         outcome = "no recorded run" if night is None else f"{night.outcome} {night.stage or ''}"
         of = (self.line, self.family, self.python, f"python{self.python}", self.platform, outcome, self.index)
@@ -47,7 +47,7 @@ class Row:
 
 
 def page(views: Sequence[IndexView], *, folder: str) -> bytes:
-    """The status page of a channel and its families, or of one index; `folder` is where it lies."""
+    """Render the status page of a channel and its families, or of one index; `folder` is where it lies."""
     shown = rows(views)
     lines = dict.fromkeys(row.line for row in shown)
     return templates.page(
@@ -66,7 +66,7 @@ def page(views: Sequence[IndexView], *, folder: str) -> bytes:
 
 
 def rows(views: Sequence[IndexView]) -> tuple[Row, ...]:
-    """Everything that these indexes have or had a run of: newest line first, then by family and Python."""
+    """A row for each thing that these indexes have or had a run of: newest line first, then by family."""
     by_key: dict[tuple[str, str, str, str, str], Row] = {}
     for view in views:
         nights = {
@@ -100,7 +100,7 @@ def _family_order(family: str) -> tuple[object, ...]:
 
 
 def _line_order(line: str) -> tuple[bool, object, str]:
-    """`nightly` and the like above all releases, then the newest release first."""
+    """A sort key: `nightly` and the like above all releases, then the newest release first."""
     version = line.rpartition("/")[2]
     named = not version[:1].isdigit()
     return named, comparable("0" if named else version), line

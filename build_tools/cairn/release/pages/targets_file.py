@@ -1,4 +1,4 @@
-"""targets.json: which index has wheels for a GPU; choosing from it; and the command lines that install.
+"""targets.json: the index for each GPU, the choice of a set from it, and the install commands.
 
 An index writes the file (`make`); `cairn install` reads it and picks what a machine should get (`choose`).
 """
@@ -68,7 +68,7 @@ class Offer(datafile.Value):
 
 
 class TargetEntry(datafile.Value):
-    """A target, the products that have it, the families it belongs to, and what there is for it.
+    """A target, its products and families, and the offers for it.
 
     Attributes:
         target: such as `gfx1100`, or `cpu`.
@@ -84,7 +84,7 @@ class TargetEntry(datafile.Value):
 
 
 class TargetsFile(datafile.Value, tag_field="schema", tag="cairn.targets/1"):
-    """What a channel, or one index of it, has for each target.
+    """The offers of a channel, or of one index of it, for each target.
 
     Attributes:
         index: where the file lies, such as `release`.
@@ -97,13 +97,13 @@ class TargetsFile(datafile.Value, tag_field="schema", tag="cairn.targets/1"):
     serial: int = 0
 
     def entry(self, target: str) -> TargetEntry:
-        """The entry of a target; one without offers where the file does not know it."""
+        """The entry of a target; an entry without offers if the file does not know it."""
         match = next((entry for entry in self.targets if entry.target == target), None)
         return match or TargetEntry(target=target, products=gpu.products(target), families=())
 
 
 def make(index: str, views: Sequence[IndexView]) -> TargetsFile:
-    """What the indexes of a channel have for each target.
+    """Collect what the indexes of a channel offer for each target.
 
     Args:
         index: the folder that the file is for: a channel, or one index of it; empty for the root of a store.
@@ -132,7 +132,7 @@ def _known() -> tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]:
 
 
 def _offers(views: Sequence[IndexView], folder: str) -> dict[str, list[Offer]]:
-    """What there is for each target."""
+    """The offers for each target."""
     offers: dict[str, list[Offer]] = {}
     for view in sorted(views, key=lambda view: (_breadth(view.name), view.name)):
         url = relative(view.simple, folder)
@@ -165,13 +165,13 @@ def _offers(views: Sequence[IndexView], folder: str) -> dict[str, list[Offer]]:
 
 
 def _breadth(index: str) -> int:
-    """How many targets an index may be for: that of a family is the better choice for its own."""
+    """The number of targets an index may be for: a family's index is the better choice for its targets."""
     family = index.partition("/")[2]
     return len(gpu.families().get(family, (family,))) if family else len(gpu.known_targets()) + 1
 
 
 def _taken(live: Sequence[IndexSet]) -> dict[tuple[str, str, str], str]:
-    """The version of a project that installers take where none is asked for, by Python and platform."""
+    """The version of a project that installers take if none is pinned, by Python and platform."""
     versions: dict[tuple[str, str, str], str] = {}
     for one in live:
         key = (one.python, one.platform, one.lead)
@@ -182,7 +182,7 @@ def _taken(live: Sequence[IndexSet]) -> dict[tuple[str, str, str], str]:
 
 
 def _packages(one: IndexSet, target: str, *, pinned: bool) -> tuple[str, ...]:
-    """What to name on an install line so that this set is what gets installed."""
+    """The requirements on an install command that lead to exactly this set."""
     words = []
     for name in one.packages:
         # The code of a split wheel comes by an extra of its host wheel (docs/reference/device-wheels.md).
@@ -193,7 +193,7 @@ def _packages(one: IndexSet, target: str, *, pinned: bool) -> tuple[str, ...]:
 
 
 def _has_code(one: IndexSet, target: str) -> bool:
-    """Whether none of the packages was split without a wheel that has the code for a target.
+    """Whether each package that was split has a wheel with the code for a target.
 
     Installers only warn of an extra that does not exist, and what they install fails at its first kernel.
     """
@@ -202,7 +202,7 @@ def _has_code(one: IndexSet, target: str) -> bool:
 
 
 def _device_wheels(one: IndexSet, name: str) -> frozenset[str]:
-    """The processors whose code a project has in wheels of their own; none for one that was not split."""
+    """The processors that a project has device wheels for; none if it was not split."""
     processors = (device_names.processor_of(project, name) for project in one.projects)
     return frozenset(filter(None, processors))
 
@@ -220,7 +220,7 @@ def _preference(version: str) -> tuple[bool, Version]:
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """What something is to be installed on.
+    """The machine to install on.
 
     Attributes:
         gpus: the target of each GPU, without features, in the kernel's order; empty where none was found;
@@ -243,7 +243,7 @@ class Machine:
 
 @dataclass(frozen=True, kw_only=True)
 class Pick:
-    """One set to install, and which GPUs it is for.
+    """One set to install, and the GPUs it is for.
 
     Attributes:
         targets: those of the machine that it serves; `cpu` alone for a build without ROCm.
@@ -258,7 +258,7 @@ class Pick:
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """What to install.
+    """The sets to install on a machine.
 
     Attributes:
         picks: usually one; several where no set serves all GPUs, each for an environment of its own.
@@ -270,7 +270,7 @@ class Choice:
 
 
 def choose(offered: TargetsFile, machine: Machine, *, line: str | None = None) -> Choice:
-    """The sets that a machine should install.
+    """Choose the sets that a machine should install.
 
     Args:
         offered: what the index has.
@@ -303,7 +303,7 @@ def shown(entry: TargetEntry) -> str:
 
 
 def _picks(fitting: dict[str, tuple[Offer, ...]]) -> tuple[Pick, ...]:
-    """One set for all where there is one, else one for each target."""
+    """One set for all targets if there is one, otherwise one for each target."""
     first, *others = fitting
     for offer in fitting[first]:
         same = [one for target in others for one in fitting[target] if one.set_id == offer.set_id]
@@ -319,7 +319,7 @@ def _picks(fitting: dict[str, tuple[Offer, ...]]) -> tuple[Pick, ...]:
 
 
 def _merged(words: Iterable[str]) -> tuple[str, ...]:
-    """Requirements, each project once, with all extras: each target may name one of its own."""
+    """Merge requirements: each project once, with all extras, since each target may name one of its own."""
     by_name: dict[str, Requirement] = {}
     for word in words:
         requirement = Requirement(word)
@@ -346,7 +346,7 @@ def _warnings(offered: TargetsFile, machine: Machine, fitting: dict[str, tuple[O
 def _nothing(
     offered: TargetsFile, machine: Machine, own: Sequence[str], line: str | None
 ) -> PrerequisiteError:
-    """Why there is nothing for a machine, and what there is instead."""
+    """The error for a machine that there is nothing for, with what there is instead."""
     names = " and ".join(shown(offered.entry(target)) for target in own)
     offers = [offer for target in own for offer in offered.entry(target).offers]
     if not machine.gpus and not offers:
@@ -369,26 +369,26 @@ def _nothing(
 
 
 def relative(key: str, folder: str) -> str:
-    """The link to a key from a page in a folder of the store, each character encoded that a URL needs so."""
+    """The relative link to a key from a page in a folder of the store, with URL encoding."""
     ends = "/" if key.endswith("/") else ""
     return urllib.parse.quote(posixpath.relpath(f"/{key}", f"/{folder}")) + ends
 
 
 def install_arguments(index_url: str, packages: Sequence[str]) -> tuple[str, ...]:
-    """What follows the command, for pip and uv alike: one index, and what to install from it."""
+    """The arguments after the command, for pip and uv alike: one index, and the requirements."""
     return ("--index-url", index_url, *packages)
 
 
 def install_line(
     installer: Installer, index_url: str, packages: Sequence[str], *, python: Path | None = None
 ) -> str:
-    """The whole line, ready for a shell, for an interpreter; for the active environment where it is None."""
+    """The whole install command, quoted for a shell; for the active environment if `python` is None."""
     before, after = around(installer, packages, python=python)
     return f"{before}{_quoted(index_url)}{after}"
 
 
 def around(installer: Installer, packages: Sequence[str], *, python: Path | None = None) -> tuple[str, str]:
-    """What stands before and after the URL of the index, where a page fills that in."""
+    """The parts of the install command before and after the index URL, for pages that fill it in."""
     command = COMMANDS[installer]
     if python is not None:
         name = str(python)

@@ -1,4 +1,4 @@
-"""What the pages for people show of an index: its sets, its recent changes, its last nights."""
+"""The view of an index for its pages for people: its sets, its recent changes, its last nights."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Outcome = Literal["good", "failed", "cancelled"]
 
 
 class Night(datafile.Value, tag_field="schema", tag="cairn.night/1"):
-    """How the last nightly run of one line, family, Python and platform ended; whoever runs it writes it.
+    """The result of the last nightly run of one line, family, Python and platform; whoever runs it writes it.
 
     Attributes:
         line: the release line that was run.
@@ -78,7 +78,7 @@ class IndexView(datafile.Value):
 
 
 def by_channel(views: Sequence[IndexView]) -> dict[str, tuple[IndexView, ...]]:
-    """The indexes of each channel, the channel itself before its families; in the order of the names."""
+    """Group indexes by channel, the channel itself before its families, in the order of the names."""
     ordered = sorted(views, key=lambda view: view.name)
     channels = dict.fromkeys(view.name.partition("/")[0] for view in ordered)
     return {name: tuple(v for v in ordered if v.name.partition("/")[0] == name) for name in channels}

@@ -1,4 +1,4 @@
-"""The provenance of the wheels of a set: written before an index offers them, and read by who checks them.
+"""The provenance of the wheels of a set: written before an index offers them, and read to verify them.
 
 A provenance object lies beside each file and says what is vouched for, and by whom. There are two kinds, and
 neither can be taken for the other. Under the identity of a GitHub workflow it is the object of PEP 740
@@ -29,12 +29,12 @@ from cairn.wheels.wheelset import WheelSet
 
 
 class Attester(Protocol):
-    """Who vouches: `objects.KeyAttester` or `pep740.WorkflowAttester`."""
+    """The signer of statements: `KeyAttester` or `pep740.WorkflowAttester`."""
 
     kind: ProvenanceKind
 
     def add(self, previous: bytes | None, claims: Claims) -> bytes:
-        """The provenance object of a file with these claims instead of earlier ones about the same set.
+        """The provenance object of a file, with these claims in place of earlier ones about the same set.
 
         Args:
             previous: the object of this kind that the file has, if any.
@@ -90,7 +90,7 @@ def attest(
 
 
 def _previous(store: Store, file: FileEntry, kind: ProvenanceKind) -> bytes | None:
-    """What is vouched for the file as one of other sets, which stays."""
+    """The file's earlier provenance of this kind, with statements about other sets, which stay."""
     if file.provenance is None:
         return None
     if file.provenance_kind != kind:
@@ -119,7 +119,7 @@ class Provenance(datafile.Value, tag_field="schema", tag="cairn.provenance/1"):
 
 @dataclass(frozen=True, kw_only=True)
 class Vouched:
-    """A statement, and who vouches for it.
+    """A statement, and its signer.
 
     Attributes:
         claims: what it says.
@@ -143,7 +143,7 @@ class KeyAttester:
         self._signer = signer
 
     def add(self, previous: bytes | None, claims: Claims) -> bytes:
-        """The provenance object of a file with these claims instead of earlier ones about the same set.
+        """The provenance object of a file, with these claims in place of earlier ones about the same set.
 
         Args:
             previous: the object of this kind that the file has, if any.
@@ -155,7 +155,7 @@ class KeyAttester:
 
 
 def kind_of(data: bytes) -> ProvenanceKind:
-    """Which kind of provenance object this is.
+    """The kind of a provenance object.
 
     Raises:
         SignatureError: neither.
@@ -172,7 +172,7 @@ def kind_of(data: bytes) -> ProvenanceKind:
 
 
 def vouched(data: bytes, trust: Trust | None, *, file_name: str, sha256: str) -> Sequence[Vouched]:
-    """What a provenance object says of a file, and who vouches for each statement.
+    """The statements in a provenance object, each with its signer.
 
     Args:
         data: the object.
@@ -211,7 +211,7 @@ def vouched(data: bytes, trust: Trust | None, *, file_name: str, sha256: str) ->
 
 
 def _by_keys(envelopes: Sequence[Envelope], trust: Trust | None, name: str) -> Sequence[Vouched]:
-    """The statements that a trusted key signed; others may have signed for sets that are theirs."""
+    """The statements that a trusted key signed; others may have signed for sets of their own."""
     vouchers, strange = [], None
     for envelope in envelopes:
         try:

@@ -1,4 +1,4 @@
-"""A wheel against everything that an index says of it, link by link, from its bytes to the commits."""
+"""Verify a wheel against everything that an index says of it, link by link, from its bytes to the commits."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Link:
 
 @dataclass(kw_only=True)
 class Report:
-    """What was found of one wheel.
+    """The result of verifying one wheel.
 
     Attributes:
         file_name, sha256: of the wheel.
@@ -73,7 +73,7 @@ class Report:
         return tuple(link for link in self.links if link.state == "broken")
 
     def link(self, name: LinkName, set_id: str | None = None, *, good: State = "good") -> _Checking:
-        """Add the link that the block checks: it appends what it finds, what it raises breaks it."""
+        """Record the link that the block checks: it appends its results, and an exception breaks the link."""
         return _Checking(self.links, name, set_id, good)
 
 
@@ -106,7 +106,7 @@ def check(
     trust: Trust | None,
     path: Path | None = None,
 ) -> Report:
-    """Check a wheel against what an index offers under its name.
+    """Verify a wheel against what an index offers under its name.
 
     Args:
         reader: what has the index.
@@ -138,7 +138,7 @@ def check(
 
 
 def _offered(report: Report, offer: Offer) -> FileEntry | None:
-    """The index's entry of the very file."""
+    """The index's entry of exactly this file."""
     file = offer.file
     with report.link("wheel") as texts:
         if file is None:
@@ -166,7 +166,7 @@ def _offered(report: Report, offer: Offer) -> FileEntry | None:
 def _provenance(
     report: Report, reader: Reader, offer: Offer, file: FileEntry, trust: Trust | None
 ) -> dict[str, Vouched] | None:
-    """The statements about the sets that the index has; None where they cannot be relied on."""
+    """The statements about the sets that the index has; None if they cannot be relied on."""
     if trust is None and file.provenance is None:
         text = "nobody has signed it, and no signature was asked for"
         report.links.append(Link(name="provenance", state="unsigned", text=text))
@@ -193,7 +193,7 @@ def _set(
     vouched: Vouched | None,
     trust: Trust | None,
 ) -> None:
-    """The links of one set that has the file."""
+    """Check the links of one set that has the file."""
     wheel_set: WheelSet | None = None
     with report.link("set", listed.set_id) as texts:
         wheel_set = evidence.sealed_set(reader, listed, file)
@@ -226,7 +226,7 @@ def _set(
 
 
 def _builder(report: Report, reader: Reader, wheel_set: WheelSet, listed: IndexSet) -> None:
-    """Whether the builder says that it made the set of the manifest's commits, and the wheel does."""
+    """Check that the builder's statement and the wheel name the commits of the manifest."""
     with report.link("builder", listed.set_id) as texts:
         evidence.require_builder(reader, wheel_set, [report.path] if report.path else ())
         who = evidence.builder_statement(reader, wheel_set).builder
@@ -237,7 +237,7 @@ def _builder(report: Report, reader: Reader, wheel_set: WheelSet, listed: IndexS
 def _statement(
     report: Report, wheel_set: WheelSet, sources: tuple[Source, ...], listed: IndexSet, vouched: Vouched
 ) -> None:
-    """Whether the statement says what the index, the set and the manifest say."""
+    """Check that the signed statement agrees with the index, the set and the manifest."""
     claims = vouched.claims
     of_set = claims_of(wheel_set, listed, sources=sources, index=report.index, builder=claims.builder)
     expected = dataclasses.replace(of_set, file_name=report.file_name, sha256=report.sha256)
@@ -267,10 +267,10 @@ def _records(
 def _signers(
     report: Report, reader: Reader, set_id: str, digest: str, record: bytes, trust: Trust | None
 ) -> str:
-    """Who signed a record, as words.
+    """The signers of a record, in words.
 
-    That nobody did whom the user knows is a warning: the releaser's statement names the digest of the record,
-    and the releaser's gate is what knows the machines that test.
+    A record without a signer that the user trusts is only a warning: the releaser's statement names the
+    digest of the record, and the releaser's gate is what knows the machines that test.
     """
     if trust is None:
         return ""

@@ -26,11 +26,11 @@ _SHOWN = 16  # digits of a key's id in a message
 
 
 class SignatureError(StoreError):
-    """Nobody who is trusted vouches for these bytes."""
+    """No trusted signer vouches for these bytes."""
 
 
 class UntrustedKeyError(SignatureError):
-    """They are signed, by keys of which the user has said nothing."""
+    """The bytes are signed, but by none of the keys that the user trusts."""
 
 
 class Signature(datafile.Value):
@@ -61,7 +61,7 @@ class Envelope(datafile.Value, rename="camel"):
 
 @dataclass(frozen=True, kw_only=True)
 class Signed:
-    """What a trusted key has signed.
+    """A payload with the trusted keys that signed it.
 
     Attributes:
         payload: the very bytes.
@@ -73,13 +73,13 @@ class Signed:
 
 
 def pae(payload_type: str, payload: bytes) -> bytes:
-    """What a signature is over: DSSE's pre-authentication encoding."""
+    """The bytes that a signature is over: DSSE's pre-authentication encoding."""
     kind = payload_type.encode()
     return b"DSSEv1 %d %s %d %s" % (len(kind), kind, len(payload), payload)
 
 
 def sign(payload: bytes, payload_type: str, signer: Signer) -> Envelope:
-    """An envelope of these bytes with one signature."""
+    """Sign these bytes; return an envelope with one signature."""
     sig = base64.b64encode(signer.sign(pae(payload_type, payload))).decode()
     return Envelope(
         payload_type=payload_type,
@@ -101,7 +101,7 @@ def loads(data: bytes, *, name: str) -> Envelope:
 
 
 def verify(envelope: Envelope, payload_type: str, keys: PublicKeys, *, name: str) -> Signed:
-    """The bytes of an envelope, if a trusted key signed them as bytes of this type.
+    """Return the payload of an envelope, if a trusted key signed it as bytes of this type.
 
     A signature that names none of the trusted keys is passed over (DSSE allows several signers, of whom we
     need not know each); one that names a trusted key and is not its own is an error, whoever else signed.
@@ -143,7 +143,7 @@ def verify(envelope: Envelope, payload_type: str, keys: PublicKeys, *, name: str
 
 
 def unverified_payload(envelope: Envelope, *, name: str) -> bytes:
-    """The bytes of an envelope, whoever signed them: for those who have said that they check no signature.
+    """The payload of an envelope, with no signature checked: for callers that asked for that.
 
     Raises:
         SignatureError: they are not base64.

@@ -1,4 +1,4 @@
-"""Each thing that the chain from a wheel to its commits is made of, read and held against what names it."""
+"""Read the objects in the chain from a wheel to its commits, and check each against what names it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _SHOWN = 12  # digits of a digest in a message
 
 @dataclass(frozen=True, kw_only=True)
 class Offer:
-    """What an index says of a file.
+    """An index's statements about a file.
 
     Attributes:
         generation: the state of the index that says so.
@@ -60,7 +60,7 @@ class Offer:
 
 
 def offer(reader: Reader, index: str, file_name: str) -> Offer:
-    """What an index says of a file, from its pointer on.
+    """Read what an index says of a file, starting from its pointer.
 
     Raises:
         StoreError: the generation that the pointer names, or a part of it, is missing or was changed.
@@ -94,7 +94,7 @@ def offer(reader: Reader, index: str, file_name: str) -> Offer:
 def _file_of(
     reader: Reader, index: str, digest: str, file_name: str, what: str
 ) -> tuple[ProjectPart, list[FileEntry]]:
-    """The current part of a project, and the file of that name, out of the newest part that names it.
+    """The current part of a project, and the file of that name from the newest part that names it.
 
     Parts below that one are not read: what they say of the file is not current any more.
     """
@@ -129,7 +129,7 @@ def _index_set(reader: Reader, index: str, set_id: str, digest: str, what: str) 
 
 
 def vouched(reader: Reader, file: FileEntry, trust: Trust | None) -> Mapping[str, Vouched]:
-    """The statements about a file, by the set that each is about.
+    """The statements about a file, by the set each is about.
 
     Raises:
         StoreError: there are none, the object is missing or was changed, or nobody trusted signed them.
@@ -148,7 +148,7 @@ def vouched(reader: Reader, file: FileEntry, trust: Trust | None) -> Mapping[str
 
 
 def sealed_set(reader: Reader, listed: IndexSet, file: FileEntry) -> WheelSet:
-    """The set that an index lists, which has the file among its wheels.
+    """The set that an index lists, checked to have the file among its wheels.
 
     Raises:
         StoreError: it is missing, was changed, is another set, or does not have the file.
@@ -191,7 +191,7 @@ def sources(reader: Reader, wheel_set: WheelSet) -> tuple[Source, ...]:
 
 
 def builder_statement(reader: Reader, wheel_set: WheelSet) -> BuildStatement:
-    """What the builder said of a set.
+    """The builder's statement of a set.
 
     Raises:
         StoreError: the store has no such statement, or it cannot be read.
@@ -200,7 +200,7 @@ def builder_statement(reader: Reader, wheel_set: WheelSet) -> BuildStatement:
 
 
 def builder_problems(reader: Reader, wheel_set: WheelSet, wheels: Sequence[Path]) -> Iterator[str]:
-    """How a set is not what its builder said, or these wheels of it not of its manifest's commits."""
+    """Contradictions of a set and its builder's statement, or of these wheels and the manifest's commits."""
     try:
         statement = _of_builder(reader, wheel_set)
         manifest = reader.read(keys.set_key(wheel_set.id, MANIFEST_FILE)).data
@@ -213,7 +213,7 @@ def builder_problems(reader: Reader, wheel_set: WheelSet, wheels: Sequence[Path]
 
 
 def require_builder(reader: Reader, wheel_set: WheelSet, wheels: Sequence[Path]) -> None:
-    """Refuse a set of which `builder_problems` has something to say.
+    """Refuse a set if `builder_problems` finds any problem.
 
     Raises:
         StoreError: it has.
@@ -250,12 +250,12 @@ def record(reader: Reader, wheel_set: WheelSet, digest: str) -> tuple[bytes, Tes
 
 
 def sign_record(record: bytes, signer: Signer) -> bytes:
-    """The envelope that lies beside a record."""
+    """Sign a record; return the envelope that lies beside it."""
     return datafile.dumps(dsse.sign(record, dsse.RECORD, signer)).encode()
 
 
 def signature_key(set_id: str, digest: str) -> str:
-    """Where the signature of a record lies; `digest` is that of the record's bytes."""
+    """The key of a record's signature; `digest` is that of the record's bytes."""
     return keys.set_key(set_id, f"records/{digest}.dsse.json")
 
 
@@ -296,7 +296,7 @@ class _Demand(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
-    """What matters here of what the gate found.
+    """The fields of a gate's report that checking needs.
 
     Attributes:
         set_id: of the set that it judged.
@@ -318,7 +318,7 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def read(cls, data: bytes, *, what: str) -> Judgement:
-        """One out of its bytes; `what` stands for it in errors.
+        """Decode a judgement; `what` stands for it in errors.
 
         Raises:
             StoreError: it cannot be read.
@@ -330,7 +330,7 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def judgement(reader: Reader, set_id: str, digest: str, index: str) -> Judgement:
-    """What the gate found of a set that was to go to an index.
+    """The gate's judgement of a set that was to go to an index.
 
     Raises:
         StoreError: it is missing, was changed, is of another set or index, or is a no.
@@ -350,7 +350,7 @@ def judgement(reader: Reader, set_id: str, digest: str, index: str) -> Judgement
 def contradictions(
     reader: Reader, wheel_set: WheelSet, listed: IndexSet, judgement: Judgement
 ) -> Iterator[str]:
-    """Where an index says more for a set than the gate did, or the gate more than the test records.
+    """The points where an index claims more for a set than the gate, or the gate more than the records.
 
     Args:
         reader: what has the records.
@@ -380,7 +380,7 @@ def contradictions(
 
 
 def _named(reader: Reader, key: str, digest: str, what: str) -> bytes:
-    """The bytes under a key, if they have the digest by which they were named."""
+    """Read the object under a key, and check that it has the digest that names it."""
     data = _read(reader, key)
     if hashlib.sha256(data).hexdigest() != digest:
         raise StoreError(f"{what} was changed: its bytes are not those of its digest")

@@ -75,7 +75,7 @@ class WorkflowAttester:
 
 
 def running_workflow(environ: Mapping[str, str] | None = None) -> Workflow:
-    """The workflow that runs this.
+    """The GitHub workflow that is running.
 
     Raises:
         PrerequisiteError: no workflow of GitHub's does.
@@ -91,7 +91,7 @@ def running_workflow(environ: Mapping[str, str] | None = None) -> Workflow:
 
 @contextlib.contextmanager
 def workflow_attester() -> Iterator[WorkflowAttester]:
-    """Yield what signs as the running workflow; one certificate serves for all that is signed.
+    """Yield an attester for the running workflow; one certificate serves for all that it signs.
 
     Raises:
         PrerequisiteError: no workflow runs this, or the job may not ask for its identity.
@@ -116,7 +116,7 @@ def workflow_attester() -> Iterator[WorkflowAttester]:
 def statements(
     data: bytes, trust: Trust | None, *, file_name: str, sha256: str
 ) -> Sequence[tuple[bytes, str | None]]:
-    """The statements in an object of PEP 740, each with the workflow that vouches for it.
+    """The statements in a PEP 740 object, each with the workflow that vouches for it.
 
     Who signed is what the certificate says; the object's own `publisher` proves nothing, and must agree.
 

@@ -1,7 +1,7 @@
-"""Where what is valid_key comes from: a store, an index on the web, or a bundle that was saved from either.
+"""Where objects to verify are read from: a store, an index on the web, or a bundle saved from either.
 
-All of them give the same objects under the same keys. What they give is not believed: each object is named by
-a digest in one that was valid_key before, down to the pointer, which names the generation.
+All of them give the same objects under the same keys. None of them is trusted: each object is checked against
+a digest in an object that was checked before, starting from the pointer, which names the generation.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Reader(Protocol):
 
     @property
     def url(self) -> str:
-        """How a user names it."""
+        """The name by which a user knows it."""
 
     def read(self, key: str) -> StoredObject:
         """The object under `key`.
@@ -61,7 +61,7 @@ class WebReader:
 
 
 class Recorder:
-    """Reads from another reader and keeps what it gave.
+    """A reader that keeps everything it reads from another reader.
 
     Attributes:
         objects: what was read, by key.
@@ -73,7 +73,7 @@ class Recorder:
 
     @property
     def url(self) -> str:
-        """Of what it reads from."""
+        """The URL of the underlying reader."""
         return self._reader.url
 
     def read(self, key: str) -> StoredObject:
@@ -84,10 +84,10 @@ class Recorder:
 
 
 def fetch(url: str, *, to: Path | None = None) -> bytes:
-    """What a web server has at an address; written to a file, of whatever size, where one is named.
+    """Fetch a URL; if `to` is given, write to that file, without a limit on the size.
 
     Raises:
-        MissingKeyError: nothing.
+        MissingKeyError: the server answers 404.
         NetworkError: it does not answer, or with an error.
         StoreError: it is far larger than what can be there.
     """
@@ -117,7 +117,7 @@ def fetch(url: str, *, to: Path | None = None) -> bytes:
 
 
 def parse_index_url(url: str) -> tuple[str, str]:
-    """The address of a store and the name of one of its indexes, from what one gives to pip.
+    """Split an `--index-url` into the address of its store and the name of the index.
 
     Raises:
         UsageError: it is not the address of an index that Cairn wrote.
@@ -133,13 +133,13 @@ def parse_index_url(url: str) -> tuple[str, str]:
 
 
 def parse_file_url(url: str) -> tuple[str, str, str] | None:
-    """The address of a store, and the sha256 and the name of one of its files; None for another address."""
+    """The store's address, and the file's sha256 and name, in a file URL; None for other URLs."""
     match = _FILE_URL.fullmatch(url.partition("#")[0].partition("?")[0])
     return (match[1], match[3], urllib.parse.unquote(match[4])) if match else None
 
 
 def open_bundle(path: Path) -> Store:
-    """What `save_bundle` wrote, or somebody unpacked: a store of a few objects.
+    """Open a bundle that `save_bundle` wrote, packed or unpacked: a store of a few objects.
 
     Raises:
         UsageError: it is not a bundle.
@@ -164,7 +164,7 @@ def open_bundle(path: Path) -> Store:
 
 
 def save_bundle(path: Path, objects: Mapping[str, bytes]) -> None:
-    """Write what a check has read, to be valid_key again elsewhere: a ZIP of its keys."""
+    """Write the objects that a check has read to a ZIP file, so that they can be checked again elsewhere."""
     with files.writing_beside(path) as part, zipfile.ZipFile(part, "w") as archive:
         for key in sorted(objects):
             # With a time of its own, as `ZipInfo` has it, the same objects make the same bundle.
@@ -172,7 +172,7 @@ def save_bundle(path: Path, objects: Mapping[str, bytes]) -> None:
 
 
 def index_of_bundle(bundle: Store) -> str:
-    """The one index that a bundle is of, if that is a release.
+    """The one index in a bundle, if that is a release.
 
     Whoever made the bundle chose what is in it, and what is signed for staging was neither tested nor judged:
     a user who wants that says so.

@@ -1,4 +1,4 @@
-"""Who signs, and whom a user trusts: Ed25519 keys and GitHub workflows.
+"""Signers and trust: Ed25519 keys and GitHub workflows.
 
 A key (RFC 8032) is in a PEM file, as `openssl genpkey -algorithm ed25519` writes it too. Its id is the sha256
 of its public half in DER (SubjectPublicKeyInfo, RFC 8410), so that
@@ -39,7 +39,7 @@ _WORKFLOW = re.compile(r"github:([A-Za-z0-9-]+/[A-Za-z0-9._-]+)/([A-Za-z0-9._-]+
 
 
 class PublicKey:
-    """The half of a key that everybody may have.
+    """A public key.
 
     Attributes:
         key_id: sha256 of it, in hex.
@@ -51,7 +51,7 @@ class PublicKey:
         self.key_id = hashlib.sha256(der).hexdigest()
 
     def holds(self, signature: bytes, message: bytes) -> bool:
-        """Whether the private half made this signature of this message."""
+        """Whether the private key made this signature of this message."""
         try:
             self._key.verify(signature, message)
         except InvalidSignature:
@@ -59,7 +59,7 @@ class PublicKey:
         return True
 
     def pem(self) -> bytes:
-        """It as a PEM file."""
+        """The key as a PEM file."""
         return self._key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
 
@@ -68,7 +68,7 @@ PublicKeys = Mapping[str, PublicKey]
 
 
 class Signer:
-    """The half of a key that its owner alone has.
+    """A private key.
 
     Attributes:
         public: the other half.
@@ -84,12 +84,12 @@ class Signer:
         return self.public.key_id
 
     def sign(self, message: bytes) -> bytes:
-        """The signature of a message, 64 bytes."""
+        """Sign a message; the signature has 64 bytes."""
         return self._key.sign(message)
 
 
 def create(folder: Path) -> PublicKey:
-    """Make a key and write both halves into a folder; the private one is readable by its owner alone.
+    """Generate a key pair and write it to a folder; the private key is readable by its owner alone.
 
     Raises:
         UsageError: there is a key already. It is never overwritten: what it signed could not be told from
@@ -134,7 +134,7 @@ def signer(path: Path) -> Signer:
 
 
 def chosen_signer(path: Path | None) -> Signer | None:
-    """The key of the option, else that of the variable; None where neither names one.
+    """The key that the option names, otherwise the environment variable; None if neither names one.
 
     Raises:
         UsageError: as of `signer`; a variable that is empty names none.
@@ -163,7 +163,7 @@ def public_key(path: Path) -> PublicKey:
 
 
 def public_keys(paths: Sequence[Path]) -> PublicKeys:
-    """These keys, by id; raises like `public_key`."""
+    """Read several public keys, by id; raises like `public_key`."""
     keys = [public_key(path) for path in paths]
     return {key.key_id: key for key in keys}
 
@@ -196,7 +196,7 @@ class Workflow:
 
 @dataclass(frozen=True, kw_only=True)
 class Trust:
-    """Whose word counts.
+    """The keys and workflows that a user trusts.
 
     Attributes:
         keys: public keys, by id.
@@ -213,7 +213,7 @@ class Trust:
 
 
 def trust_of(names: Sequence[str], testers: Sequence[Path] = ()) -> Trust:
-    """Whom these names stand for: each a public key's file, or `github:OWNER/NAME/WORKFLOW.yml[@REF]`.
+    """The trust that these names stand for: public key files, or `github:OWNER/NAME/WORKFLOW.yml[@REF]`.
 
     Raises:
         UsageError: a name is neither, or its file is not a public key.

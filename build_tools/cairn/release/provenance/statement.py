@@ -1,4 +1,4 @@
-"""What is said of one wheel: an in-toto statement with SLSA's provenance as its predicate.
+"""The statement about one wheel: an in-toto statement with SLSA provenance as its predicate.
 
 The statement is that of https://in-toto.io/Statement/v1. Its predicate is https://slsa.dev/provenance/v1, one
 of the two that PyPI takes as attestations of an index (PEP 740; the other, `publish/v1`, has no content), so
@@ -30,7 +30,7 @@ from cairn.wheels.wheelset import PARAMETERS, WheelSet
 
 @dataclass(frozen=True, kw_only=True)
 class Claims:
-    """What a statement says.
+    """The claims of a statement.
 
     Attributes:
         file_name, sha256: of the wheel.
@@ -77,7 +77,7 @@ class _Statement(in_toto.Statement, frozen=True, kw_only=True):
 def claims_of(
     wheel_set: WheelSet, listed: IndexSet, *, sources: tuple[Source, ...], index: str, builder: Builder
 ) -> Claims:
-    """What is to be said of every wheel of a set, but for the wheel's own name and digest, which are empty.
+    """The claims about every wheel of a set; the wheel's name and digest are left empty.
 
     Args:
         wheel_set: the sealed set.
@@ -102,7 +102,7 @@ def claims_of(
 
 
 def encode(claims: Claims) -> bytes:
-    """The statement: JSON in UTF-8, always the same bytes for the same claims."""
+    """Encode the statement: JSON in UTF-8, always the same bytes for the same claims."""
     return msgspec.json.encode(
         _Statement(
             type=STATEMENT_TYPE,
@@ -130,7 +130,7 @@ def encode(claims: Claims) -> bytes:
 
 
 def decode(payload: bytes, *, name: str) -> Claims:
-    """What a statement of Cairn's says. Fields that it does not know are passed over, as in-toto asks.
+    """Decode a statement of Cairn's. Unknown fields are ignored, as in-toto asks.
 
     Raises:
         SignatureError: it is not such a statement, or is about more or less than one file.

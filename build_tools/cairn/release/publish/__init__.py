@@ -1,4 +1,4 @@
-"""Bringing files into an index that the gate does not guard, such as staging.
+"""Bring files into an index that the gate does not guard, such as staging.
 
 It takes wheels and sdists and gives an index that offers them: `files.publish` for single files,
 `wheel_set.stage_set` for a set, which it seals with all that it needs (`resolve`) and gives its `locks`,

@@ -1,4 +1,4 @@
-"""Which files can be installed where: a Python, a system and a machine that need not be ours."""
+"""Which files can be installed where: for a Python, a system and a machine that may differ from this one."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _MACHINES = {("win", "amd64"): "AMD64", ("win", "arm64"): "ARM64", ("win", "win3
 
 @dataclass(frozen=True, kw_only=True)
 class Platform:
-    """Where wheels are to be installed.
+    """The Python, system and machine that wheels are to be installed on.
 
     Attributes:
         python: such as `3.11`.
@@ -71,7 +71,7 @@ class Platform:
 
     @classmethod
     def here(cls) -> Platform:
-        """The Python that runs us, on this machine."""
+        """The platform of this interpreter on this machine."""
         tag = sysconfig.get_platform().replace("-", "_").replace(".", "_")
         return cls(python=f"{sys.version_info.major}.{sys.version_info.minor}", tag=tag)
 
@@ -79,11 +79,11 @@ class Platform:
         return f"Python {self.python} on {self.tag}"
 
     def is_same_machine(self, other: Platform) -> bool:
-        """Whether both are of one system and one machine."""
+        """Whether both platforms have the same system and machine."""
         return _place(self.tag) == _place(other.tag)
 
     def uv_options(self, *, anywhere: bool = False) -> tuple[str, ...]:
-        """What tells uv to resolve for this platform.
+        """The options that make uv resolve for this platform.
 
         Args:
             anywhere: say everything, so that each machine resolves alike; without, nothing is said of what uv
@@ -107,7 +107,7 @@ class Platform:
         return options
 
     def markers(self) -> dict[str, str]:
-        """What markers are evaluated with here (PEP 508), as of the first release of the Python's version."""
+        """The marker environment of this platform (PEP 508), as of its Python version's first release."""
         system, machine = _place(self.tag)
         os_name, sys_platform, platform_system = _MARKERS.get(system, _MARKERS["linux"])
         return {
@@ -129,9 +129,9 @@ class Platform:
         return self.takes(file.filename, file.requires_python)
 
     def takes(self, filename: str, requires_python: str | None) -> bool:
-        """Whether a file of this name can be installed here; an sdist may be, which only a build can tell.
+        """Whether a file of this name can be installed here; an sdist counts, though only a build can tell.
 
-        A wheel variant cannot: it depends on the GPU, and nothing that resolves a set takes one.
+        A wheel variant does not count: it depends on the GPU, and no resolution of a set uses one.
         """
         if requires_python:
             exact = self.python == Platform.here().python
@@ -155,7 +155,7 @@ class Platform:
 
 
 def overlap(one: str, other: str) -> bool:
-    """Whether there is a place where an installer could take either of two files of one version.
+    """Whether there is a platform on which an installer could take either of two files of one version.
 
     An sdist is taken where no wheel fits: beside wheels it is not a second choice. Wheel variants of
     different labels, and the plain wheel beside them, are meant to lie beside each other.
@@ -176,7 +176,7 @@ def overlap(one: str, other: str) -> bool:
 
 
 def unknown_tags(filename: str) -> tuple[str, ...]:
-    """The tags of a wheel that nothing we know of can install, sorted."""
+    """The tags of a wheel that no known platform accepts, sorted."""
     parts = {
         (part, pattern)
         for tag in parse_wheel_filename(split_label(filename)[0])[3]
@@ -200,13 +200,13 @@ def _same_place(one: str, other: str) -> bool:
 
 @functools.cache
 def _pythons(interpreter: str, abi: str) -> frozenset[str]:
-    """The versions of CPython that take a wheel with these tags."""
+    """The versions of CPython that accept a wheel with these tags."""
     return frozenset(python for python in _RELEASES if (interpreter, abi) in _interpreters(python))
 
 
 @functools.cache
 def _interpreters(python: str) -> frozenset[tuple[str, str]]:
-    """What CPython of a version takes, as interpreter and ABI: asked for each of thousands of files."""
+    """The interpreter and ABI tags that a CPython version accepts, cached for thousands of files."""
     version = tuple(int(part) for part in python.split("."))
     exact = cpython_tags(version, platforms=["any"])
     general = compatible_tags(version, f"cp{python.replace('.', '')}", platforms=["any"])
@@ -214,7 +214,7 @@ def _interpreters(python: str) -> frozenset[tuple[str, str]]:
 
 
 def _place(tag: str) -> tuple[str, str]:
-    """The system and the machine of a platform tag; musl (PEP 656) is a system of its own beside glibc."""
+    """The system and machine of a platform tag; musl (PEP 656) is a system of its own beside glibc."""
     system = next((name for name in ("win", "macosx", "musllinux") if tag.startswith(name)), "linux")
     machines = ("x86_64", "aarch64", "universal2", "amd64", "arm64", "win32", "i686", "ppc64le", "s390x")
     machine = next((name for name in machines if tag.endswith(name)), tag.rpartition("_")[2])

@@ -1,4 +1,4 @@
-"""A distribution file, wheel or sdist, as an index needs to know it."""
+"""Read the parts of a distribution file, wheel or sdist, that an index needs."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _NO_PYPROJECT = ("setuptools>=40.8.0",)  # PEP 517: what builds an sdist that do
 
 @dataclass(frozen=True, kw_only=True)
 class Needs:
-    """What a distribution's metadata says about others.
+    """The requirements and extras in a distribution's metadata.
 
     Attributes:
         requires: its `Requires-Dist`.
@@ -96,7 +96,7 @@ class Dist:
 
     @property
     def ref(self) -> FileRef:
-        """Name and bytes alone."""
+        """The file's name and digest alone."""
         return FileRef(filename=self.path.name, sha256=self.sha256)
 
 
@@ -134,7 +134,7 @@ def read(path: Path) -> Dist:
 
 @functools.lru_cache(maxsize=128)  # the sets of an index share most of their files
 def needs_of(data: bytes, *, filename: str) -> Needs:
-    """What a `METADATA` or `PKG-INFO` says about other projects.
+    """The requirements and extras in a `METADATA` or `PKG-INFO`.
 
     Raises:
         StoreError: a requirement in it cannot be read.
@@ -151,7 +151,7 @@ def needs_of(data: bytes, *, filename: str) -> Needs:
 
 
 def build_requirements(stream: BinaryIO, *, filename: str) -> tuple[Requirement, ...]:
-    """What has to be installed before an sdist can be built (PEP 518)."""
+    """The requirements for building an sdist (PEP 518)."""
     data = _sdist_member(stream, filename, "pyproject.toml")
     if data is None:
         return _requirements(_NO_PYPROJECT, filename)

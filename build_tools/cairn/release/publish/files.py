@@ -1,4 +1,4 @@
-"""Wheels and sdists into an index: first they are checked, then their bytes put, then the commit is made.
+"""Publish wheels and sdists in an index: check them, put their bytes, then commit.
 
 Of the wheel variants of a version, one file says what each is for (PEP 825). It lies under the digest of its
 bytes, as wheels do, and every variant of the version names it. So a page never leads to a file of a different
@@ -45,7 +45,7 @@ from cairn.wheels.split import completeness
 
 @dataclass(frozen=True, kw_only=True)
 class Published:
-    """What publishing did.
+    """The result of publishing.
 
     Attributes:
         added: the files that are new in the index.
@@ -94,7 +94,7 @@ def publish_dists(  # noqa: PLR0913 - what a file belongs to, and how it came
     dry_run: bool = False,
     on_step: Progress = silent,
 ) -> Published:
-    """Like `publish`, for distributions that were read already, in any index.
+    """Like `publish`, for distributions that were read already, and for any index.
 
     Args:
         index: the index.
@@ -114,7 +114,7 @@ def publish_dists(  # noqa: PLR0913 - what a file belongs to, and how it came
 
 
 def offer_of(dists: Sequence[Dist], *, build: str = PUBLISHED, entry: IndexSet | None = None) -> Offer:
-    """Distributions that an index is to have; arguments as for `publish_dists`.
+    """An offer of these distributions; arguments as for `publish_dists`.
 
     Raises:
         NameTakenError: one name is given with different bytes.
@@ -127,7 +127,7 @@ def offer_of(dists: Sequence[Dist], *, build: str = PUBLISHED, entry: IndexSet |
 
 @dataclass(frozen=True, kw_only=True)
 class Offer:
-    """Distributions that an index is to have, all of them or none.
+    """Distributions to publish in an index, all of them or none.
 
     Attributes:
         dists: each once.
@@ -142,7 +142,7 @@ class Offer:
     taken: str = field(default_factory=now)
 
     def checked(self, index: Index) -> Published:
-        """What it would add to an index as it is: what is refused is refused before anything is written.
+        """Check the offer against an index; return what it would add. Nothing is written.
 
         Raises:
             GateError: the set was yanked.
@@ -155,7 +155,7 @@ class Offer:
         return published
 
     def put(self, store: Store, on_step: Progress = silent) -> None:
-        """Put the files with their metadata, before any page names them; again repairs what was damaged."""
+        """Put the files with their metadata, before any page names them; a second call repairs damage."""
         sources = {keys.file_key(item.sha256, item.path.name): item.path for item in self.dists}
         # A file that somebody has written to since it was checked is refused: its key says what was checked.
         sha256s = {keys.file_key(item.sha256, item.path.name): item.sha256 for item in self.dists}
@@ -170,7 +170,7 @@ class Offer:
     def commit(
         self, index: Index, action: Action, *, attested: Mapping[str, Attested] | None = None
     ) -> Published:
-        """Have an index name the files that were put.
+        """Commit the files that were put to an index.
 
         Args:
             index: the index.
@@ -191,7 +191,7 @@ class Offer:
     def _proposed(
         self, snapshot: Snapshot, attested: Mapping[str, Attested]
     ) -> tuple[Change, Published, Mapping[str, bytes]]:
-        """What makes an index have them, what that adds to it, and what it says of wheel variants, by key.
+        """The change that publishes the offer, its result, and the descriptions of wheel variants by key.
 
         Raises:
             NameTakenError: a name is taken by other bytes, or a version by a different build.
@@ -233,7 +233,7 @@ class Offer:
         return change, Published(added=added, already=tuple(already)), objects
 
     def _refuse_remembered(self, index: Index) -> None:
-        """Refuse what the ledger does, which the commit would refuse too.
+        """Refuse the offer if the ledger bans it, before the commit would.
 
         Raises:
             GateError: the set was yanked.
@@ -269,7 +269,7 @@ def _each_once(dists: Sequence[Dist]) -> tuple[Dist, ...]:
 
 
 def _check(dists: Sequence[Dist], build: str) -> None:
-    """Refuse what no index takes, all of it at once."""
+    """Refuse distributions that no index takes; the error names all of them."""
     problems = [
         problem
         for item in dists
@@ -320,7 +320,7 @@ def _put_once(store: Store, key: str, data: bytes) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class _Listed:
-    """Wheel variants as their index is to list them.
+    """Wheel variants with the entries that their index is to list.
 
     Attributes:
         entries: those that come, and those of the same versions that are there.

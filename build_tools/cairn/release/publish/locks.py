@@ -1,4 +1,4 @@
-"""What pins an installation to exactly a set: constraints.txt, requirements.txt and pylock.toml (PEP 751).
+"""Locks that pin an installation to a set: constraints.txt, requirements.txt and pylock.toml (PEP 751).
 
 They say in three ways what uv resolved when the set was sealed, so nothing is resolved here, and the same set
 gives the same bytes. Where uv itself writes a pylock.toml (`uv pip compile --format pylock.toml`, 0.13), its
@@ -87,7 +87,7 @@ def of_set(wheel_set: WheelSet, metadata: Mapping[str, bytes]) -> dict[str, byte
 
 
 def metadata_of(store: Store, wheel_set: WheelSet) -> dict[str, bytes]:
-    """The METADATA that a set names, by file name.
+    """Read the METADATA files that a set names, by file name.
 
     Raises:
         MissingKeyError: the store has lost one.
@@ -104,7 +104,7 @@ def metadata_of(store: Store, wheel_set: WheelSet) -> dict[str, bytes]:
 
 
 def absolute(lock: bytes, url: str) -> bytes:
-    """A pylock.toml of ours with the addresses that its paths mean where it was got from `url`.
+    """Rewrite a pylock.toml of ours that was fetched from `url`, with absolute URLs in place of paths.
 
     Raises:
         StoreError: it is not such a lock.
@@ -127,9 +127,9 @@ def _files(wheel_set: WheelSet) -> list[_LockedFile]:
 
 
 def _packages(wheel_set: WheelSet, metadata: Mapping[str, bytes]) -> tuple[_Package, ...]:
-    """What an installation of the whole set consists of, by name.
+    """The packages that an installation of the whole set consists of, by name.
 
-    What builds an sdist is in the closure too, and in no lock: it is not installed with the set.
+    Build requirements of sdists are in the closure too, but in no lock: they are not installed with the set.
     """
     files: dict[str, list[_LockedFile]] = {}
     for file in sorted(_files(wheel_set), key=lambda one: one.file_name):
@@ -163,7 +163,7 @@ def _packages(wheel_set: WheelSet, metadata: Mapping[str, bytes]) -> tuple[_Pack
 
 @dataclass(frozen=True, kw_only=True)
 class _Graph:
-    """What the projects of a set need of each other, each being there in one version.
+    """The dependency graph of a set, with one version of each project.
 
     Attributes:
         needs: what the metadata of each says.
@@ -174,7 +174,7 @@ class _Graph:
     environment: Mapping[str, str]
 
     def optional(self, own: Collection[str]) -> set[str]:
-        """Those of `own` that others of them need only with an extra, as a device wheel is needed."""
+        """The projects of `own` that the others need only through an extra, as for device wheels."""
         needed: dict[bool, set[str]] = {True: set(), False: set()}
         for name in own:
             for extra in ("", *self.needs[name].extras):
@@ -182,7 +182,7 @@ class _Graph:
         return (needed[False] - needed[True]) & set(own)
 
     def reached(self, requested: Iterable[Requirement]) -> set[str]:
-        """Every project that these need, directly or not."""
+        """Every project that these requirements need, directly or indirectly."""
         seen: set[tuple[str, str]] = set()
         todo = [item for requirement in requested for item in _nodes(requirement)]
         while todo:
@@ -208,7 +208,7 @@ def _nodes(requirement: Requirement) -> Iterator[tuple[str, str]]:
 
 
 def _pylock(wheel_set: WheelSet, packages: Collection[_Package], *, folder: str) -> str:
-    """A pylock.toml, its keys in the order of PEP 751."""
+    """Write a pylock.toml, its keys in the order of PEP 751."""
     markers = Platform(python=wheel_set.python, tag=wheel_set.platform).markers()
     here = " and ".join(f"{key} == '{markers[key]}'" for key in ("sys_platform", "platform_machine"))
     extras = sorted({extra for package in packages for extra in package.extras})

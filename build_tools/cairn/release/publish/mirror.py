@@ -38,7 +38,7 @@ _TIMEOUT = 3600.0  # seconds
 def mirror(
     store: Store, index: str, *, dists: Sequence[Path] = (), requirements: Sequence[str] = ()
 ) -> Published:
-    """Publish what distributions need and an index lacks, as wheels, from the index that pip is set up for.
+    """Fetch the missing requirements of distributions with pip, as wheels, and publish them.
 
     pip checks each file against the hash that its index gives; from then on the bytes are kept under
     their sha256. What is in the index already is never fetched again.
@@ -70,7 +70,7 @@ def mirror(
 def missing(
     store: Store, index: str, *, dists: Sequence[Path] = (), requirements: Sequence[str] = ()
 ) -> tuple[Missing, ...]:
-    """What `mirror` would have to fetch, as far as the files that are there tell; raises like it."""
+    """The requirements that `mirror` would fetch, as far as the files in the index tell; raises like it."""
     rules.refuse_gated(index)
     for line in requirements:
         parsed(line)
@@ -87,7 +87,7 @@ def sync(
     only: Platform | None = None,
     dry_run: bool = False,
 ) -> tuple[LockedFile, ...]:
-    """Publish what a lock names and an index lacks, fetched from the index that pip is set up for.
+    """Publish the files of a lock that an index lacks, fetched from the index that pip is set up for.
 
     What the store has already, for another of its indexes, is not fetched again. Everything is published in
     one generation, or nothing is.
@@ -136,7 +136,7 @@ def sync(
 
 
 def problems(lock: MirrorLock, stack: Stack, snapshot: Snapshot) -> tuple[str, ...]:
-    """Where a lock does not cover its stack, an index does not hold the lock, or the two do not suffice.
+    """The problems of a lock: parts of its stack it does not cover, and files the index lacks.
 
     Args:
         lock: of the mirror.
@@ -162,7 +162,7 @@ def problems(lock: MirrorLock, stack: Stack, snapshot: Snapshot) -> tuple[str, .
 
 
 def _fetch(snapshot: Snapshot, lacking: Sequence[Missing]) -> Published:
-    """Have pip download what is missing and what that needs, and publish what the index lacks of it."""
+    """Have pip download missing requirements and their dependencies, and publish those the index lacks."""
     with tempfile.TemporaryDirectory(prefix="cairn-mirror-") as folder:
         words = ["--only-binary", ":all:", "--dest", folder]
         words += sorted({item.requirement for item in lacking})
@@ -193,7 +193,7 @@ def _lacking(lock: MirrorLock, snapshot: Snapshot) -> Iterator[LockedFile]:
 
 
 def _fetched(absent: Sequence[LockedFile], platforms: Sequence[Platform], folder: Path) -> tuple[Path, ...]:
-    """Files with exactly the bytes that the lock names."""
+    """Download files and check that they have exactly the bytes that the lock names."""
     wrong: list[str] = []
     env = package_index.read_pip_settings().pip_environment()
     for number, (platform, batch) in enumerate(_batches(absent, platforms)):
@@ -218,7 +218,7 @@ def _fetched(absent: Sequence[LockedFile], platforms: Sequence[Platform], folder
 def _batches(
     absent: Sequence[LockedFile], platforms: Sequence[Platform]
 ) -> list[tuple[Platform, list[LockedFile]]]:
-    """The files as one run of pip each can fetch them: for one platform, and one file of a project."""
+    """Group files so that one run of pip can fetch a group: one platform, and one file of each project."""
     newest_first = sorted(platforms, key=lambda platform: Version(platform.python), reverse=True)
     batches: dict[tuple[Platform, int], list[LockedFile]] = collections.defaultdict(list)
     counts: collections.Counter[tuple[Platform, str]] = collections.Counter()
@@ -236,7 +236,7 @@ def _batches(
 def _download(
     batch: Sequence[LockedFile], platform: Platform, target: Path, env: Mapping[str, str]
 ) -> str | None:
-    """Have pip fetch these files and no others; what it said where it could not."""
+    """Have pip fetch these files and no others; return its errors, or None."""
     target.mkdir(exist_ok=True)
     requirements = target / "requirements.txt"
     lines = (f"{file.name}=={file.version} --hash=sha256:{file.sha256}\n" for file in batch)
@@ -254,7 +254,7 @@ def _download(
 
 
 def _pip_download(words: Sequence[str], env: Mapping[str, str]) -> str | None:
-    """Run `pip download`; the errors that it told of, or None."""
+    """Run `pip download`; return the errors that it printed, or None."""
     command = [sys.executable, "-m", "pip", "download", "--no-input", "--disable-pip-version-check"]
     try:
         process.run([*command, "--quiet", *words], env=env, timeout=_TIMEOUT)

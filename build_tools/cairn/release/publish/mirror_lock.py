@@ -48,7 +48,7 @@ _PYLOCK = "pylock.toml"  # uv takes the format of its output from this name (PEP
 
 
 class Asked(datafile.Value):
-    """What one project, or the user, asks of other indexes.
+    """The requirements of one project, or of the user, that other indexes must satisfy.
 
     Attributes:
         by: the project's canonical name.
@@ -80,7 +80,7 @@ class LockedFile(datafile.Value):
 
 
 class MirrorLock(datafile.Value, tag_field="schema", tag="cairn.mirror-lock/1"):
-    """What a mirror holds, and for what it was resolved: every one of `pythons` on every one of `platforms`.
+    """The contents of a mirror, resolved for every one of `pythons` on every one of `platforms`.
 
     Attributes:
         stack: the name of the stack.
@@ -120,7 +120,7 @@ def read(path: Path) -> MirrorLock:
 
 
 def of(stack: Stack) -> MirrorLock | None:
-    """The lock beside a stack.toml; None where there is none. Raises like `read`."""
+    """The lock beside a stack.toml; None if there is none. Raises like `read`."""
     path = path_of(stack)
     return read(path) if path.exists() else None
 
@@ -131,7 +131,7 @@ def write(path: Path, lock: MirrorLock) -> None:
 
 
 def dumps(lock: MirrorLock) -> str:
-    """The text of a lock: a line for each requirement and file, so that a review shows what came and went."""
+    """The text of a lock: a line for each requirement and file, so that a diff shows what changed."""
     lines = [_HEADER, f'schema = "{MirrorLock.__struct_config__.tag}"', f"stack = {toml_text(lock.stack)}"]
     lines += [f"pythons = {_texts(lock.pythons)}", f"platforms = {_texts(lock.platforms)}", "", "asked = ["]
     for asked in lock.asked:
@@ -151,13 +151,13 @@ def dumps(lock: MirrorLock) -> str:
 
 
 def in_order(locked: Iterable[LockedFile]) -> tuple[LockedFile, ...]:
-    """The files as a lock lists them, each once."""
+    """The files in the order of a lock, each once."""
     distinct = {file.file_name: file for file in locked}
     return tuple(sorted(distinct.values(), key=lambda f: (f.name, Version(f.version), f.file_name)))
 
 
 def changes(old: MirrorLock | None, new: MirrorLock) -> tuple[str, ...]:
-    """What a review of `new` should see: files that come, go or change their bytes, a line for each."""
+    """The changes for a review of `new`: files that come, go or change their bytes, a line for each."""
     before = {file.file_name: file.sha256 for file in old.files} if old else {}
     after = {file.file_name: file.sha256 for file in new.files}
     lines = []
@@ -172,7 +172,7 @@ def changes(old: MirrorLock | None, new: MirrorLock) -> tuple[str, ...]:
 
 
 def not_in(lock: MirrorLock, files: Iterable[FileRef]) -> tuple[str, ...]:
-    """Which of these files no review has seen: a sentence for each that a lock does not name, or not so."""
+    """The files that a lock does not name, or has with other bytes: a sentence for each."""
     locked = {file.file_name: file.sha256 for file in lock.files}
     return tuple(
         f"{ref.filename} with sha256 {ref.sha256} is not in the lock of the mirror"
@@ -182,19 +182,19 @@ def not_in(lock: MirrorLock, files: Iterable[FileRef]) -> tuple[str, ...]:
 
 
 def places(lock: MirrorLock) -> tuple[Platform, ...]:
-    """Every Python and platform that a lock covers."""
+    """Every combination of Python and platform that a lock covers."""
     return tuple(Platform(python=p, tag=tag) for p in lock.pythons for tag in lock.platforms)
 
 
 def places_of(stack: Stack) -> tuple[Platform, ...]:
-    """Every Python and platform that a stack is for; this one, where it does not say."""
+    """Every combination of Python and platform that a stack is for; this one, if it does not say."""
     here = Platform.here()
     pythons, platforms = stack.pythons or (here.python,), stack.platforms or (here.tag,)
     return tuple(Platform(python=python, tag=tag) for python in pythons for tag in platforms)
 
 
 def path_of(stack: Stack) -> Path:
-    """Where the lock of a stack is."""
+    """The path of a stack's lock."""
     return Path(stack.folder, FILE)
 
 
@@ -204,7 +204,7 @@ def is_of_sdk(name: str) -> bool:
 
 
 def lines_for(asked: Iterable[Asked], platform: Platform) -> Iterator[str]:
-    """What is asked on a platform: requirements without markers, sorted, each once."""
+    """The requirements that apply on a platform, without markers, sorted, each once."""
     lines = set()
     for one in asked:
         for text in one.requires:
@@ -219,7 +219,7 @@ def lines_for(asked: Iterable[Asked], platform: Platform) -> Iterator[str]:
 
 
 def _problem(file: LockedFile) -> str | None:
-    """Why a file cannot be in a lock."""
+    """The reason why a file cannot be in a lock, or None."""
     try:
         name = parse_file_name(file.file_name)
     except WheelError as error:
@@ -236,7 +236,7 @@ def _texts(values: Iterable[str]) -> str:
 
 
 def asked_by(dists: Iterable[Dist], further: Sequence[str], *, stack: Stack) -> tuple[Asked, ...]:
-    """What distributions of a stack, and the user, ask of other indexes.
+    """The requirements of a stack's distributions, and of the user, that other indexes must satisfy.
 
     Args:
         dists: wheels of one or several Pythons and platforms, and sdists; what any of them requires, or takes
@@ -266,7 +266,7 @@ def asked_by(dists: Iterable[Dist], further: Sequence[str], *, stack: Stack) -> 
 
 
 def merged(before: Iterable[Asked], new: Iterable[Asked], *, stack: Stack) -> tuple[Asked, ...]:
-    """What is asked in all: a project's newest wheels say all that it asks; what the user asks adds up."""
+    """Merge requirements: new wheels of a project replace its earlier requirements; the user's add up."""
     by_name = {one.by: one for one in before}
     for one in new:
         if one.by == stack.name and one.by in by_name:
@@ -285,7 +285,7 @@ def resolve(
     settings: PipSettings,
     before: MirrorLock | None = None,
 ) -> MirrorLock:
-    """The lock of what is asked, from the index that pip is set up for.
+    """Resolve requirements into a lock, from the index that pip is set up for.
 
     Args:
         stack: whose lock it is.
@@ -315,7 +315,7 @@ def resolve(
 def _locked(
     lines: Sequence[str], platform: Platform, *, settings: PipSettings, known: Sequence[LockedFile]
 ) -> Iterator[LockedFile]:
-    """The files of one platform."""
+    """The locked files for one platform."""
     with tempfile.TemporaryDirectory(prefix="cairn-lock-") as folder:
         output, constraints = Path(folder, _PYLOCK), Path(folder, "constraints.txt")
         constraints.write_text("".join(_constraints(known)), encoding="utf-8")
@@ -345,7 +345,7 @@ def _locked(
 
 
 def _constraints(known: Iterable[LockedFile]) -> Iterator[str]:
-    """What keeps uv at versions that are locked, a line for each project.
+    """Constraints that keep uv at locked versions, a line for each project.
 
     Preferences, which uv takes from an output that is there already, would be simpler; but of an index that
     has only some files of the preferred version uv then takes an older one, also where a second index has

@@ -1,4 +1,4 @@
-"""A set's dependencies among the files of a channel, resolved by uv over an index made for that.
+"""Resolve a set's dependencies among the files of a channel, by uv over an index made for that.
 
 `uv pip compile` knows any Python and platform, backtracks and explains a contradiction. It is not shown the
 channel's own pages, because with those (uv 0.13) it
@@ -72,7 +72,7 @@ class Missing:
 
 @dataclass(frozen=True, kw_only=True)
 class Closure:
-    """What a set needs.
+    """The dependencies of a set.
 
     Attributes:
         files: the files of the channel that satisfy it, the roots not among them, sorted by name.
@@ -92,7 +92,7 @@ def closure(
     requirements: Sequence[str] = (),
     platform: Platform,
 ) -> Closure:
-    """What `roots`, with every extra of theirs, and `requirements` need, as far as the channel has it.
+    """Resolve the dependencies of `roots`, with all extras, and of `requirements` within a channel.
 
     Args:
         snapshot: the channel.
@@ -116,7 +116,7 @@ def closure(
 
 @dataclass(frozen=True, kw_only=True)
 class Resolution:
-    """What uv makes of a set that is asked for whole, with every extra.
+    """The result of resolving a whole set, with every extra.
 
     Attributes:
         problems: a sentence for everything that is missing, and for every file that uv takes and the set does
@@ -158,7 +158,7 @@ def resolve_set(snapshot: Snapshot, wheel_set: WheelSet) -> Resolution:
 
 
 def _differences(taken: Sequence[FileRef], expected: Sequence[FileRef]) -> Iterator[str]:
-    """Where what uv takes is not the set, project by project."""
+    """The differences between the files that uv takes and those of the set, project by project."""
     names = sorted({project_of(ref.filename) for ref in set(taken) ^ set(expected)})
     for name in names:
         sides = (
@@ -173,7 +173,7 @@ def _differences(taken: Sequence[FileRef], expected: Sequence[FileRef]) -> Itera
 
 
 def parsed(line: str) -> Requirement:
-    """A requirement that the caller named.
+    """Parse a requirement that the caller named.
 
     Raises:
         UsageError: it is not one.
@@ -185,7 +185,7 @@ def parsed(line: str) -> Requirement:
 
 
 class _OfferedIndex:
-    """A channel as uv is to see it, made project by project as uv asks.
+    """A channel as uv sees it, with each page made when uv asks for it.
 
     Attributes:
         asked: the requirements that uv starts from.
@@ -255,7 +255,7 @@ class _OfferedIndex:
         return json.dumps({"meta": {"api-version": "1.0"}, "name": name, "files": listed}).encode()
 
     def metadata(self, name: str, version: str) -> bytes:
-        """The METADATA of what the page of a project lists.
+        """The METADATA of a version that the page of a project lists.
 
         Raises:
             StoreError: the channel has lost it, or it cannot be read.
@@ -269,7 +269,7 @@ class _OfferedIndex:
         return _metadata(name, version, lines, needs.extras)
 
     def files(self, chosen: dict[str, str]) -> Iterator[FileRef]:
-        """All that fits of the versions that uv chose out of the channel."""
+        """The files of the channel that fit, of the versions that uv chose."""
         for name, version in chosen.items():
             if name not in self._made:
                 versions = self._versions(name)
@@ -277,7 +277,7 @@ class _OfferedIndex:
                 yield from (file.ref for files in same for file in files)
 
     def _versions(self, name: str) -> dict[str, list[FileEntry]]:
-        """What fits of a project of the channel, by version: wheels, or sdists where there is no wheel."""
+        """A project's files that fit, by version: wheels, or sdists where there is no wheel."""
         if name not in self._fitting:
             by_version: dict[str, list[FileEntry]] = {}
             for file in self._snapshot.project(name).files:
@@ -304,7 +304,7 @@ class _OfferedIndex:
         return Needs(requires=tuple(requires), extras=needs.extras)
 
     def _line(self, requirement: Requirement, wanted_by: str) -> str:
-        """A requirement as uv is to see it (without a URL, which uv would fetch), or a stand-in for it."""
+        """A requirement as uv sees it: without a URL, which uv would fetch, or replaced by a stand-in."""
         name = canonicalize_name(requirement.name)
         shown = Requirement(str(requirement))
         shown.marker, shown.specifier = None, shown.specifier & self._bounds.get(name, SpecifierSet())
@@ -323,7 +323,7 @@ class _OfferedIndex:
         return str(shown)
 
     def _met(self, name: str, specifier: SpecifierSet) -> bool:
-        """Whether any version that fits is within a specifier, and may be taken for it."""
+        """Whether a version that fits satisfies a specifier and may be taken for it."""
         name = canonicalize_name(name)
         if name in self._made:
             return any(specifier.contains(version, prereleases=True) for version in self._made[name])
@@ -346,7 +346,7 @@ def _metadata(name: str, version: str, lines: Iterable[str] = (), extras: Iterab
 
 
 def _resolve(index: _OfferedIndex, platform: Platform) -> dict[str, str]:
-    """What uv chooses: versions by project, stand-ins among them only where there is no other way."""
+    """Run uv; return the chosen versions by project, with stand-ins only where there is no other way."""
     command = [venv.uv_program(), "pip", "compile", "-", "--no-config", "--no-cache", "--quiet"]
     # uv asks for an interpreter; since nothing is built, ours serves for every version of the set.
     command += ["--no-build", "--no-python-downloads", "--python", sys.executable]
@@ -382,7 +382,7 @@ def _resolve(index: _OfferedIndex, platform: Platform) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _served(index: _OfferedIndex) -> Iterator[str]:
-    """The address of an index while the block lasts."""
+    """Serve an index and yield its address, until the block ends."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

@@ -1,4 +1,4 @@
-"""What must hold of a file or a set before an index takes it.
+"""The rules that a file or a set must meet before an index takes it.
 
 Some rules are about the file alone (its name and its metadata), others about what the index has already.
 """
@@ -55,9 +55,9 @@ _ROCM = ("rocm-sdk-core", "rocm")  # the packages of the SDK whose version is th
 
 
 def name_problems(filename: str, *, build: str) -> tuple[str, ...]:
-    """Why a file cannot be called so, of all that is wrong with the name.
+    """All problems of a file's name.
 
-    One file has one possible name: else two spellings would be two files, and an installer takes either.
+    Each file has one valid name: two spellings would be two files, and an installer may take either.
 
     Args:
         filename: of a wheel or an sdist.
@@ -71,7 +71,7 @@ def name_problems(filename: str, *, build: str) -> tuple[str, ...]:
 
 
 def metadata_problems(filename: str, metadata: bytes, *, build: str) -> tuple[str, ...]:
-    """Why the metadata of a file cannot be shown on a page, or not be used, of all that is wrong with it.
+    """All problems of a file's metadata that keep it off a page, or from being used.
 
     Args:
         filename: of a wheel or an sdist.
@@ -152,7 +152,7 @@ def _problem(field: str, value: str) -> str | None:
 
 
 def refuse_gated(index: str) -> None:
-    """Nothing reaches an index that users install from except through the gate.
+    """Refuse an index that takes sets through the gate alone.
 
     Raises:
         GateError: `index` is one of these.
@@ -165,7 +165,7 @@ def refuse_gated(index: str) -> None:
 
 
 def refuse_other_family(index: str, wheel_set: WheelSet) -> None:
-    """An index of one family takes sets for targets of that family alone.
+    """Refuse a set of another family, if the index is of one.
 
     Raises:
         GateError: the set is for a different family, or for none.
@@ -193,13 +193,13 @@ def name_clashes(target: Snapshot, refs: Sequence[FileRef]) -> tuple[str, ...]:
 
 
 def file_problems(target: Snapshot, files: Sequence[FileEntry]) -> tuple[str, ...]:
-    """Everything that keeps these files out of `target`: their names, other bytes, other builds."""
+    """All reasons why these files cannot come into `target`: names, other bytes, other builds."""
     named = (problem for f in files for problem in name_problems(f.filename, build=f.build))
     return (*named, *name_clashes(target, [file.ref for file in files]), *second_builds(target, files))
 
 
 def second_builds(target: Snapshot, files: Sequence[FileEntry]) -> tuple[str, ...]:
-    """Why these files would have an installer mix what was tested apart, if `target` had them.
+    """The files with which an installer would mix builds that were tested apart.
 
     pip takes any file of a version that fits, and of a project the highest version. So one version is one
     build, in one spelling, with one file for each Python and platform; and a project that sets bring comes
@@ -220,7 +220,7 @@ def second_builds(target: Snapshot, files: Sequence[FileEntry]) -> tuple[str, ..
 
 
 def _of_version(project: ProjectState, version: str) -> Sequence[FileEntry]:
-    """The files of a project of one version, however it is spelt."""
+    """The files of a project's version, however it is spelt."""
     parsed, files = Version(version), project.files  # which are sorted by version
     begin = bisect.bisect_left(files, parsed, key=lambda file: Version(file.version))
     end = bisect.bisect_right(files, parsed, key=lambda file: Version(file.version))
@@ -228,7 +228,7 @@ def _of_version(project: ProjectState, version: str) -> Sequence[FileEntry]:
 
 
 def _mixed(file: FileEntry, other: FileEntry) -> str | None:
-    """Why a file cannot be beside another; None where it can, as where the other is of another version."""
+    """Why a file cannot be beside another; None if it can, such as one of another version."""
     if file.version != other.version:
         same = Version(file.version) == Version(other.version)
         return f"which spells the same version {other.version}" if same else None
@@ -240,7 +240,7 @@ def _mixed(file: FileEntry, other: FileEntry) -> str | None:
 
 
 def _two_origins(name: str, new: Sequence[FileEntry], listed: Sequence[FileEntry]) -> Iterator[str]:
-    """Whether sets and a mirror would both bring a project: an installer takes the higher version."""
+    """The projects that both sets and a mirror would bring: an installer takes the higher version."""
     every = (*new, *listed)
     mirrored = next((file for file in every if file.build == MIRRORED), None)
     built = next((file for file in every if file.build not in (MIRRORED, PUBLISHED)), None)
@@ -249,7 +249,7 @@ def _two_origins(name: str, new: Sequence[FileEntry], listed: Sequence[FileEntry
 
 
 def sorting_below(target: Snapshot, wheels: Sequence[FileRef]) -> tuple[str, ...]:
-    """Why a version would not be preferred to what `target` has of the same line (same major and minor)."""
+    """The wheels that installers would not prefer to those of the same major and minor in `target`."""
     # Only within a line: 2.8.2 may come after 2.9.0, and no one who asks for 2.9 gets it. Yanked versions are
     # left out, since an installer passes over them.
     problems = []
@@ -264,7 +264,7 @@ def sorting_below(target: Snapshot, wheels: Sequence[FileRef]) -> tuple[str, ...
 
 
 def refuse_incomplete_split(wheel_set: WheelSet, wheels: Sequence[Path]) -> None:
-    """Refuse a set whose device wheels are not all that was split from its wheels.
+    """Refuse a set whose device wheels are not all those that were split from its wheels.
 
     Raises:
         StoreError: something is wrong with them.
@@ -280,7 +280,7 @@ def refuse_incomplete_split(wheel_set: WheelSet, wheels: Sequence[Path]) -> None
 def split_problems(
     wheel_set: WheelSet, wheels: Sequence[Path], *, floor: str | None = None, all_recorded: bool = False
 ) -> tuple[str, ...]:
-    """What is wrong with the host and device wheels of a set, a sentence each.
+    """The problems of the host and device wheels of a set, a sentence each.
 
     Every device wheel is there, with all the code of its targets as it was before the split; every extra asks
     for device wheels that are there, and each has its extras; the ROCm of the closure finds the code.

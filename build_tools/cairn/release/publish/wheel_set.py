@@ -1,4 +1,4 @@
-"""Bringing a set into an index: its closure is found, it is sealed, and it gets an index of its own."""
+"""Stage a set: resolve its closure, seal it, and give it an index of its own."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def stage_set(  # noqa: PLR0913 - each is one independent part of the request
 
 
 def index_set(wheel_set: WheelSet) -> IndexSet:
-    """A sealed set as an index that has just taken it lists it, untested so far."""
+    """The index entry of a sealed set that was just staged, as untested."""
     return IndexSet(
         set_id=wheel_set.id,
         stack=wheel_set.stack,
@@ -106,7 +106,7 @@ def promotion(
     entry: IndexSet,
     attested: Mapping[str, Attested] | None = None,
 ) -> Change:
-    """What it takes to offer a set of `source` in `target`, with everything it needs.
+    """The change that offers a set of `source` in `target`, with everything it needs.
 
     Args:
         source: the index that has it.
@@ -152,7 +152,7 @@ def promotion(
 def _sealed(
     wheel_set: WheelSet, requirements: Sequence[str], dists: Sequence[Dist], snapshot: Snapshot
 ) -> WheelSet:
-    """The set with its closure, which an index must have; one that was sealed before must get the same."""
+    """Seal a set with its closure from an index; one that was sealed before must get the same closure."""
     platform = Platform(python=wheel_set.python, tag=wheel_set.platform)
     open_set = wheelset.with_requirements(wheel_set, requirements)
     resolved = closure(snapshot, roots=dists, requirements=open_set.requirements, platform=platform)
@@ -187,7 +187,7 @@ def _closure_file(snapshot: Snapshot, ref: FileRef) -> ClosureFile:
 def _as_built(
     wheel_set: WheelSet, wheels: Sequence[Path], manifest: bytes, statement: bytes
 ) -> tuple[Dist, ...]:
-    """The files of the set, which must be of the manifest, and all that its builder says it made."""
+    """Read the set's files; they must match the manifest, and be all that its builder says it made."""
     if hashlib.sha256(manifest).hexdigest() != wheel_set.manifest_sha256:
         raise StoreError(
             "the set was built from a different manifest",

@@ -266,7 +266,7 @@ class BucketStore:
         self.bucket.request(lambda: self.bucket.objects.delete(key), key)
 
     def _require_conditions(self) -> None:
-        """See that a server does what conditional writes ask: else two writers at once would lose changes.
+        """Check that the server honours conditional writes: otherwise two writers at once would lose changes.
 
         Older servers, and some gateways in front of other storage, take `If-Match` and `If-None-Match: *` on
         a write and pay no attention. So they are tried once for each store.
@@ -290,7 +290,7 @@ class BucketStore:
         self._put(_PASSED, b"", "overwrite")
 
     def _contents(self, folder: str) -> Iterator[ObjectMeta]:
-        """Whatever lies in a folder and below; where the line breaks, it goes on from there."""
+        """List a folder and everything below; after a lost connection, resume where it stopped."""
         if folder and not is_key(folder):
             return
         pages: ListStream[Sequence[ObjectMeta]] | None = None
@@ -315,14 +315,14 @@ class BucketStore:
             yield from self.bucket.list_raw(folder, after=last)
 
     def _is_folder(self, item: ObjectMeta) -> bool:
-        """Whether a console made it as a folder: an empty object, which obstore shows without its slash."""
+        """Whether a console created it as a folder: an empty object, shown by obstore without its slash."""
         return item["size"] == 0 and not (item["path"] and self.exists(item["path"]))
 
 
 def _pieces(
     source: Path, size: int, sha256: str, on_bytes: OnBytes, reported: set[int], left: threading.Event
 ) -> Iterator[bytes]:
-    """A file's bytes as they are sent; where they are not those of the sha256, obstore takes back all.
+    """Yield a file's bytes to upload; if they do not match the sha256, obstore aborts the upload.
 
     It does the same once nobody waits for the upload any more: `left` is set then.
     """
@@ -341,6 +341,6 @@ def _pieces(
 
 
 def _about(key: str, sha256: str) -> dict[str, str]:
-    """The attributes of an object, whether it is sent in one piece or in parts."""
+    """The attributes to store with an object, whether it is sent in one piece or in parts."""
     fields = headers(key)
     return {"Content-Type": fields.content_type, "Cache-Control": fields.cache_control, SHA256: sha256}

@@ -1,4 +1,4 @@
-"""A bucket to send requests to: each is tried again where that may help, and what failed is explained."""
+"""The client of a bucket: it retries requests where that may help, and explains failures."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _NO_TIME = "1970-01-01T00:00:00Z"  # of a folder
 
 @dataclass(frozen=True, kw_only=True)
 class Bucket:
-    """A bucket, or what is below a prefix in it.
+    """A bucket, or a prefix in one.
 
     Attributes:
         scheme: whose protocol it speaks: `s3`, `gs` or `az`.
@@ -88,21 +88,21 @@ class Bucket:
 
     @property
     def url(self) -> str:
-        """How a user names it."""
+        """The name by which a user knows it."""
         return f"{self.scheme}://{self.name}/{self.prefix}".rstrip("/")
 
     @functools.cached_property
     def objects(self) -> ObjectStore:
-        """The client of obstore, which threads may share; it tries everything once."""
+        """The obstore client, which threads may share; it does not retry."""
         return self._client(self.options, tries=1)
 
     @functools.cached_property
     def patient(self) -> ObjectStore:
-        """The client for big files, which tries each part again by itself."""
+        """The obstore client for big files, which retries each part by itself."""
         return self._client({**self.options, "read_timeout": timedelta(seconds=_SEND_TIMEOUT)}, _PART_TRIES)
 
     def request(self, work: Callable[[], T], key: str | None) -> T:
-        """Call `work`, as often as the policy allows.
+        """Call `work`, with retries as the policy allows.
 
         Args:
             work: sends one request.
@@ -115,7 +115,7 @@ class Bucket:
         return retry.retrying(lambda: self.explained(work, key), retry=self.policy, say=self.say)
 
     def explained(self, work: Callable[[], T], key: str | None) -> T:
-        """Call `work`, and raise a failure of obstore as the error that it means."""
+        """Call `work`, and translate a failure of obstore into our errors."""
         try:
             return _interruptible(work)
         except (BaseError, FileNotFoundError) as error:
@@ -222,7 +222,7 @@ class Bucket:
 
     @functools.cached_property
     def _region(self) -> str:
-        """The user's, or that of a bucket of Amazon's, which says so to anyone; elsewhere any will do."""
+        """The user's region, or the one that Amazon reports for the bucket; elsewhere any will do."""
         for name in _REGIONS:
             if region := os.environ.get(name):  # CI sets a secret or a variable that is not there to nothing
                 return region
@@ -257,7 +257,7 @@ def _interruptible(work: Callable[[], T]) -> T:
 def connect(
     url: str, *, endpoint_url: str | None = None, public: bool = False, say: Progress = silent
 ) -> Bucket:
-    """The bucket, and what is below the prefix, that `s3://bucket/prefix`, `gs://…` or `az://…` names.
+    """Open the bucket and prefix that `s3://bucket/prefix`, `gs://…` or `az://…` names.
 
     Args:
         url: the bucket and the prefix.
@@ -310,12 +310,12 @@ def connect(
 
 
 def _masked(address: str) -> str:
-    """The address of a server without the user and the password in it, where there may be no scheme."""
+    """A server's address without user and password; it may lack a scheme."""
     return re.sub(r"^(\w+://)?.*@", r"\1***@", address)
 
 
 def _credentials(scheme: str, *, public: bool) -> dict[str, Any]:
-    """Settings of obstore; it reads keys and roles by itself, but no profile such as of `aws sso login`."""
+    """The obstore settings for credentials that it does not find itself, such as `aws sso login` profiles."""
     named = os.environ.get("AWS_PROFILE") if scheme == "s3" else None
     if not named and any(os.environ.get(name) for name in _KEYS[scheme]):
         return {}
@@ -326,7 +326,7 @@ def _credentials(scheme: str, *, public: bool) -> dict[str, Any]:
 
 
 def _of_profile(named: str | None) -> Any:  # noqa: ANN401 - boto3 has no types
-    """Credentials from `~/.aws`; None where boto3 is not there and no profile is named, or there are none."""
+    """Credentials from `~/.aws`; None if there are none, or if boto3 is missing and no profile is named."""
     try:
         from botocore.exceptions import BotoCoreError  # noqa: PLC0415 - 0.3 s, and it need not be there
         from obstore.auth.boto3 import Boto3CredentialProvider  # noqa: PLC0415

@@ -1,8 +1,8 @@
-"""Out of a bucket: as a stream that outlives a broken line, or as a file, in parts at once and resumed.
+"""Downloads from a bucket: as a stream that reconnects, or as a file, in parallel parts that can resume.
 
 What an interrupted download has brought lies in the cache folder, with a list of the parts that are whole;
-the next one of the same bytes gets the others. Nothing of it is believed: the sha256 of the file decides in
-the end.
+the next one of the same bytes gets the others. None of it is trusted: the sha256 of the whole file is
+checked in the end.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ class Parts:
     jobs: int = 8  # enough to fill a line, few enough for a small server
 
     def size_for(self, total: int) -> int:
-        """Bytes of each part but the last, so that `total` bytes have no more parts than are allowed."""
+        """The size of each part but the last, so that `total` bytes need no more parts than are allowed."""
         return max(self.size, -(-total // (_MOST_PARTS * _MIB)) * _MIB)
 
 
 class Stream(io.RawIOBase):
-    """An object, or a part of one, read as it comes; where the line breaks, it is asked for the rest.
+    """A stream of an object, or of a part of one; after a lost connection, it requests the rest.
 
     Raises:
         MissingKeyError: there is none.
@@ -79,11 +79,11 @@ class Stream(io.RawIOBase):
             raise MissingKeyError(f"there is no {bucket.url}/{key}")
 
     def readable(self) -> bool:
-        """It is."""
+        """Always true."""
         return True
 
     def readinto(self, buffer: WriteableBuffer) -> int:
-        """Fill the buffer with what comes next; 0 at the end."""
+        """Fill the buffer with the next bytes; return 0 at the end."""
         view = memoryview(buffer).cast("B")
         if not self._block and not self._ended and len(view):
             self._block = self._bucket.request(self._next, self._key)
@@ -121,7 +121,7 @@ class Stream(io.RawIOBase):
 
 @contextlib.contextmanager
 def downloaded(bucket: Bucket, key: str, *, parts: Parts, on_bytes: OnBytes) -> Iterator[Path]:
-    """An object as a file of its name, until the block ends.
+    """Download an object to a file of its name, which lasts until the block ends.
 
     Args:
         bucket: where it is.
@@ -164,7 +164,7 @@ def _stream(bucket: Bucket, info: ObjectInfo, path: Path, on_bytes: OnBytes) -> 
 
 @dataclass(frozen=True, kw_only=True)
 class Download:
-    """A big object on its way into a file, in parts.
+    """A download of a big object to a file, in parts.
 
     Attributes:
         bucket: where it is.
@@ -179,7 +179,7 @@ class Download:
     folder: Path
 
     def fetch(self, path: Path, on_bytes: OnBytes) -> None:
-        """Bring it to `path`, with what is in the folder already.
+        """Download the object to `path`, reusing the parts in the folder.
 
         Raises:
             DamagedObjectError: its bytes are not those that were put there.
@@ -224,7 +224,7 @@ class Download:
 
 
 def _forget_old(root: Path) -> None:
-    """Remove what a run that was killed left, and no other has gone on with."""
+    """Remove what killed runs left behind and no other run has resumed."""
     with os.scandir(root) as listing:
         entries = list(listing)
     for entry in entries:
@@ -267,5 +267,5 @@ def etag_of(bucket: Bucket, meta: ObjectMeta) -> str:
 
 
 def version_of(bucket: Bucket, etag: str) -> UpdateVersion:
-    """The condition that an object still has what `etag_of` told of it."""
+    """The condition that an object still has the version that `etag_of` returned."""
     return {"version": etag} if bucket.scheme == "gs" else {"e_tag": etag}

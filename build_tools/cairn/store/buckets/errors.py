@@ -125,7 +125,7 @@ _BY_STATUS = {
 
 
 def translated(error: Exception, place: Place) -> CairnError:
-    """The error that a failure of obstore means: a `NetworkError` where another try may help."""
+    """Translate a failure of obstore; a `NetworkError` means that a retry may help."""
     text, _, source = str(error).partition(_DEBUG)
     if any(sign in text for sign in _WITHOUT_CREDENTIALS):
         return PrerequisiteError(f"there are no credentials for {place.endpoint}", tip=_CREDENTIALS)
