@@ -1,19 +1,20 @@
-"""The pytest plugin that counts the tests which pytest collects, and those that are deselected, by whom.
+"""A pytest plugin that counts the collected tests, and the deselected ones by who deselected them.
 
 This file is copied beside the tests and imported by the interpreter that is tested, which need not have
-Cairn: it imports the standard library and pytest, nothing else.
+Cairn: it imports only the standard library and pytest.
 
-Tests are counted one by one as pytest finds them, before any hook can choose among them, and compared with
-those that are left to run; a file that is passed over counts as one, and so does a function that is named
-like a test and is not collected. For each part that is gone, the answer says `by`, the plugin or option that
-deselected it, `tests`, how many, and `origin`:
+Tests are counted one by one as pytest finds them, before any hook can select among them, and compared with
+those that are left to run. An ignored file counts as one test, and so does a function that is named like a
+test but not collected. For each group of missing tests, the answer has `by`, the plugin or option that
+deselected them, `tests`, their number, and `origin`:
 
     ours            skip-tests, or the shard
     tests           a conftest.py or a plugin beside the tests, or the pytest.ini that they came with
     command line    an option that pytest was started with
     elsewhere       a variable, a plugin of the environment, or an unknown one
 
-`CAIRN_COLLECTION` names the file that receives the answer, as JSON. A suite's worker asks for it itself.
+`CAIRN_COLLECTION` names the file that the answer is written to, as JSON. A suite's worker calls `answer`
+itself.
 """
 
 from __future__ import annotations
@@ -55,12 +56,12 @@ _PREFIXES = {"python_functions": "test", "python_classes": "Test"}  # what pytes
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Begin to count."""
+    """Register the counter."""
     config.pluginmanager.register(Counter(config), NAME)
 
 
 class Counter:
-    """Counts the tests of this process of pytest, until the first of them runs."""
+    """Counts the tests of this pytest process until the first of them runs."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -74,26 +75,26 @@ class Counter:
         self._running: pytest.Item | None = None
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
-        """Count a test as soon as pytest has it."""
+        """Count a test as soon as pytest has collected it."""
         self._collected[id(item)] = item
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None, Any, Any]:
-        """Look at the list before and after each plugin that may change it."""
+        """Compare the list of tests before and after each plugin that may change it."""
         self._items = items
         self._watch("pytest_collection_modifyitems", self._choosing)
         return (yield)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_ignore_collect(self, collection_path: Path) -> Generator[None, Any, Any]:
-        """Look at each plugin that may have a file passed over."""
+        """Note which plugins have pytest ignore a file."""
         self._path = collection_path
         self._watch("pytest_ignore_collect", self._ignoring)
         return (yield)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_pycollect_makeitem(self, name: str, obj: object) -> Generator[None, Any, Any]:
-        """Count what is a test by its name, and is not to be one here."""
+        """Count an object that is named like a test but that a plugin keeps from being collected."""
         items = yield
         setting = "python_classes" if inspect.isclass(obj) else "python_functions"
         if items or not name.startswith(_PREFIXES[setting]):
@@ -109,19 +110,23 @@ class Counter:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Write the answer down, where a file is named for it."""
+        """Write the answer, if `CAIRN_COLLECTION` names a file for it."""
         if path := os.environ.get(VARIABLE):
             Path(path).write_text(json.dumps(self.answer(session.items)), encoding="utf-8")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """Note a test that is run again, as plugins do until it passes, in its JUnit XML."""
+        """Record in its JUnit XML that a test is rerun, as some plugins do until it passes."""
         if item is self._running:
             item.user_properties.append(("flaky", "a plugin ran it again"))
         self._running = item
 
     def answer(self, items: Iterable[pytest.Item]) -> dict[str, Any]:
-        """How many tests were collected, and how many by whom deselected, where these are left to run."""
+        """Return the number of collected tests, and of deselected ones by plugin or option.
+
+        Args:
+            items: the tests that are left to run.
+        """
         gone = dict(self._unseen)
         left = {id(item) for item in items}
         nameless: _By | None = None
@@ -183,7 +188,7 @@ class Counter:
         return sum(any(fnmatch.fnmatch(one.name, pattern) for pattern in patterns) for one in paths)
 
     def _by(self, plugin: Any) -> _By:  # noqa: ANN401
-        """Who a plugin is."""
+        """Return a plugin's name and origin."""
         if plugin.plugin_name in _OURS:
             return _OURS[plugin.plugin_name], "ours"
         itself = plugin.plugin
@@ -205,7 +210,7 @@ class Counter:
         return module.__name__, "tests" if own else "elsewhere"
 
     def _whoever(self, hooks: Iterable[str]) -> _By:
-        """All plugins that may have done it, where one cannot be told from the other."""
+        """Return all plugins that may have deselected tests, if it cannot be told which one did."""
         plugins = [plugin for hook in hooks for plugin in getattr(self._config.hook, hook).get_hookimpls()]
         unknown = [
             plugin for plugin in plugins if id(plugin) not in self._watched and plugin.plugin is not self
@@ -224,7 +229,7 @@ class Counter:
         return getattr(self._config.option, option, None)
 
     def _from_options(self, pattern: str) -> str | None:
-        """Where an option was given; None where it was set in another way."""
+        """Return where an option was given, or None if it was set in another way."""
 
         def has(words: Iterable[object]) -> bool:
             return any(re.fullmatch(pattern, str(word), re.DOTALL) for word in words)

@@ -1,4 +1,4 @@
-"""Install a set as a user does, exactly its bytes, into an environment that has nothing else."""
+"""Install exactly the bytes of a set, as a user does, into an environment of its own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TOOLS_TIMEOUT = 1200.0  # seconds
 
 
 def test_variables(wheel_set: WheelSet, more: Mapping[str, str], *, home: Path) -> dict[str, str]:
-    """The environment of the installation and the tests of a set, with `more`; makes the folder `home`."""
+    """Return the variables for installing and testing a set, with `more`; creates the folder `home`."""
     home.mkdir(parents=True, exist_ok=True)
     # The `rocm` sdist chooses its libraries when it is installed: by this, else by the GPU it sees.
     choice = {} if wheel_set.family == CPU else {"ROCM_SDK_TARGET_FAMILY": wheel_set.family}
@@ -44,16 +44,16 @@ def install(  # noqa: PLR0913 - each is one independent property of the installa
     log: Path,
     on_line: Progress | None = None,
 ) -> tuple[VirtualEnvironment, tuple[TestedWheel, ...]]:
-    """Install a set from an index into a new environment; gives it, and every file that was installed.
+    """Install a set from an index into a new environment; return both it and every installed wheel.
 
     Args:
         wheel_set: the set.
         folder: of the environment.
-        source: where pip looks, and nowhere else.
-        requirements: installed too.
+        source: the only place where pip looks.
+        requirements: further requirements to install.
         python: the interpreter that the environment is made from; ours by default.
         variables: what pip sees.
-        log: receives what it says.
+        log: receives pip's output.
         on_line: called with each line of it.
 
     Raises:
@@ -97,7 +97,7 @@ def _file_name(url: str) -> str:
 
 
 def _check_bytes(wheel_set: WheelSet, installed: tuple[InstalledFile, ...], where: str) -> None:
-    """The verdict is about these bytes, so nothing else may have been installed under their names."""
+    """Check that nothing but the set's bytes was installed under its file names."""
     named = wheel_set.sha256s
     # An open set does not know yet what it installs besides its own wheels.
     for file in installed if wheel_set.set_id is not None else ():
@@ -123,7 +123,7 @@ def _check_bytes(wheel_set: WheelSet, installed: tuple[InstalledFile, ...], wher
 
 @dataclass(frozen=True, kw_only=True)
 class Tested:
-    """An interpreter to run a suite on, and the wheels that it has.
+    """An interpreter to run a suite with, and the wheels that are installed for it.
 
     Attributes:
         python: the interpreter that has it.
@@ -148,15 +148,15 @@ class Tested:
 
 @dataclass(frozen=True, kw_only=True)
 class SuiteSetRequest:
-    """Which set, from where.
+    """A set to install for a suite, and the index that it comes from.
 
     Attributes:
         wheel_set: the set; each of its files must be installed with exactly its bytes.
         work_dir: receives the environment, in place of an earlier one.
-        source: where pip finds the set, and nothing else.
-        extra_wheels: installed too; a stack's own list of wheels that it does not build.
+        source: the only place where pip looks for the set.
+        extra_wheels: further wheels to install, which the stack lists and does not build.
         requires: requirements of the tests, such as `pytest<9`. They are installed elsewhere and come last on
-            the path, so that they hide nothing that the wheels forgot to require; our own pytest where empty.
+            the path, so that they hide no requirement that the wheels forgot; our own pytest if empty.
         requires_source: where pip finds that.
         python: the interpreter that the environment is made from; ours by default.
         environment: further variables.
@@ -173,7 +173,7 @@ class SuiteSetRequest:
 
 
 def install_for_suite(request: SuiteSetRequest, *, on_line: Progress | None = None) -> Tested:
-    """Install a set and what its tests need.
+    """Install a set, and the requirements of its tests.
 
     Raises:
         NetworkError: an index could not be reached.

@@ -1,9 +1,9 @@
-"""JUnit XML: read as the output of a program that may have crashed, or lied; and written as pytest writes it.
+"""Read JUnit XML, which is not trusted and may be truncated, and write it as pytest does.
 
 The format is what pytest writes with `--junit-xml` (its `xunit1` family, the one in which tests may record
 properties): `testsuites`, `testsuite`, `testcase`, and in a case `failure`, `error`, `skipped` and
-`properties`. A document type is refused as a whole, which closes the door to entity bombs and external
-entities; JUnit has no use for one.
+`properties`. A file with a document type is refused, which rules out entity bombs and external
+entities; JUnit needs none.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class TestOutcome(datafile.Value):
-    """One test, or a module that never came to its tests.
+    """The result of a test, or of a module that ended before its tests.
 
     Attributes:
         test: its node id; class name and name, joined by `::`, where JUnit XML does not name its file.
@@ -72,33 +72,33 @@ class TestOutcome(datafile.Value):
 
     @property
     def module(self) -> str:
-        """The file of the test, as node ids name it."""
+        """The file of the test, as in its node id."""
         return self.test.partition("::")[0]
 
     @property
     def name(self) -> str:
-        """What records and messages call it: class name and name, joined by `::`, as JUnit XML has them."""
+        """The name in records and messages: class name and name from the JUnit XML, joined by `::`."""
         return "::".join(filter(None, _class_and_name(self.test)))
 
     @property
     def failed(self) -> bool:
-        """Whether it stands against the wheel."""
+        """Whether the test counts against the wheel."""
         return self.outcome in ("failed", "error")
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """The GPUs that it computed on, by its own word."""
+        """The GPUs that the test reports it computed on."""
         return tuple(name.strip() for name in self.device.split(",") if name.strip())
 
 
 @dataclass(frozen=True, kw_only=True)
 class JUnit:
-    """The tests of one file, in its order.
+    """The tests of one JUnit file, in its order.
 
     Attributes:
         cases: what the file lists.
         announced: how many tests the suites say they have.
-        announced_failures: how many of them, by their word, failed or broke.
+        announced_failures: how many of them failed or broke, according to the suites.
     """
 
     cases: tuple[TestOutcome, ...]
@@ -107,7 +107,7 @@ class JUnit:
 
     @classmethod
     def of(cls, tests: Iterable[TestOutcome]) -> JUnit:
-        """Tests as a file that lists them all, to count or to judge them."""
+        """Wrap tests as a file that lists them all, to count or to judge them."""
         cases = tuple(tests)
         return cls(cases=cases, announced=len(cases))
 
@@ -130,7 +130,7 @@ class JUnit:
 
     @property
     def by_test(self) -> dict[str, Outcome]:
-        """The outcome of each test; one whose teardown fails too is listed twice, and the worse counts."""
+        """The outcome of each test; the worse one if it is listed twice since its teardown failed too."""
         worst: dict[str, Outcome] = {}
         for case in self.cases:
             worst[case.test] = max(worst.get(case.test, "passed"), case.outcome, key=_RANK.__getitem__)
@@ -157,7 +157,7 @@ def read(path: Path) -> JUnit:
 
 
 def loads(data: bytes, *, name: str) -> JUnit:
-    """Like `read`, from the bytes of a file that errors call `name`."""
+    """Like `read`, from bytes; `name` is the file's name in error messages."""
     reader = _Reader()
     _parse(data, reader, name=name)
     tests, failures = map(max, reader.suites[0], reader.inside[0])
@@ -206,7 +206,7 @@ def write(path: Path, tests: Iterable[TestOutcome], *, name: str) -> None:
 
 
 def _parse(data: bytes, target: _Reader | ET.TreeBuilder, *, name: str) -> None:
-    """Hand the elements of a file, which errors call `name`, to a reader."""
+    """Parse a file into a reader; `name` is the file's name in error messages."""
     parser = expat.ParserCreate()
     parser.buffer_text = True  # one call for a text, not one for each of its lines
     # Called before the declaration's entities are read; without a document type there are none to expand.
@@ -227,12 +227,12 @@ def _refuse_doctype(name: str, _system: str | None, _public: str | None, _subset
 
 
 class _Reader:
-    """Turns expat's events into tests.
+    """Converts expat's events to tests.
 
     Attributes:
         cases: the tests of all suites.
         suites: how many tests and failures each open suite announces; the first is the whole file.
-        inside: how many those inside it do together: some writers add these up in the outer one, some do not.
+        inside: the sums of the suites nested in each, which some writers include in the outer one.
     """
 
     def __init__(self) -> None:
@@ -304,7 +304,7 @@ def _one_line(message: str) -> str:
 
 
 def _test(attributes: dict[str, str]) -> str:
-    """The node id of a case, such as `a/test_b.py::TestC::test_d`; see `TestOutcome.test`."""
+    """Return the node id of a test case, such as `a/test_b.py::TestC::test_d`; see `TestOutcome.test`."""
     if (name := attributes.get("name")) is None:
         raise ValueError("a test case has no name")
     # pytest's `xunit1` family names the file; the class name is the dotted path, then the classes.
@@ -317,7 +317,7 @@ def _test(attributes: dict[str, str]) -> str:
 
 
 def _class_and_name(test: str) -> tuple[str, str]:
-    """The class name and the name that pytest writes for a test."""
+    """Return the class name and the name that pytest writes for a test."""
     whole, bracket, parameters = test.partition("[")
     module, *names = whole.split("::")
     if not module.endswith(".py"):

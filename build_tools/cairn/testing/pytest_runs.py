@@ -1,9 +1,9 @@
 """Run pytest on an environment without installing pytest into it.
 
 pytest brings packages of its own (packaging, pygments, ...). Installed into the tested environment, they
-would hide that a wheel forgot to require them, so they lie in a separate folder that comes last on the path,
-after all that the environment has. What even that could hide, the built-in checks see: they import every
-module in a process of its own, without pytest.
+would hide that a wheel forgot to require them, so they are in a separate folder that comes last on the path,
+after the environment's packages. The built-in checks detect what even that could hide: they import every
+module in its own process, without pytest.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Session:
     """One run of pytest.
 
     Attributes:
-        folder: outside any source tree, and of this run alone: receives the tests and what pytest writes.
+        folder: used by this run alone, outside any source tree; receives the tests and pytest's output files.
         tests: folders and files of tests, by the path below `folder` that each is copied to, since nothing of
             the source tree around it may be imported. Test names count from `folder`.
         arguments: further arguments for pytest.
@@ -85,11 +85,11 @@ class Session:
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One run of pytest, ended and read.
+    """A finished run of pytest, with its results.
 
     Attributes:
         exit_code: pytest's, -1 when it had to be killed.
-        outcome: its results; None when it left none that can be believed.
+        outcome: its results; None if there are none that can be trusted.
         problem: why there are none, or why it was killed; empty otherwise.
         junit: its JUnit XML.
         deselected: the tests that were collected and did not run.
@@ -174,7 +174,7 @@ class _Collection(datafile.Value):
 
 
 def copy_pytest(target: Path) -> None:
-    """Put pytest and what it needs into a folder, from our own environment; no index is asked.
+    """Copy pytest and its requirements from our own environment to a folder, without using an index.
 
     Raises:
         PrerequisiteError: pytest is not installed in a way that can be copied.
@@ -190,12 +190,12 @@ def copy_pytest(target: Path) -> None:
 
 
 def copy_counter(target: Path) -> None:
-    """Put the plugin that counts what is collected into a folder, under the name `COUNTER`."""
+    """Copy the plugin that counts collected tests to a folder, as the module `COUNTER`."""
     shutil.copyfile(collection_plugin.__file__, target / f"{COUNTER}.py")
 
 
 def _closure(name: str) -> set[str]:
-    """The canonical names of a distribution and of everything it needs here, its extras aside."""
+    """Return the canonical names of a distribution and all its requirements here, without extras."""
     names: set[str] = set()
     waiting = [name]
     while waiting:
@@ -222,9 +222,9 @@ def _top_level(distribution: importlib.metadata.Distribution) -> Iterator[tuple[
 
 
 def translation_name(wheel: Path | None) -> str:
-    """Name and version of TorchDevice's wheel, as records have it: `torchdevice 0.1.0`; empty for none.
+    """Return name and version of TorchDevice's wheel for records (`torchdevice 0.1.0`), or an empty text.
 
-    Through it, code that says "cuda" runs on a machine without a GPU, and shows nothing of one.
+    With TorchDevice, code that says "cuda" runs on a machine without a GPU, and proves nothing about a GPU.
 
     Raises:
         UsageError: the file is not named as a wheel.
@@ -239,10 +239,10 @@ def translation_name(wheel: Path | None) -> str:
 
 
 def unpack_translation(wheel: Path, folder: Path) -> None:
-    """Unpack TorchDevice's wheel into a folder that comes last on the path: it is no part of what is tested.
+    """Unpack TorchDevice's wheel, which is not under test, into a folder that comes last on the path.
 
     Raises:
-        UsageError: the file is no wheel, or one of something else.
+        UsageError: the file is not a wheel, or not one of TorchDevice.
     """
     try:
         with zipfile.ZipFile(wheel) as archive:

@@ -1,4 +1,4 @@
-"""The test record: what was run on which exact bytes, on which hardware, and the verdict."""
+"""The test record: the tests that were run, the exact bytes and the hardware, and the verdict."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TEXT = 40  # characters, likewise
 
 
 class TestedWheel(datafile.Value):
-    """One file that was installed for the tests, named by its bytes."""
+    """A wheel that was installed for the tests, identified by its sha256."""
 
     __test__ = False  # pytest would collect the name
 
@@ -78,17 +78,17 @@ class Counts(datafile.Value):
 
     @property
     def executed(self) -> int:
-        """Tests that ran."""
+        """The number of tests that ran."""
         return self.passed + self.failed + self.errors
 
     @property
     def total(self) -> int:
-        """Tests that were collected."""
+        """The number of tests that were collected."""
         return self.executed + self.skipped
 
 
 class TestPolicy(datafile.Value):
-    """By what tests were chosen and judged, so that a list or a floor that was weaker is seen later.
+    """The inputs that selected and judged the tests, so that a weaker list or floor is noticed later.
 
     Attributes:
         cairn: the version of Cairn that ran them.
@@ -113,7 +113,7 @@ class TestPolicy(datafile.Value):
 
     @classmethod
     def of(cls, stack: Stack | None, *, skips: Iterable[Path] = ()) -> TestPolicy:
-        """The policy of a stack, or of none, before any test ran; `skips` are places of skip-tests."""
+        """Return the policy of a stack, or of none, before any test ran; `skips` are paths of skip-tests."""
         own = cls(cairn=cairn.__version__, skips_sha256=policy.skips_digest(skips))
         if stack is None:
             return own
@@ -123,7 +123,7 @@ class TestPolicy(datafile.Value):
 
 
 class TestRecord(datafile.Value, tag_field="schema", tag="cairn.record/3"):
-    """The tests run on exact bytes and known hardware, and the verdict.
+    """The result and verdict of tests on exact bytes and known hardware.
 
     Attributes:
         set_id: the sealed set that was tested; None for an open one, whose record promotes nothing.
@@ -182,22 +182,22 @@ class TestRecord(datafile.Value, tag_field="schema", tag="cairn.record/3"):
 
     @property
     def not_covered(self) -> tuple[str, ...]:
-        """The targets that no test has passed on."""
+        """The targets on which no test has passed."""
         return tuple(target for target, count in self.covered.items() if not count)
 
     @property
     def sha256s(self) -> frozenset[str]:
-        """The bytes that the verdict is about."""
+        """The sha256 of each file that the verdict is about."""
         return frozenset(wheel.sha256 for wheel in self.wheels)
 
     @property
     def failures(self) -> int:
-        """Tests that failed or broke, whatever the verdict is."""
+        """The number of tests that failed or broke, whatever the verdict."""
         return self.counts.failed + self.counts.errors
 
     @property
     def is_bad(self) -> bool:
-        """Whether it speaks against its set: a run that failed, or that proves nothing and has failures."""
+        """Whether the record counts against its set: the run failed, or it was invalid and had failures."""
         return self.verdict == "failed" or self.failures > 0
 
     @property
@@ -207,17 +207,17 @@ class TestRecord(datafile.Value, tag_field="schema", tag="cairn.record/3"):
 
     @property
     def ended(self) -> datetime:
-        """When it was over."""
+        """When the run ended."""
         return self.began + timedelta(seconds=self.duration_seconds)
 
 
 def time_of(moment: datetime) -> str:
-    """A moment in UTC as records write it: RFC 3339, to the second."""
+    """Format a time as records do: RFC 3339 in UTC, to the second."""
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def with_origins(deselected: Sequence[Deselected], arguments: Sequence[str]) -> tuple[Deselected, ...]:
-    """Deselections, those by options of pytest as the user's own only where the user gave any."""
+    """Return deselections; those by pytest options are the user's own only if the user gave any."""
     return tuple(
         msgspec.structs.replace(one, origin="elsewhere")
         if one.origin == "command line" and not arguments
@@ -232,10 +232,10 @@ def write(path: Path, record: TestRecord) -> None:
 
 
 def read(path: Path) -> TestRecord:
-    """Read a record, one of `cairn.record/2` too.
+    """Read a record, also one of the format `cairn.record/2`.
 
-    Records are kept for ever, and what was promoted by those of an earlier version is still to be followed to
-    them; see `TestRecord.gpus` for what such a record lacks.
+    Records are kept forever, and sets that were promoted by older ones must stay traceable to them; see
+    `TestRecord.gpus` for what such a record lacks.
 
     Raises:
         UsageError: it is not a record, or of an unknown version, or contradicts itself: it `passed` with
@@ -250,7 +250,7 @@ def loads(data: bytes, *, name: str) -> TestRecord:
 
 
 def disagreement(record: TestRecord, files: Mapping[str, str], own: Sequence[str]) -> str | None:
-    """Why a record is not of a set, or None.
+    """Return why a record does not belong to a set, or None if it does.
 
     Args:
         record: the record.
@@ -316,7 +316,7 @@ def _contradiction(record: TestRecord) -> str | None:
 
 
 def _misattribution(record: TestRecord) -> str | None:
-    """A statement about the GPUs that cannot be true; None where there is none."""
+    """Return the first statement about GPUs that cannot be true, or None."""
     counts = record.covered.values()
     impossible = {
         "its hardware is not that of its GPUs": record.hardware != tuple(gpu.target for gpu in record.gpus),

@@ -1,4 +1,4 @@
-"""Smoke tests: of a set, installed as a user does it into a new environment, or of what is installed here."""
+"""Run smoke tests of a set, installed in a new environment as a user does, or of the current environment."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class SmokeRequest:
     policy: TestPolicy | None = None
 
     def of_stack(self, stack: Stack) -> SmokeRequest:
-        """The same with what a stack says: its own tests, what must import, what comes with its wheels."""
+        """Return a copy with a stack's tests, modules that must import, and further wheels."""
         return replace(
             self,
             extra_wheels=stack.extra_wheels,
@@ -102,12 +102,12 @@ class SmokeRequest:
 
     @property
     def record(self) -> Path:
-        """The record, as a file."""
+        """The path of the record."""
         return self.work_dir / record.FILE
 
     @property
     def junit(self) -> Path:
-        """Receives the results of every test."""
+        """The path of the JUnit XML."""
         return self.work_dir / record.JUNIT
 
 
@@ -204,7 +204,7 @@ def _run(request: SmokeRequest, on_line: Progress | None) -> SmokeResult:
 
 
 def _builtin_checks(session: Session, facts: SmokeFacts) -> Run:
-    """Run the checks that hold for any stack, from outside the environment."""
+    """Run the built-in checks, from outside the environment."""
     path = session.folder / "facts.json"
     datafile.write(path, facts)
     run = pytest_runs.run_beside(
@@ -222,7 +222,7 @@ def _builtin_checks(session: Session, facts: SmokeFacts) -> Run:
 def _own_tests(session: Session, request: SmokeRequest, python: Path) -> Run:
     """Run a stack's own tests inside the environment.
 
-    With the wheel of TorchDevice, code that says "cuda" computes on the CPU: what it takes for a GPU is none.
+    With TorchDevice's wheel, code that says "cuda" computes on the CPU, so no device it reports is a GPU.
     """
     tools, tests, arguments = session.folder / "pytest", request.smoke_tests, request.pytest_args
     pytest_runs.copy_pytest(tools)
@@ -243,11 +243,12 @@ def _own_tests(session: Session, request: SmokeRequest, python: Path) -> Run:
 
 
 def require_passed(result: SmokeResult, *, or_untested: bool = False) -> None:
-    """Raise an error for the user where the verdict is not `passed`.
+    """Raise an error for the user unless the verdict is `passed`.
 
     Args:
         result: the verdict's.
-        or_untested: nothing failed, and no GPU was used, is enough here: the gate will ask for a bypass.
+        or_untested: also accept `untested`, where nothing failed and no GPU was used; the gate then needs a
+            bypass.
 
     Raises:
         TestsFailedError: always, then.
@@ -261,10 +262,10 @@ def require_passed(result: SmokeResult, *, or_untested: bool = False) -> None:
 
 
 def _judge(request: SmokeRequest, runs: Sequence[Run], attested: Attestation) -> Judgement:
-    """Judge each run, and if none has a problem, all tests together.
+    """Judge each run by itself and, if none has a problem, all tests together.
 
-    One by one first: checks of imports must not outweigh a stack whose own tests were all skipped. But the
-    built-in checks use no GPU, so only all runs together can be untested.
+    Each by itself first, so that import checks do not outweigh a stack's own tests that were all skipped. But
+    the built-in checks use no GPU, so only all runs together can be `untested`.
     """
     verdict_on = functools.partial(
         judge,
@@ -344,7 +345,7 @@ def _record(
 
 @dataclass(frozen=True, kw_only=True)
 class InstalledResult:
-    """The verdict on what is installed beside Cairn, and the results where the run left any."""
+    """The verdict on the packages in Cairn's own environment, and the results if the run left any."""
 
     judgement: Judgement
     outcome: JUnit | None
@@ -360,13 +361,13 @@ def run_installed(
 ) -> InstalledResult:
     """Run a folder of tests in this interpreter's own environment.
 
-    They run from a copy, in a process of its own, so that no source tree on the way is imported in place of
-    what is installed.
+    They run from a copy, in a separate process, so that no source tree is imported in place of the installed
+    packages.
 
     Args:
         tests: the folder.
         arguments: pytest's.
-        targets: the hardware that they are to run on; none for whatever this machine has.
+        targets: the hardware that they must run on; none for whatever this machine has.
         timeout: seconds.
         on_line: called with each line of output.
 

@@ -1,4 +1,4 @@
-"""The facts of a set and its environment that the built-in checks read, as a file."""
+"""The file with facts of a set and its environment that the built-in checks read."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def collect(
     imports: Mapping[str, tuple[str, ...]],
     siblings: Mapping[str, str],
 ) -> SmokeFacts:
-    """The facts of an installed set; see `SmokeRequest` for `imports` and `siblings` and their defaults."""
+    """Collect the facts of an installed set; `SmokeRequest` documents `imports` and `siblings`."""
     wheels = wheel_set.wheels
     named: dict[str, tuple[str, ...]] = {
         canonicalize_name(name): modules for name, modules in imports.items()
@@ -81,7 +81,7 @@ def collect(
 
 
 def _top_level(distribution: str, site_packages: Sequence[Path]) -> tuple[str, ...]:
-    """The packages and modules that an installed distribution puts at the top."""
+    """Return the top-level packages and modules of an installed distribution."""
     # From RECORD, not from a guess by the distribution's name: PyYAML is imported as yaml.
     distributions = importlib.metadata.distributions(path=[str(site) for site in site_packages])
     match = next((d for d in distributions if canonicalize_name(d.name) == distribution), None)

@@ -1,4 +1,4 @@
-"""Judge what a test run left behind. Default: not passed.
+"""Judge the results of a test run; unless shown otherwise, it has not passed.
 
 Smoke tests, suites and compatibility reports are all judged here. Whether they have used the GPUs that the
 wheels are for is decided in `gpus.usage`.
@@ -16,7 +16,7 @@ from cairn.testing.record import Counts, Deselected, Verdict
 
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
-    """A verdict and why, in one sentence."""
+    """A verdict and its reason, in one sentence."""
 
     verdict: Verdict
     reason: str
@@ -36,7 +36,8 @@ def judge(  # noqa: PLR0913 - each is one independent property of the run
 ) -> Judgement:
     """Judge a test run.
 
-    `untested` is a run for GPUs in which nothing failed and no test computed on one: it covers the host.
+    `untested` is a run for GPUs in which nothing failed but no test computed on one: it covers the host code
+    only.
 
     Args:
         outcome: its results; None where they are missing, truncated or refused.

@@ -1,1 +1,1 @@
-"""The checks that hold for any stack: pytest files, run from a copy against an installed set."""
+"""Checks that apply to any stack: pytest files, run from a copy against an installed set."""

@@ -1,6 +1,6 @@
-"""Compiles a kernel by the triton of the tested environment, for targets that need not be here.
+"""Compiles a kernel with the triton of the tested environment; its targets need not be GPUs of this machine.
 
-Run as a script by the tested interpreter, so it knows the standard library and triton, and nothing else:
+Run as a script by the tested interpreter, so it imports nothing but the standard library and triton:
 `python -I compile_kernel.py REQUEST.json ANSWER.json`.
 """
 
@@ -22,7 +22,7 @@ _KEPT = 4000  # characters of what is said of a failure
 
 
 def main(request_path: str, answer_path: str) -> None:
-    """Compile for each processor, and write down the code object in hex, or why there is none."""
+    """Compile for each processor, and write each code object in hex, or the error, to the answer file."""
     answer: dict[str, tuple[str | None, str]] = {}
     for processor in json.loads(Path(request_path).read_text(encoding="utf-8")):
         code, why = None, ""

@@ -1,4 +1,4 @@
-"""One test for each wheel of the set, or for each of its targets, as a test's arguments ask."""
+"""Parametrize the checks by the wheels of the set, or by its targets, as a test's arguments ask."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cairn.testing.builtin_smoke.environment import facts
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Fill in `wheel` and `target`."""
+    """Parametrize the arguments `wheel` and `target`."""
     if "wheel" in metafunc.fixturenames:
         metafunc.parametrize("wheel", facts().wheels, ids=lambda wheel: wheel.distribution)
     if "target" in metafunc.fixturenames:
@@ -19,5 +19,5 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """A set for the CPU has no kernels to compile."""
+    """Ignore the triton tests for a CPU set, which has no kernels to compile."""
     return True if collection_path.name == "test_triton.py" and CPU in facts().targets else None

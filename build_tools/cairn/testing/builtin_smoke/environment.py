@@ -1,9 +1,9 @@
-"""The tested environment, as the built-in checks see it from outside and by a look from inside.
+"""Helpers of the built-in checks: the tested environment, seen from outside and from its own interpreter.
 
-Some check whether installed libraries give each other what they need, as their files say, without loading
-one. That they load (`probe`) shows it for this machine. Here a library of the system counts where every
-system of the newest manylinux policy has it, and a symbol where a library has it that is linked (ld.so(8)),
-not one that another import happened to load.
+Some checks read from the ELF files alone, without loading one, whether installed libraries provide each other
+with what they need. Loading them (`probe`) shows that for this machine only. Here, a library of the system
+counts as present if every system of the newest manylinux policy has it, and a symbol if a linked library
+exports it (ld.so(8)), not if another import happened to load a library that does.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ PROBE_TIMEOUT = 600.0
 
 @functools.cache
 def facts() -> SmokeFacts:
-    """The facts of the set."""
+    """Return the facts of the set."""
     return datafile.read(Path(os.environ[smoke_facts.VARIABLE]), SmokeFacts)
 
 
 @functools.cache
 def probed(wheel: WheelFacts) -> dict[str, Any]:
-    """The probe's answer; each wheel has a process of its own, so that no sibling's import helps."""
+    """Return the probe's answer; each wheel gets its own process, so that no other wheel's import helps."""
     # Programs are traced instead of loaded: dlopen(3) refuses a position-independent executable.
     loadable = [(path, elf.read_file(path)) for path in binaries_of(wheel)]
     request = {
@@ -54,7 +54,7 @@ def probed(wheel: WheelFacts) -> dict[str, Any]:
 
 
 def run_inside(script: str, request: object) -> Any:  # noqa: ANN401 - JSON
-    """Run a script of this folder by the tested interpreter; it gets a file of JSON, and writes another."""
+    """Run a script of this folder with the tested interpreter; it reads one JSON file and writes another."""
     with tempfile.TemporaryDirectory(prefix="cairn-probe-") as folder:
         request_file, answer_file = Path(folder, "request.json"), Path(folder, "answer.json")
         request_file.write_text(json.dumps(request), encoding="utf-8")
@@ -74,13 +74,13 @@ def run_inside(script: str, request: object) -> Any:  # noqa: ANN401 - JSON
 
 @functools.cache
 def installed_as(distribution: str) -> importlib.metadata.Distribution:
-    """A distribution of the environment."""
+    """Return a distribution that is installed in the environment."""
     distributions = importlib.metadata.distributions(path=list(facts().site_packages))
     return next(d for d in distributions if canonicalize_name(d.name) == distribution)
 
 
 def files_of(distribution: importlib.metadata.Distribution) -> Iterator[Path]:
-    """The installed files of a distribution that may be something else than Python."""
+    """Yield the installed files of a distribution that may be something other than Python."""
     for file in distribution.files or ():
         path = Path(str(file.locate()))
         if path.suffix != ".py" and path.is_file():
@@ -88,7 +88,7 @@ def files_of(distribution: importlib.metadata.Distribution) -> Iterator[Path]:
 
 
 def elf_files(distribution: importlib.metadata.Distribution) -> Iterator[Path]:
-    """The installed ELF files of a distribution."""
+    """Yield the installed ELF files of a distribution."""
     for path in files_of(distribution):
         with path.open("rb") as opened:
             if elf.is_elf(opened.read(len(elf.MAGIC))):
@@ -97,38 +97,38 @@ def elf_files(distribution: importlib.metadata.Distribution) -> Iterator[Path]:
 
 @functools.cache
 def binaries_of(wheel: WheelFacts) -> tuple[Path, ...]:
-    """A wheel's ELF files for this kind of machine; device code that is a file by itself is not."""
+    """Return a wheel's ELF files for this machine's architecture, without device code in separate files."""
     paths = elf_files(installed_as(wheel.distribution))
     return tuple(path for path in paths if elf.read_file(path).machine == platform.machine())
 
 
 @functools.cache
 def all_libraries() -> tuple[Binary, ...]:
-    """Every ELF file of the environment, whichever distribution it is of."""
+    """Return the ELF files of all distributions in the environment."""
     installed = importlib.metadata.distributions(path=list(facts().site_packages))
     return read_binaries(path for distribution in installed for path in elf_files(distribution))
 
 
 def shown(text: str) -> str:
-    """A text whose paths count from the environment's packages."""
+    """Return a text with its paths relative to the environment's packages."""
     return functools.reduce(
         lambda left, site: left.replace(f"{site}{os.sep}", ""), facts().site_packages, text
     )
 
 
 def target_list(targets: Iterable[str]) -> str:
-    """Targets, to read."""
+    """Format targets for a message."""
     return ", ".join(in_order(targets)) or "nothing"
 
 
 def require(holds: object, message: str) -> None:
-    """Fail with a message that a user can read, and no traceback through this file."""
+    """Fail with a message for the user, without a traceback through this file."""
     if not holds:
         pytest.fail(message, pytrace=False)
 
 
 def read_binaries(paths: Iterable[Path]) -> tuple[Binary, ...]:
-    """ELF files on disk, without their device code.
+    """Read ELF files from disk, without their device code.
 
     Raises:
         WheelError: one is malformed, or not an ELF file.
@@ -137,7 +137,7 @@ def read_binaries(paths: Iterable[Path]) -> tuple[Binary, ...]:
 
 
 def missing_libraries(library: Binary, installed: Iterable[Binary]) -> tuple[str, ...]:
-    """The libraries that one needs, and that neither the environment nor every manylinux system has."""
+    """Return the needed libraries that neither the environment nor every manylinux system has."""
     here, promised = binaries.shipped(installed), system_libraries.newest_policy()
     return tuple(name for name in library.needed if name not in here and not promised.has(name))
 
@@ -145,13 +145,13 @@ def missing_libraries(library: Binary, installed: Iterable[Binary]) -> tuple[str
 def missing_symbols(
     libraries: Sequence[Binary], *, around: Iterable[Binary], program: Path
 ) -> Mapping[str, tuple[str, ...]]:
-    """By path, the symbols that libraries import and that none of the libraries they are linked to exports.
+    """Return, by path, the imported symbols that no library linked to the importing one exports.
 
     Args:
-        libraries: those to look at. One that is linked to a missing library is passed over: its symbols are
-            not known.
-        around: all that the loader may find, of the environment and of the system.
-        program: the interpreter. Its symbols, and those of its own libraries, are there for all.
+        libraries: those to check. One that is linked to a missing library is skipped, since the symbols of
+            that are unknown.
+        around: all libraries that the loader may find, in the environment and on the system.
+        program: the interpreter. Its symbols, and those of its own libraries, are available to all.
     """
     named_libraries: dict[str, list[Binary]] = {}
     for binary in around:
@@ -178,9 +178,9 @@ def missing_symbols(
 
 
 def _linked(start: Binary, named_libraries: Mapping[str, Sequence[Binary]]) -> Iterable[str] | None:
-    """The paths of all libraries that one needs, directly or not; None where one of them is missing.
+    """Return the paths of all direct and indirect dependencies of a library; None if one of them is missing.
 
-    Of several libraries of one name all count: which of them is loaded first is not known here.
+    If several libraries have the same name, all of them count: which one is loaded first is not known here.
     """
     linked: dict[str, Binary] = {}
     waiting = [start]

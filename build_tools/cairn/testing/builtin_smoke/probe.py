@@ -1,6 +1,6 @@
-"""Looks at an installed wheel from inside, in a process that has only the wheel's own environment.
+"""Imports an installed wheel's modules and loads its libraries, in a process of the wheel's own environment.
 
-Run as a script by the tested interpreter, so it knows the standard library and nothing else:
+Run as a script by the tested interpreter, so it imports nothing but the standard library:
 `python -I probe.py REQUEST.json ANSWER.json`.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 
 
 def main(request_path: str, answer_path: str) -> None:
-    """Import the modules, open the libraries, and write down what happened."""
+    """Import the modules, load the libraries, and write the results to the answer file."""
     request = json.loads(Path(request_path).read_text(encoding="utf-8"))
     answer: dict[str, object] = {"versions": {}, "import_errors": {}}
     for name in request["modules"]:
@@ -43,10 +43,10 @@ def _import(name: str, answer: dict) -> None:  # type: ignore[type-arg]
 
 
 def _load(paths: list[str]) -> dict[str, str]:
-    """Open libraries, as often as that lets another one load; those that do not, and why.
+    """Load libraries, in rounds until no further one loads; return those that fail, and why.
 
-    The loader takes a library that is open by its name, wherever it lies. scipy has libraries without a run
-    path that nothing but a sibling in the same folder opens, which looks for theirs as well.
+    The loader reuses a loaded library of the same name, wherever its file is. scipy has libraries without a
+    run path whose dependencies are found only because a library in the same folder has loaded them before.
     """
     left = paths
     while True:
@@ -57,7 +57,7 @@ def _load(paths: list[str]) -> dict[str, str]:
 
 
 def _open(path: str) -> str | None:
-    """Why a library cannot be loaded after the imports, with all its symbols; None when it can."""
+    """Return why a library cannot be loaded after the imports with all its symbols, or None if it can."""
     try:
         ctypes.CDLL(path)
     except OSError as error:
@@ -66,10 +66,11 @@ def _open(path: str) -> str | None:
 
 
 def _unresolved(path: str, loaded: set[str]) -> str | None:
-    """Which libraries a program needs and cannot find; it is not started (LD_TRACE_LOADED_OBJECTS, ld.so(8)).
+    """Return the libraries that a program does not find, without running it.
 
-    A library that the loader does not find from there, but that this process has loaded, is there all the
-    same: PyTorch's wheels hold test programs without a run path, and linked wheels preload ROCm's libraries.
+    A library that the loader does not find for the program, but that this process has loaded, counts as
+    found: PyTorch's wheels hold test programs without a run path, and linked wheels preload ROCm's libraries.
+    See LD_TRACE_LOADED_OBJECTS in ld.so(8).
     """
     try:
         listed = subprocess.run(  # noqa: PLW1510 - a failure is part of the answer
@@ -83,7 +84,7 @@ def _unresolved(path: str, loaded: set[str]) -> str | None:
 
 
 def _mapped() -> list[str]:
-    """The files whose code this process has loaded."""
+    """Return the files that this process has mapped as executable code."""
     try:
         lines = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -1,5 +1,5 @@
 # ruff: noqa: D103 - a pytest file: the names say what must hold
-"""What must hold for the wheels of any stack, once they are installed."""
+"""Checks of the installed wheels of any stack."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def code_objects(path: Path) -> tuple[code_object.CodeObject, ...]:
 
 
 def archives(wheel: WheelFacts) -> Iterator[Path]:
-    """The files in which a device wheel has its code."""
+    """Yield the files of a device wheel that hold its device code."""
     files = files_of(installed_as(wheel.distribution))
     return (path for path in files if path.name.endswith(kpack.SUFFIX))
 

@@ -1,5 +1,5 @@
 # ruff: noqa: D103 - a pytest file: the names say what must hold
-"""Libraries load with all their symbols, and find them in what they name, not in what this machine has."""
+"""Check that libraries load, and find all their symbols in the libraries that they are linked to."""
 
 from __future__ import annotations
 

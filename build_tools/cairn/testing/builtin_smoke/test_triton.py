@@ -1,5 +1,5 @@
 # ruff: noqa: D103 - a pytest file: the names say what must hold
-"""Triton compiles a kernel for each target of the set; no GPU is needed for that."""
+"""Check that triton compiles a kernel for each target of the set; this needs no GPU."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_triton_compiles_a_kernel(target: str) -> None:
 
 @functools.cache
 def compiled() -> dict[str, tuple[bytes | None, str]]:
-    """Processor to its code object, None where there is none, and what triton said; all in one process."""
+    """Map each processor to its code object, or None, and triton's message; one process compiles all."""
     processors = sorted({parse_target_id(target).processor for target in facts().targets})
     return {
         name: (bytes.fromhex(code) if code is not None else None, messages)

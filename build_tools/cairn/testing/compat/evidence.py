@@ -1,8 +1,8 @@
-"""Write a report in every form, and as a test record: judged, and bound to the installed wheels.
+"""Write a compatibility report in all its formats, and a test record of it for the installed wheels.
 
-A row is a test. It fails where a page claims a feature and the feature is not there; a row that could not be
-measured is skipped, with the reason. Tests that computed on a GPU name it, so that wrong hardware, and a run
-that touched none, are seen as they are in other test runs.
+Each row is a test. It fails if a page claims a feature that is not there; a row that could not be measured is
+skipped, with the reason. Tests that computed on a GPU name it, so that wrong hardware, and a run that used no
+GPU, are detected as in other test runs.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def write_junit(path: Path, report: CompatReport, *, baseline: CompatReport | No
 
 
 def _as_test(table: str, row: ReportRow, *, known: bool) -> TestOutcome:
-    """A row as a test; what a terminal takes for a command, such as colours in an error, is escaped."""
+    """Convert a row to a test; terminal control sequences, such as colours in an error, are escaped."""
     measured = row.measured
     outcome: Outcome = "passed"
     reason, detail = safe_text.visible(measured.reason), ""
@@ -98,7 +98,7 @@ def write_record(
 
     Args:
         folder: gets the record; `write` has put the report there.
-        chosen: what was said of which rows to measure; the gate does not count a part.
+        chosen: the options that selected rows; the gate does not count a partial measurement.
         report: what was measured there.
         installed: the smoke test's record, which names what is installed.
         attested: the GPUs that the probes could use.
@@ -148,8 +148,8 @@ def write_record(
 def check_environment(environment: VirtualEnvironment, installed: TestRecord) -> None:
     """Make sure that an environment has what a record says was installed there, and nothing else.
 
-    The record is of bytes, and whoever looks for a fault may have edited a module, or put one beside the
-    others: the files are held against the digests that were installed with them.
+    The record is about exact bytes, and somebody debugging may have edited a module or added one: the files
+    are compared with the digests that were installed with them.
 
     Raises:
         UsageError: something was installed, changed or removed since.
@@ -174,7 +174,7 @@ def check_environment(environment: VirtualEnvironment, installed: TestRecord) ->
 
 
 def _changed(distributions: Iterable[Distribution]) -> Iterator[str]:
-    """The files of distributions that are not those that were installed."""
+    """Yield the files of distributions that were changed or removed since they were installed."""
     for file in (file for one in distributions for file in one.files or ()):
         if file.hash is None or file.hash.mode != "sha256":  # RECORD itself, and what Python compiled
             continue
@@ -185,7 +185,7 @@ def _changed(distributions: Iterable[Distribution]) -> Iterator[str]:
 
 
 def _strangers(environment: VirtualEnvironment, distributions: Iterable[Distribution]) -> Iterator[str]:
-    """Modules and path files at the top that are of no distribution; Python imports some by itself."""
+    """Yield top-level modules and .pth files that no distribution owns; Python imports some by itself."""
     known = {Path(str(file.locate())).resolve() for one in distributions for file in one.files or ()}
     for site in environment.sites:
         for path in sorted(site.iterdir()):

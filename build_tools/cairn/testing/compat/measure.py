@@ -1,4 +1,4 @@
-"""Run the probes, each in a process of its own, and read their answers."""
+"""Run each probe in its own process, and read its answers."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class CompatRequest:
 
     @property
     def chosen(self) -> list[tuple[RowTable, Row]]:
-        """The rows to measure, each with its table."""
+        """Return the rows to measure, each with its table."""
         pairs = ((table, row) for table in self.tables for row in table.rows)
         return [(table, row) for table, row in pairs if self.selects(table.id, row.name)]
 
@@ -85,7 +85,7 @@ class CompatRequest:
 
 
 def measure(request: CompatRequest, *, on_line: Progress = silent) -> CompatReport:
-    """Measure every row; what does not work is a result, not an error.
+    """Measure every row; a feature that does not work is a result, not an error.
 
     Raises:
         PrerequisiteError: the interpreter is not there, or may not be run.
@@ -148,7 +148,7 @@ def _probe_of(row: Row) -> _Probe:
 
 
 def _describe(request: CompatRequest, probes: Sequence[_Probe]) -> tuple[Tested, dict[_Probe, Measured]]:
-    """The tested environment; and the result of each probe that needs a GPU, where there is none."""
+    """Describe the tested environment; if it has no GPU, also give a result for each probe that needs one."""
     functions = {probe: probe[0].partition(" ")[0] for probe in probes}
     described = _run(request, (" ".join((_DESCRIBE, *dict.fromkeys(functions.values()))), ()))
     try:
@@ -210,7 +210,7 @@ def _how_it_ended(code: int, output: str) -> str:
 
 
 class _Line(datafile.Value):
-    """A line of an answer; `probes/harness.py` says what each is."""
+    """A line of a probe's answer; `probes/harness.py` documents each kind."""
 
     begin: str | None = None
     essential: bool = True
@@ -224,13 +224,13 @@ class _Line(datafile.Value):
 
 
 def read_answer(path: Path, *, ended: str, seconds: float, clean: bool = False) -> Measured:
-    """The result of a probe, by the lines that it left.
+    """Derive the result of a probe from the lines that it wrote.
 
     Args:
         path: the lines.
         ended: how its process ended.
         seconds: how long it ran.
-        clean: whether it ended well.
+        clean: whether it ended normally.
     """
     lines = list(_lines(path))
     checks = _checks(lines, ended=ended, clean=clean)
@@ -252,7 +252,7 @@ def read_answer(path: Path, *, ended: str, seconds: float, clean: bool = False) 
 
 
 def _checks(lines: Sequence[_Line], *, ended: str, clean: bool) -> list[Check]:
-    """The checks with their outcomes, and one for a process that did not end well."""
+    """Return the checks with their outcomes, and a failed one for a process that did not end normally."""
     checks: list[Check] = []
     begun: Check | None = None
     for line in lines:

@@ -77,14 +77,14 @@ class RowTable(datafile.Value):
 
 
 class Rows(datafile.Value, tag_field="schema", tag="cairn.compat-rows/1"):
-    """All that the pages state."""
+    """The contents of rows.toml."""
 
     tables: tuple[RowTable, ...]
 
 
 @functools.cache
 def load_rows() -> tuple[RowTable, ...]:
-    """The tables, in the order of the pages."""
+    """Load the tables, in the order of the pages."""
     return datafile.read(Path(__file__).with_name("rows.toml"), Rows).tables
 
 
@@ -155,7 +155,7 @@ class ReportRow(datafile.Value):
 
     @property
     def broken(self) -> bool:
-        """Whether the page claims it, in part at least, and it does not work."""
+        """Whether the page claims at least partial support, and the feature does not work."""
         return self.claim in ("supported", "partial") and self.measured.support == "unsupported"
 
 
@@ -216,17 +216,17 @@ class CompatReport(datafile.Value, tag_field="schema", tag="cairn.compat/1"):
 
     @property
     def rows(self) -> tuple[tuple[ReportTable, ReportRow], ...]:
-        """Every row, with its table."""
+        """Every row, each with its table."""
         return tuple((table, row) for table in self.tables for row in table.rows)
 
     @property
     def counts(self) -> Counter[Support]:
-        """Rows by result."""
+        """The number of rows by result."""
         return Counter(row.measured.support for _, row in self.rows)
 
 
 def read(path: Path) -> CompatReport:
-    """Read a report, or the one in a folder.
+    """Read a report from its file or folder.
 
     Raises:
         UsageError: it is not a report, or of an unknown version.

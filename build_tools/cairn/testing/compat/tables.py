@@ -1,4 +1,4 @@
-"""A report as reStructuredText, Markdown and HTML: the pages' own tables, and what was measured."""
+"""Render a report as reStructuredText, Markdown and HTML: the pages' own tables, with the measurements."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _RST_SPECIAL = re.compile(r"[\\*`|_<>:]|^[^\w\s]|^[\w#]+[.)](?= |$)")
 
 
 def as_rst(report: CompatReport) -> str:
-    """The report as one page of reStructuredText."""
+    """Render the report as one page of reStructuredText."""
     bar = "*" * len(TITLE)
     lines = [bar, TITLE, bar, "", *(f"* {_rst(line)}" for line in summary(report))]
     for page, tables in by_page(report):
@@ -41,7 +41,7 @@ def as_rst(report: CompatReport) -> str:
 
 
 def as_markdown(report: CompatReport) -> str:
-    """The report as one page of Markdown, fit for the summary of a step of GitHub Actions."""
+    """Render the report as one page of Markdown, suited to a GitHub Actions step summary."""
     lines = [f"# {TITLE}", "", *(f"- {safe_text.markdown(line)}" for line in summary(report))]
     for page, tables in by_page(report):
         lines += ["", f"## {safe_text.markdown(page)}"]
@@ -53,7 +53,7 @@ def as_markdown(report: CompatReport) -> str:
 
 
 def as_html(report: CompatReport) -> str:
-    """The report as one file of HTML that loads nothing."""
+    """Render the report as one self-contained HTML file."""
     return templates.page(
         "compat",
         title=TITLE,
@@ -65,7 +65,7 @@ def as_html(report: CompatReport) -> str:
 
 
 def summary(report: CompatReport) -> list[str]:
-    """The wheel, the machine, and the number of rows by result; a line each."""
+    """Describe the wheel, the machine, and the number of rows by result, one line each."""
     tested, counts = report.tested, report.counts
     built = f"HIP {tested.hip}" if tested.hip else f"CUDA {tested.cuda}" if tested.cuda else "the CPU"
     numbers = ", ".join(f"{counts[support]} {support}" for support in MARKS if counts[support])
@@ -83,7 +83,7 @@ def summary(report: CompatReport) -> list[str]:
 
 
 def cells_of(row: ReportRow) -> tuple[str, ...]:
-    """A row's cells: the page's, what it claims, what was measured, and what was seen."""
+    """Return a row's cells: those of the page, its claim, the result, and the details of the measurement."""
     measured = row.measured
     support = MARKS[measured.support]
     claim = MARKS[row.claim] if row.claim is not None else "-"
@@ -96,7 +96,7 @@ def cells_of(row: ReportRow) -> tuple[str, ...]:
 
 
 def seen(measured: Measured) -> str:
-    """A result in one line: versions, reasons, and the CPU's."""
+    """Format the details of a result in one line: versions, reasons, and the CPU's result."""
     failed = "; ".join(f"{c.what}: {c.reason}" for c in measured.checks if c.outcome == "failed")
     on_cpu = f"on the CPU: {measured.on_cpu}" if measured.on_cpu else ""
     if on_cpu and failed:
@@ -105,7 +105,7 @@ def seen(measured: Measured) -> str:
 
 
 def by_page(report: CompatReport) -> Iterator[tuple[str, list[ReportTable]]]:
-    """The tables of each page."""
+    """Yield each page with its tables."""
     for page, tables in itertools.groupby(report.tables, key=lambda table: table.page):
         yield page, list(tables)
 

@@ -1,9 +1,9 @@
-"""Find out which GPUs a machine has: ask every source, and hold the answers against each other.
+"""Find out which GPUs a machine has: ask every source, and compare the answers.
 
-The kernel's word counts: no program and no wheel can change its files. What the others say of the same GPUs
-completes it, and where they contradict it, nobody can tell what tests have computed on: a run then proves
-nothing. A source may be missing, and may list fewer (AMD's runtime leaves out what it may not open, amd-smi a
-card's partitions), but not more, and not others.
+The kernel is authoritative: no program and no wheel can change its files. The other sources add details of
+the same GPUs. If one contradicts the kernel, it is unknown what tests have computed on, and a run proves
+nothing. A source may be missing, and may list fewer GPUs (AMD's runtime omits devices that it may not open,
+amd-smi a card's partitions), but neither more nor different ones.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Attestation:
 
     @property
     def hardware(self) -> tuple[str, ...]:
-        """The gfx name of each, or what else it is called."""
+        """The gfx name of each GPU, or the driver's name for one that is not AMD's."""
         return tuple(gpu.target for gpu in self.gpus)
 
 
@@ -57,10 +57,10 @@ def attest(
 
     Args:
         variables: the whole environment of the tests.
-        python: the interpreter of the tested environment; None where its torch is not to be asked.
+        python: the interpreter of the tested environment; None if its torch should not be asked.
         log: receives what the programs say.
-        nodes: where the kernel describes the GPUs; a folder that does not exist hides them all.
-        sysfs: where it describes everything else.
+        nodes: the folder in which the kernel describes the GPUs; one that does not exist hides them all.
+        sysfs: the root of sysfs, for everything else.
     """
     if nodes != kernel.KFD_NODES and not nodes.is_dir():
         return Attestation()
@@ -136,7 +136,7 @@ def _torch_disagreements(usable: Sequence[Gpu], tested: Sequence[Gpu]) -> Iterat
 
 
 def _completed(machine: Sequence[Gpu], runtime: Sequence[Gpu], management: Sequence[Gpu]) -> tuple[Gpu, ...]:
-    """The kernel's GPUs, completed from the other sources."""
+    """Return the kernel's GPUs with details from the other sources."""
     completed = []
     for gpu in machine:
         one = next((other for other in runtime if other.node == gpu.node), None)
@@ -156,7 +156,7 @@ def _completed(machine: Sequence[Gpu], runtime: Sequence[Gpu], management: Seque
 
 
 def _visible(machine: tuple[Gpu, ...], variables: Mapping[str, str]) -> tuple[Gpu, ...]:
-    """The GPUs that the variables for the runtime and for HIP leave visible, numbered anew by each."""
+    """Return the GPUs that the variables leave visible, renumbered by the runtime and then by HIP."""
     hip = next((name for name in _OF_HIP if name in variables), None)
     for name in ("ROCR_VISIBLE_DEVICES", hip):
         if name is not None:

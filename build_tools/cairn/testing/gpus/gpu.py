@@ -1,4 +1,4 @@
-"""A GPU as a record names it, and whether GPUs are of the targets that a wheel is for."""
+"""A GPU as it is described in a record, and the comparison of GPUs with a wheel's targets."""
 
 from __future__ import annotations
 
@@ -46,19 +46,19 @@ class Gpu(datafile.Value):
 
     @property
     def card(self) -> str:
-        """Its place on the bus without the digit that counts partitions."""
+        """Its PCI address without the digit that counts partitions."""
         return self.pci.rpartition(".")[0]
 
 
 def text(value: object) -> str:
-    """A text of a driver or program, fit for a record and a terminal; empty for none, and for `N/A`."""
+    """Clean a text from a driver or program for records and terminals; empty for None and `N/A`."""
     if not isinstance(value, str) or value.strip() in ("N/A", "n/a", "[N/A]"):
         return ""
     return safe_text.visible(" ".join(value.split()))[:_LONGEST]
 
 
 def is_amd(name: str) -> bool:
-    """Whether that is what a GPU of AMD's is called."""
+    """Whether a name is that of an AMD GPU."""
     try:
         targets.parse_target_id(name)
     except UsageError:
@@ -67,12 +67,12 @@ def is_amd(name: str) -> bool:
 
 
 def matches(hardware: Iterable[str], built_for: Iterable[str]) -> bool:
-    """Whether every GPU of the machine is one of the targets; features such as `:xnack+` are not compared."""
+    """Whether every GPU of the machine is one of the targets, ignoring features such as `:xnack+`."""
     processors = {targets.parse_target_id(name).processor for name in built_for if name != targets.CPU}
     return {targets.parse_target_id(name).processor for name in hardware} <= processors
 
 
 def covers(hardware: Iterable[str], target: str) -> bool:
-    """Whether one of the GPUs is of the target; features such as `:xnack+` are not compared."""
+    """Whether one of the GPUs is of the target, ignoring features such as `:xnack+`."""
     processor = targets.parse_target_id(target).processor
     return any(targets.parse_target_id(name).processor == processor for name in hardware)

@@ -1,4 +1,4 @@
-"""The GPUs of this machine as Linux's drivers list them, in files that only the kernel writes.
+"""Read the GPUs of this machine from files that only the Linux kernel writes.
 
 No ROCm is needed to read them.
 """
@@ -18,7 +18,7 @@ _GPU_HEAPS = (1, 2)  # public and private frame buffer: HSA_MEM_HEAP_TYPE of Lin
 
 
 def gpu_names(root: Path = KFD_NODES) -> tuple[str, ...]:
-    """One gfx name for each GPU, in the order of the kernel's nodes; empty where there is none.
+    """Return the gfx name of each GPU, in the order of the kernel's nodes.
 
     Args:
         root: the folder of the nodes. A node's `gfx_target_version` (in its file `properties`) is
@@ -29,13 +29,13 @@ def gpu_names(root: Path = KFD_NODES) -> tuple[str, ...]:
 
 
 def gfx_name(version: int) -> str:
-    """The target of a `gfx_target_version`: 90402 is gfx942, 90010 is gfx90a, 110000 is gfx1100."""
+    """Return the target of a `gfx_target_version`: 90402 is gfx942, 90010 is gfx90a, 110000 is gfx1100."""
     major, minor, step = version // 10000, version // 100 % 100, version % 100
     return f"gfx{major}{minor:x}{step:x}"
 
 
 def read(nodes: Path = KFD_NODES, sysfs: Path = SYSFS) -> tuple[Gpu, ...]:
-    """AMD's GPUs, in the order of the driver's nodes; each partition of a card is a node."""
+    """Return AMD's GPUs in the order of the driver's nodes; each partition of a card is a node."""
     driver = own_version(sysfs)
     machine = []
     for folder in _nodes(nodes):
@@ -69,21 +69,21 @@ def read(nodes: Path = KFD_NODES, sysfs: Path = SYSFS) -> tuple[Gpu, ...]:
 
 
 def own_version(sysfs: Path = SYSFS) -> str:
-    """The version of a driver amdgpu that was installed beside the kernel's; empty for the kernel's own."""
+    """Return the version of a separately installed amdgpu driver; empty for the kernel's own."""
     return _line(sysfs / "module/amdgpu/version")
 
 
 def is_wsl(nodes: Path, *, device: Path = Path("/dev/dxg"), release: str | None = None) -> bool:
-    """Whether GPUs are reached without amdkfd: under WSL, through Windows' driver.
+    """Whether GPUs are reached through Windows' driver instead of amdkfd, as under WSL.
 
-    There, rocminfo's word alone is taken for them: a file of that name must not be enough for it.
+    In that case rocminfo alone is trusted, so a device file of that name must not be enough.
     """
     microsofts = "microsoft" in (release or platform.release()).lower()
     return nodes == KFD_NODES and microsofts and device.is_char_device()
 
 
 def _nodes(root: Path) -> list[Path]:
-    """The folders of the processors, CPUs among them, in the kernel's order."""
+    """Return the folders of the nodes, CPUs included, in the kernel's order."""
     try:
         return sorted((node for node in root.iterdir() if node.name.isdecimal()), key=lambda n: int(n.name))
     except OSError:
@@ -91,9 +91,9 @@ def _nodes(root: Path) -> list[Path]:
 
 
 def _properties(node: Path) -> dict[str, int]:
-    """A node's file `properties`, a name and a number on each line; nothing where it is hidden.
+    """Read a node's file `properties`, a name and a number on each line; empty if it is not readable.
 
-    Older kernels have `gfx_target_version` in a file of its own.
+    Older kernels have `gfx_target_version` in a separate file.
     """
     numbers = {}
     for name, _, value in (line.partition(" ") for line in _lines(node / "properties")):

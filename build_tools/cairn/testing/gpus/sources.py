@@ -1,4 +1,4 @@
-"""What `rocminfo`, `amd-smi`, `nvidia-smi` and the tested torch say of the machine's GPUs."""
+"""Ask `rocminfo`, `amd-smi`, `nvidia-smi` and the tested torch for the machine's GPUs."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ print({_MARK!r} + json.dumps({{"hip": bool(version and getattr(version, "hip", N
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """The answer of one source.
+    """The answer of one source of GPUs.
 
     Attributes:
         gpus: those that it lists.
-        problem: why it has no answer, though it is there.
+        problem: why it gave no answer although it is installed.
     """
 
     gpus: tuple[Gpu, ...] = ()
@@ -61,7 +61,7 @@ class Answer:
 
 
 def ask_rocminfo(variables: Mapping[str, str], log: Path) -> Answer:
-    """The agents of ROCm's runtime, one after the other.
+    """Ask `rocminfo`, which lists the agents of ROCm's runtime one after the other.
 
         Agent 2
           Name:                    gfx942
@@ -70,13 +70,13 @@ def ask_rocminfo(variables: Mapping[str, str], log: Path) -> Answer:
           Device Type:             GPU
           Internal Node ID:        2
 
-    The same words come again below an agent, for its memory pools and instruction sets.
+    The same keys occur again below an agent, for its memory pools and instruction sets.
     """
     return _run("rocminfo", (), _rocminfo_gpus, variables, log)
 
 
 def ask_amd_smi(variables: Mapping[str, str], log: Path) -> Answer:
-    """A list with an object for each GPU.
+    """Ask `amd-smi`, which prints a JSON list with an object for each GPU.
 
         [{"gpu": 0, "asic": {"market_name": "AMD Instinct MI300X", "target_graphics_version": "gfx942"},
           "bus": {"bdf": "0000:0c:00.0"}, "driver": {"name": "amdgpu", "version": "6.12.12"},
@@ -84,19 +84,19 @@ def ask_amd_smi(variables: Mapping[str, str], log: Path) -> Answer:
           "partition": {"accelerator_partition": "SPX", "memory_partition": "NPS1", "partition_id": 0}}]
 
     Newer versions put the list into `gpu_data` of an object, and older ones call the first of the two
-    partitions `compute_partition`. What a GPU does not have is `N/A`.
+    partitions `compute_partition`. Values that a GPU does not have are `N/A`.
     """
     return _run("amd-smi", ("static", "--json"), _amd_smi_gpus, variables, log)
 
 
 def ask_nvidia_smi(variables: Mapping[str, str], log: Path) -> Answer:
-    """NVIDIA's GPUs, so that a run on one is seen to be that."""
+    """Ask `nvidia-smi` for NVIDIA's GPUs, so that a run on one is recognized."""
     query = (f"--query-gpu={_NVIDIA_COLUMNS}", "--format=csv,noheader,nounits")
     return _run("nvidia-smi", query, _nvidia_smi_gpus, variables, log)
 
 
 def ask_torch(python: Path, variables: Mapping[str, str], log: Path) -> Answer:
-    """The GPUs that the torch of an environment sees; none where it has no torch."""
+    """Ask the torch of an environment for the GPUs that it sees; none if it has no torch."""
     try:
         command: list[str | Path] = [python, "-I", "-c", _SCRIPT]
         hidden = isolation.credential_files()
@@ -244,7 +244,7 @@ def _gpu(item: dict[str, object], *, hip: bool) -> Gpu:
 
 
 def _uuid(text_of_hip: str) -> str:
-    """HIP's UUID as the kernel has it: its 16 bytes are the letters of that number, written as hex again."""
+    """Convert HIP's UUID to the kernel's: its 16 bytes are that number's hex digits in ASCII."""
     try:
         letters = bytes.fromhex(text_of_hip.replace("-", "")).decode("ascii")
         return f"GPU-{int(letters, 16):016x}"

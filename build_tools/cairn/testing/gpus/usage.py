@@ -1,8 +1,9 @@
-"""Whether tests have used the GPUs that their wheels are for: what `verdict` asks of every run.
+"""Check that tests have used the GPUs that their wheels are for, as `verdict` requires of every run.
 
 A test names the GPU that it computed on in the results of its run (`junit.TestOutcome.device`): a suite's
 tests by the memory that was allocated there (`suite.worker`), a stack's smoke tests and the probes of the
-compatibility pages by what they write themselves. That is held against the GPUs of the machine (`attest`).
+compatibility pages by what they write themselves. These names are compared with the GPUs of the machine
+(`attest`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from cairn.testing.junit import JUnit
 def wrong_hardware(
     outcome: JUnit | None, targets: Sequence[str], hardware: Sequence[str], disagreements: Sequence[str]
 ) -> str | None:
-    """Why a run says nothing about the wheels: its GPUs are not, or not certainly, those they are for.
+    """Return why a run's GPUs are not, or not certainly, those that the wheels are for; None if they are.
 
     Args:
         outcome: the results; None where there are none.
@@ -47,7 +48,7 @@ def wrong_hardware(
 
 
 def no_gpu_used(outcome: JUnit, targets: Sequence[str], translated: str = "") -> str | None:
-    """Why the tests that passed say nothing of a GPU, although the wheels are for one; None where they do.
+    """Return why no passed test counts for a GPU although the wheels are for one; None if one does.
 
     Args:
         outcome: the results.
@@ -62,7 +63,7 @@ def no_gpu_used(outcome: JUnit, targets: Sequence[str], translated: str = "") ->
 
 
 def passed_by_target(outcome: JUnit | None, targets: Sequence[str]) -> dict[str, int]:
-    """Each target that is a GPU's, to the tests that passed on one of it."""
+    """Return, for each GPU target, the number of tests that passed on such a GPU."""
     passed = [case.devices for case in outcome.cases if case.outcome == "passed"] if outcome else []
     return {
         target: sum(covers(filter(is_amd, names), target) for names in passed)

@@ -1,9 +1,9 @@
-"""Choose the GPUs that tests see, before any of them imports torch, which looks once and never again.
+"""Choose the GPUs that tests see, before any test imports torch, which enumerates them only once.
 
 Three variables hide GPUs (ROCm documentation, "GPU isolation techniques"). ROCR_VISIBLE_DEVICES hides them
 from the runtime, and what is left is numbered anew from 0; of that, HIP_VISIBLE_DEVICES (or, where that is
 not set, CUDA_VISIBLE_DEVICES) hides from HIP, and GPU_DEVICE_ORDINAL from OpenCL and HIP. HIP ends the
-process where the last two disagree, so that one list is made of all of them here.
+process if the last two disagree, so all of them are combined into one list here.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class VisibleGpus:
 
     Attributes:
         hardware: one gfx name for each GPU, as HIP numbers them.
-        variables: what to set.
-        unset: what to take out.
-        notes: what was changed of the caller's own choice, a sentence each.
+        variables: the variables to set.
+        unset: the variables to remove.
+        notes: what was changed in the caller's own choice, a sentence each.
     """
 
     hardware: tuple[str, ...]
@@ -43,7 +43,7 @@ class VisibleGpus:
     notes: tuple[str, ...] = ()
 
     def applied_to(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """An environment in which just these are seen."""
+        """Return an environment in which only these GPUs are visible."""
         return {name: value for name, value in environ.items() if name not in self.unset} | dict(
             self.variables
         )
@@ -56,13 +56,13 @@ def choose_gpus(
     how_many: GpuChoice,
     nodes: Path = kernel.KFD_NODES,
 ) -> VisibleGpus:
-    """Choose among the GPUs that the environment leaves visible.
+    """Choose from the GPUs that the environment leaves visible.
 
     Args:
-        environ: what it says now.
-        targets: what the wheels are for; any GPU will do where empty.
+        environ: the environment's variables.
+        targets: the wheels' targets; if empty, any GPU will do.
         how_many: one GPU, one of each kind, or all that fit.
-        nodes: where the kernel describes them.
+        nodes: the folder in which the kernel describes the GPUs.
 
     Raises:
         UsageError: GPUs of several kinds are named by UUIDs, which say nothing of the kind.
@@ -101,10 +101,10 @@ def choose_gpus(
 
 
 def visible_gpus(hardware: Sequence[T], chosen: str | None) -> tuple[T, ...]:
-    """The GPUs that programs may use where `ROCR_VISIBLE_DEVICES` is `chosen`.
+    """Return the GPUs that programs may use if `ROCR_VISIBLE_DEVICES` is `chosen`.
 
-    Indices count the GPUs from 0; the list ends at the first that does not exist, as ROCr has it. A list with
-    UUIDs in it hides nothing from us: the kernel's nodes do not carry them.
+    Indices count the GPUs from 0; as in ROCr, the list ends at the first that does not exist. A list with
+    UUIDs is ignored here, since the kernel's nodes do not carry them.
     """
     words = [word.strip() for word in chosen.split(",")] if chosen is not None else []
     if chosen is None or not all(word.lstrip("-").isdecimal() for word in words):

@@ -1,4 +1,4 @@
-"""Test runs for people: a page of HTML, and the summary of a step of GitHub Actions."""
+"""Render test runs as an HTML page, and as a GitHub Actions step summary."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SIGNS = {"passed": "✅", "failed": "❌", "invalid": "❌", "untested": "⚠�
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """How much of each list the page shows, so that a browser opens it at once; the rest is counted there.
+    """Limits on the lists of a page, so that a browser opens it quickly; the rest is only counted.
 
     43,000 tests that all fail would make a page of 170 MB.
 
@@ -40,7 +40,7 @@ class Limits:
 
 
 def page(title: str, runs: Sequence[tuple[TestRun, Summary]], *, generated: str) -> str:
-    """One file of HTML that loads nothing and needs no script; tests' names and output are shown as text.
+    """Render a self-contained HTML file without scripts; tests' names and output are shown as text.
 
     Args:
         title: of the page.
@@ -59,7 +59,7 @@ def page(title: str, runs: Sequence[tuple[TestRun, Summary]], *, generated: str)
 
 
 def step_summary(title: str, summaries: Sequence[Summary]) -> str:
-    """The runs as Markdown, with what one acts on; the page has the rest. Tests' texts are shown as text.
+    """Render the runs as Markdown, limited to what a reader acts on; test names and output are escaped.
 
     Args:
         title: of the whole.
@@ -97,7 +97,7 @@ def _run(summary: Summary) -> Iterator[str]:
 
 
 def _lists(summary: Summary) -> dict[str, list[str]]:
-    """The folded lists, by their headings."""
+    """Return the folded lists by heading."""
     known = [failure for failure in summary.failures if not failure.new]
     fixed = [f"- {_code(name)}" for name in summary.fixed]
     flaky = [f"- {_code(test.test)}: {_cut(test.reason)}" for test in summary.flaky]

@@ -1,4 +1,4 @@
-"""Read the results of a test run in a folder, whose files may have been mixed up, or edited."""
+"""Read the results of a test run from a folder whose files may have been mixed up or edited."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SHOWN = 3  # problems, in a reason
 
 @dataclass(frozen=True, kw_only=True)
 class TestRun:
-    """A test run, with every test of it.
+    """A test run with all its tests.
 
     Attributes:
         path: what was read.
@@ -67,10 +67,10 @@ class TestRun:
 
 
 def read(path: Path, floors: Floors | None = None) -> TestRun:
-    """Read the folder of a test run, a record with what lies beside it, or JUnit XML alone.
+    """Read the folder of a test run, a record with the files beside it, or JUnit XML alone.
 
     Raises:
-        UsageError: there is nothing of a test run, or it is not readable as what its name says.
+        UsageError: there are no files of a test run, or a file is not what its name says.
     """
     if path.is_dir():
         if (path / records.FILE).is_file():
@@ -86,7 +86,7 @@ def read(path: Path, floors: Floors | None = None) -> TestRun:
 
 
 def _with_record(path: Path) -> TestRun:
-    """A record, with the results beside it if they are its own."""
+    """Read a record, and the results beside it if their digest is the record's."""
     record, folder = records.read(path), path.parent
     run = TestRun(
         path=path.parent if path.name == records.FILE else path,
@@ -118,7 +118,7 @@ def _with_record(path: Path) -> TestRun:
 
 
 def _with_suite(run: TestRun, folder: Path) -> TestRun:
-    """A suite's run, with what its shards had to leave out, and why: the JUnit XML has only what ran."""
+    """Add the tests that a suite's shards excluded, and why: the JUnit XML has only those that ran."""
     result: SuiteResult | ShardResult
     if (folder / suite_results.SUITE).is_file():
         result, tests = suite_results.read_suite(folder)
@@ -134,7 +134,7 @@ def _with_suite(run: TestRun, folder: Path) -> TestRun:
 
 
 def _shard(folder: Path) -> TestRun:
-    """One shard by itself, or a suite on wheels that nobody can name: judged by what went wrong in it."""
+    """Read a single shard, or a suite on unidentified wheels, judged by what went wrong in it."""
     result, tests = suite_results.read_shard(folder)
     found = JUnit.of(tests)
     judged = judge_shards([result], found, floor=0, device_floor=0, part=result.shards > 1)
@@ -154,7 +154,7 @@ def _shard(folder: Path) -> TestRun:
 
 
 def _alone(path: Path, floors: Floors) -> TestRun:
-    """JUnit XML that no record vouches for, judged as a run is; what cannot be believed has failed."""
+    """Read JUnit XML without a record, and judge it as a run; results that cannot be trusted have failed."""
     try:
         found = junit.read(path)
     except TestsFailedError as error:

@@ -33,11 +33,11 @@ class EarlierRun:
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """Whether a failure is new, by earlier runs.
+    """Whether a failure is new, according to earlier runs.
 
     Attributes:
         new: it did not fail in the last run that has results.
-        text: the same for people; empty where there is no run to compare with.
+        text: the same in words; empty if there is no run to compare with.
     """
 
     new: bool
@@ -46,7 +46,7 @@ class Known:
 
 @dataclass(frozen=True, kw_only=True)
 class Changes:
-    """Differences from the last earlier run that has results.
+    """The differences from the last earlier run that has results.
 
     Attributes:
         fixed: tests that failed there and pass now.
@@ -58,7 +58,7 @@ class Changes:
 
 
 def known_failure(test: str, earlier: Sequence[EarlierRun]) -> Known:
-    """Look a test that fails now up in earlier runs, the newest first."""
+    """Look up a failing test in earlier runs, the newest first."""
     runs = [run for run in earlier if run.outcomes is not None]
     failed = 0
     while failed < len(runs) and _outcome(runs[failed], test) in ("failed", "error"):
@@ -77,7 +77,7 @@ def known_failure(test: str, earlier: Sequence[EarlierRun]) -> Known:
 
 
 def changes_since(tests: Sequence[TestOutcome], earlier: Sequence[EarlierRun]) -> Changes:
-    """The tests that no longer fail."""
+    """Return the tests that no longer fail."""
     last = next((run.outcomes for run in earlier if run.outcomes is not None), None)
     if last is None:
         return Changes()
@@ -110,7 +110,7 @@ class Module(datafile.Value):
 
     @property
     def failed(self) -> int:
-        """How many stand against the wheel."""
+        """The number of tests that count against the wheel."""
         return self.counts.failed + self.counts.errors
 
 
@@ -145,12 +145,12 @@ class Skipped(datafile.Value):
 
     @property
     def size(self) -> int:
-        """How many there are."""
+        """The number of tests."""
         return len(self.tests)
 
 
 class Night(datafile.Value):
-    """An earlier run, or this one, in the history."""
+    """A run in the history: an earlier one, or this one."""
 
     set_id: str | None
     started: str
@@ -161,7 +161,7 @@ class Night(datafile.Value):
 
 
 class Summary(datafile.Value):
-    """A run, counted.
+    """The summary of a run.
 
     Attributes:
         path: what was read.
@@ -203,7 +203,7 @@ class Summary(datafile.Value):
 
     @property
     def new(self) -> tuple[Failure, ...]:
-        """The failures that earlier runs do not have."""
+        """The failures that are not in earlier runs."""
         return tuple(failure for failure in self.failures if failure.new)
 
 
@@ -256,7 +256,7 @@ def _modules(tests: Sequence[TestOutcome]) -> tuple[Module, ...]:
 
 
 def _grouped(tests: Iterable[tuple[tuple[str, str, str], str]]) -> tuple[Skipped, ...]:
-    """Tests by owner, issue and reason, the largest group first."""
+    """Group tests by owner, issue and reason, the largest group first."""
     groups: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for why, test in tests:
         groups[why].append(test)

@@ -1,7 +1,7 @@
-"""Leave tests out of a suite: which, where, why, and until when.
+"""Exclude tests from a suite: which tests, under which conditions, why, and until when.
 
 `skip_files` reads the TOML of `skip-tests/`, whose entries name tests by their exact `ids` and apply under
-`conditions`, and looks for mistakes. `select` gives the entries of one run to the pytest `plugin`, and reads
-which tests that left out. `retry` finds the entries whose tests would pass by now; `importing` makes such
-files of upstream's lists (`upstream_lists`).
+`conditions`, and looks for mistakes. `select` passes the entries of one run to the pytest `plugin`, and
+reads which tests that excluded. `retry` finds the entries whose tests pass by now; `importing` converts
+upstream's lists (`upstream_lists`) to such files.
 """

@@ -1,4 +1,4 @@
-"""When an entry of skip-tests applies, and whether two of them may apply to the same run."""
+"""The conditions of an entry of skip-tests, and whether two entries may apply to the same run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Platform = Literal["linux", "windows"]
 
 
 class When(datafile.Value):
-    """Conditions, all of which must hold; one that is left out always does.
+    """The conditions of an entry, all of which must hold; an absent one always does.
 
     Attributes:
         family: families of targets: the run is on a GPU of one of them.
@@ -40,7 +40,7 @@ class When(datafile.Value):
 
 @dataclass(frozen=True, kw_only=True)
 class RunFacts:
-    """The facts of a run; any condition on one that is not known (None) may hold.
+    """The facts of a run; conditions on an unknown fact (None) may hold.
 
     Attributes:
         targets: those of the GPUs that tests may use, or `cpu`.
@@ -56,10 +56,10 @@ class RunFacts:
 
 
 def check(when: When) -> None:
-    """Refuse conditions that are invalid.
+    """Refuse invalid conditions.
 
     Raises:
-        UsageError: an unknown family or target, or a range of versions that is none, or that has none.
+        UsageError: a family or target is unknown, or a version range is malformed or empty.
     """
     for name in when.family:
         if name not in targets.families():
@@ -78,7 +78,7 @@ def check(when: When) -> None:
 
 
 def applies(when: When, facts: RunFacts) -> bool:
-    """Whether the conditions hold for a run, as far as is known of it."""
+    """Whether the conditions hold for a run, or may hold where its facts are unknown."""
     processors = None if facts.targets is None else _processors(facts.targets)
     return (
         (processors is None or all(not of_one.isdisjoint(processors) for of_one in _conditions_on_gpus(when)))
@@ -89,7 +89,7 @@ def applies(when: When, facts: RunFacts) -> bool:
 
 
 def may_coincide(one: When, other: When) -> bool:
-    """Whether there may be a run to which both apply."""
+    """Whether both conditions may apply to the same run."""
     on_gpus = [*_conditions_on_gpus(one), *_conditions_on_gpus(other)]
     return (
         (not on_gpus or bool(frozenset.intersection(*on_gpus)))
@@ -100,13 +100,13 @@ def may_coincide(one: When, other: When) -> bool:
 
 
 def excludes_itself(when: When) -> bool:
-    """Whether no GPU is of both the families and the targets: only a machine with several kinds has both."""
+    """Whether no single GPU meets the conditions on both family and target."""
     on_gpus = _conditions_on_gpus(when)
     return bool(on_gpus) and not frozenset.intersection(*on_gpus)
 
 
 def release_of(version: str) -> str:
-    """The release of a version: 2.13.0 of 2.13.0a0+gitabc.
+    """Return the release segment of a version: 2.13.0 for 2.13.0a0+gitabc (PEP 440).
 
     Raises:
         UsageError: it is not a version.
@@ -118,7 +118,7 @@ def release_of(version: str) -> str:
 
 
 def _conditions_on_gpus(when: When) -> list[frozenset[str]]:
-    """The processors of each of the two conditions on GPUs, where there is one."""
+    """Return the processors of each condition on GPUs (family, target) that is present."""
     families = frozenset(itertools.chain.from_iterable(targets.families()[name] for name in when.family))
     return [processors for processors in (families, _processors(_expand(when.target))) if processors]
 
@@ -139,8 +139,8 @@ def _contains(versions: str, version: str) -> bool:
 def _ranges_meet(one: str, other: str) -> bool:
     """Whether there is a version in both ranges.
 
-    What two ranges have in common begins at an end of one of them, right behind one, or at no end at all: it
-    is enough to try those.
+    The intersection of two ranges begins at an end of one of them, right after one, or is unbounded: trying
+    those versions is enough.
     """
     both = SpecifierSet(",".join(filter(None, (one, other))))
     ends = [specifier.version.removesuffix(".*") for specifier in both]

@@ -1,11 +1,12 @@
-"""Ids of tests, and patterns for families of them.
+"""Test ids, and patterns that match several of them.
 
-An id is what pytest calls a test, counted from the folder of the tests: `test_nn.py::TestNN::test_print`,
-`inductor/test_ops.py::test_add[cpu-float32]`. A file alone, `nn/test_convolution.py`, stands for all of it.
+An id is pytest's node id of a test, relative to the folder of the tests: `test_nn.py::TestNN::test_print`,
+`inductor/test_ops.py::test_add[cpu-float32]`. A file alone, `nn/test_convolution.py`, stands for all its
+tests.
 
 A pattern is an id in which a `*` stands for one or more whole parts: the class, or words of the test's name,
 which `_` divides, or the arguments in brackets, which `-` divides. `test_ops.py::TestCommonCUDA::test_out_*`
-takes `test_out_add_cuda_float32` and never `test_outer`. A `*` alone after the class takes all its tests.
+matches `test_out_add_cuda_float32` but not `test_outer`. A `*` alone after the class matches all its tests.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ Collected: TypeAlias = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True, kw_only=True)
 class TestId:
-    """The id of a test, or a pattern, taken apart.
+    """The parts of a test id or pattern.
 
     Attributes:
         module: its file.
-        classes: what it lies in, from the outside in.
+        classes: its classes, the outermost first.
         name: of the test itself; empty where the whole file is meant.
         arguments: of a parametrized test, with their brackets; else empty.
     """
@@ -52,10 +53,10 @@ class TestId:
 
 @dataclass(frozen=True, kw_only=True)
 class Pattern:
-    """A pattern, ready to be matched.
+    """A compiled pattern.
 
     Attributes:
-        prefix: what every id that it matches begins with; a part ends there.
+        prefix: the beginning of every id that it matches, up to the end of a part.
         regex: matches those ids in full.
     """
 
@@ -64,7 +65,7 @@ class Pattern:
 
 
 def take_apart(text: str) -> TestId:
-    """The parts of an id as pytest writes it; what arguments hold is not part of the rest."""
+    """Split an id as pytest writes it; separators inside the arguments do not count."""
     head, bracket, arguments = text.partition("[")
     module, *levels = head.split("::")
     return TestId(
@@ -76,7 +77,7 @@ def take_apart(text: str) -> TestId:
 
 
 def check(text: str) -> str:
-    """The id, found to be well formed.
+    """Return the id if it is well formed.
 
     Raises:
         UsageError: it is not the id of a test, or of a file of tests.
@@ -102,7 +103,7 @@ def compile_pattern(text: str) -> Pattern:
     """Read a pattern.
 
     Raises:
-        UsageError: it is not an id with stars for whole parts, or has no star at all.
+        UsageError: it is not an id with stars in place of whole parts, or has no star.
     """
     parts = _check(text)
     if "*" not in text:
@@ -130,10 +131,10 @@ def _with_stars(text: str, star: str) -> str:
 
 
 def read_collection(path: Path) -> Collected:
-    """Read the tests by their file, in pytest's order, from the output of `pytest --collect-only -q`.
+    """Read the tests of each file from the output of `pytest --collect-only -q`, in pytest's order.
 
-    That is an id a line, up to the first empty one. Collected from the top of torch's tree, all ids begin
-    with `test/`, which is not part of them here.
+    The output has one id per line, up to the first empty line. If collected from the top of torch's tree, all
+    ids begin with `test/`, which is removed.
 
     Raises:
         UsageError: there is no id in it.
@@ -158,11 +159,11 @@ def read_collection(path: Path) -> Collected:
 
 
 def similar(test: str, known: Collected) -> str:
-    """Suggest ids like one that names no test: a sentence, empty where nothing is similar.
+    """Suggest ids similar to one that names no test: a sentence, or an empty text.
 
     Args:
         test: the id.
-        known: the tests that there are, by their file.
+        known: the existing tests by file.
     """
     own = take_apart(test)
     if own.module not in known:

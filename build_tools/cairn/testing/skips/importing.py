@@ -1,9 +1,9 @@
-"""Make files of skips out of upstream's lists, which name tests by parts of their names.
+"""Convert upstream's skip lists, which name tests by substrings, to files of skip-tests.
 
 Upstream excludes by `pytest -k "not NAME and …"`: NAME may be anywhere in the name of a test, of its class,
-or of its file, in capital or small letters, so that `test_print` also excludes `test_print_all`. It means the
-test of that name, in all variants that PyTorch generates of it for devices and dtypes: those are looked up in
-a collection.
+or of its file, in capital or small letters, so that `test_print` also excludes `test_print_all`. What
+upstream means is the test of that name, in all variants that PyTorch generates of it for devices and dtypes:
+those are looked up in a collection.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ _CLASS = re.compile(rf"(.+?)(?:{_DEVICES})", re.IGNORECASE)
 
 @dataclass(frozen=True, kw_only=True)
 class Meaning:
-    """The tests that a name meant.
+    """The tests that a name of the list means.
 
     Attributes:
-        name: as the list has it.
-        how: by what rule its tests were found.
+        name: as in the list.
+        how: the rule that found its tests.
         tests: their exact ids.
         accidents: the tests that upstream's way of matching hits as well, and that no name of the list means.
     """
@@ -68,14 +68,14 @@ class Meaning:
         return _EXPLAINED[self.how]
 
     def with_tests(self, tests: Iterable[str]) -> Meaning:
-        """The same with those of its tests that no earlier name has."""
+        """Return a copy with only the tests that no earlier name has."""
         left = tuple(tests)
         return dataclasses.replace(self, tests=left, how="taken" if self.tests and not left else self.how)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Imported:
-    """A list, its names found in a collection.
+    """An upstream list whose names were looked up in a collection.
 
     Attributes:
         source: the list.
@@ -93,7 +93,7 @@ class Imported:
 
 
 class Tests:
-    """The tests of a collection, found by what upstream's lists call them."""
+    """The tests of a collection, indexed by the names that upstream's lists use."""
 
     __test__ = False  # pytest would collect the name
 
@@ -112,7 +112,7 @@ class Tests:
         self._names = {test: ids.take_apart(test) for test in tests}
 
     def meant(self, names: Sequence[UpstreamName]) -> Iterator[Meaning]:
-        """The tests that each name of a list meant."""
+        """Yield each name of a list with the tests that it means."""
         matches = [self._tests(name) for name in names]
         meant = {test for _, tests in matches for test in tests}
         for name, (how, tests) in zip(names, matches, strict=True):
@@ -120,7 +120,7 @@ class Tests:
             yield Meaning(name=name, how=how, tests=tuple(tests), accidents=accidents)
 
     def missing_gpu(self, names: Sequence[UpstreamName]) -> list[str]:
-        """Say where names are of tests on a GPU, and the machine of the collection had none."""
+        """Return remarks on names of GPU tests if the machine of the collection had no GPU."""
         on_gpu = [name.text for name in names if _ON_GPU.search(name.text)]
         # A test may have the word in its name on any machine; its class has it only of a GPU.
         if not on_gpu or any(
@@ -177,7 +177,7 @@ def _filed_under(module: str, filed: str) -> bool:
 
 
 def _without_suffixes(name: str) -> list[str]:
-    """The names a test may be called by: its own, without the dtype, without device and dtype."""
+    """Return the names for a test: its own, without the dtype, and without device and dtype."""
     names = [name]
     for suffix in (_DTYPE, _DEVICE):
         if match := suffix.fullmatch(names[-1]):
@@ -186,9 +186,9 @@ def _without_suffixes(name: str) -> list[str]:
 
 
 def read(lists: Iterable[Path], collection: Collected, *, owner: str, expires: date) -> tuple[Imported, ...]:
-    """Read upstream's lists, and find the tests that they meant.
+    """Read upstream's lists, and find the tests that they mean.
 
-    A test that several names mean under conditions that may hold at once belongs to the first of them.
+    If several names mean a test under conditions that may hold at once, it belongs to the first of them.
 
     Raises:
         UsageError: a list is not what upstream's are.
@@ -224,7 +224,7 @@ def read(lists: Iterable[Path], collection: Collected, *, owner: str, expires: d
 
 
 def write(imported: Imported, path: Path) -> None:
-    """Write the entries of a list, atomically; names that led to no test stand at the end, as comments."""
+    """Write the entries of a list atomically; names without a test follow at the end as comments."""
     lines = [
         f"# Out of {toml_text(imported.source.name)}, by `cairn test skips import`.",
         'schema = "cairn.skips/1"',

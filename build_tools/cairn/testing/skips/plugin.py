@@ -1,9 +1,8 @@
-"""The pytest plugin that leaves the tests of skip-tests out, or runs nothing else.
+"""A pytest plugin that excludes the tests of skip-tests, or runs nothing else.
 
 This file is copied beside the tests and imported by the interpreter that is tested, which need not have
-Cairn: it imports the standard library and pytest, nothing else. Which entries apply to the run is decided
-before (`select`); here each collected test costs a few look-ups in dictionaries, however many entries there
-are.
+Cairn: it imports only the standard library and pytest. `select` decides beforehand which entries apply to the
+run; here each collected test costs a few dictionary look-ups, however many entries there are.
 
 `CAIRN_SKIPS` names a JSON file (`select.write_plan` writes it):
 
@@ -33,14 +32,14 @@ VARIABLE = "CAIRN_SKIPS"
 
 @dataclass(frozen=True, kw_only=True)
 class Match:
-    """Which entry a test belongs to, and by which of its patterns; None where it is named itself."""
+    """The entry that a test belongs to, and the pattern that matched; None if the entry has its id."""
 
     entry: int
     pattern: int | None = None
 
 
 class Matcher:
-    """Finds the entry of a test by its id, in a time that does not grow with the number of entries."""
+    """Finds the entry of a test by its id, in time independent of the number of entries."""
 
     def __init__(self, entries: list[dict[str, Any]]) -> None:
         self.modules: dict[str, int] = {}
@@ -59,7 +58,7 @@ class Matcher:
             self._lengths.setdefault(scope, set()).add(len(prefix))
 
     def find(self, test: str) -> Match | None:
-        """The entry that names a test, or else the first with a pattern for it."""
+        """Return the entry that names a test, or else the first with a matching pattern."""
         if exact := self._tests.get(test):
             return exact
         end = test.find("::")
@@ -73,14 +72,14 @@ class Matcher:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Begin, where the runner asks for it."""
+    """Register the plugin, if the runner has set `CAIRN_SKIPS`."""
     if path := os.environ.get(VARIABLE):
         plan = json.loads(Path(path).read_text(encoding="utf-8"))
         config.pluginmanager.register(Skips(config, plan), "cairn-skips")
 
 
 class Skips:
-    """Leaves tests out of this process of pytest."""
+    """Excludes tests from this pytest process."""
 
     def __init__(self, config: pytest.Config, plan: Mapping[str, Any]) -> None:
         self._matcher = Matcher(plan["entries"])
@@ -96,7 +95,7 @@ class Skips:
     def pytest_pycollect_makemodule(
         self, module_path: Path, parent: pytest.Collector
     ) -> pytest.Module | None:
-        """Collect nothing from a module that must not even be imported: it may hang, or end the process."""
+        """Collect nothing from a module that must not be imported, since it may hang or end the process."""
         path = Path(os.path.relpath(module_path, parent.config.rootpath)).as_posix()
         module = path.removeprefix(self._above)
         if self._only or module not in self._matcher.modules:
@@ -107,7 +106,7 @@ class Skips:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Take the tests of the entries out, or all others, before any other plugin looks at them."""
+        """Deselect the tests of the entries, or all others, before any other plugin sees them."""
         find, modules, above = self._matcher.find, self._matcher.modules, self._above
         matches = list(self._not_imported)
         chosen, others, seen = [], [], set()
@@ -141,8 +140,8 @@ def _line(test: str, match: Match) -> dict[str, Any]:
 
 
 class _NotImported(pytest.Module):
-    """A module of tests that stays closed."""
+    """A test module that is not imported."""
 
     def collect(self) -> Iterator[pytest.Item | pytest.Collector]:
-        """Nothing; pytest's own would import the file."""
+        """Return nothing; pytest's own method would import the file."""
         return iter(())

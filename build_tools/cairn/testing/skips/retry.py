@@ -1,8 +1,8 @@
-"""Find the tests that pass by now: which entries of skip-tests may go, and the patch that takes them out.
+"""Find excluded tests that pass by now, and make the patch that removes them from skip-tests.
 
 The tests of the entries, and nothing else, were run as a suite runs them (`only_skipped`), perhaps several
-times. A test may go where it ran each time and passed each time at the first attempt. What is proposed is
-true of the machine that it was tried on: a reviewer compares that with the conditions of the entry.
+times. A test may be removed if it ran and passed at the first attempt each time. The proposal is valid
+for the machine that it was tried on: a reviewer compares that with the conditions of the entry.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class Solved:
 
     @property
     def whole(self) -> bool:
-        """Whether nothing of the entry is left."""
+        """Whether the whole entry may be removed."""
         return set(self.names) == set(self.listed.entry.names)
 
 
 def solved(entries: Sequence[Listed], runs: Sequence[Mapping[str, bool]]) -> tuple[Solved, ...]:
-    """The names of each entry that may be removed: all their tests passed.
+    """Return the names of each entry that may be removed, since all their tests passed.
 
     Args:
         entries: those that applied to the runs.
@@ -72,10 +72,10 @@ def _named(name: str, entry: Entry, tests: Iterable[str]) -> set[str]:
 
 
 def patch(removable: Iterable[Solved], *, top: Path) -> str:
-    """A patch that removes these names, for `git apply` or `patch -p1` in the folder `top`.
+    """Return a patch that removes these names, for `git apply` or `patch -p1` in the folder `top`.
 
     Raises:
-        UsageError: a file is written in a way that its lines cannot be taken out of.
+        UsageError: a file is written so that the names are not on lines of their own.
     """
     by_file: dict[Path, list[Solved]] = {}
     for one in removable:
@@ -95,10 +95,10 @@ def patch(removable: Iterable[Solved], *, top: Path) -> str:
 
 
 def without(text: str, removable: Iterable[Solved], *, name: str) -> str:
-    """The text of a file without the names that may be removed, its other lines as they are.
+    """Return the text of a file without the names that may be removed; other lines are unchanged.
 
     Raises:
-        UsageError: they cannot be taken out of it, line by line.
+        UsageError: they cannot be removed line by line.
     """
     lines = _lines_of(text)
     starts = [number for number, line in enumerate(lines) if _HEADER.fullmatch(line.rstrip("\r\n"))]
@@ -127,7 +127,7 @@ def without(text: str, removable: Iterable[Solved], *, name: str) -> str:
 
 
 def _lines_of(text: str) -> list[str]:
-    """The lines with their ends, as git counts them: `str.splitlines` also ends one at U+2028."""
+    """Split a text into lines with their ends, as git does: `str.splitlines` also splits at U+2028."""
     return re.findall(r"[^\n]*\n|[^\n]+", text)
 
 

@@ -1,4 +1,4 @@
-"""The entries of a run: which apply to it, the file that tells the plugin, and what the plugin left out."""
+"""Select the entries that apply to a run, write the plugin's plan, and read which tests it excluded."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Selection:
 
     Attributes:
         entries: those, in the order of their files.
-        expired: of those, the ones whose day has passed; they apply all the same.
-        remarks: what may be a mistake, a sentence each.
+        expired: those of them that have expired; they still apply.
+        remarks: possible mistakes, a sentence each.
     """
 
     entries: tuple[Listed, ...]
@@ -41,12 +41,12 @@ class Selection:
 
     @property
     def modules(self) -> tuple[str, ...]:
-        """The files of tests that are left out whole, unseen: a runner need not start on them."""
+        """The test files that are excluded as a whole and not imported: a runner need not start them."""
         return tuple(test for listed in self.entries for test in listed.entry.tests if "::" not in test)
 
 
 class _Match(datafile.Value):
-    """A test, or a file that was not imported; its entry, and which of the entry's patterns took it."""
+    """A test, or a file that was not imported, with its entry and the pattern that matched."""
 
     test: str
     entry: int
@@ -54,7 +54,7 @@ class _Match(datafile.Value):
 
 
 class _Collected(datafile.Value):
-    """A line of the journal: what one process of pytest did.
+    """A line of the journal: what one pytest process collected.
 
     Attributes:
         modules: files that it collected as a whole.
@@ -80,11 +80,11 @@ class Unmatched:
 
 @dataclass(frozen=True, kw_only=True)
 class Excluded:
-    """The tests that a run left out.
+    """The tests that a run excluded.
 
     Attributes:
         tests: each test, or file, and its entry.
-        unmatched: entries that are out of date.
+        unmatched: entries with names that matched nothing.
     """
 
     tests: tuple[tuple[str, Listed], ...]
@@ -92,7 +92,7 @@ class Excluded:
 
 
 def select(entries: Sequence[Listed], facts: RunFacts, *, today: date) -> Selection:
-    """The entries that apply to a run, as far as is known of it."""
+    """Select the entries that apply to a run, or may apply where its facts are unknown."""
     chosen = tuple(listed for listed in entries if conditions.applies(listed.entry.when, facts))
     return Selection(
         entries=chosen,
@@ -104,7 +104,7 @@ def select(entries: Sequence[Listed], facts: RunFacts, *, today: date) -> Select
 def write_plan(
     selection: Selection, path: Path, *, journal: Path, tests: Path | None = None, only: bool = False
 ) -> dict[str, str]:
-    """Write what the plugin reads, copy the plugin beside it, and say which variables lead pytest there.
+    """Write the plugin's plan, copy the plugin beside it, and return the variables to run pytest with.
 
     Args:
         selection: the entries that apply.
@@ -125,7 +125,7 @@ def write_plan(
 
 
 def plan_of(listed: Listed) -> dict[str, Any]:
-    """An entry as the plugin and its `Matcher` get it."""
+    """Convert an entry for the plugin and its `Matcher`."""
     tests, patterns = listed.entry.tests, map(ids.compile_pattern, listed.entry.patterns)
     return {
         "tests": [test for test in tests if "::" in test],
@@ -137,11 +137,11 @@ def plan_of(listed: Listed) -> dict[str, Any]:
 def read_excluded(
     journals: Iterable[Path], entries: Sequence[Listed], *, tests: Path | None = None
 ) -> Excluded:
-    """Read what the plugin wrote, perhaps on several shards, about the entries that it was given.
+    """Read the plugin's journals of one or several shards.
 
-    Of a file of tests that no process collected as a whole, nothing is said: it was not part of the run, its
-    tests were chosen by their ids, or it could not be imported. But one that `tests`, their folder, does not
-    have can never match.
+    Names in a file that no process collected as a whole are not reported: it was not part of the run, its
+    tests were selected by id, or it could not be imported. But a file that is not in `tests`, their folder,
+    can never match.
 
     Raises:
         TestsFailedError: a journal is missing, cut short, or of other entries.

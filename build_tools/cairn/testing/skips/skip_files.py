@@ -1,4 +1,4 @@
-"""skip-tests/*.toml: which tests are left out, under which conditions, why, and until when.
+"""skip-tests/*.toml: the tests to exclude, under which conditions, why, and until when.
 
 schema = "cairn.skips/1"
 
@@ -35,17 +35,17 @@ Kind = Literal["expired", "unmatched", "covered", "contradictory"]
 
 
 class Entry(datafile.Value):
-    """Tests that are left out for one reason.
+    """Tests that are excluded for one reason.
 
     Attributes:
         tests: their exact ids, or files that are not even imported (see `ids`).
         patterns: of ids, for families of tests.
         when: the conditions; without any, always.
-        reason: why, for whoever meets it.
-        issue: where it is dealt with, an address.
-        owner: who is asked.
-        expires: the last day it is right without a further look. The tests stay out after it, since they may
-            hang or end a machine; `lint` and every report name the entry.
+        reason: why they are excluded.
+        issue: the URL of the issue about it.
+        owner: the person or team responsible for the entry.
+        expires: the last day on which it is valid without a review. The tests stay excluded after it, since
+            they may hang or end a machine; `lint` and every report name the entry.
     """
 
     tests: tuple[str, ...] = ()
@@ -58,7 +58,7 @@ class Entry(datafile.Value):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All that it names."""
+        """All ids and patterns of the entry."""
         return (*self.tests, *self.patterns)
 
 
@@ -70,11 +70,11 @@ class SkipFile(datafile.Value, tag_field="schema", tag="cairn.skips/1"):
 
 @dataclass(frozen=True, kw_only=True)
 class Listed:
-    """An entry, and where it stands.
+    """An entry, and its location.
 
     Attributes:
         file: the file it is in.
-        number: its place there, counted from 1.
+        number: its position in the file, counted from 1.
         entry: what it says.
     """
 
@@ -88,7 +88,7 @@ class Listed:
 
 
 def read(places: Iterable[Path]) -> tuple[Listed, ...]:
-    """The entries of files, and of the `*.toml` of folders, in order.
+    """Read the entries of files, and of the `*.toml` in folders, in order.
 
     Raises:
         UsageError: a file is not what `SkipFile` says, or a folder has none.
@@ -140,7 +140,7 @@ def _malformed(entries: Sequence[Listed]) -> Iterable[CairnError]:
 
 
 def _repeated(entries: Sequence[Listed]) -> Iterable[CairnError]:
-    """Names that occur twice where both entries may apply: one would hide that the other is out of date."""
+    """Report names in two entries that may both apply: one would hide that the other is stale."""
     seen: dict[str, list[Listed]] = {}
     for listed in entries:
         for name in listed.entry.names:
@@ -153,7 +153,7 @@ def _repeated(entries: Sequence[Listed]) -> Iterable[CairnError]:
 
 
 def _hidden(entries: Sequence[Listed]) -> Iterable[CairnError]:
-    """Names of tests in a file that is left out whole."""
+    """Report names of tests in a file that is excluded as a whole."""
     closed: dict[str, list[Listed]] = {}
     for listed in entries:
         for module in (test for test in listed.entry.tests if "::" not in test):
@@ -167,7 +167,7 @@ def _hidden(entries: Sequence[Listed]) -> Iterable[CairnError]:
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One thing to look at.
+    """Something that the owner of an entry should look at.
 
     Attributes:
         kind: `expired`, `unmatched`, `covered` (an entry of which a different one takes every test), or
@@ -182,11 +182,11 @@ class Finding:
 
 
 def lint(entries: Sequence[Listed], *, today: date, collection: Collected | None = None) -> Iterator[Finding]:
-    """Look for what a run goes on with, and what the owner of an entry should look at.
+    """Look for flaws that do not stop a run, but that the owner of an entry should look at.
 
     Args:
         entries: those that apply to a run.
-        today: the day that entries expire by.
+        today: the date to compare expiry dates with.
         collection: the tests that there are; nothing is said of a file of tests that it does not have.
     """
     for listed in entries:
@@ -204,7 +204,7 @@ def lint(entries: Sequence[Listed], *, today: date, collection: Collected | None
 
 
 def _against(entries: Sequence[Listed], collection: Collected) -> Iterator[Finding]:
-    """The entries that match none of the collected tests, or only tests that are named already."""
+    """Report entries that match no collected test, or only tests that other entries name already."""
     known = {module: frozenset(tests) for module, tests in collection.items()}
     exact = {test for listed in entries for test in listed.entry.tests}
     for listed in entries:

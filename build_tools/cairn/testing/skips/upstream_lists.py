@@ -1,4 +1,4 @@
-"""Read upstream's lists of tests to leave out: TheRock's Python files, PyTorch's list of disabled tests."""
+"""Read upstream's skip lists: TheRock's Python files, and PyTorch's list of disabled tests."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class UpstreamName:
     Attributes:
         text: the name of a test, or the beginning or middle of one.
         filed: what upstream files it under: `cuda` for test_cuda.py, `inductor` for a folder; may be empty.
-        class_name: of its class, where the list has it.
+        class_name: its class, if the list has it.
         when: the conditions.
         reason: as the list gives it.
         issue: an address that it names, or empty.
@@ -54,7 +54,7 @@ class UpstreamName:
 
 @dataclass(frozen=True, kw_only=True)
 class UpstreamList:
-    """A list as it was read.
+    """The contents of an upstream list.
 
     Attributes:
         names: what it names.
@@ -130,7 +130,7 @@ def _conditions_of(platforms: list[str]) -> list[When]:
 
 
 def read_therock(path: Path) -> UpstreamList:
-    """Read a list of TheRock's, external-builds/pytorch/skip_tests/*.py, as data: it is never run.
+    """Read a list of TheRock's, external-builds/pytorch/skip_tests/*.py, without executing it.
 
         skip_tests = {"common": {"cuda": ["test_streams", …]}, "windows": …, "gfx94": …}
 
@@ -170,7 +170,7 @@ class _Reader:
         self.only_comment = {t.start[0] for t in comments if not t.line[: t.start[1]].strip()}
 
     def names(self) -> Iterator[UpstreamName]:
-        """The names, with the conditions of their sections."""
+        """Yield the names, with the conditions of their sections."""
         for section, modules in self._pairs(self._dictionary()):
             when = self._when(section)
             for module, names in self._pairs(modules):
@@ -246,7 +246,7 @@ class _Reader:
         return When(torch=self.torch, target=matching)
 
     def _strings(self, element: ast.Constant, text: str) -> list[str]:
-        """The texts that Python joins into one: several where a comma is missing."""
+        """Return the string literals that Python joins into one: several if a comma is missing."""
         begin, end = (
             (element.lineno, element.col_offset),
             (element.end_lineno or 0, element.end_col_offset or 0),
@@ -273,7 +273,7 @@ class _Reader:
 
 
 def _reason(comment: list[str]) -> tuple[str, str]:
-    """A comment in one line, and the first address in it."""
+    """Return a comment in one line, and the first URL in it."""
     lines = [x for x in comment if not _RULE.fullmatch(x) and not _COMMENTED_OUT.fullmatch(x)]
     text = " ".join(" ".join(lines).split())
     address = _ADDRESS.search(text)

@@ -1,8 +1,8 @@
-"""Run one process of pytest: start it, follow its journal, and end it where a test does not come back.
+"""Run one pytest process: start it, follow its journal, and end it if a test hangs.
 
-Above pytest stands a process that only waits for it, and above that we: a test that kills its parent ends
-that one, and we go on. Time is measured from event to event of the journal, by our own clock: neither a test
-that sets the clock of the machine, nor one that holds the interpreter in C, can stop it.
+pytest's parent is a process that only waits for it, and whose parent we are: a test that kills its parent
+ends that process, and we go on. Timeouts are measured between events of the journal, by our own clock:
+neither a test that sets the system clock, nor one that holds the interpreter in C code, can stop it.
 """
 
 from __future__ import annotations
@@ -69,12 +69,12 @@ class _Event(datafile.Value, forbid_unknown_fields=False):
 
 
 class Journal:
-    """The events of one process so far, read while `worker` writes them.
+    """The events of one pytest process so far, read while `worker` writes them.
 
     Attributes:
         selected: the node ids that it was to run, in its order; None until they were collected.
         collected: how many there were before any was deselected.
-        gone: how many were deselected, and by what.
+        gone: how many tests were deselected, and by what.
         outcomes: of the tests that ended.
         broken: of modules that could not be collected.
         absent: of modules that skipped themselves.
@@ -109,7 +109,7 @@ class Journal:
         self._read = 0  # bytes
 
     def follow(self) -> None:
-        """Take in what was written since the last time; a line that is not complete waits for the next."""
+        """Read what was written since the last call; an incomplete line is left for the next one."""
         try:
             with self._path.open("rb") as file:
                 file.seek(self._read)
@@ -156,7 +156,7 @@ class Journal:
 
 
 def _worse(first: TestOutcome, second: TestOutcome) -> TestOutcome:
-    """The worse outcome of a test that a plugin had run twice, as if it were two."""
+    """Return the worse of two outcomes of a test that a plugin ran twice."""
     bad = second if second.failed and not first.failed else first
     return msgspec.structs.replace(
         bad, seconds=first.seconds + second.seconds, attempts=first.attempts + second.attempts
@@ -214,20 +214,20 @@ class Setup:
 
     @property
     def over(self) -> bool:
-        """Whether the time for the whole has run out."""
+        """Whether the time for the whole run has run out."""
         return self.deadline is not None and time.monotonic() >= self.deadline
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """A process of pytest that has ended, or was given up.
+    """A pytest process that has ended, or was abandoned.
 
     Attributes:
-        journal: what it said.
+        journal: its events.
         exit_code: what it exited with; 128 and more is a signal.
         killed: why we ended it, such as "did not end within 900 seconds"; empty where we did not.
-        output: the last that it wrote.
-        stuck: it could not be ended: it waits in the kernel, as for a GPU that does not answer.
+        output: the end of its output.
+        stuck: it could not be ended, since it waits in the kernel, such as for a GPU that does not answer.
         junit: the results that pytest wrote, if it did.
     """
 
@@ -240,7 +240,7 @@ class Ended:
 
     @property
     def how(self) -> str:
-        """How it ended, in words."""
+        """How the process ended, in words."""
         number = self.exit_code - _SIGNALS if self.exit_code > _SIGNALS else -self.exit_code
         with contextlib.suppress(ValueError):
             return f"signal {number} ({signal.Signals(number).name})"
@@ -255,13 +255,13 @@ def run(
     finished: Collection[str] = (),
     piece: Mapping[str, Any] | None = None,
 ) -> Ended:
-    """Run a module, or a part of it, in a process of its own.
+    """Run a module, or a part of it, in a separate process.
 
     See `worker` for `only`, `finished` and `piece`.
 
     Raises:
         PrerequisiteError: there is no such interpreter.
-        OSError: what it writes cannot be kept.
+        OSError: its output cannot be written.
     """
     number = sum(1 for _ in setup.work_dir.glob("process-*"))
     folder = setup.work_dir / f"process-{number:05}"
@@ -310,7 +310,7 @@ def run(
 
 
 def _watch(setup: Setup, module: str, running: _Running, journal: Journal) -> str:
-    """Wait for the end of a process; gives why it must be ended, or nothing where it ended by itself."""
+    """Wait for a process; return why it must be ended, or an empty text if it ended by itself."""
     events, since = -1, time.monotonic()
     while running.is_alive():
         running.join(_LOOK)
@@ -337,7 +337,7 @@ def _progress(module: str, journal: Journal) -> str:
 
 
 class _Running(threading.Thread):
-    """A program that runs beside us, and can be given up where even killing it does not end it."""
+    """A program in the background that can be abandoned if even killing it does not end it."""
 
     def __init__(self, command: list[Any], **options: Any) -> None:  # noqa: ANN401 - those of `process.run`
         # A daemon, so that Cairn can end although a process hangs in the kernel.
@@ -359,10 +359,10 @@ class _Running(threading.Thread):
             self.error = error
 
     def end(self, pytest: int) -> None:
-        """End the program with all its children, and wait until it is gone, but not for ever.
+        """End the program and all its children, and wait a limited time until they are gone.
 
-        Pytest, the process of this number, is ended by itself: a test may have begun a session with it, and
-        so have left the group.
+        Pytest, the process `pytest`, is killed by its own id: a test may have called setsid() in it, so that
+        it left the group.
         """
         if pytest and self.is_alive():
             with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -1,4 +1,4 @@
-"""The shards of a suite put together, and judged: what is missing is a failure, whatever the rest says."""
+"""Merge the shards of a suite and judge them: a missing shard is a failure, whatever the others show."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Merged:
         judgement: the verdict, and why.
         results: those of the shards, in order.
         outcomes: of every test.
-        problems: why the results cannot be believed as they are.
+        problems: why the results cannot be trusted as they are.
         junit: all of it as JUnit XML.
         record: the test record; None where it is not known which wheels were installed.
     """
@@ -53,19 +53,19 @@ class Merged:
 
     @property
     def summary(self) -> JUnit:
-        """The tests, to count them."""
+        """The tests, for counting."""
         return JUnit.of(self.outcomes)
 
     @property
     def flaky(self) -> tuple[TestOutcome, ...]:
-        """The tests that failed first and passed then."""
+        """The tests that failed and passed when tried again."""
         return tuple(outcome for outcome in self.outcomes if outcome.flaky)
 
 
 def merge(
     folders: Sequence[Path], output: Path, *, floor: int = 1, device_floor: int = 0, part: bool = False
 ) -> Merged:
-    """Judge the shards in these folders together, and write what they come to.
+    """Judge the shards in these folders together, and write the merged results.
 
     Args:
         folders: one of each shard, in any order; a shard that none has is a failure.
@@ -73,7 +73,7 @@ def merge(
             folder of the only shard.
         floor: fewest tests that must have run.
         device_floor: fewest tests that must have passed on a GPU.
-        part: a single shard of several is to be judged by itself: only what went wrong in it counts.
+        part: judge a single shard of several by itself: only what went wrong in it counts.
 
     Raises:
         UsageError: the shards are not of one run, one of them is there twice, the output has the results of a
@@ -123,7 +123,7 @@ def merge(
 
 
 def _is_in_place(folders: Sequence[Path], output: Path) -> bool:
-    """Whether the output is the folder of the only shard; that of one of several would lose its outcomes."""
+    """Whether the output is the folder of the only shard; one of several shards would lose its outcomes."""
     # However the user spells them: `shards/1`, `./shards/1/`, a link to it.
     if [folder.resolve() for folder in folders] == [output.resolve()]:
         return True
@@ -138,7 +138,7 @@ def _is_in_place(folders: Sequence[Path], output: Path) -> bool:
 def judge_shards(
     results: Sequence[ShardResult], summary: JUnit, *, floor: int, device_floor: int, part: bool
 ) -> Judgement:
-    """Judge the tests of some shards, whatever the problems that these have noted; see `merge`."""
+    """Judge the tests of shards without regard to their recorded problems; see `merge`."""
     first, hardware = results[0], _most(results).hardware
     judged = judge(
         summary,
@@ -157,7 +157,7 @@ def judge_shards(
 
 
 def _deselected(results: Sequence[ShardResult]) -> tuple[Deselected, ...]:
-    """The deselections of all shards; each shard of a module that is cut has counted them by itself."""
+    """Return the deselections of all shards; each shard of a divided module has counted them."""
     most: dict[tuple[str, Deselected], int] = {}
     for result in results:
         for count in result.modules:
@@ -171,12 +171,12 @@ def _deselected(results: Sequence[ShardResult]) -> tuple[Deselected, ...]:
 
 
 def _most(results: Sequence[ShardResult]) -> ShardResult:
-    """The shard with the most GPUs, whose machine stands for all: they are of one kind."""
+    """Return the shard with the most GPUs, which represents all machines: they have GPUs of one kind."""
     return max(results, key=lambda result: len(result.gpus))
 
 
 def _read_all(folders: Sequence[Path]) -> tuple[list[_Shard], list[str]]:
-    """The shards in the folders, in order, and why others cannot be read."""
+    """Read the shards in the folders, in order; also return why others cannot be read."""
     shards, problems = list[_Shard](), list[str]()
     for folder in folders:
         try:
@@ -221,7 +221,7 @@ def _refuse_mixture(results: Sequence[ShardResult]) -> None:
 
 
 def _not_once(shards: Sequence[_Shard], *, whole: bool) -> list[str]:
-    """Tests that did not run exactly once, and shards on different kinds of GPUs."""
+    """Report tests that did not run exactly once, and shards on different kinds of GPUs."""
     problems = []
     times = Counter(outcome.test for _, tests in shards for outcome in tests if "::" in outcome.test)
     if twice := sorted(test for test, count in times.items() if count > 1):

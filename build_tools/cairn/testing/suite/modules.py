@@ -1,8 +1,8 @@
-"""A module of a suite, to its last test: on behind those that end their process, and again where one failed.
+"""Run all tests of a module: continue after one that ends its process, and retry those that failed.
 
-What pytest says of a module is believed where three witnesses agree: our journal, which knows of every test
-that began, pytest's own JUnit XML, and the exit code. Where they do not, that is a problem of the run, and no
-count of passed tests makes up for it.
+The results of a module are trusted if three sources agree: our journal, which has every test that began,
+pytest's own JUnit XML, and the exit code. A contradiction is a problem of the run, and no number of passed
+tests makes up for it.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class ModuleRun:
     """The results of a module, or of a part of it.
 
     Attributes:
-        outcomes: by node id; that of the module itself where something went wrong outside of its tests.
+        outcomes: by node id; also of the module itself if something went wrong outside its tests.
         collected: the node ids that were to run here.
         whole: how many tests of the module pytest collected, before any was deselected.
         gone: how many were deselected, and by what.
-        problems: why the run itself cannot be believed, a sentence each.
-        stuck: a process could not be ended, so that nothing more can be run here.
-        journals: what each process wrote with our plugin.
-        results: what each wrote as JUnit XML, where that can be read.
+        problems: why the run itself cannot be trusted, a sentence each.
+        stuck: a process could not be ended, so nothing more can be run on this machine.
+        journals: the journal of each process.
+        results: the JUnit XML of each process that can be read.
     """
 
     outcomes: dict[str, TestOutcome] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class ModuleRun:
 
 
 def run(setup: Setup, piece: Piece, *, retries: int) -> ModuleRun:
-    """Run a module, or the part of one, and try failed tests again in a new process, up to `retries` times.
+    """Run a module, or a part of one, and retry failed tests in a new process, up to `retries` times.
 
     A test that passes then is `flaky`, and counts as passed. One that ran out of time is not tried again.
     """
@@ -85,7 +85,7 @@ def run(setup: Setup, piece: Piece, *, retries: int) -> ModuleRun:
 
 
 def _together(first: TestOutcome, second: TestOutcome) -> TestOutcome:
-    """One outcome of two attempts."""
+    """Combine the outcomes of two attempts."""
     seconds, attempts = first.seconds + second.seconds, first.attempts + second.attempts
     if second.outcome == "passed":
         return msgspec.structs.replace(
@@ -101,7 +101,7 @@ def _together(first: TestOutcome, second: TestOutcome) -> TestOutcome:
 
 
 def _go_through(setup: Setup, piece: Piece, *, only: Collection[str] | None) -> tuple[ModuleRun, set[str]]:
-    """Run the tests, in as many processes as it takes; also gives the tests that ran out of time."""
+    """Run the tests, in as many processes as it takes; also return the tests that ran out of time."""
     result, slow = ModuleRun(), set[str]()
     while True:
         ended = attempt.run(
@@ -143,7 +143,7 @@ def _why_left(setup: Setup, ended: Ended) -> str:
 
 
 def _blamed(ended: Ended, module: str) -> TestOutcome | None:
-    """The test that ended its process, or had to be ended; the module where that was outside of any test."""
+    """Return a failure of the test that ended its process or was killed, or of the module if no test was running."""
     journal = ended.journal
     if ended.killed.startswith("the time of the whole"):
         return None
@@ -164,7 +164,7 @@ def _blamed(ended: Ended, module: str) -> TestOutcome | None:
 
 
 def _disagreements(ended: Ended) -> list[str]:
-    """Contradictions between exit code, journal and JUnit XML of a process that came to its end."""
+    """Return contradictions between exit code, journal and JUnit XML of a process that finished."""
     journal, code = ended.journal, ended.exit_code
     ends = (*journal.broken, *journal.absent, *journal.outcomes.values())
     failed = sum(outcome.failed for outcome in ends)

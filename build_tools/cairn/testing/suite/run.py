@@ -1,4 +1,4 @@
-"""A suite, or a shard of it, from the sources of its tests to a folder of results."""
+"""Run a suite or a shard of it: from the sources of its tests to a folder of results."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class SuiteRequest:
         checkout: the sources of the project.
         commits: what is checked out there: the commit, and those that it was made of by hipify; empty where
             that is not known.
-        tested: what to run them on.
+        tested: the interpreter and wheels to test.
         work_dir: receives the copied tests, the log and the results, in place of those of an earlier run.
         write_committed: writes tests as a commit of `checkout` has them.
         edits: files in `checkout` that are not as these commits have them.
@@ -109,11 +109,11 @@ class SuiteRequest:
 
 
 def run_suite(request: SuiteRequest, *, say: Progress = silent, on_line: Progress = silent) -> Path:
-    """Run the tests of one shard; gives the folder of its results, which `merge` judges.
+    """Run the tests of one shard; return the folder of its results, which `merge` judges.
 
     Args:
         request: what to run.
-        say: called with what a user should know, such as GPUs that are not used.
+        say: called with remarks for the user, such as GPUs that are not used.
         on_line: called with what is being done.
 
     Raises:
@@ -187,16 +187,16 @@ def _count(piece: Piece, run: ModuleRun) -> ModuleCount:
 
 @dataclass(frozen=True, kw_only=True)
 class _Prepared:
-    """All that is known before the first test runs.
+    """The prepared run, before its first test.
 
     Attributes:
         setup: what the processes have in common.
-        plan: who runs what.
+        plan: the modules of each shard.
         environments: the variables of each module.
         attested: the GPUs that the tests see.
         selection: the entries of skip-tests that apply.
         wheel: its version and commit.
-        unlike: what the tests are of where that is not the wheel's commit.
+        unlike: the commit of the tests if it is not the wheel's.
         policy: by what the tests are chosen, with the digest of their files.
     """
 
@@ -213,7 +213,7 @@ class _Prepared:
 def _prepare(
     request: SuiteRequest, began: float, held: ExitStack, say: Progress, on_line: Progress
 ) -> _Prepared:
-    """Check what can be checked, and copy the tests; nothing of an earlier run is touched before that."""
+    """Check the request, and copy the tests; files of an earlier run are not touched before the checks."""
     tested, work_dir = request.tested, request.work_dir
     config = request.suite.config(request.config)
     wheel, unlike = _check(request, say)
@@ -267,7 +267,7 @@ def _prepare(
 
 
 def _check(request: SuiteRequest, say: Progress) -> tuple[WheelVersion, str]:
-    """Check the request; gives the wheel, and why the tests are not those of its commit, or nothing."""
+    """Check the request; return the wheel, and why the tests are not of its commit, or an empty text."""
     if not 1 <= request.shard <= request.shards:
         raise UsageError(f"there is no shard {request.shard} of {request.shards}")
     if spread := [word for word in request.pytest_args if _SPREADS.match(word)]:
@@ -297,7 +297,7 @@ def _excluded(entries: Sequence[Listed], excluded: Excluded) -> tuple[ExcludedTe
 
 
 def _chosen_by_the_user(request: SuiteRequest, *, mismatch: bool) -> tuple[str, ...]:
-    """The options by which the tests are not those of the configuration."""
+    """Return the options that make the tests differ from the configuration's."""
     return (
         *request.pytest_args,
         *request.instead,
@@ -320,7 +320,7 @@ def _refuse_other_hardware(request: SuiteRequest, visible: VisibleGpus) -> None:
 
 
 def _select(request: SuiteRequest, wheel: WheelVersion, hardware: Sequence[str]) -> Selection:
-    """The entries of skip-tests that apply here."""
+    """Select the entries of skip-tests that apply here."""
     version = wheel.version if request.torch_version is None else request.torch_version
     facts = RunFacts(
         targets=tuple(dict.fromkeys(hardware)) or (CPU,),
@@ -332,7 +332,7 @@ def _select(request: SuiteRequest, wheel: WheelVersion, hardware: Sequence[str])
 
 
 def _bring_tests(request: SuiteRequest, wheel: WheelVersion, *, edited: bool) -> tuple[Path, Path]:
-    """Bring the tests where they run; gives their folder and pytest's configuration."""
+    """Copy the tests to where they run; return their folder and pytest's configuration."""
     suite, target = request.suite, request.work_dir / "tests"
     if edited:  # as the user wants them, which the results say
         sources.copy_tests(request.checkout, suite, target)
@@ -365,7 +365,7 @@ def _variables(
 
 
 def _run_pieces(request: SuiteRequest, prepared: _Prepared) -> Iterator[tuple[Piece, ModuleRun]]:
-    """Run what the shard has of each module, and write the outcomes down as they come."""
+    """Run the shard's part of each module, and write the outcomes as they come."""
     setup, stuck = prepared.setup, False
     for piece in prepared.plan.shards[request.shard - 1]:
         if stuck or setup.over:

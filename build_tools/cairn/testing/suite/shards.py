@@ -1,8 +1,8 @@
-"""Cut a suite into shards that take equally long: which tests run on which machine.
+"""Divide a suite into shards that take equally long, one for each machine.
 
 Each machine makes the same plan by itself, from the same modules and times; its digest is in the results of
-each shard, and `merge` refuses two that differ. The longest modules come first, and a module is cut where it
-fits nowhere whole.
+each shard, and `merge` refuses shards whose digests differ. The longest modules come first, and a module is
+divided if no shard has room for all of it.
 
 The shards get the lowest level, in seconds, at which everything has room. A module that fits goes whole to
 the shard that has the least to do, since each piece of one costs the start of a process, and its imports,
@@ -52,7 +52,7 @@ class Times(datafile.Value, tag_field="schema", tag="cairn.test-times/1"):
     tests: Mapping[str, Mapping[str, float]] = {}
 
     def of(self, module: str) -> float | None:
-        """Seconds of a module; None where nothing is known of it."""
+        """Return the seconds of a module, or None if they are unknown."""
         # Added exactly: in a different order, a machine would plan differently from the others.
         if known := self.tests.get(module):
             return math.fsum(known.values())
@@ -63,7 +63,7 @@ class Times(datafile.Value, tag_field="schema", tag="cairn.test-times/1"):
 
 
 def read_times(paths: Sequence[Path], *, environment: str = DEFAULT, config: str = DEFAULT) -> Times:
-    """The times of several files; of two that know a module, the later one counts.
+    """Read the times of several files; if two have a module, the later file counts.
 
     Upstream's (pytorch/test-infra, branch generated-stats, `stats/`) are `{build environment: {test config:
     {module: seconds}}}`, and for classes one level deeper; modules are named without `.py`. An environment or
@@ -93,7 +93,7 @@ def read_times(paths: Sequence[Path], *, environment: str = DEFAULT, config: str
 
 
 def times_of(results: Iterable[TestOutcome]) -> Times:
-    """The times of tests that ran; of those that were skipped as well, since that takes time too."""
+    """Return the times of tests that ran or were skipped, since skipping takes time too."""
     tests: dict[str, dict[str, float]] = defaultdict(dict)
     for outcome in results:
         module, _, rest = outcome.test.partition("::")
@@ -128,7 +128,7 @@ def _chosen(plain: Any, key: str, path: Path) -> dict[str, Any]:  # noqa: ANN401
 
 @dataclass(frozen=True, kw_only=True)
 class Piece:
-    """A module, or the part of one, that a shard runs.
+    """A module, or a part of one, that a shard runs.
 
     Attributes:
         module: its path below the folder of tests.
@@ -148,7 +148,7 @@ class Piece:
 
     @property
     def whole(self) -> bool:
-        """Whether it is all of its module."""
+        """Whether the piece is the whole module."""
         return not self.others and self.low <= 0 and self.high >= 1
 
     def for_worker(self) -> Mapping[str, object] | None:
@@ -175,7 +175,7 @@ class ShardPlan:
 
     @property
     def seconds(self) -> tuple[float, ...]:
-        """How long each shard should take."""
+        """The expected seconds of each shard."""
         return tuple(sum(piece.seconds for piece in shard) for shard in self.shards)
 
     @property
@@ -187,7 +187,7 @@ class ShardPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class _Module:
-    """A module that is to be dealt; its tests, longest first, where their times are known."""
+    """A module to assign to shards; its tests, longest first, if their times are known."""
 
     name: str
     seconds: float
@@ -195,7 +195,7 @@ class _Module:
 
 
 def plan_shards(modules: Iterable[str], times: Times, shards: int) -> ShardPlan:
-    """Deal modules to so many shards; the same arguments give the same plan on every machine.
+    """Assign modules to shards; the same arguments give the same plan on every machine.
 
     Raises:
         UsageError: there are no modules.
@@ -232,7 +232,7 @@ def plan_shards(modules: Iterable[str], times: Times, shards: int) -> ShardPlan:
 
 
 def _evenly(names: Iterable[str], shards: int) -> ShardPlan:
-    """A part of every module for each shard."""
+    """Give each shard a part of every module."""
     unknown = tuple(names)
     ends = [at / shards for at in range(shards + 1)]
     parts = (
@@ -243,7 +243,7 @@ def _evenly(names: Iterable[str], shards: int) -> ShardPlan:
 
 
 def _deal(modules: Iterable[_Module], shards: int, level: float) -> list[list[Piece]] | None:
-    """The pieces of each shard, none longer than the level; None where there is no room for all."""
+    """Return the pieces of each shard, none of them above the level; None if there is no room for all."""
     dealt: list[list[Piece]] = [[] for _ in range(shards)]
     loads = [0.0] * shards
     for module in modules:
@@ -261,7 +261,7 @@ def _deal(modules: Iterable[_Module], shards: int, level: float) -> list[list[Pi
 
 
 def _cut(module: _Module, rooms: Mapping[int, float]) -> dict[int, Piece]:
-    """The parts of a module that fill rooms of so many seconds, largest first; nothing if it is too long."""
+    """Divide a module to fill rooms of these seconds, the largest first; empty if it is too long."""
     taken: dict[int, tuple[float, tuple[str, ...]]] = {}
     tests, left = module.tests, module.seconds
     for at, room in sorted(rooms.items(), key=lambda item: (-item[1], item[0])):
@@ -290,7 +290,7 @@ def _cut(module: _Module, rooms: Mapping[int, float]) -> dict[int, Piece]:
 def _fill(
     tests: tuple[tuple[str, float], ...], room: float
 ) -> tuple[tuple[str, ...], tuple[tuple[str, float], ...], float]:
-    """The tests that fit into a room, longest first, those that are left, and the seconds that are taken."""
+    """Return the tests that fit into a room, longest first, the remaining ones, and the seconds used."""
     mine, rest, taken = [], [], 0.0
     for name, seconds in tests:
         if taken + seconds <= room:

@@ -1,7 +1,7 @@
-"""The tests of the sources that a wheel was built from, copied to where nothing else of these is found.
+"""Copy the tests from the sources that a wheel was built from to a folder without the rest of the sources.
 
-Tests of another commit fail for reasons that are none of the wheel's, or pass for none; and a test that runs
-inside of a source tree imports the tree, not the wheel.
+Tests of another commit may fail or pass for reasons that have nothing to do with the wheel, and a test that
+runs inside a source tree imports the tree, not the wheel.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ print(json.dumps({name: str(value or "") for name, value in said.items()}))
 
 @dataclass(frozen=True, kw_only=True)
 class WheelVersion:
-    """Version and commit of an installed wheel, and its interpreter; empty where the wheel does not say."""
+    """The version and commit of an installed wheel, and its interpreter; empty if the wheel does not say."""
 
     version: str
     commit: str
@@ -48,7 +48,7 @@ class WheelVersion:
 
 
 def installed(python: Path, suite: Suite, variables: Mapping[str, str]) -> WheelVersion:
-    """Ask an interpreter, which sees these variables, for the wheel that it has.
+    """Ask an interpreter, run with these variables, for the version of its installed wheel.
 
     Raises:
         PrerequisiteError: it has none.
@@ -74,11 +74,10 @@ def installed(python: Path, suite: Suite, variables: Mapping[str, str]) -> Wheel
 def mismatch(
     checkout: Path, commits: Sequence[str], suite: Suite, wheel: WheelVersion, *, edits: Sequence[str] = ()
 ) -> str | None:
-    """Why the tests are not those of the wheel, or None.
+    """Return why the tests are not those of the wheel, or None if they are.
 
-    The commit decides: the wheel's must be the one that is checked out, or the one that this was before
-    hipify, and the tests must be as it has them. Where one of the two does not say, nothing shows that they
-    are the same.
+    The commit decides: the wheel's must be the one that is checked out, or its parent before hipify, and the
+    tests must be unmodified. If either commit is unknown, nothing shows that they are the same.
 
     Args:
         checkout: the sources.
@@ -106,7 +105,7 @@ def mismatch(
 
 
 def tests_of(checkout: Path, suite: Suite) -> Path:
-    """The folder of tests in the sources.
+    """Return the folder of tests in the sources.
 
     Raises:
         UsageError: there is none.
@@ -121,7 +120,7 @@ def tests_of(checkout: Path, suite: Suite) -> Path:
 
 
 def copy_tests(checkout: Path, suite: Suite, target: Path) -> None:
-    """Copy the tests, and pytest's configuration, as they are there.
+    """Copy the tests and pytest's configuration unchanged.
 
     Raises:
         UsageError: the sources have no such tests.
@@ -136,7 +135,7 @@ def copy_tests(checkout: Path, suite: Suite, target: Path) -> None:
 
 
 def configuration(target: Path, suite: Suite) -> Path:
-    """Pytest's configuration where the tests were brought to; an empty one where they came without."""
+    """Return pytest's configuration in the copy; an empty one if the tests came without."""
     config = target / (suite.config_file or "pytest.ini")
     if not config.is_file():
         files.write_text(config, "[pytest]\n")  # so that none further up is found

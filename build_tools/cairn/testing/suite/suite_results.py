@@ -1,9 +1,8 @@
-"""The files of a suite's results: what a shard, or all of them, came to, and the outcome of every test.
+"""The files of a suite's results: the result of a shard or of all, and the outcome of every test.
 
-Two more accounts of what a shard ran lie beside its outcomes, which must agree with them: `journal.jsonl` is
-what our plugin wrote in each process, `pytest.xml` the JUnit XML that pytest itself wrote. Who edits the
-outcomes, and their digest, has changed one of three. Only a signature can tell that nobody has changed all of
-them.
+A shard's outcomes must agree with two more accounts beside them: `journal.jsonl`, which our plugin wrote in
+each process, and `pytest.xml`, the JUnit XML that pytest itself wrote. Editing the outcomes and their digest
+changes only one of the three. Only a signature can show that nobody has changed all of them.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ FILES = (OUTCOMES, *ACCOUNTS, SHARD)
 
 
 def append_outcomes(path: Path, outcomes: Iterable[TestOutcome]) -> None:
-    """Add outcomes to a file, a JSON object a line."""
+    """Append outcomes to a file, one JSON object per line."""
     with path.open("ab") as file:
         file.writelines(map(_line, outcomes))
 
 
 def write_outcomes(path: Path, outcomes: Iterable[TestOutcome]) -> None:
-    """Write outcomes in place of what the file has."""
+    """Replace the outcomes in a file."""
     files.write_bytes(path, b"".join(map(_line, outcomes)))
 
 
@@ -49,7 +48,7 @@ def _line(outcome: TestOutcome) -> bytes:
 
 
 def read_outcomes(path: Path) -> tuple[TestOutcome, ...]:
-    """The outcomes of a file.
+    """Read the outcomes of a file.
 
     Raises:
         UsageError: it cannot be read, ends in the middle of a line, is not of outcomes, or has a test twice.
@@ -90,7 +89,7 @@ class ModuleCount(datafile.Value):
 
     @property
     def left(self) -> int:
-        """How many there are for all shards together."""
+        """The number of tests for all shards together."""
         return self.whole - sum(one.tests for one in self.gone)
 
 
@@ -104,13 +103,13 @@ class ExcludedTest(datafile.Value):
 
 
 class ShardResult(datafile.Value, tag_field="schema", tag="cairn.suite-shard/3"):
-    """One shard, run to its end or as far as it came.
+    """The result of one shard, complete or up to where it ended.
 
     Attributes:
         config: the configuration of the suite.
         shard: which one, from 1.
         shards: of how many.
-        plan: the digest of who runs what.
+        plan: the digest of the shard plan.
         set_id: the sealed set that is tested; None for an open one, or for what is installed somewhere.
         family: of the wheels; empty where it is not known.
         targets: of the wheels.
@@ -235,7 +234,7 @@ def read_suite(folder: Path) -> tuple[SuiteResult, tuple[TestOutcome, ...]]:
 
 
 def loads_shard(data: bytes, *, name: str) -> ShardResult:
-    """A shard's result in the bytes of a file that errors call `name`; its outcomes lie elsewhere.
+    """Read a shard's result from bytes, without its outcomes; `name` is the file's name in error messages.
 
     Raises:
         UsageError: it is none, or it cannot be true.
@@ -244,14 +243,14 @@ def loads_shard(data: bytes, *, name: str) -> ShardResult:
 
 
 def write_accounts(folder: Path, journals: Iterable[bytes], results: Iterable[bytes]) -> dict[str, str]:
-    """Write the journals and the JUnit XML of a shard's processes; gives the sha256 of each of both files."""
+    """Write the journals and the JUnit XML of a shard's processes; return the sha256 of both files."""
     files.write_bytes(folder / JOURNAL, b"".join(journals))
     junit.merge(results, folder / PYTEST)
     return {name: files.sha256_of(folder / name) for name in ACCOUNTS}
 
 
 def _disagreement(folder: Path, tests: Sequence[TestOutcome]) -> str | None:
-    """How the outcomes of a shard contradict its other two accounts, in one sentence; None where they do not.
+    """Return how the outcomes of a shard contradict its other two accounts, or None if they agree.
 
     Raises:
         TestsFailedError: pytest's results cannot be read.

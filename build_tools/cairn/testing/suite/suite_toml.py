@@ -1,4 +1,4 @@
-"""suite.toml: which of a project's tests run, in which configurations, beside a stack.toml."""
+"""suite.toml, beside a stack.toml: the configurations in which a project's tests run."""
 
 from __future__ import annotations
 

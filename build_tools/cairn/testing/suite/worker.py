@@ -1,10 +1,10 @@
-"""The plugin that every pytest of a suite runs with: it selects tests, and writes down what becomes of them.
+"""The pytest plugin of a suite's processes: it selects tests, and keeps a journal of their outcomes.
 
 This file is copied beside the tests and imported by the interpreter that is tested, which need not have
-Cairn: it imports the standard library and pytest, nothing else.
+Cairn: it imports only the standard library and pytest.
 
-What happens is appended to a journal, a JSON object a line, each written before pytest goes on. So a process
-that dies has said which test it was in, and what came before is known. `CAIRN_SUITE_WORKER` names a JSON
+Each event is appended to a journal as a line of JSON before pytest goes on. So the journal of a process that
+dies has the test that was running, and the outcomes before it. `CAIRN_SUITE_WORKER` names a JSON
 file:
 
     journal     where to write
@@ -44,24 +44,24 @@ _open, _write, _close, _pid_of, _parent_of = os.open, os.write, os.close, os.get
 
 
 def plain(text: str) -> str:
-    """A text that every reader of JSON takes: halves of surrogate pairs, as of bytes, are spelled out."""
+    """Make a text valid for every JSON reader: lone surrogates, such as of undecodable bytes, are escaped."""
     return text.encode(errors="backslashreplace").decode()
 
 
 def json_line(value: Mapping[str, Any]) -> bytes:
-    """A line of JSON that every reader takes; see `plain`."""
+    """Return a line of JSON that every reader accepts; see `plain`."""
     # In a string of JSON the backslash is one more.
     text = json.dumps(value, ensure_ascii=False)
     return _SURROGATE.sub(lambda surrogate: rf"\\u{ord(surrogate[0]):04x}", text).encode() + b"\n"
 
 
 def place(test: str) -> float:
-    """A number between 0 and 1 that follows from a test's node id alone: the same on every machine."""
+    """Return a number between 0 and 1 that depends only on a test's node id: the same on every machine."""
     return int.from_bytes(hashlib.sha256(test.encode()).digest()[:6], "big") / (1 << 48)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Begin, where the runner asks for it."""
+    """Register the worker, if the runner has set `CAIRN_SUITE_WORKER`."""
     if path := os.environ.get(VARIABLE):
         # pytest would call each test passed, and run none.
         if config.getoption("setuponly"):
@@ -71,7 +71,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class Worker:
-    """Selects the tests of one process of pytest, and keeps its journal."""
+    """Selects the tests of one pytest process, and keeps its journal."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._journal: str = options["journal"]
@@ -83,12 +83,12 @@ class Worker:
         self._device: dict[int, int] = {}
 
     def pytest_sessionstart(self) -> None:
-        """Say which process this is, since it may have to be ended."""
+        """Write this process's id to the journal, since it may have to be ended."""
         self._tell(event="start", pid=self._pid)
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Select, after every other plugin has."""
+        """Select tests after all other plugins."""
         selected: list[pytest.Item] = []
         deselected: list[pytest.Item] = []
         for item in items:
@@ -98,20 +98,20 @@ class Worker:
             items[:] = selected
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Say what will run, of how many, and who took the others away."""
+        """Write which tests will run, how many were collected, and who deselected the others."""
         counter: Any = session.config.pluginmanager.get_plugin(_COUNTER)
         tests = [item.nodeid for item in session.items]
         self._tell(event="collected", tests=tests, **counter.answer(session.items))
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Say what could not be collected: an import that fails leaves no test to say it."""
+        """Write what could not be collected: a module that fails to import has no test to report it."""
         if report.failed:
             self._tell(event="broken", test=report.nodeid, **_why(report))
         elif report.skipped and report.nodeid:  # a module that skips itself
             self._tell(event="absent", test=report.nodeid, **_why(report))
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        """Say which test begins."""
+        """Write which test begins."""
         self._device = _allocations()
         self._test = {"test": nodeid, "outcome": "", "reason": "", "detail": "", "seconds": 0.0}
         self._test |= {"runs": 0, "first": ""}
@@ -119,12 +119,12 @@ class Worker:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """Count how often the test is run: plugins of others may do so until it passes."""
+        """Count how often the test is run: other plugins may rerun it until it passes."""
         if item.nodeid == self._test.get("test"):
             self._test["runs"] += 1
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Take what one phase of a test (or a part of it) came to."""
+        """Collect the report of one phase of a test, or of a part of it."""
         outcome = "error" if report.failed and report.when != "call" else report.outcome
         test = self._test
         if report.nodeid != test.get("test"):
@@ -138,7 +138,7 @@ class Worker:
             test |= _why(report) if outcome != "passed" else {"reason": "", "detail": ""}
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
-        """Say what the test came to, on which device."""
+        """Write the outcome of the test, and its device."""
         device = _used(self._device, _allocations())
         if not self._test["outcome"]:  # a plugin of others took the test away without a report
             self._test |= {"outcome": "error", "reason": "the test ended without a report"}
@@ -149,7 +149,7 @@ class Worker:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Iterator[None]:
-        """Say that pytest came to its end, after all others have had their say."""
+        """Write that pytest finished, after all other plugins have run."""
         failed = session.testsfailed
         result = yield
         self._tell(
@@ -183,7 +183,7 @@ class Worker:
 
 
 def _why(report: pytest.CollectReport | pytest.TestReport) -> dict[str, str]:
-    """The line that says why, and the whole of it."""
+    """Return the line with the reason, and the full text."""
     if isinstance(report.longrepr, tuple):  # of a skip: file, line, reason
         return {"reason": _line(report.longrepr[2].removeprefix("Skipped: ")), "detail": ""}
     if reason := getattr(report, "wasxfail", ""):
@@ -202,7 +202,7 @@ def _line(text: str) -> str:
 
 
 def _allocations() -> dict[int, int]:
-    """How often memory was taken on each GPU so far; nothing where torch has not been to one."""
+    """Return the number of allocations on each GPU so far; empty if torch has not initialized one."""
     torch = sys.modules.get("torch")
     cuda = getattr(torch, "cuda", None)
     try:
@@ -215,7 +215,7 @@ def _allocations() -> dict[int, int]:
 
 
 def _used(before: Mapping[int, int], after: Mapping[int, int]) -> str:
-    """The GPUs that memory was taken on meanwhile, each by its name once: `gfx942`, or `sm_90` for CUDA's."""
+    """Return the names of the GPUs with allocations in between, each once: `gfx942`, or `sm_90` for CUDA."""
     used = [device for device, count in after.items() if count != before.get(device, 0)]
     if not used:
         return ""
