@@ -1,5 +1,5 @@
-"""A stack's whole way end to end: checkout, build, stage, smoke test, gate, promotion, installation, report.
+"""Run a stack end to end: checkout, build, stage, smoke test, gate, promotion, installation, report.
 
-Takes a `trail.TrailRequest`, gives a `trail.TrailResult`: `run.run`; `trail.write_page` makes its page.
-The only room that knows both how wheels are made and how they are released.
+`run.run` takes a `trail.TrailRequest` and returns a `trail.TrailResult`; `trail.write_page` renders its page.
+This is the only package that depends on both the building and the releasing of wheels.
 """

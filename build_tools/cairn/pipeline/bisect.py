@@ -1,8 +1,8 @@
-"""Which of the sets between a good night and a bad one is the first bad one, found by running a command.
+"""Find the first bad set between a good one and a bad one by running a command.
 
-Each set is installed from its own immutable index into an environment that is thrown away. The command says
-how it is as `git bisect run` has it: 0 is good, 125 cannot be told, anything else is bad. What was run is
-written down after each run, and a search that was interrupted goes on from there.
+Each set is installed from its own immutable index into a temporary environment. The command's exit code has
+the meaning that it has for `git bisect run`: 0 is good, 125 is to be skipped, anything else is bad. The log
+is written after each run, and an interrupted search continues from it.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ _DAY = len("2026-11-20")
 
 
 class Try(datafile.Value):
-    """One set that was tried.
+    """A set that was tried.
 
     Attributes:
         set_id: the set.
         verdict: `skip` where the command could not tell, or the set could not be installed.
         exit_code: what the command exited with; None where it was not run.
-        when: when that ended, RFC 3339 in UTC.
+        when: when the command ended, RFC 3339 in UTC.
         seconds: how long it took, installing included.
         log: the file with its output, seen from the output folder.
     """
@@ -66,8 +66,8 @@ class Search(datafile.Value, tag_field="schema", tag="cairn.bisect/1"):
     Attributes:
         store: the store's URL.
         index: the index whose sets are searched.
-        sets: the ids of the sets from the good one to the bad one, in the order in which they came.
-        command: what tells good from bad.
+        sets: the ids of the sets from the good one to the bad one, oldest first.
+        command: the command that tells good from bad.
         python: the interpreter that environments are made from.
         tries: what was tried, in order.
     """
@@ -81,28 +81,28 @@ class Search(datafile.Value, tag_field="schema", tag="cairn.bisect/1"):
 
     @property
     def good(self) -> int:
-        """The place of the last set that is known to be good, before which none counts."""
+        """The index of the last set that is known to be good, before the first bad one."""
         first_bad = self.bad
         return max(p for p, verdict in self._verdicts().items() if verdict == "good" and p < first_bad)
 
     @property
     def bad(self) -> int:
-        """The place of the first set that is known to be bad."""
+        """The index of the first set that is known to be bad."""
         return min(place for place, verdict in self._verdicts().items() if verdict == "bad")
 
     @property
     def open(self) -> tuple[int, ...]:
-        """The places between them of which nothing is known yet."""
+        """The indices of the untried sets between the last good and the first bad one."""
         return tuple(place for place in range(self.good + 1, self.bad) if place not in self._verdicts())
 
     @property
     def suspects(self) -> tuple[str, ...]:
-        """The sets one of which is the first bad one: several where those between could not be told."""
+        """The sets that may be the first bad one: several if some were skipped."""
         return self.sets[self.good + 1 : self.bad + 1]
 
     @property
     def next(self) -> str | None:
-        """The set to try next: in the middle of what is open; None once nothing is."""
+        """The set to try next, in the middle of the untried ones, or None if there are none."""
         middle = (self.good + self.bad) / 2
         return self.sets[min(self.open, key=lambda place: abs(place - middle))] if self.open else None
 
@@ -118,7 +118,7 @@ class BisectResult:
     Attributes:
         search: all that was tried.
         last_good: the set before the first bad one.
-        suspects: the first bad set, or those of which one is it.
+        suspects: the sets that may be the first bad one; only one if it was found.
         changes: what changed between the manifests of the last good and the first bad one.
     """
 
@@ -131,7 +131,7 @@ class BisectResult:
 def prepare(
     store: Store, index: str, *, good: str, bad: str, command: Sequence[str], python: Path
 ) -> tuple[Search, tuple[IndexSet, ...]]:
-    """The search between two sets, and all sets between them.
+    """Prepare the search between two sets; also return all sets between them.
 
     Args:
         store: where the index lives.
@@ -175,7 +175,7 @@ def prepare(
 
 
 def resume(search: Search, output_dir: Path) -> Search:
-    """The search, continued where an earlier run of it stopped.
+    """Continue a search where an earlier run of it stopped.
 
     Raises:
         UsageError: the folder has the log of a different search.
@@ -222,7 +222,7 @@ def run(
 
 
 def result(store: Store, search: Search, *, commits: bool, say: Progress) -> BisectResult:
-    """The result of a search that has ended.
+    """Return the result of a finished search.
 
     Args:
         store: what the search was in.
@@ -254,7 +254,7 @@ def _by_date(sets: Sequence[IndexSet], text: str, index: str) -> IndexSet:
 
 
 def _moment(text: str) -> datetime | None:
-    """The end of the day or moment that a text names; None for other texts."""
+    """Parse a date, as the end of that day, or a time; None for other texts."""
     if text.count("-") < len("--"):
         return None
     try:

@@ -1,7 +1,7 @@
-"""Installing from an index on one's own machine: which set, from where, and by which line.
+"""Choose the set of an index to install on a machine, and the command line that installs it.
 
-It takes the address of an index and what is known of the machine, and gives an `Installation`; `run` carries
-one out.
+`prepare` takes the address of an index and a description of the machine, and returns an `Installation`; `run`
+carries it out.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ _MAKE_ONE = "make one: python3 -m venv torch-env; then activate it, or name its 
 
 @dataclass(frozen=True, kw_only=True)
 class Destination:
-    """The Python that something is to be installed for.
+    """The Python to install for.
 
     Attributes:
-        interpreter: itself.
+        interpreter: its path.
         origin: why this one.
     """
 
@@ -58,7 +58,7 @@ class Destination:
 
     @property
     def to_name(self) -> Path | None:
-        """The interpreter to name in a line; None for the active environment, where `pip install` goes."""
+        """The interpreter to name in a command line; None for the active environment."""
         return None if self.origin == "the active environment" else self.interpreter.path
 
     def __str__(self) -> str:
@@ -84,11 +84,11 @@ class Installation:
     choice: Choice
 
     def index_url(self, pick: Pick) -> str:
-        """The value of `--index-url`."""
+        """Return the value of `--index-url`."""
         return urllib.parse.urljoin(self.address, pick.offer.index_url)
 
     def line(self, installer: Installer, pick: Pick) -> str:
-        """The line that installs a set."""
+        """Return the command line that installs a set."""
         return targets_file.install_line(
             installer, self.index_url(pick), pick.offer.packages, python=self.python
         )
@@ -97,7 +97,7 @@ class Installation:
 def prepare(
     index_url: str, machine: Machine, *, python: Path | None = None, line: str | None = None
 ) -> Installation:
-    """The sets that a machine should install from an index.
+    """Choose the sets that a machine should install from an index.
 
     Args:
         index_url: of the simple pages of a channel, or of one index of it, or the folder these are in; a path
@@ -109,7 +109,7 @@ def prepare(
     Raises:
         PrerequisiteError: the index has nothing for the machine.
         NetworkError: it cannot be reached.
-        StoreError: it does not say what it has, or says it in a way that is not to be trusted.
+        StoreError: its list of sets is missing or cannot be trusted.
     """
     if "://" not in index_url:  # pip and uv take a path as well, but only a URL can be put together
         index_url = files.expanded(index_url).absolute().as_uri()
@@ -128,7 +128,7 @@ def prepare(
 
 
 def this_machine(python: Interpreter, *, gpus: Sequence[str] | None, topology: Path | None) -> Machine:
-    """The machine we run on, for one of its Pythons.
+    """Describe this machine, with one of its Pythons.
 
     Args:
         python: the interpreter to install for.
@@ -143,10 +143,10 @@ def this_machine(python: Interpreter, *, gpus: Sequence[str] | None, topology: P
 
 
 def destination(place: Path | None, *, to_change: bool) -> Destination:
-    """The Python to install for: the one named, else that of the environment that the user works in.
+    """Return the Python to install for: the named one, or that of the user's active environment.
 
-    It is never the one that Cairn itself is installed in, unless that is named: nobody works in the
-    environment of a tool (`uv tool install`, pipx), and torch has no business there.
+    It is never the environment that Cairn itself is installed in, unless that is named: nobody works in the
+    environment of a tool (`uv tool install`, pipx), and torch does not belong there.
 
     Args:
         place: an interpreter, or the folder of an environment.
@@ -179,7 +179,7 @@ def destination(place: Path | None, *, to_change: bool) -> Destination:
 
 
 def _active_environment() -> Path | None:
-    """The interpreter of the environment that is active in the user's shell; conda's base is not one."""
+    """Return the interpreter of the active environment in the user's shell; conda's base does not count."""
     in_base = os.environ.get("CONDA_DEFAULT_ENV") in _BASE_OF_CONDA
     for variable in ("VIRTUAL_ENV",) if in_base else ("VIRTUAL_ENV", "CONDA_PREFIX"):
         if value := os.environ.get(variable, ""):
@@ -196,12 +196,12 @@ def _active_environment() -> Path | None:
 
 
 def _is_ours(python: Path) -> bool:
-    """Whether an interpreter is that of the environment in which Cairn is installed."""
+    """Whether an interpreter belongs to the environment in which Cairn is installed."""
     return python.parent.resolve() == Path(sys.executable).parent.resolve() and sys.prefix != sys.base_prefix
 
 
 def run(prepared: Installation, installer: Installer, python: Path, *, on_line: Progress | None) -> None:
-    """Install the one set that was chosen, untouched by what a user's configuration says of indexes.
+    """Install the chosen set, ignoring indexes from the user's configuration.
 
     Raises:
         UsageError: several sets were chosen, each for an environment of its own.
@@ -226,7 +226,7 @@ def run(prepared: Installation, installer: Installer, python: Path, *, on_line: 
 
 
 def say(prepared: Installation) -> Iterator[str]:
-    """Sentences for the user, shown before the lines."""
+    """Yield sentences for the user, shown before the command lines."""
     if prepared.gpus:
         yield f"GPU{'s' if len(prepared.gpus) > 1 else ''}: {', '.join(prepared.gpus)}"
     for pick in prepared.choice.picks:
@@ -265,7 +265,7 @@ def _read(address: str) -> bytes:
 
 
 def _check(offer: Offer, address: str) -> None:
-    """Refuse an offer whose line would install from anywhere but this store."""
+    """Refuse an offer whose command line would install from anywhere but this store."""
     parts = urllib.parse.urlsplit(offer.index_url)
     try:
         valid = bool(offer.packages) and all(Requirement(word).url is None for word in offer.packages)

@@ -1,8 +1,7 @@
-"""Runs the trail of a stack, each stage with the values of the stage before.
+"""Run the trail of a stack, each stage with the results of the previous one.
 
-Nothing is done twice: checkouts, SDK packages and wheels are found by what went into them, the verdict of the
-smoke tests and of the installation by all that they rest on (`verdict_cache`), and a promoted set stays
-promoted.
+Nothing is done twice: checkouts, SDK packages and wheels are looked up by their inputs, and so are the
+verdicts of the smoke tests and of the installation (`verdict_cache`); a promoted set stays promoted.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ _LOCK_WAIT = 2.0  # seconds: a run takes minutes, and the user who starts a seco
 def run(request: TrailRequest) -> TrailResult:
     """Run the trail of a stack from its repositories to an install from the release index.
 
-    What is finished is kept: a run after an interrupt, or with nothing changed, does only what is left.
+    Finished stages are kept: a run after an interrupt, or with nothing changed, does only the rest.
 
     Raises:
         CairnError: of the stage that failed; what was promoted before stays as it was.
@@ -78,7 +77,7 @@ def run(request: TrailRequest) -> TrailResult:
 
 
 def require_disk(work_dir: Path, needed: int | None) -> None:
-    """Refuse to begin where the work folder's disk has no room for a run.
+    """Refuse to begin if the work folder's disk has no room for a run.
 
     Args:
         work_dir: the work folder; what it holds already need not be free.
@@ -102,7 +101,7 @@ def require_disk(work_dir: Path, needed: int | None) -> None:
 
 
 class _Stages:
-    """The stages of a run in their order, shown on the console and remembered for the report."""
+    """The stages of a run in order, shown on the console and recorded for the report."""
 
     def __init__(self, request: TrailRequest) -> None:
         self._request = request
@@ -111,7 +110,7 @@ class _Stages:
         self._hipifies_by_torch = any(p.hipify == "torch-utils" for p in request.stack.projects)
 
     def count(self) -> int:
-        """How many stages there will be: those of every stack, and those that only some need."""
+        """Return the number of stages: those of every stack, and those that only some need."""
         with_rocm = self._request.with_rocm
         of_the_sdk = ("make", "publish", "install") if with_rocm else ()
         of_every_stack = ("check out", "stage", "smoke-test", "promote", "install")
@@ -119,7 +118,7 @@ class _Stages:
         return len(of_every_stack) + len(of_the_sdk) + len(built) + int(self._hipifies_by_torch)
 
     def run(self) -> TrailResult:
-        """All stages, each with the values of the stage before."""
+        """Run all stages, each with the results of the previous one."""
         request, store = self._request, self._store
         preflight.targets(build_job(request, {}))
         checkouts = self._check_out(self._hipify_python() if self._hipifies_by_torch else None)
@@ -163,7 +162,7 @@ class _Stages:
         return result
 
     def _hipify_python(self) -> Path:
-        """An interpreter that has the stack's own torch, for a checkout that is hipified with it."""
+        """Return an interpreter that has the stack's own torch, for a checkout that is hipified with it."""
         wheels, folder = self._request.stack.extra_wheels, self._request.work_dir / "tools"
         name, requirements = f"install {', '.join(wheels)} for hipify", "\n".join(wheels)
         marker = folder / "cairn-tools"
@@ -208,10 +207,10 @@ class _Stages:
         return dists
 
     def _begin_new_store(self) -> None:
-        """Begin a new store where other sources or targets gave different bytes under a name.
+        """Begin a new store if other sources or targets gave different bytes under the same file name.
 
-        A name never changes its bytes, but on a developer's machine versions stay the same while the sources
-        change. The old store is kept beside the new one, whole.
+        A file name in a store never changes its bytes, but on a developer's machine versions stay the same
+        while the sources change. The whole old store is kept beside the new one.
         """
         old = store_folder.retire(self._store)
         console.current().info(
@@ -229,7 +228,7 @@ class _Stages:
                 return self._seal(wheels)
 
     def _seal(self, wheels: Sequence[BuiltWheel]) -> WheelSet:
-        """Seal the set that the build has left in its folder, and publish it."""
+        """Seal the set that the build has written, and publish it."""
         request, folder = self._request, self._request.wheels_dir
         sealed = staging.stage_set(
             self._store,
@@ -307,14 +306,14 @@ class _Stages:
 
     @contextlib.contextmanager
     def _stage(self, name: str) -> Iterator[console.Stage]:
-        """A stage that is shown while it runs."""
+        """Show a stage on the console while it runs."""
         start = time.time()
         with console.current().stage(name) as stage:
             yield stage
         self._remember(name, start, time.time(), mark=stage.mark, detail=stage.note)
 
     def _keep(self, name: str, note: str) -> None:
-        """Add a stage that need not run, since its earlier result still holds."""
+        """Add a stage that is skipped, since its earlier result is still valid."""
         console.current().kept(name, note)
         self._remember(name, time.time(), time.time(), mark="kept", detail=note)
 
@@ -325,7 +324,7 @@ class _Stages:
 
 
 def build_job(request: TrailRequest, checkouts: Mapping[str, Path]) -> Job:
-    """The build job of a run; the source of its SDK is added later."""
+    """Return the build job of a run; the source of its SDK is added later."""
     sdk = request.stack.sdk
     return Job(
         stack=request.stack,
@@ -344,7 +343,7 @@ def build_job(request: TrailRequest, checkouts: Mapping[str, Path]) -> Job:
 
 
 def _requirements(request: TrailRequest, wheels: Sequence[BuiltWheel]) -> Iterator[str]:
-    """The requirements that install the wheels, and all device wheels of those that were split."""
+    """Yield the requirements that install the wheels, and all device wheels of those that were split."""
     stack = request.stack
     split = {stack.project(wheel.project).distribution for wheel in wheels if wheel.devices}
     for name in stack.install or tuple(stack.project(wheel.project).distribution for wheel in wheels):
@@ -369,5 +368,5 @@ def install_from_release(request: TrailRequest, wheel_set: WheelSet) -> None:
 
 
 def _untested_note(promotion: promote.Promotion) -> str | None:
-    """The targets that the set was not tested on, by the gate's judgement."""
+    """Return a note of the targets that the set was not tested on, according to the gate; None if there are none."""
     return promotion.report.untested_note if promotion.report is not None else promotion.untested

@@ -1,4 +1,4 @@
-"""The ROCm SDK that a stack makes itself, and the sets that are built with it, brought into an index."""
+"""Publish a stack's own ROCm SDK, and the sets that are built with it, to an index."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ SET_FILE = "set.json"
 
 
 def publish_sdk(store: Store, index: str, dists: Sequence[Path]) -> None:
-    """Publish the packages of an SDK, and mirror what they need."""
+    """Publish the packages of an SDK, and mirror their dependencies."""
     publish_files.publish(store, index, dists)
     mirror.mirror(store, index, dists=dists)
 
 
 def digest_of(dists: Sequence[Path]) -> str:
-    """A digest of the packages of an SDK: what tells one from another, wherever it is served."""
+    """Return a digest of an SDK's packages, which identifies it wherever it is served."""
     return cache.key_of({path.name: files.sha256_of(path) for path in dists})
 
 
@@ -51,7 +51,7 @@ def stage_set(  # noqa: PLR0913 - each is one independent part of the request
     attester: Attester | None,
     dry_run: bool = False,
 ) -> WheelSet:
-    """Seal the set that a build has left in a folder, and publish it with what it needs.
+    """Seal the set that a build has left in a folder, and publish it with its dependencies.
 
     Args:
         store: where the index lives.
@@ -61,7 +61,7 @@ def stage_set(  # noqa: PLR0913 - each is one independent part of the request
         stack: whose lock of mirrored files is synced first; what the wheels need besides, the gate names.
         platform: of the set.
         manifest: what it was built from, in the spelling whose sha256 the set names.
-        attester: vouches for the wheels; None for no attestation.
+        attester: attests the wheels; None for no attestation.
         dry_run: refuse what would be refused, and write nothing.
     """
     if not dry_run:

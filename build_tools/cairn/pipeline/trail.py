@@ -1,7 +1,7 @@
-"""A run of the trail: its request, its result, and the page that shows what it did.
+"""A run of the trail: its request, its result, and its report page.
 
-The page is one file that loads nothing. The stages are drawn on one scale of time, which begins with the
-first and ends with the last.
+The page is one self-contained file. The stages are drawn on one time scale, which begins with the first and
+ends with the last.
 """
 
 from __future__ import annotations
@@ -47,22 +47,22 @@ class TrailRequest(TrailOptions):
 
     @property
     def with_rocm(self) -> bool:
-        """Whether an SDK is made and installed for it."""
+        """Whether an SDK is made and installed for the run."""
         return self.stack.sdk is not None and self.targets != (gpu.CPU,)
 
     @property
     def wheels_dir(self) -> Path:
-        """Where the wheels of the run go."""
+        """The folder of the wheels of the run."""
         return self.work_dir / "wheels"
 
     @property
     def store_dir(self) -> Path:
-        """The store with the staging and the release channel."""
+        """The path of the store with the staging and release channels."""
         return self.work_dir / "index"
 
     @property
     def logs_dir(self) -> Path:
-        """Where the logs of the run go."""
+        """The folder of the logs of the run."""
         return self.work_dir / "logs"
 
 
@@ -141,7 +141,7 @@ def write_page(request: TrailRequest, result: TrailResult) -> None:
 def render(
     request: TrailRequest, result: TrailResult, *, generated: str, links: tuple[Link, ...] = ()
 ) -> str:
-    """The report as HTML; whatever the values hold is shown as text, all of it.
+    """Render the report as HTML; all values are escaped.
 
     Args:
         request: the run.
@@ -161,7 +161,7 @@ def render(
 
 
 def _links(request: TrailRequest, result: TrailResult) -> Iterator[Link]:
-    """The files and folders beside the report that exist: a browser shows folders of `file:` too."""
+    """Yield the existing files and folders beside the report: browsers show folders of `file:` URLs too."""
     judgement = keys.set_key(result.wheel_set.id, f"judgements/{result.promotion.judgement}.json")
     pages = {
         "release index": request.store_dir / keys.simple_prefix("release") / "index.html",
@@ -182,7 +182,7 @@ def _links(request: TrailRequest, result: TrailResult) -> Iterator[Link]:
 
 @dataclass(frozen=True, kw_only=True)
 class Bar:
-    """A stage, placed.
+    """A stage in the chart.
 
     Attributes:
         stage: what it stands for.
@@ -201,7 +201,7 @@ class Bar:
 
 @dataclass(frozen=True, kw_only=True)
 class Tick:
-    """A mark on the scale: its place in percent, and its seconds."""
+    """A mark on the scale: its position in percent, and its seconds."""
 
     left: float
     seconds: float
@@ -209,7 +209,7 @@ class Tick:
 
 @dataclass(frozen=True, kw_only=True)
 class Chart:
-    """Bars and the scale they are drawn to.
+    """The bars of a chart, and its scale.
 
     Attributes:
         bars: by start.
@@ -227,8 +227,8 @@ class Chart:
 def lay_out(stages: Iterable[StageSpan]) -> Chart:
     """Place stages on a scale that begins with the first and ends with the last.
 
-    Each gets a lane of its own, in the order in which they began: what ran side by side stands one below the
-    other over the same stretch of time, and every bar has room for its name.
+    Each gets a lane of its own, in order of their start: stages that ran in parallel are one below the other
+    over the same stretch of time, and every bar has room for its name.
     """
     ordered = sorted(stages, key=lambda stage: (stage.start, stage.end, stage.name))
     if not ordered:

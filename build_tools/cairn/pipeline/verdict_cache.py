@@ -1,4 +1,4 @@
-"""Verdicts of an earlier run that still hold, because everything that they rest on is the same.
+"""Verdicts of earlier runs that are still valid, since all their inputs are unchanged.
 
 A smoke test or an installation that passed is noted under the digest of all that could change its outcome:
 the bytes of the wheels and of what they need as they lie in the store now, the tests, the programs that ran
@@ -36,7 +36,7 @@ _PROGRAMS = ("cairn", "pip", "pytest", "uv")
 
 
 class StoredVerdict(datafile.Value, tag_field="schema", tag="cairn.kept/1"):
-    """A verdict on a set, as it is kept on disk.
+    """A verdict on a set, as it is stored on disk.
 
     Attributes:
         key: digest of everything that it rests on.
@@ -50,12 +50,12 @@ class StoredVerdict(datafile.Value, tag_field="schema", tag="cairn.kept/1"):
 
 
 def key(**inputs: object) -> str:
-    """The digest of a verdict's inputs, this Python and this machine included."""
+    """Return the digest of a verdict's inputs, including this Python and this machine."""
     return cache.key_of({"machine": machine(), **inputs})
 
 
 def find(path: Path, key: str) -> StoredVerdict | None:
-    """The verdict that `write` left at `path`, if it rests on the same and its evidence is as it was."""
+    """Return the verdict at `path`, if its key is `key` and its evidence files are unchanged."""
     try:
         verdict = datafile.read(path, StoredVerdict)
         whole = all(
@@ -67,14 +67,14 @@ def find(path: Path, key: str) -> StoredVerdict | None:
 
 
 def write(path: Path, key: str, evidence: Iterable[Path] = ()) -> None:
-    """Keep a verdict for the runs to come."""
+    """Store a verdict for later runs."""
     digests = {os.path.relpath(file, path.parent): files.sha256_of(file) for file in evidence}
     when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     datafile.write(path, StoredVerdict(key=key, when=when, evidence=digests))
 
 
 def key_of_smoke(store: Store, request: SmokeRequest, *, staged: str) -> str:
-    """The digest of a smoke test's inputs, the set's own index included.
+    """Return the digest of a smoke test's inputs, including the set's own index.
 
     Args:
         store: what has the set.
@@ -97,7 +97,7 @@ def key_of_smoke(store: Store, request: SmokeRequest, *, staged: str) -> str:
 
 
 def key_of_install(store: Store, index: str, wheel_set: WheelSet) -> str:
-    """The digest of an installation's inputs: the pages of the channel and the files behind them."""
+    """Return the digest of an installation's inputs: the pages of the channel and the files behind them."""
     return key(
         program=digest_of_trees([_PACKAGE]),
         set=wheel_set.id,
@@ -107,7 +107,7 @@ def key_of_install(store: Store, index: str, wheel_set: WheelSet) -> str:
 
 
 def bytes_of(store: Store, wheel_set: WheelSet) -> dict[str, str]:
-    """The sha256 of each file that a set installs, as the bytes are now."""
+    """Return the sha256 of each file that a set installs, of its bytes as stored now."""
     digests = {}
     for name, digest in wheel_set.sha256s.items():
         key = keys.file_key(digest, name)
@@ -120,7 +120,7 @@ def bytes_of(store: Store, wheel_set: WheelSet) -> dict[str, str]:
 
 
 def digest_of_objects(store: Store, prefix: str) -> str:
-    """One digest of all objects below a prefix: their keys and bytes."""
+    """Return one digest of all objects below a prefix: their keys and bytes."""
     whole = hashlib.sha256()
     for item in store.list(prefix):
         with store.open(item.key) as stream:
@@ -129,7 +129,7 @@ def digest_of_objects(store: Store, prefix: str) -> str:
 
 
 def machine() -> dict[str, object]:
-    """This Python, the bundled programs, the system, its GPUs, and the variables that matter."""
+    """Describe this Python, the bundled programs, the system, its GPUs, and the relevant variables."""
     home = Path(os.devnull)  # each has one of its own
     # The variables of the caller that tests and installers see.
     seen = isolation.variables(Isolation.INSTALLER, home) | isolation.variables(Isolation.TEST, home)
@@ -143,7 +143,7 @@ def machine() -> dict[str, object]:
 
 
 def digest_of_trees(roots: Iterable[Path]) -> str:
-    """One digest of files and of all files below folders: their names and bytes."""
+    """Return one digest of files and of all files below folders: their names and bytes."""
     whole = hashlib.sha256()
     for root in roots:
         for path in sorted(

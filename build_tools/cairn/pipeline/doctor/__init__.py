@@ -1,5 +1,5 @@
-"""What a machine lacks for a build, an installation or tests, and the line to type about each.
+"""Find what a machine lacks for a build, an installation or tests, with a command line to fix each.
 
-It takes what is known of a machine, a `Machine`, and what it is for, a `Need`, and gives findings.
-`look.here` describes the machine that we run on; `diagnose.diagnose` judges any, also one from a file.
+It compares a description of a machine, a `Machine`, with its purpose, a `Need`, and returns findings.
+`look.here` describes this machine; `diagnose.diagnose` judges any machine, also one described in a file.
 """

@@ -1,4 +1,4 @@
-"""All checks of a machine, and whether an index or a wheel has something for it."""
+"""Run all checks of a machine, and compare it with an index or with wheels."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ Check = Callable[[Machine, Need], Iterator[Finding]]
 
 
 def index(url: str, machine: Machine, *, line: str | None = None) -> Iterator[Finding]:
-    """What `cairn install` would choose from an index for the machine, or why it has nothing.
+    """Yield what `cairn install` would choose from an index for the machine, or why it has nothing.
 
     Raises:
         NetworkError: it cannot be reached.
-        StoreError: it does not say what it has.
+        StoreError: it has no valid list of its sets.
     """
     kind = {"windows": "win"}.get(machine.system, machine.system)
     own_machine = targets_file.Machine(
@@ -58,7 +58,7 @@ def index(url: str, machine: Machine, *, line: str | None = None) -> Iterator[Fi
 
 
 def wheel(path: Path) -> Offer:
-    """The requirements of a wheel.
+    """Return what a wheel requires of a machine.
 
     Raises:
         WheelError: it is not a wheel.
@@ -83,7 +83,7 @@ def wheel(path: Path) -> Offer:
 
 
 def offered_wheels(machine: Machine, need: Need) -> Iterator[Finding]:
-    """Each wheel: its Python, its system, its device code."""
+    """Check each wheel's Python, system and device code against the machine."""
     for offer in need.offers:
         findings = list(_offer(machine, offer))
         yield from findings or [ok("wheel", f"{offer.name} is for this machine")]
@@ -150,5 +150,5 @@ _CHECKS: tuple[Check, ...] = (
 
 
 def diagnose(machine: Machine, need: Need) -> tuple[Finding, ...]:
-    """All findings of a machine."""
+    """Return all findings about a machine."""
     return tuple(finding for check in _CHECKS for finding in check(machine, need))

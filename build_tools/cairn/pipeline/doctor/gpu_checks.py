@@ -1,4 +1,4 @@
-"""AMD's GPUs: the way from the card to a program, and where it ends."""
+"""Checks of AMD's GPUs: every step that a program needs to reach a card."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _IN_CONTAINER = "--device=/dev/kfd --device=/dev/dri --group-add=video --group-a
 
 
 def shown(names: tuple[str, ...]) -> str:
-    """GPUs with their numbers and products: `2x gfx942 (MI300A, MI300X, MI325X)`."""
+    """Format GPUs with their numbers and products: `2x gfx942 (MI300A, MI300X, MI325X)`."""
     parts = []
     for name in dict.fromkeys(names):
         number = f"{names.count(name)}x " if names.count(name) > 1 else ""
@@ -22,7 +22,7 @@ def shown(names: tuple[str, ...]) -> str:
 
 
 def gpu(machine: Machine, need: Need) -> Iterator[Finding]:
-    """The GPUs, and the first obstacle between programs and them."""
+    """Check that programs can reach the GPUs, and report the first obstacle."""
     if need.builds:  # compilers need none
         names = shown(machine.gpu.targets) or "none that a driver describes"
         yield ok("GPU", f"{names}; a build needs none")
@@ -55,7 +55,7 @@ def gpu(machine: Machine, need: Need) -> Iterator[Finding]:
 
 
 def _blocked(machine: Machine) -> Finding | None:
-    """Why programs have no GPU here, from the card upwards; None where they have one."""
+    """Return why programs cannot use a GPU here, checked from the card upwards; None if they can."""
     facts = machine.gpu
     if not facts.targets:
         return _without_driver(machine)
@@ -123,7 +123,7 @@ def _without_driver(machine: Machine) -> Finding:
 
 
 def requested_targets(machine: Machine, need: Need) -> Iterator[Finding]:
-    """Whether the GPUs are the requested ones."""
+    """Check that the machine has the requested GPUs."""
     if not need.targets or need.builds:
         return
     here = machine.gpu.visible

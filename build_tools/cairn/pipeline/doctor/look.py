@@ -1,6 +1,6 @@
-"""Describes the machine that we run on: its system, its folders, its GPUs, and the programs on PATH.
+"""Describe this machine: its system, folders and GPUs, and the programs on PATH.
 
-What Linux says in files is read below a root folder, so that tests can describe any machine by such files.
+Linux's files are read below a root folder, so that tests can describe any machine by such files.
 """
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ print(json.dumps({
 def here(
     work: Path, python: Path, *, root: Path = Path("/"), environment: Mapping[str, str] | None = None
 ) -> Machine:
-    """This machine.
+    """Describe this machine.
 
     Args:
         work: the work folder; it need not be there yet.
         python: the interpreter that is used.
-        root: where Linux's own files are.
+        root: the folder with Linux's own files.
         environment: the variables; ours by default.
     """
     variables = os.environ if environment is None else environment
@@ -119,7 +119,7 @@ def here(
 
 
 def _os_release(root: Path) -> dict[str, str]:
-    """os-release(5)."""
+    """Read os-release(5)."""
     text = _text(root / "etc/os-release") or _text(root / "usr/lib/os-release")
     pairs = re.findall(r"^([A-Z_]+)=[\"']?(.*?)[\"']?$", text, re.MULTILINE)
     return dict(pairs)
@@ -154,7 +154,7 @@ def _container(root: Path, variables: Mapping[str, str]) -> str | None:
 
 
 def _cores(root: Path) -> int:
-    """Those that we may run on, and no more than a container is given (cgroup v2, `cpu.max`; v1, CFS)."""
+    """Count the cores that we may run on, at most a container's quota (cgroup v2, `cpu.max`; v1, CFS)."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     groups = root / "sys/fs/cgroup"
     old = [_text(groups / f"cpu/cpu.cfs_{name}_us").strip() for name in ("quota", "period")]
@@ -175,14 +175,14 @@ def _open_files() -> tuple[int, int] | None:
 
 
 def _spares_local(variables: Mapping[str, str]) -> bool:
-    """Whether 127.0.0.1 is reached without a proxy, as Python and so pip decide it."""
+    """Whether 127.0.0.1 is reached without a proxy, by the rules of Python and so of pip."""
     hosts = next((variables[name] for name in ("no_proxy", "NO_PROXY") if variables.get(name)), "")
     # `proxy_bypass_environment` is what requests asks too (urllib, "no_proxy").
     return bool(urllib.request.proxy_bypass_environment("127.0.0.1", {"no": hosts}))  # type: ignore[attr-defined]
 
 
 def disks(work: Path, root: Path = Path("/")) -> tuple[Disk, ...]:
-    """The work folder, that of temporary files, and Cairn's cache."""
+    """Describe the work folder, the folder of temporary files, and Cairn's cache."""
     mounts = _mounts(root)
     facts = (_disk("work folder", work.absolute(), mounts), _disk("temporary files", _temporary(), mounts))
     try:
@@ -233,7 +233,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def _mounts(root: Path) -> dict[str, tuple[str, frozenset[str]]]:
-    """Mount point to kind and options; of several on one point the last counts (proc(5), mountinfo)."""
+    """Map mount points to filesystem type and options; the last mount on a point counts (proc(5))."""
     options = {}
     for line in _text(root / "proc/self/mountinfo").splitlines():
         before, _, after = line.partition(" - ")
@@ -245,7 +245,7 @@ def _mounts(root: Path) -> dict[str, tuple[str, frozenset[str]]]:
 
 
 def _text(path: Path) -> str:
-    """A file of the system's; empty where it is not there, or hidden from a container."""
+    """Read a system file; empty if it does not exist or is hidden from a container."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -253,7 +253,7 @@ def _text(path: Path) -> str:
 
 
 def gpu_facts(root: Path, variables: Mapping[str, str]) -> GpuFacts:
-    """The GPUs; see `GpuFacts`."""
+    """Describe the GPUs; see `GpuFacts`."""
     targets = kernel.gpu_names(root / kernel.KFD_NODES.relative_to("/"))
     rocr, hip, cuda = _HIDING
     hidden_by = tuple(name for name in (rocr, hip if hip in variables else cuda) if name in variables)
@@ -300,7 +300,7 @@ def _device(path: Path, root: Path) -> Device:
 
 
 def groups() -> tuple[str, ...]:
-    """Names of our groups, also of those that we joined after this session began."""
+    """Return the names of our groups, including those that we joined after this session began."""
     try:
         import grp  # noqa: PLC0415 - not on Windows
         import pwd  # noqa: PLC0415 - not on Windows
@@ -315,7 +315,7 @@ def groups() -> tuple[str, ...]:
 
 
 def python_facts(path: Path) -> PythonFacts:
-    """The description of an interpreter, by itself.
+    """Ask an interpreter to describe itself.
 
     Raises:
         PrerequisiteError: it is not one.
@@ -332,7 +332,7 @@ def python_facts(path: Path) -> PythonFacts:
 
 
 def program_versions() -> dict[str, str]:
-    """Version by name of the programs that are on PATH."""
+    """Return the versions, by name, of the programs on PATH."""
     versions = {}
     for name in filter(shutil.which, _PROGRAMS):
         versions[name] = ""
@@ -344,7 +344,7 @@ def program_versions() -> dict[str, str]:
 
 
 def git_settings(variables: Mapping[str, str]) -> dict[str, str]:
-    """The user's settings of git that change files, and git's variables, which a hook that calls us sets."""
+    """Return git settings that change files, and git's variables, which a hook that calls us sets."""
     settings = {name: variables[name] for name in _GIT_VARIABLES if name in variables}
     if shutil.which("git") is None:
         return settings

@@ -213,22 +213,22 @@ class Finding(Value):
 
 
 def ok(check: str, text: str) -> Finding:
-    """A thing that is as it should be."""
+    """A check that passed."""
     return Finding(check=check, level="ok", text=text)
 
 
 def note(check: str, text: str, *, fix: str | None = None) -> Finding:
-    """A thing that is good to know."""
+    """A check with information for the user."""
     return Finding(check=check, level="note", text=text, fix=fix)
 
 
 def warning(check: str, text: str, *, fix: str | None = None) -> Finding:
-    """A thing that will hurt."""
+    """A check with a problem that does not stop the work."""
     return Finding(check=check, level="warning", text=text, fix=fix)
 
 
 def missing(check: str, text: str, *, fix: str | None = None) -> Finding:
-    """A thing that is needed, and missing."""
+    """A check of something that is needed but missing."""
     return Finding(check=check, level="missing", text=text, fix=fix)
 
 
@@ -247,7 +247,7 @@ class DoctorReport(Value, tag_field="schema", tag="cairn.doctor/1"):
 
 
 def install_line(machine: Machine, thing: str) -> str:
-    """The line that installs a program of the system's."""
+    """Return the command line that installs a system package."""
     if not machine.packages:
         return f"install {thing} with the package manager of the system"
     version = ".".join(machine.python.version.split(".")[:2])
@@ -256,7 +256,7 @@ def install_line(machine: Machine, thing: str) -> str:
 
 
 def as_root(machine: Machine, line: str) -> str:
-    """A line that only root may type."""
+    """Return a command line that runs as root, with `sudo` if needed."""
     return line if machine.root or machine.system == "windows" else f"sudo {line}"
 
 

@@ -1,4 +1,4 @@
-"""The system itself: its kind and settings, its way to the network, and room on disks and in memory."""
+"""Checks of the system: its kind and settings, network access, and space on disks and in memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OVER_NETWORK = ("9p", "drvfs", "nfs", "nfs4", "cifs", "smb3")
 
 
 def glibc(machine: Machine) -> tuple[int, int] | None:
-    """The version of glibc, or None where the C library is a different one."""
+    """Return the version of glibc, or None for another C library."""
     name, _, version = machine.libc.partition(" ")
     parts = version.split(".")
     if name != "glibc" or len(parts) < 2 or not all(part.isdecimal() for part in parts[:2]):  # noqa: PLR2004 - major, minor
@@ -34,7 +34,7 @@ def glibc(machine: Machine) -> tuple[int, int] | None:
 
 
 def system(machine: Machine, need: Need) -> Iterator[Finding]:
-    """Its kind, and whether wheels for Linux load on it."""
+    """Check the kind of the system, and that Linux wheels load on it."""
     description = ", ".join(
         word
         for word in (
@@ -69,7 +69,7 @@ def system(machine: Machine, need: Need) -> Iterator[Finding]:
 
 
 def windows(machine: Machine, need: Need) -> Iterator[Finding]:
-    """Long paths, links and the compiler's environment, which builds on Windows need."""
+    """Check long paths, links and the compiler's environment, which builds on Windows need."""
     facts = machine.windows
     if facts is None:
         return
@@ -104,7 +104,7 @@ def windows(machine: Machine, need: Need) -> Iterator[Finding]:
 
 
 def encoding(machine: Machine, need: Need) -> Iterator[Finding]:  # noqa: ARG001 - every purpose needs it
-    """Whether names and files can hold any text."""
+    """Check that file names and text files can hold any text."""
     if machine.encoding.replace("-", "").replace("_", "") == "utf8":
         yield ok("encoding", "UTF-8")
         return
@@ -117,7 +117,7 @@ def encoding(machine: Machine, need: Need) -> Iterator[Finding]:  # noqa: ARG001
 
 
 def proxy(machine: Machine, need: Need) -> Iterator[Finding]:
-    """Whether downloads go through a proxy, and servers of this machine do not."""
+    """Check for proxies, and that servers on this machine are reached without them."""
     if not machine.proxies:
         return
     text = f"{', '.join(machine.proxies)} set"
@@ -132,7 +132,7 @@ def proxy(machine: Machine, need: Need) -> Iterator[Finding]:
 
 
 def disks(machine: Machine, need: Need) -> Iterator[Finding]:
-    """Each folder that is written to."""
+    """Check each folder that is written to."""
     for disk in machine.disks:
         findings = list(_disk(machine, need, disk))
         yield from findings or [ok(disk.role, f"{console.size(disk.free)} free at {disk.path}")]
@@ -182,7 +182,7 @@ def _room(need: Need, disk: Disk) -> Finding | None:
 
 
 def memory(machine: Machine, need: Need) -> Iterator[Finding]:
-    """How many compilers may run at once."""
+    """Check that memory is enough for parallel compilers."""
     if machine.memory is None or machine.memory_free is None:
         return
     has = f"{console.size(machine.memory)}, {console.size(machine.memory_free)} of them free"
@@ -199,7 +199,7 @@ def memory(machine: Machine, need: Need) -> Iterator[Finding]:
 
 
 def open_files(machine: Machine, need: Need) -> Iterator[Finding]:
-    """How many files a process may have open."""
+    """Check the limit of open files per process."""
     if machine.open_files is None or not need.builds:
         return
     soft, hard = machine.open_files

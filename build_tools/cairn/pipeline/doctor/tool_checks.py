@@ -1,4 +1,4 @@
-"""The programs that a build or a test starts."""
+"""Checks of the programs that a build or a test runs."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _CACHES = ("ccache", "sccache")
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """The numbers of a version, to be compared: `12.2.0-14+deb12u1` is (12, 2, 0)."""
+    """Return the numbers of a version, for comparison: `12.2.0-14+deb12u1` is (12, 2, 0)."""
     match = re.match(r"\d+(?:\.\d+)*", version)
     return tuple(map(int, match[0].split("."))) if match else ()
 
 
 def python(machine: Machine, need: Need) -> Iterator[Finding]:
-    """The interpreter: its age and kind, and whether it can make environments and compile extensions."""
+    """Check the interpreter's version and kind, and that it can make environments and compile extensions."""
     facts = machine.python
     short = ".".join(facts.version.split(".")[:2])
     description = f"{facts.implementation} {facts.version} at {facts.path}"
@@ -78,7 +78,7 @@ def _compiles(need: Need) -> bool:
 
 
 def git(machine: Machine, need: Need) -> Iterator[Finding]:
-    """Its age, and its settings that change checked-out files."""
+    """Check git's version, and its settings that change checked-out files."""
     if not need.builds:
         return
     version = machine.programs.get("git")
@@ -102,7 +102,7 @@ def git(machine: Machine, need: Need) -> Iterator[Finding]:
 
 
 def compiler(machine: Machine, need: Need) -> Iterator[Finding]:
-    """The C++ compiler of the machine; that for device code comes with the ROCm SDK."""
+    """Check the machine's C++ compiler; the one for device code comes with the ROCm SDK."""
     if not _compiles(need) or machine.system == "windows":
         return
     program = next((name for name in ("c++", "g++", "clang++") if name in machine.programs), None)
@@ -137,7 +137,7 @@ def compiler(machine: Machine, need: Need) -> Iterator[Finding]:
 
 
 def build_tools(machine: Machine, need: Need) -> Iterator[Finding]:
-    """CMake and ninja, which come with the build requirements; compiler caches, which may."""
+    """Check CMake and ninja, which come with the build requirements, and compiler caches."""
     if not need.builds:
         return
     have = [f"{name} {machine.programs[name]}".strip() for name in _FROM_PYPI if name in machine.programs]

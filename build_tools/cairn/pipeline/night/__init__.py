@@ -1,5 +1,5 @@
-"""A night: one manifest, built for each leg of a matrix, staged, tested, promoted, and told of.
+"""A night: one manifest, built for each leg of a matrix, staged, tested, promoted and reported.
 
-Each job of the nightly workflow is one call here. What they agree on lies in the store, below `nights/<id>/`:
-nothing that decides over a promotion comes from a job's outputs or artifacts.
+Each job of the nightly workflow is one call here. Their shared state is in the store, below `nights/<id>/`:
+no promotion depends on a job's outputs or artifacts.
 """

@@ -1,4 +1,4 @@
-"""A leg of a night, built: frozen sources, the family's ROCm SDK, and wheels in a folder for the next job."""
+"""Build a leg of a night: frozen sources and the family's ROCm SDK become wheels for the next job."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SDK_FOLDER = "rocm-sdk"
 
 @dataclass(frozen=True, kw_only=True)
 class LegBuild(LegBuildOptions):
-    """A leg that is to be built here.
+    """A leg to build on this machine.
 
     Attributes:
         run: the night.
@@ -56,7 +56,7 @@ class LegBuild(LegBuildOptions):
 
     @property
     def stack(self) -> Stack:
-        """Its stack, on its line."""
+        """The stack of the leg, on its line."""
         return self.run.stack
 
     @property
@@ -76,7 +76,7 @@ class LegBuild(LegBuildOptions):
 
 
 def build_leg(request: LegBuild) -> tuple[BuiltWheel, ...]:
-    """Build the wheels of a leg from exactly what the night has frozen.
+    """Build the wheels of a leg from exactly the frozen inputs of the night.
 
     Raises:
         PrerequisiteError: this is a different Python or platform than the leg's.
@@ -124,7 +124,7 @@ def _checkouts(request: LegBuild, frozen: Manifest) -> tuple[Checkout, ...]:
 
 
 def origin_of(stack: Stack, source: ProjectSource) -> str:
-    """This machine's origin of a frozen source; empty for the one that the manifest names."""
+    """Return this machine's origin of a frozen source; empty for the one in the manifest."""
     if not git_url.is_local(source.origin):
         return ""
     # An origin that the stack describes by a tree is made in the cache of each machine.
@@ -164,7 +164,7 @@ def _install_sdk(request: LegBuild, build_job: Job, frozen: Manifest) -> Install
 
 
 def _install_own_sdk(request: LegBuild, build_job: Job, logs: Path) -> InstalledSdk:
-    """Make the SDK of a stack that brings its own, and install it from an index that has nothing else."""
+    """Make the ROCm SDK of a stack that builds its own, and install it from an index of its own."""
     work_dir, index = request.work_dir.absolute(), request.run.plan.staging
     with console.current().stage("make the ROCm SDK") as stage:
         targets, log = plan.targets_of(request.leg), logs / "sdk.log"

@@ -1,4 +1,4 @@
-"""The beginning of a night: its sources frozen in one manifest, and the legs that are expected."""
+"""Begin a night: freeze its sources in one manifest, and record the expected legs."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ _TIMEOUT = 600.0  # seconds: pip builds the metadata of one small sdist
 
 @dataclass(frozen=True, kw_only=True)
 class FreezeRequest(FreezeOptions):
-    """A night that is to begin.
+    """A night to begin.
 
     Attributes:
-        night: its id; a night of that id that is there already goes on, with the manifest that it has.
+        night: its id; an existing night with that id continues with its manifest.
         stack: the stack, on the night's line.
-        legs: what is expected; of other lines they are refused.
+        legs: the expected legs; those of other lines are refused.
     """
 
     night: str
@@ -53,7 +53,7 @@ class FreezeRequest(FreezeOptions):
 def freeze(
     store: Store, request: FreezeRequest, *, dry_run: bool = False, say: Progress = silent
 ) -> NightPlan:
-    """Begin a night, or find the one that is there.
+    """Begin a night, or return the existing one.
 
     Raises:
         UsageError: no leg is expected, or one of a different stack or line, or its tests are not those that
@@ -123,7 +123,7 @@ def _refuse_legs(request: FreezeRequest) -> None:
 
 
 def _refuse_tests(request: FreezeRequest) -> None:
-    """Refuse a night whose tests cannot all run, or of which nothing could be promoted."""
+    """Refuse a night whose tests cannot all run, or whose sets could never be promoted."""
     shards_of_all = [shard for leg in request.legs for shard in shards.expected(request.stack, leg)]
     if len(shards_of_all) > MOST_LEGS:
         raise UsageError(
@@ -145,7 +145,7 @@ def _is_for(frozen: Manifest, request: FreezeRequest) -> bool:
 
 
 def _frozen_again(store: Store, request: FreezeRequest) -> Manifest:
-    """The manifest of an earlier night, if it is one for these legs."""
+    """Return the manifest of an earlier night, if it covers these legs."""
     frozen = plan.manifest_of(store, plan.read(store, request.like))
     if not _is_for(frozen, request):
         lacking = _lacking(frozen, request.legs)
@@ -161,10 +161,10 @@ def _frozen_again(store: Store, request: FreezeRequest) -> Manifest:
 
 
 def _or_earlier(store: Store, request: FreezeRequest, say: Progress) -> Manifest:
-    """The manifest of the current sources; the last night's own, where nothing has changed since.
+    """Return the manifest of the current sources, or the last night's if nothing has changed since.
 
-    Of one manifest a set is built once. One that differed only in which families or Pythons were asked for
-    would be another build of the same versions, which no index takes.
+    Each set of a manifest is built once. A new manifest that differed only in its families or Pythons would
+    build the same versions again, which no index accepts.
     """
     frozen, legs = _freeze(request, say), request.legs
     own = (request.stack.name, request.stack.line, request.release)
@@ -185,7 +185,7 @@ def _or_earlier(store: Store, request: FreezeRequest, say: Progress) -> Manifest
 
 
 def _lacking(frozen: Manifest, legs: Sequence[Leg]) -> tuple[str, ...]:
-    """The Pythons, platforms and targets of legs that a manifest is not for."""
+    """Return the Pythons, platforms and targets of legs that a manifest does not cover."""
     pythons = [leg.python for leg in legs if leg.python not in frozen.pythons]
     platforms = [leg.platform for leg in legs if leg.platform not in frozen.every_platform]
     targets = [name for leg in legs for name in plan.targets_of(leg) if name not in frozen.targets]
@@ -227,7 +227,7 @@ def _freeze(request: FreezeRequest, say: Progress) -> Manifest:
 
 
 def _sdk_version(request: FreezeRequest) -> str | None:
-    """The one version of the ROCm SDK that every leg is built with."""
+    """Return the version of the ROCm SDK that all legs are built with."""
     sdk = request.stack.sdk
     if sdk is None:
         return None
@@ -242,12 +242,12 @@ def _sdk_version(request: FreezeRequest) -> str | None:
 
 
 def family_url(url: str, leg: Leg) -> str:
-    """The index of ROCm packages for a leg: `{family}` in its address stands for the family."""
+    """Return the index of ROCm packages for a leg, with `{family}` in its URL replaced."""
     return url.replace("{family}", leg.family)
 
 
 def _newest(url: str) -> str:
-    """The newest `rocm` package of an index, as pip chooses it."""
+    """Return the version of the newest `rocm` package of an index, as pip chooses it."""
     with tempfile.TemporaryDirectory(prefix="cairn-rocm-") as folder:
         report = Path(folder) / "report.json"
         words = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]

@@ -1,7 +1,8 @@
-"""Steps before and after a job that read and write the store, so that the job needs no credentials.
+"""Read from and write to the store before and after a job, so that the job needs no credentials.
 
-`fetch` brings into a folder what the job reads of the store; the folder is a store, too. `keep_tests` and
-`keep_shard` put what the job has left in its work folder where `smoke.smoke_leg` and `suite.run_shard` would.
+`fetch` copies the objects that the job reads to a folder, which is itself a store. `keep_tests` and
+`keep_shard` store the results in the job's work folder, as `smoke.smoke_leg` and `suite.run_shard` would have
+done.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from cairn.testing.suite import suite_results
 
 
 class _Copying(OverlayStore):
-    """A store, of which all that is read whole is copied."""
+    """A store that copies each object that is read from it as a whole."""
 
     def __init__(self, below: Store, copy: LocalStore) -> None:
         super().__init__(below, {})
@@ -42,16 +43,16 @@ class _Copying(OverlayStore):
 
 
 def fetch(run: NightRun, folder: Path, leg: Leg | None = None, shard: Shard | None = None) -> None:
-    """Copy the objects that a job reads of a night.
+    """Copy the objects of a night that a job reads.
 
     Args:
         run: the night.
-        folder: receives it.
+        folder: receives the objects.
         leg: whose staged set is tested; None for a build, which reads the manifest alone.
         shard: of its suite; None for its smoke tests.
 
     Raises:
-        StoreError: no set of the leg is staged, or something of it is missing.
+        StoreError: no set of the leg is staged, or objects of it are missing.
     """
     copy = LocalStore(folder)
     store = _Copying(run.store, copy)
@@ -84,7 +85,7 @@ def forget(folder: Path) -> None:
 
 
 def keep_tests(run: NightRun, leg: Leg, work_dir: Path, signer: Signer | None) -> bool:
-    """Store the results of a leg's smoke tests; false where there are none.
+    """Store the results of a leg's smoke tests; return whether there are any.
 
     Raises:
         UsageError: a record is of a different set than the leg's staged one.
@@ -103,7 +104,7 @@ def keep_tests(run: NightRun, leg: Leg, work_dir: Path, signer: Signer | None) -
 
 
 def keep_shard(run: NightRun, shard: Shard, results: Path) -> bool:
-    """Store the results of a shard; false where there are none."""
+    """Store the results of a shard; return whether there are any."""
     if has_results := (results / suite_results.SHARD).is_file():
         shards.keep(run.store, run.plan, shard, results)
     return _keep_note(run, shard.leg, results, shard.part) or has_results

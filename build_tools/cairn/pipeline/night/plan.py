@@ -43,7 +43,7 @@ class NightPlan(datafile.Value, tag_field="schema", tag="cairn.night-plan/1"):
         stack: the name of the stack.
         line: its release line.
         frozen: when, RFC 3339 in UTC.
-        manifest_sha256: of the manifest that each set of it must be of.
+        manifest_sha256: of the manifest that each of its sets must be built from.
         staging: the channel that its sets are staged in.
         release: the channel that they are promoted to.
         legs: what is expected: a set for each of them (`cairn.matrix`).
@@ -72,7 +72,7 @@ class NightPlan(datafile.Value, tag_field="schema", tag="cairn.night-plan/1"):
             raise UsageError(f"the night {self.night} began at {self.frozen!r}, which is not a moment")
 
     def leg(self, name: str) -> Leg:
-        """The leg with that id.
+        """Return the leg with that id.
 
         Raises:
             UsageError: the night has none.
@@ -92,10 +92,10 @@ class NightRun:
 
     Attributes:
         store: where it lives.
-        plan: what it is to make.
+        plan: the plan of the night.
         stack: its stack, on its line.
-        trust: whose signature each test record must have to count; None asks for none.
-        attester: vouches for wheels; None for no attestation.
+        trust: the keys one of which must have signed each test record; None accepts unsigned ones.
+        attester: attests wheels; None for no attestation.
         dry_run: refuse what would be refused, and write nothing.
     """
 
@@ -107,7 +107,7 @@ class NightRun:
     dry_run: bool = False
 
     def index(self, leg: Leg, channel: str) -> Index:
-        """The index of a channel that the sets of a leg go to."""
+        """Return the index of a channel for a leg's sets."""
         return Index(self.store, index_of(leg, channel))
 
 
@@ -116,7 +116,7 @@ class StepNote(datafile.Value, tag_field="schema", tag="cairn.night-step/1"):
 
     Attributes:
         night, leg, stage, attempt: which.
-        good: whether it did what it is for.
+        good: whether it succeeded.
         reason: what went wrong, or what was done, in one sentence.
         started, finished: RFC 3339 in UTC.
         log: a URL where the run can be read, or None.
@@ -136,21 +136,21 @@ class StepNote(datafile.Value, tag_field="schema", tag="cairn.night-step/1"):
 
 
 def targets_of(leg: Leg) -> tuple[str, ...]:
-    """The targets of a leg, one by one."""
+    """Return the targets of a leg as a tuple."""
     return targets.parse_targets(leg.targets)
 
 
 def index_of(leg: Leg, channel: str) -> str:
-    """The index of a channel that the sets of a leg go to: its family's, where indexes have that name."""
+    """Return the index of a channel for a leg's sets: its family's, if there is one with that name."""
     names = (*targets.families(), *targets.known_targets())
     return f"{channel}/{leg.family}" if leg.family in names else channel
 
 
 def check_id(night: str) -> str:
-    """`night`, if it can name one.
+    """Return `night` if it is a valid id.
 
     Raises:
-        UsageError: it cannot.
+        UsageError: it is not.
     """
     if not _ID.fullmatch(night):
         raise UsageError(f"{night[:100]!r} cannot name a night", tip="use letters, digits, dots and dashes")
@@ -158,17 +158,17 @@ def check_id(night: str) -> str:
 
 
 def create(store: Store, plan: NightPlan, manifest: Manifest) -> None:
-    """Keep a night, its manifest first, so that one with a plan has all.
+    """Store a night, its manifest first, so that a night with a plan is complete.
 
     Raises:
-        StoreError: there is another one of that id.
+        StoreError: there is another night with that id.
     """
     write.create(store, keys.night_key(plan.night, "manifest.json"), manifest.canonical())
     write.create(store, keys.night_key(plan.night, "night.json"), datafile.dumps(plan).encode())
 
 
 def begun_manifest(store: Store, night: str) -> Manifest | None:
-    """The manifest of a night, also of one whose `create` was ended half-way; or None."""
+    """Return the manifest of a night, also of one whose `create` was interrupted; or None."""
     key = keys.night_key(check_id(night), "manifest.json")
     try:
         return datafile.loads(store.read(key).data, Manifest, name=f"{store.url}/{key}")
@@ -177,7 +177,7 @@ def begun_manifest(store: Store, night: str) -> Manifest | None:
 
 
 def find(store: Store, night: str) -> NightPlan | None:
-    """The night of that id, or None."""
+    """Return the night with that id, or None."""
     key = keys.night_key(check_id(night), "night.json")
     try:
         data = store.read(key).data
@@ -197,14 +197,14 @@ def read(
     line: str | None = None,
     release: str | None = None,
 ) -> NightPlan:
-    """The night of that id; `latest` is the one that was frozen last.
+    """Return the night with that id; `latest` is the one that was frozen last.
 
     Args:
         store: where nights live.
         night: its id, or `latest`.
-        stack: `latest` is of that one.
-        line: `latest` is of that release line.
-        release: `latest` goes to that channel.
+        stack: the stack of `latest`.
+        line: the release line of `latest`.
+        release: the channel that `latest` is promoted to.
 
     Raises:
         StoreError: there is none.
@@ -229,7 +229,7 @@ def read(
 
 
 def every(store: Store) -> Iterator[NightPlan]:
-    """Every night that a store knows, by id; one that cannot be read is named, and holds up no other."""
+    """Yield all nights of a store, by id; one that cannot be read is reported and skipped."""
     for night in store.folders(keys.NIGHTS):
         try:
             plan = find(store, night)
@@ -241,7 +241,7 @@ def every(store: Store) -> Iterator[NightPlan]:
 
 
 def before(run: NightRun) -> list[NightPlan]:
-    """The earlier nights of the same stack and line to the same channel, the last one first."""
+    """Return the earlier nights of the same stack and line to the same channel, the latest first."""
     own = run.plan
     earlier = (
         plan
@@ -253,7 +253,7 @@ def before(run: NightRun) -> list[NightPlan]:
 
 
 def manifest_of(store: Store, plan: NightPlan) -> Manifest:
-    """The manifest of a night.
+    """Return the manifest of a night.
 
     Raises:
         StoreError: it is not the one that the plan names.
@@ -268,14 +268,14 @@ def manifest_of(store: Store, plan: NightPlan) -> Manifest:
 def step_note(  # noqa: PLR0913 - what a note says
     run: NightRun, leg: Leg, stage: Stage, started: str, *, good: bool, reason: str, part: str = ""
 ) -> StepNote:
-    """How a job of a leg ended just now.
+    """Make a note of how a job of a leg has just ended.
 
     Args:
         run: the night.
         leg: one of its legs.
         stage: what the job is for.
         started: when it began, RFC 3339 in UTC.
-        good: it did what it is for.
+        good: whether it succeeded.
         reason: see `StepNote`, as `part`.
         part: of the stage.
     """
@@ -294,7 +294,7 @@ def step_note(  # noqa: PLR0913 - what a note says
 
 
 def note(store: Store, step: StepNote) -> None:
-    """Keep how a job ended; of one attempt of a run the first word counts."""
+    """Store how a job ended; the first note of one attempt of a run counts."""
     # A night that goes on does so in a different run, whose attempts begin at 1 again.
     part = f".{step.part}" if step.part else ""
     name = f"{step.leg}.{step.stage}{part}.{github.run_id()}.{step.attempt}"
@@ -302,7 +302,7 @@ def note(store: Store, step: StepNote) -> None:
 
 
 def notes_of_parts(store: Store, plan: NightPlan) -> dict[tuple[str, Stage, str], StepNote]:
-    """The last word on each part of each stage of each leg."""
+    """Return the latest note on each part of each stage of each leg."""
     last: dict[tuple[str, Stage, str], StepNote] = {}
     for item in store.list(keys.night_key(plan.night, "steps/")):
         with contextlib.suppress(UsageError, MissingKeyError):
@@ -314,7 +314,7 @@ def notes_of_parts(store: Store, plan: NightPlan) -> dict[tuple[str, Stage, str]
 
 
 def notes(store: Store, plan: NightPlan) -> dict[tuple[str, Stage], StepNote]:
-    """The last word on each stage of each leg; of parts that ended in several ways, that of a bad one."""
+    """Return the latest note on each stage of each leg; that of a failed part, if there is one."""
     last = notes_of_parts(store, plan)
     by_stage: dict[tuple[str, Stage], StepNote] = {}
     # The good ones first, by time, so that the last bad one stays.
@@ -324,12 +324,12 @@ def notes(store: Store, plan: NightPlan) -> dict[tuple[str, Stage], StepNote]:
 
 
 def set_of(index: Index, plan: NightPlan, leg: Leg) -> IndexSet | None:
-    """The set of a leg that an index has: of the night's manifest, for that Python, platform and targets.
+    """Return a leg's set in an index: of the night's manifest, for its Python, platform and targets.
 
-    A yanked one counts only where there is no other.
+    A yanked set counts only if there is no other.
 
     Raises:
-        StoreError: it has several, and it is ambiguous which one is meant.
+        StoreError: the index has several such sets.
     """
     sets = [
         one

@@ -1,4 +1,4 @@
-"""The promotion of a night: each leg by itself through the gate, by the store's evidence alone."""
+"""Promote a night: each leg by itself goes through the gate, judged by objects in the store alone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class LegPromotion:
     """The outcome of promoting a leg.
 
     Attributes:
-        before: where it stood.
+        before: its state before.
         promoted: its set is in an index that users install from, or would be after a dry run: in that of the
             night's channel, or in `untested`, where it may not replace what was tested.
         reason: why it is not, or what the pages say of it.
@@ -37,7 +37,7 @@ class LegPromotion:
 
     @property
     def refused(self) -> bool:
-        """Whether the gate was asked and said no, or could not be asked."""
+        """Whether the gate refused the leg, or could not judge it."""
         return self.before.state in ("ready", "unclear") and not self.promoted
 
 
@@ -47,7 +47,7 @@ class NightPromotion:
 
     Attributes:
         legs: each leg that was expected.
-        strangers: ids of staged sets of the night's manifest that no leg expects; they stay where they are.
+        strangers: ids of staged sets of the night's manifest that no leg expects; they are not promoted.
     """
 
     legs: tuple[LegPromotion, ...]
@@ -55,10 +55,10 @@ class NightPromotion:
 
 
 def promote_night(run: NightRun, *, whole: bool = False, say: Progress = silent) -> NightPromotion:
-    """Bring every leg that is ready to the channel that the night is for.
+    """Promote every leg that is ready to the night's channel.
 
-    It can be called at any time, and again: a leg whose tests still run, or wait for a runner, goes the next
-    time. Of what was expected and is not there, nothing is promoted in its place.
+    It can be called repeatedly, at any time: a leg whose tests still run, or wait for a runner, is promoted
+    the next time. Nothing is promoted in place of an expected set that is missing.
 
     Args:
         run: the night.
@@ -96,7 +96,7 @@ def promote_night(run: NightRun, *, whole: bool = False, say: Progress = silent)
 
 
 def _refuse_a_part(run: NightRun, stood: Sequence[Standing], say: Progress) -> None:
-    """Refuse a night of which a part would be promoted, before the first leg moves."""
+    """Refuse a night that would be promoted only in part, before the first leg is promoted."""
     trial = replace(run, dry_run=True)
     behind = [
         (one, one.reason)
@@ -160,7 +160,7 @@ def _promote(run: NightRun, before: Standing, set_id: str, channel: str) -> prom
 
 
 def _strangers(run: NightRun, stood: Sequence[Standing]) -> tuple[str, ...]:
-    """The staged sets of the night's manifest that are not expected."""
+    """Return the staged sets of the night's manifest that are not expected."""
     # Of a leg that is not clear, it is ambiguous which of its sets is meant.
     clear = [one for one in stood if one.state != "unclear"]
     expected = {one.set_id for one in stood}

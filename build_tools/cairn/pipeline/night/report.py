@@ -1,6 +1,6 @@
-"""How nights ended: for the status pages, the summary of a run, and whoever watches whether they happen.
+"""Report how nights ended: on the status pages, in the summary of a run, and to monitoring.
 
-A schedule that has stopped fails nothing, and tells nobody: `overdue` finds it.
+A schedule that has stopped causes no failure and no message: `overdue` detects it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ENDED: Mapping[standing.State, Stage] = {
 
 
 def of_night(run: NightRun, *, cancelled: bool = False) -> tuple[Night, ...]:
-    """How each leg ended, in the order of the plan.
+    """Return how each leg ended, in the order of the plan.
 
     Args:
         run: the night.
@@ -85,7 +85,7 @@ def _of_leg(
 
 
 def _why(stands: Standing, notes: Mapping[tuple[str, Stage], StepNote]) -> tuple[Stage, str, bool]:
-    """Where a leg ended, why, and whether a job has said so itself."""
+    """Return the stage at which a leg ended, why, and whether a note of a job says so."""
     leg, stage = stands.leg, _ENDED[stands.state]
     failed = [n for s in STAGES if (n := notes.get((leg.id, s))) is not None and not n.good]
     # Records and sets of earlier nights may have brought the leg beyond what failed then.
@@ -100,10 +100,10 @@ def _why(stands: Standing, notes: Mapping[tuple[str, Stage], StepNote]) -> tuple
 
 
 def record(store: Store, night: NightPlan, ended: Sequence[Night]) -> tuple[str, ...]:
-    """Write the outcome of a night to the status pages; a leg's status from a later night stays.
+    """Write the outcome of a night to the status pages; a leg's status from a later night is kept.
 
     Returns:
-        Why pages of an index could not be written, a sentence each; those of the others were.
+        Why pages of an index could not be written, a sentence each; the other pages were written.
     """
     indexes: dict[str, None] = {}
     for leg, shown in zip(night.legs, ended, strict=True):
@@ -122,7 +122,7 @@ def record(store: Store, night: NightPlan, ended: Sequence[Night]) -> tuple[str,
 
 
 def _write(store: Store, key: str, shown: Night) -> None:
-    """Write how a night ended, unless a later night has; the moment of the last good one is carried on."""
+    """Write how a night ended, unless a later night's status is there; keep the time of the last good one."""
     for _ in attempts_at(key):
         old = read_or_none(store, key)
         previous = _status(old, key)
@@ -135,7 +135,7 @@ def _write(store: Store, key: str, shown: Night) -> None:
 
 
 def _status(page: StoredObject | None, key: str) -> Night | None:
-    """The status of a leg on its page; None where there is none that can be read."""
+    """Return the status of a leg on its page, or None if there is none that can be read."""
     try:
         return datafile.loads(page.data, Night, name=key) if page is not None else None
     except UsageError:
@@ -143,13 +143,13 @@ def _status(page: StoredObject | None, key: str) -> Night | None:
 
 
 def bad_legs(night: NightPlan, ended: Sequence[Night]) -> tuple[tuple[Leg, Night], ...]:
-    """The legs that make a night a bad one."""
+    """Return the legs that make a night a bad one."""
     pairs = zip(night.legs, ended, strict=True)
     return tuple((leg, one) for leg, one in pairs if one.outcome != "good" and not leg.expect_failure)
 
 
 def markdown(night: NightPlan, ended: Sequence[Night]) -> str:
-    """The night as a table, for the summary of its run."""
+    """Render the night as a table for the summary of its run."""
     good = sum(one.outcome == "good" for one in ended)
     rows = []
     for one in ended:
@@ -176,7 +176,7 @@ def overdue(
     good_within: timedelta,
     release: str | None = None,
 ) -> tuple[str, ...]:
-    """Problems of the last nights, a sentence each; none where all is well.
+    """Return problems of the last nights, a sentence each; empty if there are none.
 
     Args:
         store: where the nights live.

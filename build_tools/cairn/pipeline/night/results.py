@@ -1,6 +1,6 @@
-"""Test results for people: in the summary of the step that ran them, and as a page beside them.
+"""Show test results: in the step summary of the job, and as a page beside the results.
 
-They are compared with those of earlier sets of the same line and family, from the store.
+The results are compared with those of earlier sets of the same line and family in the store.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _EARLIER = 3  # nights that failures are compared with
 
 
 def keep(run: NightRun, leg: Leg, folder: Path, *, title: str, name: str, signer: Signer | None) -> None:
-    """Store the record of tests that is in a folder, and show their results.
+    """Store the test record in a folder, and show the results.
 
     Args:
         run: the night.
@@ -63,14 +63,14 @@ def keep(run: NightRun, leg: Leg, folder: Path, *, title: str, name: str, signer
 def earlier_runs(
     store: Store, index: str, record: TestRecord, *, most: int, say: Progress = silent
 ) -> tuple[EarlierRun, ...]:
-    """The records of the same kind of earlier sets of the same stack, line, family, Python and platform.
+    """Return records of the same kind of earlier sets with the same stack, line, family, Python and platform.
 
     Args:
         store: the store that has the record's set.
         index: where the earlier sets are, such as `staging`.
         record: whose history it is.
         most: how many.
-        say: told of what cannot be read: history is for people, and half of it is better than none.
+        say: called for each record that cannot be read: an incomplete history is better than none.
 
     Returns:
         The newest first.

@@ -1,9 +1,9 @@
 """The shards of a night's suites: the expected ones, and the stored results of those that ran.
 
-nights/<id>/shards/<leg>.<config>/<shard>.<run>.<attempt>/shard.json, and what it is of beside it
+nights/<id>/shards/<leg>.<config>/<shard>.<run>.<attempt>/shard.json, with its other files beside it
 
-They lie in the store and not among the artifacts of a run: any job may upload anything under any name, and a
-night goes on in other runs, which do not see the artifacts of the first.
+They are in the store and not among the artifacts of a run: any job may upload anything under any name, and a
+night may continue in other runs, which do not see the artifacts of the first.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class StoredShard:
 
     @property
     def ended(self) -> datetime:
-        """When it was over."""
+        """When the shard ended."""
         return datetime.fromisoformat(self.result.started) + timedelta(seconds=self.result.duration_seconds)
 
     @property
@@ -94,7 +94,7 @@ class StoredShard:
 
 
 def suite_of(stack: Stack) -> Suite:
-    """The suite of a stack, beside its stack.toml.
+    """Read the suite.toml beside a stack's stack.toml.
 
     Raises:
         UsageError: there is none, or it is wrong.
@@ -103,10 +103,10 @@ def suite_of(stack: Stack) -> Suite:
 
 
 def config_of(stack: Stack, name: str) -> Config:
-    """A configuration of a stack's suite.
+    """Return a configuration of a stack's suite.
 
     Raises:
-        UsageError: there is none of that name, or no key can have it.
+        UsageError: there is none with that name, or the name is not valid in a key.
     """
     if not _CONFIG.fullmatch(name):
         raise UsageError(
@@ -116,7 +116,7 @@ def config_of(stack: Stack, name: str) -> Config:
 
 
 def expected(stack: Stack, leg: Leg) -> tuple[Shard, ...]:
-    """The shards that a leg must have run; none where no runner has the GPUs for them.
+    """Return the shards that a leg must run; none if no runner has the GPUs for them.
 
     Raises:
         UsageError: the stack has no such suite.
@@ -134,7 +134,7 @@ def expected(stack: Stack, leg: Leg) -> tuple[Shard, ...]:
 
 
 def demanding(stack: Stack, leg: Leg) -> Stack:
-    """The stack, whose gate asks besides for a record of all that the night tests of a leg."""
+    """Return the stack with a gate that also demands a record of each suite that the night runs for a leg."""
     configs = tuple(dict.fromkeys(shard.config for shard in expected(stack, leg)))
     records = dict(stack.gate.records)
     if configs:
@@ -147,7 +147,7 @@ def demanding(stack: Stack, leg: Leg) -> Stack:
 
 
 def keep(store: Store, night: NightPlan, shard: Shard, folder: Path) -> None:
-    """Keep the results that a shard has left in a folder.
+    """Store the results of a shard from a folder.
 
     Raises:
         UsageError: it has left none.
@@ -160,13 +160,13 @@ def keep(store: Store, night: NightPlan, shard: Shard, folder: Path) -> None:
 
 
 def results_of(store: Store, night: NightPlan, shard: Shard, *, set_id: str) -> dict[int, StoredShard]:
-    """The last results of each shard of one configuration, by number.
+    """Return the latest results of each shard of one configuration, by number.
 
-    Only what is of this set counts and, where the plan, the wheels or the sources have changed between two
-    attempts, what is of the last of these.
+    Only results of this set count and, if the plan, the wheels or the sources changed between two attempts,
+    only results of the latest of these.
 
     Args:
-        store: where they lie.
+        store: the store that has the results.
         night: the night.
         shard: any shard of the configuration.
         set_id: the set.
@@ -179,7 +179,7 @@ def results_of(store: Store, night: NightPlan, shard: Shard, *, set_id: str) -> 
 
 
 def _all(store: Store, night: NightPlan, shard: Shard) -> list[StoredShard]:
-    """Everything that the shards of a configuration have left, the last to end last."""
+    """Return all stored results of the shards of a configuration, ordered by their end."""
     items = []
     for item in store.list(_prefix(night, shard.leg, shard.config)):
         if not item.key.endswith(f"/{suite_results.SHARD}"):
@@ -195,7 +195,7 @@ def _all(store: Store, night: NightPlan, shard: Shard) -> list[StoredShard]:
 
 
 def fetch(store: Store, one: StoredShard, folder: Path) -> Path:
-    """Bring the results of a shard into a folder, as the shard had written them there."""
+    """Copy the stored results of a shard to a folder, as the shard wrote them."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in suite_results.FILES:
         files.write_bytes(folder / name, store.read(one.prefix + name).data)
@@ -203,7 +203,7 @@ def fetch(store: Store, one: StoredShard, folder: Path) -> Path:
 
 
 def times(run: NightRun, shard: Shard) -> Times:
-    """How long the tests of a configuration took in the last night before this one that has all its shards.
+    """Return the times of a configuration's tests in the last earlier night that has all its shards.
 
     Each shard of a night finds the same times, and so makes the same plan; were a shard of an earlier night
     to end between two of them, the plans would differ, and those of the earlier plan would run again.
@@ -229,7 +229,7 @@ def times(run: NightRun, shard: Shard) -> Times:
 
 
 def due(run: NightRun, leg: Leg) -> tuple[Shard, ...]:
-    """The shards of a leg's staged set that have not run yet, or in which something went wrong."""
+    """Return the shards of a leg's staged set that have not run yet, or that had problems."""
     staged = plan.set_of(run.index(leg, run.plan.staging), run.plan, leg)
     if staged is None:
         return ()

@@ -1,8 +1,8 @@
-"""The smoke tests of a leg's set, on the machine that this runs on, and their record in the store.
+"""Run the smoke tests of a leg's set on this machine, and store their record.
 
-In their environment, the claims of the compatibility pages are measured too. What was broken already in the
-last night of the leg that was promoted is known, and fails nothing; anything else that a page claims and is
-not there does.
+In their environment, the claims of the compatibility pages are measured too. A feature that was already
+broken in the leg's last promoted night is known and causes no failure; any other claimed feature that does
+not work does.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from cairn.testing.smoke import SmokeResult
 
 @dataclass(frozen=True, kw_only=True)
 class LegTest:
-    """A leg that is to be tested here.
+    """A leg to test on this machine.
 
     Attributes:
         run: the night.
@@ -60,15 +60,14 @@ class LegTest:
 def smoke_leg(request: LegTest) -> TestRecord:
     """Install a leg's staged set from an index that has nothing else, test it, and keep the record.
 
-    Where the matrix says so, it is measured there too what the compatibility pages claim.
+    If the matrix says so, the claims of the compatibility pages are measured there too.
 
     The set is the store's own: no file of an earlier job is read.
 
     Raises:
         StoreError: no set of the leg is staged.
         PrerequisiteError: the machine has no GPU, and the set is for one that its ROCm reaches.
-        TestsFailedError: the machine has other GPUs, or the tests did not pass; whatever they came to is
-            recorded.
+        TestsFailedError: the machine has other GPUs, or the tests did not pass; their results are recorded.
     """
     run, leg = request.run, request.leg
     store, stack = run.store, run.stack
@@ -107,7 +106,7 @@ def keep(run: NightRun, leg: Leg, folder: Path, signer: Signer | None) -> None:
 
 
 def staged_set(run: NightRun, leg: Leg) -> str:
-    """The id of a leg's staged set.
+    """Return the id of a leg's staged set.
 
     Raises:
         StoreError: there is none.
@@ -119,9 +118,9 @@ def staged_set(run: NightRun, leg: Leg) -> str:
 
 
 def refuse_other_hardware(run: NightRun, leg: Leg, nodes: Path) -> None:
-    """Refuse a machine that has not the GPUs of a leg, where its ROCm SDK reaches any.
+    """Refuse a machine without the GPUs of a leg, if the leg's ROCm SDK can reach any.
 
-    Gigabytes would be installed before a record of the wrong machine came out as invalid.
+    Otherwise, gigabytes would be installed only to get an invalid record.
 
     Raises:
         PrerequisiteError: the machine has no GPU that programs may use.
@@ -153,7 +152,7 @@ def measure_leg(run: NightRun, leg: Leg, installed: SmokeResult, work_dir: Path)
     Args:
         run: the night.
         leg: one of its legs.
-        installed: what its smoke tests have left.
+        installed: the record of its smoke tests.
         work_dir: receives both.
     """
     with console.current().stage(f"measure what the pages claim of {leg.name}") as stage:
@@ -181,7 +180,7 @@ def keep_compat(run: NightRun, leg: Leg, work_dir: Path, signer: Signer | None) 
 
 
 def require_compat(record: TestRecord, leg: Leg, work_dir: Path) -> None:
-    """Raise `TestsFailedError` where a claim of a page does not hold."""
+    """Raise `TestsFailedError` if a claim of a page does not hold."""
     if record.verdict == "passed" or (record.verdict == "untested" and leg.bypass_tests):
         return
     raise TestsFailedError(
@@ -190,9 +189,9 @@ def require_compat(record: TestRecord, leg: Leg, work_dir: Path) -> None:
 
 
 def baseline(run: NightRun, leg: Leg) -> CompatReport | None:
-    """The report of the last night before this one whose set of the leg users can install, if it has one.
+    """Return the report of the last earlier night whose set of the leg was promoted, if it has one.
 
-    Not simply that of the night before: what broke there would be known after one night, and let through.
+    Not simply that of the night before: a feature that broke there would count as known after one night.
     """
     index = run.index(leg, run.plan.release)
     nights = (night for night in plan.before(run) if any(other.id == leg.id for other in night.legs))

@@ -1,7 +1,7 @@
-"""Publishing the sets of a night to staging, from the artifacts of its build jobs.
+"""Publish the sets of a night to staging, from the artifacts of its build jobs.
 
-Build jobs run upstream's code and may write to no index: they leave files, and one job that runs nothing of
-theirs looks at these and publishes them.
+Build jobs run upstream's code and may not write to an index: they upload files, which one job that runs none
+of that code checks and publishes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class StagedLeg:
         leg: which.
         set_id: its set, or None.
         reason: why it has none; empty for one that has.
-        kept: it was staged before.
+        kept: whether it was staged before.
     """
 
     leg: Leg
@@ -49,12 +49,12 @@ class StagedLeg:
 
 
 def artifact_name(leg: Leg, attempt: int) -> str:
-    """The name of the artifact with a leg's wheels; each attempt has its own."""
+    """Return the name of the artifact with a leg's wheels; each attempt has its own."""
     return f"wheels-{leg.id}-{attempt}"
 
 
 def stage_night(run: NightRun, artifacts: Path, *, say: Progress = silent) -> tuple[StagedLeg, ...]:
-    """Stage the built sets; a leg that cannot be staged does not hold up the others.
+    """Stage the built sets; a leg that cannot be staged does not stop the others.
 
     Args:
         run: the night.
@@ -94,7 +94,7 @@ def _try_to_stage(run: NightRun, leg: Leg, folders: Sequence[Path]) -> StagedLeg
 
 
 def _stage(run: NightRun, leg: Leg, folder: Path) -> WheelSet:
-    """Publish the set of a leg with what it needs."""
+    """Publish the set of a leg and its dependencies."""
     stack, index = run.stack, plan.index_of(leg, run.plan.staging)
     wheel_set = wheelset.read(folder / SET_FILE)
     _refuse_other_set(wheel_set, run.plan, leg)
@@ -140,7 +140,7 @@ def _refuse_other_set(wheel_set: WheelSet, night: NightPlan, leg: Leg) -> None:
 
 
 def _artifacts(folder: Path) -> dict[str, dict[int, Path]]:
-    """The folders of each leg, by attempt."""
+    """Return the folders of each leg, by attempt."""
     if (folder / NOTE_FILE).is_file():
         # actions/download-artifact makes a folder for each artifact, but not where there is one alone
         # (`artifacts.length === 1` in its download-artifact.ts). Whose it is, it says itself; what it may

@@ -1,7 +1,7 @@
-"""The state of a leg by the store's evidence: it decides what is left to do, and what is promoted.
+"""The state of a leg according to the store, which decides what is left to do and what is promoted.
 
-Neither the output of a job nor its exit code counts here, so whoever edits artifacts, cancels a job or
-has a workflow go on after a failure changes nothing of it.
+Neither the output of a job nor its exit code counts here, so editing artifacts, cancelling a job or
+continuing a workflow after a failure does not change it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ State = Literal["missing", "untested", "failed", "ready", "held", "promoted", "y
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """Where a leg stands.
+    """The state of a leg.
 
     Attributes:
         leg: which.
@@ -49,7 +49,7 @@ class Standing:
 
 
 def look(run: NightRun, leg: Leg) -> Standing:
-    """Where a leg stands at this moment; that this cannot be told of one leg holds up no other."""
+    """Return the current state of a leg; one that cannot be determined is `unclear`, and raises no error."""
     try:
         return _look(run, leg)
     except StoreError as error:  # an index or a set is damaged, or there are several sets for the leg

@@ -1,4 +1,4 @@
-"""The suites of a night: a shard is run on one machine, and all shards of a leg are judged together.
+"""Run the suites of a night: each shard on one machine; all shards of a leg are judged together.
 
 The results of each shard go into the store, and each configuration of a leg becomes one record there.
 """
@@ -43,7 +43,7 @@ from cairn.venv import PackageSource
 
 @dataclass(frozen=True, kw_only=True)
 class ShardTest:
-    """A shard that is to be run here.
+    """A shard to run on this machine.
 
     Attributes:
         run: the night.
@@ -70,8 +70,8 @@ class ShardTest:
 def run_shard(request: ShardTest) -> Merged:
     """Install a leg's staged set, run a shard of its suite, and store the results.
 
-    The set is the store's own, the tests are of the commit that the manifest names, and the wheel must say
-    that it was built from it.
+    The set comes from the store, the tests are of the manifest's commit, and the wheel must state that it was
+    built from that commit.
 
     Raises:
         StoreError: no set of the leg is staged, or its manifest has no such project.
@@ -138,7 +138,7 @@ def _suite_request(
 
 
 def _sources(request: ShardTest, project: str, say: Progress) -> tuple[Path, tuple[str, ...]]:
-    """The checkout with the tests, and the commits that a wheel of the manifest may say it was built from."""
+    """Return the checkout with the tests, and the commits that a wheel of the manifest may state."""
     run = request.run
     frozen = plan.manifest_of(run.store, run.plan)
     source = next((one for one in frozen.projects if one.name == project), None)
@@ -172,7 +172,7 @@ class SuiteMerge:
     Attributes:
         leg: whose set was tested.
         config: the configuration.
-        good: nothing stands against the set, also where the matrix lets it through without a GPU.
+        good: nothing counts against the set, also if the matrix accepts it without a GPU.
         reason: of the verdict.
     """
 
@@ -190,10 +190,9 @@ class SuiteMerge:
 def merge_night(
     run: NightRun, work_dir: Path, *, signer: Signer | None = None, say: Progress = silent
 ) -> tuple[SuiteMerge, ...]:
-    """Judge every suite that a staged leg must have run, and keep the records; a missing shard is a failure.
+    """Judge every suite that a staged leg must run, and store the records; a missing shard is a failure.
 
-    A leg that was promoted is left alone. One whose shards left nothing at all gets no record, and without
-    one it is not promoted.
+    A promoted leg is skipped. A leg without results of any shard gets no record, and is not promoted.
 
     Args:
         run: the night.

@@ -143,7 +143,7 @@ def _why_left(setup: Setup, ended: Ended) -> str:
 
 
 def _blamed(ended: Ended, module: str) -> TestOutcome | None:
-    """Return a failure of the test that ended its process or was killed, or of the module if no test was running."""
+    """Return a failure of the test that ended its process, or of the module if no test was running."""
     journal = ended.journal
     if ended.killed.startswith("the time of the whole"):
         return None

@@ -76,7 +76,7 @@ def mismatch(
 ) -> str | None:
     """Return why the tests are not those of the wheel, or None if they are.
 
-    The commit decides: the wheel's must be the one that is checked out, or its parent before hipify, and the
+    The commit decides: the wheel's must be the one that is checked out, or that commit before hipify, and the
     tests must be unmodified. If either commit is unknown, nothing shows that they are the same.
 
     Args:
