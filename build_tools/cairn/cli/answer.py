@@ -12,7 +12,7 @@ from cairn.output import console
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under a head; a cell is shown as its text, and as `-` where it is None."""
+    """A table with a header; a cell is shown as text, or as `-` if it is None."""
 
     head: Sequence[str]
     rows: Iterable[Sequence[object]]
@@ -20,14 +20,14 @@ class Table:
 
 @dataclass(frozen=True)
 class Note:
-    """A line about the answer that is no part of it: it goes to standard error, and not with --quiet."""
+    """A remark about the answer, written to standard error unless --quiet is given."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Warn:
-    """A line about what is not right and does not stop us: it goes to standard error."""
+    """A warning about the answer, written to standard error."""
 
     text: str
 
@@ -59,7 +59,7 @@ class Answer:
     exit_code: int = 0
 
     def show(self, *, json: bool) -> int:
-        """Print it; returns the exit code.
+        """Print the answer; return the exit code.
 
         Raises:
             CairnError: `error`.
@@ -78,7 +78,7 @@ class Answer:
 
 
 def show(result: Result, *, json: bool) -> int:
-    """Print what a command returns; gives the exit code, the highest one of several answers.
+    """Print what a command returns; return the exit code, the highest one of several answers.
 
     Raises:
         CairnError: the `error` of an answer.

@@ -1,4 +1,4 @@
-"""Makes the parser of a request's fields, and the request of what was parsed (`cairn.options`)."""
+"""Make parsers from the fields of requests, and requests from parsed options (`cairn.options`)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _BELOW = " below"  # ends the name under which a parser keeps what it adds to th
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """A command of `cairn`: the class of its requests, and what carries one out.
+    """A command of `cairn`: the class of its requests, and the function that carries one out.
 
     The docstring of the class is its help: behind the line that says what it is, paragraphs for `--help`,
     then an example of a command line.
@@ -60,7 +60,7 @@ class Command:
 
 
 def command(request: type[Request], run: Callable[[Request], Result], **more: Any) -> Command:
-    """A command, whose `run` takes such a request; `more` are attributes of `Command`."""
+    """Make a command whose `run` takes such a request; `more` are attributes of `Command`."""
     return Command(request=request, run=run, **more)
 
 
@@ -72,7 +72,7 @@ def script(
     defaults: Mapping[str, object] | None = None,
     **more: Any,
 ) -> Parser:
-    """The parser of a script without commands, whose help is the docstring of its request, as a command's is.
+    """Make the parser of a script without commands; its help is the docstring of its request.
 
     Args:
         path: of the script.
@@ -94,7 +94,7 @@ def _help(request: type[object]) -> tuple[str, str]:
 
 
 def sentence(text: str) -> str:
-    """The text with a capital at its beginning."""
+    """Return the text with a capital first letter."""
     return f"{text[0].upper()}{text[1:]}"
 
 
@@ -127,8 +127,8 @@ def add_options(
     Args:
         parser: what gets them.
         request: whose fields.
-        inherited: fields that the parser above has too: what was given there need not be given here, and what
-            may be repeated is added to.
+        inherited: fields that the parent parser has too: an option given there is not required here, and a
+            repeatable one is added to.
         omit: fields that this parser has no option for; they keep their defaults.
         defaults: values of fields that need not be given here, or have a different default.
     """
@@ -150,7 +150,7 @@ def add_options(
 
 
 def make(request: type[Request], options: argparse.Namespace) -> Request:
-    """The request that was parsed; what has no option is what `set_defaults` says, or its own default."""
+    """Make the request from parsed options; other fields have values from `set_defaults` or defaults."""
     values: dict[str, Any] = {}
     for field in dataclasses.fields(request):  # type: ignore[arg-type]  # a bound cannot say: a dataclass
         declared = field.metadata.get(KEY)

@@ -1,4 +1,4 @@
-"""`cairn bisect`: which set was the first bad one, and what changed with it."""
+"""`cairn bisect`: find the first bad set, and what changed with it."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class PlaceOptions:
     repo_name: str | None = option("name of the default folder (default: the stack's)")
 
     def folder(self, root: Path, project: Project) -> Path:
-        """The folder of a project's checkout, below `root` unless it is named."""
+        """Return the folder of a project's checkout, below `root` unless an option names it."""
         return self.checkout_dir or root / (self.repo_name or project.checkout_dir)
 
 
@@ -64,7 +64,7 @@ class CheckoutCommand(common.StackOptions, PlaceOptions):
 
 
 def answer(checkouts: Sequence[Checkout]) -> Answer:
-    """The answer about checkouts; their notes are shown as warnings."""
+    """Make the answer about checkouts; their notes are shown as warnings."""
     for checkout in checkouts:
         for note in checkout.notes:
             console.current().warn(f"{checkout.project.name}: {note}")

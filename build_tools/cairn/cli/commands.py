@@ -1,7 +1,7 @@
-"""Every command of `cairn` with its line in the help, and where it is: what a parser is made from.
+"""Every command of `cairn` with its help line and its module, from which the parser is made.
 
-A group shows these lines without loading its commands: only the module of the one that is named is imported.
-It has the options and the function of each in `COMMANDS`, which `cairn.cli.binder.command` makes.
+A group shows these lines without loading its commands: only the module of the named command is imported. Its
+`COMMANDS`, made by `cairn.cli.binder.command`, has the options and the function of each command.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """Commands below one word.
+    """A group of commands, such as `cairn build`.
 
     Attributes:
         about: its line in the help of the group above.
@@ -34,7 +34,7 @@ class Group:
     modules: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def module_of(self, name: str, room: str) -> str:
-        """The module that has a command of this group, whose own modules are in `room`."""
+        """Return the module of a command of this group, whose modules are in the package `room`."""
         several = (module for module, names in self.modules.items() if name in names)
         module = self.module or next(several, None)
         return f"cairn.cli.{module}" if module else f"{room}.{name}"

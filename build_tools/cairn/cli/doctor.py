@@ -1,4 +1,4 @@
-"""`cairn doctor`: what a machine lacks, and the line to type about each."""
+"""`cairn doctor`: find what a machine lacks, with a command line to fix each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs one command, and turns every failure into one line and an exit code."""
+"""Run one command, and turn every failure into one line and an exit code."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _report_system(error: OSError | MemoryError) -> None:
 
 
 def _system_tip(error: OSError) -> str | None:
-    """A tip for an error of the operating system; None where its own words are enough."""
+    """Return a tip for an error of the operating system; None if its own message is enough."""
     path = f" {error.filename}" if isinstance(error.filename, str | Path) else ""
     permission = f"take a folder of your own, or have its owner let you in: see `ls -ld{path}`"
     return {

@@ -48,7 +48,7 @@ class Image:
         return images.find_dockerfile(self.name, Path.cwd())
 
     def choose_engine(self, *, dry_run: bool) -> Engine:
-        """The engine that is named, or one that this machine has: with `dry_run`, none needs to answer."""
+        """Return the named engine, or one that this machine has: with `dry_run`, none needs to respond."""
         from cairn import images
 
         return images.likely_engine(self.engine) if dry_run else images.choose_engine(self.engine)
@@ -169,7 +169,7 @@ def _image_build(request: Build) -> ImageBuild:
 
 
 def _origin(file: Dockerfile) -> tuple[str | None, str | None]:
-    """The last commit of a Dockerfile's folder and its date; None where the folder is not as committed."""
+    """Return the last commit of a Dockerfile's folder and its date; None if the folder has local changes."""
     from cairn.sources.git import command
 
     place = file.path.resolve().parent

@@ -1,7 +1,7 @@
 """The entry point: the parser of the program, and the run of one command line.
 
-A command line says little and loads little: a command is imported when it is named, and imports what it needs
-when it runs, so that `--help` and `--version` stay fast, and a checkout loads nothing that builds.
+Imports are lazy: a command's module is imported when the command is named, and imports what it needs when it
+runs, so that `--help` and `--version` stay fast, and `cairn checkout` loads nothing that builds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def make_parser(*, whole: bool = False) -> Parser:
-    """The parser of the program: with the options of the command that a line names, or `whole`, of all."""
+    """Make the parser of the program, with the options of the named command or, if `whole`, of all."""
     parser = Parser(prog="cairn")
     parser.add_argument("--version", action="version", version=f"cairn {__version__}")
     _add_commands(parser, PROGRAM, "cairn.cli")

@@ -288,7 +288,7 @@ def _some(problems: Sequence[str]) -> str:
 
 
 def _stack_of(request: OfManifest) -> Stack | None:
-    """The stack, which says where checkouts are; not needed where their folder is named."""
+    """Return the stack, which names the folders of checkouts; not needed if their folder is given."""
     if (stack := request.load_stack()) is not None:
         return stack
     if request.root_checkout_dir is None:
@@ -316,7 +316,7 @@ def _root(stack: Stack | None, request: CheckoutPlaces) -> Path:
 
 
 def _own_folders(frozen: Manifest, stack: Stack | None) -> dict[str, str]:
-    """Where `cairn checkout` puts each project of a manifest: its stack says, else the manifest itself."""
+    """Return where `cairn checkout` puts each project, according to the stack or else the manifest itself."""
     return {p.name: stack.project(p.name).checkout_dir if stack else p.folder for p in frozen.projects}
 
 

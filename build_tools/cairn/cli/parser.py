@@ -1,4 +1,4 @@
-"""The parser of every command, what all of them accept, and how one is added to its group."""
+"""The parser of every command, the options that all of them accept, and adding commands to a group."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Parser(argparse.ArgumentParser):
             group.add_argument(*names, action="store_true", default=argparse.SUPPRESS, help=text)
 
     def fill(self, words: Sequence[str] = (), *, everything: bool = False) -> None:
-        """Add what this parser takes, and what the commands take that `words` name below it, or all."""
+        """Add the options of this parser, and of the commands below it that `words` name, or of all."""
         if self.fill_later is not None:
             fill_later, self.fill_later = self.fill_later, None
             fill_later()
@@ -134,7 +134,7 @@ class Parser(argparse.ArgumentParser):
         sys.exit(UsageError.exit_code)
 
     def _with_command(self, words: list[str]) -> list[str]:
-        """The words, with the default command before them where they name no other."""
+        """Return the words, with the default command before them if they name none."""
         commands = self._commands()
         if self.default_command is None or commands is None:
             return words
@@ -171,7 +171,7 @@ class Parser(argparse.ArgumentParser):
         return f"`{self.prog} --help` lists the options"
 
     def _own(self, words: Sequence[str]) -> Iterator[str]:
-        """The words up to `--` or to the name of a command, without the values of options."""
+        """Return the words up to `--` or to the name of a command, without the values of options."""
         value = False  # whether this word is the value of the option before it
         for word in words:
             option = _is_option(word)
@@ -186,7 +186,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def _formatter(prog: str) -> argparse.HelpFormatter:
-    """The formatter of help, with the width that `shutil.get_terminal_size` gives.
+    """Make the formatter of help, with the width that `shutil.get_terminal_size` returns.
 
     argparse would load shutil for it, and so bz2 and lzma, which takes longer than all else that help needs.
     """
@@ -207,12 +207,12 @@ def _is_option(word: str) -> bool:
 
 
 def is_completion() -> bool:
-    """Whether a shell asks what may follow: then argcomplete has set this variable."""
+    """Whether a shell asks for completions: its argcomplete script has then set this variable."""
     return "_ARGCOMPLETE" in os.environ
 
 
 def completion_words() -> list[str]:
-    """What is on the line that a shell asks about, up to the cursor."""
+    """Return the words of the line to be completed, up to the cursor."""
     import shlex
 
     # bash's names for the line and the cursor's place in it; argcomplete sets them for other shells too.

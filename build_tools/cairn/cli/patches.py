@@ -60,7 +60,7 @@ class ProjectRequest(common.OptionalStack, Report):
         return self.project or (note.project if note else None)
 
     def hipify_kind(self, root: Repository, project: str | None) -> HipifyKind:
-        """Who hipifies: the stack says, else the report, else whether the tree has torch's own program."""
+        """Return the kind of hipify, from the stack, the report, or whether the tree has torch's script."""
         from cairn.sources.hipify import report as hipify_report
         from cairn.sources.hipify.run import BUILD_AMD
 

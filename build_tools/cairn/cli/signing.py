@@ -1,4 +1,4 @@
-"""Signing and trusting: the options of the commands that do it."""
+"""Options of the commands that sign, or that verify signatures."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class SignOptions:
     )
 
     def signer(self) -> Signer | None:
-        """The key that the option or the environment names."""
+        """Return the key that the option or the environment names."""
         from cairn.release.provenance import signers
 
         return signers.chosen_signer(self.sign_key)
@@ -49,7 +49,7 @@ class AttestOptions(SignOptions):
 
     @contextlib.contextmanager
     def attester(self) -> Iterator[Attester | None]:
-        """Yield who vouches for wheels; None where nobody was asked to."""
+        """Yield the attester of wheels, or None if none was requested."""
         if self.sign_as_workflow and self.dry_run:
             yield None
             return
@@ -74,7 +74,7 @@ def trust(what: str) -> Any:
 
 
 def read_trust(keys: Sequence[str], testers: Sequence[Path] = ()) -> Trust | None:
-    """Whose signatures count, those of `testers` for test records alone; None where nobody is named."""
+    """Return the trusted keys, those of `testers` for test records only; None if no key is named."""
     from cairn.release.provenance import signers as trusted
 
     return trusted.trust_of(keys, testers) or None

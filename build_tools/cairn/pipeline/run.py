@@ -368,5 +368,5 @@ def install_from_release(request: TrailRequest, wheel_set: WheelSet) -> None:
 
 
 def _untested_note(promotion: promote.Promotion) -> str | None:
-    """Return a note of the targets that the set was not tested on, according to the gate; None if there are none."""
+    """Return a note of the targets that the gate found untested, or None if there are none."""
     return promotion.report.untested_note if promotion.report is not None else promotion.untested

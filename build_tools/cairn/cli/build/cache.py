@@ -1,4 +1,4 @@
-"""`cairn build cache`: what is in a cache of wheels, and how it is kept small."""
+"""`cairn build cache`: show and trim a cache of wheels."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Show:
     json: bool = common.json()
 
     def open_store(self) -> Store | None:
-        """The store of the cache; None for that of this machine."""
+        """Open the store of the cache; None for the cache of this machine."""
         from cairn.store import opening
 
         if self.cache_store is None:

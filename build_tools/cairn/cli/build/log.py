@@ -50,7 +50,7 @@ def _log(request: Log) -> Answer:
 
 
 def _log_of(folder: Path, project: str) -> Path:
-    """The log of a project, or of one of its variants: `torch [gfx942 3.12]`.
+    """Return the log of a project, or of one of its variants: `torch [gfx942 3.12]`.
 
     Raises:
         UsageError: there is none.
@@ -71,7 +71,7 @@ def _log_of(folder: Path, project: str) -> Path:
 
 
 def _last_run(folder: Path) -> Answer:
-    """How each step of the last run ended.
+    """Return how each step of the last run ended.
 
     Raises:
         UsageError: there was no run.

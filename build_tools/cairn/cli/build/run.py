@@ -42,7 +42,7 @@ class CacheOptions:
         """The cache that is named.
 
         Raises:
-            UsageError: something is said of it, and it is not named.
+            UsageError: options of the cache are given, but no cache.
         """
         from cairn.build.cache import SharedCache
 
@@ -217,7 +217,7 @@ def _run(request: Run) -> Answer | list[Piece]:
 
 
 def built_wheels(wheels: Sequence[BuiltWheel], variants: Sequence[str] = ()) -> Answer:
-    """The answer about built wheels.
+    """Make the answer about built wheels.
 
     Args:
         wheels: of all variants.

@@ -1,4 +1,4 @@
-"""Options of the commands of a night, and how a job of one notes its end and hands legs on."""
+"""Options of the commands of a night, the note of how a job ended, and the outputs with its legs."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class NightOptions(common.StackOptions, common.StoreOptions):
     dry_run: bool = False
 
     def load_run(self) -> NightRun:
-        """The night, with its stack on the line that it was frozen for.
+        """Load the night, with its stack on the line that it was frozen for.
 
         Raises:
             UsageError: it is of a different stack, line or channel.
@@ -127,7 +127,7 @@ def shard_of(run: NightRun, leg: Leg, config: str, number: int) -> Shard:
 def note_ending(
     run: NightRun, leg: Leg, stage: Stage, folder: Path | None = None, *, part: str = ""
 ) -> Iterator[None]:
-    """Keep how a job of a leg ends: in the store, or in `folder`, for `cairn ci night keep`."""
+    """Record how a job of a leg ends: in the store, or in `folder`, for `cairn ci night keep`."""
     from cairn import datafile
     from cairn.pipeline.night import plan
     from cairn.pipeline.night.stage import NOTE_FILE
@@ -151,7 +151,7 @@ def note_ending(
 
 
 def outputs(name: str, legs: Sequence[Leg]) -> dict[str, str]:
-    """The outputs of a step that hand legs to a matrix: NAME and NAME_count."""
+    """Return the step outputs that pass legs to a job matrix: NAME and NAME_count."""
     from cairn import datafile
     from cairn.output import github
 
@@ -160,7 +160,7 @@ def outputs(name: str, legs: Sequence[Leg]) -> dict[str, str]:
 
 
 def shard_outputs(due: Sequence[Shard]) -> dict[str, str]:
-    """The outputs of a step that hand shards to a matrix: `suite` and `suite_count`."""
+    """Return the step outputs that pass shards to a job matrix: `suite` and `suite_count`."""
     from cairn.output import github
 
     include = [

@@ -110,7 +110,7 @@ def _report(request: Report) -> Answer:
 
 
 def _notify(command: str, plain: dict[str, object]) -> None:
-    """Tell whoever is to know; that it did not work changes nothing of the night."""
+    """Send the notification; a failure to send it does not affect the night."""
     import json
 
     from cairn import process

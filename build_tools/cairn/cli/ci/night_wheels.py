@@ -91,9 +91,9 @@ def _freeze(request: Freeze) -> Answer:
 
 
 def _stack_and_legs(request: Freeze) -> tuple[Stack, tuple[Leg, ...]]:
-    """The stack on the line of the night, and the legs of that line.
+    """Return the stack on the line of the night, and the legs of that line.
 
-    Where the matrix has one line, it is the night's, unless the user names another.
+    If the matrix has only one line, it is the night's, unless the user names another.
 
     Raises:
         UsageError: none of the legs is of the line of the night.

@@ -100,7 +100,7 @@ class _LockOptions(common.StackOptions):
     )
 
     def load(self) -> tuple[Stack, Path]:
-        """The stack, and where its lock is."""
+        """Load the stack; also return the path of its lock."""
         from cairn.release.publish import mirror_lock
 
         stack = self.load_stack()
@@ -239,7 +239,7 @@ def _fetch_needed(request: Fetch) -> Answer:
 
 
 def publish_answer(new: Iterable[str], already: Sequence[str] = ()) -> Answer:
-    """Which files are new in an index, and which it had."""
+    """Make the answer about which files are new in an index, and which it already had."""
     names = tuple(new)
     text = (*(f"+ {name}" for name in names), *(f"= {name}" for name in already))
     return Answer({"added": names, "already": already}, text)

@@ -159,7 +159,7 @@ def _recover(request: Recover) -> Iterator[Answer]:
 
 
 def _finish(index: Index, *, dry_run: bool) -> str:
-    """Write the pages that a writer who died has left; gives a sentence about it."""
+    """Write the pages that an interrupted writer left unwritten; return a sentence about it."""
     from cairn.release.index.commit import recover
 
     pointer = index.load().pointer
@@ -176,7 +176,7 @@ def _end(request: Recover, text: str) -> Answer:
 
 
 def _candidates(name: str, why: str, candidates: tuple[Candidate, ...]) -> Answer:
-    """The generations that may have been current last."""
+    """List the generations that may have been current last."""
     from cairn.release.index import restore
 
     rows = []
@@ -215,7 +215,7 @@ def _gc(request: CollectGarbage) -> Answer:
 
 
 def _indexes(store: Store, name: str | None) -> Iterator[Index]:
-    """The index that was named, or every one that anything is left of.
+    """Return the named index, or every index of which any object is left.
 
     Raises:
         StoreError: nothing is left of the one that was named.

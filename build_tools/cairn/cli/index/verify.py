@@ -101,7 +101,7 @@ def _verify(request: Verify) -> Answer:
 
 
 def _trust(request: Verify) -> Trust | None:
-    """Whose signatures count; None for nobody's, where the user has said so."""
+    """Return the trusted keys, or None if the user asked to trust none."""
     trust = signing.read_trust(request.trust, request.trust_tester)
     if request.allow_unsigned and trust:
         raise UsageError(
@@ -116,7 +116,7 @@ def _trust(request: Verify) -> Trust | None:
 
 
 def _source(request: Verify) -> tuple[Reader, str]:
-    """Where the wheels are checked, and in which index."""
+    """Return the source that the wheels are checked against, and the index."""
     from cairn.release.index import keys
     from cairn.release.provenance import reader
 

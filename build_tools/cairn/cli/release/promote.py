@@ -1,4 +1,4 @@
-"""`cairn release promote`: a set through the gate into a channel, and how every demand on it stands."""
+"""`cairn release promote`: promote a set through the gate to a channel, and show each demand's result."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def _text(promotion: Promotion, target: str) -> Iterator[Piece]:
 
 
 def demands(report: GateReport, *, unchanged: bool = False) -> Iterator[Piece]:
-    """Every demand with how it stands and why, then what the set was not tested on.
+    """Show every demand with its result and reason, then what the set was not tested on.
 
     Args:
         report: what the gate found.
@@ -166,7 +166,7 @@ def demands(report: GateReport, *, unchanged: bool = False) -> Iterator[Piece]:
 
 
 def plain_demands(report: GateReport | None) -> dict[str, object]:
-    """The report of the gate, for programs."""
+    """Return the report of the gate as plain data, for programs."""
     if report is None:
         return {"demands": [], "untested": []}
     return {

@@ -39,7 +39,7 @@ class SkipsOfRun:
     json: bool = common.json()
 
     def select(self, *, today: date) -> Selection:
-        """The entries that apply."""
+        """Select the entries that apply."""
         from cairn.targets import parse_targets
         from cairn.testing.skips import select, skip_files
         from cairn.testing.skips.conditions import RunFacts, release_of
@@ -54,7 +54,7 @@ class SkipsOfRun:
 
 
 def today() -> date:
-    """The day that entries expire by."""
+    """Return the date to compare expiry dates with."""
     return datetime.now(tz=UTC).date()
 
 
@@ -127,7 +127,7 @@ def _text(selection: Selection) -> Iterator[Piece]:
 
 
 def conditions_of(when: When) -> str:
-    """Conditions in a few words."""
+    """Describe conditions in a few words."""
     from cairn import datafile
 
     words = (
@@ -188,7 +188,7 @@ def _import(request: ImportSkips) -> Answer:
 
 
 def _targets(request: ImportSkips) -> dict[Path, Path]:
-    """The file that each list becomes; none of them may hold what somebody has written."""
+    """Return the file that each list is written to; none may overwrite a handwritten one."""
     names = {path: path.stem.replace("_", "-").lstrip(".") for path in request.lists}
     if len(set(names.values())) < len(names):
         raise UsageError("two lists have one name", tip="import them one after the other, into two folders")

@@ -217,7 +217,7 @@ def _is_elsewhere(other: Path | None, own: Path | None) -> bool:
 
 
 def run(request: SuiteRequest, options: SuiteOptions) -> Answer:
-    """Run a shard; judge it, where it is the only one."""
+    """Run a shard, and judge it if it is the only one."""
     from cairn.testing.suite import merge as merging
     from cairn.testing.suite import run as running
 
@@ -236,7 +236,7 @@ def run(request: SuiteRequest, options: SuiteOptions) -> Answer:
 
 
 def answer(merged: Merged, *, log: Path | None = None) -> Answer:
-    """The answer about a suite; it fails where that did not pass, and names `log`."""
+    """Make the answer about a suite; it fails if the suite did not pass, and names `log`."""
     judgement = merged.judgement
     plain = {
         "verdict": judgement.verdict,

@@ -31,7 +31,7 @@ class HardwareOptions:
     )
 
     def targets(self) -> tuple[str, ...]:
-        """The targets of the family; none where any will do."""
+        """Return the targets of the family; none if any will do."""
         from cairn.targets import parse_targets
 
         return parse_targets(self.amdgpu_family) if self.amdgpu_family else ()

@@ -1,4 +1,4 @@
-"""`cairn wheel show` and `diff`: what is in a wheel, and in what two of them differ."""
+"""`cairn wheel show` and `diff`: show the contents of a wheel, and the differences between two."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _text(summary: Summary) -> Iterator[Piece]:
 
 
 def _requirements(texts: Iterable[str]) -> list[str]:
-    """Each once, with all of its extras: a host wheel asks for each device wheel by three of them."""
+    """Merge requirements that differ only in extras: a host wheel has three for each device wheel."""
     extras: dict[str, list[str]] = {}
     for text in texts:
         match = _EXTRA.fullmatch(text)
@@ -105,7 +105,7 @@ def _requirements(texts: Iterable[str]) -> list[str]:
 
 
 def _contents(archive: CodeArchive) -> str:
-    """The code objects of an archive: `12, for 40 wrappers of lib/libtorch_hip.so`."""
+    """Describe the code objects of an archive: `12, for 40 wrappers of lib/libtorch_hip.so`."""
     many = sum(archive.libraries.values())
     names = list(archive.libraries)
     where = names[0] if len(names) == 1 else f"{len(names)} libraries"

@@ -53,7 +53,7 @@ class Verify:
     json: bool = common.json()
 
     def expectation(self) -> Expectation:
-        """What is demanded of the wheels."""
+        """Return the requirements that the wheels must meet."""
         from cairn.targets import parse_targets
         from cairn.wheels.verify import Expectation
 
@@ -117,7 +117,7 @@ def run(request: Verify) -> Answer:
 def _text(
     wheel: Path, verdict: Verdict, allowed: Sequence[tuple[Finding, AllowedFinding]]
 ) -> Iterator[Piece]:
-    """The verdict on a wheel and every breach; of those that are allowed how many, and the reasons."""
+    """Format the verdict on a wheel: every breach, and the number of allowed ones with the reasons."""
     count = len(verdict.findings)
     let = f", {len(allowed)} allowed" if allowed else ""
     yield f"{wheel.name}: {'good' if not count else f'{count} finding' + 's' * (count > 1)}{let}"

@@ -134,7 +134,7 @@ def expected(stack: Stack, leg: Leg) -> tuple[Shard, ...]:
 
 
 def demanding(stack: Stack, leg: Leg) -> Stack:
-    """Return the stack with a gate that also demands a record of each suite that the night runs for a leg."""
+    """Return the stack with a gate that also demands a record of all tests that the night runs for a leg."""
     configs = tuple(dict.fromkeys(shard.config for shard in expected(stack, leg)))
     records = dict(stack.gate.records)
     if configs:
