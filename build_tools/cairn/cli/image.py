@@ -169,7 +169,7 @@ def _image_build(request: Build) -> ImageBuild:
 
 
 def _origin(file: Dockerfile) -> tuple[str | None, str | None]:
-    """Return the last commit of a Dockerfile's folder and its date; None if the folder has local changes."""
+    """Return the last commit of a Dockerfile's folder and its date; None for local changes or no git."""
     from cairn.sources.git import command
 
     place = file.path.resolve().parent

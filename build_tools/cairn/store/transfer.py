@@ -1,4 +1,4 @@
-"""Transfer many files into a store or out of one: in parallel, with progress, sending nothing twice."""
+"""Transfer many files into a store or out of one: in parallel, with progress, only what is missing."""
 
 from __future__ import annotations
 

@@ -188,7 +188,7 @@ def _import(request: ImportSkips) -> Answer:
 
 
 def _targets(request: ImportSkips) -> dict[Path, Path]:
-    """Return the file that each list is written to; none may overwrite a handwritten one."""
+    """Return the file that each list is written to; an existing file is refused."""
     names = {path: path.stem.replace("_", "-").lstrip(".") for path in request.lists}
     if len(set(names.values())) < len(names):
         raise UsageError("two lists have one name", tip="import them one after the other, into two folders")

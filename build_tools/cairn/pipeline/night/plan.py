@@ -141,7 +141,7 @@ def targets_of(leg: Leg) -> tuple[str, ...]:
 
 
 def index_of(leg: Leg, channel: str) -> str:
-    """Return the index of a channel for a leg's sets: its family's, if there is one with that name."""
+    """Return the index of a channel for a leg's sets: its family's, if it names a known family or target."""
     names = (*targets.families(), *targets.known_targets())
     return f"{channel}/{leg.family}" if leg.family in names else channel
 

@@ -152,7 +152,7 @@ def measure_leg(run: NightRun, leg: Leg, installed: SmokeResult, work_dir: Path)
     Args:
         run: the night.
         leg: one of its legs.
-        installed: the record of its smoke tests.
+        installed: the result of its smoke tests.
         work_dir: receives both.
     """
     with console.current().stage(f"measure what the pages claim of {leg.name}") as stage:

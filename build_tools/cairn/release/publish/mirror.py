@@ -136,7 +136,7 @@ def sync(
 
 
 def problems(lock: MirrorLock, stack: Stack, snapshot: Snapshot) -> tuple[str, ...]:
-    """The problems of a lock: parts of its stack it does not cover, and files the index lacks.
+    """The problems of a lock: gaps in its stack, files the index lacks, requirements that do not resolve.
 
     Args:
         lock: of the mirror.

@@ -199,7 +199,7 @@ def file_problems(target: Snapshot, files: Sequence[FileEntry]) -> tuple[str, ..
 
 
 def second_builds(target: Snapshot, files: Sequence[FileEntry]) -> tuple[str, ...]:
-    """The files with which an installer would mix builds that were tested apart.
+    """The reasons why an installer would mix builds that were tested apart, if `target` had these files.
 
     pip takes any file of a version that fits, and of a project the highest version. So one version is one
     build, in one spelling, with one file for each Python and platform; and a project that sets bring comes
@@ -240,7 +240,7 @@ def _mixed(file: FileEntry, other: FileEntry) -> str | None:
 
 
 def _two_origins(name: str, new: Sequence[FileEntry], listed: Sequence[FileEntry]) -> Iterator[str]:
-    """The projects that both sets and a mirror would bring: an installer takes the higher version."""
+    """The reasons against a project of sets and a mirror: an installer takes the higher version."""
     every = (*new, *listed)
     mirrored = next((file for file in every if file.build == MIRRORED), None)
     built = next((file for file in every if file.build not in (MIRRORED, PUBLISHED)), None)
@@ -249,7 +249,7 @@ def _two_origins(name: str, new: Sequence[FileEntry], listed: Sequence[FileEntry
 
 
 def sorting_below(target: Snapshot, wheels: Sequence[FileRef]) -> tuple[str, ...]:
-    """The wheels that installers would not prefer to those of the same major and minor in `target`."""
+    """The reasons why installers would prefer what `target` has of the same major and minor version."""
     # Only within a line: 2.8.2 may come after 2.9.0, and no one who asks for 2.9 gets it. Yanked versions are
     # left out, since an installer passes over them.
     problems = []
