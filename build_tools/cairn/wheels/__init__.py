@@ -1,7 +1,7 @@
-"""Everything that happens to a built wheel; knows nothing of git or of builds.
+"""Operations on built wheels; independent of git and of how the wheels were built.
 
-Takes wheels, gives new wheels or what is wrong with them; none is changed in place. From the ground up:
-`metadata` is what a wheel says about itself, `contents` what is in it, `rewrite` writes it with changes. On
-these stand `verify` (may it be published?), `repair`, `split`, `sbom`, `wheelset` with the `build_statement`
-about it, and `fat`.
+Each takes wheels and returns new wheels or findings; no wheel is changed in place. The lowest layers are
+`metadata` (reads and changes METADATA, WHEEL and RECORD), `contents` (inspects the files in a wheel) and
+`rewrite` (writes a changed copy). `verify` (may it be published?), `repair`, `split`, `sbom`, `wheelset` with
+its `build_statement`, and `fat` build on these.
 """

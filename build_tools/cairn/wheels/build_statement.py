@@ -43,7 +43,7 @@ LOCAL = "urn:cairn:builder:local"
 
 @dataclass(frozen=True, kw_only=True)
 class Builder:
-    """The machine that ran Cairn: the "builder" of SLSA.
+    """The machine that ran Cairn: the "builder" in SLSA's terms.
 
     Attributes:
         id: the address of the workflow with its ref, or `LOCAL`.
@@ -63,8 +63,8 @@ class Source:
     Attributes:
         name: of the project.
         origin: where they come from, without credentials.
-        hashtag: what was asked for.
-        commit: what that was, in full.
+        hashtag: the branch, tag or commit that was requested.
+        commit: the full hash of the commit that it resolved to.
     """
 
     name: str
@@ -120,7 +120,7 @@ class BuildStatement:
 def of_set(
     wheel_set: WheelSet, wheels: Sequence[Path], *, manifest: bytes, inputs: Mapping[str, str]
 ) -> BuildStatement:
-    """The statement about a set that this machine has just made.
+    """Return the builder's statement about a set that this machine has just made.
 
     Args:
         wheel_set: the set.
@@ -199,7 +199,7 @@ def _bill_problems(
     Args:
         wheel: its file.
         expected: see `_bills_of`.
-        sha256: which the bill must have, where somebody said it.
+        sha256: the digest that the bill must have, where it is known.
     """
     project = wheel_info.parse_file_name(wheel.name).distribution
     if project not in expected:
@@ -229,7 +229,7 @@ def _bill(wheel: Path) -> bytes | None:
 
 
 def beside(set_file: Path) -> bytes:
-    """The builder's statement that lies beside a set.json.
+    """Read the builder's statement that lies beside a set.json.
 
     Raises:
         StoreError: there is none.
@@ -244,7 +244,7 @@ def beside(set_file: Path) -> bytes:
 
 
 def encode(statement: BuildStatement) -> bytes:
-    """The statement: JSON in UTF-8, always the same bytes for the same words."""
+    """Serialise a statement as JSON in UTF-8; equal statements give the same bytes."""
     derived = (
         (Resource(name=_DERIVED, digest={"sha256": statement.derived_from}),)
         if statement.derived_from
@@ -314,7 +314,7 @@ def _read(read: in_toto.Statement) -> BuildStatement:
 
 
 def dependencies(manifest_sha256: str, sources: Sequence[Source]) -> tuple[Resource, ...]:
-    """A manifest and its commits, as what a build took."""
+    """Return a manifest and its commits as the dependencies of a build."""
     return (
         Resource(name=_MANIFEST, digest={"sha256": manifest_sha256}),
         *(Resource(name=s.name, uri=_uri(s), digest={"gitCommit": s.commit}) for s in sources),
@@ -322,10 +322,10 @@ def dependencies(manifest_sha256: str, sources: Sequence[Source]) -> tuple[Resou
 
 
 def read_dependencies(resources: Sequence[Resource]) -> tuple[str, tuple[Source, ...]]:
-    """The manifest's digest and the commits that `dependencies` wrote.
+    """Return the manifest's digest and the commits that `dependencies` wrote.
 
     Raises:
-        UsageError: it did not write these.
+        UsageError: the resources were not written by `dependencies`.
     """
     manifest = [r.digest for r in resources if r.name == _MANIFEST]
     if len(manifest) != 1 or set(manifest[0]) != {"sha256"}:
@@ -335,7 +335,7 @@ def read_dependencies(resources: Sequence[Resource]) -> tuple[str, tuple[Source,
 
 
 def details(who: Builder, *, byproducts: tuple[Resource, ...] = ()) -> in_toto.Details:
-    """A builder as in-toto writes it."""
+    """Return the in-toto run details for a builder."""
     return in_toto.Details(
         builder=in_toto.Builder(id=who.id, version={"cairn": who.version}),
         metadata=in_toto.Metadata(invocation_id=who.invocation),
@@ -344,7 +344,7 @@ def details(who: Builder, *, byproducts: tuple[Resource, ...] = ()) -> in_toto.D
 
 
 def read_builder(how: in_toto.Details) -> Builder:
-    """The builder that `details` wrote."""
+    """Return the builder that `details` wrote."""
     version = how.builder.version.get("cairn", "unknown")
     return Builder(id=how.builder.id, invocation=how.metadata.invocation_id, version=version)
 
@@ -367,7 +367,7 @@ def _source(resource: Resource) -> Source:
 
 
 def sources_in(data: bytes, *, sha256: str, name: str) -> tuple[Source, ...]:
-    """The commits in a manifest of this digest.
+    """Read the commits in a manifest, which must have this digest.
 
     Whoever releases or checks wheels needs no more of a manifest than its digest and its commits, and does
     not depend on the part of Cairn that makes checkouts.

@@ -163,10 +163,10 @@ def _machine(info: WheelInfo) -> str | None:
 
 
 def _keeps_promise(info: WheelInfo, host: Sequence[Binary], patterns: Sequence[str]) -> bool:
-    """Whether a wheel has tags that say which systems it runs on, and does.
+    """Whether a wheel has platform tags that say which systems it runs on, and meets their policies.
 
     Raises:
-        WheelError: it does not, and is for systems with musl.
+        WheelError: it does not meet the policy of its musllinux tag.
     """
     promises = [promise_of(name) for name in wheel_info.platforms_of(info.tags)]
     if all(rule is not None and rule.runs(host, patterns) for rule in promises):
@@ -291,10 +291,10 @@ def _run_paths(elves: Sequence[Binary], sdk_folders: Mapping[str, Collection[str
 
 
 def to_own_libraries(elves: Collection[Binary]) -> dict[str, BinaryEdit]:
-    """For each binary that needs a library of its wheel and does not look where it is: its run paths.
+    """New run paths for the binaries that need a library of their own wheel but do not look in its folder.
 
-    They come after those that it has. A library of which the wheel has several, in different folders, could
-    be any of them, and is left alone.
+    The added folders come after the existing ones. A library of which the wheel has several, in different
+    folders, could be any of them, and is left alone.
     """
     folders: dict[str, set[str]] = defaultdict(set)
     for binary in elves:
@@ -311,7 +311,7 @@ def to_own_libraries(elves: Collection[Binary]) -> dict[str, BinaryEdit]:
 
 
 def _sdk_folders(site_packages: Path) -> dict[str, set[str]]:
-    """The folders of an installed SDK with libraries, counted from site-packages, and their file names.
+    """The library folders of an installed SDK, relative to site-packages, with the file names in each.
 
     Those of the core package come before those of the libraries.
 

@@ -152,18 +152,18 @@ def seal(wheel_set: WheelSet, closure: Sequence[ClosureFile]) -> WheelSet:
 
 
 def with_requirements(wheel_set: WheelSet, requirements: Sequence[str]) -> WheelSet:
-    """The open set, needing these too."""
+    """Return the open set with these requirements added."""
     every = tuple(dict.fromkeys((*wheel_set.requirements, *requirements)))
     return msgspec.structs.replace(wheel_set, closure=(), set_id=None, requirements=every)
 
 
 def id_of(wheel_set: WheelSet) -> str:
-    """The id that a sealed set with this content has."""
+    """Return the id for a sealed set with this content."""
     return hashlib.sha256(canonical(msgspec.structs.replace(wheel_set, set_id=None))).hexdigest()
 
 
 def canonical(wheel_set: WheelSet) -> bytes:
-    """The bytes that the id is of: JSON in UTF-8 with sorted keys and no spaces (as RFC 8785 has it)."""
+    """The bytes that the id is computed from: JSON in UTF-8, sorted keys, no spaces (as in RFC 8785)."""
     plain = datafile.to_plain(wheel_set)
     return json.dumps(plain, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
 

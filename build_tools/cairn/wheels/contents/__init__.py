@@ -1,7 +1,7 @@
-"""What is in a wheel: its binaries, their targets and dependencies, and how two wheels differ.
+"""Inspecting wheels: their binaries, the targets and dependencies of these, and how two wheels differ.
 
-Takes a wheel or an open archive, changes nothing. `binaries.read_archive` gives every ELF and PE file as a
-`Binary`, the one value that all rooms above judge and edit by; `summary.summarise` gives what `cairn wheel
-show` prints. What every Linux of a tag and every Windows has is in `system_libraries`, what comes with
-required wheels in `providers`.
+The functions take a wheel or an open archive and change nothing. `binaries.read_archive` returns each ELF and
+PE file as a `Binary`, the model that verification and editing use; `summary.summarise` returns what `cairn
+wheel show` prints. `system_libraries` lists the libraries of each Linux platform tag and of Windows, and
+`providers` finds the libraries that required wheels bring.
 """

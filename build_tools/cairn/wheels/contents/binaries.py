@@ -1,8 +1,9 @@
-"""The one model of a binary, ELF, PE or Mach-O: what its loader looks for, and the device code in it.
+"""The model of a binary (ELF, PE or Mach-O): what its loader looks for, and the device code in it.
 
-`read_wheel` and `read_archive` give those of a wheel, `read_file` one on disk, `read_view` one that is being
-unpacked anyway. Where formats have different words, those of ELF are used: an import of a PE file is a
-library that it needs. Mach-O is read by `read_macho` alone: no device code is in it, and nothing is repaired.
+`read_wheel` and `read_archive` read the binaries of a wheel, `read_file` reads one on disk, and `read_view`
+one that is being unpacked anyway. Where formats have different words, those of ELF are used: an import of a
+PE file is a library that it needs. Mach-O is read by `read_macho` alone: no device code is in
+it, and nothing is repaired.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class Binary(Image):
 
     @property
     def names(self) -> frozenset[str]:
-        """The names by which others find it, DLLs in lower case."""
+        """The names by which other binaries find this one; those of DLLs in lower case."""
         # A loaded library is known by its SONAME (ld.so(8)); a file that is looked for, by its file name.
         name = self.path.rpartition("/")[2]
         if self.format == "pe":
@@ -78,12 +79,12 @@ class Binary(Image):
 
     @property
     def is_module(self) -> bool:
-        """Whether it is named as an extension module and as nothing else."""
+        """Whether its only name is that of an extension module."""
         return bool(MODULE.search(self.path))
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """The targets it has code for, sorted."""
+        """The targets that it has device code for, sorted."""
         return in_order(str(code.target) for code in self.code_objects)
 
     @property
@@ -111,7 +112,7 @@ def read_archive(
         archive: the wheel.
         only: the format to read; both by default.
         device_code: whether to look for it, which means to unpack each binary to its end.
-        look_for: symbols to look for among those that an ELF file wants of others.
+        look_for: symbols to look for among the undefined symbols of ELF files.
 
     Raises:
         WheelError: one of them is malformed; the message names it.
@@ -128,10 +129,10 @@ def read_archive(
 def for_each(
     archive: Archive, function: Callable[[Member, Format], _T], *, only: Format | None = None
 ) -> list[_T]:
-    """Call a function for every binary in a wheel, on all cores, and return what it gives.
+    """Call a function for every binary in a wheel, on all cores, and return the results.
 
     Raises:
-        WheelError: it did, or a member cannot be unpacked; the message names the member.
+        WheelError: the function raised it, or a member cannot be unpacked; the message names the member.
     """
 
     def one(pair: tuple[Member, Format]) -> _T:
@@ -220,7 +221,7 @@ def read_macho(view: View, path: str, *, python: bool = False) -> tuple[Binary, 
 
 
 def format_of(name: str, size: int, head: bytes) -> Format | None:
-    """The format of a file that begins so; None for any other file.
+    """The format of a binary, from its name, size and first bytes; None for any other file.
 
     Linux opens whatever is an ELF file, Windows what has the ending of a program, library or module.
     """
@@ -259,7 +260,7 @@ def _head(archive: Archive, member: Member) -> bytes:
 
 
 def shipped(binaries: Iterable[Binary]) -> frozenset[str]:
-    """The names by which the binaries of a wheel find each other."""
+    """All names by which the binaries of a wheel find each other."""
     return frozenset(name for binary in binaries for name in binary.names)
 
 
@@ -277,9 +278,9 @@ def targets_of(wheel: Path) -> tuple[str, ...]:
 
 
 def run_path_folder(member: str, run_path: str) -> str | None:
-    """The folder, counted from the top of the wheel, that a run path of a member leads to.
+    """The folder that a run path of a member leads to, relative to the root of the wheel.
 
-    It begins with `..` where it leads out of the wheel; None where the path does not count from the binary.
+    It begins with `..` if it is outside the wheel; None if the run path is not relative to the binary.
     """
     start, _, rest = run_path.replace("${ORIGIN}", ORIGIN).partition("/")
     if start != ORIGIN:

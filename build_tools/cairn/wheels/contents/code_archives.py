@@ -1,4 +1,4 @@
-"""The kpack archives of a wheel: what a device wheel brings, and what a runtime finds in it."""
+"""Reading the kpack archives of a wheel: the device code that a device wheel adds."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class CodeArchive:
         targets: those that it has code for.
         code_objects: how many it has; several wrappers may share one.
         code_size: bytes of these, unpacked.
-        libraries: what a library is called in it, to how many of its wrappers find code there.
-        builds: those that its code belongs to, as far as it says; one, if it is as it was written.
+        libraries: name of each library in the archive to the number of its wrappers that find code there.
+        builds: the builds that its code belongs to, where its names say so; an unchanged archive has one.
     """
 
     path: str
@@ -48,10 +48,10 @@ def read_archives(wheel: Archive) -> tuple[CodeArchive, ...]:
 
 
 def digests(wheel: Archive, path: str) -> dict[tuple[str, str], str]:
-    """Key in the table of an archive and target to the sha256 of the code object that is found there.
+    """The sha256 of each code object of a kpack archive, by its key in the table and its target.
 
     Raises:
-        WheelError: it is malformed, or cannot be unpacked.
+        WheelError: the archive is malformed, or cannot be unpacked.
     """
     opened = kpack.Archive.open(MemberView(wheel, wheel.member(path)), path)
     digests_by_ordinal: dict[int, str] = {}

@@ -19,7 +19,7 @@ _FIELDS = ("name", "version", "build", "tags", "requires_python", "extras", "ent
 
 @dataclass(frozen=True, kw_only=True)
 class Delta:
-    """The items that were removed and those that were added.
+    """The items removed and the items added between two wheels.
 
     Attributes:
         removed: only in the first.
@@ -35,7 +35,7 @@ class Delta:
 
 @dataclass(frozen=True, kw_only=True)
 class LibraryChange:
-    """How a binary that both wheels have differs.
+    """The differences between the two versions of a binary that both wheels contain.
 
     Attributes:
         member: its path.
@@ -54,7 +54,7 @@ class LibraryChange:
 
 @dataclass(frozen=True, kw_only=True)
 class ArchiveChange:
-    """How a kpack archive that both wheels have differs, by `library#wrapper` and target.
+    """The differences in a kpack archive that both wheels contain, by `library#wrapper` and target.
 
     Attributes:
         member: its path.
@@ -128,7 +128,7 @@ def diff(first: Path, second: Path) -> Difference:
 
 
 class _Side:
-    """One of the wheels, its paths without the version."""
+    """One of the two wheels, with the version removed from its paths."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -1,7 +1,7 @@
-"""Which libraries come with the wheels that a wheel requires.
+"""Finding the libraries that come with the wheels that a wheel requires.
 
-They are known by the file names in those wheels, which the central directory has, so that no SDK of gigabytes
-is unpacked to learn what is in it; ROCm's packages keep each library under its SONAME.
+Only the file names in the central directory of those wheels are read, so that an SDK of gigabytes need not be
+unpacked; ROCm's packages store each library under its SONAME.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Supply:
     Attributes:
         libraries: names of the libraries that come from those it requires, sorted.
         versions: distribution to the versions of it that are there.
-        unread: normalised names of what it requires and what is not there in any version, sorted.
+        unread: normalised names of required distributions of which no version was given, sorted.
     """
 
     libraries: tuple[str, ...] = ()
@@ -53,7 +53,7 @@ class _Supplier:
 
 
 def supplies(wheels: Sequence[Path], *, folders: Iterable[Path] = ()) -> dict[Path, Supply]:
-    """For each wheel, what comes from elsewhere when it is installed.
+    """For each wheel, the libraries and versions that other wheels supply when it is installed.
 
     Args:
         wheels: wheels that are installed together. Each is given the libraries of those among them that it

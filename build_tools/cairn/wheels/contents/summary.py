@@ -32,10 +32,10 @@ _SHOWN = (
 
 @dataclass(frozen=True, kw_only=True)
 class Summary(WheelInfo):
-    """A wheel.
+    """The summary of one wheel.
 
     Attributes:
-        unpacked_size: bytes of its members.
+        unpacked_size: bytes of its members, unpacked.
         members: how many there are.
         targets: every target it has device code for.
         binaries: those of Linux, then those of Windows.
@@ -135,7 +135,7 @@ def needed_tree(binaries: Sequence[Binary]) -> Iterator[str]:
 
 
 def _lines(root: Binary, own: Mapping[tuple[Format, str], Binary], shown: set[str]) -> Iterator[str]:
-    """A binary and all that it needs; adds what the lines show to `shown`."""
+    """The lines for a binary and everything that it needs; adds the binaries printed to `shown`."""
     yield root.path
     shown.add(root.path)
     # A stack instead of recursion: a wheel may hold a chain that is longer than Python's own stack.

@@ -54,7 +54,7 @@ class Policy:
         name: such as `manylinux_2_28`.
         aliases: older names, such as `manylinux2014`.
         libraries: those that may be taken from the system.
-        versions: architecture to symbol prefix (`GLIBC`) to the versions that may be wanted of it.
+        versions: architecture to symbol prefix (`GLIBC`) to the symbol versions that a wheel may use.
         blacklist: library to the symbols of it that must not be used, since not every system's copy has them.
     """
 
@@ -96,7 +96,7 @@ class Policy:
     def runs(
         self, binaries: Iterable[Binary], elsewhere: Sequence[str], *, beside: frozenset[str] = frozenset()
     ) -> bool:
-        """Whether these binaries run, as they are, on every system that keeps the promise.
+        """Whether these binaries run unchanged on every system that this tag covers.
 
         Args:
             binaries: all that come together.
@@ -150,13 +150,13 @@ def _policies(file: str) -> tuple[Policy, ...]:
 
 
 def watched_symbols() -> frozenset[str]:
-    """Every symbol that some policy forbids."""
+    """Every symbol that at least one policy forbids."""
     lists = (symbols for policy in policies() for symbols in policy.blacklist.values())
     return frozenset(symbol for symbols in lists for symbol in symbols)
 
 
 def newest_policy() -> Policy:
-    """The policy that promises most."""
+    """The policy of the newest systems, which allows most."""
     return policies()[-1]
 
 

@@ -43,7 +43,7 @@ __all__ = ["FatReport", "FatRequest", "make"]
 
 @dataclass(frozen=True, kw_only=True)
 class FatRequest:
-    """A fat wheel to be made.
+    """The parameters for making a fat wheel.
 
     Attributes:
         wheel: the linked wheel.
@@ -171,7 +171,7 @@ class _Work:
         self._left_out = (*bundle.left_out, *missing)
 
     def _collect(self) -> LibraryBundle:
-        """The libraries that the wheel gets: what must be there comes first, then what the tree has besides.
+        """Collect the libraries to bundle: the required ones first, then others that the tree has.
 
         Raises:
             WheelError: libraries are missing (all are named), or one cannot be read.
@@ -244,7 +244,7 @@ class _Work:
         return cyclonedx.document(name, version, sources=(), rocm_version=rocm, bundled=bundled)
 
     def _loaded_at_import(self) -> list[str]:
-        """In order of need: what the linked wheel loaded, and all that is opened by name."""
+        """The libraries to load at import, in order: those of the linked wheel, then those opened by name."""
         # What is opened by name is found by the loader where it is loaded already, wherever it lies.
         opened = {entry.opened.lower() for entry in self._recipe.opened}
         stems = {plain(self._recipe.shortnames.get(name, name)) for name in self._preloads}
@@ -277,7 +277,7 @@ class _Work:
         )
 
     def _shortfalls(self) -> Iterator[LeftOut]:
-        """Which parts have nothing for some of the wanted targets, and what was left out of them."""
+        """The parts that lack files for some of the wanted targets, and the files left out of others."""
         for library in self._bundle.libraries:
             name = f"lib/{library.name}"
             # All of its code counts, since what is trimmed is for none of the wanted targets.
@@ -298,7 +298,7 @@ class _Work:
 
 
 def _sdk_requirements(info: WheelInfo) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The requirements of SDK packages, and the extras that ask for nothing else, such as `device-gfx942`."""
+    """The requirements on SDK packages, and the extras that require nothing else, such as `device-gfx942`."""
     requirements = [wheel_info.requirement(text) for text in info.requires_dist]
     names = {canonicalize_name(required.name) for required in requirements}
     dropped = set(filter(repin.is_sdk, names))

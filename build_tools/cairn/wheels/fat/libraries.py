@@ -1,8 +1,8 @@
-"""Which libraries a fat wheel must carry, and how they and its own binaries change to find each other.
+"""Collecting the libraries that a fat wheel bundles, and setting run paths so that binaries find them.
 
-It carries what it needs, what these need, and what is opened by name. What is opened by name (dlopen,
-LoadLibrary) is in no table of any file: libamdhip64 opens libamd_comgr, torch opens what its `_rocm_init.py`
-lists. The recipe says who opens what.
+A fat wheel bundles the libraries that it needs, their dependencies, and libraries that are opened by name
+(dlopen, LoadLibrary). No file lists the last kind: libamdhip64 opens libamd_comgr, torch opens what its
+`_rocm_init.py` lists. So the recipe lists them.
 
 A library from the tree gets the run path `$ORIGIN`, the folder that all of them lie in; one of the wheel
 keeps the run paths that stay inside the wheel, and gets one to that folder.
@@ -88,7 +88,7 @@ class LibraryBundle:
 
 
 class Collector:
-    """Takes libraries out of a ROCm tree for a wheel, and what each of them needs and opens in turn."""
+    """Collects libraries of a ROCm tree for a wheel, with those that each of them needs or opens in turn."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class Collector:
             self._follow()
 
     def open(self, stem: str, by: str, *, required: bool) -> bool:
-        """Take a library that is opened by name, and tell whether there is one."""
+        """Take a library that is opened by name, and return whether it exists."""
         library = self._take_stem(stem, by, required=required)
         self._follow()
         return library
@@ -143,7 +143,7 @@ class Collector:
         self._left_out.setdefault(plain(name), LeftOut(name=name, reason=reason))
 
     def finish(self) -> LibraryBundle:
-        """All that was found, in the order in which it can be loaded.
+        """Return the collected libraries, in an order in which they can be loaded.
 
         Raises:
             WheelError: libraries are missing, or two would have one name.

@@ -71,9 +71,9 @@ class OpenedLibrary(datafile.Value):
     """A library that a different one opens by name.
 
     Attributes:
-        library: who opens it.
-        opened: what it opens; both without `lib`.
-        required: whether it does not work without.
+        library: the library that opens the other one.
+        opened: the library that it opens; both names are without `lib`.
+        required: whether the library fails without it.
     """
 
     library: str
@@ -137,7 +137,7 @@ def recipe(platform: Literal["linux", "windows"]) -> Recipe:
 
 
 def targets_named(path: PurePosixPath, naming: Naming) -> tuple[TargetId, ...]:
-    """The targets that a file is for by its name, or else by that of a folder; none when it serves all.
+    """The targets that a file's name, or else a folder's name, gives; none when it serves all targets.
 
     Args:
         path: counted from the folder of the data.
@@ -160,7 +160,7 @@ def targets_named(path: PurePosixPath, naming: Naming) -> tuple[TargetId, ...]:
 
 
 def serves(targets: Sequence[TargetId], chosen: Iterable[TargetId]) -> bool:
-    """Whether a file for these targets is of use to one of the wanted ones."""
+    """Whether a file for these targets is usable on at least one of the chosen targets."""
     return not targets or any(_runs(one, target) for one in targets for target in chosen)
 
 

@@ -1,4 +1,4 @@
-"""What device wheels, and the extras that ask for them, are called."""
+"""The names of device wheels, and of the extras that require them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ EVERY = "device-all"
 
 
 def processor_of(project: str, host: str) -> str | None:
-    """The processor of a device wheel, by its project's name; None for what is no device wheel of `host`.
+    """The processor that a device wheel's project name contains; None if it is not a device wheel of `host`.
 
     A name may have a prefix, as in amd-torch-device-gfx942.
     """

@@ -178,7 +178,7 @@ def promote(version: str, stage: str) -> str:
 
 
 def sorts_above(new: str, existing: Iterable[str]) -> str | None:
-    """Whether pip would prefer `new` to everything there is.
+    """Check that pip would prefer `new` to every existing version.
 
     Returns:
         None when `new` is not below any of `existing` (an equal version is fine: more of its files
@@ -288,7 +288,7 @@ def _reason(low: Version, high: Version) -> str:
 
 
 def is_before(version: str, release: str) -> bool:
-    """Whether a version of ROCm is of an earlier release: a nightly, which sorts below its release, is not.
+    """Whether a ROCm version belongs to a release before `release`; a nightly belongs to its own release.
 
     Raises:
         WheelError: one of them is not a version.

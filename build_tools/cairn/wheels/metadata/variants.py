@@ -49,7 +49,7 @@ class Priorities(datafile.Value):
 
 
 class Provider(datafile.Value, omit_defaults=True, rename="kebab"):
-    """Who says which properties of a namespace a machine has: of three ways exactly one.
+    """The provider of a namespace, which tells a machine's properties in exactly one of three ways.
 
     Attributes:
         requires: what to install for a plugin that looks at the machine.
@@ -103,7 +103,7 @@ def with_label(file_name: str, label: str) -> str:
 
 
 def index_file_name(file_name: str) -> str:
-    """What an index calls the file about the variants of a version, by the file name of one of them."""
+    """The name of the index file for all variants of a version, from the file name of one variant."""
     prefix, version = file_name.split("-")[:2]
     name = canonicalize_name(prefix).replace("-", "_")
     return f"{name}-{canonicalize_version(version, strip_trailing_zero=False)}-variants.json"

@@ -1,5 +1,5 @@
-"""One wheel in, a changed one out: names, versions, requirements, files, ELF headers; the rest is copied.
+"""Writing changed copies of wheels: names, versions, requirements, files, ELF headers; the rest is copied.
 
-`wheel.apply` makes the wheel that a `wheel.Edit` describes; `set_version.set_versions` gives wheels that
-belong together new versions at once.
+`wheel.edit_wheel` writes the wheel that a `wheel.Edit` describes; `set_version.set_versions` gives new
+versions to wheels that belong together.
 """

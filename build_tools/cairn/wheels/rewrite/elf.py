@@ -163,7 +163,7 @@ class _DynamicSection:
         return len(self._strings) + len(self._added) - len(raw)
 
     def _rename_version_need(self, old: str, place: int) -> None:
-        """Let the symbol versions wanted of the library `old` be wanted of the one named at `place`."""
+        """Change the file name of `old` in the version needs to the string at offset `place`."""
         at = self._layout.place_of(_NEEDED_VERSIONS)
         if at is None:
             return

@@ -1,4 +1,4 @@
-"""What a wheel's requirements become when its version, or that of wheels beside it, changes."""
+"""Updating a wheel's requirements when its version, or that of a sibling wheel, changes."""
 
 from __future__ import annotations
 

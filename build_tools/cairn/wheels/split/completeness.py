@@ -1,4 +1,4 @@
-"""Whether host wheels and device wheels are each other's, and nothing of a split is missing.
+"""Checking that host wheels and device wheels belong together, and that no part of a split is missing.
 
 What must be there follows from the record in each host wheel (`cairn-split.json`), which was written when the
 whole wheel was split: the device wheels, the extras that ask for them, the archives, for each wrapper the

@@ -88,7 +88,7 @@ class Place:
 
 
 def archive_targets(offered: Iterable[TargetId]) -> tuple[TargetId, ...]:
-    """The targets that need an archive of their own, where there is code for those that are offered.
+    """The targets that need an archive of their own, given code for the offered targets.
 
     Raises:
         WheelError: it is for more features of a processor than any has.
@@ -110,7 +110,7 @@ def archive_targets(offered: Iterable[TargetId]) -> tuple[TargetId, ...]:
 
 
 def best_code(target: TargetId, offered: Sequence[TargetId]) -> int | None:
-    """The number of the code that a GPU of a target gets; None where there is none for it."""
+    """The index of the code that the runtime picks for a GPU of this target; None if no code fits."""
     fits = [
         (code.processor != target.processor, -len(code.features), number)
         for number, code in enumerate(offered)

@@ -1,7 +1,7 @@
-"""Whether a wheel may be published: every rule is checked, and every breach reported.
+"""Verifying that a wheel may be published: every rule is checked, and every breach reported.
 
-`verify` takes a wheel and what it was asked to be, and gives its findings, `judge` all that is to be said;
-`findings.apply_allowed` separates findings that a reviewed file lets through. Their codes:
+`verify` takes a wheel and the expected properties and returns the findings; `judge` returns notes and
+unchecked contents as well. `findings.apply_allowed` separates findings that a reviewed file allows. Codes:
 docs/reference/findings.md.
 """
 
@@ -94,7 +94,7 @@ def _judge_archive(
 
 
 def _not_checked(read: contents.Contents, name: FileName) -> Iterator[str]:
-    """The contents of this wheel that no rule looks at."""
+    """The contents of this wheel that no rule checks."""
     formats = {binary.format for binary in read.binaries if not binary.is_device_code}
     for kind, paths in read.unread.items():
         yield f"what is in {len(paths)} {kind}: {wording.some(paths)}"

@@ -1,4 +1,4 @@
-"""RECORD, run bits, secrets, forbidden texts and what is no library, checked while all streams by once.
+"""Checks made in one pass over all members: RECORD, run bits, secrets, forbidden texts and false libraries.
 
 Source: PyPA's binary distribution format, "The .dist-info directory": RECORD lists every file but itself and
 its signatures, with a hash of sha256 or better.
@@ -81,7 +81,7 @@ def check_listing(archive: Archive, info: WheelInfo) -> Iterator[Finding]:
 
 
 def read(archive: Archive, info: WheelInfo | None, expected: Expectation) -> Contents:
-    """Stream every member once and judge it."""
+    """Stream every member once and check it."""
     rows = {row.path: row for row in info.record} if info else {}
     own = info.unlisted if info else frozenset()
     for_windows = info is not None and all(name.startswith("win") for name in platforms_of(info.tags))

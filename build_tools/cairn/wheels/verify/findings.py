@@ -1,4 +1,4 @@
-"""The answer of `verify`: what is wrong, where, and what to do about it; and what is let through.
+"""The findings of `verify`: what is wrong, where, and how to fix it; and the file of allowed findings.
 
 Known findings may be allowed, each with a reason, in a file that is reviewed. That is a TOML file:
 `schema = "cairn.allow/1"`, and a table for each finding:

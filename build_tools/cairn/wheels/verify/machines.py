@@ -1,4 +1,4 @@
-"""Whether each binary is for the machine that the wheel's tag names.
+"""Checking that each binary is for the machine that the wheel's tag names.
 
 A wheel may carry binaries for other machines on purpose: a debugger brings what it puts into processes of 32
 bits, an installer its launchers for every Windows. The paths of these say what they are for, and nothing that
@@ -73,7 +73,7 @@ def check(
 def _check_purity(
     host: Sequence[Binary], info: WheelInfo | None, platforms: Sequence[str]
 ) -> Iterator[Finding]:
-    """Libraries are for one platform; programs, and what says what it is for, may be there for several."""
+    """Libraries must be for one platform; programs, and files named for a machine, may be for several."""
     libraries = [
         binary.path
         for binary in host

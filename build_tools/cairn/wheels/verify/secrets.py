@@ -1,4 +1,4 @@
-"""Keys and tokens that have got into a file, recognised by prefixes that their issuers gave them for that.
+"""Finding keys and tokens in a file, by the prefixes that their issuers gave them for this purpose.
 
 Only text files are searched. A compiled file has every short text somewhere, and the test keys of the
 libraries in it; it is recognised by a zero byte near its beginning, as git does (xdiff-interface.c,
@@ -32,8 +32,8 @@ class _Kind:
 
     Attributes:
         name: what it is.
-        mark: what is in each; it begins with plain letters, so it is found much faster than the pattern.
-        pattern: a whole one. All its repeats have a bound, so that no text takes long.
+        mark: a text that each contains: plain letters, so it is found much faster than the pattern.
+        pattern: matches a whole secret. All its repeats are bounded, so that no text takes long.
     """
 
     name: str
