@@ -1,4 +1,4 @@
-"""zlib and zstd as device code is packed with them: streams read no further than needed, and packed again."""
+"""zlib and zstd for device code: reading streams no further than needed, and compressing again."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def most_unpacked(size: int) -> int:
 
 
 class Reader(Protocol):
-    """Something that gives bytes from its beginning to its end."""
+    """A sequential source of bytes."""
 
     def read(self, size: int, /) -> bytes:
         """At most `size` bytes; none at the end."""

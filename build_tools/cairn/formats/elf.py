@@ -48,7 +48,7 @@ _LONGEST_OF_PYTHON = 512
 
 
 def is_elf(head: bytes) -> bool:
-    """Whether a file that begins so is an ELF file."""
+    """Whether a file with these first bytes is an ELF file."""
     return head.startswith(MAGIC)
 
 
@@ -148,7 +148,7 @@ class _Reader:
         return tuple(folder for text in self.strings(tag) for folder in text.split(":"))
 
     def version_needs(self) -> dict[str, tuple[str, ...]]:
-        """The symbol versions wanted of each library."""
+        """The symbol versions that this file needs of each library."""
         at = self.layout.place_of(_VERNEED)
         versions: dict[str, tuple[str, ...]] = {}
         # A chain of Elf_Verneed: version, count, name of the library, distance to its first Elf_Vernaux and
@@ -161,7 +161,7 @@ class _Reader:
         return versions
 
     def wants(self, among: Collection[bytes] | None = None) -> frozenset[bytes]:
-        """Every symbol that is undefined here and not weak, or those of some: without a weak one it loads."""
+        """The undefined symbols that are not weak (a file loads without weak ones), or those in `among`."""
         names: set[bytes] = set()
         length = 0
         for name in self._names_at(self._undefined(), among):
@@ -181,7 +181,7 @@ class _Reader:
         return frozenset(self._names_at(places, symbols))
 
     def python_symbols(self) -> tuple[frozenset[str], frozenset[str]]:
-        """The symbols of Python's C API, by how their names begin: those defined here, and those wanted."""
+        """The defined and the undefined symbols of Python's C API, recognised by their prefixes."""
         symbols: dict[bool, set[str]] = {True: set(), False: set()}
         if self.layout.value(_SYMTAB) is not None:
             count = max(self._listed_symbols(), self._symbol_count(_SYMBOL_SIZE[self.layout.bits]))

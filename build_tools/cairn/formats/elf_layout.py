@@ -88,7 +88,7 @@ class Dynamic(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """An ELF file as it lies there.
+    """The headers of an ELF file, as they are stored.
 
     Attributes:
         view: its bytes.
@@ -140,11 +140,11 @@ class Layout:
 
     @property
     def names_section(self) -> Section | None:
-        """The section that has the names of all."""
+        """The section with the names of all sections."""
         return self.sections[self.names_index] if 0 < self.names_index < len(self.sections) else None
 
     def named_sections(self) -> Iterator[tuple[bytes, Section]]:
-        """The sections with their names; none where these are nowhere."""
+        """The sections with their names; none if the file has no section names."""
         names = self.names_section
         for section in self.sections if names else ():
             yield self.text(names.offset + section.name if names else 0), section
@@ -230,7 +230,7 @@ class Layout:
         raise WheelError("an ELF file with a name that does not end")
 
     def unpack(self, layout: str, offset: int) -> tuple[int, ...]:
-        """Numbers at a place of the file, in its byte order."""
+        """Unpack numbers at an offset of the file, in its byte order."""
         layout = self.order + layout
         return struct.unpack(layout, self.view.read(offset, struct.calcsize(layout)))
 
@@ -275,7 +275,7 @@ def read(view: View) -> Layout:
 
 
 def read_to_change(view: View) -> Layout:
-    """Read the headers of a file that shall be changed, and hold it to what every loader expects.
+    """Read the headers of a file to be changed, and check that every loader accepts them.
 
     Raises:
         WheelError: it is not a 64-bit little-endian ELF file, or its headers are broken.

@@ -1,4 +1,4 @@
-"""A program or library as its loader sees it, alike for ELF, PE and Mach-O."""
+"""The model of a program or library as its loader sees it, common to ELF, PE and Mach-O."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Builder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Metadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Which run it was."""
+    """The metadata of a build run."""
 
     invocation_id: str | None = None
 

@@ -1,4 +1,4 @@
-"""Device code beside a library: a kpack archive, read whatever wrote it and written, and what leads to it.
+"""Reading and writing kpack archives, which hold a library's device code, and references to them.
 
 All numbers of an archive but those of the table are little-endian:
 
@@ -130,18 +130,18 @@ def kernel_name_of(library: str, build: str) -> str:
 
 
 def without_build(text: str) -> str:
-    """A kernel name, or a key, as it is the same in every build."""
+    """Return a kernel name or a key without its build id."""
     return _BUILD.sub("", text)
 
 
 def builds_in(texts: Iterable[str]) -> tuple[str, ...]:
-    """The builds that kernel names or keys belong to; none of those that other programs have written."""
+    """The build ids in kernel names or keys; names written by other programs have none."""
     matches = map(_BUILD.search, texts)
     return tuple(sorted({match[0][1:] for match in matches if match}))
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """One code object, as the table has it.
+    """The table's entry for one code object.
 
     Attributes:
         type: always `hsaco`.
@@ -189,7 +189,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class Archive:
-    """An archive that was read.
+    """A kpack archive opened for reading.
 
     Attributes:
         name: what it is called in errors.
@@ -290,7 +290,7 @@ class Archive:
             self._check_gaps()
 
     def _check_frame(self, entry: Entry) -> None:
-        """AMD's tools unpack a frame in one go, for which it must say its size (RFC 8878, 3.1.1.1)."""
+        """Check that a frame states its size, as AMD's tools unpack it in one call (RFC 8878, 3.1.1.1)."""
         place = self.places[entry.ordinal]
         if self.table.compression_scheme == PLAIN or not place.size:
             return
@@ -390,7 +390,7 @@ def _check_targets(table: Table, name: str) -> None:
 
 
 def _check_entry(table: Table, places: tuple[Blob, ...], entry: Entry) -> None:
-    """An entry leads to a code object of its size."""
+    """Check that an entry refers to a code object of the size that it states."""
     if entry.type != CODE:
         raise WheelError(f"of the unknown kind {entry.type!r:.40}")
     if not 0 <= entry.ordinal < len(places):
@@ -459,7 +459,7 @@ class Writer:
         return len(self._sizes) - 1
 
     def name(self, kernel_name: str, wrapper: int, target: str, ordinal: int) -> None:
-        """Let the code object `ordinal` be that of a wrapper for a target."""
+        """Add an entry for a wrapper and a target that refers to the code object `ordinal`."""
         row = self._toc.setdefault(key_of(kernel_name, wrapper), {})
         if target in row:
             raise WheelError(f"{kernel_name} has two code objects for {target} at its wrapper {wrapper}")

@@ -38,7 +38,7 @@ _LONGEST_SYMBOL = 512
 
 
 def is_macho(head: bytes) -> bool:
-    """Whether a file that begins so (8 bytes are enough) is a Mach-O file."""
+    """Whether a file with these first bytes (8 are enough) is a Mach-O file."""
     if head[:4] in _THIN:
         return True
     return head[:4] in _FAT and 0 < int.from_bytes(head[4:8], "big") <= _MOST_SLICES

@@ -21,7 +21,7 @@ _ZIP_EPOCH = 315532800  # 1980-01-01, the first moment a ZIP file can name; tars
 
 
 def timestamp() -> int:
-    """The time every file in a tar carries: `SOURCE_DATE_EPOCH`, else 1980-01-01 (seconds since 1970)."""
+    """The mtime of every file in a tar: `SOURCE_DATE_EPOCH`, else 1980-01-01 (seconds since 1970)."""
     epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
     if not epoch.isdecimal() or len(epoch) > _EPOCH_DIGITS:
         return _ZIP_EPOCH

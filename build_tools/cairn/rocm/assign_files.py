@@ -1,4 +1,4 @@
-"""Which file of a ROCm tree goes into which package, and under which name."""
+"""Assigning the files of a ROCm tree to packages, each under the name that it gets there."""
 
 from __future__ import annotations
 
@@ -103,11 +103,11 @@ def plan(
     *,
     libraries_for_all: bool = False,
 ) -> Layout:
-    """Share out the files of a tree.
+    """Assign the files of a tree to packages.
 
     Args:
-        tree: what there is.
-        description: who claims what.
+        tree: the ROCm tree.
+        description: the files that each component claims.
         families: family to targets; an artifact of a target or family goes to the package of that family.
         libraries_for_all: one package has the libraries for all families.
 
@@ -185,7 +185,7 @@ class _Sharing:
     description: Description
 
     def members(self, entries: list[TreeEntry], before: tuple[Package, ...]) -> tuple[PackageMember, ...]:
-        """Files under the name others need them by.
+        """The members for these entries, each under the name that other binaries need it by.
 
         A link becomes a file where the one it leads to is neither here nor in a package that comes `before`.
         """
@@ -237,7 +237,7 @@ class _Sharing:
         return tuple(links[path] for path in sorted(links) if path not in taken)
 
     def _link(self, entry: TreeEntry, homes: Mapping[Path, tuple[ComponentName, str]]) -> DevelLink | None:
-        """What a link, or a library under a name that is not its SONAME, becomes in devel."""
+        """The link in devel for a link, or for a library under a name that is not its SONAME."""
         path, source = self.description.relocated(entry.path), self.tree.leads_to(entry)
         if source is None:
             return None
@@ -253,7 +253,7 @@ class _Sharing:
 
 
 def unmet(layout: Layout, system: frozenset[str]) -> Iterator[tuple[str, str]]:
-    """Pairs of a file and a library it needs that neither a package nor the system has."""
+    """Pairs of a file and a library it needs, where neither a package nor the system has that library."""
     provided = {m.binary.soname for p in layout.packages for m in p.members if m.binary} | system
     for package in layout.packages:
         for member in package.members:

@@ -1,4 +1,4 @@
-"""Debian's packages: .deb files, and what dpkg has installed.
+"""Reading Debian packages: .deb files, and the database of packages that dpkg installed.
 
 Source: deb(5) and deb-control(5) of dpkg; ar(5) for what a .deb is on the outside.
 """
@@ -93,7 +93,7 @@ def extract(deb: Path, folder: Path) -> DebianPackage:
 
 
 def database(prefix: Path) -> Path:
-    """Where dpkg keeps what is installed in a prefix such as `/usr`, or that of a system elsewhere."""
+    """The folder of dpkg's database for a prefix such as `/usr`, or for that of a system elsewhere."""
     return prefix.resolve().parent / "var" / "lib" / "dpkg"
 
 
@@ -163,7 +163,7 @@ def _control(file: IO[bytes], places: Mapping[str, tuple[int, int]], deb: Path) 
 def _member(
     file: IO[bytes], places: Mapping[str, tuple[int, int]], name: str, deb: Path
 ) -> Iterator[IO[bytes]]:
-    """Yield what a member has, unpacked: `data.tar`, `data.tar.xz`, and so on."""
+    """Yield the decompressed content of a member such as `data.tar` or `data.tar.xz`."""
     fitting = [each for each in places if each == name or each.startswith(f"{name}.")]
     if len(fitting) != 1:
         raise _not_a_deb(deb, f"it has {len(fitting) or 'no'} {name}")

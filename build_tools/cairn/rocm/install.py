@@ -1,4 +1,4 @@
-"""Installing the ROCm SDK into an environment, and asking an environment about it."""
+"""Installing the ROCm SDK into an environment, and querying the SDK of an environment."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class InstallRequest:
 
     @property
     def requirement(self) -> str:
-        """What pip is asked for."""
+        """The requirement to pass to pip."""
         extras = f"[{','.join(self.extras)}]" if self.extras else ""
         if not self.version:
             return f"rocm{extras}"

@@ -1,4 +1,4 @@
-"""`cairn rocm package`: a ROCm tree in, the SDK's packages out."""
+"""`cairn rocm package`: writing the SDK's packages from a ROCm tree."""
 
 from __future__ import annotations
 
@@ -188,6 +188,6 @@ def _write_all(
 
 
 def written(path: Path, name: str, count: int, *, dry_run: bool) -> WrittenPackage:
-    """What is said of one package, `count` files of the tree in it."""
+    """The `WrittenPackage` of one file, with `count` files of the tree in it."""
     size, sha256 = (0, "") if dry_run else (path.stat().st_size, files.sha256_of(path))
     return WrittenPackage(path=path, distribution=name, files=count, size=size, sha256=sha256)

@@ -1,4 +1,4 @@
-"""packages.toml: what of a ROCm tree goes into which SDK package."""
+"""Reading packages.toml, which assigns the files of a ROCm tree to SDK packages."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Description(datafile.Value, tag_field="schema", tag="cairn.rocm-packages/1
         return {"core": self.core, "libraries": self.libraries, "devel": self.devel}[name]
 
     def relocated(self, path: str) -> str:
-        """Where a path of the tree goes in the packages."""
+        """The path in the packages for a path of the tree."""
         for folder in sorted(self.relocate, key=len, reverse=True):
             if path == folder or path.startswith(f"{folder}/"):
                 return (self.relocate[folder] + path[len(folder) :]).strip("/")

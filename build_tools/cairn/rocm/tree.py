@@ -1,4 +1,4 @@
-"""Where a ROCm SDK comes from: a prefix, artifacts or Debian's packages, read into one list of files."""
+"""Reading a ROCm tree (a prefix, artifacts or Debian's packages) into one list of files."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class TreeEntry:
 
     @property
     def source(self) -> Path:
-        """Where it is on disk."""
+        """The path of the entry on disk."""
         return self.root / self.path
 
 

@@ -1,4 +1,4 @@
-"""The kernels and tables that ROCm's math libraries have as files beside them: which GPU one is for."""
+"""Finding the processor that a database of ROCm's math libraries (kernels, tuning tables) is for."""
 
 from __future__ import annotations
 

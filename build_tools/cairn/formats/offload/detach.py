@@ -1,4 +1,4 @@
-"""Taking the device code out of one library, so that ROCm's runtime finds it in an archive instead.
+"""Removing the device code from a library, so that ROCm's runtime reads it from an archive instead.
 
 What the loader maps stays where it is in memory; of the file whole pages go:
 
@@ -280,7 +280,7 @@ class Cut:
 
     @property
     def _splits(self) -> bool:
-        """Whether anything of the segment is behind the pages that go."""
+        """Whether any part of the segment follows the removed pages."""
         return bool(self.size) and self._segment.end > self._end
 
     def moved(self, offset: int) -> int:
@@ -371,7 +371,7 @@ class Cut:
                 yield Patch(at=self.moved(place), data=WORD.pack(pointer))
 
     def _check_overlaps(self) -> None:
-        """Nothing but zeros and the code itself is in the bytes that go."""
+        """Check that the removed bytes hold nothing but zeros and the code itself."""
         code = self._library.code
         begin, end = code.offset, code.offset + code.size
         layout = self._layout

@@ -1,4 +1,4 @@
-"""What was taken from libraries with their device code, so that they can be put together again.
+"""The record of a split: everything but the code itself that is needed to restore the libraries.
 
 The code itself is in kpack archives, which say nothing about the bundles that it came in: their tables, their
 compression, their places. That is here, in a file of JSON that lies in the dist-info folder of a host wheel.
@@ -111,7 +111,7 @@ class Library(datafile.Value):
 
 
 class MovedFile(datafile.Value):
-    """A file that went to a device wheel as it was.
+    """A file that was moved to a device wheel unchanged.
 
     Attributes:
         path: in the wheel; what is in the data folder begins with `.data/`.

@@ -29,7 +29,7 @@ _OTHER = "the device wheels and the host wheel must come from one split"
 
 @dataclass(frozen=True, kw_only=True)
 class JoinedLibrary:
-    """A library that was joined again.
+    """A library that was restored from its device code.
 
     Attributes:
         library: its file name.
@@ -81,7 +81,7 @@ def _processor(target: str) -> str:
 
 
 def _check(record: Library, name: str) -> None:
-    """No number of a record leads out of what it belongs to, or asks for memory without end."""
+    """Check that the numbers in a record are within bounds and ask for no excessive memory."""
     size = record.undo.size
     for part in record.parts:
         inside = 0 <= part.at <= size - part.size and part.size >= 0
@@ -137,7 +137,10 @@ def _write_part(
 def _write_plain(
     out: IO[bytes], begin: int, part: Part, kernel_name: str, archives: Mapping[str, Archive]
 ) -> bool:
-    """Write a bundle, unpacked; whether it has all of its code. An entry without is for no device."""
+    """Write a bundle, unpacked, and return whether all of its code is there.
+
+    An entry without code gets an id that names no device.
+    """
     for at, data in part.pieces:
         out.seek(begin + at)
         out.write(_bytes(data))
@@ -171,7 +174,7 @@ def _code(archive: Archive, code: Code, key: str) -> Iterator[bytes]:
 
 
 def _pack(plain: IO[bytes], part: Part, how: BundlePacking, out: IO[bytes], *, complete: bool) -> bool:
-    """Compress a bundle as it was; whether it fits where it was."""
+    """Compress a bundle with its original settings, and return whether it fits in its original place."""
     known = how.method in LEVELS and how.version in offload_bundle.VERSIONS
     if not known or how.level not in (None, *LEVELS[how.method]):
         raise WheelError("the host wheel names a kind of compression that bundles do not have", tip=_OTHER)

@@ -1,4 +1,4 @@
-"""Leaving in one library only the device code for some processors.
+"""Removing the device code for all but some processors from a library.
 
 The bundles are written again one after the other from the beginning of `.hip_fatbin`, with fewer entries, the
 code in them byte for byte as it was; wrappers lead to their new places. The pages of the file behind them go,
@@ -29,7 +29,7 @@ _ENTRY = struct.Struct("<QQQ")
 
 
 def trim(library: Library, processors: Collection[str], target: Path) -> int:
-    """Write a library with the device code for these processors alone; how many bytes of code went.
+    """Write a library with device code for these processors only; return how many bytes were removed.
 
     Args:
         library: what `detach.read` found; its view is read again.
@@ -75,7 +75,7 @@ def trim(library: Library, processors: Collection[str], target: Path) -> int:
 
 
 def _write(library: Library, number: int, processors: Collection[str], kept: IO[bytes], folder: Path) -> int:
-    """Add one bundle, with less code in it, to `kept`; where it begins there."""
+    """Append one bundle, with less code in it, to `kept`, and return its offset there."""
     bundle = library.bundles[number]
     with unpacking(library.layout.view, bundle, folder) as content:
         entries = [entry for entry in bundle.entries if _stays(entry, processors)]
@@ -125,7 +125,7 @@ def _write_plain(content: UnpackedBundle, entries: list[Entry], out: IO[bytes]) 
 
 
 def _wrappers(library: Library, cut: Cut, places: list[int]) -> list[Patch]:
-    """What changes in the wrappers, and in what fills in their pointers."""
+    """The changes to the wrappers and to the relocations of their pointers."""
     patches = []
     for wrapper, lead in zip(library.wrappers, library.leads, strict=True):
         pointer = WORD.pack(library.code.address + places[lead])

@@ -1,4 +1,4 @@
-"""The wrappers in a library, by which HIP's runtime finds its device code.
+"""Reading the wrappers in a library, through which HIP's runtime finds its device code.
 
 Each object file with kernels brings one, in the section `.hipFatBinSegment`; a constructor hands its address
 to `__hipRegisterFatBinary`. 24 bytes, little-endian:

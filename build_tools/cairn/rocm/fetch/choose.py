@@ -63,7 +63,7 @@ class Run:
             raise UsageError(f"{self.repository[:100]!r} is not a repository", tip=f"write {UPSTREAM}")
 
     def folder(self) -> str:
-        """What it is called in a store that has the outputs of several runs."""
+        """The name of the run's folder in a store with the outputs of several runs."""
         return f"{self.id}-{self.platform}"
 
     def places(self) -> tuple[str, ...]:
@@ -102,7 +102,7 @@ class Artifact:
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What is wanted of a run; what is for every target always belongs to it.
+    """The selection of a run's artifacts; artifacts for every target are always included.
 
     Attributes:
         groups: artifact groups: families, perhaps with a variant (`gfx94X-dcgpu-asan`). Of a family whose
@@ -129,12 +129,12 @@ def listed(store: Store) -> tuple[Artifact, ...]:
 
 
 def choose(artifacts: Collection[Artifact], wanted: Wanted, *, where: str) -> tuple[Artifact, ...]:
-    """Those that are wanted.
+    """Choose the wanted artifacts.
 
     Args:
-        artifacts: all that there are.
-        wanted: which.
-        where: names their place in errors.
+        artifacts: all artifacts of the run.
+        wanted: the selection.
+        where: the name of the store in errors.
 
     Raises:
         UsageError: there are none, none for a group or a target, or none that a pattern matches: whoever asks

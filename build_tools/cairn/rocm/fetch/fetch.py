@@ -1,4 +1,4 @@
-"""From the archives of a run to a tree of artifacts; what is in place already is not fetched again.
+"""Downloading a run's archives into a tree of artifacts; artifacts already in place are not fetched again.
 
 Each archive is checked by the sha256 beside it, and goes on where an earlier try ended.
 """
@@ -36,7 +36,7 @@ Layout = Literal["extract", "flatten", "archives"]
 
 
 class FetchedNote(datafile.Value, tag_field="schema", tag="cairn.fetched/1"):
-    """What is noted of an artifact once all of it is in place.
+    """The note written about an artifact once all of it is in place.
 
     Attributes:
         key: of its archive.
@@ -143,7 +143,7 @@ class _Fetcher:
         self._unpacking = threading.Semaphore(request.unpack_jobs)
 
     def path(self, artifact: Artifact) -> Path:
-        """What an artifact becomes."""
+        """The path of the folder or archive that an artifact becomes."""
         folder = self._request.output_dir
         if self._request.layout == "archives":
             return folder / artifact.key
@@ -160,7 +160,7 @@ class _Fetcher:
         return (note.sha256, note.layout) == (sha256, self._request.layout)
 
     def fetch(self, artifacts: list[Artifact], digests: dict[Artifact, str | None]) -> dict[Artifact, str]:
-        """Fetch and unpack; the sha256 of each archive."""
+        """Fetch and unpack the artifacts, and return the sha256 of each archive."""
         for artifact in artifacts:
             self._refuse_foreign(artifact)
         # What a run that was killed left, but for the archives, with which this one goes on.
@@ -205,7 +205,7 @@ class _Fetcher:
             archive.unlink()
 
     def _refuse_foreign(self, artifact: Artifact) -> None:
-        """Refuse to put an artifact in the place of what no run has put there."""
+        """Refuse to overwrite a path that was not written by an earlier run."""
         place = self.path(artifact)
         if self._request.layout != "extract" or not os.path.lexists(place):
             return
@@ -231,10 +231,10 @@ class _Fetcher:
 
 
 def _expected_sha256(store: Store, artifact: Artifact) -> str | None:
-    """What the file beside an archive says of it; None where there is no such file.
+    """The sha256 in the file beside an archive; None if there is no such file.
 
     Raises:
-        StoreError: the file says no sha256.
+        StoreError: the file holds no sha256.
     """
     try:
         text = store.read(f"{artifact.key}.sha256sum").data[:200].decode("ascii", errors="replace")

@@ -1,4 +1,4 @@
-"""Unpacking an archive that came over the network: nothing of it gets out of its folder.
+"""Safe extraction of archives from the network: nothing is written outside the target folder.
 
 Python's own filters for tars had holes (CVE-2025-4517 and others), which the Pythons in use may have.
 Here files are written first, into a new folder in which there is no link yet. Links are made last, and none
@@ -273,7 +273,7 @@ def _plain(target: str) -> bool:
 
 
 def _inside(link: Path, folder: Path) -> bool:
-    """Whether what a link leads to, if anything is there, is below a folder."""
+    """Whether the target of a link, existing or not, is below a folder."""
     try:
         return Path(os.path.realpath(link)).is_relative_to(os.path.realpath(folder))
     except OSError:  # a circle

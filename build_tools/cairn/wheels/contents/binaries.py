@@ -79,7 +79,7 @@ class Binary(Image):
 
     @property
     def is_module(self) -> bool:
-        """Whether its only name is that of an extension module."""
+        """Whether its file name can only be that of an extension module."""
         return bool(MODULE.search(self.path))
 
     @property

@@ -65,9 +65,9 @@ class Policy:
     blacklist: Mapping[str, tuple[str, ...]]
 
     def objections(self, binary: Binary, own: frozenset[str] = frozenset()) -> tuple[str, ...]:
-        """What `binary` uses and this tag does not promise, as `library: symbol or version`.
+        """The symbols and versions that a binary uses and this tag forbids, as `library: symbol or version`.
 
-        Forbidden symbols are seen when `watched_symbols` were looked for as it was read.
+        Forbidden symbols are found only if the binary was read with `look_for=watched_symbols()`.
 
         Args:
             binary: what uses them.

@@ -277,7 +277,7 @@ class _Work:
         )
 
     def _shortfalls(self) -> Iterator[LeftOut]:
-        """The parts that lack files for some of the wanted targets, and the files left out of others."""
+        """The parts without code or files for some wanted targets, and what was left out for others."""
         for library in self._bundle.libraries:
             name = f"lib/{library.name}"
             # All of its code counts, since what is trimmed is for none of the wanted targets.

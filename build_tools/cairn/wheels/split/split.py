@@ -172,7 +172,7 @@ class _Work:
         self.moved.append(MovedFile(path=common, processor=processor, sha256=sha256))
 
     def name_build(self, libraries: Iterable[str]) -> None:
-        """Set the build id, which is unique to these libraries and the files that have moved."""
+        """Set the build id: a digest of these libraries and the files that have moved."""
         digests = {moved.path: moved.sha256 for moved in self.moved}
         digests |= {device_wheel.common_path(self._info, path): self._sums[path] for path in libraries}
         self.build = kpack.build_of(digests)

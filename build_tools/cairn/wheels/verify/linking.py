@@ -1,4 +1,4 @@
-"""Checking that the dynamic linker finds what each binary needs once the wheel is installed.
+"""Checking that the dynamic linker finds every library that a binary needs, once the wheel is installed.
 
 On Linux it looks for each name in DT_NEEDED among the SONAMEs that are loaded, then in the folders of the run
 path, then in those of the system (ld.so(8)). On Windows it looks in the folder of the module that is loaded
