@@ -24,6 +24,12 @@ from cairn.rocm.packages_toml import Description, Wrap, matches
 from cairn.rocm.tree import RocmTree
 from cairn.targets import in_order
 
+_CMAKE = "lib/cmake"
+# include() keeps `..` in CMAKE_CURRENT_LIST_FILE, which the included file takes folders off.
+_CMAKE_INCLUDE = """\
+get_filename_component(_cairn_real "${{CMAKE_CURRENT_LIST_DIR}}/{path}" ABSOLUTE)
+include("${{_cairn_real}}")
+"""
 _REQUIRES_PYTHON = ">=3.10"
 _PAYLOAD = Path(__file__).with_name("runtime")
 _GENERATED = "Made by cairn rocm package"
@@ -296,14 +302,6 @@ def _cmake_includes(package: Package, description: Description) -> list[New]:
                 text = _CMAKE_INCLUDE.format(path=f"{up}{member.path}")
                 including.append(New(name=f"{_CMAKE}/{inside}", content=text.encode()))
     return including
-
-
-_CMAKE = "lib/cmake"
-# include() keeps `..` in CMAKE_CURRENT_LIST_FILE, which the included file takes folders off.
-_CMAKE_INCLUDE = """\
-get_filename_component(_cairn_real "${{CMAKE_CURRENT_LIST_DIR}}/{path}" ABSOLUTE)
-include("${{_cairn_real}}")
-"""
 
 
 def _init(release: SdkRelease) -> bytes:

@@ -44,11 +44,12 @@ def trim(library: Library, processors: Collection[str], target: Path) -> int:
         with target.open("wb") as out:
             out.writelines(pieces(view, 0, view.size))
         return 0
-    with tempfile.TemporaryFile(dir=target.parent) as kept:
+    with tempfile.TemporaryFile(dir=target.parent) as trimmed:
         places = [
-            _write(library, number, processors, kept, target.parent) for number in range(len(library.bundles))
+            _write(library, number, processors, trimmed, target.parent)
+            for number in range(len(library.bundles))
         ]
-        size = kept.seek(0, 2)
+        size = trimmed.seek(0, 2)
         if size > code.size:  # what is aligned by less than its place says
             raise WheelError("its code would take more room without the other code than with it")
         cut = Cut(library, 0, keep=size)
@@ -56,8 +57,8 @@ def trim(library: Library, processors: Collection[str], target: Path) -> int:
             raise WheelError("it is a program, of which no code can be taken out")
         with target.open("wb") as out:
             out.writelines(pieces(view, 0, code.offset))
-            kept.seek(0)
-            shutil.copyfileobj(kept, out, 1 << 20)
+            trimmed.seek(0)
+            shutil.copyfileobj(trimmed, out, 1 << 20)
             out.seek(cut.moved(code.offset + code.size))
             out.writelines(pieces(view, code.offset + code.size, view.size))
             out.seek(cut.block_at)
@@ -74,16 +75,18 @@ def trim(library: Library, processors: Collection[str], target: Path) -> int:
     return cut.size
 
 
-def _write(library: Library, number: int, processors: Collection[str], kept: IO[bytes], folder: Path) -> int:
-    """Append one bundle, with less code in it, to `kept`, and return its offset there."""
+def _write(
+    library: Library, number: int, processors: Collection[str], trimmed: IO[bytes], folder: Path
+) -> int:
+    """Append one bundle, with less code in it, to `trimmed`, and return its offset there."""
     bundle = library.bundles[number]
     with unpacking(library.layout.view, bundle, folder) as content:
         entries = [entry for entry in bundle.entries if _stays(entry, processors)]
-        begin = kept.seek(0, 2)
+        begin = trimmed.seek(0, 2)
         begin += -begin % _alignment(library.code.address + bundle.at - library.code.offset)
         if bundle.packing is None:
-            kept.seek(begin)
-            _write_plain(content, entries, kept)
+            trimmed.seek(begin)
+            _write_plain(content, entries, trimmed)
             return begin
         with tempfile.TemporaryFile(dir=folder) as plain, tempfile.TemporaryFile(dir=folder) as packed:
             _write_plain(content, entries, plain)
@@ -92,13 +95,13 @@ def _write(library: Library, number: int, processors: Collection[str], kept: IO[
             if not offload_bundle.pack_into(plain, form, packed, room=bundle.size):
                 raise WheelError("its code cannot be compressed into its room")
             packed.seek(0)
-            kept.seek(begin)
-            shutil.copyfileobj(packed, kept)
+            trimmed.seek(begin)
+            shutil.copyfileobj(packed, trimmed)
     return begin
 
 
 def _alignment(place: int) -> int:
-    """What something that stood at a place was aligned to, and what it needs at most."""
+    """The alignment that a place shows: the largest power of two that divides it, at most a page."""
     return min(place & -place, _PAGE) or _PAGE
 
 

@@ -122,12 +122,12 @@ def entries(store: Store, index: str) -> Iterator[Logged]:
     Raises:
         StoreError: there is no such index, or a generation of it is lost or was changed.
     """
-    there = Index(store, index)
-    now_there = there.load()
+    target_index = Index(store, index)
+    now_there = target_index.load()
     if not now_there.exists:
         raise missing(store, index)
     newer: tuple[str, Generation] | None = None
-    for digest, found in there.chain(now_there):
+    for digest, found in target_index.chain(now_there):
         if newer is not None:
             yield _logged(*newer, found)
         newer = digest, found
