@@ -24,6 +24,7 @@ from cairn.release.index.snapshot import Change, Index, Snapshot
 from cairn.release.publish import distribution, wheel_set
 from cairn.release.publish.files import publish_dists
 from cairn.sources.manifest.manifest import Manifest, ProjectSource
+from cairn.store.folder import LocalStore
 from cairn.store.memory import MemoryStore
 from cairn.store.protocol import OnBytes, Store, no_progress
 from cairn.wheels import build_statement, sbom, wheels_to_set
@@ -182,6 +183,14 @@ def keys_of(store: Store, prefix: str = "") -> list[str]:
 def contents(store: Store, prefix: str = "") -> dict[str, bytes]:
     """What a store holds under the keys that begin so."""
     return {key: store.read(key).data for key in keys_of(store, prefix)}
+
+
+def in_folder(store: MemoryStore, path: Path) -> LocalStore:
+    """A copy of a store in a folder, where commands can open it."""
+    folder = LocalStore(path)
+    for key, data in store.objects.items():
+        folder.write(key, data)
+    return folder
 
 
 def make_set(

@@ -1,18 +1,21 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from cairn.store.folder import LocalStore
 from cairn.store.memory import MemoryStore
 from cairn.wheels.wheelset import WheelSet
 from helpers.nights import stage_nights
-from helpers.release import move
+from helpers.release import in_folder, move
 
 Nights = tuple[MemoryStore, dict[str, WheelSet]]
 
 
 @pytest.fixture
 def store() -> MemoryStore:
-    """Where an index lives; `folder_store` where a command or a path needs it."""
+    """Where an index lives; `folder` where a command or a path needs it."""
     return MemoryStore()
 
 
@@ -48,3 +51,9 @@ def promoted(staged: Nights) -> MemoryStore:
 def released(promoted: MemoryStore) -> MemoryStore:
     """A copy of `promoted`."""
     return MemoryStore(promoted.objects)
+
+
+@pytest.fixture
+def folder(released: MemoryStore, tmp_path: Path) -> LocalStore:
+    """Three nights released, in a folder."""
+    return in_folder(released, tmp_path / "store")

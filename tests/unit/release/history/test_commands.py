@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 
 from cairn.cli.main import main
 from cairn.store.folder import LocalStore
-from cairn.store.memory import MemoryStore
 from cairn.wheels.wheelset import WheelSet
 
 
 @pytest.fixture
-def at(released: MemoryStore, tmp_path: Path) -> list[str]:
+def at(folder: LocalStore) -> list[str]:
     """The options that name a folder with three nights released."""
-    folder = LocalStore(tmp_path / "store")
-    for key, data in released.objects.items():
-        folder.write(key, data)
     return ["--store", str(folder.path)]
 
 

@@ -15,7 +15,7 @@ from cairn.release.publish.compatibility import Platform
 from cairn.release.publish.mirror_lock import Asked, LockedFile, MirrorLock
 from helpers.release import make_sdist, make_wheel
 
-SAMPLE = Path(__file__).parents[3] / "external-builds/sample"
+SAMPLE = Path(__file__).parents[4] / "external-builds/sample"
 NUMPY = LockedFile(
     name="numpy",
     version="2.0",

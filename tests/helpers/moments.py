@@ -1,0 +1,80 @@
+"""Stores in which somebody else acts in the worst moment, or whose reply is lost in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import BinaryIO
+
+from cairn.store.memory import MemoryStore
+from cairn.store.protocol import StoredObject
+
+
+class Meddled(MemoryStore):
+    """A copy of a store in which somebody else acts just before a request is done."""
+
+    def __init__(
+        self,
+        before: MemoryStore,
+        act: Callable[[MemoryStore], object],
+        *,
+        kind: str = "write_if",
+        at: str = "^release/state.json",
+        first: int = 1,
+        times: int = 1,
+    ) -> None:
+        """Have `act` be called with this store.
+
+        Args:
+            before: what there is in the beginning.
+            act: what somebody else does; it may make requests of its own.
+            kind: of the request: `read`, `open`, `write_if` or `delete`.
+            at: a regular expression for its key.
+            first: which of these requests is the first to be met, from 1.
+            times: how many are.
+        """
+        super().__init__(before.objects)
+        self.modified = dict(before.modified)
+        self.act, self.kind, self.at = act, kind, at
+        self.to_come, self.left = first - 1, times
+
+    def _request(self, kind: str, key: str) -> None:
+        if kind != self.kind or not re.search(self.at, key):
+            return
+        if self.to_come:
+            self.to_come -= 1
+        elif self.left:
+            self.left -= 1
+            self.act(self)
+
+    def read(self, key: str) -> StoredObject:
+        self._request("read", key)
+        return super().read(key)
+
+    def open(self, key: str, *, start: int = 0, count: int | None = None) -> BinaryIO:
+        self._request("open", key)
+        return super().open(key, start=start, count=count)
+
+    def write_if(self, key: str, data: bytes, *, etag: str | None) -> bool:
+        self._request("write_if", key)
+        return super().write_if(key, data, etag=etag)
+
+    def delete(self, key: str) -> None:
+        self._request("delete", key)
+        super().delete(key)
+
+
+class Forgetful(MemoryStore):
+    """A copy of a store that writes a key, and says once that it does not: as where a reply is lost."""
+
+    def __init__(self, before: MemoryStore, *, at: str) -> None:
+        super().__init__(before.objects)
+        self.at = at
+        self.lost = False
+
+    def write_if(self, key: str, data: bytes, *, etag: str | None) -> bool:
+        written = super().write_if(key, data, etag=etag)
+        if written and key == self.at and not self.lost:
+            self.lost = True
+            return False
+        return written
