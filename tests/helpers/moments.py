@@ -1,13 +1,16 @@
-"""Stores in which somebody else acts in the worst moment, or whose reply is lost in it."""
+"""Stores in which somebody else acts in the worst moment, a reply is lost in it, or a writer dies."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import BinaryIO
+
+import pytest
 
 from cairn.store.memory import MemoryStore
 from cairn.store.protocol import StoredObject
+from helpers.release import Breaking, Broken
 
 
 class Meddled(MemoryStore):
@@ -22,6 +25,7 @@ class Meddled(MemoryStore):
         at: str = "^release/state.json",
         first: int = 1,
         times: int = 1,
+        after: str = "",
     ) -> None:
         """Have `act` be called with this store.
 
@@ -32,13 +36,17 @@ class Meddled(MemoryStore):
             at: a regular expression for its key.
             first: which of these requests is the first to be met, from 1.
             times: how many are.
+            after: a regular expression; before such a key is written, none counts.
         """
         super().__init__(before.objects)
         self.modified = dict(before.modified)
         self.act, self.kind, self.at = act, kind, at
-        self.to_come, self.left = first - 1, times
+        self.to_come, self.left, self.after = first - 1, times, after
 
     def _request(self, kind: str, key: str) -> None:
+        if self.after:
+            self.after = "" if kind == "write_if" and re.search(self.after, key) else self.after
+            return
         if kind != self.kind or not re.search(self.at, key):
             return
         if self.to_come:
@@ -78,3 +86,18 @@ class Forgetful(MemoryStore):
             self.lost = True
             return False
         return written
+
+
+def dying(store: MemoryStore, work: Callable[[MemoryStore], object]) -> Iterator[tuple[int, MemoryStore]]:
+    """Do `work` on copies of a store, and die before each of its writes in turn.
+
+    Yields:
+        How many writes there were before, and the store as the dead left it.
+    """
+    counted = Breaking(store, left=1000)
+    work(counted)
+    for left in range(len(counted.written)):
+        broken = Breaking(store, left=left)
+        with pytest.raises(Broken):
+            work(broken)
+        yield left, MemoryStore(broken.objects)

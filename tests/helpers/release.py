@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import re
 import tarfile
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
@@ -67,10 +68,15 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
 """
 
 
-def metadata(
-    name: str, version: str, requires: Sequence[str], extras: Sequence[str], python: str | None
+def _metadata(
+    name: str,
+    version: str,
+    requires: Sequence[str],
+    extras: Sequence[str] = (),
+    python: str | None = None,
+    metadata_version: str = "2.2",
 ) -> str:
-    lines = ["Metadata-Version: 2.2", f"Name: {name}", f"Version: {version}"]
+    lines = [f"Metadata-Version: {metadata_version}", f"Name: {name}", f"Version: {version}"]
     lines += [f"Requires-Python: {python}"] if python else []
     lines += [f"Requires-Dist: {requirement}" for requirement in requires]
     lines += [f"Provides-Extra: {extra}" for extra in extras]
@@ -87,13 +93,15 @@ def make_wheel(
     python: str | None = ">=3.9",
     tag: str = "py3-none-any",
     content: str | None = None,
+    summary: str | None = None,
 ) -> Path:
     """A wheel with one module that says its version."""
     stem = name.replace("-", "_")
     info = f"{stem}-{version}.dist-info"
     members = {
         f"{stem}/__init__.py": content if content is not None else f"VERSION = {version!r}\n",
-        f"{info}/METADATA": metadata(name, version, requires, extras, python),
+        f"{info}/METADATA": _metadata(name, version, requires, extras, python)
+        + (f"Summary: {summary}\n" if summary else ""),
         f"{info}/WHEEL": (
             f"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: {str(tag == 'py3-none-any').lower()}\n"
             f"Tag: {tag}\n"
@@ -107,6 +115,16 @@ def make_wheel(
         for member, text in members.items():
             archive.writestr(zipfile.ZipInfo(member, (2024, 1, 1, 0, 0, 0)), text)
     return path
+
+
+def make_wheels(folder: Path, contents: Mapping[str, Sequence[str]]) -> list[Path]:
+    """Wheels by `NAME VERSION`, with what each requires; they have the extras of which that speaks."""
+    wheels = []
+    for title, requires in contents.items():
+        name, version = title.split()
+        extras = sorted(set(re.findall(r'extra == "(.+?)"', " ".join(requires))))
+        wheels.append(make_wheel(folder, name, version, requires=requires, extras=extras))
+    return wheels
 
 
 def commit_of(project: str) -> str:
@@ -136,10 +154,11 @@ def make_sdist(
     requires: Sequence[str] = (),
     dynamic: bool = True,
     build_requires: Sequence[str] = (),
+    metadata_version: str = "2.2",
 ) -> Path:
     """An sdist with a build backend of its own; `dynamic` ones decide their requirements when built."""
     stem = name.replace("-", "_")
-    info = metadata(name, version, requires, (), None)
+    info = _metadata(name, version, requires, metadata_version=metadata_version)
     if dynamic:
         info += "Dynamic: Requires-Dist\n"
     wanted = ", ".join(f'"{requirement}"' for requirement in build_requires)

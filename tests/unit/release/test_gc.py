@@ -23,6 +23,7 @@ from cairn.store.memory import MemoryStore
 from cairn.store.protocol import Store
 from cairn.wheels.wheelset import WheelSet
 from helpers.faults import Fault, FaultyStore, Plan
+from helpers.moments import Meddled
 from helpers.nights import age, backdate, everything_is_a_year_old, stage_night
 from helpers.release import contents, keys_of, make_wheel, move
 
@@ -31,13 +32,15 @@ MONTH = timedelta(days=30)
 
 
 def test_what_any_index_offers_stays_as_old_as_it_may_be(released: MemoryStore) -> None:
+    released.write("notes.txt", b"not ours")
     everything_is_a_year_old(released)
     before = set(released.objects)
     done = collect(released, older_than=MONTH)
     gone = before - set(released.objects)
-    # Parts of generations that counted until a year ago are all that goes.
+    # Parts of generations that counted until a year ago are all that goes: no generation does.
     assert {keys.kind_of(key) for key in gone} == {"part"}
     assert set(done.keys) == gone
+    released.delete("notes.txt")
     assert audit(released, hashes=True).good
 
 
@@ -100,11 +103,6 @@ def dead_after_the_pointer(store: MemoryStore, work: Callable[[Store], object]) 
     assert pointer.rendered < pointer.generation
 
 
-def a_quiet_year(store: MemoryStore) -> None:
-    """Nothing happens for a year, and then somebody collects; pages that are old stay unwritten till then."""
-    store.modified = {key: when - timedelta(days=365) for key, when in store.modified.items()}
-
-
 AFTERWARDS: dict[str, Callable[[MemoryStore, Sets], object]] = {
     "recover": lambda s, _x: recover(Index(s, "release")),
     "yank": lambda s, x: yank(s, x["2.10.0"].id, reason="wrong"),
@@ -116,18 +114,23 @@ AFTERWARDS: dict[str, Callable[[MemoryStore, Sets], object]] = {
 }
 
 
+def died_a_year_ago(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody has retained one set of the release and died before the pages; then nothing has happened."""
+    for index in ("release", "staging"):
+        backdate(store, index, 400)
+    with monkeypatch.context() as patch:
+        year_ago = (datetime.now(UTC) - timedelta(days=365)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        patch.setattr(commit, "now", lambda: year_ago)
+        dead_after_the_pointer(store, lambda s: retain(s, "release", Rule(last=1)))
+    age(store, 365)
+
+
 @pytest.mark.parametrize("parts", ["kept", "lost to an older gc"])
 @pytest.mark.parametrize("act", AFTERWARDS)
 def test_what_pages_still_show_stays_for_whoever_writes_them(
     released: MemoryStore, sets: Sets, monkeypatch: pytest.MonkeyPatch, act: str, parts: str
 ) -> None:
-    year_ago = (datetime.now(UTC) - timedelta(days=365)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    backdate(released, "release", 400)
-    backdate(released, "staging", 400)
-    with monkeypatch.context() as patch:
-        patch.setattr(commit, "now", lambda: year_ago)
-        dead_after_the_pointer(released, lambda s: retain(s, "release", Rule(last=1)))
-    a_quiet_year(released)
+    died_a_year_ago(released, monkeypatch)
     if parts != "kept":
         now = Index(released, "release").load().generation
         for key in keys_of(released, "release/parts/"):
@@ -143,11 +146,7 @@ def test_what_pages_still_show_stays_for_whoever_writes_them(
 def test_what_pages_still_show_is_not_planned_to_go(
     released: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    backdate(released, "release", 400)
-    with monkeypatch.context() as patch:
-        patch.setattr(commit, "now", lambda: "2001-01-01T00:00:00.000000Z")
-        dead_after_the_pointer(released, lambda s: retain(s, "release", Rule(last=1)))
-    a_quiet_year(released)
+    died_a_year_ago(released, monkeypatch)
     pointer = Index(released, "release").load().pointer
     assert pointer is not None
     shown = Index(released, "release").generation(pointer.rendered, pointer.rendered_digest)
@@ -158,27 +157,19 @@ def test_what_pages_still_show_is_not_planned_to_go(
 
 
 def test_what_a_publisher_has_put_and_not_yet_named_stays(released: MemoryStore, tmp_path: Path) -> None:
+    """Another process collects between the bytes of a publisher and its commit."""
     everything_is_a_year_old(released)
-    wheel = make_wheel(tmp_path, "fresh", "1.0")
+    collected: list[bool] = []
 
-    class Between(MemoryStore):
-        """Another process collects between the bytes of a publisher and its commit."""
+    def collect_again(store: MemoryStore) -> None:
+        if False not in collected:  # it writes the pages of what counts by now, before which it need not
+            collected.append(False)
+            collect(store, older_than=timedelta(days=1))
+            collected[-1] = True
 
-        collected = 0
-        collecting = False
-
-        def write_if(self, key: str, data: bytes, *, etag: str | None) -> bool:
-            if ("/generations/" in key or key.endswith("state.json")) and not self.collecting:
-                self.collected += 1
-                self.collecting = True  # and writes the pages of what counts by now
-                collect(self, older_than=timedelta(days=1))
-                self.collecting = False
-            return super().write_if(key, data, etag=etag)
-
-    store = Between(released.objects)
-    store.modified = released.modified
-    publish(store, "staging", [wheel])
-    assert store.collected > 1
+    store = Meddled(released, collect_again, at=r"/generations/|state\.json$", times=1000)
+    publish(store, "staging", [make_wheel(tmp_path, "fresh", "1.0")])
+    assert len(collected) > 1
     assert audit(store, hashes=True).good
 
 
@@ -190,68 +181,38 @@ def test_old_bytes_that_are_about_to_be_named_again_stay(
     retain(nights, "staging", Rule(last=1))
     backdate(nights, "staging", 365)
     age(nights, 365)
-
-    class Between(MemoryStore):
-        armed = True
-
-        def write_if(self, key: str, data: bytes, *, etag: str | None) -> bool:
-            if "/generations/" in key and self.armed:
-                self.armed = False
-                collect(self, older_than=timedelta(days=1))
-            return super().write_if(key, data, etag=etag)
-
-    store = Between(nights.objects)
-    store.modified = nights.modified
+    store = Meddled(nights, lambda it: collect(it, older_than=timedelta(days=1)), at="/generations/")
+    bad = sets["2.8.0"].id
     if act == "stage again":
         stage_night(store, tmp_path, "2.8.0")
     else:
-        number = next(
-            found.number
-            for _, found in Index(store, "staging").chain(Index(store, "staging").load())
-            if sets["2.8.0"].id in found.sets
-        )
+        index = Index(store, "staging")
+        number = next(found.number for _, found in index.chain(index.load()) if bad in found.sets)
         rollback(store, "staging", str(number))
-    assert not store.armed
-    report = audit(store, hashes=True)
-    assert report.problems == ()
-    assert sets["2.8.0"].id in Index(store, "staging").load().set_ids
+    assert not store.left
+    assert audit(store, hashes=True).problems == ()
+    assert bad in Index(store, "staging").load().set_ids
 
 
-def test_empty_pages_of_projects_that_are_gone_go(released: MemoryStore) -> None:
+@pytest.mark.parametrize("meanwhile", [False, True])
+def test_empty_pages_of_projects_that_are_gone_go(released: MemoryStore, *, meanwhile: bool) -> None:
+    """A project that comes again while its empty page goes has its page."""
     rollback(released, "release", "0")
     age(released, 60, "release/simple/")
-    collect(released, older_than=MONTH)
-    assert keys_of(released, "release/simple/") == ["release/simple/index.html", "release/simple/index.json"]
-    rollback(released, "release", "3")
-    assert audit(released, hashes=True).good
-
-
-def test_a_project_that_comes_again_while_its_empty_page_goes_has_its_page(released: MemoryStore) -> None:
-    rollback(released, "release", "0")
-    age(released, 60, "release/simple/")
-
-    class Racing(MemoryStore):
-        armed = True
-
-        def delete(self, key: str) -> None:
-            if key == "release/simple/torch/index.html" and self.armed:
-                self.armed = False
-                rollback(self, "release", "3")
-            super().delete(key)
-
-    store = Racing(released.objects)
-    store.modified = released.modified
+    store = Meddled(
+        released,
+        lambda it: rollback(it, "release", "3"),
+        kind="delete",
+        at="^release/simple/torch/index.html",
+        times=1 if meanwhile else 0,
+    )
     collect(store, older_than=MONTH)
-    assert not store.armed
+    assert not store.left
+    if not meanwhile:
+        root = ["release/simple/index.html", "release/simple/index.json"]
+        assert keys_of(store, "release/simple/") == root
+        rollback(store, "release", "3")
     assert audit(store, hashes=True).good
-
-
-def test_generations_and_what_is_not_ours_never_go(released: MemoryStore) -> None:
-    released.write("notes.txt", b"")
-    everything_is_a_year_old(released)
-    kept = {key for key in released.objects if "/generations/" in key} | {"notes.txt"}
-    collect(released, older_than=MONTH)
-    assert kept <= set(released.objects)
 
 
 @pytest.mark.parametrize(

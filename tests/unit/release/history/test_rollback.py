@@ -18,7 +18,8 @@ from cairn.release.index.generation import FileRef
 from cairn.release.index.snapshot import Change, Index, Snapshot
 from cairn.store.memory import MemoryStore
 from cairn.wheels.wheelset import WheelSet
-from helpers.release import Breaking, audit, commit, contents, move
+from helpers.moments import Forgetful, Meddled
+from helpers.release import Breaking, audit, commit, contents, keys_of, move
 
 Sets = dict[str, WheelSet]
 
@@ -54,28 +55,18 @@ def test_a_rollback_gives_the_state_of_the_generation_that_is_named(store: Memor
 
 
 def test_what_was_rolled_back_comes_again_whole(released: MemoryStore) -> None:
-    whole = state(released)
-    rollback(released, "release", "1")
+    whole, before = state(released), contents(released)
+    planned = rollback(released, "release", "1", dry_run=True)
+    done = rollback(released, "release", "3")
+    assert (done.changed, done.generation) == (False, 3)
+    assert contents(released) == before
+    assert rollback(released, "release", "1") == planned
     done = rollback(released, "release", "3")
     assert names(done.difference.back) == [
         *("numpy-2.0", "torch-2.10.0", "torch-2.9.0", "torchvision-2.10.0", "torchvision-2.9.0", "triton-3.5")
     ]
     assert state(released) == whole
     assert audit(released, "release", hashes=True) == ()
-
-
-def test_a_dry_run_says_the_same_and_writes_nothing(released: MemoryStore) -> None:
-    before = contents(released)
-    planned = rollback(released, "release", "1", dry_run=True)
-    assert contents(released) == before
-    assert rollback(released, "release", "1") == planned
-
-
-def test_a_rollback_to_what_is_there_changes_nothing(released: MemoryStore) -> None:
-    before = contents(released)
-    done = rollback(released, "release", "3")
-    assert (done.changed, done.generation) == (False, 3)
-    assert contents(released) == before
 
 
 def test_to_generation_0_takes_everything_off(released: MemoryStore) -> None:
@@ -152,27 +143,20 @@ def test_what_is_not_in_the_store_as_it_was_does_not_come_back(
     assert contents(released) == before
 
 
-def test_yanks_made_since_are_not_forgotten(released: MemoryStore, sets: Sets) -> None:
+@pytest.mark.parametrize("retained", [False, True])
+def test_yanks_made_since_are_not_forgotten(released: MemoryStore, sets: Sets, *, retained: bool) -> None:
+    """Nor is one of a set that has gone meanwhile."""
     bad = sets["2.8.0"].id
     yank(released, bad, reason="wrong results")
-    planned = rollback(released, "release", "2", dry_run=True)
-    assert planned.still_yanked == (bad,)
+    if retained:
+        retain(released, "release", Rule(last=1))
+        assert bad not in Index(released, "release").load().set_ids
+    assert rollback(released, "release", "2", dry_run=True).still_yanked == (bad,)
     rollback(released, "release", "2")
     now = Index(released, "release").load()
     assert now.set(bad).yanked == "wrong results"
     assert [f.yanked for f in now.project("torch").files] == ["wrong results", None]
     assert audit(released, "release", hashes=True) == ()
-
-
-def test_a_yank_of_what_has_gone_meanwhile_is_not_forgotten_either(released: MemoryStore, sets: Sets) -> None:
-    bad = sets["2.8.0"].id
-    yank(released, bad, reason="wrong results")
-    retain(released, "release", Rule(last=1))
-    assert bad not in Index(released, "release").load().set_ids
-    rollback(released, "release", "3")
-    now = Index(released, "release").load()
-    assert now.set(bad).yanked == "wrong results"
-    assert [f.yanked for f in now.project("torch").files] == ["wrong results", None, None]
 
 
 def test_a_yank_that_was_taken_back_since_stays_taken_back(released: MemoryStore, sets: Sets) -> None:
@@ -223,17 +207,7 @@ def test_what_a_different_writer_brings_meanwhile_goes_too_and_is_named(
 ) -> None:
     move(store, sets["2.8.0"])
     move(store, sets["2.9.0"])
-
-    class Meddled(MemoryStore):
-        left = 1
-
-        def write_if(self, key: str, data: bytes, *, etag: str | None) -> bool:
-            if key == "release/state.json" and self.left:
-                self.left = 0
-                move(self, sets["2.10.0"])
-            return super().write_if(key, data, etag=etag)
-
-    meddled = Meddled(store.objects)
+    meddled = Meddled(store, lambda it: move(it, sets["2.10.0"]))
     done = rollback(meddled, "release", "1")
     assert "torch-2.10.0" in names(done.difference.gone)
     assert done.generation == 4
@@ -242,29 +216,14 @@ def test_what_a_different_writer_brings_meanwhile_goes_too_and_is_named(
 
 
 def test_a_lost_reply_is_not_nothing_to_do(released: MemoryStore) -> None:
-    class Forgetful(MemoryStore):
-        lost = 0
-
-        def write_if(self, key: str, data: bytes, *, etag: str | None) -> bool:
-            written = super().write_if(key, data, etag=etag)
-            if written and key == "release/state.json" and not self.lost:
-                self.lost = 1
-                return False
-            return written
-
-    done = rollback(Forgetful(released.objects), "release", "1")
+    done = rollback(Forgetful(released, at="release/state.json"), "release", "1")
     assert (done.changed, done.generation) == (True, 4)
 
 
-def test_an_index_that_is_not_there_is_said_to_be_missing(store: MemoryStore) -> None:
+def test_what_was_lost_cannot_be_gone_back_through(store: MemoryStore, released: MemoryStore) -> None:
     with pytest.raises(StoreError, match="there is no index release"):
         rollback(store, "release", "1")
-
-
-def test_a_generation_that_was_removed_cannot_be_gone_back_through(released: MemoryStore) -> None:
-    second = next(
-        k for k in released.objects if k.startswith(keys.generations_prefix("release") + "00000002")
-    )
+    (second,) = keys_of(released, keys.generations_prefix("release") + "00000002")
     released.delete(second)
     with pytest.raises(StoreError, match="is lost"):
         rollback(released, "release", "1")

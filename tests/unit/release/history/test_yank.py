@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -19,13 +20,15 @@ from cairn.release.ledger import Ledger
 from cairn.release.ledger_entries import with_wheels
 from cairn.release.promote import promote
 from cairn.store.memory import MemoryStore
-from cairn.store.protocol import StoredObject
 from cairn.wheels.wheelset import WheelSet
 from helpers.gate import stack_of
+from helpers.moments import Meddled, dying
 from helpers.nights import stage_night
-from helpers.release import Breaking, Broken, audit, commit, contents, make_set, make_wheel, move, stage_set
+from helpers.release import Breaking, audit, commit, contents, make_set, make_wheel, move, stage_set
 
 Sets = dict[str, WheelSet]
+Act = Callable[[MemoryStore, WheelSet], None]
+Moment = dict[str, Any]
 WHY = 'wrong <b>results</b> of "matmul" & more'
 
 
@@ -159,123 +162,78 @@ def test_a_set_staged_later_takes_the_mark_off_what_it_shares(
 
 
 def test_a_yank_waits_for_no_one_and_loses_nothing(released: MemoryStore, sets: Sets) -> None:
-    class Meddled(MemoryStore):
-        left = 1
-
-        def write_if(self, key: str, data: bytes, *, etag: str | None) -> bool:
-            if key == "release/state.json" and self.left:
-                self.left = 0
-                yank(self, sets["2.8.0"].id, reason="first")
-            return super().write_if(key, data, etag=etag)
-
-    store = Meddled(released.objects)
+    store = Meddled(released, lambda it: yank(it, sets["2.8.0"].id, reason="first"))
     done = yank(store, sets["2.9.0"].id, reason="second")
     assert [place.generation for place in done.indexes if place.index == "release"] == [5]
     now = Index(store, "release").load()
     assert [s.yanked for s in sorted(now.sets(), key=lambda s: s.added)] == ["first", "second", None]
 
 
-class YankedMeanwhile(MemoryStore):
-    """A store in which somebody else changes the ban of a set while a key is written or read."""
-
-    def __init__(self, before: MemoryStore, meddle: Callable[[MemoryStore], object]) -> None:
-        super().__init__(before.objects)
-        self.meddle: Callable[[MemoryStore], object] | None = meddle
-        self.on_write, self.on_read = "", ""
-        self.reads_left = 2
-        self.noted = False
-
-    def _now(self) -> None:
-        meddle, self.meddle = self.meddle, None
-        if meddle is not None:
-            meddle(self)
-
-    def write_if(self, key: str, data: bytes, *, etag: str | None) -> bool:
-        if key == self.on_write:
-            self._now()
-        self.noted = self.noted or key.startswith("ledger/entries/")
-        return super().write_if(key, data, etag=etag)
-
-    def read(self, key: str) -> StoredObject:
-        if self.on_read and self.noted and key.startswith(self.on_read):
-            self.reads_left -= 1
-            if self.reads_left == 0:
-                self._now()
-        return super().read(key)
+WRONG = "wrong results"
+READ = {"kind": "read"}
 
 
-def test_a_yank_in_the_moment_of_a_lift_holds(released: MemoryStore, sets: Sets) -> None:
-    made = sets["2.9.0"]
-    yank(released, made.id, reason="wrong results")
-    store = YankedMeanwhile(released, lambda store: yank(store, made.id, reason="wrong results"))
-    store.on_write = "release/state.json"
+def ban(store: MemoryStore, made: WheelSet) -> None:
+    yank(store, made.id, reason=WRONG)
+
+
+def unban(store: MemoryStore, made: WheelSet) -> None:
     lift(store, made.id, by="ann", reason="fixed")
-    for index in ("release", "staging"):
-        assert Index(store, index).load().set(made.id).yanked == "wrong results"
-        assert marks(store, index)["torch-2.9.0"] == "wrong results"
-    assert audit(store, "release", hashes=False) == ()
 
 
-def test_a_yank_just_before_a_lift_is_committed_holds(released: MemoryStore, sets: Sets) -> None:
+@pytest.mark.parametrize(
+    ("first", "act", "meanwhile", "moment", "yanked"),
+    [
+        (ban, unban, ban, {"at": "^release/state.json"}, WRONG),
+        # The set is read, then what is known of it, and then its projects.
+        (ban, unban, ban, {**READ, "at": "^release/parts/", "after": "^ledger/entries/", "first": 2}, WRONG),
+        # The ban is read, then the set, and then why else it is yanked.
+        (None, unban, ban, {**READ, "at": "^sets/"}, None),
+        (None, ban, unban, {"at": "^release/state.json"}, None),
+    ],
+    ids=["yank in a lift", "yank just before the commit of a lift", "yank before a lift", "lift in a yank"],
+)
+def test_what_was_decided_last_holds(
+    released: MemoryStore,
+    sets: Sets,
+    *,
+    first: Act | None,
+    act: Act,
+    meanwhile: Act,
+    moment: Moment,
+    yanked: str | None,
+) -> None:
     made = sets["2.9.0"]
-    yank(released, made.id, reason="wrong results")
-    store = YankedMeanwhile(released, lambda store: yank(store, made.id, reason="wrong results"))
-    store.on_read = "release/parts/"  # the set is read, then what is known of it, and then its projects
-    lift(store, made.id, by="ann", reason="fixed")
-    assert store.meddle is None
+    if first:
+        first(released, made)
+    store = Meddled(released, lambda it: meanwhile(it, made), **moment)
+    act(store, made)
+    assert not store.left
     for index in ("release", "staging"):
-        assert Index(store, index).load().set(made.id).yanked == "wrong results"
-    assert audit(store, "release", hashes=False) == ()
-
-
-def test_a_lift_that_a_yank_comes_before_lifts_that(released: MemoryStore, sets: Sets) -> None:
-    made = sets["2.9.0"]
-    store = YankedMeanwhile(released, lambda store: yank(store, made.id, reason="wrong results"))
-    # The ban is read, then the set, and then why else it is yanked.
-    store.on_read, store.noted, store.reads_left = "sets/", True, 1
-    lift(store, made.id, by="ann", reason="fixed")
-    assert store.meddle is None
-    for index in ("release", "staging"):
-        assert Index(store, index).load().set(made.id).yanked is None
-    assert audit(store, "release", hashes=False) == ()
-
-
-def test_a_lift_in_the_moment_of_a_yank_holds(released: MemoryStore, sets: Sets) -> None:
-    made = sets["2.9.0"]
-    store = YankedMeanwhile(released, lambda store: lift(store, made.id, by="ann", reason="fixed"))
-    store.on_write = "release/state.json"
-    yank(store, made.id, reason="wrong results")
-    for index in ("release", "staging"):
-        assert Index(store, index).load().set(made.id).yanked is None
-        assert marks(store, index)["torch-2.9.0"] is False
+        assert Index(store, index).load().set(made.id).yanked == yanked
+        assert marks(store, index)["torch-2.9.0"] == (yanked or False)
     assert audit(store, "release", hashes=False) == ()
 
 
 def test_a_yank_in_the_moment_of_a_rollback_holds(released: MemoryStore, sets: Sets) -> None:
     made = sets["2.8.0"]
-    yank(released, made.id, reason="wrong results")
+    ban(released, made)
     before = Ledger(released).ban(made.id)
     assert before is not None
     # Whoever lifted it died before any index said so.
     Ledger(released).add(events=with_wheels(msgspec.structs.replace(before, kind="lift"), [made]))
-    store = YankedMeanwhile(released, lambda store: yank(store, made.id, reason="wrong results"))
-    store.on_write = "release/state.json"
+    store = Meddled(released, lambda it: ban(it, made))
     rollback(store, "release", "1", reason="to begin with")
-    assert Index(store, "release").load().set(made.id).yanked == "wrong results"
+    assert Index(store, "release").load().set(made.id).yanked == WRONG
     assert audit(store, "release", hashes=False) == ()
 
 
 def test_an_interrupted_yank_is_finished_by_the_next_command(released: MemoryStore, sets: Sets) -> None:
-    counted = Breaking(released, left=1000)
-    yank(counted, sets["2.8.0"].id, reason="a")
-    for n in range(len(counted.written)):
-        store = Breaking(released, left=n)
-        with pytest.raises(Broken):
-            yank(store, sets["2.8.0"].id, reason="a")
-        after = MemoryStore(store.objects)
-        assert {p.generation for p in yank(after, sets["2.8.0"].id, reason="a").indexes} == {4, 6}
-        assert marks(after)["torch-2.8.0"] == "a", n
-        assert audit(after, "release", hashes=False) == (), n
+    made = sets["2.8.0"]
+    for left, after in dying(released, lambda it: yank(it, made.id, reason="a")):
+        assert {p.generation for p in yank(after, made.id, reason="a").indexes} == {4, 6}
+        assert marks(after)["torch-2.8.0"] == "a", left
+        assert audit(after, "release", hashes=False) == (), left
 
 
 def test_one_wheel_of_no_set_keeps_its_mark(store: MemoryStore, tmp_path: Path) -> None:

@@ -1,3 +1,5 @@
+"""Files come into an index whole, under names that never get other bytes."""
+
 from __future__ import annotations
 
 import contextlib
@@ -6,8 +8,6 @@ import json
 import tarfile
 import zipfile
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -15,13 +15,13 @@ from cairn.errors import StoreError, UsageError, WheelError
 from cairn.release.index import keys
 from cairn.release.index.commit import recover
 from cairn.release.index.snapshot import Index
-from cairn.release.publish import distribution, files
+from cairn.release.publish import distribution
 from cairn.release.publish.files import publish
-from cairn.store import transfer
 from cairn.store.folder import LocalStore
 from cairn.store.memory import MemoryStore
-from helpers import release
-from helpers.release import Breaking, Broken, audit, contents, keys_of, make_sdist, make_wheel, metadata
+from cairn.store.protocol import ObjectInfo
+from helpers.moments import Forgetful, dying
+from helpers.release import Breaking, audit, contents, keys_of, make_sdist, make_wheel, make_wheels
 
 
 def filenames(store: MemoryStore, channel: str, name: str) -> list[str]:
@@ -33,149 +33,86 @@ def test_a_published_file_is_on_its_page_in_the_root_and_in_the_store(
     store: MemoryStore, tmp_path: Path
 ) -> None:
     wheel = make_wheel(tmp_path, "Torch", "2.9.0+rocm7.10.0")
-    (entry,) = publish(store, "staging", [wheel]).added
+    planned = publish(store, "staging", [wheel], dry_run=True)
+    assert [entry.filename for entry in planned.added] == [wheel.name]
+    assert not store.objects
+    (entry,) = publish(store, "staging", [wheel, wheel]).added
     assert store.read(keys.file_key(entry.sha256, wheel.name)).data == wheel.read_bytes()
     assert filenames(store, "staging", "torch") == [wheel.name]
     assert b'href="torch/"' in store.read("staging/simple/index.html").data
     assert audit(store, "staging", hashes=True) == ()
-
-
-def test_publishing_again_changes_nothing(store: MemoryStore, tmp_path: Path) -> None:
-    wheel = make_wheel(tmp_path, "a", "1.0")
-    publish(store, "staging", [wheel])
-    before = contents(store, "")
-    again = publish(store, "staging", [wheel])
-    assert (again.added, again.already) == ((), (wheel.name,))
-    assert contents(store, "") == before
+    before = contents(store)
+    for again in ([wheel], [wheel, wheel]):
+        done = publish(store, "staging", again)
+        assert (done.added, done.already) == ((), (wheel.name,))
+    assert contents(store) == before
 
 
 def test_a_name_never_gets_other_bytes(store: MemoryStore, tmp_path: Path) -> None:
-    publish(store, "staging", [make_wheel(tmp_path / "1", "a", "1.0")])
-    before = keys_of(store, "")
-    other = make_wheel(tmp_path / "2", "a", "1.0", content="OTHER = 1\n")
-    with pytest.raises(StoreError, match=r"other bytes under a-1\.0"):
-        publish(store, "staging", [make_wheel(tmp_path / "2", "b", "1.0"), other])
-    assert keys_of(store, "") == before
-
-
-def test_two_files_of_one_name_in_one_run_are_refused(store: MemoryStore, tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path / "1", "a", "1.0")
     other = make_wheel(tmp_path / "2", "a", "1.0", content="OTHER = 1\n")
     with pytest.raises(StoreError, match=r"a-1\.0-py3-none-any\.whl .*more than once, with different bytes"):
         publish(store, "staging", [wheel, other])
     assert not store.objects
-
-
-def test_a_file_that_is_given_twice_is_offered_once(store: MemoryStore, tmp_path: Path) -> None:
-    wheel = make_wheel(tmp_path, "a", "1.0")
-    assert [e.filename for e in publish(store, "staging", [wheel, wheel]).added] == [wheel.name]
-    assert filenames(store, "staging", "a") == [wheel.name]
-    assert publish(store, "staging", [wheel, wheel]).already == (wheel.name,)
+    publish(store, "staging", [wheel])
+    before = keys_of(store)
+    with pytest.raises(StoreError, match=r"other bytes under a-1\.0"):
+        publish(store, "staging", [make_wheel(tmp_path / "2", "b", "1.0"), other])
+    assert keys_of(store) == before
 
 
 @pytest.mark.parametrize("there", [False, True])
-def test_a_file_that_is_written_to_meanwhile_is_not_published(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, there: bool
-) -> None:
-    store = LocalStore(tmp_path / "store")
+def test_a_file_that_is_written_to_meanwhile_is_not_published(tmp_path: Path, *, there: bool) -> None:
     wheel = make_wheel(tmp_path, "a", "1.0")
     good = wheel.read_bytes()
+
+    class Meanwhile(LocalStore):
+        """A build goes on just before a store looks at a file that it may have."""
+
+        def stat(self, key: str) -> ObjectInfo | None:
+            if key.endswith(wheel.name):
+                wheel.write_bytes(good + b"more")
+            return super().stat(key)
+
     if there:
-        publish(store, "staging", [wheel])
+        publish(LocalStore(tmp_path / "store"), "staging", [wheel])
+    store = Meanwhile(tmp_path / "store")
     before = contents(store)
-
-    def put_files(*given: Any, **more: Any) -> object:
-        wheel.write_bytes(good + b"more")  # such as by a build that goes on
-        return transfer.put_files(*given, **more)
-
-    monkeypatch.setattr(files, "transfer", SimpleNamespace(put_files=put_files))
     with contextlib.suppress(StoreError):
         publish(store, "staging", [wheel])
         assert there
+    assert wheel.read_bytes() != good
     assert contents(store) == before
 
 
-def test_a_dry_run_says_what_it_would_do_and_writes_nothing(store: MemoryStore, tmp_path: Path) -> None:
-    wheel = make_wheel(tmp_path, "a", "1.0")
-    assert [e.filename for e in publish(store, "staging", [wheel], dry_run=True).added] == [wheel.name]
-    assert not store.objects
-
-
-def test_pages_are_written_dependencies_first_and_the_root_last(tmp_path: Path) -> None:
-    wheels = [
-        make_wheel(tmp_path, "audio", "1", requires=["torch==2"]),
-        make_wheel(tmp_path, "torch", "2", requires=["triton==3"]),
-        make_wheel(tmp_path, "triton", "3"),
-    ]
-    store = Breaking(MemoryStore(), left=1000)
-    publish(store, "staging", wheels)
-    pages = [key for key in store.written if "/simple/" in key and key.endswith("index.html")]
+def test_pages_are_written_dependencies_first_and_the_root_last(store: MemoryStore, tmp_path: Path) -> None:
+    needs = {"audio 1": ["torch==2"], "torch 2": ["triton==3"], "triton 3": []}
+    writes = Breaking(store, left=1000)
+    publish(writes, "staging", make_wheels(tmp_path, needs))
+    pages = [key for key in writes.written if "/simple/" in key and key.endswith("index.html")]
     assert pages == [f"staging/simple/{name}index.html" for name in ("triton/", "torch/", "audio/", "")]
-    first_page = store.written.index("staging/simple/triton/index.json")
-    assert all(not key.startswith("files/") for key in store.written[first_page:])
+    first_page = writes.written.index("staging/simple/triton/index.json")
+    assert all(not key.startswith("files/") for key in writes.written[first_page:])
+    again = Breaking(writes, left=1000)
+    publish(again, "staging", [make_wheel(tmp_path, "torch", "3")])
+    touched = {key.split("/")[2] for key in again.written if key.startswith("staging/simple/")}
+    assert touched == {"torch"}  # the list of projects is as it was
 
 
-def test_only_what_changed_is_written(tmp_path: Path) -> None:
-    before = MemoryStore()
-    publish(before, "staging", [make_wheel(tmp_path, n, "1") for n in "abc"])
-    store = Breaking(before, left=1000)
-    publish(store, "staging", [make_wheel(tmp_path, "b", "2")])
-    touched = {key.split("/")[2] for key in store.written if key.startswith("staging/simple/")}
-    assert touched == {"b"}  # the list of projects is as it was
-
-
-def test_a_crash_at_any_write_is_finished_or_undone_by_the_next_run(tmp_path: Path) -> None:
-    old = make_wheel(tmp_path, "a", "1.0")
-    wheels = [
-        make_wheel(tmp_path, "a", "2.0"),
-        make_wheel(tmp_path, "b", "1.0", requires=["a==2.0"]),
-    ]
-    before = MemoryStore()
-    publish(before, "staging", [old])
-    counted = Breaking(before, left=1000)
-    publish(counted, "staging", wheels)
+def test_a_crash_at_any_write_is_finished_or_undone_by_the_next_run(
+    store: MemoryStore, tmp_path: Path
+) -> None:
+    old, *wheels = make_wheels(tmp_path, {"a 1.0": [], "a 2.0": [], "b 1.0": ["a==2.0"]})
+    publish(store, "staging", [old])
     outcomes = set()
-    for n in range(len(counted.written)):
-        broken = Breaking(before, left=n)
-        with pytest.raises(Broken):
-            publish(broken, "staging", wheels)
-        store = MemoryStore(broken.objects)
-        recover(Index(store, "staging"))
-        assert audit(store, "staging", hashes=True) == (), f"after a crash at write {n}"
-        outcomes.add(tuple(filenames(store, "staging", "a")))
-        publish(store, "staging", wheels)
-        assert audit(store, "staging", hashes=True) == ()
-        assert filenames(store, "staging", "b") == ["b-1.0-py3-none-any.whl"]
-    old_name, new_name = old.name, wheels[0].name
-    assert outcomes == {(old_name,), (old_name, new_name)}
-
-
-def test_a_page_that_disagrees_is_found(store: MemoryStore, tmp_path: Path) -> None:
-    wheel = make_wheel(tmp_path, "a", "1.0")
-    (entry,) = publish(store, "staging", [wheel]).added
-    key = "staging/simple/a/index.html"
-    store.write(key, store.read(key).data.replace(b"1.0", b"1.1"))
-    store.write("staging/simple/ghost/index.html", b"")
-    store.delete("staging/simple/index.json")
-    store.delete(keys.sidecar_key(entry.sha256, entry.filename))
-    problems = "\n".join(audit(store, "staging", hashes=False))
-    for said in (
-        "a/index.html does not say",
-        "ghost/index.html is of no project",
-        "index.json is missing",
-        "is missing from the store",
-    ):
-        assert said in problems
-
-
-def test_changed_bytes_are_found_when_hashes_are_read(store: MemoryStore, tmp_path: Path) -> None:
-    wheel = make_wheel(tmp_path, "a", "1.0")
-    (entry,) = publish(store, "staging", [wheel]).added
-    data = bytearray(wheel.read_bytes())
-    data[-1] ^= 1
-    store.write(keys.file_key(entry.sha256, entry.filename), bytes(data))
-    assert audit(store, "staging", hashes=False) == ()
-    assert "has sha256" in "\n".join(audit(store, "staging", hashes=True))
+    for left, after in dying(store, lambda it: publish(it, "staging", wheels)):
+        recover(Index(after, "staging"))
+        assert audit(after, "staging", hashes=True) == (), f"after a crash at write {left}"
+        outcomes.add(tuple(filenames(after, "staging", "a")))
+        publish(after, "staging", wheels)
+        assert audit(after, "staging", hashes=True) == ()
+        assert filenames(after, "staging", "b") == ["b-1.0-py3-none-any.whl"]
+    assert outcomes == {(old.name,), (old.name, wheels[0].name)}
 
 
 def test_a_changed_part_of_the_state_is_not_believed(store: MemoryStore, tmp_path: Path) -> None:
@@ -275,11 +212,10 @@ def test_an_extra_that_nobody_can_ask_for_is_refused(store: MemoryStore, tmp_pat
 
 @pytest.mark.parametrize("version", ["2", "2.x", "x", "2.2.1", "-1.0", "9" * 5_000, ""])
 def test_an_sdist_with_an_odd_metadata_version_is_published_and_not_relied_upon(
-    store: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
+    store: MemoryStore, tmp_path: Path, version: str
 ) -> None:
-    odd = metadata("a", "1.0", (), (), None).replace("2.2", version, 1)
-    monkeypatch.setattr(release, "metadata", lambda *_: odd)
-    (entry,) = publish(store, "staging", [make_sdist(tmp_path, "a", "1.0", dynamic=False)]).added
+    sdist = make_sdist(tmp_path, "a", "1.0", dynamic=False, metadata_version=version)
+    (entry,) = publish(store, "staging", [sdist]).added
     assert (entry.metadata_sha256 is not None) == (version == "2.2.1")
 
 
@@ -304,23 +240,10 @@ def test_a_project_that_cannot_be_called_so_is_refused(store: MemoryStore, tmp_p
     assert not store.objects
 
 
-class Forgetful(MemoryStore):
-    """A store whose first answer to a write of the state is lost: it wrote, and says it did not."""
-
-    lost = False
-
-    def write_if(self, key: str, data: bytes, *, etag: str | None) -> bool:
-        written = super().write_if(key, data, etag=etag)
-        if written and not self.lost:
-            self.lost = True
-            return False
-        return written
-
-
-def test_a_write_whose_answer_was_lost_is_known_by_its_entry(tmp_path: Path) -> None:
-    store = Forgetful()
-    done = publish(store, "staging", [make_wheel(tmp_path, "a", "1.0")])
-    assert [entry.filename for entry in done.added] == ["a-1.0-py3-none-any.whl"]
-    assert filenames(store, "staging", "a") == ["a-1.0-py3-none-any.whl"]
-    assert Index(store, "staging").load().generation.number == 1
-    assert audit(store, "staging", hashes=True) == ()
+def test_a_write_whose_answer_was_lost_is_known_by_its_entry(store: MemoryStore, tmp_path: Path) -> None:
+    forgetful = Forgetful(store, at="staging/state.json")
+    (entry,) = publish(forgetful, "staging", [make_wheel(tmp_path, "a", "1.0")]).added
+    assert forgetful.lost
+    assert [entry.filename] == filenames(forgetful, "staging", "a") == ["a-1.0-py3-none-any.whl"]
+    assert Index(forgetful, "staging").load().generation.number == 1
+    assert audit(forgetful, "staging", hashes=True) == ()

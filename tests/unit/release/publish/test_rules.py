@@ -13,8 +13,7 @@ from cairn.release.publish import distribution, rules
 from cairn.release.publish.compatibility import overlap
 from cairn.release.publish.files import NameTakenError, publish, publish_dists
 from cairn.store.memory import MemoryStore
-from helpers import release
-from helpers.release import make_sdist, make_wheel, metadata
+from helpers.release import make_sdist, make_wheel
 
 ONE, OTHER = "1" * 64, "2" * 64  # manifests
 LINUX, OLD_LINUX, NEW_LINUX = "linux_x86_64", "manylinux2014_x86_64", "manylinux_2_28_x86_64"
@@ -71,58 +70,36 @@ def test_an_sdist_is_no_second_choice_beside_wheels_but_beside_another_sdist() -
     assert overlap("a-1.0.tar.gz", "a-1.0.zip")
 
 
+def built(tag: str, version: str = "1.0", *, build: str = ONE, name: str = "a") -> FileEntry:
+    """A wheel of this version for CPython 3.11, or with another whole tag."""
+    return entry(f"{name}-{version}-{tag if '-' in tag else f'cp311-cp311-{tag}'}.whl", build=build)
+
+
+ANY, NEWER, ROCM = "py3-none-any", f"cp312-cp312-{LINUX}", "2.9.0+rocm7.10"
+DIFFERENT, SAME_PLACE = "of a different build", "for the same Python and platform"
+MIXED, SPELT = "would come from sets and from a mirror", "spells the same"
+
+
 @pytest.mark.parametrize(
     ("there", "new", "why"),
     [
         # Another file of a version comes from the same manifest, for another Python or platform.
-        (entry(f"a-1.0-cp311-cp311-{LINUX}.whl"), entry(f"a-1.0-cp312-cp312-{LINUX}.whl"), None),
-        (entry(f"a-1.0-cp311-cp311-{LINUX}.whl"), entry("a-1.0-cp311-cp311-win_amd64.whl"), None),
-        (
-            entry(f"a-1.0-cp311-cp311-{LINUX}.whl"),
-            entry(f"a-1.0-cp312-cp312-{LINUX}.whl", build=OTHER),
-            "of a different build",
-        ),
-        (
-            entry(f"a-1.0-cp311-cp311-{LINUX}.whl"),
-            entry(f"a-1.0-cp311-cp311-{NEW_LINUX}.whl"),
-            "for the same Python and platform",
-        ),
-        (
-            entry(f"a-1.0-cp311-cp311-{LINUX}.whl"),
-            entry("a-1.0-py3-none-any.whl"),
-            "for the same Python and platform",
-        ),
-        (entry("a-1.0-py3-none-any.whl", build=PUBLISHED), entry("a-1.0.tar.gz"), "of a different build"),
+        (built(LINUX), built(NEWER), None),
+        (built(LINUX), built("win_amd64"), None),
+        (built(LINUX), built(NEWER, build=OTHER), DIFFERENT),
+        (built(LINUX), built(NEW_LINUX), SAME_PLACE),
+        (built(LINUX), built(ANY), SAME_PLACE),
+        (built(ANY, build=PUBLISHED), entry("a-1.0.tar.gz"), DIFFERENT),
         # One version in two spellings.
-        (
-            entry(f"a-2.9-cp311-cp311-{LINUX}.whl"),
-            entry(f"a-2.9.0-cp312-cp312-{LINUX}.whl"),
-            "spells the same",
-        ),
-        (entry(f"a-2.9-cp311-cp311-{LINUX}.whl"), entry(f"a-2.9.1-cp311-cp311-{LINUX}.whl"), None),
-        (entry("a-1.0-py3-none-any.whl"), entry("a-1.0+rocm7-py3-none-any.whl", build=OTHER), None),
+        (built(LINUX, "2.9"), built(NEWER, "2.9.0"), SPELT),
+        (built(LINUX, "2.9"), built(LINUX, "2.9.1"), None),
+        (built(ANY), built(ANY, "1.0+rocm7", build=OTHER), None),
         # Files of other indexes lie beside each other as they do there, and beside nothing else.
-        (
-            entry(f"a-1.0-cp311-cp311-{OLD_LINUX}.whl", build=MIRRORED),
-            entry(f"a-1.0-cp311-cp311-{NEW_LINUX}.whl", build=MIRRORED),
-            None,
-        ),
-        (
-            entry("a-1.0-py3-none-any.whl", build=PUBLISHED),
-            entry(f"a-1.0-cp311-cp311-{LINUX}.whl", build=MIRRORED),
-            "of a different build",
-        ),
-        (
-            entry(f"torch-2.9.0+rocm7.10-cp311-cp311-{LINUX}.whl"),
-            entry(f"torch-2.13.0-cp311-cp311-{LINUX}.whl", build=MIRRORED),
-            "would come from sets and from a mirror",
-        ),
-        (
-            entry(f"torch-2.13.0-cp311-cp311-{LINUX}.whl", build=MIRRORED),
-            entry(f"torch-2.9.0+rocm7.10-cp311-cp311-{LINUX}.whl"),
-            "would come from sets and from a mirror",
-        ),
-        (entry("b-1.0-py3-none-any.whl"), entry("a-1.0-py3-none-any.whl", build=OTHER), None),
+        (built(OLD_LINUX, build=MIRRORED), built(NEW_LINUX, build=MIRRORED), None),
+        (built(ANY, build=PUBLISHED), built(LINUX, build=MIRRORED), DIFFERENT),
+        (built(LINUX, ROCM), built(LINUX, "2.13.0", build=MIRRORED), MIXED),
+        (built(LINUX, "2.13.0", build=MIRRORED), built(LINUX, ROCM), MIXED),
+        (built(ANY, name="b"), built(ANY, build=OTHER), None),
     ],
 )
 def test_pip_is_given_no_two_builds_to_mix(there: FileEntry, new: FileEntry, why: str | None) -> None:
@@ -238,14 +215,12 @@ def test_metadata_as_people_write_it_is_good(line: str) -> None:
 
 
 def test_everything_that_is_wrong_is_said_at_once_and_nothing_is_written(
-    store: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: MemoryStore, tmp_path: Path
 ) -> None:
     bad_name = make_wheel(tmp_path, "a", "1.0")
     bad_name = bad_name.rename(bad_name.with_name("a-1.0-1-py3-none-any.whl"))
     bad_tag = make_wheel(tmp_path, "b", "1.0", tag="cp311-cp311-linux_x8664")
-    text = metadata("c", "1.0", (), (), None) + "Summary: <script>\n"
-    monkeypatch.setattr(release, "metadata", lambda *_: text)
-    bad_text = make_wheel(tmp_path, "c", "1.0")
+    bad_text = make_wheel(tmp_path, "c", "1.0", summary="<script>")
     said = []
     for dry_run in (True, False):
         with pytest.raises(StoreError) as caught:
@@ -276,19 +251,9 @@ def test_an_sdist_beside_its_wheels_is_published_in_one_go(store: MemoryStore, t
     assert len(done.added) == 2
 
 
-def test_what_the_gate_asks_names_everything_that_keeps_files_out(tmp_path: Path) -> None:
-    store = MemoryStore()
+def test_what_the_gate_asks_names_everything_that_keeps_files_out(store: MemoryStore, tmp_path: Path) -> None:
     publish(store, "staging", [make_wheel(tmp_path, "a", "1.0")])
-    found = rules.file_problems(
-        Index(store, "staging").load(),
-        [entry("a-1.0-py3-none-any.whl"), entry("a-1.0.0-1-py3-none-any.whl", version="1.0.0")],
-    )
-    assert [
-        why
-        for why in ("build tag", "is there with sha256", "spells the same version 1.0")
-        if any(why in line for line in found)
-    ] == [
-        "build tag",
-        "is there with sha256",
-        "spells the same version 1.0",
-    ]
+    again, other = entry("a-1.0-py3-none-any.whl"), entry("a-1.0.0-1-py3-none-any.whl", version="1.0.0")
+    found = "\n".join(rules.file_problems(Index(store, "staging").load(), [again, other]))
+    for why in ("build tag", "is there with sha256", "spells the same version 1.0"):
+        assert why in found
