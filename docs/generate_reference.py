@@ -22,7 +22,7 @@ import msgspec
 from cairn import datafile, stack
 from cairn.cli import main as program
 from cairn.cli.upstream import build_prod_wheels, checkouts, pytorch_tests, rocm, wheels
-from cairn.matrix import legs
+from cairn.matrix import legs, matrix_toml
 from cairn.pipeline import bisect
 from cairn.pipeline.doctor import model
 from cairn.pipeline.night import plan as night_plan
@@ -133,8 +133,8 @@ def _formats() -> Iterator[tuple[str, type[datafile.Value], str]]:
         "`cairn index mirror lock` writes it beside the stack.toml; `mirror sync` goes by it.",
     )
     yield (
-        legs.FILE,
-        legs.MatrixToml,
+        matrix_toml.FILE,
+        matrix_toml.MatrixToml,
         "Written by hand, beside the stack.toml; `cairn matrix` reads it.",
     )
     yield "legs.json", legs.Matrix, "What `cairn matrix --json` prints."

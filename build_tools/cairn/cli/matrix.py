@@ -44,11 +44,11 @@ class MatrixRequest:
 
 def _run(request: MatrixRequest) -> Answer:
     from cairn import stack as stacks
-    from cairn.matrix import legs
+    from cairn.matrix import legs, matrix_toml
 
     stack = stacks.load(request.stack)
     choice = dataclasses.replace(request.choice, owner=os.environ.get("GITHUB_REPOSITORY_OWNER"))
-    config = legs.load_matrix_toml(request.matrix or Path(stack.folder, legs.FILE), stack)
+    config = matrix_toml.load_matrix_toml(request.matrix or Path(stack.folder, matrix_toml.FILE), stack)
     matrix = legs.make(stack, config, choice, stack_path=request.stack)
     if request.github_output:
         legs.write_outputs(matrix)
@@ -65,7 +65,7 @@ def _table(matrix: Matrix) -> Table:
     from cairn.matrix import legs
 
     return Table(
-        ("line", "family", "Python", "platform", "built on", "tested on", "notes"),
+        ("line", "family", "Python", "platform", "built on", "tested on", "ends"),
         [
             (
                 leg.line,
@@ -74,7 +74,7 @@ def _table(matrix: Matrix) -> Table:
                 leg.platform,
                 " ".join(leg.build_runs_on),
                 " ".join(leg.test_runs_on) or "no runner",
-                ", ".join(legs.notes(leg)) or "-",
+                ", ".join(legs.notes(leg)),
             )
             for leg in matrix.legs
         ],

@@ -1,4 +1,5 @@
 """The build and test matrix: release lines x families x Pythons x platforms, and their runners.
 
-`legs` reads the `matrix.toml` that a fork may change, makes the matrix of it and hands it to a workflow.
+`matrix_toml` reads the `matrix.toml` that a fork may change; `legs` makes the matrix of it, and hands it to a
+workflow.
 """

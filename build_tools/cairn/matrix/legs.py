@@ -9,196 +9,30 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
-import msgspec
-
-from cairn import datafile, requirements
+from cairn import datafile
 from cairn import targets as gpu
 from cairn.errors import UsageError
 from cairn.matrix.matrix_options import Choice
+from cairn.matrix.matrix_toml import MatrixToml, Trigger, TriggerName, usable
 from cairn.output import github, safe_text, wording
 from cairn.stack import Stack
-
-FILE = "matrix.toml"
-"""The name of the file, beside the stack.toml that it is for."""
-
-TriggerName = Literal["presubmit", "postsubmit", "nightly"]
-"""A pull request, a push to the main branch, a night; each also runs the families of those before it."""
-
-TRIGGERS: tuple[TriggerName, ...] = get_args(TriggerName)
-
-# The runners that every repository on GitHub has (docs.github.com, "GitHub-hosted runners"): one of the name
-# `ubuntu-24.04-gpu` is somebody's own.
-_HOSTED = re.compile(
-    r"ubuntu-(latest|slim|[0-9]{2}\.[0-9]{2})(-arm)?"
-    r"|windows-(latest|[0-9]{2}|[0-9]{4})(-arm|-vs[0-9]{4})?"
-    r"|macos-(latest|[0-9]{2})(-large|-xlarge|-intel)?"
-)
-
-
-class Platform(datafile.Value):
-    """The build runners of one platform.
-
-    Attributes:
-        build: the labels of its build runner.
-        elsewhere: those in a repository that is not the `owner`'s, where they are different.
-    """
-
-    build: tuple[str, ...]
-    elsewhere: tuple[str, ...] = ()
-
-
-class Trigger(datafile.Value):
-    """The part of the matrix that an event runs.
-
-    Attributes:
-        families: those that are not in an earlier trigger (presubmit, postsubmit, nightly).
-        lines: release lines of the stack; its default line where empty.
-        pythons: versions of Python, such as `3.12`; the stack's where empty.
-        suites: configurations of the suite.toml beside the stack.toml; a set is promoted only where each has
-            passed, on as many machines as it has shards.
-        compat: measure what the compatibility pages claim too, which must hold likewise.
-    """
-
-    families: tuple[str, ...] = ()
-    lines: tuple[str, ...] = ()
-    pythons: tuple[str, ...] = ()
-    suites: tuple[str, ...] = ()
-    compat: bool = False
-
-
-class FamilyPlatform(datafile.Value):
-    """A family on one platform.
-
-    Attributes:
-        test: the labels of a runner with a GPU of the family; empty where there is none, so that it is built
-            and shown as not tested.
-        multi_gpu: the labels of a runner with several such GPUs; may be empty.
-        expect_failure: that it fails is known, so it turns the run's colour no more.
-        bypass_tests: it may be promoted untested, and is shown so wherever it is listed.
-        push_on_success: it is promoted when it passes; otherwise it ends in staging.
-    """
-
-    test: tuple[str, ...] = ()
-    multi_gpu: tuple[str, ...] = ()
-    expect_failure: bool = False
-    bypass_tests: bool = False
-    push_on_success: bool = True
-
-
-class MatrixToml(datafile.Value, tag_field="schema", tag="cairn.matrix-toml/1"):
-    """What is built and tested when, and on which runners.
-
-    Attributes:
-        owner: the account on GitHub that has the self-hosted runners. In a repository of a different one
-            GitHub's own labels alone count, so that a fork's jobs do not wait for runners it does not have.
-        platforms: such as `linux_x86_64`, in the order in which they are listed.
-        triggers: what each event runs.
-        families: a family or a target, or `cpu`, to the platforms it is built for.
-    """
-
-    owner: str | None = None
-    platforms: Mapping[str, Platform]
-    triggers: Mapping[TriggerName, Trigger] = msgspec.field(default_factory=dict)
-    families: Mapping[str, Mapping[str, FamilyPlatform]]
-
-    def families_of(self, trigger: TriggerName) -> tuple[str, ...]:
-        """The families that a trigger runs, those of earlier triggers first."""
-        until = TRIGGERS[: TRIGGERS.index(trigger) + 1]
-        return tuple(dict.fromkeys(f for t in until for f in self.triggers.get(t, Trigger()).families))
-
-    def at_home(self, owner: str | None) -> bool:
-        """Whether self-hosted runners are those of this account; true where no account is known."""
-        return self.owner is None or not owner or owner.casefold() == self.owner.casefold()
-
-    def build_labels(self, platform: str, *, at_home: bool) -> tuple[str, ...]:
-        """The labels of the runner that builds for a platform.
-
-        Raises:
-            UsageError: the repository has none.
-        """
-        platform_entry = self.platforms[platform]
-        labels = (
-            platform_entry.build
-            if at_home
-            else platform_entry.elsewhere or usable(platform_entry.build, at_home=False)
-        )
-        if not labels:
-            raise UsageError(
-                f"{platform} is built on {' '.join(platform_entry.build)}, a runner of {self.owner}'s",
-                tip=f"name one of GitHub's, or your own: platforms.{platform}.elsewhere",
-            )
-        return labels
-
-
-def usable(labels: tuple[str, ...], *, at_home: bool) -> tuple[str, ...]:
-    """The labels, or none where they are of a runner that the repository does not have."""
-    return labels if at_home or all(_HOSTED.fullmatch(label) for label in labels) else ()
-
-
-def load_matrix_toml(path: Path, stack: Stack) -> MatrixToml:
-    """Read a matrix.toml for a stack.
-
-    Raises:
-        UsageError: no such file, malformed, or it names a family, platform, line or Python that is not there.
-    """
-    tip = f"write one beside the {stack.name} stack's stack.toml, or name one with --matrix"
-    matrix = datafile.read(path, MatrixToml, tip=tip)
-    if mistake := next(_mistakes(matrix, stack), None):
-        what, tip = mistake
-        raise UsageError(f"{path}: {what}", tip=tip)
-    return matrix
-
-
-def _mistakes(matrix: MatrixToml, stack: Stack) -> Iterator[tuple[str, str]]:
-    """Yield the mistakes in a matrix, each with a tip."""
-    yield from _unknown_families(matrix.families)
-    for family, platforms in matrix.families.items():
-        yield from _unknown(platforms, matrix.platforms, f"the platform of {family}", "[platforms] has")
-    if stack.platforms:
-        yield from _unknown(matrix.platforms, stack.platforms, "the platform", "the stack has")
-    for platform, runner in matrix.platforms.items():
-        if not any(runner.build):
-            yield f"platforms.{platform}.build names no runner", 'name one: build = ["ubuntu-24.04"]'
-    for name, trigger in matrix.triggers.items():
-        yield from _mistakes_of_trigger(name, trigger, matrix, stack)
-
-
-def _mistakes_of_trigger(
-    name: str, trigger: Trigger, matrix: MatrixToml, stack: Stack
-) -> Iterator[tuple[str, str]]:
-    yield from _unknown(trigger.families, matrix.families, f"the family of {name}", "[families] has")
-    yield from _unknown(trigger.lines, stack.line_names(), f"the line of {name}", "the stack has")
-    for python in trigger.pythons:
-        if not requirements.PYTHON.fullmatch(python):
-            yield f"the Python of {name} cannot be {python!r}", 'write its version: "3.12"'
-    if stack.pythons:
-        yield from _unknown(trigger.pythons, stack.pythons, f"the Python of {name}", "the stack has")
-
-
-def _unknown(
-    named: Iterable[str], known: Iterable[str], what: str, they_are: str
-) -> Iterator[tuple[str, str]]:
-    for name in named:
-        if name not in known:
-            yield f"{what} cannot be {name!r}", wording.did_you_mean(name, list(known), what=they_are)
-
-
-def _unknown_families(names: Iterable[str]) -> Iterator[tuple[str, str]]:
-    for name in names:
-        try:
-            gpu.parse_targets(name)
-        except UsageError as error:
-            yield str(error), error.tip or ""
-
 
 MOST_LEGS = 256
 """Jobs that GitHub makes of one matrix (docs.github.com, "Usage limits")."""
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")  # not for the name of an artifact
+
+End = Literal["tested", "untested", "staged"]
+"""How far a leg comes: promoted as tested; promoted untested, for want of a runner; left in staging."""
+_ENDS: Mapping[End, str] = {
+    "tested": "promoted when its tests have passed",
+    "untested": "goes to untested",
+    "staged": "stays in staging",
+}
 
 
 class Leg(datafile.Value):
@@ -218,11 +52,12 @@ class Leg(datafile.Value):
         build_runs_on: the labels of its build runner.
         test_runs_on: those of its test runner; empty where there is none.
         multi_gpu_runs_on: those of its runner with several GPUs; empty where there is none.
-        expect_failure: that it fails is known.
-        bypass_tests: it may be promoted untested, and is shown so.
+        expect_failure: that it fails is known, on the day on which the matrix was made.
+        bypass_tests: it may be promoted to the channel of the night untested, and is shown so.
         push_on_success: it is promoted when it passes.
         suites: configurations of the stack's suite.toml that its set is tested with.
         compat: whether it is measured what the compatibility pages claim of its set.
+        known_failure: the failure that is known: its issue and last day; also one whose last day has passed.
     """
 
     id: str
@@ -243,6 +78,14 @@ class Leg(datafile.Value):
     push_on_success: bool
     suites: tuple[str, ...] = ()
     compat: bool = False
+    known_failure: str = ""
+
+    @property
+    def ends(self) -> End:
+        """How far it comes if nothing fails."""
+        if not self.push_on_success:
+            return "staged"
+        return "tested" if self.test_runs_on else "untested"
 
 
 class Matrix(datafile.Value, tag_field="schema", tag="cairn.matrix/1"):
@@ -293,7 +136,7 @@ def make(stack: Stack, config: MatrixToml, choice: Choice, *, stack_path: Path) 
         for names in itertools.product(
             lines, _in_order(families), sorted(set(pythons), key=_version), platforms
         )
-        if names[3] in config.families[names[1]]
+        if (here := config.families[names[1]].get(names[3])) is not None and names[0] not in here.except_lines
     )
     _refuse_one_id_for_two(legs)
     _refuse_too_many(legs, lines, families, pythons, platforms)
@@ -304,7 +147,7 @@ def make(stack: Stack, config: MatrixToml, choice: Choice, *, stack_path: Path) 
     elif not pythons:
         reason = f"neither the trigger {choice.trigger} nor the stack {stack.name} names a Python"
     else:
-        reason = f"{', '.join(families)} is not built for {', '.join(platforms)}"
+        reason = f"{', '.join(families)} is not built for {', '.join(platforms)}, line {', '.join(lines)}"
     return Matrix(legs=(), empty_because=reason)
 
 
@@ -332,7 +175,8 @@ def _leg(
         build_runs_on=config.build_labels(platform, at_home=at_home),
         test_runs_on=usable(here.test, at_home=at_home),
         multi_gpu_runs_on=usable(here.multi_gpu, at_home=at_home),
-        expect_failure=here.expect_failure,
+        expect_failure=here.expect_failure is not None and here.expect_failure.holds(),
+        known_failure=str(here.expect_failure or ""),
         bypass_tests=here.bypass_tests,
         push_on_success=here.push_on_success,
         suites=event.suites,
@@ -425,7 +269,7 @@ def summary_text(matrix: Matrix) -> str:
     """The matrix as Markdown."""
     if not matrix.legs:
         return f"### Matrix\n\n**Empty**: {matrix.empty_because}. Nothing is built, tested or promoted.\n\n"
-    head = ("line", "family", "Python", "platform", "built on", "tested on", "notes")
+    head = ("line", "family", "Python", "platform", "built on", "tested on", "ends")
     rows = (
         (
             leg.line,
@@ -433,7 +277,7 @@ def summary_text(matrix: Matrix) -> str:
             leg.python,
             leg.platform,
             " ".join(leg.build_runs_on),
-            " ".join(leg.test_runs_on) or "no runner: not tested",
+            " ".join(leg.test_runs_on) or "no runner",
             ", ".join(notes(leg)),
         )
         for leg in matrix.legs
@@ -444,13 +288,13 @@ def summary_text(matrix: Matrix) -> str:
 
 
 def notes(leg: Leg) -> list[str]:
-    """Remarks on a leg, for people."""
-    outputs = {
-        "expected to fail": leg.expect_failure,
-        "may be promoted untested": leg.bypass_tests,
-        "stays in staging": not leg.push_on_success,
-    }
-    return [text for text, holds in outputs.items() if holds]
+    """How a leg ends if nothing fails, and what else is to be known of it, for people."""
+    remarks = [_ENDS[leg.ends]]
+    if leg.bypass_tests and leg.push_on_success:
+        remarks = ["may be promoted untested"]
+    if leg.known_failure:
+        remarks.append(f"{'expected' if leg.expect_failure else 'was expected'} to fail {leg.known_failure}")
+    return remarks
 
 
 def _include(legs: Sequence[Leg]) -> str:

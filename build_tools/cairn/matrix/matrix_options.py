@@ -9,7 +9,7 @@ from cairn import converters
 from cairn.options import option
 
 if TYPE_CHECKING:
-    from cairn.matrix.legs import TriggerName
+    from cairn.matrix.matrix_toml import TriggerName
 
 _SOME = "{}, joined by commas (default: all, which are those of the trigger)"
 

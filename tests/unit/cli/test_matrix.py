@@ -39,7 +39,7 @@ def test_prints_json_and_hands_the_same_to_github(
     assert json.loads(written["matrix"])["include"] == printed["legs"]
     assert written["count"] == str(len(printed["legs"]))
     summary = (tmp_path / "summary").read_text(encoding="utf-8")
-    assert "no runner: not tested" in summary
+    assert "| no runner | goes to untested |" in summary
     assert summary.count("| nightly |") == len(printed["legs"])
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
+import tomllib
 from pathlib import Path
 
 import msgspec
@@ -10,7 +12,7 @@ import pytest
 
 from cairn import stack as stacks
 from cairn.errors import UsageError
-from cairn.matrix import legs
+from cairn.matrix import legs, matrix_toml
 
 ROOT = Path(__file__).parents[3]
 STACKS = [ROOT / "external-builds" / name for name in ("pytorch", "sample")]
@@ -34,17 +36,20 @@ pythons = ["3.13", "3.11"]
 test = ["self-hosted", "gfx942"]
 multi_gpu = ["eight-gfx942"]
 [families.gfx110X-all]
-linux_x86_64 = { test = ["gfx1100"], expect_failure = true, push_on_success = false }
 win_amd64 = { bypass_tests = true }
+[families.gfx110X-all.linux_x86_64]
+test = ["gfx1100"]
+expect_failure = { issue = "TheRock#1927", until = "2999-12-31" }
+push_on_success = false
 [families.gfx1151.linux_x86_64]
 test = ["ubuntu-24.04"]
 """
 
 
-def _config(tmp_path: Path, text: str = CONFIG) -> legs.MatrixToml:
+def _config(tmp_path: Path, text: str = CONFIG) -> matrix_toml.MatrixToml:
     path = tmp_path / "matrix.toml"
     path.write_text(text, encoding="utf-8")
-    return legs.load_matrix_toml(path, stacks.load(STACKS[0]))
+    return matrix_toml.load_matrix_toml(path, stacks.load(STACKS[0]))
 
 
 def _make(tmp_path: Path, text: str = CONFIG, **choice: object) -> legs.Matrix:
@@ -88,6 +93,7 @@ def test_a_leg_says_all_that_its_jobs_need(tmp_path: Path) -> None:
         "test_runs_on": ("gfx1100",),
         "multi_gpu_runs_on": (),
         "expect_failure": True,
+        "known_failure": "until 2999-12-31, TheRock#1927",
         "bypass_tests": False,
         "push_on_success": False,
         "suites": (),
@@ -129,8 +135,8 @@ def test_a_fork_has_githubs_own_runners_only(tmp_path: Path) -> None:
     ],
 )
 def test_a_runner_of_somebody_s_is_told_from_githubs(labels: tuple[str, ...], *, theirs: bool) -> None:
-    assert legs.usable(labels, at_home=False) == (() if theirs else labels)
-    assert legs.usable(labels, at_home=True) == labels
+    assert matrix_toml.usable(labels, at_home=False) == (() if theirs else labels)
+    assert matrix_toml.usable(labels, at_home=True) == labels
 
 
 def test_a_fork_without_a_build_runner_is_told_so_and_does_not_wait_for_one(tmp_path: Path) -> None:
@@ -141,7 +147,7 @@ def test_a_fork_without_a_build_runner_is_told_so_and_does_not_wait_for_one(tmp_
 
 def test_two_lines_whose_legs_would_have_one_id_are_refused() -> None:
     stack = stacks.load(STACKS[1])
-    config = legs.load_matrix_toml(STACKS[1] / legs.FILE, stack)
+    config = matrix_toml.load_matrix_toml(STACKS[1] / matrix_toml.FILE, stack)
     legs_ = legs.make(stack, config, legs.Choice(trigger="presubmit"), stack_path=STACKS[1]).legs
     with pytest.raises(UsageError, match=r"have one id, release-2\.9-gfx94X"):
         legs._refuse_one_id_for_two([*legs_, msgspec.structs.replace(legs_[0], line="release-2.9")])
@@ -166,7 +172,7 @@ def test_what_is_named_takes_the_place_of_what_the_trigger_has(tmp_path: Path) -
         ({"families": ("gfx94-dcgpu",)}, "did you mean gfx94X-dcgpu"),
         ({"families": ("gfx942",)}, "gfx942 is a target of gfx94X-dcgpu"),
         ({"lines": ("nightli",)}, "did you mean nightly"),
-        ({"pythons": ("2.7",)}, "Pythons are: 3.11, 3.12, 3.13"),
+        ({"pythons": ("2.7",)}, "Pythons are: 3.10, 3.11, 3.12"),
         ({"platforms": ("linux_x8664",)}, "did you mean linux_x86_64"),
     ],
 )
@@ -222,6 +228,14 @@ def test_more_jobs_than_github_takes_are_refused(tmp_path: Path) -> None:
         ('build = ["big-linux"]', "build = []", "platforms.linux_x86_64.build names no runner"),
         ("[triggers.nightly]", "[triggers.nightli]", "nightli"),
         ("bypass_tests = true", "bypass_test = true", "unknown field `bypass_test`"),
+        ("{ bypass_tests = true }", '{ test = ["my-windows"] }', "GPUs are checked on Linux alone"),
+        (
+            "bypass_tests = true",
+            'except_lines = ["release/9.9"]',
+            "a line of gfx110X-all cannot be 'release/9.9'",
+        ),
+        ('until = "2999-12-31"', 'until = "soon"', "'soon' is not a date"),
+        ('issue = "TheRock#1927"', 'issue = " "', "names no issue"),
         ("matrix-toml/1", "matrix-toml/2", "has schema 'cairn.matrix-toml/2'"),
     ],
 )
@@ -233,10 +247,10 @@ def test_a_mistake_in_the_file_is_named(tmp_path: Path, old: str, new: str, said
 
 
 @pytest.mark.parametrize("folder", STACKS, ids=lambda path: path.name)
-@pytest.mark.parametrize("trigger", legs.TRIGGERS)
-def test_the_stacks_have_a_matrix_for_every_trigger(folder: Path, trigger: legs.TriggerName) -> None:
+@pytest.mark.parametrize("trigger", matrix_toml.TRIGGERS)
+def test_the_stacks_have_a_matrix_for_every_trigger(folder: Path, trigger: matrix_toml.TriggerName) -> None:
     stack = stacks.load(folder)
-    config = legs.load_matrix_toml(folder / legs.FILE, stack)
+    config = matrix_toml.load_matrix_toml(folder / matrix_toml.FILE, stack)
     here = legs.make(stack, config, legs.Choice(trigger=trigger), stack_path=folder)
     fork = legs.make(stack, config, legs.Choice(trigger=trigger, owner="a-fork"), stack_path=folder)
     assert [leg.id for leg in here.legs] == [leg.id for leg in fork.legs]
@@ -245,6 +259,70 @@ def test_the_stacks_have_a_matrix_for_every_trigger(folder: Path, trigger: legs.
 
 def test_a_later_trigger_has_every_leg_of_an_earlier_ones_families() -> None:
     stack = stacks.load(STACKS[0])
-    config = legs.load_matrix_toml(STACKS[0] / legs.FILE, stack)
-    found = [set(config.families_of(trigger)) for trigger in legs.TRIGGERS]
+    config = matrix_toml.load_matrix_toml(STACKS[0] / matrix_toml.FILE, stack)
+    found = [set(config.families_of(trigger)) for trigger in matrix_toml.TRIGGERS]
     assert found[0] < found[1] < found[2] == set(config.families)
+
+
+@pytest.mark.parametrize(
+    ("until", "expected", "note"),
+    [
+        ("2999-12-31", True, "expected to fail until 2999-12-31, TheRock#1927"),
+        ("2026-01-02", False, "was expected to fail until 2026-01-02, TheRock#1927"),
+    ],
+)
+def test_a_failure_is_expected_until_its_day_has_passed(
+    tmp_path: Path, until: str, *, expected: bool, note: str
+) -> None:
+    leg = _make(tmp_path, CONFIG.replace("2999-12-31", until), trigger="presubmit").legs[0]
+    assert leg.expect_failure is expected
+    assert legs.notes(leg) == ["stays in staging", note]
+
+
+def test_how_each_leg_ends_is_known_beforehand(tmp_path: Path) -> None:
+    ends = {
+        leg.family: (leg.ends, legs.notes(leg)[0])
+        for leg in _make(tmp_path, platforms=("linux_x86_64",)).legs
+    }
+    assert ends == {
+        "gfx94X-dcgpu": ("tested", "promoted when its tests have passed"),
+        "gfx110X-all": ("staged", "stays in staging"),
+        "gfx1151": ("tested", "promoted when its tests have passed"),
+    }
+    fork = _make(tmp_path, owner="somebody", families=("gfx94X-dcgpu",)).legs[0]
+    assert (fork.ends, legs.notes(fork)) == ("untested", ["goes to untested"])
+
+
+def test_a_family_is_not_built_for_lines_that_are_excepted(tmp_path: Path) -> None:
+    text = CONFIG.replace('test = ["ubuntu-24.04"]', 'except_lines = ["release/2.9"]')
+    found = _make(tmp_path, text, families=("gfx1151",))
+    assert {leg.line for leg in found.legs} == {"nightly"}
+    none = _make(tmp_path, text, families=("gfx1151",), lines=("release/2.9",))
+    assert "gfx1151 is not built for" in str(none.empty_because)
+
+
+def test_the_matrix_of_pytorch_is_therocks_or_says_why_not() -> None:
+    theirs = tomllib.loads((Path(__file__).parent / "therock.toml").read_text(encoding="utf-8"))
+    stack = stacks.load(STACKS[0])
+    config = matrix_toml.load_matrix_toml(STACKS[0] / matrix_toml.FILE, stack)
+    here: dict[str, object] = {"pythons": list(config.triggers["nightly"].pythons)}
+    there: dict[str, object] = {"pythons": theirs["pythons"]}
+    for trigger, entry in config.triggers.items():
+        here |= {f"{family} trigger": trigger for family in entry.families}
+    for family, entries in config.families.items():
+        here |= {f"{family} {platform} test": " ".join(one.test) for platform, one in entries.items()}
+    for family, values in theirs["families"].items():
+        there[f"{family} trigger"] = values.pop("trigger")
+        there |= {f"{family} {platform} test": label for platform, label in values.items()}
+    for platform, lines in theirs["lines"].items():
+        for line, families in lines.items():
+            there[f"{line} {platform} without"] = sorted(families)
+            here[f"{line} {platform} without"] = sorted(
+                family
+                for family, one in config.families.items()
+                if platform in one and line in one[platform].except_lines
+            )
+    different = {name for name in here.keys() | there.keys() if here.get(name) != there.get(name)}
+    explained = {pattern: fnmatch.filter(different, pattern) for pattern in theirs["differences"]}
+    assert different == {name for names in explained.values() for name in names}
+    assert all(explained.values()), "a difference that is none any more"

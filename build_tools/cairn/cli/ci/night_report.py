@@ -27,7 +27,9 @@ def _hours(text: str, default: int) -> Any:
 class Report(NightOptions):
     """Options of `cairn ci night report`.
 
-    Exit code 10 where a leg that is not expected to fail is not in the index.
+    Each leg ends as `good` (promoted as tested), `untested` (promoted to `untested`, for want of a runner),
+    `held` (left in staging, as the matrix says), `expected` (failed as the matrix expects), `failed` or
+    `cancelled`. Exit code 10 for the last two.
 
         cairn ci night report --night latest --stack external-builds/sample --store ./store
     """
@@ -87,6 +89,7 @@ def _report(request: Report) -> Answer:
         "night": run.plan.night,
         "line": run.plan.line,
         "log": run.plan.log,
+        "counts": report.counts(ended),
         "legs": [datafile.to_plain(one) for one in ended],
     }
     for problem in unwritten:
@@ -94,8 +97,11 @@ def _report(request: Report) -> Answer:
     error: CairnError | None = None
     if bad := report.bad_legs(run.plan, ended):
         error = GateError(
-            f"{len(bad)} of {len(ended)} legs of the night {run.plan.night} are not in {run.plan.release}",
-            reasons=tuple(f"{leg.name}: {one.outcome} in {one.stage}: {one.reason}" for leg, one in bad),
+            f"{len(bad)} of {len(ended)} legs of the night {run.plan.night} did not come through",
+            reasons=tuple(
+                f"{leg.name}: {one.outcome} in {one.stage}, {report.age(one)}: {one.reason}"
+                for leg, one in bad
+            ),
             tip="run the failed jobs again: what is done stays done",
         )
     elif unwritten:
@@ -103,10 +109,11 @@ def _report(request: Report) -> Answer:
     if error is not None and request.notify and not run.dry_run:
         _notify(request.notify, plain)
     rows = (
-        (leg.name, one.outcome, one.stage or None, one.reason or None)
+        (leg.name, f"{one.outcome}, {report.age(one)}" if one.is_bad else one.outcome, one.stage, one.reason)
         for leg, one in zip(run.plan.legs, ended, strict=True)
     )
-    return Answer(plain, [Table(("leg", "outcome", "ended in", "why"), rows)], error=error)
+    table = Table(("leg", "outcome", "ended in", "why"), rows)
+    return Answer(plain, [table, Note(report.counts(ended))], error=error)
 
 
 def _notify(command: str, plain: dict[str, object]) -> None:

@@ -63,7 +63,7 @@ def promote_night(run: NightRun, *, whole: bool = False, say: Progress = silent)
     Args:
         run: the night.
         whole: promote nothing unless each leg is there or ready and the gate lets it through. What could not
-            become ready is left aside: a leg that has no runner, is held back, or is expected to fail.
+            become ready is left aside: a leg that is held back, or is expected to fail.
         say: progress callback.
 
     Raises:
@@ -101,9 +101,7 @@ def _refuse_a_part(run: NightRun, stood: Sequence[Standing], say: Progress) -> N
     behind = [
         (one, one.reason)
         for one in stood
-        if not one.leg.expect_failure
-        and one.state not in ("promoted", "ready", "held")
-        and (one.state != "untested" or one.leg.test_runs_on)
+        if not one.leg.expect_failure and one.state not in ("promoted", "ready", "held")
     ]
     for before in () if behind else stood:
         say(f"{before.leg.name}: asking the gate")
@@ -120,13 +118,13 @@ def _refuse_a_part(run: NightRun, stood: Sequence[Standing], say: Progress) -> N
 def _one(run: NightRun, before: Standing) -> LegPromotion:
     if before.state != "ready" or before.set_id is None:
         promoted = before.state == "promoted"
-        return LegPromotion(before=before, promoted=promoted, reason=before.untested or before.reason)
-    channel = run.plan.release
+        return LegPromotion(before=before, promoted=promoted, reason=before.caveat or before.reason)
+    channel = before.channel or run.plan.release
     try:
         try:
             promotion = _promote(run, before, before.set_id, channel)
         except promote.RefusedError as error:
-            if not (error.report.replaced and before.bypass):
+            if not (error.report.replaced and before.bypass and channel != keys.UNTESTED):
                 raise
             channel = keys.UNTESTED
             promotion = _promote(run, before, before.set_id, channel)
@@ -140,7 +138,8 @@ def _one(run: NightRun, before: Standing) -> LegPromotion:
     summary = "; ".join((promotion.untested or "every demand holds", *weak))
     if channel != run.plan.release:
         usual, instead = (plan.index_of(before.leg, name) for name in (run.plan.release, channel))
-        summary = f"in {instead}, since {usual} has a set that was tested; {summary}"
+        why = "" if before.channel else f", since {usual} has a set that was tested"
+        summary = f"in {instead}{why}; {summary}"
     return LegPromotion(before=before, promoted=True, reason=summary, report=promotion.report)
 
 

@@ -5,6 +5,7 @@ A schedule that has stopped causes no failure and no message: `overdue` detects 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -19,10 +20,11 @@ from cairn.pipeline.night.plan import STAGES, NightPlan, NightRun, Stage, StepNo
 from cairn.pipeline.night.standing import Standing
 from cairn.release.index import keys, people
 from cairn.release.index.generation import now
-from cairn.release.pages.view import Night
+from cairn.release.pages.view import Night, Outcome
 from cairn.store.protocol import Store, StoredObject, attempts_at, read_or_none, replace
 
 _SKEW = timedelta(minutes=5)  # by which the clocks of two machines may differ
+_ORDER: tuple[Outcome, ...] = ("failed", "cancelled", "expected", "held", "untested", "good")
 _MANY = 48  # hours; from then on an age is said in days
 # Where a leg that stands so has ended, if no job has said anything of itself.
 _ENDED: Mapping[standing.State, Stage] = {
@@ -44,10 +46,13 @@ def of_night(run: NightRun, *, cancelled: bool = False) -> tuple[Night, ...]:
         cancelled: the run was ended before its jobs were done.
     """
     notes, moment = plan.notes(run.store, run.plan), now()
-    return tuple(
-        _of_leg(run.plan, standing.look(run, leg), notes, moment, cancelled=cancelled)
-        for leg in run.plan.legs
-    )
+    ended = []
+    for leg in run.plan.legs:
+        key = keys.status_key(plan.index_of(leg, run.plan.release), leg.id)
+        previous = _status(read_or_none(run.store, key), key)
+        shown = _of_leg(run.plan, standing.look(run, leg), notes, moment, cancelled=cancelled)
+        ended.append(shown.after(previous))
+    return tuple(ended)
 
 
 def _of_leg(
@@ -73,15 +78,18 @@ def _of_leg(
         log=log,
     )
     if stands.state == "promoted":
-        return shown
+        outcome: Outcome = "good" if stands.is_tested else "untested"
+        return msgspec.structs.replace(shown, outcome=outcome, reason=stands.caveat)
     stage, reason, reported = _why(stands, notes)
-    return msgspec.structs.replace(
-        shown,
-        outcome="cancelled" if cancelled and not reported else "failed",
-        stage=stage,
-        reason=reason,
-        set_id=None,
-    )
+    if leg.expect_failure:
+        outcome, reason = "expected", f"{reason} (expected {leg.known_failure or 'by the matrix'})"
+    elif stands.state == "held":
+        outcome = "held"
+    else:
+        outcome = "cancelled" if cancelled and not reported else "failed"
+        if leg.known_failure:
+            reason = f"{reason} (was expected {leg.known_failure})"
+    return msgspec.structs.replace(shown, outcome=outcome, stage=stage, reason=reason, set_id=None)
 
 
 def _why(stands: Standing, notes: Mapping[tuple[str, Stage], StepNote]) -> tuple[Stage, str, bool]:
@@ -122,15 +130,13 @@ def record(store: Store, night: NightPlan, ended: Sequence[Night]) -> tuple[str,
 
 
 def _write(store: Store, key: str, shown: Night) -> None:
-    """Write how a night ended, unless a later night's status is there; keep the time of the last good one."""
+    """Write how a night ended, unless a later night's status is there."""
     for _ in attempts_at(key):
         old = read_or_none(store, key)
         previous = _status(old, key)
         if previous is not None and previous.started > shown.started:
             return
-        good = shown.finished if shown.outcome == "good" else previous.last_good if previous else None
-        new = datafile.dumps(msgspec.structs.replace(shown, last_good=good)).encode()
-        if replace(store, key, old, new):
+        if replace(store, key, old, datafile.dumps(shown.after(previous)).encode()):
             return
 
 
@@ -145,15 +151,14 @@ def _status(page: StoredObject | None, key: str) -> Night | None:
 def bad_legs(night: NightPlan, ended: Sequence[Night]) -> tuple[tuple[Leg, Night], ...]:
     """Return the legs that make a night a bad one."""
     pairs = zip(night.legs, ended, strict=True)
-    return tuple((leg, one) for leg, one in pairs if one.outcome != "good" and not leg.expect_failure)
+    return tuple((leg, one) for leg, one in pairs if one.is_bad)
 
 
 def markdown(night: NightPlan, ended: Sequence[Night]) -> str:
-    """Render the night as a table for the summary of its run."""
-    good = sum(one.outcome == "good" for one in ended)
+    """Render the night as a table for the summary of its run, what is new and bad first."""
     rows = []
-    for one in ended:
-        outcome = one.outcome if one.outcome == "good" else f"**{one.outcome}** in {one.stage}"
+    for one in sorted(ended, key=lambda one: (_ORDER.index(one.outcome), not is_new(one))):
+        outcome = f"**{one.outcome}** in {one.stage}, {age(one)}" if one.is_bad else one.outcome
         # What a build says of itself may hold any text: here it is a text, and no link, picture or tag.
         why = safe_text.markdown(one.reason or "")
         short_id = f"`{one.set_id[:12]}`" if one.set_id else ""
@@ -161,11 +166,32 @@ def markdown(night: NightPlan, ended: Sequence[Night]) -> str:
     lines = (
         f"## Night {night.night}: {night.stack}, {night.line}",
         "",
-        f"{good} of {len(ended)} legs are in {night.release}; manifest `{night.manifest_sha256[:12]}`.",
+        f"{counts(ended)}; manifest `{night.manifest_sha256[:12]}`.",
         "",
         *safe_text.markdown_table(("family", "Python", "platform", "outcome", "why", "set"), rows),
     )
     return "\n".join(lines)
+
+
+def counts(ended: Sequence[Night]) -> str:
+    """Say how many legs ended in which way, such as `39 good, 30 untested, 1 failed (new)`."""
+    number = Counter(one.outcome for one in ended)
+    new = sum(one.is_bad and is_new(one) for one in ended)
+    bad = sum(one.is_bad for one in ended)
+    words = ", ".join(f"{number[outcome]} {outcome}" for outcome in reversed(_ORDER) if number[outcome])
+    if not new:
+        return words
+    return f"{words} ({'new' if new == bad else f'{new} of them new'})"
+
+
+def is_new(one: Night) -> bool:
+    """Whether a leg that did not come through had come through, or was not there, the last time."""
+    return one.since == one.started
+
+
+def age(one: Night) -> str:
+    """Say since when a leg fails: `new`, or `since 2026-11-20`."""
+    return "new" if is_new(one) or one.since is None else f"since {one.since[:10]}"
 
 
 def overdue(

@@ -36,8 +36,9 @@ class Standing:
         reason: why it is not further, in one sentence; empty for one that is promoted.
         set_id: its set; None while it is missing.
         bypass: the matrix's word in place of a test on hardware, where it is needed and counts.
-        untested: what the pages say of a promoted set that was not tested on everything, or was judged by a
+        caveat: what the pages say of a promoted set that was not tested on everything, or was judged by a
             weak policy, or None.
+        is_tested: whether a promoted set was tested on all its targets.
     """
 
     leg: Leg
@@ -45,7 +46,17 @@ class Standing:
     reason: str = ""
     set_id: str | None = None
     bypass: Bypass | None = None
-    untested: str | None = None
+    caveat: str | None = None
+    is_tested: bool = True
+
+    @property
+    def channel(self) -> str | None:
+        """The channel that a ready set goes to, if it is not the night's.
+
+        Without a runner, users of the night's channel would get what nobody will ever test: the matrix must
+        say so (`bypass_tests`) for each family to which that may happen.
+        """
+        return keys.UNTESTED if self.bypass is not None and not self.leg.bypass_tests else None
 
 
 def look(run: NightRun, leg: Leg) -> Standing:
@@ -61,7 +72,7 @@ def _look(run: NightRun, leg: Leg) -> Standing:
     if (promoted := plan.set_of(run.index(leg, night.release), night, leg)) is not None:
         if promoted.yanked is not None:
             return _when_yanked(leg, promoted)
-        return Standing(leg=leg, state="promoted", set_id=promoted.set_id, untested=promoted.caveat)
+        return _promoted(leg, promoted)
     staged = plan.set_of(run.index(leg, night.staging), night, leg)
     if staged is None:
         return Standing(leg=leg, state="missing", reason="no set of it was staged")
@@ -76,12 +87,21 @@ def _look(run: NightRun, leg: Leg) -> Standing:
     )
     state, reason, bypass = _weigh(leg, gate.weigh(case))
     if state == "ready" and bypass is not None:
-        # It may not replace what was tested in the night's channel, and is where such sets go.
+        # Such a set may not replace one of the night's channel that was tested.
         elsewhere = plan.set_of(run.index(leg, keys.UNTESTED), night, leg)
         if elsewhere is not None and elsewhere.yanked is None:
-            caveat = f"in {plan.index_of(leg, keys.UNTESTED)}: {elsewhere.caveat}"
-            return Standing(leg=leg, state="promoted", set_id=staged.set_id, untested=caveat)
+            return _promoted(leg, elsewhere, f"in {plan.index_of(leg, keys.UNTESTED)}: ")
     return Standing(leg=leg, state=state, reason=reason, set_id=staged.set_id, bypass=bypass)
+
+
+def _promoted(leg: Leg, entry: IndexSet, where: str = "") -> Standing:
+    return Standing(
+        leg=leg,
+        state="promoted",
+        set_id=entry.set_id,
+        caveat=f"{where}{entry.caveat}" if entry.caveat else None,
+        is_tested=entry.untested is None,
+    )
 
 
 def _when_yanked(leg: Leg, entry: IndexSet) -> Standing:
@@ -95,10 +115,8 @@ def _weigh(leg: Leg, evidence: Evidence) -> tuple[State, str, Bypass | None]:
     if evidence.missing:
         # The matrix vouches for hardware that nobody has. Where there is a runner, its tests must have passed
         # all the same: a job that was killed is not a runner without a GPU.
-        if not leg.bypass_tests or (leg.test_runs_on and not evidence.ran):
-            reason = "; ".join(evidence.missing)
-            without = "" if leg.test_runs_on else f"there is no runner for {leg.family}: "
-            return "untested", without + reason, None
+        if leg.test_runs_on and not (leg.bypass_tests and evidence.ran):
+            return "untested", "; ".join(evidence.missing), None
         reason = "no GPU was used for its tests" if leg.test_runs_on else "no runner has its hardware"
         bypass = Bypass(who="matrix.toml", reason=reason)
     if not leg.push_on_success:

@@ -34,8 +34,8 @@ class Row:
 
     @property
     def failed(self) -> bool:
-        """Whether its last run produced no set."""
-        return self.night is not None and self.night.outcome != "good"
+        """Whether its last run failed, and was not expected to."""
+        return self.night is not None and self.night.is_bad
 
     @property
     def words(self) -> str:

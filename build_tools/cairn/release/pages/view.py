@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+import msgspec
+
 from cairn import datafile
 from cairn.release.index import keys
 from cairn.release.index.generation import IndexSet, LogEntry
 
-Outcome = Literal["good", "failed", "cancelled"]
+Outcome = Literal["good", "untested", "held", "expected", "failed", "cancelled"]
+"""How a leg ended: promoted as tested, promoted untested, left in staging as the matrix says, failed as the
+matrix expects, failed, or ended from outside."""
+
+CAME_THROUGH: frozenset[Outcome] = frozenset({"good", "untested", "held"})
+"""The outcomes that a leg ends in if nothing fails."""
 
 
 class Night(datafile.Value, tag_field="schema", tag="cairn.night/1"):
@@ -22,13 +29,15 @@ class Night(datafile.Value, tag_field="schema", tag="cairn.night/1"):
         platform: such as `linux_x86_64`.
         started: RFC 3339 in UTC.
         finished: RFC 3339 in UTC.
-        outcome: `good` only if a set came out of it and was published.
-        stage: where it ended, such as `build`; None for a good one.
-        reason: what went wrong, in one sentence.
-        set_id: the set that came out of it; None for one that is not good.
+        outcome: `good` and `untested` only if a set came out of it and was published.
+        stage: where it ended, such as `build`; None for one whose set was published.
+        reason: what went wrong, or what the pages say of its set, in one sentence.
+        set_id: the set that was published, or None.
         log: a URL where the run can be read, or None.
-        last_good: when the last one of it that was good had finished, RFC 3339 in UTC; None where that is not
-            known.
+        last_good: when the last one of it had finished in which nothing failed, RFC 3339 in UTC; None where
+            that is not known.
+        since: when the first of the runs in a row had begun in which something failed, RFC 3339 in UTC; None
+            where nothing did.
     """
 
     line: str
@@ -43,6 +52,21 @@ class Night(datafile.Value, tag_field="schema", tag="cairn.night/1"):
     set_id: str | None = None
     log: str | None = None
     last_good: str | None = None
+    since: str | None = None
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether something failed that was not expected to."""
+        return self.outcome in ("failed", "cancelled")
+
+    def after(self, previous: Night | None) -> Night:
+        """Return this run with what depends on the run before it: `last_good` and `since`."""
+        if self.outcome in CAME_THROUGH:
+            return msgspec.structs.replace(self, last_good=self.finished, since=None)
+        if previous is None:
+            return msgspec.structs.replace(self, last_good=None, since=self.started)
+        since = self.started if previous.outcome in CAME_THROUGH else previous.since or previous.started
+        return msgspec.structs.replace(self, last_good=previous.last_good, since=since)
 
 
 class IndexView(datafile.Value):

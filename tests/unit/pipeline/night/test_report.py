@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from datetime import timedelta
 from pathlib import Path
 
@@ -126,9 +127,47 @@ def test_the_page_tells_when_the_last_good_night_was(tmp_path: Path) -> None:
 
 
 def test_an_expected_failure_makes_no_bad_night(tmp_path: Path) -> None:
-    run = run_of(leg_of("gfx94X-dcgpu"), leg_of("gfx110X-all", expect_failure=True), folder=tmp_path)
-    bad = report.bad_legs(run.plan, report.of_night(run))
-    assert [leg.family for leg, _ in bad] == ["gfx94X-dcgpu"]
+    known = leg_of("gfx110X-all", expect_failure=True, known_failure="until 2999-12-31, TheRock#1")
+    run = run_of(leg_of("gfx94X-dcgpu"), known, folder=tmp_path)
+    ended = report.of_night(run)
+    assert [leg.family for leg, _ in report.bad_legs(run.plan, ended)] == ["gfx94X-dcgpu"]
+    assert ended[1].outcome == "expected"
+    assert "(expected until 2999-12-31, TheRock#1)" in str(ended[1].reason)
+
+
+def test_a_failure_whose_day_has_passed_is_bad_again_and_says_so(tmp_path: Path) -> None:
+    run = run_of(leg_of("gfx110X-all", known_failure="until 2026-01-02, TheRock#1"), folder=tmp_path)
+    (ended,) = report.of_night(run)
+    assert (ended.outcome, ended.is_bad) == ("failed", True)
+    assert "(was expected until 2026-01-02, TheRock#1)" in str(ended.reason)
+
+
+def test_each_end_that_the_matrix_names_makes_no_bad_night(build: Build, tmp_path: Path) -> None:
+    held = leg_of("gfx110X-all", test_runs_on=(), push_on_success=False)
+    run = run_of(leg_of("gfx94X-dcgpu", test_runs_on=()), held, folder=tmp_path)
+    for leg in run.plan.legs:
+        build(leg, content=leg.family)
+    stage.stage_night(run, tmp_path / "artifacts")
+    promote.promote_night(run)
+    ended = report.of_night(run)
+    assert [one.outcome for one in ended] == ["untested", "held"]
+    assert report.bad_legs(run.plan, ended) == ()
+    assert report.counts(ended) == "1 untested, 1 held"
+
+
+def test_what_broke_since_the_last_night_is_told_from_what_failed_before(run: NightRun) -> None:
+    first = report.of_night(run)
+    assert [report.age(one) for one in first] == ["new", "new"]
+    report.record(run.store, run.plan, (first[0], msgspec.structs.replace(first[1], outcome="good")))
+    tomorrow = dataclasses.replace(
+        run, plan=msgspec.structs.replace(run.plan, night="8", frozen="2999-01-02T03:04:05Z")
+    )
+    plan.create(run.store, tomorrow.plan, FROZEN)
+    second = report.of_night(tomorrow)
+    assert [report.age(one) for one in second] == [f"since {run.plan.frozen[:10]}", "new"]
+    assert report.counts(second) == "2 failed (1 of them new)"
+    rows = [line for line in report.markdown(tomorrow.plan, second).splitlines() if "**failed**" in line]
+    assert ["gfx110X-all" in row for row in rows] == [True, False]
 
 
 def test_the_summary_is_a_table_that_no_reason_breaks(run: NightRun) -> None:
@@ -180,17 +219,26 @@ def test_a_staged_set_that_no_leg_expects_is_named(run: NightRun, build: Build, 
 GOOD = leg_of("gfx94X-dcgpu", test_runs_on=(), bypass_tests=True)
 
 
-@pytest.mark.parametrize("changes", [{"test_runs_on": ()}, {"expect_failure": True}])
-def test_a_night_that_goes_whole_leaves_aside_what_cannot_come(
-    build: Build, tmp_path: Path, changes: dict[str, object]
-) -> None:
-    run = run_of(GOOD, leg_of("gfx110X-all", **changes), folder=tmp_path)
+def test_a_night_that_goes_whole_leaves_aside_what_is_expected_to_fail(build: Build, tmp_path: Path) -> None:
+    run = run_of(GOOD, leg_of("gfx110X-all", expect_failure=True), folder=tmp_path)
     build(GOOD)
-    if "test_runs_on" in changes:  # it is built, and nothing here can test it
-        build(run.plan.legs[1], content="other")
     stage.stage_night(run, tmp_path / "artifacts")
     done = promote.promote_night(run, whole=True)
     assert [one.promoted for one in done.legs] == [True, False]
+
+
+def test_what_has_no_runner_holds_up_no_whole_night_and_goes_to_untested(
+    build: Build, tmp_path: Path
+) -> None:
+    run = run_of(GOOD, leg_of("gfx110X-all", test_runs_on=()), folder=tmp_path)
+    build(GOOD)
+    build(run.plan.legs[1], content="other")
+    stage.stage_night(run, tmp_path / "artifacts")
+    assert [one.promoted for one in promote.promote_night(run, whole=True).legs] == [True, True]
+    there = [
+        len(run.index(leg, name).load().set_ids) for leg in run.plan.legs for name in ("release", "untested")
+    ]
+    assert there == [1, 0, 0, 1]
 
 
 def test_a_night_that_goes_whole_waits_for_each_leg_that_may_come(build: Build, tmp_path: Path) -> None:

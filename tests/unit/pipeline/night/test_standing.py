@@ -111,11 +111,25 @@ def test_nothing_that_passed_on_the_host_is_nothing_to_vouch_for(
     assert look(run, build, tmp_path, {"verdict": "untested", "counts": counts}).state == state
 
 
-def test_a_family_without_a_runner_says_so(build: Build, tmp_path: Path) -> None:
+def test_a_family_without_a_runner_goes_to_untested(build: Build, tmp_path: Path) -> None:
+    leg = leg_of("gfx94X-dcgpu", test_runs_on=())
+    run = run_of(leg, folder=tmp_path)
+    assert look(run, build, tmp_path).state == "ready"
+    (done,) = promote.promote_night(run).legs
+    assert done.promoted
+    assert done.reason.startswith("in untested/gfx94X-dcgpu; untested on hardware: gfx942")
+    assert "no runner has its hardware" in done.reason
+    assert run.index(leg, "release").load().set_ids == ()
+    again = standing.look(run, leg)
+    assert (again.state, again.is_tested) == ("promoted", False)
+
+
+def test_without_a_runner_what_failed_goes_nowhere(build: Build, tmp_path: Path) -> None:
     run = run_of(leg_of("gfx94X-dcgpu", test_runs_on=()), folder=tmp_path)
-    found = look(run, build, tmp_path)
-    assert found.state == "untested"
-    assert "there is no runner for gfx94X-dcgpu" in found.reason
+    failed = {"verdict": "failed", "reason": "1 failed", "counts": Counts(failed=1)}
+    assert look(run, build, tmp_path, failed).state == "failed"
+    assert [one.promoted for one in promote.promote_night(run).legs] == [False]
+    assert run.index(run.plan.legs[0], "untested").load().set_ids == ()
 
 
 def test_a_leg_that_the_matrix_holds_back_is_held(build: Build, tmp_path: Path) -> None:
@@ -155,7 +169,7 @@ def test_what_nobody_tested_goes_to_its_own_channel_where_the_last_was_tested(
     assert there.untested_targets == ("gfx942",)
     again = standing.look(run, leg)
     assert again.state == "promoted"
-    assert str(again.untested).startswith("in untested/gfx94X-dcgpu: ")
+    assert str(again.caveat).startswith("in untested/gfx94X-dcgpu: ")
 
 
 def test_a_weak_policy_is_said_by_the_night_and_by_the_pages(build: Build, tmp_path: Path) -> None:
@@ -172,7 +186,7 @@ def test_a_weak_policy_is_said_by_the_night_and_by_the_pages(build: Build, tmp_p
     assert f"weak policy: {weak}" in done.reason
     (there,) = run.index(leg, "release").load().sets()
     assert there.weakened == (weak,)
-    assert f"weak policy: {weak}" in str(standing.look(run, leg).untested)
+    assert f"weak policy: {weak}" in str(standing.look(run, leg).caveat)
     for name in ("index.html", "status.html"):
         page = run.store.read(f"release/gfx94X-dcgpu/{name}").data.decode()
         assert "weak policy" in page
