@@ -1,4 +1,4 @@
-"""The images: their Dockerfiles under a linter, and both built and used by buildah on a base made here."""
+"""The images: their Dockerfiles under a linter, and all built and used by buildah on a base made here."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ CERTIFICATES = Path("/usr/local/share/ca-certificates")
 TRUSTED = "/etc/ssl/certs/ca-certificates.crt"
 TEST = "no_rocm_image_ubuntu24_04"
 BUILD = "build_manylinux_x86_64"
+DEBIAN = "build_debian_unstable"
 
 
 def hadolint(*paths: Path) -> subprocess.CompletedProcess[str]:
@@ -30,7 +31,7 @@ def hadolint(*paths: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_linter_finds_nothing() -> None:
-    assert len(FILES) == 2
+    assert len(FILES) == 3
     found = hadolint(*FILES)
     assert (found.returncode, found.stdout) == (0, "")
 
@@ -150,6 +151,25 @@ def test_both_are_built_and_used(storage: Path, base: str, capfd: pytest.Capture
     assert {levels[name] for name in ("Python", "git", "C++ compiler", "cmake, ninja")} == {"ok"}
     assert not {"Python's headers", "Python's venv"} & levels.keys()
     assert {"ccache", "cmake", "ninja", "sccache"} <= found["machine"]["programs"].keys()
+
+
+@pytest.mark.by_hand
+@pytest.mark.slow
+def test_debians_is_built_of_the_versions_that_are_named(
+    storage: Path, base: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Of Debian 12's: unstable has none of its own for long."""
+    build(DEBIAN, base, storage, "--build-arg", "GCC=12", "--build-arg", "PYTHON=3.11")
+    checked = (
+        "for name in c++ cc g++ gcc; do $name -dumpversion; done; python3 --version; python --version; "
+        "for tool in ccache cmake ctest ninja patchelf sccache; do $tool --version > /dev/null; done; "
+        "python3 -m venv /tmp/v; echo '#include <Python.h>' | gcc -E -I/usr/include/python3.11 - > /dev/null; "
+        "ls /run/secrets || true; pwd"
+    )
+    shown = run(DEBIAN, checked, storage, capfd).splitlines()
+    assert shown[:4] == ["12"] * 4
+    assert shown[4].startswith("Python 3.11")
+    assert shown[5:] == [shown[4], "/work"]
 
 
 @pytest.mark.by_hand

@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "dockerfiles"
 TEST = "no_rocm_image_ubuntu24_04"
 BUILD = "build_manylinux_x86_64"
+DEBIAN = "build_debian_unstable"
 DIGEST = "sha256:" + "5e" * 32
 
 
@@ -56,14 +57,16 @@ def calls(engine: Path) -> list[list[str]]:
     return [json.loads(line) for line in (engine / "calls").read_text().splitlines()]
 
 
-def test_both_images_name_their_base_by_digest() -> None:
+def test_images_name_their_base_by_digest() -> None:
     for name in (TEST, BUILD):
         base = images.find_dockerfile(name, ROOT).arguments["BASE"]
         assert base.count("/") == 2  # with its registry: podman asks, or refuses, where there is none
         assert len(base.partition("@sha256:")[2]) == 64
+    # Debian's own is of the day: the ROCm in its archive is, and what is built runs on no older one.
+    assert images.find_dockerfile(DEBIAN, ROOT).arguments["BASE"] == "docker.io/library/debian:sid"
 
 
-@pytest.mark.parametrize("name", [TEST, BUILD])
+@pytest.mark.parametrize("name", [TEST, BUILD, DEBIAN])
 @pytest.mark.parametrize(
     "epoch", [("docker", "--build-arg SOURCE_DATE_EPOCH=7"), ("buildah", "--timestamp 7")]
 )
@@ -94,7 +97,7 @@ def test_pip_s_configuration_is_a_secret(tmp_path: Path, capsys: pytest.CaptureF
     (tmp_path / "pip.conf").touch()
     out = printed(capsys, "build", TEST, "--dry-run", "--pip-config", str(tmp_path / "pip.conf"))
     assert f"--secret id=pip.conf,src={tmp_path}/pip.conf" in out
-    for name in (TEST, BUILD):
+    for name in (TEST, BUILD, DEBIAN):
         text = (FOLDER / f"{name}.Dockerfile").read_text()
         assert text.count("--mount=type=secret,id=pip.conf,mode=0444 ") == 1
         assert "--require-hashes" in text
