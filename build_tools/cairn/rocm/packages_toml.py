@@ -66,6 +66,8 @@ class Description(datafile.Value, tag_field="schema", tag="cairn.rocm-packages/1
         system: libraries that the user's machine has, in addition to those of the manylinux policy.
         wrap: programs of the machine that stand in for tools.
         links: links of devel, beside those of the tree, to where they lead from `lib` and the like.
+        texts: files of devel that are written where the tree has none, such as headers that tell ROCm's
+            version: `{version}`, `{major}`, `{minor}` and `{patch}` in them are replaced.
         cmake: folders with a folder for each CMake package, from which its files count up to find the tree;
             they stay where they are, and `lib/cmake` gets files that include them.
     """
@@ -79,6 +81,7 @@ class Description(datafile.Value, tag_field="schema", tag="cairn.rocm-packages/1
     system: tuple[str, ...] = ()
     wrap: tuple[Wrap, ...] = ()
     links: Mapping[str, str] = msgspec.field(default_factory=dict)
+    texts: Mapping[str, str] = msgspec.field(default_factory=dict)
     cmake: tuple[str, ...] = ()
 
     def component(self, name: ComponentName) -> Component:
@@ -102,6 +105,8 @@ def read(path: Path) -> Description:
     description = datafile.from_plain(datafile.read_toml(path), Description, name=str(path))
     for wrap in description.wrap:
         _validate(wrap, path)
+    for text in description.texts:
+        _validate_place(text, "the name {} of a text", path)
     for name in COMPONENTS:
         for text in description.component(name).requires:
             _validate_requirement(text, path)
@@ -124,9 +129,13 @@ def _validate(wrap: Wrap, path: Path) -> None:
             raise UsageError(f"{path}: {name!r} of the wrap {wrap.path} is not the name of a variable")
     if not wrap.program.startswith("/"):
         raise UsageError(f"{path}: the program {wrap.program!r} of a wrap must be an absolute path")
-    place = PurePosixPath(wrap.path)
+    _validate_place(wrap.path, "the path {} of a wrap", path)
+
+
+def _validate_place(text: str, what: str, path: Path) -> None:
+    place = PurePosixPath(text)
     if place.is_absolute() or ".." in place.parts or not place.name:
-        raise UsageError(f"{path}: the path {wrap.path!r} of a wrap must be inside the package")
+        raise UsageError(f"{path}: {what.format(repr(text))} must be inside the package")
 
 
 def therock() -> Description:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from cairn import __version__, files
+from cairn import __version__, files, requirements
 from cairn.errors import UsageError, WheelError
 from cairn.formats import cyclonedx
 from cairn.formats.offload import code_object
@@ -90,6 +90,7 @@ def write_devel_wheel(path: Path, plan: Layout, release: SdkRelease, *, staging:
     description = release.description
     wraps = [New(name=w.path, content=_wrapper(w), executable=True) for w in description.wrap]
     wraps += _cmake_includes(package, description)
+    wraps += _texts(package, release)
     files = [
         New(name=m.path, content=_staged(package, m, plan, release, staging), executable=m.executable)
         for m in package.members
@@ -100,7 +101,7 @@ def write_devel_wheel(path: Path, plan: Layout, release: SdkRelease, *, staging:
         for link in plan.links
         if link.component == "devel"
     ]
-    names = [m.path for m in package.members]
+    names = [*(file.name for file in (*files, *wraps)), *(link.path for link in plan.links)]
     inner += [pair for pair in description.links.items() if _leads_into(pair, names)]
     archive.write_tar(tar, sorted([*files, *wraps, *inner], key=_name_of))
     across = [[link.path, link.component, link.target] for link in plan.links if link.component != "devel"]
@@ -115,9 +116,9 @@ def write_devel_wheel(path: Path, plan: Layout, release: SdkRelease, *, staging:
 
 
 def _leads_into(link: tuple[str, str], names: list[str]) -> bool:
-    """Whether a link (its path, its target) leads to a folder with one of these files."""
-    folder = posixpath.normpath(posixpath.join(posixpath.dirname(link[0]), link[1]))
-    return any(name.startswith(f"{folder}/") for name in names)
+    """Whether a link (its path, its target) leads to one of these files, or to a folder with one."""
+    place = posixpath.normpath(posixpath.join(posixpath.dirname(link[0]), link[1]))
+    return any(name == place or name.startswith(f"{place}/") for name in names)
 
 
 def write_sdist(path: Path, plan: Layout, release: SdkRelease) -> None:
@@ -302,6 +303,20 @@ def _cmake_includes(package: Package, description: Description) -> list[New]:
                 text = _CMAKE_INCLUDE.format(path=f"{up}{member.path}")
                 including.append(New(name=f"{_CMAKE}/{inside}", content=text.encode()))
     return including
+
+
+def _texts(package: Package, release: SdkRelease) -> list[New]:
+    """The files whose text the description has, but for those that are in the tree."""
+    version = requirements.version(release.version)
+    values = {"major": version.major, "minor": version.minor, "patch": version.micro}
+    present = {member.path for member in package.members}
+    texts = []
+    for name in release.description.texts.keys() - present:
+        text = release.description.texts[name].replace("{version}", release.version)
+        for key, value in values.items():
+            text = text.replace(f"{{{key}}}", str(value))
+        texts.append(New(name=name, content=text.encode()))
+    return texts
 
 
 def _init(release: SdkRelease) -> bytes:

@@ -163,7 +163,8 @@ def test_debians_is_built_of_the_versions_that_are_named(
     checked = (
         "for name in c++ cc g++ gcc; do $name -dumpversion; done; python3 --version; python --version; "
         "for tool in ccache cmake ctest ninja patchelf sccache; do $tool --version > /dev/null; done; "
-        "python3 -m venv /tmp/v; echo '#include <Python.h>' | gcc -E -I/usr/include/python3.11 - > /dev/null; "
+        "python3 -m venv /tmp/v; echo '#include <Python.h>' > /tmp/x.c; "
+        "gcc -E -I/usr/include/python3.11 /tmp/x.c > /dev/null; "
         "ls /run/secrets || true; pwd"
     )
     shown = run(DEBIAN, checked, storage, capfd).splitlines()

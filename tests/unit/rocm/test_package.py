@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import io
 import json
+import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -134,4 +137,37 @@ def test_a_requirement_that_is_none_is_refused_as_the_description_is_read(tree: 
     file = tree / "packages.toml"
     file.write_text(file.read_text().replace('["lib/**"]', f"['lib/**']\nrequires = [{json.dumps(text)}]"))
     with pytest.raises(UsageError, match="requirement"):
+        package.package(request(tree))
+
+
+@pytest.mark.parametrize("present", [False, True])
+def test_a_text_is_written_where_the_tree_has_no_such_file(tree: Path, *, present: bool) -> None:
+    (tree / "packages.toml").write_text(
+        DESCRIPTION.format(preload="")
+        + """
+[texts]
+"include/rocm_version.h" = "#define A {major}.{minor}.{patch} {version} {other}"
+[links]
+"include/alias.h" = "rocm_version.h"
+"include/dangling.h" = "none.h"
+"""
+    )
+    if present:
+        (tree / "prefix/include").mkdir()
+        (tree / "prefix/include/rocm_version.h").write_text("its own")
+    written = package.package(request(tree, version="7.10.0rc1"))
+    wheel = next(each.path for each in written if each.distribution == "rocm-sdk-devel")
+    with zipfile.ZipFile(wheel) as archive:
+        inner = archive.read("rocm_sdk_devel/devel.tar")
+    with tarfile.open(fileobj=io.BytesIO(inner)) as devel:
+        text = devel.extractfile("include/rocm_version.h")
+        assert text is not None
+        assert text.read() == (b"its own" if present else b"#define A 7.10.0 7.10.0rc1 {other}")
+        links = {member.name: member.linkname for member in devel if member.issym()}
+    assert links == {"include/alias.h": "rocm_version.h"}
+
+
+def test_a_text_is_inside_the_package(tree: Path) -> None:
+    (tree / "packages.toml").write_text(DESCRIPTION.format(preload="") + "[texts]\n'../x' = ''\n")
+    with pytest.raises(UsageError, match=r"the name '\.\./x' of a text must be inside the package"):
         package.package(request(tree))
