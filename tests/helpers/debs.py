@@ -29,6 +29,7 @@ def write(
     licence: bool = True,
     packing: str = ".xz",
     architecture: str = "amd64",
+    installed_size: int = 0,
 ) -> Path:
     """Write a package with these files below `/usr`; one whose content is text is a link that leads there."""
     members = [member("./usr/", type=tarfile.DIRTYPE)]
@@ -39,7 +40,15 @@ def write(
             members.append(member(f"./usr/{path}", type=tarfile.SYMTYPE, linkname=content))
         else:
             members.append(member(f"./usr/{path}", content, mode=0o755))
-    return write_tar(folder, name, members, version=version, packing=packing, architecture=architecture)
+    return write_tar(
+        folder,
+        name,
+        members,
+        version=version,
+        packing=packing,
+        architecture=architecture,
+        installed_size=installed_size,
+    )
 
 
 def write_tar(
@@ -50,9 +59,11 @@ def write_tar(
     version: str = "1.0-1",
     packing: str = ".xz",
     architecture: str = "amd64",
+    installed_size: int = 0,
 ) -> Path:
     """Write a package whose data is these members."""
     control = f"Package: {name}\nVersion: {version}\nArchitecture: {architecture}\n"
+    control += f"Installed-Size: {installed_size}\n" if installed_size else ""
     control += "Description: made\n for a test\n"
     pack = _PACKERS[packing]
     return write_ar(

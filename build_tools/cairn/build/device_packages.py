@@ -128,7 +128,7 @@ def package_sdk(request: PackageRequest) -> tuple[WrittenPackage, ...]:
             parts = [
                 sdk.written(path, wheel_info.read(path).name, 0, dry_run=False) for path in (host, *devices)
             ]
-            packages += [dataclasses.replace(parts[0], files=item.files), *parts[1:]]
+            packages += [dataclasses.replace(parts[0], files=item.files, lacks=item.lacks), *parts[1:]]
         places = [item.path.replace(request.output_dir / item.path.name) for item in packages]
     return tuple(dataclasses.replace(item, path=path) for item, path in zip(packages, places, strict=True))
 

@@ -282,6 +282,8 @@ def write_packages(request: PackageRequest, *, dry_run: bool) -> Answer:
             dists = package.package(request, dry_run=dry_run)
     if request.libraries_for_all and rocm_version.is_before(request.version, RUNTIME):
         screen.warn(f"ROCm {RUNTIME} is the first known to find code in such packages")
+    for part, absent in (pair for d in dists for pair in d.lacks.items()):
+        screen.warn(f"{part} has no code for {', '.join(absent)}")
     rows = [(d.path.name, d.files, console.size(d.size), d.sha256[:12]) for d in dists]
     return Answer(dists, [Table(("package", "files", "size", "sha256"), rows)])
 

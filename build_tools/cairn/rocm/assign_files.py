@@ -209,6 +209,11 @@ class _Sharing:
         # Under its SONAME, since that is the only name by which others ask the loader for it (DT_NEEDED).
         if binary is not None and binary.soname and "/" not in binary.soname:
             path = posixpath.join(posixpath.dirname(path), binary.soname)
+        if "\\" in path:  # the name of a file on Linux alone
+            raise UsageError(
+                f"{path} has a backslash in its name, which a wheel cannot have",
+                tip="leave it out by `exclude` in packages.toml",
+            )
         package = self.tree.package_of(entry, source)
         return PackageMember(path=path, source=source, binary=binary, package=package)
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cairn import process
+from cairn import files, process
 from cairn.errors import PrerequisiteError, WheelError
 from cairn.formats import elf
 from cairn.formats.image import Image
@@ -56,23 +56,21 @@ def set_run_path(path: Path, folders: str) -> None:
     process.run([patchelf, *change, path])
 
 
-def trim(path: Path, processors: frozenset[str], name: str) -> None:
-    """Leave in a library only the device code for these processors.
+def trim(library: Path, processors: frozenset[str], target: Path) -> None:
+    """Write a library with the device code for these processors only.
 
     Raises:
-        WheelError: that cannot be done faithfully; the library is called `name` there.
+        WheelError: its code cannot be taken out faithfully.
     """
-    trimmed = path.with_name(f"{path.name}.trimmed")
     try:
-        with path.open("rb") as file:
-            library = detach.read(FileView(file))
-            if library is None:
-                return
-            offload_trim.trim(library, processors, trimmed)
+        with library.open("rb") as file:
+            readable = detach.read(FileView(file))
+            if readable is None:
+                files.copy_into(library, target)
+            else:
+                offload_trim.trim(readable, processors, target)
     except WheelError as error:
-        raise WheelError(f"{name}: {error}", tip="package it whole, without --trim") from error
-    shutil.copymode(path, trimmed)
-    trimmed.replace(path)
+        raise WheelError(f"{library.name}: {error}", tip="package it whole, without --trim") from error
 
 
 def system_libraries(machine: str) -> frozenset[str]:

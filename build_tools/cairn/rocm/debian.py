@@ -13,6 +13,7 @@ import lzma
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from email.message import Message
 from email.parser import HeaderParser
 from pathlib import Path
 from typing import IO, cast
@@ -31,6 +32,7 @@ _FORMAT = b"2."  # of `debian-binary`; a new minor number adds what old readers 
 _MOST_CONTROL = 1 << 20
 _NAME = re.compile(r"[a-z0-9][a-z0-9+.-]*")  # Debian Policy 5.6.1
 _VERSION = re.compile(r"[0-9A-Za-z.+:~-]+")  # Debian Policy 5.6.12
+_SIZE = re.compile(r"[0-9]{1,15}")
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -72,24 +74,37 @@ def find(places: tuple[Path, ...]) -> tuple[Path, ...]:
     return tuple(sorted(debs))
 
 
-def extract(deb: Path, folder: Path) -> DebianPackage:
+def extract(deb: Path, folder: Path, *, most: int = unpack.MOST_UNPACKED) -> DebianPackage:
     """Unpack the files of a .deb into a new folder, which stands for `/`.
 
     Nothing of it gets out of the folder, and no script of it is run.
 
+    Args:
+        deb: the package.
+        folder: must not be there.
+        most: the bytes it may unpack to.
+
     Raises:
-        UnsafeArchiveError: it is no .deb, or would write elsewhere.
+        UnsafeArchiveError: it is no .deb, would write elsewhere, or is too large.
     """
     with deb.open("rb") as file:
-        places: dict[str, tuple[int, int]] = {}
-        for name, at, size in _members(file, deb):
-            if name in places:
-                raise _not_a_deb(deb, f"it has two {name}")
-            places[name] = at, size
-        package = _control(file, places, deb)
+        places = _places(file, deb)
+        package = _package(_control(file, places, deb), deb)
         with _member(file, places, "data.tar", deb) as data:
-            unpack.unpack_stream(data, folder, deb)
+            unpack.unpack_stream(data, folder, deb, most=most)
     return package
+
+
+def installed_size(deb: Path) -> int:
+    """The bytes that the files of a .deb take, as it says itself; 0 where it does not.
+
+    Raises:
+        UnsafeArchiveError: it is no .deb.
+    """
+    with deb.open("rb") as file:
+        size = _control(file, _places(file, deb), deb).get("Installed-Size", "")
+    # In units of 1024 bytes (Debian Policy 5.6.20).
+    return int(size) * 1024 if _SIZE.fullmatch(size) else 0
 
 
 def database(prefix: Path) -> Path:
@@ -140,13 +155,25 @@ def _members(file: IO[bytes], deb: Path) -> Iterator[tuple[str, int, int]]:
         at += _HEADER + int(length) + int(length) % 2  # members begin at even places
 
 
-def _control(file: IO[bytes], places: Mapping[str, tuple[int, int]], deb: Path) -> DebianPackage:
+def _places(file: IO[bytes], deb: Path) -> dict[str, tuple[int, int]]:
+    places: dict[str, tuple[int, int]] = {}
+    for name, at, size in _members(file, deb):
+        if name in places:
+            raise _not_a_deb(deb, f"it has two {name}")
+        places[name] = at, size
+    return places
+
+
+def _control(file: IO[bytes], places: Mapping[str, tuple[int, int]], deb: Path) -> Message:
     with _member(file, places, "debian-binary", deb) as member:
         if not member.read(16).startswith(_FORMAT):
             raise _not_a_deb(deb, "its format is not 2.0")
     with _member(file, places, "control.tar", deb) as stream:
         text = unpack.read_member(stream, "control", deb, most=_MOST_CONTROL)
-    fields = HeaderParser().parsestr(text.decode("utf-8", "replace"))
+    return HeaderParser().parsestr(text.decode("utf-8", "replace"))
+
+
+def _package(fields: Message, deb: Path) -> DebianPackage:
     package = DebianPackage(
         name=fields.get("Package", ""),
         version=fields.get("Version", ""),

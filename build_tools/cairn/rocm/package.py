@@ -6,14 +6,14 @@ import dataclasses
 import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from cairn import files, requirements, targets
 from cairn.errors import UsageError, WheelError
-from cairn.rocm import assign_files, binaries, debian, packages_toml, write_packages
+from cairn.rocm import assign_files, binaries, debian, device_code, packages_toml, write_packages
 from cairn.rocm import tree as rocm_tree
-from cairn.rocm.assign_files import Layout
+from cairn.rocm.assign_files import Layout, Package
 from cairn.rocm.packages_toml import Description
 from cairn.rocm.tree import RocmTree
 from cairn.rocm.write_packages import SdkRelease
@@ -62,6 +62,7 @@ class WrittenPackage:
         files: how many files of the tree it holds.
         size: bytes; 0 where it was not written.
         sha256: of its bytes; empty where it was not written.
+        lacks: its libraries, and folders of kernels, that have no code for some of the targets, and these.
     """
 
     path: Path
@@ -69,6 +70,7 @@ class WrittenPackage:
     files: int
     size: int = 0
     sha256: str = ""
+    lacks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def package(request: PackageRequest, *, dry_run: bool = False) -> tuple[WrittenPackage, ...]:
@@ -180,11 +182,21 @@ def _write_all(
             write_packages.write_devel_wheel(path, plan, release, staging=staging)
         elif not dry_run:
             write_packages.write_runtime_wheel(path, item, plan, release, staging=staging)
-        yield written(path, item.distribution, len(item.members), dry_run=dry_run)
+        package = written(path, item.distribution, len(item.members), dry_run=dry_run)
+        lacks = device_code.missing(item, _targets_of(item, release))
+        yield dataclasses.replace(package, lacks=lacks)
     path = folder / f"rocm-{release.version}.tar.gz"  # PEP 625
     if not dry_run:
         write_packages.write_sdist(path, plan, release)
     yield written(path, "rocm", 0, dry_run=dry_run)
+
+
+def _targets_of(item: Package, release: SdkRelease) -> tuple[str, ...]:
+    """The targets that a package is for: only libraries are for some."""
+    if item.component != "libraries":
+        return ()
+    families = release.families
+    return tuple(name for family in ([item.family] if item.family else families) for name in families[family])
 
 
 def written(path: Path, name: str, count: int, *, dry_run: bool) -> WrittenPackage:

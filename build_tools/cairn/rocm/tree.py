@@ -7,11 +7,12 @@ import functools
 import os
 import posixpath
 import re
+import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from cairn.errors import UsageError
+from cairn.errors import PrerequisiteError, UsageError
 from cairn.rocm import debian
 from cairn.rocm.debian import DebianPackage
 from cairn.rocm.fetch.unpack import MANIFEST
@@ -156,9 +157,12 @@ def read_debs(places: tuple[Path, ...], folder: Path) -> RocmTree:
     Raises:
         UsageError: there is none, two versions of one package, or packages for different machines.
         UnsafeArchiveError: one of them is damaged, or would write outside its folder.
+        PrerequisiteError: there is not enough room for them.
     """
+    debs = debian.find(places)
+    _check_room(sum(map(debian.installed_size, debs)), folder.parent)
     roots: dict[DebianPackage, Path] = {}
-    for number, deb in enumerate(debian.find(places)):
+    for number, deb in enumerate(debs):
         root = folder / str(number)
         package = debian.extract(deb, root)
         for other in roots:
@@ -181,6 +185,15 @@ def read_debs(places: tuple[Path, ...], folder: Path) -> RocmTree:
         for entry in (*_walk(root / "usr", ""), *_walk(root, "lib"))
     ]
     return RocmTree(entries=tuple(sorted(entries, key=lambda e: e.path)))
+
+
+def _check_room(needed: int, folder: Path) -> None:
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise PrerequisiteError(
+            f"the packages unpack to {needed / 1e9:.1f} GB, and {folder} has {free / 1e9:.1f} GB free",
+            tip="name a folder with more room in TMPDIR",
+        )
 
 
 def read_artifacts(folder: Path) -> RocmTree:

@@ -222,12 +222,14 @@ def _staged(
     # A copy: the tree is the user's, and a file may have different run paths in different packages.
     copy = staging / package.folder / member.path
     copy.parent.mkdir(parents=True, exist_ok=True)
-    files.copy_into(member.source, copy)
+    # Trimmed first: patchelf holds a library twice in memory, and some of them have 2 GB.
+    if trims:
+        binaries.trim(member.source, release.only, copy)
+    else:
+        files.copy_into(member.source, copy)
     shutil.copymode(member.source, copy)
     if run_path != binaries.run_path(member.binary):
         binaries.set_run_path(copy, run_path)
-    if trims:
-        binaries.trim(copy, release.only, member.path)
     return copy
 
 

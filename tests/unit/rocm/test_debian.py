@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import tarfile
 import zipfile
@@ -10,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from cairn.errors import UsageError, WheelError
+from cairn.cli import main
+from cairn.errors import PrerequisiteError, UsageError, WheelError
 from cairn.rocm import debian, package
 from cairn.rocm.debian import DebianPackage
 from cairn.rocm.fetch.unpack import UnsafeArchiveError
@@ -137,6 +139,30 @@ def test_a_malformed_tar_is_one_clear_error(tmp_path: Path, case: str) -> None:
         debian.extract(deb, tmp_path / "out")
 
 
+def test_a_package_that_unpacks_to_more_than_it_may_is_refused(tmp_path: Path) -> None:
+    deb = debs.write(tmp_path, "zeros", {"lib/zeros": bytes(9 << 20)})
+    assert deb.stat().st_size < 1 << 16
+    assert debian.extract(deb, tmp_path / "whole", most=10 << 20).name == "zeros"
+    with pytest.raises(UnsafeArchiveError, match="unpacks to more than 1,048,576 bytes"):
+        debian.extract(deb, tmp_path / "out", most=1 << 20)
+
+
+def test_neither_may_its_control_files_unpack_without_end(tmp_path: Path) -> None:
+    members = [member("./md5sums", bytes(80 << 20)), member("./control", NAMED.encode())]
+    large = compressed(tar(members), "x.xz")
+    deb = debs.write_ar(tmp_path / "a.deb", WHOLE | {"control.tar.xz": large})
+    with pytest.raises(UnsafeArchiveError, match="unpacks to more than"):
+        debian.extract(deb, tmp_path / "out")
+
+
+@pytest.mark.skipif(os.sep != "/", reason="a backslash is a separator here")
+def test_a_backslash_is_a_character_as_any_other(tmp_path: Path) -> None:
+    unit = "lib/systemd/system/dev-disk\\x2d0.mount"
+    deb = debs.write(tmp_path, "systemd", {unit: b"[Unit]", "bin/link": "../lib/systemd\\x2d"})
+    debian.extract(deb, tmp_path / "out")
+    assert (tmp_path / "out/usr" / unit).read_bytes() == b"[Unit]"
+
+
 def test_links_count_from_the_root_of_the_package_wherever_it_is_unpacked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -259,6 +285,55 @@ def test_what_is_for_other_targets_alone_is_left_out(rocm: Path, tmp_path: Path)
     assert bytes(codes["gfx1100"]) in trimmed
     assert bytes(codes["gfx90a"]) not in trimmed
     assert sorted(listed) == ["TensileLibrary_fallback.dat", "TensileLibrary_gfx1100.dat"]
+
+
+def test_it_says_which_library_has_no_code_for_a_target(
+    rocm: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def library(*names: str) -> bytes:
+        codes = {name: make_code_object(name, b"code") for name in names}
+        return make_hip_library([make_bundle(codes)], dynamic_section=True)
+
+    debs.write(
+        rocm,
+        "libraries",
+        {
+            f"{LIBRARIES}/librocrand.so.1": library("gfx90a", "gfx1100"),
+            f"{LIBRARIES}/librocsolver.so.0": library("gfx90a", "gfx11-generic"),
+            f"{LIBRARIES}/librocfft.so.0": library("gfx1100", "gfx1101"),
+            f"{LIBRARIES}/hipblaslt/library/Kernels.so-000-gfx1101.hsaco": b"k",
+        },
+    )
+    words = ["rocm", "package", "--debs", str(rocm), "--rocm-version", "6.4.3", "--dry-run"]
+    words += ["--targets", "gfx1100,gfx1101", "--output-dir", str(tmp_path / "dist")]
+    assert main.main(words) == 0
+    warnings = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: ")]
+    assert warnings == [
+        "warning: lib/hipblaslt/library has no code for gfx1100",
+        "warning: librocrand.so.1 has no code for gfx1101",
+        "warning: lib/rocblas/4.4/library has no code for gfx1101",
+    ]
+    assert main.main([*words, "--json"]) == 0
+    answer = {each["distribution"]: each["lacks"] for each in json.loads(capsys.readouterr().out)}
+    assert answer.pop("rocm-sdk-libraries-gfx110X-all")["librocrand.so.1"] == ["gfx1101"]
+    assert set(map(str, answer.values())) == {"{}"}
+
+
+@pytest.mark.skipif(os.sep != "/", reason="a backslash is a separator here")
+def test_a_backslash_in_the_name_of_a_file_of_the_sdk_is_refused(rocm: Path, tmp_path: Path) -> None:
+    debs.write(rocm, "odd", {"include/hip/a\\b.h": b"x"})
+    with pytest.raises(UsageError, match=r"include/hip/a\\b\.h has a backslash in its name") as caught:
+        package.package(request(tmp_path, rocm))
+    assert caught.value.tip
+
+
+def test_packages_without_room_for_them_are_not_begun(rocm: Path, tmp_path: Path) -> None:
+    debs.write(rocm, "librocsolver0", {}, installed_size=10**12)  # of 1024 bytes
+    with pytest.raises(
+        PrerequisiteError, match=r"the packages unpack to 1024000\.0 GB, and .* GB free"
+    ) as caught:
+        package.package(request(tmp_path, rocm))
+    assert "TMPDIR" in str(caught.value.tip)
 
 
 def test_without_its_licence_no_package_is_packaged(tmp_path: Path) -> None:

@@ -17,6 +17,12 @@ _PROCESSOR = re.compile(r"(?<![0-9a-z])gfx(?:[0-9]+(?:-[0-9]+)*-generic|[0-9a-f]
 _OF_MIOPEN = re.compile(r"(?:^|/)miopen/db/(?P<name>gfx[0-9a-f]+)(?:_[0-9]+)?\.[^/]+")
 
 
+def folder_of(path: str) -> str:
+    """The folder that has the databases of one library, where the path is in such a folder; else empty."""
+    match = _BY_WORD.search(path)
+    return path[: match.start("below")].rstrip("/") if match else ""
+
+
 def named_processor(path: str, known: Collection[str]) -> str | None:
     """The one processor that the path of a database names; None where it is no database, or names several.
 

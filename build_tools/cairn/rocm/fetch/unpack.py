@@ -17,7 +17,7 @@ import tarfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Self
+from typing import IO, Self, cast
 
 import zstandard
 
@@ -26,10 +26,13 @@ from cairn.errors import WheelError
 
 MANIFEST = "artifact_manifest.txt"
 """The file of an artifact that lists its base folders."""
+MOST_UNPACKED = 32 << 30
+"""Bytes that one archive may unpack to: ROCm's largest have 2 GB, and 1 MB can become 1 GB of zeros."""
 
 _BLOCK = 1 << 20
 _MOST_WINDOW = 1 << 31  # bytes, what `zstd --long=31` needs
 _MOST_MEMBERS = 1_000_000
+_MOST_BESIDE = 64  # times what a file may have, the whole tar around it
 _MOST_HEADER = 1 << 20  # bytes of a name or of extended headers, which tarfile holds in memory
 _EXTENDED = (
     tarfile.GNUTYPE_LONGNAME,
@@ -76,42 +79,60 @@ class _Header(tarfile.TarInfo):
         return header
 
 
-def unpack(archive: Path, folder: Path) -> None:
+class _Limited:
+    """A stream that is refused where it gives more bytes than it may."""
+
+    def __init__(self, stream: IO[bytes], most: int) -> None:
+        self._stream, self._most, self._left = stream, most, most
+
+    def read(self, size: int = -1) -> bytes:
+        """Read at most `size` bytes; all that are left where it is negative."""
+        data = self._stream.read(size)
+        self._left -= len(data)
+        if self._left < 0:
+            raise tarfile.ReadError(f"it unpacks to more than {self._most:,} bytes")
+        return data
+
+
+def unpack(archive: Path, folder: Path, *, most: int = MOST_UNPACKED) -> None:
     """Unpack an artifact into a new folder.
 
     Args:
         archive: a `.tar.zst` or `.tar.xz`.
         folder: must not be there.
+        most: the bytes it may unpack to.
 
     Raises:
         UnsafeArchiveError: it is not such an archive, a member of it leads out of the folder, is twice there,
-            or is neither file nor folder nor link, or it has no manifest.
+            or is neither file nor folder nor link, it has no manifest, or it is too large.
     """
     folder.mkdir()
     with _refusing(archive):
-        with _opened(archive) as tar:
+        with _opened(archive, most) as tar:
             write_members(tar, folder, archive)
         if not (folder / MANIFEST).is_file():
             raise _unsafe(archive, f"it has no {MANIFEST}")
         (folder / MANIFEST).read_text(encoding="utf-8")
 
 
-def unpack_stream(stream: IO[bytes], folder: Path, archive: Path) -> None:
+def unpack_stream(stream: IO[bytes], folder: Path, archive: Path, *, most: int = MOST_UNPACKED) -> None:
     """Unpack a tar that is part of an archive into a new folder, which stands for `/` in its links.
 
     Args:
         stream: the tar, no longer compressed.
         folder: must not be there.
         archive: what to name in errors.
+        most: the bytes it may unpack to.
 
     Raises:
         UnsafeArchiveError: as of `unpack`.
     """
     folder.mkdir(parents=True)
+    limited = cast("IO[bytes]", _Limited(stream, most))
     with _refusing(archive):
-        with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Header) as tar:
+        with tarfile.open(fileobj=limited, mode="r|", tarinfo=_Header) as tar:
             write_members(tar, folder, archive, root="/")
-        _read_to_end(stream)
+        _read_to_end(limited)
 
 
 def read_member(stream: IO[bytes], name: str, archive: Path, *, most: int) -> bytes:
@@ -120,7 +141,8 @@ def read_member(stream: IO[bytes], name: str, archive: Path, *, most: int) -> by
     Raises:
         UnsafeArchiveError: there is no such file, or it has more than `most` bytes.
     """
-    with _refusing(archive), tarfile.open(fileobj=stream, mode="r|", tarinfo=_Header) as tar:
+    limited = cast("IO[bytes]", _Limited(stream, most * _MOST_BESIDE))
+    with _refusing(archive), tarfile.open(fileobj=limited, mode="r|", tarinfo=_Header) as tar:
         for member in tar:
             if posixpath.normpath(member.name) == name and member.isreg() and member.size <= most:
                 content = tar.extractfile(member)
@@ -131,6 +153,9 @@ def read_member(stream: IO[bytes], name: str, archive: Path, *, most: int) -> by
 def write_members(tar: tarfile.TarFile, folder: Path, archive: Path, *, root: str = "") -> None:
     """Write what a tar has into an empty folder; a link that begins with `root` leads from the folder on."""
     links: list[tuple[Path, str, str]] = []
+    # Artifacts are for Windows too. What stands for `/` is a POSIX system, where a backslash is a character
+    # as any other: systemd's files have it in their names.
+    refused = "\0" if root and os.sep == "/" else "\0\\"
     for number, member in enumerate(tar):
         go_on()
         if number > _MOST_MEMBERS:
@@ -141,8 +166,8 @@ def write_members(tar: tarfile.TarFile, folder: Path, archive: Path, *, root: st
             # Of absolute paths, since `relpath` takes relative ones from the current folder on.
             if not _leads_out(inside):
                 member.linkname = posixpath.relpath(posixpath.join(root, inside), posixpath.join(root, at))
-        _unpack_member(tar, member, folder, links, archive)
-    _make_links(links, folder, archive)
+        _unpack_member(tar, member, folder, links, archive, refused)
+    _make_links(links, folder, archive, refused)
 
 
 @contextlib.contextmanager
@@ -195,7 +220,7 @@ def _replace(source: Path, target: Path) -> None:
 
 
 @contextlib.contextmanager
-def _opened(archive: Path) -> Iterator[tarfile.TarFile]:
+def _opened(archive: Path, most: int) -> Iterator[tarfile.TarFile]:
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(archive.open("rb"))
         stream: IO[bytes]
@@ -204,8 +229,9 @@ def _opened(archive: Path) -> Iterator[tarfile.TarFile]:
             stream = stack.enter_context(decompressor.stream_reader(file, read_across_frames=True))
         else:
             stream = stack.enter_context(lzma.open(file))
-        yield stack.enter_context(tarfile.open(fileobj=stream, mode="r|", tarinfo=_Header))
-        _read_to_end(stream)
+        limited = cast("IO[bytes]", _Limited(stream, most))
+        yield stack.enter_context(tarfile.open(fileobj=limited, mode="r|", tarinfo=_Header))
+        _read_to_end(limited)
 
 
 def _read_to_end(stream: IO[bytes]) -> None:
@@ -220,11 +246,12 @@ def _unpack_member(
     folder: Path,
     links: list[tuple[Path, str, str]],
     archive: Path,
+    refused: str,
 ) -> None:
     name = posixpath.normpath(member.name)
     if name == "." and member.isdir():
         return
-    if _leads_out(name) or "\\" in name or "\0" in name or name == ".":
+    if _leads_out(name) or any(each in name for each in refused) or name == ".":
         raise _unsafe(archive, f"its member {member.name[:100]!r} leads out of it")
     path = folder / name
     if member.isdir():
@@ -247,7 +274,7 @@ def _unpack_member(
         raise _unsafe(archive, f"its member {member.name[:100]!r} is neither a file, a folder nor a link")
 
 
-def _make_links(links: list[tuple[Path, str, str]], folder: Path, archive: Path) -> None:
+def _make_links(links: list[tuple[Path, str, str]], folder: Path, archive: Path, refused: str) -> None:
     for path, _, _ in links:
         path.parent.mkdir(parents=True, exist_ok=True)
     # While no symbolic link is there, none can be on the way to what a hard one names.
@@ -264,12 +291,12 @@ def _make_links(links: list[tuple[Path, str, str]], folder: Path, archive: Path)
             path.symlink_to(target)
     # Only now is it known where a link leads by way of other links.
     for path, kind, target in links:
-        if kind == "symbolic" and not (_plain(target) and _inside(path, folder)):
+        if kind == "symbolic" and not (_plain(target, refused) and _inside(path, folder)):
             raise _unsafe(archive, f"its link {path.relative_to(folder)} leads to {target[:100]!r}")
 
 
-def _plain(target: str) -> bool:
-    return bool(target) and not posixpath.isabs(target) and "\\" not in target
+def _plain(target: str, refused: str) -> bool:
+    return bool(target) and not posixpath.isabs(target) and not any(each in target for each in refused)
 
 
 def _inside(link: Path, folder: Path) -> bool:

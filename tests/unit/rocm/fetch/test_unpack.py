@@ -94,6 +94,14 @@ def test_an_archive_without_its_manifest_is_refused(tmp_path: Path) -> None:
         unpacked(tmp_path, member("base/x", b"1"))
 
 
+@pytest.mark.parametrize("name", ["a_lib_x.tar.zst", "a_lib_x.tar.xz"])
+def test_an_archive_that_unpacks_to_more_than_it_may_is_refused(tmp_path: Path, name: str) -> None:
+    archive = tmp_path / name
+    archive.write_bytes(compressed(tar([M, member("base/zeros", bytes(9 << 20))]), name))
+    with pytest.raises(UnsafeArchiveError, match="unpacks to more than 1,048,576 bytes"):
+        unpack.unpack(archive, tmp_path / "new", most=1 << 20)
+
+
 def test_a_manifest_that_is_not_text_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnsafeArchiveError):
         unpacked(tmp_path, member(MANIFEST, b"b\xe4se\n"), member("base/x", b"1"))
