@@ -35,8 +35,9 @@ from cairn.sources.hipify import run as hipify
 from cairn.testing.install_set import Tested
 from cairn.testing.smoke import SmokeRequest, run_smoke
 from cairn.venv import PackageSource
-from helpers import build, suites
-from helpers.testing import set_of, write_wheel
+from helpers import build, packing, suites
+from helpers.packing import write_wheel
+from helpers.testing import set_of
 
 needs_confinement = pytest.mark.skipif(
     landlock.version() < 2 and os.geteuid() != 0, reason="this kernel has no Landlock, and we are not root"
@@ -83,36 +84,19 @@ def look():
 look()
 """
 _BACKEND = """
-import base64, hashlib, os, pathlib, subprocess, time, zipfile
+import os, subprocess, time
 
 def build_wheel(folder, settings=None, metadata=None):
-    pathlib.Path("a.cpp").write_text("const char *when = __DATE__ __TIME__; int a() {{ return 1; }}")
+    Path("a.cpp").write_text("const char *when = __DATE__ __TIME__; int a() {{ return 1; }}")
     subprocess.run(["g++", "-c", "a.cpp", "-o", "a.o"], check=True)
     text = "FLAVOUR = %r\\nWHEN = %r\\nOBJECT = %r\\nREST = %r\\n" % (
         os.environ.get("EXT_FLAVOUR"),
         time.strftime("%H:%M %Z", time.localtime(0)),
-        hashlib.sha256(pathlib.Path("a.o").read_bytes()).hexdigest(),
+        hashlib.sha256(Path("a.o").read_bytes()).hexdigest(),
         sorted(item for item in os.environ.items() if os.sep not in item[1] and item[0] != "MAKEFLAGS"),
     )
-    pathlib.Path("a.cpp").unlink(), pathlib.Path("a.o").unlink()
-    info = "{name}-1.0.dist-info"
-    members = {{
-        "{name}.py": text.encode(),
-        info + "/METADATA": b"Metadata-Version: 2.1\\nName: {name}\\nVersion: 1.0\\n",
-        info + "/WHEEL": b"Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n",
-    }}
-    rows = []
-    path = pathlib.Path(folder, "{name}-1.0-py3-none-any.whl")
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, data in members.items():
-            digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
-            rows.append(f"{{name}},sha256={{digest}},{{len(data)}}")
-            archive.writestr(zipfile.ZipInfo(name, (2020, 1, 1, 0, 0, 0)), data)
-        archive.writestr(
-            zipfile.ZipInfo(info + "/RECORD", (2020, 1, 1, 0, 0, 0)),
-            "\\n".join([*rows, info + "/RECORD,,", ""]),
-        )
-    return path.name
+    Path("a.cpp").unlink(), Path("a.o").unlink()
+    return write_wheel(folder, "{name}", "1.0", {{"{name}.py": text}}).name
 """
 
 
@@ -201,7 +185,7 @@ def _build(folder: Path, code: str, *, store: str = "", build_env: str = "", sdi
     os.environ |= dict.fromkeys(("GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"), "2026-01-01T00:00:00Z")
     os.environ["GIT_AUTHOR_NAME"] = "a"
     code = "" if store or sdist else code
-    request = build.request(folder / "trees", {"a": code + _BACKEND.format(name="a")})
+    request = build.request(folder / "trees", {"a": code + packing.backend(_BACKEND.format(name="a"))})
     if sdist:
         (project,) = request.stack.projects
         project = msgspec.structs.replace(project, build_requires=("needed",))
@@ -224,7 +208,7 @@ def _sdist(folder: Path, code: str) -> None:
     tree.mkdir()
     (tree / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: needed\nVersion: 1.0\n")
     (tree / "pyproject.toml").write_text(build.PYPROJECT)
-    (tree / "backend.py").write_text(code + _BACKEND.format(name="needed"))
+    (tree / "backend.py").write_text(code + packing.backend(_BACKEND.format(name="needed")))
     (folder / "sdists").mkdir()
     with tarfile.open(folder / "sdists" / "needed-1.0.tar.gz", "w:gz") as archive:
         archive.add(tree, tree.name)

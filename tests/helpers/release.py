@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import io
 import re
 import tarfile
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -31,41 +29,25 @@ from cairn.store.protocol import OnBytes, Store, no_progress
 from cairn.wheels import build_statement, sbom, wheels_to_set
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.wheelset import WheelSet
+from helpers import packing
 
 # An in-tree build backend (PEP 517, backend-path): it needs nothing from any index.
-BACKEND = """
-import base64, hashlib, os, pathlib, zipfile
-
-def _requires():
-    return os.environ.get("TEST_SDIST_REQUIRES", "").split()
-
-def _metadata(name, version):
-    lines = ["Metadata-Version: 2.2", f"Name: {name}", f"Version: {version}", "Dynamic: Requires-Dist"]
-    return "\\n".join([*lines, *(f"Requires-Dist: {r}" for r in _requires())]) + "\\n"
+BACKEND = packing.backend("""
+import os
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
-    pkg_info = pathlib.Path("PKG-INFO").read_text()
+    pkg_info = Path("PKG-INFO").read_text()
     fields = dict(line.split(": ", 1) for line in pkg_info.splitlines() if ": " in line)
     name, version = fields["Name"], fields["Version"]
     stem = name.replace("-", "_")
-    info = f"{stem}-{version}.dist-info"
+    lines = ["Metadata-Version: 2.2", f"Name: {name}", f"Version: {version}", "Dynamic: Requires-Dist"]
+    lines += [f"Requires-Dist: {text}" for text in os.environ.get("TEST_SDIST_REQUIRES", "").split()]
     members = {
         f"{stem}/__init__.py": "BUILT_FROM_SDIST = True\\n",
-        f"{info}/METADATA": _metadata(name, version),
-        f"{info}/WHEEL": "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n",
+        f"{stem}-{version}.dist-info/METADATA": "\\n".join([*lines, ""]),
     }
-    rows = []
-    for path, text in members.items():
-        digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
-        rows.append(f"{path},sha256={digest},{len(text.encode())}")
-    rows.append(f"{info}/RECORD,,")
-    members[f"{info}/RECORD"] = "\\n".join(rows) + "\\n"
-    target = f"{stem}-{version}-py3-none-any.whl"
-    with zipfile.ZipFile(os.path.join(wheel_directory, target), "w") as archive:
-        for path, text in members.items():
-            archive.writestr(path, text)
-    return target
-"""
+    return write_wheel(wheel_directory, name, version, members).name
+""")
 
 
 def _metadata(
@@ -102,19 +84,9 @@ def make_wheel(
         f"{stem}/__init__.py": content if content is not None else f"VERSION = {version!r}\n",
         f"{info}/METADATA": _metadata(name, version, requires, extras, python)
         + (f"Summary: {summary}\n" if summary else ""),
-        f"{info}/WHEEL": (
-            f"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: {str(tag == 'py3-none-any').lower()}\n"
-            f"Tag: {tag}\n"
-        ),
+        f"{info}/{cyclonedx.NAME}": bill_of(name, version),
     }
-    members[f"{info}/{cyclonedx.NAME}"] = bill_of(name, version)
-    members[f"{info}/RECORD"] = _record(members) + f"{info}/RECORD,,\n"
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{stem}-{version}-{tag}.whl"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for member, text in members.items():
-            archive.writestr(zipfile.ZipInfo(member, (2024, 1, 1, 0, 0, 0)), text)
-    return path
+    return packing.write_wheel(folder, name, version, members, tag=tag)
 
 
 def make_wheels(folder: Path, contents: Mapping[str, Sequence[str]]) -> list[Path]:
@@ -171,14 +143,6 @@ def make_sdist(
             entry.size = len(text.encode())
             archive.addfile(entry, io.BytesIO(text.encode()))
     return path
-
-
-def _record(members: Mapping[str, str]) -> str:
-    rows = []
-    for path, text in members.items():
-        digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
-        rows.append(f"{path},sha256={digest},{len(text.encode())}\n")
-    return "".join(rows)
 
 
 def put(store: Store, index: str, files: Sequence[Path]) -> None:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cairn.build.engine import events
-from helpers import stacks
+from helpers import packing, stacks
 from helpers.build import repository
 
 _STACK = stacks.stack(
@@ -28,30 +28,14 @@ _STACK = stacks.stack(
 )
 _PYPROJECT = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
 _BACKEND = """
-import base64, hashlib, os, pathlib, subprocess, sys, zipfile
-
-def line(name, data):
-    digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
-    return f"{{name}},sha256={{digest}},{{len(data)}}\\n"
+import os, subprocess
 
 def build_wheel(folder, settings=None, metadata=None):
     subprocess.run(["make", "-j" + os.environ["MAX_JOBS"]], check=True)
-    objects = sorted(pathlib.Path("build").glob("*.o"))
+    objects = sorted(Path("build").glob("*.o"))
     digest = hashlib.sha256(b"".join(o.read_bytes() for o in objects)).hexdigest()
-    info = "{name}-1.0.dist-info"
-    members = {{
-        "{name}/__init__.py": f"objects = {{len(objects)}}\\ndigest = {{digest!r}}\\n".encode(),
-        f"{{info}}/METADATA": b"Metadata-Version: 2.1\\nName: {name}\\nVersion: 1.0\\n",
-        f"{{info}}/WHEEL": b"Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n",
-    }}
-    record = "".join(line(name, data) for name, data in members.items()) + f"{{info}}/RECORD,,\\n"
-    members[f"{{info}}/RECORD"] = record.encode()
-    wheel = "{name}-1.0-py3-none-any.whl"
-    os.makedirs(folder, exist_ok=True)
-    with zipfile.ZipFile(os.path.join(folder, wheel), "w") as archive:
-        for name, data in members.items():
-            archive.writestr(zipfile.ZipInfo(name, (2020, 1, 1, 0, 0, 0)), data)
-    return wheel
+    text = f"objects = {{len(objects)}}\\ndigest = {{digest!r}}\\n"
+    return write_wheel(folder, "{name}", "1.0", {{"{name}/__init__.py": text}}).name
 """
 _MAKEFILE = """
 SOURCES = $(wildcard *.cpp)
@@ -172,7 +156,7 @@ def make(folder: Path, *, before: str = "") -> SmallBuilds:
         }
         texts = {
             "pyproject.toml": _PYPROJECT,
-            "backend.py": _BACKEND.format(name=name),
+            "backend.py": packing.backend(_BACKEND.format(name=name)),
             "Makefile": _MAKEFILE.format(before=before if name == "base" else ""),
             ".gitignore": "build/\n__pycache__/\n",
         }

@@ -1,12 +1,10 @@
-"""Wheels written by hand, sets of them, device code, and an index of wheels."""
+"""Sets of wheels, device code, and an index of wheels."""
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import html
 import struct
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -23,7 +21,7 @@ DeviceLibrary = Callable[[Sequence[str]], bytes]
 
 
 class MakeWheel(Protocol):
-    """What the fixture `make_wheel` gives: see `write_wheel`."""
+    """What the fixture `make_wheel` gives: see `packing.write_wheel`."""
 
     def __call__(
         self,
@@ -33,7 +31,7 @@ class MakeWheel(Protocol):
         *,
         requires: Sequence[str] = (),
         tag: str = "py3-none-any",
-        executable: Sequence[str] = (),
+        executables: Sequence[str] = (),
     ) -> Path: ...
 
 
@@ -55,36 +53,6 @@ class Smoke(Protocol):
         family: str = "cpu",
         **more: object,
     ) -> SmokeResult: ...
-
-
-def write_wheel(
-    folder: Path,
-    name: str,
-    version: str,
-    members: Mapping[str, str | bytes],
-    *,
-    requires: Sequence[str] = (),
-    tag: str = "py3-none-any",
-    executable: Sequence[str] = (),
-) -> Path:
-    """Write a wheel with the members, METADATA, WHEEL and RECORD."""
-    info = f"{name}-{version}.dist-info"
-    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-    metadata += "".join(f"Requires-Dist: {r}\n" for r in requires)
-    pure = "true" if tag.endswith("any") else "false"
-    wheel = f"Wheel-Version: 1.0\nGenerator: hand\nRoot-Is-Purelib: {pure}\nTag: {tag}\n"
-    content = {**members, f"{info}/METADATA": metadata, f"{info}/WHEEL": wheel}
-    data = {path: text.encode() if isinstance(text, str) else text for path, text in content.items()}
-    rows = [f"{path},sha256={_digest(value)},{len(value)}" for path, value in data.items()]
-    data[f"{info}/RECORD"] = "\n".join([*rows, f"{info}/RECORD,,", ""]).encode()
-    target = folder / f"{name}-{version}-{tag}.whl"
-    folder.mkdir(exist_ok=True)
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path, value in data.items():
-            member = zipfile.ZipInfo(path)
-            member.external_attr = (0o100755 if path in executable else 0o100644) << 16
-            archive.writestr(member, value)
-    return target
 
 
 def write_index(root: Path, wheels: Sequence[Path]) -> None:
@@ -153,7 +121,3 @@ def named_set(*wheels: SetWheel, **changes: Any) -> WheelSet:
         wheels=wheels,
     )
     return msgspec.structs.replace(made, **changes)
-
-
-def _digest(data: bytes) -> str:
-    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()

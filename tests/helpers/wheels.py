@@ -1,55 +1,28 @@
-"""Wheels made by the standard library's zipfile, so that our writer is never its own judge."""
+"""Wheels that a test describes in a few words, and what is done to them and read of them."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import stat
 import struct
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from hypothesis import strategies as st
 from installer.sources import WheelFile
 
 from cairn.cli.main import main
 from cairn.wheels.metadata import wheel_info
+from helpers.packing import pack
 
-
-class MakeWheel(Protocol):
-    """`build_wheel` into a folder of the test: what the fixture `make_wheel` gives."""
-
-    def __call__(
-        self,
-        *,
-        name: str = "demo",
-        version: str = "1.0",
-        tags: Sequence[str] = ("py3-none-any",),
-        build: str = "",
-        requires: Sequence[str] = ("triton==3.5.0", "filelock"),
-        files: Mapping[str, bytes] | None = None,
-        executables: Sequence[str] = (),
-        pure: bool | None = None,
-    ) -> Path: ...
+MakeWheel = Callable[..., Path]
+"""`build_wheel` into a folder of the test: what the fixture `make_wheel` gives."""
+Change = Callable[[bytes], bytes] | bytes | None
 
 
 def cairn_wheel(*arguments: str | Path) -> int:
     """`cairn wheel …` in this process; returns the exit code."""
     return main(["wheel", *map(str, arguments)])
-
-
-def record_hash(data: bytes) -> str:
-    return "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
-
-
-def add_member(archive: zipfile.ZipFile, name: str, data: bytes, mode: int = 0o644) -> None:
-    info = zipfile.ZipInfo(name, (2024, 5, 6, 7, 8, 10))
-    info.external_attr = (stat.S_IFREG | mode) << 16
-    info.compress_type = zipfile.ZIP_DEFLATED
-    archive.writestr(info, data)
 
 
 def build_wheel(
@@ -81,16 +54,10 @@ def build_wheel(
         f"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: {purity}\n{lines}{numbered}".encode()
     )
     content[f"{info}/entry_points.txt"] = b"[console_scripts]\ndemo = timeit:main\n"
-    rows = "".join(f"{_csv(path)},{record_hash(data)},{len(data)}\n" for path, data in content.items())
-    content[f"{info}/RECORD"] = f"{rows}{info}/RECORD,,\n".encode()
     columns = zip(*(tag.split("-") for tag in tags), strict=True)
     tag = "-".join(".".join(sorted(set(column))) for column in columns)
     path = folder / "-".join((name, version, *((build,) if build else ()), f"{tag}.whl"))
-    folder.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(path, "w") as archive:
-        for member, data in content.items():
-            add_member(archive, member, data, 0o755 if member in executables else 0o644)
-    return path
+    return pack(path, content, executables)
 
 
 def members_of(path: Path) -> dict[str, bytes]:
@@ -99,8 +66,25 @@ def members_of(path: Path) -> dict[str, bytes]:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
-def _csv(path: str) -> str:
-    return f'"{path}"' if "," in path else path
+def altered(wheel: Path, changes: Mapping[str, Change], *, record: bool = False) -> Path:
+    """Write a wheel again with these members changed, added, or left out where they became None.
+
+    RECORD stays as it was, or with `record` says what there is now, which makes a lie harder to see.
+    """
+    before = members_of(wheel)
+    content = dict(before)
+    for name, change in changes.items():
+        new = change(content[name]) if callable(change) else change
+        if new is None:
+            del content[name]
+        else:
+            content[name] = new
+    assert content != before
+    if record:
+        content = {name: data for name, data in content.items() if not name.endswith(".dist-info/RECORD")}
+    with zipfile.ZipFile(wheel) as archive:
+        executables = [info.filename for info in archive.infolist() if info.external_attr >> 16 & 0o111]
+    return pack(wheel, content, executables, record=record)
 
 
 def with_empty_blocks(wheel: Path, name: str, count: int = 100) -> Path:

@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from helpers import stacks
+from helpers.packing import backend
 from helpers.release import commit_of, make_wheel
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "external-builds" / "pytorch"
@@ -55,26 +56,13 @@ pathlib.Path("out.ignored").write_text("x")
 {end}
 """
 
-BACKEND = """\
-import base64, hashlib, os, pathlib, zipfile
+BACKEND = """
 def build_wheel(folder, config_settings=None, metadata_directory=None):
-    pathlib.Path("build").mkdir(exist_ok=True)
-    pathlib.Path("build/log").write_text("x")
+    Path("build").mkdir(exist_ok=True)
+    Path("build/log").write_text("x")
     {end}
-    version = pathlib.Path("version.txt").read_text().strip()
-    info = f"torch-{{version}}.dist-info"
-    members = {{"torch/__init__.py": "", f"{{info}}/WHEEL": "Wheel-Version: 1.0\\nGenerator: x\\n"
-               "Root-Is-Purelib: true\\nTag: py3-none-any\\n",
-               f"{{info}}/METADATA": f"Metadata-Version: 2.1\\nName: torch\\nVersion: {{version}}\\n"}}
-    rows = ""
-    for name, text in members.items():
-        digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
-        rows += f"{{name}},sha256={{digest}},{{len(text)}}\\n"
-    members[f"{{info}}/RECORD"] = rows + f"{{info}}/RECORD,,\\n"
-    with zipfile.ZipFile(os.path.join(folder, f"torch-{{version}}-py3-none-any.whl"), "w") as archive:
-        for name, text in members.items():
-            archive.writestr(name, text)
-    return f"torch-{{version}}-py3-none-any.whl"
+    version = Path("version.txt").read_text().strip()
+    return write_wheel(folder, "torch", version, {{"torch/__init__.py": ""}}).name
 """
 PYPROJECT = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
 
@@ -152,7 +140,7 @@ def make_world(folder: Path) -> None:
             "src/device.cpp": '#include "driver_types.h"\n',
             "tools/amd_build/build_amd.py": HIPIFY.format(end=""),
             "pyproject.toml": PYPROJECT,
-            "backend.py": BACKEND.format(end=""),
+            "backend.py": backend(BACKEND.format(end="")),
         },
     )
     git(folder / "up/torch", "submodule", "--quiet", "add", "../kit", "third_party/kit")
@@ -371,7 +359,7 @@ def commit_and_patches(name: str) -> Prepare:
 
 
 def failing_build(world: World) -> None:
-    world.plant("src/pytorch/backend.py", BACKEND.format(end="raise SystemExit('no compiler')"))
+    world.plant("src/pytorch/backend.py", backend(BACKEND.format(end="raise SystemExit('no compiler')")))
 
 
 def foreign_environment(world: World) -> None:
@@ -429,7 +417,7 @@ def with_conflicting_wheel(world: World) -> None:
 
 
 def bad_backend(world: World) -> None:
-    upstream({"backend.py": BACKEND.format(end="raise SystemExit('no compiler')")})(world)
+    upstream({"backend.py": backend(BACKEND.format(end="raise SystemExit('no compiler')"))})(world)
     world.plant("work/thesis.txt")
     world.plant("work/smoke/thesis.txt")
     world.plant("work/wheels/thesis.txt")

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from cairn.testing.smoke import SmokeRequest, SmokeResult, run_smoke
+from helpers.packing import write_wheel
 from helpers.serving import serving
 from helpers.testing import (
     CompileLibrary,
@@ -21,7 +22,6 @@ from helpers.testing import (
     bundle,
     set_of,
     write_index,
-    write_wheel,
 )
 
 

@@ -207,7 +207,7 @@ def test_a_program_needs_its_libraries_too(
 
     def wheel(name: str, program: bytes) -> Path:
         members = {f"{name}/__init__.py": "", f"{name}/run": program, f"{name}/libshipped.so": library}
-        return make_wheel(name, "1.0", members, tag=NATIVE, executable=(f"{name}/run",))
+        return make_wheel(name, "1.0", members, tag=NATIVE, executables=(f"{name}/run",))
 
     result = smoke([wheel("whole", programs["shipped"]), wheel("haunted", programs["ghost"])])
     assert failed(result) == {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import os
 import shutil
 import subprocess
@@ -16,8 +15,7 @@ import pytest
 from installer.sources import WheelFile
 
 from cairn import files
-from cairn.formats.zip import writer
-from cairn.wheels.metadata.record import RecordRow, format_record, row_of
+from helpers.packing import write_wheel
 
 Compile = Callable[..., bytes]
 
@@ -56,20 +54,8 @@ def pack_into() -> Callable[..., Path]:
         tag: str = "py3-none-linux_x86_64",
         requires: Sequence[str] = (),
     ) -> Path:
-        info = "demo-1.0.dist-info"
-        lines = "".join(f"Requires-Dist: {text}\n" for text in requires)
-        content = {
-            **members,
-            f"{info}/METADATA": f"Metadata-Version: 2.1\nName: demo\nVersion: 1.0\n{lines}\n".encode(),
-            f"{info}/WHEEL": f"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: {tag}\n".encode(),
-        }
-        rows = [row_of(path, hashlib.sha256(data).digest(), len(data)) for path, data in content.items()]
-        content[f"{info}/RECORD"] = format_record([*rows, RecordRow(f"{info}/RECORD")]).encode()
-        path = folder / f"demo-1.0-{tag}.whl"
-        writer.write(
-            path, [writer.New(name=n, content=d, executable="bin/" in n) for n, d in content.items()]
-        )
-        return path
+        programs = [name for name in members if "bin/" in name]
+        return write_wheel(folder, "demo", "1.0", members, requires=requires, tag=tag, executables=programs)
 
     return pack_
 

@@ -1,13 +1,13 @@
 import importlib.util
 import os
 import subprocess
-import zipfile
 from pathlib import Path
 
 import pytest
 
 from cairn import venv
 from cairn.venv import PackageSource
+from helpers.packing import write_wheel
 
 
 def test_pip_options_of_a_source(tmp_path: Path) -> None:
@@ -41,12 +41,7 @@ def test_creating_again_removes_what_was_there(tmp_path: Path) -> None:
 def test_a_users_settings_of_pip_do_not_say_where_packages_go(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wheel = tmp_path / "thing-1-py3-none-any.whl"
-    with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr("thing.py", "")
-        archive.writestr("thing-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: thing\nVersion: 1\n")
-        archive.writestr("thing-1.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
-        archive.writestr("thing-1.dist-info/RECORD", "")
+    wheel = write_wheel(tmp_path, "thing", "1", {"thing.py": ""})
     settings = tmp_path / "pip.conf"
     settings.write_text("[install]\nuser = true\n")
     monkeypatch.setenv("PIP_CONFIG_FILE", str(settings))

@@ -28,38 +28,24 @@ from cairn.venv import PackageSource
 from cairn.wheels import wheelset
 from helpers import build, pythons
 from helpers.build import stand_in_compiler
+from helpers.packing import backend
 
 LINES = {"nightly": Line(), "release/2.9": Line()}
 # A wheel that says for which Python it was built and what it found of other variants in its tree.
-BACKEND = """
-import base64, hashlib, pathlib, sys, zipfile
+BACKEND = backend("""
+import sys
 TAG = "cp%d%d" % sys.version_info[:2]
 def build_wheel(folder, settings=None, metadata=None):
-    tree = pathlib.Path(__file__).parent
+    tree = Path(__file__).parent
     here = {p.relative_to(tree).as_posix() for p in tree.rglob("*") if p.is_file() and ".git" not in p.parts}
     left = here - {"pyproject.toml", "backend.py", ".gitignore"}
     left = {name for name in left if "__pycache__" not in name}
     for name in (f"build/lib.{TAG}/a.py", f"build/{TAG}.o", f"demo/_C.{TAG}.so", f"demo.egg-info/{TAG}"):
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
         (tree / name).write_text(TAG)
-    name = f"demo-1.0-{TAG}-{TAG}-linux_x86_64.whl"
-    info = "demo-1.0.dist-info"
-    members = {
-        "demo.py": f"TAG = {TAG!r}\\nLEFT = {sorted(left)!r}\\n",
-        f"{info}/METADATA": "Metadata-Version: 2.1\\nName: demo\\nVersion: 1.0\\n",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\\nGenerator: t\\nRoot-Is-Purelib: false\\nTag: "
-        f"{TAG}-{TAG}-linux_x86_64\\n",
-    }
-    rows = [
-        f"{member},sha256={base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b'=').decode()},{len(text)}"
-        for member, text in members.items()
-    ]
-    members[f"{info}/RECORD"] = "\\n".join([*rows, f"{info}/RECORD,,", ""])
-    with zipfile.ZipFile(pathlib.Path(folder, name), "w") as archive:
-        for member, text in members.items():
-            archive.writestr(zipfile.ZipInfo(member, (2020, 1, 1, 0, 0, 0)), text)
-    return name
-"""
+    text = f"TAG = {TAG!r}\\nLEFT = {sorted(left)!r}\\n"
+    return write_wheel(folder, "demo", "1.0", {"demo.py": text}, tag=f"{TAG}-{TAG}-linux_x86_64").name
+""")
 
 
 def fake(version: str) -> Interpreter:

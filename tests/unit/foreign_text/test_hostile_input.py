@@ -5,7 +5,6 @@ The commands run in this process, below the guard at the top: what that would ha
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import hashlib
 import io
@@ -14,7 +13,6 @@ import os
 import re
 import subprocess
 import sys
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -27,6 +25,7 @@ from cairn.cli.main import main
 from cairn.errors import CairnError
 from cairn.sources import checkout_stack
 from cairn.testing.record import TestRecord
+from helpers.packing import write_wheel
 
 ROOT = Path(__file__).parents[3]
 CODES = {
@@ -126,22 +125,8 @@ def check(words: Sequence[object]) -> int:
     return code
 
 
-def wheel(path: Path, members: Mapping[str, bytes]) -> Path:
-    whole = {
-        "demo/__init__.py": b"",
-        f"{INFO}/METADATA": b"Metadata-Version: 2.1\nName: demo\nVersion: 1.0\n",
-        f"{INFO}/WHEEL": b"Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        **members,
-    }
-    rows = [
-        f"{name},sha256={base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip('=')},{len(data)}\n"
-        for name, data in whole.items()
-    ]
-    whole.setdefault(f"{INFO}/RECORD", "".join([*rows, f"{INFO}/RECORD,,\n"]).encode())
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, data in whole.items():
-            archive.writestr(name, data)
-    return path
+def wheel(folder: Path, members: Mapping[str, bytes]) -> Path:
+    return write_wheel(folder, "demo", "1.0", {"demo/__init__.py": b"", **members})
 
 
 def mutations(good: bytes) -> st.SearchStrategy[bytes]:
@@ -200,7 +185,7 @@ def test_a_wheel_with_any_account_of_itself(
     tmp_path: Path, name: str, good: bytes, data: st.DataObject
 ) -> None:
     made = {f"{INFO}/{name}": data.draw(mutations(good))}
-    path = wheel(tmp_path / "demo-1.0-py3-none-any.whl", made)
+    path = wheel(tmp_path, made)
     check(data.draw(st.sampled_from(wheel_commands(path))))
 
 
@@ -356,7 +341,7 @@ OPTIONS: Mapping[str, list[object]] = {
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_an_option_with_any_value(tmp_path: Path, name: str) -> None:
-    path = wheel(tmp_path / "demo-1.0-py3-none-any.whl", {})
+    path = wheel(tmp_path, {})
     whole = plain_set()
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     whole["wheels"] = [{**plain_set()["wheels"][0], "sha256": digest}]  # type: ignore[index]
@@ -373,10 +358,7 @@ def test_an_option_with_any_value(tmp_path: Path, name: str) -> None:
 
 
 def test_the_guard_is_there_and_has_nothing_to_do(tmp_path: Path) -> None:
-    path = wheel(
-        tmp_path / "demo-1.0-py3-none-any.whl",
-        {f"{INFO}/METADATA": METADATA + b"Requires-Dist: a; " + DEEP.encode()},
-    )
+    path = wheel(tmp_path, {f"{INFO}/METADATA": METADATA + b"Requires-Dist: a; " + DEEP.encode()})
     done = subprocess.run(
         [sys.executable, "-m", "cairn", "wheel", "verify", path], capture_output=True, text=True, check=False
     )

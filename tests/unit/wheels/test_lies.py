@@ -31,7 +31,8 @@ from cairn.wheels.split.split import split
 from cairn.wheels.verify import Expectation, verify
 from helpers.formats import make_bundle, make_code_object, make_dll, make_elf
 from helpers.hip_library import make_hip_library
-from helpers.wheels import MakeWheel, add_member, record_hash, with_empty_blocks
+from helpers.packing import pack
+from helpers.wheels import MakeWheel, with_empty_blocks
 
 Dice = random.Random
 
@@ -138,13 +139,7 @@ def resealed(wheel: Path, target: Path, dice: Dice) -> Path:
     del content[f"{info}/RECORD"]
     victim = dice.choice(sorted(content))
     content[victim] = spoiled(content[victim], dice)
-    rows = "".join(f"{name},{record_hash(data)},{len(data)}\n" for name, data in content.items())
-    content[f"{info}/RECORD"] = f"{rows}{info}/RECORD,,\n".encode()
-    target.parent.mkdir(exist_ok=True)
-    with zipfile.ZipFile(target, "w") as archive:
-        for name, data in content.items():
-            add_member(archive, name, data)
-    return target
+    return pack(target, content)
 
 
 def attempt(action: Callable[[], object]) -> object:

@@ -22,6 +22,7 @@ from cairn.wheels.split.split import split
 from cairn.wheels.verify import Expectation, verify
 from helpers.formats import make_bundle
 from helpers.hip_library import make_hip_library
+from helpers.packing import pack
 from helpers.wheels import MakeWheel
 
 SEEDS = range(40)
@@ -137,9 +138,9 @@ def test_files_whose_archive_is_sound_but_whose_content_is_not(
     good = contents(wheel)
     dice = random.Random(file)  # noqa: S311 - a fixed sequence is the point
     for _ in range(25):
-        with zipfile.ZipFile(wheel, "w") as archive:
-            for name, data in good.items():
-                archive.writestr(name, spoiled(data, dice) if name.endswith(file) else data)
+        pack(
+            wheel, {name: spoiled(data, dice) if name.endswith(file) else data for name, data in good.items()}
+        )
         findings = verify(wheel, Expectation(targets=("gfx942", "gfx1100"), require_device_code=True))
         assert findings or contents(wheel) == good
         attempt(lambda: summarise(wheel))

@@ -15,7 +15,7 @@ from cairn import venv
 from cairn.testing.compat import measure
 from cairn.testing.compat.measure import CompatRequest
 from cairn.testing.compat.report import CompatReport, Measured, Row, RowTable, load_rows
-from helpers.testing import write_wheel
+from helpers.packing import write_wheel
 
 # As much of torch as the probes below ask for. `nvtx` is what misbehaves: its body is the test's.
 TORCH = """

@@ -24,9 +24,9 @@ from cairn.testing.suite import suite_results
 from cairn.wheels import sbom, wheelset
 from helpers.gate import data_of, record_of, stack_of
 from helpers.night import FROZEN, SUITE, leg_of, plan_of, staged
+from helpers.packing import write_wheel
 from helpers.release import make_set, statement_of
 from helpers.sources import git
-from helpers.testing import write_wheel
 
 PYTHON = interpreters.own()
 TESTS = {

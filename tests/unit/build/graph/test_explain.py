@@ -11,31 +11,19 @@ from cairn.build.model import BuildRequest
 from cairn.build.plan_graph import PlanGraph
 from cairn.errors import UsageError
 from helpers.build import MakeRequest
+from helpers.packing import backend
 
 # A wheel without a word of its own: what it is built from is all that matters here.
 BACKEND = """
-import base64, hashlib, pathlib, zipfile
 def build_wheel(folder, settings=None, metadata=None):
-    info, name = "{name}-1.0.dist-info", "{name}-1.0-py3-none-any.whl"
-    members = {{
-        f"{{info}}/METADATA": "Metadata-Version: 2.1\\nName: {name}\\nVersion: 1.0\\n",
-        f"{{info}}/WHEEL": "Wheel-Version: 1.0\\nGenerator: t\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n",
-    }}
-    def digest(text):
-        return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
-    rows = [f"{{n}},sha256={{digest(t)}},{{len(t)}}" for n, t in members.items()]
-    members[f"{{info}}/RECORD"] = "\\n".join([*rows, f"{{info}}/RECORD,,", ""])
-    with zipfile.ZipFile(pathlib.Path(folder, name), "w") as archive:
-        for member, text in members.items():
-            archive.writestr(zipfile.ZipInfo(member, (2020, 1, 1, 0, 0, 0)), text)
-    return name
+    return write_wheel(folder, "{name}", "1.0", {{}}).name
 """
 
 
 @pytest.fixture
 def request_(request_for: MakeRequest) -> BuildRequest:
     """Builds `a`, and `b` which needs it."""
-    made = request_for(a=BACKEND.format(name="a"), b=BACKEND.format(name="b"))
+    made = request_for(**{name: backend(BACKEND.format(name=name)) for name in ("a", "b")})
     for tree in made.checkouts.values():
         (tree / ".git/info/exclude").write_text("__pycache__/\n")
     a, b = made.stack.projects

@@ -17,37 +17,26 @@ from cairn.errors import BuildError, SourceError
 from cairn.rocm.install import SdkInfo
 from cairn.stack import Sdk as StackSdk
 from helpers.build import MakeRequest
+from helpers.packing import backend
 
 # Packs the folder `demo` as it lies there, as setuptools does with what package_data names, and keeps a build
 # folder whose settings win over later ones, as torch's setup.py does with a CMakeCache.txt.
-PACKING = """
-import base64, hashlib, os, pathlib, zipfile
+PACKING = backend("""
+import os
 def build_wheel(folder, settings=None, metadata=None):
     if os.environ.get("FAIL"):
         raise SystemExit("it failed")
-    cached = pathlib.Path("build/CMakeCache.txt")
+    cached = Path("build/CMakeCache.txt")
     if not cached.exists():
         cached.parent.mkdir(exist_ok=True)
         cached.write_text(os.environ.get("FLAVOUR", ""))
-    pathlib.Path("build/steps").open("a").write("x")
-    pathlib.Path("demo/made.dat").write_text(cached.read_text())
-    members = {str(p): p.read_bytes() for p in sorted(pathlib.Path("demo").rglob("*")) if p.is_file()}
+    Path("build/steps").open("a").write("x")
+    Path("demo/made.dat").write_text(cached.read_text())
+    members = {str(p): p.read_bytes() for p in sorted(Path("demo").rglob("*")) if p.is_file()}
     members["demo/version.txt"] = cached.read_bytes()
-    members["demo/steps.txt"] = pathlib.Path("build/steps").read_bytes()
-    info = "demo-1.0.dist-info"
-    members[f"{info}/METADATA"] = b"Metadata-Version: 2.1\\nName: demo\\nVersion: 1.0\\n"
-    head = b"Wheel-Version: 1.0\\nGenerator: t\\n"
-    members[f"{info}/WHEEL"] = head + b"Root-Is-Purelib: true\\nTag: py3-none-any\\n"
-    rows = []
-    for name, data in members.items():
-        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
-        rows.append(f"{name},sha256={digest},{len(data)}")
-    members[f"{info}/RECORD"] = "\\n".join([*rows, f"{info}/RECORD,,", ""]).encode()
-    with zipfile.ZipFile(pathlib.Path(folder, "demo-1.0-py3-none-any.whl"), "w") as archive:
-        for name, data in members.items():
-            archive.writestr(zipfile.ZipInfo(name, (2020, 1, 1, 0, 0, 0)), data)
-    return "demo-1.0-py3-none-any.whl"
-"""
+    members["demo/steps.txt"] = Path("build/steps").read_bytes()
+    return write_wheel(folder, "demo", "1.0", members).name
+""")
 STUB = "def find_libraries(name):\n    return []\n"
 INIT = "demo/_rocm_init.py"
 
@@ -268,7 +257,7 @@ def test_files_where_setuptools_would_pack_them_are_refused_and_not_removed(demo
 def test_what_a_build_left_where_setuptools_packs_it_is_removed_by_the_next(demo: Demo) -> None:
     tree = demo().checkouts["demo"]
     backend = (tree / "backend.py").read_text()
-    line = "    os.makedirs('build/lib.x'); pathlib.Path('build/lib.x/gone.py').touch()\n"
+    line = "    os.makedirs('build/lib.x'); Path('build/lib.x/gone.py').touch()\n"
     (tree / "backend.py").write_text(
         backend.replace('    if os.environ.get("FAIL")', line + '    if os.environ.get("FAIL")')
     )
@@ -293,7 +282,7 @@ def test_a_tree_edited_after_it_was_planned_gives_no_wheel_to_the_cache(demo: De
 def test_a_tree_edited_while_it_is_built_gives_no_wheel_to_the_cache(demo: Demo) -> None:
     tree = demo().checkouts["demo"]
     backend = (tree / "backend.py").read_text()
-    edit = "    pathlib.Path('demo/__init__.py').write_text('EDITED = 1')\n    if os.environ.get(\"FAIL\")"
+    edit = "    Path('demo/__init__.py').write_text('EDITED = 1')\n    if os.environ.get(\"FAIL\")"
     (tree / "backend.py").write_text(backend.replace('    if os.environ.get("FAIL")', edit))
     wheel = built(demo())
     (tree / "demo" / "__init__.py").write_text("")
@@ -318,7 +307,7 @@ def test_what_a_project_hipifies_for_one_variant_is_not_there_for_the_next(demo:
     request = demo()
     tree = request.checkouts["demo"]
     backend = (tree / "backend.py").read_text()
-    writes = 'pathlib.Path("demo/hip").mkdir(exist_ok=True)\n    pathlib.Path("demo/hip/a.hip").touch()\n    '
+    writes = 'Path("demo/hip").mkdir(exist_ok=True)\n    Path("demo/hip/a.hip").touch()\n    '
     backend = backend.replace("    members =", f"    {writes}members =").replace(
         "if p.is_file()}", 'if p.is_file() and "hip" not in p.parts}'
     )

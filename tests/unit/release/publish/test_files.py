@@ -6,7 +6,6 @@ import contextlib
 import io
 import json
 import tarfile
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -22,6 +21,7 @@ from cairn.store.memory import MemoryStore
 from cairn.store.protocol import ObjectInfo
 from helpers.moments import Forgetful, dying
 from helpers.release import Breaking, audit, contents, keys_of, make_sdist, make_wheel, make_wheels
+from helpers.wheels import altered
 
 
 def filenames(store: MemoryStore, channel: str, name: str) -> list[str]:
@@ -139,10 +139,7 @@ def test_what_is_no_distribution_is_refused_in_one_line(
 
 def test_of_many_wheels_the_bad_one_is_named(store: MemoryStore, tmp_path: Path) -> None:
     wheels = [make_wheel(tmp_path, name, "1.0") for name in ("a", "b")]
-    with zipfile.ZipFile(wheels[1], "w") as archive:
-        archive.writestr("b-1.0.dist-info/METADATA", "Metadata-Version: 2.1\n")
-        archive.writestr("b-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\n")
-        archive.writestr("b-1.0.dist-info/RECORD", "")
+    altered(wheels[1], {"b-1.0.dist-info/METADATA": b"Metadata-Version: 2.1\n"})
     with pytest.raises(WheelError, match=r"METADATA of b-1\.0-py3-none-any\.whl has no single Name"):
         publish(store, "staging", wheels)
 

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import hashlib
-import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,20 +11,11 @@ from cairn.errors import WheelError
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.fields import parse_headers
 from cairn.wheels.metadata.record import RecordRow, format_record, parse_record
-from helpers.wheels import MakeWheel
+from helpers.packing import pack
+from helpers.wheels import MakeWheel, altered, members_of
 
+INFO = "demo-1.0.dist-info"
 PATHS = st.text(st.characters(blacklist_categories=("Cs", "Cc")), min_size=1)
-
-
-def rewritten(path: Path, change: Callable[[str, bytes], tuple[str, bytes] | None]) -> Path:
-    with zipfile.ZipFile(path) as archive:
-        content = [(info, archive.read(info)) for info in archive.infolist()]
-    with zipfile.ZipFile(path, "w") as archive:
-        for info, data in content:
-            new = change(info.filename, data)
-            if new is not None:
-                archive.writestr(zipfile.ZipInfo(new[0]), new[1])
-    return path
 
 
 def test_read_tells_everything(make_wheel: MakeWheel) -> None:
@@ -52,20 +41,18 @@ def test_a_malformed_file_name_is_refused(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("missing", ["METADATA", "WHEEL", "RECORD"])
 def test_a_missing_file_is_named(make_wheel: MakeWheel, missing: str) -> None:
-    path = rewritten(make_wheel(), lambda n, d: None if n.endswith(missing) else (n, d))
+    path = altered(make_wheel(), {f"{INFO}/{missing}": None})
     with pytest.raises(WheelError, match=missing):
         wheel_info.read(path)
 
 
 def test_the_dist_info_folder_must_be_one_and_ours(make_wheel: MakeWheel) -> None:
-    path = rewritten(make_wheel(), lambda n, d: (n.replace("demo-1.0", "other-1.0"), d))
+    wheel = make_wheel()
+    other = {name.replace("demo-1.0", "other-1.0"): data for name, data in members_of(wheel).items()}
     with pytest.raises(WheelError, match="not that of demo"):
-        wheel_info.read(path)
-    path = rewritten(
-        make_wheel(), lambda n, d: (n.replace("demo-1.0.dist-info/WHEEL", "x-1.dist-info/WHEEL"), d)
-    )
+        wheel_info.read(pack(wheel, other))
     with pytest.raises(WheelError, match="2 dist-info"):
-        wheel_info.read(path)
+        wheel_info.read(altered(make_wheel(), {f"{INFO}/WHEEL": None, "x-1.dist-info/WHEEL": b""}))
 
 
 @pytest.mark.parametrize(
@@ -88,7 +75,7 @@ def test_the_dist_info_folder_must_be_one_and_ours(make_wheel: MakeWheel) -> Non
     ],
 )
 def test_malformed_files_are_refused(make_wheel: MakeWheel, file: str, data: bytes, message: str) -> None:
-    path = rewritten(make_wheel(), lambda n, d: (n, data if n.endswith(file) else d))
+    path = altered(make_wheel(), {f"{INFO}/{file}": data})
     with pytest.raises(WheelError, match=message) as raised:
         wheel_info.read(path)
     assert "\n" not in str(raised.value)
@@ -156,9 +143,7 @@ def test_a_hundred_thousand_requirements_are_refused_before_they_are_read(make_w
 
 def test_more_fields_than_anybody_needs_are_refused(make_wheel: MakeWheel) -> None:
     many = "".join(f"X-Field-{number}: a\n" for number in range(5_000)).encode()
-    path = rewritten(
-        make_wheel(), lambda name, data: (name, many + data if name.endswith("METADATA") else data)
-    )
+    path = altered(make_wheel(), {f"{INFO}/METADATA": lambda data: many + data})
     with pytest.raises(WheelError, match="different fields, more than"):
         wheel_info.read(path)
 
@@ -167,8 +152,6 @@ def test_more_fields_than_anybody_needs_are_refused(make_wheel: MakeWheel) -> No
     "tags", [f"Tag: {'.'.join('a' * 5_000)}-{'.'.join('b' * 5_000)}-any\n", "Tag: a-b-c\n" * 20_000]
 )
 def test_more_tags_than_anybody_needs_are_refused(make_wheel: MakeWheel, tags: str) -> None:
-    path = rewritten(
-        make_wheel(), lambda name, data: (name, tags.encode() if name.endswith("WHEEL") else data)
-    )
+    path = altered(make_wheel(), {f"{INFO}/WHEEL": tags.encode()})
     with pytest.raises(WheelError, match="more than 10000 tags"):
         wheel_info.read(path)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,9 @@ from cairn.wheels.metadata import wheel_info
 from cairn.wheels.repair import repair_linked
 from cairn.wheels.verify import Expectation, verify
 from helpers.formats import make_elf
-from helpers.wheels import MakeWheel, cairn_wheel, members_of, validated
+from helpers.wheels import Change, MakeWheel, altered, cairn_wheel, members_of, validated
+
+RECORD = "demo-1.0.dist-info/RECORD"
 
 
 def linux_wheel(make_wheel: MakeWheel, elf: bytes, machine: str = "x86_64") -> Path:
@@ -89,26 +90,21 @@ def test_several_architectures_are_refused(make_wheel: MakeWheel, tmp_path: Path
         repair_linked(wheel, tmp_path / "out", exclude=())
 
 
+WRONG_RECORDS: dict[str, dict[str, Change]] = {
+    "content": {"demo/b.py": b"3\n"},
+    "added": {"demo/b.pyc": b""},
+    "missing": {"demo/b.py": None},
+    "weak": {RECORD: lambda rows: rows.replace(b"demo/b.py,sha256=", b"demo/b.py,md5=")},
+}
+
+
 @pytest.mark.parametrize("tag", ["py3-none-any", "cp311-cp311-linux_x86_64", "cp311-cp311-win_amd64"])
-@pytest.mark.parametrize("change", ["content", "added", "missing", "weak"])
+@pytest.mark.parametrize("change", WRONG_RECORDS)
 def test_a_wheel_with_a_wrong_record_is_refused(
     make_wheel: MakeWheel, tmp_path: Path, tag: str, change: str
 ) -> None:
     wheel = make_wheel(tags=(tag,), pure=False, files={"demo/a.py": b"1\n", "demo/b.py": b"2\n"})
-    with zipfile.ZipFile(wheel) as archive:
-        content = {name: archive.read(name) for name in archive.namelist()}
-    if change == "content":
-        content["demo/b.py"] = b"3\n"
-    elif change == "added":
-        content["demo/b.pyc"] = b""
-    elif change == "missing":
-        del content["demo/b.py"]
-    else:
-        record = content["demo-1.0.dist-info/RECORD"]
-        content["demo-1.0.dist-info/RECORD"] = record.replace(b"demo/b.py,sha256=", b"demo/b.py,md5=")
-    with zipfile.ZipFile(wheel, "w") as archive:
-        for name, data in content.items():
-            archive.writestr(name, data)
+    altered(wheel, WRONG_RECORDS[change])
     with pytest.raises(WheelError, match=r"RECORD of demo-1\.0-.* is wrong: demo/b\.pyc? "):
         repair_linked(wheel, tmp_path / "out", exclude=())
     assert not (tmp_path / "out").exists()
@@ -211,17 +207,6 @@ def test_what_is_copied_is_said(
     assert "nothing to repair, copied as it is" in capsys.readouterr().err
 
 
-def broken(wheel: Path, record: str) -> Path:
-    """The wheel with a different RECORD, and with a signature of the one before."""
-    with zipfile.ZipFile(wheel) as archive:
-        content = {info: archive.read(info) for info in archive.infolist()}
-    with zipfile.ZipFile(wheel, "w") as archive:
-        for info, data in content.items():
-            archive.writestr(info, record if info.filename.endswith("/RECORD") else data)
-        archive.writestr("demo-1.0.dist-info/RECORD.jws", b"{}")
-    return wheel
-
-
 @pytest.mark.parametrize(
     ("record", "says"),
     [
@@ -237,9 +222,9 @@ def test_a_record_is_written_anew(
     record: str,
     says: str,
 ) -> None:
-    before = make_wheel()
-    whole = before.read_bytes()
-    wheel = broken(before, record)
+    wheel = make_wheel()
+    whole = wheel.read_bytes()
+    altered(wheel, {RECORD: record.encode(), f"{RECORD}.jws": b"{}"})
     out = tmp_path / "out"
     assert cairn_wheel("set-version", "--version", "2.0", wheel, "--output-dir", out) == 7
     capsys.readouterr()

@@ -14,12 +14,11 @@ from packaging.utils import canonicalize_name
 from cairn.errors import WheelError
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.rocm_version import with_rocm
-from cairn.wheels.rewrite import record
 from cairn.wheels.rewrite.repin import RenamedWheel, RocmChange, repinned
 from cairn.wheels.rewrite.set_version import set_versions
 from cairn.wheels.rewrite.version_options import NewVersion
 from cairn.wheels.verify import Expectation, verify
-from helpers.wheels import MakeWheel, cairn_wheel, members_of, rocm_versions, validated
+from helpers.wheels import MakeWheel, altered, cairn_wheel, members_of, rocm_versions, validated
 
 Stones = dict[str, Path]
 
@@ -358,12 +357,9 @@ def test_line_ends_stay_as_they_are(make_wheel: MakeWheel, tmp_path: Path) -> No
     wheel = make_wheel(requires=("triton==3.5.0",))
     metadata, build = "demo-1.0.dist-info/METADATA", "demo-1.0.dist-info/WHEEL"
     content = {name: data.replace(b"\n", b"\r\n") for name, data in members_of(wheel).items()}
-    with zipfile.ZipFile(wheel, "w") as archive:
-        for name, data in content.items():
-            archive.writestr(name, data)
-    whole, _ = record.write(wheel, tmp_path / "whole").path, wheel.unlink()
+    altered(wheel, content, record=True)
     wanted = NewVersion(version="2.0", build="1", requires=("numpy",))
-    (change,) = set_versions([whole], wanted, tmp_path / "out")
+    (change,) = set_versions([wheel], wanted, tmp_path / "out")
     made = members_of(change.target)
     for name in (metadata, build):
         data = made[name.replace("1.0", "2.0")]

@@ -11,7 +11,7 @@ from cairn.formats.zip.reader import Archive
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.rewrite.wheel import Edit, edit_wheel
 from cairn.wheels.verify import Expectation, verify
-from helpers.wheels import MakeWheel, add_member, validated
+from helpers.wheels import MakeWheel, altered, validated
 
 
 def names(path: Path) -> set[str]:
@@ -170,12 +170,7 @@ def test_no_edit_vouches_for_a_file_that_is_not_what_record_says(
     make_wheel: MakeWheel, tmp_path: Path, name: str, how: str
 ) -> None:
     wheel = make_wheel()
-    with zipfile.ZipFile(wheel) as archive:
-        content = {member: archive.read(member) for member in archive.namelist()}
-    content[name] = content[name].rstrip(b"\n") + b" \n"
-    with zipfile.ZipFile(wheel, "w") as archive:
-        for member, data in content.items():
-            add_member(archive, member, data)
+    altered(wheel, {name: lambda data: data.rstrip(b"\n") + b" \n"})
     code = {"demo/__init__.py": b"VALUE = 2\n"}
     edit = Edit(version="2", replace_files=code) if how == "replaced" else Edit(remove_files=tuple(code))
     with pytest.raises(WheelError, match=f"RECORD of demo-1.0-py3-none-any.whl is wrong: {name} has"):

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import struct
-import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,29 +10,16 @@ from cairn.wheels.rewrite import wheel as rewrite_wheel
 from cairn.wheels.rewrite.wheel import Edit
 from cairn.wheels.verify import Expectation, verify
 from helpers.formats import make_bundle, make_code_object, make_dll, make_elf
-from helpers.wheels import MakeWheel, add_member, cairn_wheel, record_hash
+from helpers.wheels import MakeWheel, altered, cairn_wheel
 
 MANYLINUX = ("cp311-cp311-manylinux_2_28_x86_64",)
+INFO = "demo-1.0.dist-info"
+METADATA, RECORD = f"{INFO}/METADATA", f"{INFO}/RECORD"
 LIBC = {"libc.so.6": ("GLIBC_2.2.5", "GLIBC_2.28")}
 
 
 def codes(wheel: Path, **expected: Any) -> list[tuple[str, str | None]]:
     return [(finding.code, finding.member) for finding in verify(wheel, Expectation(**expected))]
-
-
-def repacked(
-    wheel: Path, change: Callable[[str, bytes], bytes | None], added: dict[str, bytes] | None = None
-) -> Path:
-    with zipfile.ZipFile(wheel) as archive:
-        content = [(info, archive.read(info)) for info in archive.infolist()]
-    with zipfile.ZipFile(wheel, "w") as archive:
-        for info, data in content:
-            new = change(info.filename, data)
-            if new is not None:
-                archive.writestr(info, new)
-        for name, data in (added or {}).items():
-            archive.writestr(name, data)
-    return wheel
 
 
 @pytest.fixture
@@ -81,39 +66,36 @@ def test_what_is_no_wheel_is_one_finding(tmp_path: Path, make_wheel: MakeWheel) 
     path.write_bytes(b"nonsense")
     assert codes(path) == [("archive", None)]
     assert codes(tmp_path / "demo.whl") == [("archive", None)]
-    wheel = repacked(make_wheel(), lambda n, d: None if n.endswith("METADATA") else d)
-    assert codes(wheel) == [("metadata", None)]
+    assert codes(altered(make_wheel(), {f"{INFO}/METADATA": None})) == [("metadata", None)]
 
 
 def test_names_that_disagree(make_wheel: MakeWheel) -> None:
-    info = "demo-1.0.dist-info"
     wheel = make_wheel()
     other = wheel.with_name("demo-1.1-py2.py3-none-any.whl")
     wheel.rename(other)
     assert codes(other) == [
-        ("version-differs", info),
-        ("version-differs", f"{info}/METADATA"),
-        ("tags-differ", f"{info}/WHEEL"),
+        ("version-differs", INFO),
+        ("version-differs", METADATA),
+        ("tags-differ", f"{INFO}/WHEEL"),
     ]
 
 
 def test_metadata_that_breaks_the_specification(make_wheel: MakeWheel) -> None:
     wheel = make_wheel(requires=("numpy >>> 2",))
-    assert ("requirement-invalid", "demo-1.0.dist-info/METADATA") in codes(wheel)
-    assert ("metadata-invalid", "demo-1.0.dist-info/METADATA") in codes(wheel)
+    assert ("requirement-invalid", METADATA) in codes(wheel)
+    assert ("metadata-invalid", METADATA) in codes(wheel)
 
 
-def test_licence_files_of_an_older_setuptools_are_let_through(make_wheel: MakeWheel) -> None:
+@pytest.mark.parametrize(
+    "new",
+    [
+        b"Metadata-Version: 2.1",  # of an older setuptools, which wrote License-File too
+        b"Metadata-Version: 2.3\nLicense-Expression: MIT",
+    ],
+)
+def test_a_field_of_a_later_version_of_the_format_is_let_through(make_wheel: MakeWheel, new: bytes) -> None:
     wheel = make_wheel()
-    older = (b"Metadata-Version: 2.4", b"Metadata-Version: 2.1")
-    resealed(wheel, lambda name, data: data.replace(*older) if name.endswith("METADATA") else data)
-    assert codes(wheel) == []
-
-
-def test_a_field_of_a_later_version_of_the_format_is_let_through(make_wheel: MakeWheel) -> None:
-    wheel = make_wheel()
-    newer = (b"Metadata-Version: 2.4", b"Metadata-Version: 2.3\nLicense-Expression: MIT")
-    resealed(wheel, lambda name, data: data.replace(*newer) if name.endswith("METADATA") else data)
+    altered(wheel, {METADATA: lambda data: data.replace(b"Metadata-Version: 2.4", new)}, record=True)
     assert codes(wheel) == []
 
 
@@ -137,9 +119,6 @@ def test_python_tags(make_wheel: MakeWheel, tags: tuple[str, ...], python: str, 
     assert (codes(make_wheel(tags=tags), python=python) == []) == fits
 
 
-INFO = "demo-1.0.dist-info"
-
-
 @pytest.mark.parametrize(
     ("file", "old", "new", "code"),
     [
@@ -161,7 +140,7 @@ def test_what_installers_refuse_or_take_differently(
     make_wheel: MakeWheel, file: str, old: bytes, new: bytes, code: str
 ) -> None:
     wheel = make_wheel()
-    resealed(wheel, lambda name, data: data.replace(old, new, 1) if name == f"{INFO}/{file}" else data)
+    altered(wheel, {f"{INFO}/{file}": lambda data: data.replace(old, new, 1)}, record=True)
     assert codes(wheel) == [(code, f"{INFO}/{file}")]
 
 
@@ -189,12 +168,10 @@ def test_names_that_are_shown_as_others(
     assert codes(wheel) == [("name-deceives", name)]
     assert cairn_wheel("verify", wheel) == 7
     assert letter not in capsys.readouterr().out
+    points = f"{INFO}/entry_points.txt"
     script = f"d{letter}emo =".encode()
-    plain = make_wheel()
-    resealed(
-        plain, lambda n, data: data.replace(b"demo =", script) if n.endswith("entry_points.txt") else data
-    )
-    assert ("entry-point", f"{INFO}/entry_points.txt") in codes(plain)
+    plain = altered(make_wheel(), {points: lambda data: data.replace(b"demo =", script)}, record=True)
+    assert ("entry-point", points) in codes(plain)
 
 
 def test_files_of_other_case_are_two_on_linux(make_wheel: MakeWheel) -> None:
@@ -205,40 +182,19 @@ def test_files_of_other_case_are_two_on_linux(make_wheel: MakeWheel) -> None:
 def test_entry_points_that_are_right(make_wheel: MakeWheel) -> None:
     lines = b"[console_scripts]\na.b-c = demo.x : main.run [fast]\n[other]\nx/y = demo\n"
     wheel = make_wheel(files={"demo/__init__.py": b"", "demo/x.py": b"from os import path as main\n"})
-    resealed(wheel, lambda name, data: lines if name.endswith("entry_points.txt") else data)
+    altered(wheel, {f"{INFO}/entry_points.txt": lines}, record=True)
     assert codes(wheel) == []
 
 
-def resealed(wheel: Path, change: Callable[[str, bytes], bytes]) -> None:
-    """Change files and let RECORD say so, which makes the lie harder to see."""
-    with zipfile.ZipFile(wheel) as archive:
-        content = {name: archive.read(name) for name in archive.namelist()}
-    record = content.pop(f"{INFO}/RECORD")
-    made = {name: change(name, data) for name, data in content.items()}
-    assert made != content
-    rows = "".join(f"{name},{record_hash(data)},{len(data)}\n" for name, data in made.items())
-    made[f"{INFO}/RECORD"] = f"{rows}{INFO}/RECORD,,\n".encode()
-    assert made[f"{INFO}/RECORD"] != record
-    with zipfile.ZipFile(wheel, "w") as archive:
-        for name, data in made.items():
-            add_member(archive, name, data)
-
-
 def test_record_lies_are_all_told(make_wheel: MakeWheel) -> None:
-    wheel = make_wheel(files={"a.py": b"1", "b.py": b"2", "c.py": b"3", "d.py": b"4", "e.py": b"5"})
+    wheel = make_wheel(files={f"{name}.py": name.encode() for name in "abcde"})
 
-    def spoil(name: str, data: bytes) -> bytes | None:
-        if name == "a.py":
-            return b"changed"
-        if name == "b.py":
-            return None
-        if name.endswith("RECORD"):
-            lines = data.decode().splitlines(keepends=True)
-            lines = [line for line in lines if not line.startswith("d.py")]
-            return "".join(lines).replace("c.py,sha256=", "c.py,md5=").encode()
-        return data
+    def spoil(record: bytes) -> bytes:
+        rows = [row for row in record.splitlines(keepends=True) if not row.startswith(b"d.py")]
+        return b"".join(rows).replace(b"c.py,sha256=", b"c.py,md5=")
 
-    assert codes(repacked(wheel, spoil, {"demo/new.py": b""})) == [
+    changes = {"a.py": b"changed", "b.py": None, "demo/new.py": b"", RECORD: spoil}
+    assert codes(altered(wheel, changes)) == [
         ("record-hash", "a.py"),
         ("record-size", "a.py"),
         ("record-absent", "b.py"),
@@ -249,19 +205,12 @@ def test_record_lies_are_all_told(make_wheel: MakeWheel) -> None:
 
 
 def test_record_must_list_itself_and_hash_the_rest(make_wheel: MakeWheel) -> None:
-    def spoil(name: str, data: bytes) -> bytes:
-        if name.endswith("RECORD"):
-            rows = [
-                line
-                for line in data.decode().splitlines()
-                if not line.startswith("demo-1.0.dist-info/RECORD")
-            ]
-            return "\n".join("demo/__init__.py,," if "__init__" in row else row for row in rows).encode()
-        return data
+    def spoil(record: bytes) -> bytes:
+        rows = [row for row in record.splitlines() if not row.startswith(RECORD.encode())]
+        return b"\n".join(b"demo/__init__.py,," if b"__init__" in row else row for row in rows)
 
-    record = "demo-1.0.dist-info/RECORD"
-    assert codes(repacked(make_wheel(), spoil)) == [
-        ("record-missing", record),
+    assert codes(altered(make_wheel(), {RECORD: spoil})) == [
+        ("record-missing", RECORD),
         ("record-hash", "demo/__init__.py"),
     ]
 
@@ -535,7 +484,7 @@ def test_empty_and_malformed_code_objects(make_wheel: MakeWheel) -> None:
 )
 def test_requirements(make_wheel: MakeWheel, requirement: str, code: str | None) -> None:
     found = codes(make_wheel(requires=(requirement,)), siblings={"torch": "2.9.0+rocm7.10.0"})
-    assert found == ([(code, "demo-1.0.dist-info/METADATA")] if code else [])
+    assert found == ([(code, METADATA)] if code else [])
 
 
 def test_an_edited_wheel_verifies(good: Path, tmp_path: Path) -> None:
