@@ -17,6 +17,7 @@ from helpers.packing import pack
 
 MakeWheel = Callable[..., Path]
 """`build_wheel` into a folder of the test: what the fixture `make_wheel` gives."""
+LINUX = ("cp311-cp311-manylinux_2_28_x86_64",)
 Change = Callable[[bytes], bytes] | bytes | None
 
 

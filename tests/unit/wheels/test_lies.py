@@ -306,7 +306,7 @@ def test_a_binary_is_seen_by_all_however_late_its_first_byte_comes(
 ) -> None:
     extension = make_hip_library(codes, needed=("libfar.so",))
     files = {"demo/x.so": extension, "demo/bin/run": b"#!/bin/sh\n", **PYTHON}
-    wheel = make_wheel(tags=("cp311-cp311-linux_x86_64",), pure=False, files=files)
+    wheel = make_wheel(tags=("cp311-cp311-linux_x86_64",), files=files)
     for name in ("demo/x.so", "demo/bin/run"):
         with_empty_blocks(wheel, name)
         with zipfile.ZipFile(wheel) as archive:

@@ -23,7 +23,7 @@ from cairn.wheels.verify import Expectation, verify
 from helpers.formats import make_bundle
 from helpers.hip_library import make_hip_library
 from helpers.packing import pack
-from helpers.wheels import MakeWheel
+from helpers.wheels import LINUX, MakeWheel
 
 SEEDS = range(40)
 BATCH = 8
@@ -41,8 +41,7 @@ def wheel(make_wheel: MakeWheel) -> Path:
         versions={"libc.so.6": ("GLIBC_2.28",)},
     )
     return make_wheel(
-        tags=("cp311-cp311-manylinux_2_28_x86_64",),
-        pure=False,
+        tags=LINUX,
         files={
             "demo/__init__.py": b"VALUE = 1\n" * 50,
             "demo/x.so": elf,

@@ -16,7 +16,7 @@ from cairn.wheels.rewrite.wheel import Edit, edit_wheel
 from cairn.wheels.sbom import Source
 from cairn.wheels.verify import Expectation, verify
 from helpers.formats import make_elf
-from helpers.wheels import MakeWheel
+from helpers.wheels import LINUX, MakeWheel
 
 SOURCES = (
     Source(name="torch", commit="a" * 40, origin="https://github.com/ROCm/pytorch.git"),
@@ -74,8 +74,7 @@ def bill(wheel: Path) -> dict[str, Any]:
 @pytest.fixture
 def listed(make_wheel: MakeWheel, tmp_path: Path) -> Path:
     wheel = make_wheel(
-        tags=("cp311-cp311-manylinux_2_28_x86_64",),
-        pure=False,
+        tags=LINUX,
         version="1.0+rocm7.10.0",
         files={
             "demo/own.so": make_elf(needed=("libfoo-1234.so",)),

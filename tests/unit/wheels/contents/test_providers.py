@@ -7,9 +7,7 @@ import pytest
 from cairn.errors import UsageError, WheelError
 from cairn.wheels.contents.providers import supplies
 from helpers.formats import make_elf
-from helpers.wheels import build_wheel, cairn_wheel
-
-TAGS = ("cp311-cp311-manylinux_2_28_x86_64",)
+from helpers.wheels import LINUX, build_wheel, cairn_wheel
 
 
 @pytest.fixture
@@ -19,9 +17,7 @@ def stack(tmp_path: Path) -> dict[str, Path]:
     def make(name: str, needed: str, *requires: str) -> Path:
         binary = make_elf(soname=f"lib{name}.so", needed=(needed, "libc.so.6"))
         files = {f"{name}/lib{name}.so": binary}
-        return build_wheel(
-            tmp_path / "a b é", name=name, tags=TAGS, requires=requires, files=files, pure=False
-        )
+        return build_wheel(tmp_path / "a b é", name=name, tags=LINUX, requires=requires, files=files)
 
     return {
         "torch": make("torch", "libamdhip64.so.6", "rocm==7.10"),
@@ -43,7 +39,7 @@ def test_a_wheel_is_given_what_it_requires_and_nothing_else(stack: dict[str, Pat
 
 def test_a_folder_supplies_all(stack: dict[str, Path], tmp_path: Path) -> None:
     files = {"_rocm/lib/libamdhip64.so.6": make_elf()}
-    build_wheel(tmp_path / "sdk", name="rocm_core", tags=TAGS, files=files, pure=False)
+    build_wheel(tmp_path / "sdk", name="rocm_core", tags=LINUX, files=files)
     (tmp_path / "sdk" / "rocm-7.10.tar.gz").touch()
     given = supplies([stack["torch"], stack["audio"]], folders=[tmp_path / "sdk"])
     assert [supply.libraries for supply in given.values()] == [
@@ -56,9 +52,7 @@ def test_a_version_that_is_not_required_supplies_nothing(
     stack: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = {"torch/libtorch.so": make_elf(soname="libtorch.so", needed=("libc.so.6",))}
-    other = build_wheel(
-        tmp_path, name="torch", version="2.0", tags=TAGS, requires=(), files=files, pure=False
-    )
+    other = build_wheel(tmp_path, name="torch", version="2.0", tags=LINUX, requires=(), files=files)
     supply = supplies([other, stack["audio"]])[stack["audio"]]
     assert supply.libraries == ()
     assert supply.versions == {"torch": ("2.0",), "audio": ("1.0",)}
@@ -76,7 +70,7 @@ def test_a_folder_supplies_no_version_that_a_requirement_excludes(
     def put(version: str) -> None:
         binary = make_elf(soname="libtorch.so", needed=("libc.so.6",))
         build_wheel(
-            tmp_path / "sdk", name="torch", version=version, tags=TAGS, files={"torch/libtorch.so": binary}
+            tmp_path / "sdk", name="torch", version=version, tags=LINUX, files={"torch/libtorch.so": binary}
         )
 
     put("2.0")
@@ -113,7 +107,7 @@ def test_broken_wheels_supply_nothing_when_named_and_are_refused_in_a_folder(
 
 def test_requirements_may_go_in_a_circle(tmp_path: Path) -> None:
     pair = [
-        build_wheel(tmp_path, name=a, tags=TAGS, requires=(b,), files={f"{a}.so": make_elf()}, pure=False)
+        build_wheel(tmp_path, name=a, tags=LINUX, requires=(b,), files={f"{a}.so": make_elf()})
         for a, b in ("xy", "yx")
     ]
     assert [supply.libraries for supply in supplies(pair).values()] == [("y.so",), ("x.so",)]
@@ -128,7 +122,7 @@ def test_verify_of_several_wheels(
     assert "it needs libamdhip64.so.6: not in the wheel" in text
     assert "it needs libtorch.so" not in text
     files = {"_rocm/lib/libamdhip64.so.6": make_elf()}
-    build_wheel(tmp_path / "sdk", name="rocm_core", tags=TAGS, files=files, pure=False)
+    build_wheel(tmp_path / "sdk", name="rocm_core", tags=LINUX, files=files)
     assert cairn_wheel("verify", "--find-links", tmp_path / "sdk", *wheels) == 0
     with pytest.raises(SystemExit):
         cairn_wheel("verify", "--find-links", tmp_path / "none", *wheels)

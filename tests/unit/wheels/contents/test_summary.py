@@ -15,9 +15,8 @@ from cairn.wheels.contents.summary import needed_tree, summarise
 from cairn.wheels.rewrite.wheel import Edit, edit_wheel
 from cairn.wheels.verify import Expectation, verify
 from helpers.formats import make_bundle, make_code_object, make_dll, make_elf
-from helpers.wheels import MakeWheel, cairn_wheel
+from helpers.wheels import LINUX, MakeWheel, cairn_wheel
 
-MANYLINUX = ("cp311-cp311-manylinux_2_28_x86_64",)
 CODES = {"gfx942": make_code_object("gfx942", b"abc"), "gfx1100": make_code_object("gfx1100", b"de")}
 
 
@@ -32,8 +31,7 @@ def linked(make_wheel: MakeWheel) -> Path:
     other = make_elf(needed=("libcore.so.1",))
     ring = {f"demo/{x}.so": make_elf(soname=f"{x}.so", needed=(f"{y}.so",)) for x, y in ("ab", "ba")}
     return make_wheel(
-        tags=MANYLINUX,
-        pure=False,
+        tags=LINUX,
         files={
             "demo/lib/libcore.so.1": core,
             "demo/_C.so": code,
@@ -63,7 +61,6 @@ def for_windows(make_wheel: MakeWheel) -> Path:
     code = {".hip_fat": make_bundle({"gfx942": b"abc"})}
     return make_wheel(
         tags=("cp311-cp311-win_amd64",),
-        pure=False,
         files={
             "demo/_C.pyd": make_dll(("Core.dll", "KERNEL32.dll"), ("amdhip64_7.dll",), sections=code),
             "demo/lib/core.dll": make_dll(("VCRUNTIME140.dll",)),
@@ -97,7 +94,7 @@ def test_a_chain_of_any_length_is_a_tree(make_wheel: MakeWheel) -> None:
         f"demo/{i}.so": make_elf(soname=f"{i}.so", needed=(f"{i + 1}.so",) if i + 1 < count else ())
         for i in range(count)
     }
-    lines = list(needed_tree(summarise(make_wheel(tags=MANYLINUX, pure=False, files=files)).binaries))
+    lines = list(needed_tree(summarise(make_wheel(tags=LINUX, files=files)).binaries))
     assert (len(lines), lines[0]) == (count, "demo/0.so")
     assert lines[-1].endswith(f"└── {count - 1}.so")
 
@@ -165,7 +162,7 @@ def test_show_for_people_and_programs(linked: Path, capsys: pytest.CaptureFixtur
 
 
 def test_links_are_shown_and_refused(make_wheel: MakeWheel, capsys: pytest.CaptureFixture[str]) -> None:
-    wheel = make_wheel(tags=MANYLINUX, pure=False, files={"demo/lib/liba.so.1": make_elf()})
+    wheel = make_wheel(tags=LINUX, files={"demo/lib/liba.so.1": make_elf()})
     link = zipfile.ZipInfo("demo/lib/liba.so")
     link.external_attr = (stat.S_IFLNK | 0o777) << 16
     with zipfile.ZipFile(wheel, "a") as archive:
@@ -223,7 +220,7 @@ def test_set_version(
     require = ("--require", "Triton==3.6.0", "--require", "rocm==7.10.0")
     assert cairn_wheel("set-version", *arguments, *require, "--output-dir", out, linked) == 0
     path = Path(capsys.readouterr().out.strip())
-    assert path == out / f"{name}-{MANYLINUX[0]}.whl"
+    assert path == out / f"{name}-{LINUX[0]}.whl"
     assert summarise(path).requires_dist == ("Triton==3.6.0", "filelock", "rocm==7.10.0")
 
 
@@ -289,7 +286,7 @@ def test_what_is_not_there_is_not_called_a_bad_wheel(
 def test_repair_says_which_wheels_it_wrote(
     make_wheel: MakeWheel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    wheel = make_wheel(tags=("py3-none-linux_x86_64",), pure=False)
+    wheel = make_wheel(tags=("py3-none-linux_x86_64",))
     out = tmp_path / "out"
     assert cairn_wheel("repair", "--json", "--output-dir", out, wheel) == 0
     assert json.loads(capsys.readouterr().out)["wheels"] == [

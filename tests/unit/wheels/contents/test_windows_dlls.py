@@ -13,7 +13,7 @@ INIT = ("PyInit__C",)
 
 
 def windows_wheel(make_wheel: MakeWheel, files: Mapping[str, bytes]) -> Path:
-    return make_wheel(tags=("cp311-cp311-win_amd64",), pure=False, requires=(), files=files)
+    return make_wheel(tags=("cp311-cp311-win_amd64",), requires=(), files=files)
 
 
 def test_device_code_of_dlls(make_wheel: MakeWheel) -> None:

@@ -11,7 +11,7 @@ import pytest
 from cairn.errors import UsageError
 from cairn.wheels.verify import findings
 from helpers.formats import make_elf
-from helpers.wheels import MakeWheel, cairn_wheel
+from helpers.wheels import LINUX, MakeWheel, cairn_wheel
 
 ENTRY = """schema = "cairn.allow/1"
 [[finding]]
@@ -26,7 +26,7 @@ reason = "nobody starts them"
 def wheel(make_wheel: MakeWheel) -> Path:
     binary = make_elf(runpath="/opt/x")
     files = {"demo/bin/a.so": binary, "demo/bin/b.so": binary, "demo/c.so": binary}
-    return make_wheel(tags=("cp311-cp311-manylinux_2_28_x86_64",), pure=False, files=files)
+    return make_wheel(tags=LINUX, files=files)
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ wheel = "demo-*"
 code = "python-tag"
 reason = "it is for later"
 """
-    wheel = make_wheel(tags=("cp312-cp312-manylinux_2_28_x86_64",), pure=False)
+    wheel = make_wheel(tags=("cp312-cp312-manylinux_2_28_x86_64",))
     assert cairn_wheel("verify", "--python", "3.11", wheel) == 7
     assert cairn_wheel("verify", "--python", "3.11", "--allow", write(text), wheel) == 0
     assert cairn_wheel("verify", "--python", "junk", wheel) == 2

@@ -15,7 +15,7 @@ from cairn.wheels.split.split import split
 from cairn.wheels.verify import Expectation, Finding, verify
 from helpers.formats import make_code_object, make_dll, make_elf, packed_bundle, plain_bundle
 from helpers.hip_library import make_hip_library
-from helpers.wheels import MakeWheel
+from helpers.wheels import LINUX, MakeWheel
 
 BODY = bytes(range(1, 200)) * 50
 WHOLE = make_code_object("gfx942", BODY)
@@ -50,7 +50,7 @@ def bundle(code: bytes, kind: tuple[int, int]) -> bytes:
 
 
 def linux(make_wheel: MakeWheel, files: dict[str, bytes]) -> Path:
-    return make_wheel(tags=("cp311-cp311-manylinux_2_28_x86_64",), pure=False, files=files)
+    return make_wheel(tags=LINUX, files=files)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -74,7 +74,7 @@ def test_broken_code_in_bundles(make_wheel: MakeWheel, kind: tuple[int, int], wh
 def test_broken_code_elsewhere(make_wheel: MakeWheel, what: str) -> None:
     code, reason = BROKEN[what]
     dll = make_dll(sections={".hip_fat": bundle(code, (2, 1))})
-    (finding,) = found(make_wheel(tags=("py3-none-win_amd64",), pure=False, files={"demo/x.dll": dll}))
+    (finding,) = found(make_wheel(tags=("py3-none-win_amd64",), files={"demo/x.dll": dll}))
     assert (finding.code, finding.reason) == ("code-object-malformed", f"its code for gfx942 {reason}")
     files = {"demo/k.hsaco": code, "demo/Kernels_gfx942.co": code, "demo/other.co": b"words"}
     for one in found(linux(make_wheel, files)):

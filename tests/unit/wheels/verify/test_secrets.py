@@ -99,7 +99,7 @@ def test_binaries_are_not_read_as_texts(make_wheel: MakeWheel) -> None:
         "demo/_core.cpython-312-darwin.so": b"\xcf\xfa\xed\xfe\x0c\0\0\1" + secret,  # Mach-O
         "demo/data.bin": b"any\0thing " + secret,
     }
-    wheel = make_wheel(tags=("py3-none-manylinux_2_28_x86_64",), pure=False, files=files)
+    wheel = make_wheel(tags=("py3-none-manylinux_2_28_x86_64",), files=files)
     assert [f.code for f in verify(wheel, Expectation()) if f.code == "secret"] == []
 
 

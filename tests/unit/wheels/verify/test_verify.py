@@ -10,9 +10,8 @@ from cairn.wheels.rewrite import wheel as rewrite_wheel
 from cairn.wheels.rewrite.wheel import Edit
 from cairn.wheels.verify import Expectation, verify
 from helpers.formats import make_bundle, make_code_object, make_dll, make_elf
-from helpers.wheels import MakeWheel, altered, cairn_wheel
+from helpers.wheels import LINUX, MakeWheel, altered, cairn_wheel
 
-MANYLINUX = ("cp311-cp311-manylinux_2_28_x86_64",)
 INFO = "demo-1.0.dist-info"
 METADATA, RECORD = f"{INFO}/METADATA", f"{INFO}/RECORD"
 LIBC = {"libc.so.6": ("GLIBC_2.2.5", "GLIBC_2.28")}
@@ -34,8 +33,7 @@ def good(make_wheel: MakeWheel) -> Path:
     )
     device = make_elf(machine=224, needed=("nothing.so",), runpath="/abs")
     return make_wheel(
-        tags=MANYLINUX,
-        pure=False,
+        tags=LINUX,
         files={"demo/lib/libdemo.so": lib, "demo/_C.so": ext, "demo/k.hsaco": device, "demo/a.py": b""},
     )
 
@@ -176,7 +174,7 @@ def test_names_that_are_shown_as_others(
 
 def test_files_of_other_case_are_two_on_linux(make_wheel: MakeWheel) -> None:
     files = {"demo/a.py": b"", "demo/A.py": b""}
-    assert codes(make_wheel(tags=MANYLINUX, pure=False, files=files)) == []
+    assert codes(make_wheel(tags=LINUX, files=files)) == []
 
 
 def test_entry_points_that_are_right(make_wheel: MakeWheel) -> None:
@@ -244,14 +242,14 @@ def test_a_binary_that_does_not_unpack_is_not_called_malformed(make_wheel: MakeW
 def test_run_bits(make_wheel: MakeWheel) -> None:
     program = make_elf(interpreter=True)
     files = {"demo/bin/run": b"#!/bin/sh\n", "demo/run.sh": b"#!/bin/sh\n", "demo/prog": program}
-    assert codes(make_wheel(tags=MANYLINUX, files=files)) == [
+    assert codes(make_wheel(tags=LINUX, files=files)) == [
         ("not-executable", "demo/bin/run"),
         ("not-executable", "demo/prog"),
     ]
-    kept = make_wheel(tags=MANYLINUX, files=files, executables=("demo/bin/run", "demo/prog"))
+    kept = make_wheel(tags=LINUX, files=files, executables=("demo/bin/run", "demo/prog"))
     assert codes(kept) == []
     script = {"demo/bin/run": b"#!/bin/sh\n"}
-    assert codes(make_wheel(tags=("py3-none-win_arm64",), pure=False, files=script)) == []
+    assert codes(make_wheel(tags=("py3-none-win_arm64",), files=script)) == []
     assert codes(make_wheel(files=script)) == [("not-executable", "demo/bin/run")]
 
 
@@ -312,7 +310,7 @@ def test_symbols_that_a_binary_loads_without_are_no_need(make_wheel: MakeWheel, 
 def test_what_lies_in_the_wheel_is_promised_by_no_system(make_wheel: MakeWheel) -> None:
     user = make_elf(needed=("libz.so.1",), symbols=("inflate_fast",), versions={"libz.so.1": ("ZLIB_1.9",)})
     files = {"demo/x.so": user, "demo/libz.so.1": make_elf(soname="libz.so.1")}
-    assert codes(make_wheel(tags=MANYLINUX, pure=False, files=files)) == []
+    assert codes(make_wheel(tags=LINUX, files=files)) == []
 
 
 def test_two_names_of_one_promise_break_it_once(make_wheel: MakeWheel) -> None:
@@ -340,7 +338,7 @@ def test_systems_with_musl_promise_its_library(make_wheel: MakeWheel) -> None:
 
 
 def test_a_library_that_a_requirement_may_have_is_not_called_missing_from_it(make_wheel: MakeWheel) -> None:
-    wheel = make_wheel(tags=MANYLINUX, files={"demo/x.so": make_elf(needed=("libtorch.so",))})
+    wheel = make_wheel(tags=LINUX, files={"demo/x.so": make_elf(needed=("libtorch.so",))})
     (finding,) = verify(wheel, Expectation(unread=("torch",)))
     assert "(not given: torch, which it requires)" in finding.reason
 
@@ -378,9 +376,7 @@ def test_programs_for_several_systems_may_lie_in_a_pure_wheel(make_wheel: MakeWh
 
 
 def test_a_run_path_is_not_said_to_be_what_nobody_knows(make_wheel: MakeWheel) -> None:
-    wheel = make_wheel(
-        tags=MANYLINUX, files={"demo/x.so": make_elf(runpath="/opt/rocm/lib:lib:/opt/rocm/lib")}
-    )
+    wheel = make_wheel(tags=LINUX, files={"demo/x.so": make_elf(runpath="/opt/rocm/lib:lib:/opt/rocm/lib")})
     absolute, relative = (finding.reason for finding in verify(wheel, Expectation()))
     assert absolute.startswith("it looks for libraries in '/opt/rocm/lib', an absolute path")
     assert relative.startswith("it looks for libraries in 'lib', which counts from the folder")
@@ -395,17 +391,17 @@ def test_what_is_installed_with_it_must_be_what_it_requires(make_wheel: MakeWhee
     assert found("Triton==3.5.0", "3.4.0") == unmet
     assert found("triton==3.5.0", "3.4.0", "3.5.0") == []
     assert found("triton>=3", "3.5.0a0+rocm7.10") == []
-    assert found("triton==3.5.0; sys_platform == 'win32'", "3.4.0", tag=MANYLINUX[0]) == []
+    assert found("triton==3.5.0; sys_platform == 'win32'", "3.4.0", tag=LINUX[0]) == []
     assert found("triton==3.5.0; sys_platform == 'win32'", "3.4.0", tag="py3-none-win_amd64") == unmet
-    assert found("triton==3.5.0; platform_machine == 'x86_64'", "3.4.0", tag=MANYLINUX[0]) == unmet
-    assert found("triton==3.5.0; python_version < '3.11'", "3.4.0", tag=MANYLINUX[0]) == []
+    assert found("triton==3.5.0; platform_machine == 'x86_64'", "3.4.0", tag=LINUX[0]) == unmet
+    assert found("triton==3.5.0; python_version < '3.11'", "3.4.0", tag=LINUX[0]) == []
     assert found("triton==3.5.0; extra == 'fast'", "3.4.0") == []
 
 
 def test_needed_libraries(good: Path, make_wheel: MakeWheel) -> None:
     assert codes(good) == [("needed", "demo/_C.so")]
     elf = make_elf(needed=("libc.so.6", "libcudart.so.12", "libtorch_cpu.so"))
-    wheel = make_wheel(tags=MANYLINUX, files={"demo/x.so": elf})
+    wheel = make_wheel(tags=LINUX, files={"demo/x.so": elf})
     (finding,) = verify(wheel, Expectation(provided_libraries=("libtorch*.so",)))
     assert finding.reason == (
         "it needs libcudart.so.12: not in the wheel, not on every system of manylinux_2_28, "
@@ -428,7 +424,7 @@ def test_needed_libraries(good: Path, make_wheel: MakeWheel) -> None:
 )
 @pytest.mark.parametrize("kind", ["rpath", "runpath"])
 def test_run_paths(make_wheel: MakeWheel, path: str, kind: str, *, fine: bool) -> None:
-    wheel = make_wheel(tags=MANYLINUX, files={"demo/lib/x.so": make_elf(**{kind: path})})
+    wheel = make_wheel(tags=LINUX, files={"demo/lib/x.so": make_elf(**{kind: path})})
     assert codes(wheel) == ([] if fine else [("rpath", "demo/lib/x.so")])
 
 
@@ -449,7 +445,7 @@ def test_targets(good: Path) -> None:
 
 
 def test_a_wheel_without_device_code(make_wheel: MakeWheel) -> None:
-    wheel = make_wheel(tags=MANYLINUX, files={"demo/x.so": make_elf()})
+    wheel = make_wheel(tags=LINUX, files={"demo/x.so": make_elf()})
     assert codes(wheel, targets=("gfx942",)) == []
     assert codes(wheel, targets=("cpu",), require_device_code=True) == []
     assert codes(wheel, targets=("gfx942",), require_device_code=True) == [("no-device-code", None)]
@@ -460,7 +456,7 @@ def test_empty_and_malformed_code_objects(make_wheel: MakeWheel) -> None:
         "demo/empty.so": make_elf(sections={".hip_fatbin": make_bundle({"gfx942": b""})}),
         "demo/odd.so": make_elf(sections={".hip_fatbin": b"garbage"}),
     }
-    assert codes(make_wheel(tags=MANYLINUX, files=files), targets=("gfx942",)) == [
+    assert codes(make_wheel(tags=LINUX, files=files), targets=("gfx942",)) == [
         ("code-object-empty", "demo/empty.so"),
         ("binary-malformed", "demo/odd.so"),
     ]

@@ -20,7 +20,7 @@ from cairn.wheels.split.split import split
 from cairn.wheels.verify import Expectation, verify
 from helpers.formats import make_bundle, make_code_object
 from helpers.hip_library import make_hip_library
-from helpers.wheels import MakeWheel, members_of
+from helpers.wheels import LINUX, MakeWheel, members_of
 
 
 def library(*processors: str) -> bytes:
@@ -29,7 +29,7 @@ def library(*processors: str) -> bytes:
 
 def whole(make_wheel: MakeWheel, *processors: str, files: Mapping[str, bytes] | None = None) -> Path:
     members = {"demo/x.so": library(*processors), **(files or {})}
-    return make_wheel(pure=False, tags=("cp311-cp311-manylinux_2_28_x86_64",), files=members)
+    return make_wheel(tags=LINUX, files=members)
 
 
 def asked(host: Path, extra: str) -> list[str]:

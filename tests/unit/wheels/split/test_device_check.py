@@ -23,9 +23,8 @@ from cairn.wheels.split.split import split
 from cairn.wheels.verify import Expectation, verify
 from helpers.formats import make_bundle, make_code_object
 from helpers.hip_library import make_hip_library
-from helpers.wheels import MakeWheel, cairn_wheel
+from helpers.wheels import LINUX, MakeWheel, cairn_wheel
 
-TAGS = ("cp311-cp311-manylinux_2_28_x86_64",)
 TARGETS = ("gfx90a:xnack+", "gfx90a:xnack-", "gfx942", "gfx11-generic")
 ARCHIVES = ("demo/.kpack/demo_@GFXARCH@.kpack",)
 # As torch does it, and as `cairn build` writes the module.
@@ -65,7 +64,7 @@ def whole(make_wheel: MakeWheel) -> Whole:
             f"{name}/_rocm_init.py": loader,
             f"{name}/lib/libx.so": make_hip_library([make_bundle(codes, 2, 1)]),
         }
-        return make_wheel(name=name, files=files, tags=TAGS, pure=False, requires=())
+        return make_wheel(name=name, files=files, tags=LINUX, requires=())
 
     return make
 

@@ -22,7 +22,7 @@ from cairn.wheels.split.split import split
 from cairn.wheels.verify import Expectation, verify
 from helpers.formats import make_bundle, make_code_object
 from helpers.hip_library import make_hip_library
-from helpers.wheels import MakeWheel, cairn_wheel, members_of
+from helpers.wheels import LINUX, MakeWheel, cairn_wheel, members_of
 
 TARGETS = ("gfx90a:xnack+", "gfx90a", "gfx942")
 ARCHIVE = "demo/.kpack/demo_gfx942.kpack"
@@ -41,7 +41,7 @@ def whole(make_wheel: MakeWheel, seed: bytes = b"", **more: str) -> Path:
         "top.so": make_hip_library(bundles[:1]),
         "demo/k.hsaco": make_code_object("gfx942", seed + b"alone"),
     }
-    return make_wheel(pure=False, tags=("cp311-cp311-manylinux_2_28_x86_64",), files=files, **more)
+    return make_wheel(tags=LINUX, files=files, **more)
 
 
 @pytest.fixture

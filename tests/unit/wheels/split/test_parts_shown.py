@@ -16,9 +16,8 @@ from cairn.wheels.split.split import split
 from cairn.wheels.verify import Expectation, verify
 from helpers.formats import make_bundle, make_code_object
 from helpers.hip_library import make_hip_library
-from helpers.wheels import MakeWheel, cairn_wheel
+from helpers.wheels import LINUX, MakeWheel, cairn_wheel
 
-TAGS = ("cp311-cp311-manylinux_2_28_x86_64",)
 PAIR = "demo/.kpack/demo_gfx90a:sramecc+:xnack-.kpack"
 
 
@@ -43,7 +42,7 @@ def parts(make_wheel: MakeWheel, tmp_path: Path) -> Parts:
             "demo/lib/libb.so": make_hip_library([make_bundle(second), make_bundle(first)]),
             "demo/kernels/k.hsaco": make_code_object("gfx942", b"of its own"),
         }
-        host, *devices = split(make_wheel(files=files, tags=TAGS, pure=False), tmp_path / where)
+        host, *devices = split(make_wheel(files=files, tags=LINUX), tmp_path / where)
         names = (path.name.partition("-")[0].partition("_device_")[2].replace("_", "-") for path in devices)
         return {"host": host, **dict(zip(names, devices, strict=True))}
 
@@ -93,9 +92,9 @@ def test_show_says_which_part_it_is_and_what_is_in_it(
 
 def test_a_whole_wheel_is_neither(make_wheel: MakeWheel) -> None:
     library = make_hip_library([make_bundle(FIRST)])
-    assert summarise(make_wheel(files={"demo/x.so": library}, pure=False, tags=TAGS)).kind is None
+    assert summarise(make_wheel(files={"demo/x.so": library}, tags=LINUX)).kind is None
     assert summarise(make_wheel()).kind is None
-    alone = make_wheel(files={"demo/k.hsaco": code("gfx942")}, pure=False, tags=TAGS)
+    alone = make_wheel(files={"demo/k.hsaco": code("gfx942")}, tags=LINUX)
     assert summarise(alone).kind == "device"
 
 

@@ -20,7 +20,7 @@ from cairn.wheels.split.split import split
 from cairn.wheels.verify import Expectation, verify
 from helpers.formats import make_bundle, make_code_object
 from helpers.hip_library import make_hip_library
-from helpers.wheels import MakeWheel, cairn_wheel, members_of
+from helpers.wheels import LINUX, MakeWheel, cairn_wheel, members_of
 
 TAGS = "cp311-cp311-manylinux_2_28_x86_64"
 
@@ -137,7 +137,7 @@ def parts_of(make_wheel: MakeWheel, folder: Path, *processors: str) -> list[Path
     codes = {processor: make_code_object(processor, processor.encode() * 99) for processor in processors}
     files = {"demo/x.so": make_hip_library([make_bundle(codes)])}
     files |= {"demo-1.0.data/data/gfx942.hsaco": make_code_object("gfx942", b"own" * 99)}
-    wheel = make_wheel(pure=False, tags=("cp311-cp311-manylinux_2_28_x86_64",), files=files)
+    wheel = make_wheel(tags=LINUX, files=files)
     return list(split(wheel, folder, Terms(sdk="7.14.0")))
 
 
@@ -201,7 +201,7 @@ def test_the_command_writes_variants_where_it_is_asked(
     make_wheel: MakeWheel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = {"demo/x.so": make_hip_library([make_bundle({"gfx942": make_code_object("gfx942", b"a" * 99)})])}
-    wheel = make_wheel(pure=False, tags=("cp311-cp311-manylinux_2_28_x86_64",), files=files)
+    wheel = make_wheel(tags=LINUX, files=files)
     assert cairn_wheel("split", wheel, "--output-dir", tmp_path / "plain", "--json") == 0
     assert json.loads(capsys.readouterr().out)["variants"] == []
     assert cairn_wheel("split", wheel, "--output-dir", tmp_path / "out", "--variants") == 0

@@ -12,7 +12,7 @@ from cairn.wheels.metadata import wheel_info
 from cairn.wheels.repair import repair_linked
 from cairn.wheels.verify import Expectation, verify
 from helpers.formats import make_elf
-from helpers.wheels import Change, MakeWheel, altered, cairn_wheel, members_of, validated
+from helpers.wheels import LINUX, Change, MakeWheel, altered, cairn_wheel, members_of, validated
 
 RECORD = "demo-1.0.dist-info/RECORD"
 
@@ -68,7 +68,7 @@ def test_a_tag_of_another_machine_is_refused(make_wheel: MakeWheel, tmp_path: Pa
 
 def test_other_wheels_pass_through(make_wheel: MakeWheel, tmp_path: Path) -> None:
     pure = make_wheel()
-    done = make_wheel(tags=("cp311-cp311-manylinux_2_28_x86_64",), files={"demo/x.so": make_elf()})
+    done = make_wheel(tags=LINUX, files={"demo/x.so": make_elf()})
     for wheel in (pure, done):
         made = repair_linked(wheel, tmp_path / "out", exclude=())
         assert made == tmp_path / "out" / wheel.name
@@ -77,7 +77,7 @@ def test_other_wheels_pass_through(make_wheel: MakeWheel, tmp_path: Path) -> Non
 
 
 def test_a_wheel_without_binaries_gets_the_oldest_tag(make_wheel: MakeWheel, tmp_path: Path) -> None:
-    wheel = make_wheel(tags=("py3-none-linux_x86_64",), pure=False)
+    wheel = make_wheel(tags=("py3-none-linux_x86_64",))
     assert (
         repair_linked(wheel, tmp_path / "out", exclude=()).name
         == "demo-1.0-py3-none-manylinux_2_5_x86_64.whl"

@@ -24,9 +24,8 @@ from cairn.wheels.metadata import wheel_info
 from cairn.wheels.rewrite import wheel as rewrite_wheel
 from cairn.wheels.verify import Expectation, verify
 from helpers.formats import make_bundle, make_code_object, make_elf
-from helpers.wheels import MakeWheel
+from helpers.wheels import LINUX, MakeWheel
 
-TAGS = ("cp311-cp311-manylinux_2_28_x86_64",)
 HOOKED = b"from . import _rocm_init\n_rocm_init.initialize()\n"
 MODULE = b'def initialize():\n    f(preload_shortnames=["amdhip64", "miopen"], check_version="7")\n'
 REQUIRES = ("rocm[libraries]==7.10.0", "rocm-sdk-core==7.10.0", "triton==3.5.0", "filelock")
@@ -90,7 +89,7 @@ def linked(make_wheel: MakeWheel) -> Callable[..., Path]:
             "demo/bin/tool": b"#!/bin/sh\n",
             **(files or {}),
         }
-        settings: dict[str, object] = {"version": "2.0+rocm7.10.0", "tags": TAGS, "requires": REQUIRES}
+        settings: dict[str, object] = {"version": "2.0+rocm7.10.0", "tags": LINUX, "requires": REQUIRES}
         return make_wheel(
             **{**settings, "files": content, "executables": ("demo/bin/tool",), "pure": False, **properties}
         )
@@ -136,7 +135,7 @@ def test_libraries_come_under_their_sonames(linked: Callable[..., Path], rocm: R
 def test_the_wheel_is_one_of_its_own(linked: Callable[..., Path], rocm: Rocm, tmp_path: Path) -> None:
     report = make(linked(), rocm, tmp_path / "out")
     info = wheel_info.read(Path(report.wheel))
-    assert info.file_name == f"demo-2.0+fat.rocm7.10.0-{TAGS[0]}.whl"
+    assert info.file_name == f"demo-2.0+fat.rocm7.10.0-{LINUX[0]}.whl"
     assert (info.version, info.dist_info) == ("2.0+fat.rocm7.10.0", "demo-2.0+fat.rocm7.10.0.dist-info")
     assert info.requires_dist == ("triton==3.5.0", "filelock")
     assert report.dropped == ("rocm", "rocm-sdk-core")
@@ -259,7 +258,7 @@ def test_wheels_that_cannot_be_fat(
     with pytest.raises(WheelError, match="no ROCm"):
         make(linked(tags=("cp311-cp311-macosx_11_0_arm64",)), rocm, tmp_path / "out")
     with pytest.raises(WheelError, match="device code"):
-        make(make_wheel(tags=TAGS, pure=False), rocm, tmp_path / "out")
+        make(make_wheel(tags=LINUX), rocm, tmp_path / "out")
     with pytest.raises(UsageError, match="no folder"):
         build.make(build.FatRequest(wheel=linked(), rocm=tmp_path / "none", output_dir=tmp_path / "out"))
 
