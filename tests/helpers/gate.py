@@ -19,8 +19,9 @@ from cairn.store.protocol import Store
 from cairn.testing.gpus.gpu import Gpu, covers
 from cairn.testing.record import Counts, TestedWheel, TestRecord
 from cairn.wheels.wheelset import WheelSet
+from helpers.release import make_set, make_wheel, stage_set
 
-AWAY = {"python": "3.11", "platform": "win_amd64"}
+AWAY: dict[str, Any] = {"python": "3.11", "platform": "win_amd64"}
 """Where no test runs: a set for this place is resolved, and not installed."""
 
 
@@ -61,6 +62,12 @@ def attested_record(**values: Any) -> TestRecord:
 def data_of(record: TestRecord) -> bytes:
     """A record as a test run writes it."""
     return datafile.dumps(record).encode()
+
+
+def failed_record(made: WheelSet, **changes: Any) -> TestRecord:
+    """A record of a set of which a test has failed, with `changes` in place of some of its fields."""
+    values = {"verdict": "failed", "reason": "boom", "counts": Counts(passed=1, failed=1)}
+    return record_of(made, **(values | changes))
 
 
 def given(record: TestRecord) -> GivenRecord:
@@ -105,6 +112,14 @@ def write_stack(folder: Path, made: WheelSet, more: str = "") -> Path:
     path = folder / "stack.toml"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
+
+
+def stage_torch(
+    store: Store, folder: Path, version: str = "2.9.0", *, content: str | None = None, **place: Any
+) -> WheelSet:
+    """Stage a set of torch alone, which is resolved and not installed, unless `place` names another place."""
+    wheel = make_wheel(folder, "torch", version, content=content)
+    return stage_set(store, "staging", make_set([wheel], **(AWAY | place)), [wheel])
 
 
 def case_of(store: Store, made: WheelSet, *, target: str = "release", **changes: Any) -> Case:

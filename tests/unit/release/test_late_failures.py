@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,33 +19,25 @@ from cairn.release.index.restore import restore
 from cairn.release.index.snapshot import Index
 from cairn.release.ledger import Ledger, withdrawn_from
 from cairn.release.promote import Readmission, RefusedError, promote
-from cairn.store.folder import LocalStore
 from cairn.store.memory import MemoryStore
-from cairn.testing.record import Counts, TestRecord
+from cairn.testing.record import TestRecord
 from cairn.wheels.wheelset import WheelSet
-from helpers.gate import AWAY, at, data_of, given, record_of, stack_of
-from helpers.release import Breaking, Broken, contents, make_set, make_wheel, stage_set
-
-GPU = {"family": "gfx110X-all", "targets": ("gfx1100",)}
+from helpers.gate import at, data_of, failed_record, given, record_of, stack_of, stage_torch
+from helpers.moments import Meddled, dying
+from helpers.release import contents, in_folder
 
 
 @pytest.fixture
 def made(store: MemoryStore, tmp_path: Path) -> WheelSet:
     """A released set."""
-    made = stage(store, tmp_path, "2.9.0")
+    made = stage_torch(store, tmp_path)
     promote(store, made.id, stack=stack_of(made), records=[given(record_of(made))])
     return made
 
 
-def stage(store: MemoryStore, folder: Path, version: str) -> WheelSet:
-    wheel = make_wheel(folder, "torch", version)
-    return stage_set(store, "staging", make_set([wheel], **AWAY), [wheel])
-
-
-def failed(made: WheelSet, **changes: object) -> TestRecord:
-    counts = Counts(passed=1, failed=2)
-    values = {"verdict": "failed", "reason": "boom", "counts": counts, "started": at(1)}
-    return record_of(made, **(values | changes))
+def failing(made: WheelSet, **changes: Any) -> TestRecord:
+    """A record of a failure that came after all others."""
+    return failed_record(made, **({"started": at(1)} | changes))
 
 
 def shown(store: MemoryStore, index: str = "release") -> list[str]:
@@ -58,7 +49,7 @@ def shown(store: MemoryStore, index: str = "release") -> list[str]:
 
 def test_a_record_that_comes_late_and_bad_is_on_every_page(store: MemoryStore, made: WheelSet) -> None:
     assert shown(store) == []
-    bad = records.add(store, data_of(failed(made)))
+    bad = records.add(store, data_of(failing(made)))
     for index in ("release", "staging"):
         pages = [key for key in shown(store, index) if "generations" not in key]
         assert pages == [
@@ -74,69 +65,41 @@ def test_a_record_that_comes_late_and_bad_is_on_every_page(store: MemoryStore, m
     problems = audit(store, hashes=True).problems
     assert [(one.code, one.index) for one in problems] == [("evidence", "release")]
     assert "since it came into release, a test has failed" in problems[0].said
+    yank(store, made.id, reason="it fails")
+    assert audit(store, hashes=True).good
 
 
 def test_what_is_answered_or_passes_later_is_shown_no_more(store: MemoryStore, made: WheelSet) -> None:
-    bad = records.add(store, data_of(failed(made)))
+    bad = records.add(store, data_of(failing(made)))
     records.answer(store, made.id, bad.digest, who="ann", reason="the disk was full")
     assert shown(store) == []
     assert audit(store, hashes=True).good
-    records.add(store, data_of(failed(made, reason="boom again", started=at(2))))
+    records.add(store, data_of(failing(made, reason="boom again", started=at(2))))
     assert shown(store)
     records.add(store, data_of(record_of(made, started=at(3))))
     assert shown(store) == []
     assert audit(store, hashes=True).good
 
 
-def test_what_is_yanked_needs_no_answer(store: MemoryStore, made: WheelSet) -> None:
-    records.add(store, data_of(failed(made)))
-    yank(store, made.id, reason="it fails")
-    assert audit(store, hashes=True).good
-
-
 def test_a_failure_that_lands_beside_a_promotion_is_shown(store: MemoryStore, tmp_path: Path) -> None:
-    made = stage(store, tmp_path, "2.9.0")
-
-    class Meddled(MemoryStore):
-        left = 1
-
-        def write_if(self, key: str, data: bytes, *, etag: str | None) -> bool:
-            if key == "release/state.json" and etag is not None and self.left:
-                self.left = 0
-                records.add(self, data_of(failed(made)))
-            return super().write_if(key, data, etag=etag)
-
-    meddled = Meddled(store.objects)
+    made = stage_torch(store, tmp_path)
+    meddled = Meddled(store, lambda it: records.add(it, data_of(failing(made))), first=2)
     done = promote(meddled, made.id, stack=stack_of(made), records=[given(record_of(made))])
     assert "failed: boom" in done.standing[0]
     assert shown(meddled)
 
 
-class Meddled(MemoryStore):
-    """A store in which somebody else acts just before a write."""
-
-    before: Callable[[str], bool]
-    act: Callable[[], object] | None = None
-
-    def write_if(self, key: str, data: bytes, *, etag: str | None) -> bool:
-        if self.act is not None and self.before(key):
-            act, self.act = self.act, None
-            act()
-        return super().write_if(key, data, etag=etag)
-
-
 def test_what_lands_beside_a_rollback_is_shown(store: MemoryStore, made: WheelSet) -> None:
     rollback(store, "release", "0")
-    for act, said in (
-        (lambda it: yank(it, made.id, reason="boom"), "yanked"),
-        (lambda it: records.add(it, data_of(failed(made))), "failed"),
-    ):
-        meddled = Meddled(store.objects)
-        meddled.before = lambda key: key == "release/state.json"
-        meddled.act = partial(act, meddled)
+    meanwhile: dict[str, Callable[[MemoryStore], object]] = {
+        "yanked": lambda it: yank(it, made.id, reason="boom"),
+        "failed": lambda it: records.add(it, data_of(failing(made))),
+    }
+    for mark, act in meanwhile.items():
+        meddled = Meddled(store, act)
         rollback(meddled, "release", "1")
-        marks = [getattr(f, said) for f in Index(meddled, "release").load().project("torch").files]
-        assert all(mark and "boom" in mark for mark in marks)
+        marks = [getattr(f, mark) for f in Index(meddled, "release").load().project("torch").files]
+        assert all(found and "boom" in found for found in marks)
         assert not any("offers it" in one.said for one in audit(meddled, ("release",)).problems)
 
 
@@ -154,41 +117,36 @@ def test_an_older_state_that_counts_again_says_what_is_known_by_now(
 def test_a_failure_that_comes_while_another_is_answered_is_not_forgotten(
     store: MemoryStore, made: WheelSet
 ) -> None:
-    bad = records.add(store, data_of(failed(made)))
-    meddled, entries = Meddled(store.objects), iter((False, True))
-    meddled.before = lambda key: key.startswith("ledger/entries/") and next(entries)
-    meddled.act = lambda: records.add(meddled, data_of(failed(made, reason="boom again", started=at(2))))
+    bad, again = records.add(store, data_of(failing(made))), data_of(failing(made, started=at(2)))
+    meddled = Meddled(store, lambda it: records.add(it, again), at="^ledger/entries/", first=2)
     records.answer(meddled, made.id, bad.digest, who="ann", reason="the disk was full")
+    assert not meddled.left
     assert [f.failed for f in Index(meddled, "release").load().project("torch").files] != [None]
 
 
 def test_a_failure_whose_writer_dies_anywhere_counts_once_it_was_written(
     store: MemoryStore, made: WheelSet
 ) -> None:
-    data, left = data_of(failed(made)), 0
-    while True:
-        dying = Breaking(store, left=left)
-        with contextlib.suppress(Broken):
-            records.add(dying, data)
-        after = MemoryStore(dying.objects)
-        if len(dying.written) < left:
-            break
+    data = data_of(failing(made))
+    for left, after in dying(store, lambda it: records.add(it, data)):
         assert bool(records.standing(after, made.id)) == bool(left)
         assert audit(after, hashes=True).good == (left == 0)
-        left += 1
 
 
 @pytest.mark.parametrize("verdict", ["invalid", "untested"])
 def test_failures_stand_whatever_the_run_proves_of_the_hardware(
     store: MemoryStore, tmp_path: Path, verdict: str
 ) -> None:
-    made = stage(store, tmp_path, "2.9.0")
-    bad = records.add(store, data_of(failed(made, verdict=verdict, started=at(0))))
+    made = stage_torch(store, tmp_path)
+    bad = records.add(store, data_of(failing(made, verdict=verdict, started=at(-1))))
+    earlier, later = (given(record_of(made, started=at(minutes))) for minutes in (-2, 0))
     with pytest.raises(RefusedError) as caught:
-        promote(store, made.id, stack=stack_of(made), records=[given(record_of(made, started=at(-1)))])
-    assert f"{verdict} with 2 failed tests: boom" in caught.value.reasons[0]
-    records.answer(store, made.id, bad.digest, who="ann", reason="the disk was full")
-    promote(store, made.id, stack=stack_of(made))
+        promote(store, made.id, stack=stack_of(made), records=[earlier])
+    assert f"{verdict} with 1 failed tests: boom" in caught.value.reasons[0]
+    answered = MemoryStore(store.objects)
+    records.answer(answered, made.id, bad.digest, who="ann", reason="the disk was full")
+    promote(answered, made.id, stack=stack_of(made))
+    promote(store, made.id, stack=stack_of(made), records=[later])
 
 
 def test_what_passed_before_a_failure_came_does_not_answer_it_whatever_its_clock_says(
@@ -196,7 +154,7 @@ def test_what_passed_before_a_failure_came_does_not_answer_it_whatever_its_clock
 ) -> None:
     """The clock of the machine on which it fails is an hour slow."""
     records.add(store, data_of(record_of(made, started=at(1))))
-    records.add(store, data_of(failed(made, started=at(-59))))
+    records.add(store, data_of(failing(made, started=at(-59))))
     assert records.standing(store, made.id)
     assert shown(store)
     records.add(store, data_of(record_of(made, started=at(2))))
@@ -206,27 +164,18 @@ def test_what_passed_before_a_failure_came_does_not_answer_it_whatever_its_clock
 def test_records_that_are_given_at_once_came_in_the_order_in_which_they_began(
     store: MemoryStore, tmp_path: Path
 ) -> None:
-    made = stage(store, tmp_path, "2.9.0")
-    both = [given(record_of(made, started=at(1))), given(failed(made, started=at(0)))]
+    made = stage_torch(store, tmp_path)
+    both = [given(record_of(made, started=at(1))), given(failing(made, started=at(0)))]
     assert promote(store, made.id, stack=stack_of(made), records=both, dry_run=True).report
     promote(store, made.id, stack=stack_of(made), records=both)
-
-
-@pytest.mark.parametrize("verdict", ["invalid", "untested"])
-def test_a_later_record_answers_these_too(store: MemoryStore, tmp_path: Path, verdict: str) -> None:
-    made = stage(store, tmp_path, "2.9.0")
-    records.add(store, data_of(failed(made, verdict=verdict, started=at(-1))))
-    promote(store, made.id, stack=stack_of(made), records=[given(record_of(made))])
 
 
 def test_the_command_says_where_users_are_offered_what_has_failed(
     store: MemoryStore, made: WheelSet, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = LocalStore(tmp_path / "store")
-    for key, data in store.objects.items():
-        folder.write(key, data)
+    folder = in_folder(store, tmp_path / "store")
     path = tmp_path / "record.json"
-    path.write_bytes(data_of(failed(made)))
+    path.write_bytes(data_of(failing(made)))
     assert main(["release", "record", "add", str(path), "--store", str(folder.path)]) == 0
     said = capsys.readouterr()
     assert f"release offers the set {made.id[:12]}, and its pages say by now" in said.err
@@ -244,7 +193,7 @@ def test_the_night_after_a_rollback_does_not_bring_back_what_was_taken_back(
         with pytest.raises(GateError, match="was taken off release by a rollback") as caught:
             promote(store, made.id, stack=stack_of(made))
         assert caught.value.reasons[0].endswith("to 0: too slow")
-    newer = stage(store, tmp_path, "2.9.1")
+    newer = stage_torch(store, tmp_path, "2.9.1")
     promote(store, newer.id, stack=stack_of(newer), records=[given(record_of(newer))])
     promote(store, made.id, stack=stack_of(made), target="nightly")
     again = Readmission(who="ann", reason="it was the benchmark")
@@ -266,17 +215,9 @@ def test_a_rollback_that_dies_anywhere_lets_nothing_in_again_before_it_is_there(
     store: MemoryStore, made: WheelSet
 ) -> None:
     rollback(store, "release", "0", reason="too slow")
-    left = 0
-    while True:
-        dying = Breaking(store, left=left)
-        with contextlib.suppress(Broken):
-            rollback(dying, "release", "1")
-        after = MemoryStore(dying.objects)
+    for _, after in dying(store, lambda it: rollback(it, "release", "1")):
         if made.id not in Index(after, "release").load().set_ids:
             with pytest.raises(GateError, match="was taken off release by a rollback"):
                 promote(after, made.id, stack=stack_of(made))
         rollback(after, "release", "1")
         assert withdrawn_from(Ledger(after).history(made.id), "release") is None
-        if len(dying.written) < left:
-            break
-        left += 1

@@ -24,30 +24,19 @@ from cairn.release.ledger_entries import Event
 from cairn.release.promote import RefusedError, promote
 from cairn.release.publish.files import publish
 from cairn.store.memory import MemoryStore
-from cairn.testing.record import Counts, TestRecord
 from cairn.wheels.wheelset import WheelSet
 from helpers.faults import FaultyStore, Plan
-from helpers.gate import AWAY, data_of, given, record_of, stack_of
+from helpers.gate import data_of, failed_record, given, record_of, stack_of, stage_torch
 from helpers.moments import Forgetful, Meddled, dying
 from helpers.nights import age, backdate
-from helpers.release import contents, make_set, make_wheel, put, stage_set
+from helpers.release import contents, make_wheel, put
 
 HURRY = Bypass(who="ann", reason="hurry")
 SECOND = keys.ledger_entry_key(1)
 
 
-def stage(store: MemoryStore, folder: Path, version: str, content: str | None = None) -> WheelSet:
-    """A set of one wheel, which is resolved and not installed."""
-    wheel = make_wheel(folder, "torch", version, content=content)
-    return stage_set(store, "staging", make_set([wheel], **AWAY), [wheel])
-
-
 def released(store: MemoryStore, made: WheelSet) -> None:
     promote(store, made.id, stack=stack_of(made), records=[given(record_of(made))])
-
-
-def failed(made: WheelSet) -> TestRecord:
-    return record_of(made, verdict="failed", reason="boom", counts=Counts(passed=1, failed=1))
 
 
 def offered(store: MemoryStore, index: str = "release") -> dict[str, str | None]:
@@ -56,7 +45,7 @@ def offered(store: MemoryStore, index: str = "release") -> dict[str, str | None]
 
 
 def test_a_yanked_set_does_not_come_back_after_a_rollback(store: MemoryStore, tmp_path: Path) -> None:
-    made = stage(store, tmp_path, "2.9.0")
+    made = stage_torch(store, tmp_path, "2.9.0")
     released(store, made)
     yank(store, made.id, reason="wrong results")
     rollback(store, "release", "0")
@@ -67,32 +56,32 @@ def test_a_yanked_set_does_not_come_back_after_a_rollback(store: MemoryStore, tm
 
 
 def test_a_yanked_set_does_not_come_back_by_being_staged_again(store: MemoryStore, tmp_path: Path) -> None:
-    made, _ = stage(store, tmp_path, "2.9.0"), stage(store, tmp_path, "2.9.1")
+    made, _ = stage_torch(store, tmp_path, "2.9.0"), stage_torch(store, tmp_path, "2.9.1")
     yank(store, made.id, reason="wrong results")
     retain(store, "staging", Rule(last=1))
     before = contents(store)
     with pytest.raises(GateError, match="was yanked"):
-        stage(store, tmp_path, "2.9.0")
+        stage_torch(store, tmp_path, "2.9.0")
     assert contents(store) == before
     lift(store, made.id, by="ann", reason="it was the driver")
-    assert stage(store, tmp_path, "2.9.0").id == made.id
+    assert stage_torch(store, tmp_path, "2.9.0").id == made.id
 
 
 def test_a_name_has_its_bytes_for_ever(store: MemoryStore, tmp_path: Path) -> None:
-    made = stage(store, tmp_path / "a", "2.9.0")
+    made = stage_torch(store, tmp_path / "a", "2.9.0")
     released(store, made)
     for index in ("release", "staging"):
         rollback(store, index, "0")
         assert offered(store, index) == {}
     before = contents(store)
     for act in (
-        lambda: stage(store, tmp_path / "b", "2.9.0", "EVIL = 1"),
+        lambda: stage_torch(store, tmp_path / "b", "2.9.0", content="EVIL = 1"),
         lambda: publish(store, "dev", [make_wheel(tmp_path / "b", "torch", "2.9.0", content="EVIL = 1")]),
     ):
         with pytest.raises(NameTakenError, match="was published with other bytes before"):
             act()
     assert contents(store) == before
-    assert stage(store, tmp_path / "a", "2.9.0").id == made.id
+    assert stage_torch(store, tmp_path / "a", "2.9.0").id == made.id
 
 
 def test_wheels_of_two_families_may_be_called_alike(store: MemoryStore, tmp_path: Path) -> None:
@@ -107,14 +96,14 @@ def test_wheels_of_two_families_may_be_called_alike(store: MemoryStore, tmp_path
 
 
 def test_a_failed_record_does_not_go_with_its_set(store: MemoryStore, tmp_path: Path) -> None:
-    made, _ = stage(store, tmp_path, "2.9.0"), stage(store, tmp_path, "2.9.1")
-    bad = records.add(store, data_of(failed(made)))
+    made, _ = stage_torch(store, tmp_path, "2.9.0"), stage_torch(store, tmp_path, "2.9.1")
+    bad = records.add(store, data_of(failed_record(made)))
     retain(store, "staging", Rule(last=1))
     backdate(store, "staging", 365)
     age(store, 365)
     gone = collect(store, older_than=timedelta(days=1)).keys
     assert keys.set_key(made.id, "set.json") in gone
-    stage(store, tmp_path, "2.9.0")
+    stage_torch(store, tmp_path, "2.9.0")
     with pytest.raises(RefusedError) as caught:
         promote(store, made.id, stack=stack_of(made), bypass=HURRY)
     assert "failed: boom" in caught.value.reasons[0]
@@ -129,7 +118,7 @@ def test_a_failed_record_does_not_go_with_its_set(store: MemoryStore, tmp_path: 
 
 
 def test_a_night_is_yanked_whole_with_what_is_yet_to_be_staged(store: MemoryStore, tmp_path: Path) -> None:
-    first = stage(store, tmp_path, "2.9.0")
+    first = stage_torch(store, tmp_path, "2.9.0")
     released(store, first)
     night = manifest_of(store, first.manifest_sha256[:8])
     done = yank(store, night, reason="a bad compiler")
@@ -139,16 +128,16 @@ def test_a_night_is_yanked_whole_with_what_is_yet_to_be_staged(store: MemoryStor
     }
     assert set(offered(store).values()) == {"a bad compiler"}
     with pytest.raises(GateError, match="was yanked"):
-        stage(store, tmp_path, "2.9.1")
+        stage_torch(store, tmp_path, "2.9.1")
     with pytest.raises(UsageError, match="was yanked with its night: a bad compiler"):
         lift(store, first.id, by="ann", reason="this one is good")
     lift(store, night, by="ann", reason="it was the driver")
     assert set(offered(store).values()) == {None}
-    stage(store, tmp_path, "2.9.1")
+    stage_torch(store, tmp_path, "2.9.1")
 
 
 def test_a_night_is_named_by_its_id_too(store: MemoryStore, tmp_path: Path) -> None:
-    made = stage(store, tmp_path, "2.9.0")
+    made = stage_torch(store, tmp_path, "2.9.0")
     store.write("nights/20261123/night.json", b'{"manifest_sha256": "%s"}' % made.manifest_sha256.encode())
     assert manifest_of(store, "20261123") == made.manifest_sha256
     with pytest.raises(StoreError, match="has no night 'zzzz'"):
@@ -156,7 +145,7 @@ def test_a_night_is_named_by_its_id_too(store: MemoryStore, tmp_path: Path) -> N
 
 
 def test_a_yank_and_a_promotion_at_once_end_in_a_yanked_set(store: MemoryStore, tmp_path: Path) -> None:
-    made = stage(store, tmp_path, "2.9.0")
+    made = stage_torch(store, tmp_path, "2.9.0")
     # Between the last look at the ledger and the write that decides; the first makes the pointer.
     meddled = Meddled(store, lambda it: yank(it, made.id, reason="wrong results"), first=2)
     released(meddled, made)
@@ -167,7 +156,7 @@ def test_an_older_store_begins_its_ledger_from_what_its_indexes_tell(
     released: MemoryStore, sets: dict[str, WheelSet], tmp_path: Path
 ) -> None:
     yank(released, sets["2.9.0"].id, reason="wrong results")
-    records.add(released, data_of(failed(sets["2.10.0"])))
+    records.add(released, data_of(failed_record(sets["2.10.0"])))
     rollback(released, "release", "0")
     for key in [key for key in released.objects if key.startswith("ledger/")]:
         released.delete(key)
@@ -260,7 +249,7 @@ def test_an_entry_that_is_lost_or_changed_is_seen_by_whoever_reads_on(store: Mem
 
 
 def test_a_ledger_without_its_end_is_damaged(store: MemoryStore, tmp_path: Path) -> None:
-    stage(store, tmp_path, "2.9.0")
+    stage_torch(store, tmp_path, "2.9.0")
     for number in range(3):
         Ledger(store).add(events=[note(number)])
     entries = [key for key in store.objects if key.startswith("ledger/entries/")]
@@ -296,18 +285,18 @@ def test_what_is_looked_up_can_be_made_again_from_the_entries(store: MemoryStore
 def test_a_lookup_that_was_deleted_beside_its_head_is_made_again_from_the_entries(
     store: MemoryStore, tmp_path: Path
 ) -> None:
-    made = stage(store, tmp_path / "a", "2.9.0")
+    made = stage_torch(store, tmp_path / "a", "2.9.0")
     yank(store, made.id, reason="wrong results")
     rollback(store, "staging", "0")
     whole = contents(store, "ledger/")
     for key in (key for key in whole if "/sets/" in key or "/names/" in key):
         store.delete(key)
     with pytest.raises(GateError, match="was yanked"):
-        stage(store, tmp_path / "a", "2.9.0")
+        stage_torch(store, tmp_path / "a", "2.9.0")
     with pytest.raises(NameTakenError, match="was published with other bytes before"):
-        stage(store, tmp_path / "b", "2.9.0", "EVIL = 1")
+        stage_torch(store, tmp_path / "b", "2.9.0", content="EVIL = 1")
     lift(store, made.id, by="ann", reason="it was the driver")
-    stage(store, tmp_path / "a", "2.9.1")
+    stage_torch(store, tmp_path / "a", "2.9.1")
     assert audit(store).good
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,25 +15,24 @@ from cairn.release import records
 from cairn.release.audit.audit import audit
 from cairn.release.index import keys
 from cairn.release.provenance import signers
-from cairn.release.provenance import signers as trusted
 from cairn.store.folder import LocalStore
 from cairn.store.memory import MemoryStore
 from cairn.store.protocol import Store
 from cairn.testing.record import TestedWheel
 from cairn.wheels.wheelset import WheelSet
-from helpers.gate import at, data_of, record_of, write_stack
-from helpers.release import contents, keys_of, make_set, make_wheel, stage_set
+from helpers.gate import at, data_of, record_of, stage_torch, write_stack
+from helpers.release import contents, keys_of
 
-GPU = {"family": "gfx94X-dcgpu", "targets": ("gfx942",)}
-
-
-def staged(store: Store, folder: Path) -> WheelSet:
-    wheel = make_wheel(folder, "torch", "2.9.0")
-    return stage_set(store, "staging", make_set([wheel], **GPU), [wheel])
+GPU: dict[str, Any] = {"platform": "linux_x86_64", "family": "gfx94X-dcgpu", "targets": ("gfx942",)}
 
 
-def test_a_record_is_kept_as_its_bytes_and_twice_is_once(store: MemoryStore, tmp_path: Path) -> None:
-    made = staged(store, tmp_path)
+@pytest.fixture
+def made(store: MemoryStore, tmp_path: Path) -> WheelSet:
+    """A staged set for a GPU."""
+    return stage_torch(store, tmp_path, **GPU)
+
+
+def test_a_record_is_kept_as_its_bytes_and_twice_is_once(store: MemoryStore, made: WheelSet) -> None:
     data = data_of(record_of(made)) + b"\n"
     for _ in range(2):
         kept = records.add(store, data)
@@ -42,8 +42,7 @@ def test_a_record_is_kept_as_its_bytes_and_twice_is_once(store: MemoryStore, tmp
     assert records.read(store, made.id).records == (kept,)
 
 
-def test_a_dry_run_keeps_nothing(store: MemoryStore, tmp_path: Path) -> None:
-    made = staged(store, tmp_path)
+def test_a_dry_run_keeps_nothing(store: MemoryStore, made: WheelSet) -> None:
     before = contents(store)
     kept = records.add(store, data_of(record_of(made, verdict="failed", reason="1 failed")), dry_run=True)
     assert contents(store) == before
@@ -62,33 +61,29 @@ def test_a_dry_run_keeps_nothing(store: MemoryStore, tmp_path: Path) -> None:
     ],
 )
 def test_what_can_never_count_is_not_kept(
-    store: MemoryStore, tmp_path: Path, changes: dict[str, object], said: str
+    store: MemoryStore, made: WheelSet, changes: dict[str, object], said: str
 ) -> None:
-    made = staged(store, tmp_path)
     before = contents(store)
     with pytest.raises(UsageError, match=said):
         records.add(store, data_of(record_of(made, **changes)))
     assert contents(store) == before
 
 
-def test_a_record_of_a_set_that_is_not_there_is_not_kept(store: MemoryStore, tmp_path: Path) -> None:
-    made = staged(store, tmp_path)
+def test_a_record_of_a_set_that_is_not_there_is_not_kept(store: MemoryStore, made: WheelSet) -> None:
     with pytest.raises(StoreError, match="has no set bbbb"):
         records.add(store, data_of(record_of(made, set_id="b" * 64)))
     with pytest.raises(UsageError, match=f"is not of the set {made.id[:12]}: it is of the set bbbb"):
         records.add(store, data_of(record_of(made, set_id="b" * 64)), set_id=made.id)
 
 
-def test_a_failed_record_is_kept_whatever_its_clock_says(store: MemoryStore, tmp_path: Path) -> None:
-    made = staged(store, tmp_path)
+def test_a_failed_record_is_kept_whatever_its_clock_says(store: MemoryStore, made: WheelSet) -> None:
     records.add(store, data_of(record_of(made, verdict="failed", started=at(600))))
     assert len(records.read(store, made.id).records) == 1
 
 
 def test_what_was_changed_or_is_no_record_is_told_and_not_left_out(
-    store: MemoryStore, tmp_path: Path
+    store: MemoryStore, made: WheelSet
 ) -> None:
-    made = staged(store, tmp_path)
     good = records.add(store, data_of(record_of(made)))
     bad = records.add(store, data_of(record_of(made, verdict="failed", started=at(-1))))
     key = keys.set_key(made.id, f"records/{bad.digest}.json")
@@ -103,8 +98,7 @@ def test_what_was_changed_or_is_no_record_is_told_and_not_left_out(
     assert found.keys == {good.digest, bad.digest, "a" * 64}
 
 
-def test_only_what_failed_is_answered(store: MemoryStore, tmp_path: Path) -> None:
-    made = staged(store, tmp_path)
+def test_only_what_failed_is_answered(store: MemoryStore, made: WheelSet) -> None:
     good = records.add(store, data_of(record_of(made)))
     bad = records.add(store, data_of(record_of(made, verdict="failed", started=at(-1))))
     with pytest.raises(UsageError, match="is passed: only what failed is answered"):
@@ -120,9 +114,8 @@ def test_only_what_failed_is_answered(store: MemoryStore, tmp_path: Path) -> Non
 
 
 def test_a_record_is_found_by_its_file_or_the_beginning_of_its_digest(
-    store: MemoryStore, tmp_path: Path
+    store: MemoryStore, made: WheelSet, tmp_path: Path
 ) -> None:
-    made = staged(store, tmp_path)
     data = data_of(record_of(made))
     kept = records.add(store, data)
     (tmp_path / "record.json").write_bytes(data)
@@ -141,12 +134,11 @@ def test_a_record_is_found_by_its_file_or_the_beginning_of_its_digest(
 
 
 def test_only_what_somebody_trusted_has_signed_counts_where_that_is_asked(
-    store: MemoryStore, tmp_path: Path
+    store: MemoryStore, made: WheelSet, tmp_path: Path
 ) -> None:
-    made = staged(store, tmp_path)
     signers.create(tmp_path / "keys")
     signer = signers.signer(tmp_path / "keys" / signers.PRIVATE_NAME)
-    trust = trusted.trust_of([str(tmp_path / "keys" / signers.PUBLIC_NAME)])
+    trust = signers.trust_of([str(tmp_path / "keys" / signers.PUBLIC_NAME)])
     signed = records.add(store, data_of(record_of(made)), signer=signer)
     plain = records.add(store, data_of(record_of(made, started=at(-1))))
     doubts = {kept.digest: kept.doubt for kept in records.read(store, made.id, trust=trust).records}
@@ -162,7 +154,7 @@ def test_only_what_somebody_trusted_has_signed_counts_where_that_is_asked(
 
 def test_the_commands_add_list_and_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder_store = LocalStore(tmp_path / "store")
-    made = staged(folder_store, tmp_path)
+    made = stage_torch(folder_store, tmp_path, **GPU)
     at_store = ["--store", str(folder_store.path)]
     failed = record_of(made, verdict="failed", reason="1 failed", hardware=("gfx942",), started=at(-1))
     (tmp_path / "failed.json").write_bytes(data_of(failed))
@@ -196,19 +188,19 @@ def test_the_commands_add_list_and_answer(tmp_path: Path, capsys: pytest.Capture
 def test_the_list_names_gpus_and_what_they_leave_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    both, wheel = ("gfx942", "gfx950"), make_wheel(tmp_path, "torch", "2.9.0")
     store = LocalStore(tmp_path / "store")
-    made = stage_set(store, "staging", make_set([wheel], family="gfx94X-dcgpu", targets=both), [wheel])
+    made = stage_torch(store, tmp_path, **{**GPU, "targets": ("gfx942", "gfx950")})
     for hardware in (("gfx942",) * 8, ()):
         records.add(store, data_of(record_of(made, hardware=hardware)))
     capsys.readouterr()
-    assert main(["release", "record", "list", made.id[:8], "--store", str(tmp_path / "store"), "--json"]) == 0
+    show = ["release", "record", "list", made.id[:8], "--store", str(store.path)]
+    assert main([*show, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["records"]
     assert {len(one["gpus"]): one["covered"] for one in found} == {
         8: {"gfx942": 2, "gfx950": 0},
         0: {"gfx942": 0, "gfx950": 0},
     }
-    assert main(["release", "record", "list", made.id[:8], "--store", str(tmp_path / "store")]) == 0
+    assert main(show) == 0
     out = "".join(capsys.readouterr().out.split())
     assert "8xgfx942;nothingongfx950" in out
     assert "noGPU" in out
@@ -235,18 +227,17 @@ def test_what_a_record_was_judged_by_is_kept_beside_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store = LocalStore(tmp_path / "store")
-    made = staged(store, tmp_path)
-    (tmp_path / "run").mkdir()
-    path = run_of(made, tmp_path / "run")
+    made = stage_torch(store, tmp_path, **GPU)
+    path = run_of(made, tmp_path)
     before = contents(store)
     command = ["release", "record", "add", str(path), "--store", str(store.path)]
     assert main([*command, "--dry-run"]) == 0
     assert contents(store) == before
     assert main(command) == 0
-    found = {key: store.read(key).data for key in keys_of(store, keys.set_key(made.id, "results/"))}
-    assert {(key.rpartition(".")[2], data) for key, data in found.items()} == {
-        ("xml", RESULTS["junit.xml"]),
-        ("json", RESULTS["compat.json"]),
+    found = contents(store, keys.set_key(made.id, "results/"))
+    assert {key.rpartition(".")[2]: data for key, data in found.items()} == {
+        "xml": RESULTS["junit.xml"],
+        "json": RESULTS["compat.json"],
     }
     (kept,) = records.read(store, made.id).records
     assert records.junit_of(store, kept) == RESULTS["junit.xml"]
@@ -261,10 +252,8 @@ def test_what_a_record_was_judged_by_is_kept_beside_it(
     assert "junit.xml is not what record.json was made of" in capsys.readouterr().err
 
 
-def test_a_record_has_no_results_but_its_own(store: MemoryStore, tmp_path: Path) -> None:
-    made = staged(store, tmp_path)
-    (tmp_path / "run").mkdir()
-    path = run_of(made, tmp_path / "run")
+def test_a_record_has_no_results_but_its_own(store: MemoryStore, made: WheelSet, tmp_path: Path) -> None:
+    path = run_of(made, tmp_path)
     data, before = path.read_bytes(), contents(store)
     with pytest.raises(UsageError, match="the record does not name a result with the digest"):
         records.add(store, data, results=(b"other",))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,12 +21,21 @@ from cairn.wheels.wheelset import ClosureFile, WheelSet
 from helpers.gate import at, kept, record_of
 from helpers.release import make_set, make_wheel
 
-GPU = {"family": "gfx94X-dcgpu", "targets": ("gfx942",)}
+GPU: dict[str, Any] = {"family": "gfx94X-dcgpu", "targets": ("gfx942",)}
+BOTH: dict[str, Any] = {"family": "gfx94X-dcgpu", "targets": ("gfx942", "gfx950")}
+Sealed = Callable[..., WheelSet]
 
 
-def sealed(tmp_path: Path, **place: Any) -> WheelSet:
+@pytest.fixture(scope="module")
+def torch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_wheel(tmp_path_factory.mktemp("torch"), "torch", "2.9.0")
+
+
+@pytest.fixture
+def sealed(torch: Path) -> Sealed:
+    """A set of torch with the closure numpy."""
     closure = ClosureFile(file_name="numpy-2.0-py3-none-any.whl", sha256="a" * 64, size=1, origin="mirrored")
-    return wheelset.seal(make_set([make_wheel(tmp_path, "torch", "2.9.0")], **place), [closure])
+    return lambda **place: wheelset.seal(make_set([torch], **place), [closure])
 
 
 def weigh(made: WheelSet, *records: TestRecord, **asked: Any) -> Evidence:
@@ -34,8 +43,14 @@ def weigh(made: WheelSet, *records: TestRecord, **asked: Any) -> Evidence:
     return evidence.weigh(Asked(**(values | asked)), kept(*records))
 
 
-def test_a_passed_record_of_a_set_for_the_cpu_is_enough(tmp_path: Path) -> None:
-    made = sealed(tmp_path)
+def weigh_kept(made: WheelSet, *records: KeptRecord, **beside: Any) -> Evidence:
+    """What records come to with what else is kept `beside` them."""
+    asked = Asked(wheel_set=made, records={"smoke": Floor()}, moment=datetime.now(UTC))
+    return evidence.weigh(asked, Kept(records=records, **beside))
+
+
+def test_a_passed_record_of_a_set_for_the_cpu_is_enough(sealed: Sealed) -> None:
+    made = sealed()
     found = weigh(made, record_of(made))
     assert (found.standing, found.missing, found.untested) == ((), (), ())
     assert found.passed == ("smoke passed on a CPU",)
@@ -69,9 +84,9 @@ def test_a_passed_record_of_a_set_for_the_cpu_is_enough(tmp_path: Path) -> None:
     ],
 )
 def test_a_record_that_proves_nothing_does_not_count(
-    tmp_path: Path, changes: Mapping[str, Any], said: str
+    sealed: Sealed, changes: Mapping[str, Any], said: str
 ) -> None:
-    made = sealed(tmp_path, **GPU)
+    made = sealed(**GPU)
     asked = {
         "records": {"smoke": Floor(tests=20, device_tests=8)},
         "since": datetime.now(UTC) - timedelta(hours=1),
@@ -98,9 +113,9 @@ def test_a_record_that_proves_nothing_does_not_count(
     ],
 )
 def test_a_record_of_other_files_does_not_count(
-    tmp_path: Path, wheels: Mapping[str, str | None], said: str
+    sealed: Sealed, wheels: Mapping[str, str | None], said: str
 ) -> None:
-    made = sealed(tmp_path)
+    made = sealed()
     tested = {**made.sha256s, **wheels}
     record = record_of(
         made, wheels=tuple(TestedWheel(file_name=n, sha256=s) for n, s in tested.items() if s is not None)
@@ -109,8 +124,8 @@ def test_a_record_of_other_files_does_not_count(
     assert said in "; ".join(weigh(made, record, installed=installed).missing)
 
 
-def test_each_target_and_each_kind_is_asked_for(tmp_path: Path) -> None:
-    made = sealed(tmp_path, family="gfx94X-dcgpu", targets=("gfx942", "gfx950"))
+def test_each_target_and_each_kind_is_asked_for(sealed: Sealed) -> None:
+    made = sealed(**BOTH)
     asked = {"records": {"smoke": Floor(), "suite": Floor()}}
     on = {name: record_of(made, hardware=(name,)) for name in made.targets}
     suites = [msgspec.structs.replace(record, kind="suite") for record in on.values()]
@@ -122,8 +137,8 @@ def test_each_target_and_each_kind_is_asked_for(tmp_path: Path) -> None:
     assert weigh(made, *on.values(), *suites, **asked).untested == ()
 
 
-def test_each_configuration_of_a_suite_is_asked_for(tmp_path: Path) -> None:
-    made = sealed(tmp_path, **GPU)
+def test_each_configuration_of_a_suite_is_asked_for(sealed: Sealed) -> None:
+    made = sealed(**GPU)
     asked = {"records": {"suite": Floor(configs=("default", "distributed"))}}
     default = record_of(made, kind="suite", hardware=("gfx942",), config="default")
     other = msgspec.structs.replace(default, config="distributed")
@@ -145,9 +160,9 @@ def test_each_configuration_of_a_suite_is_asked_for(tmp_path: Path) -> None:
     ],
 )
 def test_a_suite_whose_shards_ran_again_answers_for_all_of_them(
-    tmp_path: Path, changes: Mapping[str, Any], *, overtaken: bool
+    sealed: Sealed, changes: Mapping[str, Any], *, overtaken: bool
 ) -> None:
-    made, began = sealed(tmp_path, **GPU), at(-10)
+    made, began = sealed(**GPU), at(-10)
     asked = {"records": {"suite": Floor(configs=("default",))}}
     of = {"kind": "suite", "config": "default", "started": began}
     bad = record_of(made, verdict="failed", reason="shard 2 left no result", duration_seconds=60.0, **of)
@@ -159,8 +174,8 @@ def test_a_suite_whose_shards_ran_again_answers_for_all_of_them(
     assert found.ran is overtaken or changes == {"duration_seconds": 30.0}
 
 
-def test_what_was_translated_shows_nothing_and_overtakes_nothing(tmp_path: Path) -> None:
-    made = sealed(tmp_path, **GPU)
+def test_what_was_translated_shows_nothing_and_overtakes_nothing(sealed: Sealed) -> None:
+    made = sealed(**GPU)
     bad = record_of(made, verdict="failed", reason="1 failed", started=at(-20), duration_seconds=60.0)
     of = {"verdict": "untested", "started": at(-10), "duration_seconds": 60.0}
     assert weigh(made, bad, record_of(made, **of)).standing == ()
@@ -169,10 +184,9 @@ def test_what_was_translated_shows_nothing_and_overtakes_nothing(tmp_path: Path)
     assert not found.ran
 
 
-def test_a_gpu_that_no_test_used_covers_nothing(tmp_path: Path) -> None:
-    both = ("gfx942", "gfx950")
-    made = sealed(tmp_path, family="gfx94X-dcgpu", targets=both)
-    there = record_of(made, hardware=both, covered={"gfx942": 2, "gfx950": 0})
+def test_a_gpu_that_no_test_used_covers_nothing(sealed: Sealed) -> None:
+    made = sealed(**BOTH)
+    there = record_of(made, hardware=made.targets, covered={"gfx942": 2, "gfx950": 0})
     found = weigh(made, there)
     assert (found.untested, found.passed) == (("gfx950",), ("smoke passed on gfx942",))
     # Nor does it answer what has failed there.
@@ -184,8 +198,8 @@ def failed(made: WheelSet, minutes: float, **changes: Any) -> TestRecord:
     return record_of(made, started=at(minutes), verdict="failed", reason="1 failed", **changes)
 
 
-def test_a_failed_record_stands_however_many_have_passed(tmp_path: Path) -> None:
-    made = sealed(tmp_path, **GPU)
+def test_a_failed_record_stands_however_many_have_passed(sealed: Sealed) -> None:
+    made = sealed(**GPU)
     passed = [record_of(made, hardware=("gfx942",), started=at(-20 + n)) for n in range(9)]
     found = weigh(made, *passed, failed(made, -10, hardware=("gfx942",)))
     assert [line.partition(": ")[2] for line in found.standing] == ["failed: 1 failed"]
@@ -209,9 +223,9 @@ def test_a_failed_record_stands_however_many_have_passed(tmp_path: Path) -> None
     ],
 )
 def test_a_later_record_of_the_same_kind_and_hardware_answers(
-    tmp_path: Path, changes: Mapping[str, Any], *, overtaken: bool
+    sealed: Sealed, changes: Mapping[str, Any], *, overtaken: bool
 ) -> None:
-    made = sealed(tmp_path, family="gfx94X-dcgpu", targets=("gfx942", "gfx950"))
+    made = sealed(**BOTH)
     later = msgspec.structs.replace(record_of(made, hardware=("gfx942",), started=at(-5)), **changes)
     found = weigh(made, failed(made, -10, hardware=("gfx942",)), later)
     assert (found.standing == ()) is overtaken
@@ -223,45 +237,33 @@ def answer(made: WheelSet, digest: str, set_id: str | None = None) -> tuple[str,
     return hashlib.sha256(repr(said).encode()).hexdigest(), said
 
 
-def test_an_answer_lets_through_what_it_names_and_is_shown(tmp_path: Path) -> None:
-    made = sealed(tmp_path)
+def test_an_answer_lets_through_what_it_names_and_is_shown(sealed: Sealed) -> None:
+    made = sealed()
     bad = KeptRecord(digest="e" * 64, record=failed(made, -10))
     good = KeptRecord(digest="f" * 64, record=record_of(made, started=at(-20)))
-    asked = Asked(wheel_set=made, records={"smoke": Floor()}, moment=datetime.now(UTC))
-    found = evidence.weigh(asked, Kept(records=(bad, good), answers=(answer(made, bad.digest),)))
+    found = weigh_kept(made, bad, good, answers=(answer(made, bad.digest),))
     assert found.standing == ()
     assert found.answered == ("smoke record eeeeeeeeeeee: failed: 1 failed; answered by ann: a full disk",)
-    other = evidence.weigh(asked, Kept(records=(bad, good), answers=(answer(made, bad.digest, "b" * 64),)))
-    assert other.standing
+    assert weigh_kept(made, bad, good, answers=(answer(made, bad.digest, "b" * 64),)).standing
 
 
-def test_an_answer_to_what_is_not_there_tells_of_a_removal(tmp_path: Path) -> None:
-    made = sealed(tmp_path)
+def test_what_was_removed_or_cannot_be_read_stands_until_it_is_answered(sealed: Sealed) -> None:
+    made = sealed()
     good = KeptRecord(digest="f" * 64, record=record_of(made))
-    asked = Asked(wheel_set=made, records={"smoke": Floor()}, moment=datetime.now(UTC))
-    found = evidence.weigh(asked, Kept(records=(good,), answers=(answer(made, "e" * 64),)))
-    assert found.standing == ("the record eeeeeeeeeeee, which ann has answered, is not there any more",)
+    answers, changed = (answer(made, "e" * 64),), (("e" * 64, "the record eeeeeeeeeeee was changed"),)
+    removed = "the record eeeeeeeeeeee, which ann has answered, is not there any more"
+    assert weigh_kept(made, good, answers=answers).standing == (removed,)
+    assert weigh_kept(made, good, unusable=changed).standing == (changed[0][1],)
+    assert weigh_kept(made, good, unusable=changed, answers=answers).standing == ()
 
 
-def test_what_cannot_be_read_stands_until_it_is_answered(tmp_path: Path) -> None:
-    made = sealed(tmp_path)
-    good = KeptRecord(digest="f" * 64, record=record_of(made))
-    asked = Asked(wheel_set=made, records={"smoke": Floor()}, moment=datetime.now(UTC))
-    changed = (("e" * 64, "the record eeeeeeeeeeee was changed"),)
-    assert evidence.weigh(asked, Kept(records=(good,), unusable=changed)).standing == (changed[0][1],)
-    answers = (answer(made, "e" * 64),)
-    assert evidence.weigh(asked, Kept(records=(good,), unusable=changed, answers=answers)).standing == ()
-
-
-def test_a_record_without_the_signature_that_is_asked_for_does_not_count(tmp_path: Path) -> None:
-    made = sealed(tmp_path)
+def test_a_record_without_the_signature_that_is_asked_for_does_not_count(sealed: Sealed) -> None:
+    made = sealed()
     unsigned = KeptRecord(digest="f" * 64, record=record_of(made), doubt="the record ffff is not signed")
-    asked = Asked(wheel_set=made, records={"smoke": Floor()}, moment=datetime.now(UTC))
-    found = evidence.weigh(asked, Kept(records=(unsigned,)))
-    assert "is not signed" in "; ".join(found.missing)
+    assert "is not signed" in "; ".join(weigh_kept(made, unsigned).missing)
 
 
-def test_what_a_record_says_is_shown_without_what_a_terminal_would_obey(tmp_path: Path) -> None:
-    made = sealed(tmp_path)
+def test_what_a_record_says_is_shown_without_what_a_terminal_would_obey(sealed: Sealed) -> None:
+    made = sealed()
     bad = record_of(made, verdict="failed", reason="1 failed\x1b[2J\u202e\nmet")
     assert weigh(made, bad).standing[0].endswith(r"failed: 1 failed\x1b[2J\u202e\nmet")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import sys
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -15,7 +15,6 @@ import pytest
 from cairn.errors import CairnError, UsageError
 from cairn.release.gate import gate, installation
 from cairn.release.gate.case import Case
-from cairn.release.gate.judgement import GateReport
 from cairn.release.index.generation import MIRRORED, PUBLISHED
 from cairn.release.index.snapshot import Change, Index
 from cairn.release.promote import RefusedError, promote
@@ -25,11 +24,23 @@ from cairn.release.publish.wheel_set import index_set
 from cairn.release.records import Answer, Kept
 from cairn.stack import Floor, load, policy
 from cairn.store.memory import MemoryStore
-from cairn.store.protocol import OnBytes, no_progress
 from cairn.testing.record import TestPolicy
 from cairn.wheels.wheelset import SetWheel, WheelSet
+from helpers.faults import FaultyStore, Plan
 from helpers.formats import make_elf
-from helpers.gate import AWAY, at, case_of, demand, given, judge, kept, record_of, stack_of, write_stack
+from helpers.gate import (
+    AWAY,
+    at,
+    case_of,
+    demand,
+    given,
+    judge,
+    kept,
+    record_of,
+    stack_of,
+    stage_torch,
+    write_stack,
+)
 from helpers.release import commit, make_set, make_wheel, stage_set
 from helpers.testing import named_set, named_wheel
 from helpers.wheels import build_wheel
@@ -40,12 +51,7 @@ Stage = Callable[..., WheelSet]
 @pytest.fixture
 def stage(store: MemoryStore, tmp_path: Path) -> Stage:
     """Stages a set of torch alone, with more of `make_set`."""
-
-    def run(**changes: Any) -> WheelSet:
-        wheel = make_wheel(tmp_path, "torch", "2.9.0")
-        return stage_set(store, "staging", make_set([wheel], **{**AWAY, **changes}), [wheel])
-
-    return run
+    return partial(stage_torch, store, tmp_path)
 
 
 def test_what_no_interpreter_is_here_for_is_resolved_and_the_rest_is_said(
@@ -104,32 +110,34 @@ def test_a_finding_is_let_through_by_a_reviewed_file_alone(store: MemoryStore, t
     assert (gone.outcome, "gone.toml" in gone.reason) == ("not met", True)
 
 
-@pytest.mark.parametrize(("build", "outcome"), [(MIRRORED, "met"), (PUBLISHED, "not met")])
-def test_how_others_link_what_is_mirrored_is_theirs(
-    store: MemoryStore, tmp_path: Path, build: str, outcome: str
-) -> None:
-    library = make_elf(runpath="/opt/_internal/lib")
-    tag = "cp311-cp311-manylinux_2_28_x86_64"
-    scipy = build_wheel(
-        tmp_path, name="scipy", tags=[tag], requires=[], pure=False, files={"scipy/x.so": library}
-    )
-    publish_dists(Index(store, "staging"), [distribution.read(scipy)], "mirror", build=build)
-    torch = make_wheel(tmp_path, "torch", "2.9.0", requires=["scipy"])
-    made = stage_set(store, "staging", make_set([torch]), [torch])
-    found = demand(judge(store, made), 1)
-    assert (found.outcome, "/opt/_internal" in found.reason) == (outcome, outcome == "not met"), found.reason
+def linked(folder: Path) -> Path:
+    """A wheel whose library is linked in a way that ours may not be."""
+    files = {"scipy/x.so": make_elf(runpath="/opt/_internal/lib")}
+    tags = ["cp311-cp311-manylinux_2_28_x86_64"]
+    return build_wheel(folder, name="scipy", tags=tags, requires=[], pure=False, files=files)
+
+
+def loose(folder: Path) -> Path:
+    """A wheel that takes any torch, as one may that was not built against the set."""
+    return build_wheel(folder, name="optree", requires=['torch; extra == "torch"'])
 
 
 @pytest.mark.parametrize(("build", "outcome"), [(MIRRORED, "met"), (PUBLISHED, "not met")])
-def test_what_is_mirrored_was_not_built_against_the_set(
-    store: MemoryStore, tmp_path: Path, build: str, outcome: str
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (linked, "/opt/_internal"),
+        (loose, 'it requires torch; extra == "torch", but was built against torch 2.9.0'),
+    ],
+)
+def test_how_others_link_and_require_is_theirs_in_what_is_mirrored(
+    tmp_path: Path, make: Callable[[Path], Path], said: str, build: str, outcome: str
 ) -> None:
-    optree = build_wheel(tmp_path, name="optree", requires=['torch; extra == "torch"'])
-    publish_dists(Index(store, "staging"), [distribution.read(optree)], "mirror", build=build)
-    torch = make_wheel(tmp_path, "torch", "2.9.0", requires=["optree"])
+    store, other = MemoryStore(), distribution.read(make(tmp_path))
+    publish_dists(Index(store, "staging"), [other], "mirror", build=build)
+    torch = make_wheel(tmp_path, "torch", "2.9.0", requires=[other.name])
     made = stage_set(store, "staging", make_set([torch]), [torch])
     found = demand(judge(store, made), 1)
-    said = 'it requires torch; extra == "torch", but was built against torch 2.9.0'
     assert (found.outcome, said in found.reason) == (outcome, outcome == "not met"), found.reason
 
 
@@ -170,20 +178,11 @@ def test_nothing_passes_because_it_could_not_be_judged(store: MemoryStore, stage
     for key in list(store.objects):
         if key.startswith(("files/", f"sets/{made.id}/manifest", "staging/parts/")):
             before = store.objects.pop(key)
-            fresh = Index(store, "staging")
-            report = _judged_without_cache(store, fresh, made, record)
-            assert report is None or not report.holds, key
+            with contextlib.suppress(CairnError):  # where not even the case can be made
+                report = judge(store, made, records=[record], source=Index(store, "staging").load())
+                assert not report.holds, key
             store.objects[key] = before
     assert judge(store, made, records=[record]).holds
-
-
-def _judged_without_cache(store: MemoryStore, index: Index, made: WheelSet, record: Any) -> GateReport | None:
-    """What the gate says where something is lost; None where not even the case can be made."""
-
-    try:
-        return judge(store, made, records=[record], source=index.load())
-    except CairnError:
-        return None
 
 
 def test_an_answer_and_a_bypass_are_in_the_word_that_pages_show(store: MemoryStore, stage: Stage) -> None:
@@ -260,52 +259,32 @@ def test_a_stack_has_the_same_digest_wherever_it_lies(stage: Stage, tmp_path: Pa
     assert digests[0] == digests[1] != digests[2]
 
 
-def test_fewer_projects_than_the_last_set_had_are_named(store: MemoryStore, stage: Stage) -> None:
+def test_fewer_projects_and_targets_than_the_last_set_had_are_named(store: MemoryStore, stage: Stage) -> None:
     made = stage()
     before = index_set(msgspec.structs.replace(made, set_id="a" * 64))
-    before = msgspec.structs.replace(before, projects={**before.projects, "torchaudio": "2.8.0"})
-    commit(Index(store, "release"), "promote", lambda _now: Change(sets={before.set_id: before}))
-    assert list(gate.weakened(case_of(store, made))) == [
-        f"no torchaudio is demanded, which the last set of release has ({'a' * 12})"
-    ]
+    for change, weak in (
+        ({"projects": {**before.projects, "torchaudio": "2.8.0"}}, "no torchaudio is demanded"),
+        ({"targets": (*before.targets, "gfx1103", "gfx950")}, "it is not for gfx950, gfx1103"),
+    ):
+        last = msgspec.structs.replace(before, **change)
+        copy = MemoryStore(store.objects)
+        commit(Index(copy, "release"), "promote", lambda _now, last=last: Change(sets={last.set_id: last}))
+        weakened = list(gate.weakened(case_of(copy, made)))
+        assert weakened == [f"{weak}, which the last set of release has ({'a' * 12})"]
 
 
-class CountingStore(MemoryStore):
-    """Notes which wheels are read."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.read_wheels: list[str] = []
-
-    @contextlib.contextmanager
-    def as_file(self, key: str, *, on_bytes: OnBytes = no_progress) -> Iterator[Path]:
-        self.read_wheels += [key] if key.endswith(".whl") else []
-        with super().as_file(key, on_bytes=on_bytes) as path:
-            yield path
-
-
-def test_a_set_without_a_record_is_refused_before_its_files_are_read(tmp_path: Path) -> None:
-    store = CountingStore()
-    wheel = make_wheel(tmp_path, "torch", "2.9.0")
-    made = stage_set(store, "staging", make_set([wheel], **AWAY), [wheel])
-    stack = stack_of(made, required=("apex",))
-    store.read_wheels.clear()
+def test_a_set_without_a_record_is_refused_before_its_files_are_read(
+    store: MemoryStore, stage: Stage
+) -> None:
+    made = stage()
+    stack, plan = stack_of(made, required=("apex",)), Plan()
     with pytest.raises(RefusedError) as caught:
-        promote(store, made.id, stack=stack)
+        promote(FaultyStore(store, plan), made.id, stack=stack)
     assert [reason.partition(":")[0][0] for reason in caught.value.reasons] == ["2", "6"]
     assert "there is no test record" in caught.value.reasons[0]
     assert "neither verified nor installed" in str(caught.value.tip)
-    assert store.read_wheels == []
+    wheels_read = [key for kind, key in plan.requests if kind == "as_file" and key.endswith(".whl")]
+    assert wheels_read == []
     with pytest.raises(RefusedError):
-        promote(store, made.id, stack=stack, records=[given(record_of(made))])
-    assert store.read_wheels
-
-
-def test_fewer_targets_than_the_last_set_had_are_named(store: MemoryStore, stage: Stage) -> None:
-    made = stage()
-    before = index_set(msgspec.structs.replace(made, set_id="a" * 64))
-    before = msgspec.structs.replace(before, targets=(*before.targets, "gfx1103", "gfx950"))
-    commit(Index(store, "release"), "promote", lambda _now: Change(sets={before.set_id: before}))
-    assert list(gate.weakened(case_of(store, made))) == [
-        f"it is not for gfx950, gfx1103, which the last set of release has ({'a' * 12})"
-    ]
+        promote(FaultyStore(store, plan), made.id, stack=stack, records=[given(record_of(made))])
+    assert [key for kind, key in plan.requests if kind == "as_file" and key.endswith(".whl")]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from cairn.errors import StoreError
 from cairn.release.gate import files_of_set, gate
-from cairn.release.gate.case import opened
+from cairn.release.gate.case import Case, opened
 from cairn.stack.model import DeviceWheels
 from cairn.store.memory import MemoryStore
 from cairn.wheels import wheelset
@@ -43,40 +44,56 @@ def parts_of(
     return list(split(with_bill(wheel), folder / "parts", terms or Terms(prefix="amd", runtime="7.14")))
 
 
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """A host wheel and its device wheels, which no test changes."""
+    return parts_of(tmp_path_factory.mktemp("parts"))
+
+
 def staged(store: MemoryStore, parts: list[Path], folder: Path, *, rocm: str = "7.14.0") -> WheelSet:
     put(store, "staging", [make_wheel(folder / "sdk", "rocm-sdk-core", rocm)])
     made = make_set(parts, family="gfx942-gfx1100", targets=TARGETS)
     return stage_set(store, "staging", made, parts)
 
 
-def test_host_and_device_wheels_are_one_set(store: MemoryStore, tmp_path: Path) -> None:
-    made = staged(store, parts_of(tmp_path), tmp_path)
-    names = ("amd-torch-device-gfx1100", "amd-torch-device-gfx942", "torch")
-    assert tuple(wheel.distribution for wheel in made.wheels) == names
+def case_with_code(store: MemoryStore, made: WheelSet, **changes: Any) -> Case:
+    """The case of a set of a stack whose only project is torch, which has device code."""
     stack = stack_of(made, device_code=("torch",))
     torch = next(project for project in stack.projects if project.name == "torch")
-    case = case_of(store, made, stack=msgspec.structs.replace(stack, projects=(torch,)))
-    assert {wheel.distribution: case.code_of(wheel) for wheel in made.wheels} == {
-        "torch": ("cpu",),
-        "amd-torch-device-gfx942": ("gfx942",),
-        "amd-torch-device-gfx1100": ("gfx1100",),
-    }
+    return case_of(store, made, stack=msgspec.structs.replace(stack, projects=(torch,)), **changes)
+
+
+def test_host_and_device_wheels_are_one_set(store: MemoryStore, parts: list[Path], tmp_path: Path) -> None:
+    made = staged(store, parts, tmp_path)
+    names = ("amd-torch-device-gfx1100", "amd-torch-device-gfx942", "torch")
+    assert tuple(wheel.distribution for wheel in made.wheels) == names
+    case = case_with_code(store, made)
+    code = {wheel.distribution: case.code_of(wheel) for wheel in made.wheels}
+    assert code == dict(zip(names, (("gfx1100",), ("gfx942",), ("cpu",)), strict=True))
     with opened(case) as files:
         assert list(files_of_set.not_of_split(case, files)) == []
         assert list(files_of_set.not_of_stack(case)) == []
+    # A test on a GPU must have had its device wheel.
+    whole = record_of(made, hardware=("gfx942",))
+    lacking = tuple(w for w in whole.wheels if "device_gfx942" not in w.file_name)
+    without = msgspec.structs.replace(whole, wheels=lacking)
+    for record, untested in ((whole, ("gfx1100",)), (without, TARGETS)):
+        found = gate.weigh(case_with_code(store, made, kept=kept(record)))
+        assert found.untested == untested
+    assert "does not cover amd_torch_device_gfx942" in " ".join(found.missing)
 
 
-def test_a_split_that_is_not_whole_is_not_sealed(tmp_path: Path) -> None:
-    host, first, second = parts_of(tmp_path)
+def test_a_split_that_is_not_whole_is_not_sealed(parts: list[Path], tmp_path: Path) -> None:
+    host, first, second = parts
     other = parts_of(tmp_path / "other", seed=b"b")
-    for parts, said in (
+    for wrong, said in (
         ([host, first], r"amd-torch-device-gfx1100 is missing, which torch\[device-gfx1100\] asks for"),
         ([host, first, other[2]], "code of a different build for gfx1100 of lib/x.so#0"),
         ([first, second], "device wheel, and no wheel beside it has an extra for it"),
     ):
         fresh = MemoryStore()
         with pytest.raises(StoreError, match=rf"device code of the set is not whole: .*{said}|lacks what"):
-            staged(fresh, parts, tmp_path)
+            staged(fresh, wrong, tmp_path)
         assert not [key for key in fresh.objects if key.startswith("sets/")]
 
 
@@ -93,15 +110,11 @@ def test_the_code_of_the_sdk_must_be_there_too(store: MemoryStore, tmp_path: Pat
     }
 
 
-def test_a_split_for_a_rocm_that_finds_no_code_is_not_sealed(store: MemoryStore, tmp_path: Path) -> None:
-    parts = parts_of(tmp_path, terms=Terms(runtime="7.15"))
-    with pytest.raises(StoreError, match=r"finds its code on ROCm 7\.15 or later, not on 7\.14\.0"):
-        staged(store, parts, tmp_path)
-
-
-def test_the_gate_believes_no_host_wheel_on_which_rocm_finds_its_code(
+def test_a_split_for_a_rocm_that_finds_no_code_is_neither_sealed_nor_believed_by_the_gate(
     store: MemoryStore, tmp_path: Path
 ) -> None:
+    with pytest.raises(StoreError, match=r"finds its code on ROCm 7\.15 or later, not on 7\.14\.0"):
+        staged(MemoryStore(), parts_of(tmp_path / "new", terms=Terms(runtime="7.15")), tmp_path)
     made = staged(store, parts_of(tmp_path, terms=Terms(runtime="6.0")), tmp_path)
     stack = msgspec.structs.replace(stack_of(made), device_wheels=DeviceWheels(runtime="7.15"))
     case = case_of(store, made, stack=stack)
@@ -115,36 +128,31 @@ def test_a_library_without_code_for_a_target_is_told_as_in_a_whole_wheel(
 ) -> None:
     only = make_hip_library([make_bundle({"gfx942": make_code_object("gfx942", b"a" * 400)})])
     made = staged(store, parts_of(tmp_path, more={"torch/lib/y.so": only}), tmp_path)
-    stack = stack_of(made, device_code=("torch",))
-    torch = next(project for project in stack.projects if project.name == "torch")
-    case = case_of(store, made, stack=msgspec.structs.replace(stack, projects=(torch,)))
+    case = case_with_code(store, made)
     with opened(case) as files:
         assert list(files_of_set.not_of_split(case, files)) == []
         told = [text for text in files_of_set.findings(case, files) if "torch/lib/" in text]
-    assert [text.partition(".whl ")[2] for text in told] == [
-        "(torch/lib/y.so): no code for gfx1100 was split from it"
-    ]
+    said = "(torch/lib/y.so): no code for gfx1100 was split from it"
+    assert [text.partition(".whl ")[2] for text in told] == [said]
 
 
-def test_the_gate_reads_the_wheels_again(store: MemoryStore, tmp_path: Path) -> None:
+def test_the_gate_reads_the_wheels_again(store: MemoryStore, parts: list[Path], tmp_path: Path) -> None:
     """What was sealed by other means than ours is not promoted."""
-    host, *devices = parts_of(tmp_path)
-    parts = [edit_wheel(host, Edit(add_extras=("device-gfx950",)), tmp_path / "bad"), *devices]
-    put(store, "staging", parts)
-    case = case_of(store, wheelset.seal(make_set(parts, family="gfx942-gfx1100", targets=TARGETS), ()))
+    host, *devices = parts
+    wrong = [edit_wheel(host, Edit(add_extras=("device-gfx950",)), tmp_path / "bad"), *devices]
+    put(store, "staging", wrong)
+    case = case_of(store, wheelset.seal(make_set(wrong, family="gfx942-gfx1100", targets=TARGETS), ()))
     with opened(case) as files:
         (said,) = files_of_set.not_of_split(case, files)
     assert "has the extra device-gfx950, for which nothing was split from it" in said
 
 
 def test_a_host_wheel_that_says_nothing_of_its_split_is_not_promoted(
-    store: MemoryStore, tmp_path: Path
+    store: MemoryStore, parts: list[Path], tmp_path: Path
 ) -> None:
-    host, *devices = parts_of(tmp_path)
-    silent = edit_wheel(
-        host, Edit(remove_files=("torch-2.9.0.dist-info/cairn-split.json",)), tmp_path / "silent"
-    )
-    made = staged(store, [silent, *devices], tmp_path)
+    host, *devices = parts
+    less = Edit(remove_files=("torch-2.9.0.dist-info/cairn-split.json",))
+    made = staged(store, [edit_wheel(host, less, tmp_path / "silent"), *devices], tmp_path)
     case = case_of(store, made)
     with opened(case) as files:
         said = list(files_of_set.not_of_split(case, files))
@@ -152,17 +160,3 @@ def test_a_host_wheel_that_says_nothing_of_its_split_is_not_promoted(
         f"no host wheel says that amd-torch-device-{name} was split from it, and what its code was before"
         for name in ("gfx1100", "gfx942")
     ]
-
-
-def test_a_test_on_a_gpu_must_have_had_its_device_wheel(store: MemoryStore, tmp_path: Path) -> None:
-    made = staged(store, parts_of(tmp_path), tmp_path)
-    stack = stack_of(made, device_code=("torch",))
-    torch = next(project for project in stack.projects if project.name == "torch")
-    stack = msgspec.structs.replace(stack, projects=(torch,))
-    whole = record_of(made, hardware=("gfx942",))
-    lacking = tuple(w for w in whole.wheels if "device_gfx942" not in w.file_name)
-    without = msgspec.structs.replace(whole, wheels=lacking)
-    for record, untested in ((whole, ("gfx1100",)), (without, TARGETS)):
-        found = gate.weigh(case_of(store, made, stack=stack, kept=kept(record)))
-        assert found.untested == untested
-    assert "does not cover amd_torch_device_gfx942" in " ".join(found.missing)

@@ -19,38 +19,39 @@ from cairn.release.index.generation import digest_of
 from cairn.release.index.snapshot import SET_FILE, Index, existing
 from cairn.release.publish.files import publish
 from cairn.store.memory import MemoryStore
-from cairn.store.protocol import StoredObject
 from cairn.wheels.wheelset import WheelSet
-from helpers.nights import age, backdate, stage_nights
+from helpers.moments import Meddled
+from helpers.nights import age, backdate
 from helpers.release import audit, keys_of, make_wheel, move
 
 Sets = Mapping[str, WheelSet]
 
 
 @pytest.fixture
-def nights(tmp_path: Path) -> tuple[MemoryStore, Sets]:
+def two_nights(nights: MemoryStore, sets: Sets) -> tuple[MemoryStore, Sets]:
     """A store with two nights released; 2.9.0 is the last known good one."""
-    store, sets = stage_nights(tmp_path)
     for version in ("2.8.0", "2.9.0"):
-        move(store, sets[version])
-    return store, sets
+        move(nights, sets[version])
+    return nights, sets
 
 
-def test_an_index_that_is_damaged_keeps_no_yanked_set_in_the_locks_of_another(
-    nights: tuple[MemoryStore, Sets],
+def test_an_index_that_is_damaged_keeps_no_yanked_set_in_another(
+    two_nights: tuple[MemoryStore, Sets],
 ) -> None:
-    store, sets = nights
-    store.write(keys.state_key("staging"), b"damaged")
-    with pytest.raises(StoreError, match="staging"):
-        yank(store, sets["2.9.0"].id, reason="wrong results")
+    store, sets = two_nights
+    made = sets["2.9.0"]
+    damage_pointer(store, "staging")
+    with pytest.raises(StoreError, match="is not yet on all pages of staging"):
+        yank(store, made.id[:12], reason="wrong results")
+    assert Index(store, "release").load().set(made.id).yanked == "wrong results"
     locks = keys_of(store, "release/locks/")
     assert locks
-    assert [key for key in locks if sets["2.9.0"].id.encode() in store.read(key).data] == []
-    assert sets["2.9.0"].id not in store.read("release/targets.json").data.decode()
+    assert [key for key in locks if made.id.encode() in store.read(key).data] == []
+    assert made.id not in store.read("release/targets.json").data.decode()
 
 
-def test_a_set_that_is_lost_keeps_no_other_from_being_marked(nights: tuple[MemoryStore, Sets]) -> None:
-    store, sets = nights
+def test_a_set_that_is_lost_keeps_no_other_from_being_marked(two_nights: tuple[MemoryStore, Sets]) -> None:
+    store, sets = two_nights
     store.delete(keys.set_key(sets["2.8.0"].id, SET_FILE))
     with pytest.raises(StoreError, match=r"holds no sets/"):
         yank(store, sets["2.9.0"].id, reason="wrong results")
@@ -86,9 +87,9 @@ def change_a_set(store: MemoryStore, index: str) -> str:
 @pytest.mark.parametrize("damaged", ["nightly", "release/gfx110X-all"])
 @pytest.mark.parametrize("damage", [damage_pointer, lose_pointer, lose_generation, change_a_set])
 def test_an_index_that_is_damaged_is_marked_so_and_keeps_no_other_from_being_changed(
-    tmp_path: Path, damage: Callable[[MemoryStore, str], str], damaged: str
+    nights: MemoryStore, sets: Sets, damage: Callable[[MemoryStore, str], str], damaged: str
 ) -> None:
-    store, sets = stage_nights(tmp_path)
+    store = nights
     move(store, sets["2.8.0"], target=damaged)
     whole = MemoryStore(store.objects)
     key = damage(store, damaged)
@@ -115,44 +116,30 @@ def test_an_index_that_is_damaged_is_marked_so_and_keeps_no_other_from_being_cha
     [NetworkError("the bucket does not answer"), StoreError("access to nightly is denied")],
 )
 def test_an_index_that_cannot_be_reached_is_not_taken_for_damaged(
-    nights: tuple[MemoryStore, Sets], error: CairnError
+    two_nights: tuple[MemoryStore, Sets], error: CairnError
 ) -> None:
-    class Unreachable(MemoryStore):
-        def read(self, key: str) -> StoredObject:
-            if key == keys.state_key("nightly"):
-                raise error
-            return super().read(key)
+    def unreachable(_: MemoryStore) -> None:
+        raise error
 
-    memory, sets = nights
+    memory, sets = two_nights
     move(memory, sets["2.8.0"], target="nightly")
-    before = memory.read("index.html").data
-    store = Unreachable(memory.objects)
+    store = Meddled(memory, unreachable, kind="read", at=keys.state_key("nightly"), times=99)
     with pytest.raises(type(error), match=str(error)):
         move(store, sets["2.10.0"])
-    assert store.read("index.html").data == before
+    assert store.read("index.html").data == memory.read("index.html").data
 
 
-def test_an_index_that_holds_nothing_has_pages_that_say_so(nights: tuple[MemoryStore, Sets]) -> None:
-    store, _ = nights
+def test_an_index_that_holds_nothing_has_pages_that_say_so(two_nights: tuple[MemoryStore, Sets]) -> None:
+    store, _ = two_nights
     pages = people.objects(store, "release/gfx110X-all")
     assert {"index.html", "release/index.html", "release/gfx110X-all/index.html"} <= pages.keys()
 
 
-def test_a_set_is_yanked_by_the_beginning_of_its_id_beside_an_index_that_is_damaged(
-    nights: tuple[MemoryStore, Sets],
-) -> None:
-    store, sets = nights
-    store.write(keys.state_key("staging"), b"damaged")
-    with pytest.raises(StoreError, match="is not yet on all pages of staging"):
-        yank(store, sets["2.9.0"].id[:12], reason="wrong results")
-    assert Index(store, "release").load().set(sets["2.9.0"].id).yanked == "wrong results"
-
-
 @pytest.mark.parametrize("damage", [damage_pointer, change_a_set])
 def test_a_night_that_only_a_damaged_index_lists_is_known_by_the_beginning_of_its_digest(
-    nights: tuple[MemoryStore, Sets], damage: Callable[[MemoryStore, str], str]
+    two_nights: tuple[MemoryStore, Sets], damage: Callable[[MemoryStore, str], str]
 ) -> None:
-    store, sets = nights
+    store, sets = two_nights
     made = sets["2.10.0"]
     for index in existing(store):
         damage(store, index)
@@ -160,13 +147,12 @@ def test_a_night_that_only_a_damaged_index_lists_is_known_by_the_beginning_of_it
 
 
 class StoreAtMoments(MemoryStore):
-    """A store that does what a test wants when a key is put or opened, and fails below a prefix."""
+    """A store that does what a test wants when a key is put or opened."""
 
-    def __init__(self, objects: Mapping[str, bytes] | None = None) -> None:
-        super().__init__(objects)
+    def __init__(self) -> None:
+        super().__init__()
         self.on_put: Callable[[str], None] = lambda _key: None
         self.on_open: Callable[[str], None] = lambda _key: None
-        self.full = "-"
 
     def put_file(self, key: str, source: Path, **options: Any) -> bool:
         put = super().put_file(key, source, **options)
@@ -178,18 +164,15 @@ class StoreAtMoments(MemoryStore):
         self.on_open(key)
         return stream
 
-    def write_if(self, key: str, data: bytes, *, etag: str | None) -> bool:
-        if key.startswith(self.full):
-            raise OSError(28, "No space left on device", key)
-        return super().write_if(key, data, etag=etag)
-
 
 def test_a_disk_that_is_full_for_one_index_leaves_the_others_to_be_marked(
-    nights: tuple[MemoryStore, Sets],
+    two_nights: tuple[MemoryStore, Sets],
 ) -> None:
-    memory, sets = nights
-    store = StoreAtMoments(memory.objects)
-    store.full = "release/"
+    def full(_: MemoryStore) -> None:
+        raise OSError(28, "No space left on device")
+
+    memory, sets = two_nights
+    store = Meddled(memory, full, at="^release/", times=99)
     with pytest.raises(StoreError, match="No space left"):
         yank(store, sets["2.9.0"].id, reason="wrong results")
     assert Index(store, "staging").load().set(sets["2.9.0"].id).yanked == "wrong results"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -55,9 +56,10 @@ class Made:
         self.variants = tuple(write_variant(host, device, folder) for device in devices)
 
 
-@pytest.fixture
-def made(tmp_path: Path) -> Made:
-    return Made(tmp_path)
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """Wheels that no test changes."""
+    return Made(tmp_path_factory.mktemp("made"))
 
 
 def files_of(store: MemoryStore, index: str = "dev") -> list[dict[str, Any]]:
@@ -127,7 +129,7 @@ def test_variants_that_contradict_each_other_are_refused(
     info_folder = "torch-2.9.0.dist-info"
     data = json.loads(datafile.dumps(variant_for("gfx1100")))
     data["providers"]["amd"]["requires"] = ["another-provider"]
-    plain = second.rename(tmp_path / f"torch-2.9.0-{TAG}.whl")
+    plain = shutil.copy(second, tmp_path / f"torch-2.9.0-{TAG}.whl")
     changed = edit_wheel(
         plain,
         Edit(replace_files={f"{info_folder}/variant.json": json.dumps(data).encode()}),
@@ -147,7 +149,7 @@ def test_a_variant_that_is_not_all_that_was_split_is_refused(
     archive = "torch/.kpack/torch_gfx942.kpack"
     other = Made(tmp_path / "other", seed=b"other")
     theirs = members_of(other.variants[0])
-    plain = made.variants[0].rename(tmp_path / f"torch-2.9.0-{TAG}.whl")
+    plain = shutil.copy(made.variants[0], tmp_path / f"torch-2.9.0-{TAG}.whl")
     with pytest.raises(WheelError, match="is of gfx942, and its name has no label"):
         publish(store, "dev", [plain])  # as the wheel for every GPU
     for number, (change, said) in enumerate(
