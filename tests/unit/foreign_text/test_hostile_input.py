@@ -41,60 +41,11 @@ COMMIT = "0123456789" * 4
 
 # What has no business anywhere, and a few things that have.
 PIECES = (
-    *(
-        DIGITS,
-        f"1.{DIGITS}",
-        DEEP,
-        "[" * 5_000,
-        "a.b" + ".c" * 5_000,
-        "\0",
-        "\udcff",
-        "\u202e",
-        "\x1b[2J",
-        "\x85",
-    ),
-    *(
-        "junk",
-        "",
-        " ",
-        "-",
-        "--",
-        "a b c",
-        "..",
-        "../../x",
-        "/",
-        "C:\\x",
-        "%",
-        "%s",
-        "{x}",
-        "{",
-        "\n",
-        "\r\n",
-    ),
-    *(
-        "a==1\nTag: x",
-        "a; sys_platform ~= 'linux'",
-        f"a>={DIGITS}",
-        f"a; {DEEP}",
-        "a @ file:///x",
-        "a[b",
-        "1e999",
-    ),
-    *(
-        "::error::x",
-        "##[error]x",
-        "<script>",
-        "NaN",
-        "null",
-        "true",
-        "0",
-        "-1",
-        "[]",
-        "{}",
-        '"',
-        "'",
-        "é" * 300,
-    ),
+    *(DIGITS, f"1.{DIGITS}", DEEP, "[" * 5_000, "a.b" + ".c" * 5_000, "é" * 300),
+    *("\0", "\udcff", "\u202e", "\x1b[2J", "\x85", "", " ", "a b c", "\n", "\r\n", "C:\\x"),
+    *("junk", "-", "--", "..", "../../x", "/", "%", "%s", "{x}", "{", "a[b", "1e999"),
+    *("a==1\nTag: x", "a; sys_platform ~= 'linux'", f"a>={DIGITS}", f"a; {DEEP}", "a @ file:///x"),
+    *("::error::x", "##[error]x", "<script>", "NaN", "null", "true", "0", "-1", "[]", "{}", '"', "'"),
 )
 
 
@@ -163,16 +114,22 @@ RECORD = (
 ENTRIES = b"[console_scripts]\ndemo = demo:main\n[other]\na=b:c [d]\n"
 
 
-def wheel_commands(path: Path) -> list[list[object]]:
-    store = path.parent / "store"
-    return [
-        ["wheel", "show", path],
-        ["wheel", "verify", path],
-        ["wheel", "diff", path, path],
-        ["wheel", "set-version", "--version", "2.0", "--output-dir", path.parent / "out", path],
-        ["index", "publish", "--store", store, path],
-        ["index", "audit", "--store", store, "--channel", "staging"],
-    ]
+WHEEL_COMMANDS = (
+    "wheel show WHEEL",
+    "wheel verify WHEEL",
+    "wheel diff WHEEL WHEEL",
+    "wheel set-version --version 2.0 --output-dir FOLDER/out WHEEL",
+    "index publish --store FOLDER/store WHEEL",
+    "index audit --store FOLDER/store --channel staging",
+)
+
+
+def words_of(command: str, **places: Path) -> list[str]:
+    """The words of a command, with its places in capitals put in."""
+    words = command.split()
+    for name, place in places.items():
+        words = [word.replace(name, str(place)) for word in words]
+    return words
 
 
 @pytest.mark.parametrize(
@@ -186,7 +143,7 @@ def test_a_wheel_with_any_account_of_itself(
 ) -> None:
     made = {f"{INFO}/{name}": data.draw(mutations(good))}
     path = wheel(tmp_path, made)
-    check(data.draw(st.sampled_from(wheel_commands(path))))
+    check(words_of(data.draw(st.sampled_from(WHEEL_COMMANDS)), WHEEL=path, FOLDER=tmp_path))
 
 
 def plain_set() -> dict[str, object]:
@@ -214,67 +171,43 @@ def plain_set() -> dict[str, object]:
     }
 
 
-STACK = (ROOT / "external-builds" / "sample" / "stack.toml").read_bytes()
-FILES: Mapping[str, tuple[bytes, Callable[[Path], list[list[object]]]]] = {
+SAMPLE = ROOT / "external-builds" / "sample"
+ALLOWED = b'schema = "cairn.patches/1"\n[[patch]]\nproject = "torch"\ncommit = "' + COMMIT.encode() + b'"\n'
+# By the name of a file: what is right in it, and the commands that read it as FILE, or what is beside it.
+FILES: Mapping[str, tuple[bytes, Sequence[str]]] = {
     "set.json": (
         json.dumps(plain_set()).encode(),
-        lambda path: [
-            [
-                "test",
-                "smoke",
-                "--set",
-                path,
-                "--output-dir",
-                path.parent / "smoke",
-                "--find-links",
-                path.parent,
-                "--targets",
-                "gfx942",
-            ],
-            ["index", "publish", "--store", path.parent / "store", "--set", path, path.parent / "none.whl"],
-        ],
+        (
+            "test smoke --set FILE --output-dir FOLDER/smoke --find-links FOLDER --targets gfx942",
+            "index publish --store FOLDER/store --set FILE FOLDER/none.whl",
+        ),
     ),
     "stack.toml": (
-        STACK,
-        lambda path: [
-            ["build", "plan", "--stack", path, "--targets", "cpu"],
-            [
-                "manifest",
-                "create",
-                "--stack",
-                path,
-                "--root-checkout-dir",
-                path.parent,
-                "--output",
-                path.parent / "m",
-            ],
-        ],
+        (SAMPLE / "stack.toml").read_bytes(),
+        (
+            "build plan --stack FILE --targets cpu",
+            "manifest create --stack FILE --root-checkout-dir FOLDER --output FOLDER/m",
+        ),
     ),
     "manifest.json": (
         b'{"schema": "cairn.manifest/1", "stack": "x", "line": "nightly", "projects": []}',
-        lambda path: [
-            ["manifest", "diff", path, path],
-            ["manifest", "checkout", path],
-            ["manifest", "verify", path],
-        ],
+        ("manifest diff FILE FILE", "manifest checkout FILE", "manifest verify FILE"),
     ),
     "state.json": (
         b'{"schema": "cairn.state/1", "generation": 1, "projects": {"a": "b"}, "sets": {}, "pending": {}}',
-        lambda path: [["index", "audit", "--store", path.parent.parent, "--channel", "staging"]],
+        ("index audit --store FOLDER/.. --channel staging",),
     ),
     "junit.xml": (
         (
             b'<testsuites><testsuite tests="1"><testcase classname="a" name="b" time="1">'
             b'<skipped message="c"/></testcase></testsuite></testsuites>'
         ),
-        lambda path: [["test", "report", path], ["test", "report", "--json", path]],
+        ("test report FILE", "test report --json FILE"),
     ),
     "allowlist.toml": (
-        b'schema = "cairn.patches/1"\n[[patch]]\nproject = "torch"\ncommit = "' + COMMIT.encode() + b'"\n'
-        b'why = "a sentence of ten"\nupstream = "https://h/pull/1"\nowner = "me"\nexpires = 2030-01-01\n',
-        lambda path: [
-            ["patches", "audit", "--allowlist", path, "--stack", ROOT / "external-builds/sample", path.parent]
-        ],
+        ALLOWED
+        + b'why = "a sentence of ten"\nupstream = "https://h/pull/1"\nowner = "me"\nexpires = 2030-01-01\n',
+        ("patches audit --allowlist FILE --stack SAMPLE FOLDER",),
     ),
 }
 
@@ -287,71 +220,53 @@ def test_a_file_with_anything_in_it(tmp_path: Path, name: str, data: st.DataObje
     path = tmp_path / ("staging" if name == "state.json" else "") / name
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(data.draw(mutations(good)))
-    check(data.draw(st.sampled_from(commands(path))))
+    command = data.draw(st.sampled_from(commands))
+    check(words_of(command, FILE=path, FOLDER=path.parent, SAMPLE=SAMPLE))
 
 
-OPTIONS: Mapping[str, list[object]] = {
-    "set-version --version": ["wheel", "set-version", "--output-dir", "o", "WHEEL", "--version"],
-    "set-version --rocm-version": ["wheel", "set-version", "--output-dir", "o", "WHEEL", "--rocm-version"],
-    "set-version --promote": ["wheel", "set-version", "--output-dir", "o", "WHEEL", "--promote"],
-    "set-version --build-number": [
-        *("wheel", "set-version", "--output-dir", "o", "WHEEL", "--version", "2", "--build-number"),
-    ],
-    "set-version --require": [
-        "wheel",
-        "set-version",
-        "--output-dir",
-        "o",
-        "WHEEL",
-        "--version",
-        "2",
-        "--require",
-    ],
-    "verify --targets": ["wheel", "verify", "WHEEL", "--targets"],
-    "verify --python": ["wheel", "verify", "WHEEL", "--python"],
-    "verify --sibling": ["wheel", "verify", "WHEEL", "--sibling"],
-    "verify --find-links": ["wheel", "verify", "WHEEL", "--find-links"],
-    "verify --forbid": ["wheel", "verify", "WHEEL", "--forbid"],
-    "repair --platform": ["wheel", "repair", "WHEEL", "--output-dir", "o", "--platform"],
-    "show": ["wheel", "show"],
-    "publish --channel": ["index", "publish", "WHEEL", "--store", "s", "--channel"],
-    "publish --store": ["index", "publish", "WHEEL", "--store"],
-    "publish --require": ["index", "publish", "WHEEL", "--store", "s", "--set", "set.json", "--require"],
-    "audit --channel": ["index", "audit", "--store", "s", "--channel"],
-    "serve --port": ["index", "serve", "nothing", "--port"],
-    "smoke --timeout": ["test", "smoke", "--set", "set.json", "--targets", "gfx942", "--timeout"],
-    "smoke --targets": ["test", "smoke", "--set", "set.json", "--targets"],
-    "report --floor": ["test", "report", "none.xml", "--floor"],
-    "plan --line": [
-        "build",
-        "plan",
-        "--stack",
-        ROOT / "external-builds" / "sample",
-        "--targets",
-        "cpu",
-        "--line",
-    ],
-    "plan --targets": ["build", "plan", "--stack", ROOT / "external-builds" / "sample", "--targets"],
-    "plan --stack": ["build", "plan", "--targets", "cpu", "--stack"],
-    "checkout --stack": ["checkout", "torch", "--stack"],
-    "package --version": ["rocm", "package", "nothing", "--output-dir", "o", "--version"],
-    "nothing": [],
-}
+OPTIONS = (
+    "wheel set-version --output-dir o WHEEL --version",
+    "wheel set-version --output-dir o WHEEL --rocm-version",
+    "wheel set-version --output-dir o WHEEL --promote",
+    "wheel set-version --output-dir o WHEEL --version 2 --build-number",
+    "wheel set-version --output-dir o WHEEL --version 2 --require",
+    "wheel verify WHEEL --targets",
+    "wheel verify WHEEL --python",
+    "wheel verify WHEEL --sibling",
+    "wheel verify WHEEL --find-links",
+    "wheel verify WHEEL --forbid",
+    "wheel repair WHEEL --output-dir o --platform",
+    "wheel show",
+    "index publish WHEEL --store s --channel",
+    "index publish WHEEL --store",
+    "index publish WHEEL --store s --set set.json --require",
+    "index audit --store s --channel",
+    "index serve nothing --port",
+    "test smoke --set set.json --targets gfx942 --timeout",
+    "test smoke --set set.json --targets",
+    "test report none.xml --floor",
+    "build plan --stack SAMPLE --targets cpu --line",
+    "build plan --stack SAMPLE --targets",
+    "build plan --targets cpu --stack",
+    "checkout torch --stack",
+    "rocm package nothing --output-dir o --version",
+    "",
+)
 
 
-@pytest.mark.parametrize("name", OPTIONS)
-def test_an_option_with_any_value(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("command", OPTIONS)
+def test_an_option_with_any_value(tmp_path: Path, command: str) -> None:
     path = wheel(tmp_path, {})
     whole = plain_set()
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     whole["wheels"] = [{**plain_set()["wheels"][0], "sha256": digest}]  # type: ignore[index]
     whole["set_id"] = hashlib.sha256(digest.encode()).hexdigest()
     Path("set.json").write_text(json.dumps(whole))
-    words = [path if word == "WHEEL" else word for word in OPTIONS[name]]
+    words = words_of(command, WHEEL=path, SAMPLE=SAMPLE)
     for piece in PIECES:
         if "\0" in piece:
             continue  # which no command line can have
-        if words and str(words[-1]).startswith("--"):
+        if words and words[-1].startswith("--"):
             check([*words[:-1], f"{words[-1]}={piece}"])
         else:
             check([*words, piece])

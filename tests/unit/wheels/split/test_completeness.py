@@ -22,16 +22,16 @@ from cairn.wheels.split.split import split
 from cairn.wheels.verify import Expectation, verify
 from helpers.formats import make_bundle, make_code_object
 from helpers.hip_library import make_hip_library
-from helpers.wheels import LINUX, MakeWheel, cairn_wheel, members_of
+from helpers.wheels import LINUX, build_wheel, cairn_wheel, members_of
 
 TARGETS = ("gfx90a:xnack+", "gfx90a", "gfx942")
 ARCHIVE = "demo/.kpack/demo_gfx942.kpack"
 RECORD = "demo-1.0.dist-info/cairn-split.json"
 
-Edited = Callable[[list[Path], Path], list[Path]]
+Edited = Callable[[Path, Path], Path]
 
 
-def whole(make_wheel: MakeWheel, seed: bytes = b"", **more: str) -> Path:
+def whole(folder: Path, seed: bytes = b"") -> Path:
     bundles = [
         make_bundle({t: make_code_object(t, seed + bytes([n + 1]) * 500) for t in TARGETS}, *kind)
         for n, kind in enumerate([(0, 0), (2, 1)])
@@ -41,12 +41,13 @@ def whole(make_wheel: MakeWheel, seed: bytes = b"", **more: str) -> Path:
         "top.so": make_hip_library(bundles[:1]),
         "demo/k.hsaco": make_code_object("gfx942", seed + b"alone"),
     }
-    return make_wheel(tags=LINUX, files=files, **more)
+    return build_wheel(folder, tags=LINUX, files=files)
 
 
-@pytest.fixture
-def parts(make_wheel: MakeWheel, tmp_path: Path) -> list[Path]:
-    return list(split(whole(make_wheel), tmp_path / "split", Terms(runtime="7.14")))
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("parts")
+    return list(split(whole(folder), folder / "split", Terms(runtime="7.14")))
 
 
 def edited(wheel: Path, folder: Path, **changes: object) -> Path:
@@ -81,118 +82,94 @@ def parts_in(record: dict[str, Any]) -> list[dict[str, object]]:
 
 FIRST = ("lib/libdemo.so#0", "gfx942")
 DEVICE = "demo_device_gfx942-1.0.dist-info"
+DIFFERENT = "demo/lib/libdemo.so looks for different code than its cairn-split.json says"
+ELSEWHERE = "demo/.kpack/d_@GFXARCH@.kpack"
 REQUIRED = 'demo-device-gfx950==1.0; extra == "device-gfx950"'
 PINNED = 'demo-device-gfx942==1.0 ; extra == "device-gfx942"'
-FAULTS: dict[str, tuple[Edited, str]] = {
-    "a device wheel less": (
-        lambda p, _: p[:-1],
-        r"demo-device-gfx942 is missing, which demo\[device-gfx942\]",
-    ),
+# By what is done to the host wheel or to the last device wheel: what is said then.
+IN_HOST: dict[str, tuple[Edited, str]] = {
     "an extra too many": (
-        lambda p, f: [edited(p[0], f, add_extras=("device-gfx950",)), *p[1:]],
+        lambda w, f: edited(w, f, add_extras=("device-gfx950",)),
         "has the extra device-gfx950, for which nothing was split",
     ),
     "an extra less": (
-        lambda p, f: [edited(p[0], f, remove_extras=("device-gfx942",)), *p[1:]],
+        lambda w, f: edited(w, f, remove_extras=("device-gfx942",)),
         "lacks the extra device-gfx942",
     ),
     "device-all is not their union": (
-        lambda p, f: [with_record(p[0], f, lambda r: r["extras"].update({"device-all": ["gfx942"]})), *p[1:]],
+        lambda w, f: with_record(w, f, lambda r: r["extras"].update({"device-all": ["gfx942"]})),
         "extras that are not those of its device wheels",
     ),
     "a requirement too many": (
-        lambda p, f: [edited(p[0], f, add_requirements=(REQUIRED,)), *p[1:]],
+        lambda w, f: edited(w, f, add_requirements=(REQUIRED,)),
         "requires demo-device-gfx950==1.0",
     ),
     "a requirement of another version": (
-        lambda p, f: [edited(p[0], f, rewrite_requirements={PINNED: PINNED.replace("1.0", "1.1")}), *p[1:]],
+        lambda w, f: edited(w, f, rewrite_requirements={PINNED: PINNED.replace("1.0", "1.1")}),
         "does not require demo-device-gfx942==1.0",
     ),
+    "a library that was edited": (
+        lambda w, f: edited(w, f, replace_files={"top.so": b"x"}),
+        "top.so is not the library",
+    ),
+    "a file of a device wheel": (
+        lambda w, f: edited(w, f, add_files={"demo/k.hsaco": b"x"}),
+        "has demo/k.hsaco itself, which belongs into a device wheel",
+    ),
+    "a record without a library": (lambda w, f: with_record(w, f, lambda r: r["libraries"].pop()), DIFFERENT),
+    "a record without a wrapper": (
+        lambda w, f: with_record(w, f, lambda r: parts_in(r)[0].update(wrappers=[0])),
+        DIFFERENT,
+    ),
+    "a record of a different place": (
+        lambda w, f: with_record(w, f, lambda r: r["libraries"][1].update(archives=ELSEWHERE)),
+        DIFFERENT.replace("demo/lib/libdemo.so", "top.so"),
+    ),
+}
+IN_DEVICE: dict[str, tuple[Edited, str]] = {
     "another version": (
-        lambda p, f: [*p[:-1], edited(p[-1], f, version="1.1")],
+        lambda w, f: edited(w, f, version="1.1"),
         "does not require demo==1.0|which it was split from",
     ),
-    "no pin": (
-        lambda p, f: [*p[:-1], edited(p[-1], f, remove_requirements=("demo",))],
-        "does not require demo==1.0",
-    ),
-    "an archive less": (
-        lambda p, f: [*p[:-1], edited(p[-1], f, remove_files=(ARCHIVE,))],
-        rf"lacks {ARCHIVE}",
-    ),
+    "no pin": (lambda w, f: edited(w, f, remove_requirements=("demo",)), "does not require demo==1.0"),
+    "an archive less": (lambda w, f: edited(w, f, remove_files=(ARCHIVE,)), rf"lacks {ARCHIVE}"),
     "a kernel less": (
-        lambda p, f: [*p[:-1], rewritten(p[-1], f, lambda e: e.pop(FIRST))],
+        lambda w, f: rewritten(w, f, lambda e: e.pop(FIRST)),
         "lacks the code for gfx942 of lib/libdemo.so#0",
     ),
     "a kernel too many": (
-        lambda p, f: [*p[:-1], rewritten(p[-1], f, lambda e: e.update({("x.so#0", "gfx942"): b"x"}))],
+        lambda w, f: rewritten(w, f, lambda e: e.update({("x.so#0", "gfx942"): b"x"})),
         "has code for gfx942 of x.so#0, which was not split",
     ),
     "another wrapper's kernel": (
-        lambda p, f: [
-            *p[:-1],
-            rewritten(p[-1], f, lambda e: e.update({FIRST: e["lib/libdemo.so#1", "gfx942"]})),
-        ],
+        lambda w, f: rewritten(w, f, lambda e: e.update({FIRST: e["lib/libdemo.so#1", "gfx942"]})),
         "code of a different build for gfx942 of lib/libdemo.so#0",
     ),
-    "a file less": (
-        lambda p, f: [*p[:-1], edited(p[-1], f, remove_files=("demo/k.hsaco",))],
-        "lacks demo/k.hsaco",
-    ),
+    "a file less": (lambda w, f: edited(w, f, remove_files=("demo/k.hsaco",)), "lacks demo/k.hsaco"),
     "a file of another build": (
-        lambda p, f: [*p[:-1], edited(p[-1], f, replace_files={"demo/k.hsaco": b"x"})],
+        lambda w, f: edited(w, f, replace_files={"demo/k.hsaco": b"x"}),
         "has demo/k.hsaco of a different build",
     ),
     "a file too many": (
-        lambda p, f: [*p[:-1], edited(p[-1], f, add_files={"demo/more.hsaco": b"x"})],
+        lambda w, f: edited(w, f, add_files={"demo/more.hsaco": b"x"}),
         "has demo/more.hsaco, which was not split",
     ),
     "an archive that is none": (
-        lambda p, f: [*p[:-1], edited(p[-1], f, replace_files={ARCHIVE: b"KPAK"})],
+        lambda w, f: edited(w, f, replace_files={ARCHIVE: b"KPAK"}),
         "is not a kpack archive",
     ),
-    "a library that was edited": (
-        lambda p, f: [edited(p[0], f, replace_files={"top.so": b"x"}), *p[1:]],
-        "top.so is not the library",
-    ),
     "an entry point": (
-        lambda p, f: [*p[:-1], edited(p[-1], f, add_files={f"{DEVICE}/entry_points.txt": b"[a]\nx = y\n"})],
+        lambda w, f: edited(w, f, add_files={f"{DEVICE}/entry_points.txt": b"[a]\nx = y\n"}),
         "has .*entry_points.txt, which was not split",
     ),
     "a module named as METADATA is": (
-        lambda p, f: [*p[:-1], edited(p[-1], f, add_files={"METADATA": b"x"})],
+        lambda w, f: edited(w, f, add_files={"METADATA": b"x"}),
         "has METADATA, which was not split",
     ),
     "a requirement that no device wheel has": (
-        lambda p, f: [*p[:-1], edited(p[-1], f, add_requirements=("rocm-sdk-device-gfx950==1.0",))],
+        lambda w, f: edited(w, f, add_requirements=("rocm-sdk-device-gfx950==1.0",)),
         "requires rocm-sdk-device-gfx950==1.0, as no device wheel does",
     ),
-    "an archive in the host wheel": (
-        lambda p, f: [edited(p[0], f, add_files={ARCHIVE: members_of(p[-1])[ARCHIVE]}), *p[1:]],
-        f"has {ARCHIVE} itself, which belongs into a device wheel",
-    ),
-    "a file of a device wheel in the host wheel": (
-        lambda p, f: [edited(p[0], f, add_files={"demo/k.hsaco": b"x"}), *p[1:]],
-        "has demo/k.hsaco itself, which belongs into a device wheel",
-    ),
-    "a record without a library": (
-        lambda p, f: [with_record(p[0], f, lambda r: r["libraries"].pop()), *p[1:]],
-        "demo/lib/libdemo.so looks for different code than its cairn-split.json says",
-    ),
-    "a record without a wrapper": (
-        lambda p, f: [with_record(p[0], f, lambda r: parts_in(r)[0].update(wrappers=[0])), *p[1:]],
-        "demo/lib/libdemo.so looks for different code than its cairn-split.json says",
-    ),
-    "a record of a different place": (
-        lambda p, f: [
-            with_record(
-                p[0], f, lambda r: r["libraries"][1].update(archives="demo/.kpack/d_@GFXARCH@.kpack")
-            ),
-            *p[1:],
-        ],
-        "top.so looks for different code than its cairn-split.json says",
-    ),
-    "a device wheel without its host": (lambda p, _: p[1:], "device wheel, and no wheel beside it"),
 }
 
 
@@ -201,18 +178,35 @@ def test_a_whole_split_has_no_problem(parts: list[Path]) -> None:
     assert list(problems(parts[::-1], rocm="7.14.0a20261001")) == []
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_each_fault_is_told_by_name(parts: list[Path], tmp_path: Path, fault: str) -> None:
-    change, said = FAULTS[fault]
-    found = list(problems(change(parts, tmp_path)))
-    assert found
+def assert_told(wheels: list[Path], said: str) -> None:
+    found = list(problems(wheels))
     assert any(re.search(said, problem) for problem in found), found
 
 
-def test_device_wheels_of_another_build_are_told(
-    parts: list[Path], make_wheel: MakeWheel, tmp_path: Path
-) -> None:
-    other = split(whole(make_wheel, b"other"), tmp_path / "other")
+@pytest.mark.parametrize("fault", IN_HOST)
+def test_each_fault_in_the_host_wheel_is_told(parts: list[Path], tmp_path: Path, fault: str) -> None:
+    change, said = IN_HOST[fault]
+    assert_told([change(parts[0], tmp_path), *parts[1:]], said)
+
+
+@pytest.mark.parametrize("fault", IN_DEVICE)
+def test_each_fault_in_a_device_wheel_is_told(parts: list[Path], tmp_path: Path, fault: str) -> None:
+    change, said = IN_DEVICE[fault]
+    assert_told([*parts[:-1], change(parts[-1], tmp_path)], said)
+
+
+def test_a_part_that_is_missing_is_told(parts: list[Path]) -> None:
+    assert_told(parts[:-1], r"demo-device-gfx942 is missing, which demo\[device-gfx942\]")
+    assert_told(parts[1:], "device wheel, and no wheel beside it")
+
+
+def test_an_archive_in_the_host_wheel_is_told(parts: list[Path], tmp_path: Path) -> None:
+    host = edited(parts[0], tmp_path, add_files={ARCHIVE: members_of(parts[-1])[ARCHIVE]})
+    assert_told([host, *parts[1:]], f"has {ARCHIVE} itself, which belongs into a device wheel")
+
+
+def test_device_wheels_of_another_build_are_told(parts: list[Path], tmp_path: Path) -> None:
+    other = split(whole(tmp_path, b"other"), tmp_path / "other")
     found = "\n".join(problems([parts[0], *other[1:]]))
     for target in ("gfx90a:xnack+", "gfx90a", "gfx942"):
         for key in ("lib/libdemo.so#0", "lib/libdemo.so#1", "lib/libdemo.so#2", "top.so#0"):
@@ -221,11 +215,11 @@ def test_device_wheels_of_another_build_are_told(
 
 
 def test_verify_compares_parts_that_are_given_together(
-    parts: list[Path], make_wheel: MakeWheel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    parts: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cairn_wheel("verify", *parts) == 0
     assert cairn_wheel("verify", parts[0], parts[1]) == 0
-    other = split(whole(make_wheel, b"other"), tmp_path / "other")
+    other = split(whole(tmp_path, b"other"), tmp_path / "other")
     capsys.readouterr()
     assert cairn_wheel("verify", parts[0], parts[1], other[2]) != 0
     out = capsys.readouterr().out.splitlines()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from cairn.wheels.split.split import split
 from cairn.wheels.verify import Expectation, verify
 from helpers.formats import make_bundle, make_code_object
 from helpers.hip_library import make_hip_library
-from helpers.wheels import LINUX, MakeWheel, cairn_wheel
+from helpers.wheels import LINUX, MakeWheel, build_wheel, cairn_wheel, members_of
 
 PAIR = "demo/.kpack/demo_gfx90a:sramecc+:xnack-.kpack"
 
@@ -31,20 +30,26 @@ SECOND = {target: code(target, b"other") for target in ("gfx942", "gfx11-generic
 Parts = Callable[..., dict[str, Path]]
 
 
-@pytest.fixture
-def parts(make_wheel: MakeWheel, tmp_path: Path) -> Parts:
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory: pytest.TempPathFactory) -> Parts:
+    made: dict[str, dict[str, Path]] = {}
+
     def make(
         first: Mapping[str, bytes] = FIRST, second: Mapping[str, bytes] = SECOND, where: str = "split"
     ) -> dict[str, Path]:
+        if where in made:
+            return made[where]
         files = {
             "demo/__init__.py": b"",
             "demo/lib/liba.so": make_hip_library([make_bundle(first, 2, 1)], [0, 0]),
             "demo/lib/libb.so": make_hip_library([make_bundle(second), make_bundle(first)]),
             "demo/kernels/k.hsaco": make_code_object("gfx942", b"of its own"),
         }
-        host, *devices = split(make_wheel(files=files, tags=LINUX), tmp_path / where)
+        folder = tmp_path_factory.mktemp(where)
+        host, *devices = split(build_wheel(folder, files=files, tags=LINUX), folder / "split")
         names = (path.name.partition("-")[0].partition("_device_")[2].replace("_", "-") for path in devices)
-        return {"host": host, **dict(zip(names, devices, strict=True))}
+        made[where] = {"host": host, **dict(zip(names, devices, strict=True))}
+        return made[where]
 
     return make
 
@@ -126,7 +131,7 @@ def test_verify_knows_what_each_part_must_have(
 
 
 def test_generic_code_in_each_library_is_code_for_its_gpus(parts: Parts) -> None:
-    host = parts(first=SECOND)["host"]
+    host = parts(first=SECOND, where="generic")["host"]
     for targets in (("gfx942", "gfx1100"), ("gfx942", "gfx1102", "gfx11-generic")):
         assert not verify(host, Expectation(targets=targets, require_device_code=True))
 
@@ -134,8 +139,7 @@ def test_generic_code_in_each_library_is_code_for_its_gpus(parts: Parts) -> None
 def test_verify_refuses_a_library_whose_reference_is_malformed(parts: Parts, tmp_path: Path) -> None:
     host = parts()["host"]
     name = "demo/lib/liba.so"
-    with zipfile.ZipFile(host) as archive:
-        library = archive.read(name).replace(b"kernel_name", b"kernel_nane")
+    library = members_of(host)[name].replace(b"kernel_name", b"kernel_nane")
     bad = edit_wheel(host, Edit(replace_files={name: library}), tmp_path / "bad")
     assert [(f.code, f.member) for f in verify(bad, Expectation())] == [("binary-malformed", name)]
 
