@@ -6,6 +6,7 @@ import os
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,11 +25,15 @@ from cairn.wheels.metadata import wheel_info
 from cairn.wheels.rewrite import wheel as rewrite_wheel
 from cairn.wheels.verify import Expectation, verify
 from helpers.formats import make_bundle, make_code_object, make_elf
-from helpers.wheels import LINUX, MakeWheel
+from helpers.wheels import LINUX, MakeWheel, members_of
 
 HOOKED = b"from . import _rocm_init\n_rocm_init.initialize()\n"
 MODULE = b'def initialize():\n    f(preload_shortnames=["amdhip64", "miopen"], check_version="7")\n'
 REQUIRES = ("rocm[libraries]==7.10.0", "rocm-sdk-core==7.10.0", "triton==3.5.0", "filelock")
+
+
+Linked = Callable[..., Path]
+Fat = Callable[..., FatReport]
 
 
 class Rocm:
@@ -36,6 +41,7 @@ class Rocm:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.hip = root / "lib" / "libamdhip64.so.7.0.1"
         (root / "lib").mkdir(parents=True)
 
     def add(self, soname: str, *needed: str, at: str = "lib", **properties: object) -> Path:
@@ -58,6 +64,10 @@ class Rocm:
             file.write_bytes(name.encode())
 
 
+def hip_runtime(**more: Any) -> bytes:
+    return make_elf(soname="libamdhip64.so.7", needed=("libc.so.6",), **more)
+
+
 @pytest.fixture
 def rocm(tmp_path: Path) -> Rocm:
     tree = Rocm(tmp_path / "rocm tree é")
@@ -72,7 +82,7 @@ def rocm(tmp_path: Path) -> Rocm:
 
 
 @pytest.fixture
-def linked(make_wheel: MakeWheel) -> Callable[..., Path]:
+def linked(make_wheel: MakeWheel) -> Linked:
     def make(*needed: str, files: Mapping[str, bytes] | None = None, **properties: object) -> Path:
         code = make_bundle({"gfx942": make_code_object("gfx942", b"code")})
         core = make_elf(
@@ -89,27 +99,40 @@ def linked(make_wheel: MakeWheel) -> Callable[..., Path]:
             "demo/bin/tool": b"#!/bin/sh\n",
             **(files or {}),
         }
-        settings: dict[str, object] = {"version": "2.0+rocm7.10.0", "tags": LINUX, "requires": REQUIRES}
-        return make_wheel(
-            **{**settings, "files": content, "executables": ("demo/bin/tool",), "pure": False, **properties}
-        )
+        settings = {"version": "2.0+rocm7.10.0", "tags": LINUX, "requires": REQUIRES, **properties}
+        return make_wheel(files=content, executables=("demo/bin/tool",), **settings)
 
     return make
 
 
-def make(wheel: Path, rocm: Rocm, output_dir: Path, **properties: object) -> FatReport:
-    return build.make(build.FatRequest(wheel=wheel, rocm=rocm.root, output_dir=output_dir, **properties))  # type: ignore[arg-type]
+@pytest.fixture
+def fat(linked: Linked, rocm: Rocm, tmp_path: Path) -> Fat:
+    """Makes a fat wheel of a linked one, in the folder `out`."""
+
+    def make(wheel: Path | None = None, *, out: str = "out", tree: Rocm = rocm, **options: Any) -> FatReport:
+        wheel = wheel or linked()
+        return build.make(build.FatRequest(wheel=wheel, rocm=tree.root, output_dir=tmp_path / out, **options))
+
+    return make
 
 
-def read(wheel: str, member: str) -> Image:
-    with zipfile.ZipFile(wheel) as archive:
-        return elf.read(archive.read(member))
+def members(report: FatReport) -> dict[str, bytes]:
+    return members_of(Path(report.wheel))
 
 
-def test_libraries_come_under_their_sonames(linked: Callable[..., Path], rocm: Rocm, tmp_path: Path) -> None:
+def read(report: FatReport, member: str) -> Image:
+    return elf.read(members(report)[member])
+
+
+def left_out(report: FatReport, name: str) -> set[str]:
+    """Why something was left out."""
+    return {entry.reason for entry in report.left_out if entry.name == name}
+
+
+def test_libraries_come_under_their_sonames_and_are_loaded(fat: Fat, linked: Linked, tmp_path: Path) -> None:
     wheel = linked()
     before = wheel.read_bytes()
-    report = make(wheel, rocm, tmp_path / "out")
+    report = fat(wheel)
     assert wheel.read_bytes() == before
     assert os.listdir(tmp_path / "out") == [Path(report.wheel).name]
     with zipfile.ZipFile(report.wheel) as archive:
@@ -126,29 +149,11 @@ def test_libraries_come_under_their_sonames(linked: Callable[..., Path], rocm: R
     assert modes["demo/lib/libamdhip64.so.7"] == 0o755
     assert modes["demo/bin/tool"] == 0o755
     for name in libraries:
-        parsed = read(report.wheel, name)
+        parsed = read(report, name)
         assert (parsed.rpath, parsed.runpath) == (("$ORIGIN",), ())
-    assert read(report.wheel, "demo/_C.so").rpath == ("$ORIGIN/lib",)
+    assert read(report, "demo/_C.so").rpath == ("$ORIGIN/lib",)
     assert report.changed == ("demo/lib/libdemo_hip.so",)
-
-
-def test_the_wheel_is_one_of_its_own(linked: Callable[..., Path], rocm: Rocm, tmp_path: Path) -> None:
-    report = make(linked(), rocm, tmp_path / "out")
-    info = wheel_info.read(Path(report.wheel))
-    assert info.file_name == f"demo-2.0+fat.rocm7.10.0-{LINUX[0]}.whl"
-    assert (info.version, info.dist_info) == ("2.0+fat.rocm7.10.0", "demo-2.0+fat.rocm7.10.0.dist-info")
-    assert info.requires_dist == ("triton==3.5.0", "filelock")
-    assert report.dropped == ("rocm", "rocm-sdk-core")
-    with pytest.raises(WheelError, match="already"):
-        make(Path(report.wheel), rocm, tmp_path / "again")
-    named = make(linked(), rocm, tmp_path / "out", version="9.9+mine")
-    assert wheel_info.read(Path(named.wheel)).version == "9.9+mine"
-
-
-def test_the_module_loads_what_is_inside(linked: Callable[..., Path], rocm: Rocm, tmp_path: Path) -> None:
-    report = make(linked(), rocm, tmp_path / "out")
-    with zipfile.ZipFile(report.wheel) as archive:
-        text = archive.read("demo/_rocm_init.py").decode()
+    text = members(report)["demo/_rocm_init.py"].decode()
     names: dict[str, object] = {}
     exec(compile(text, "_rocm_init.py", "exec"), names)  # noqa: S102 - our own module
     # In order of need: what a library opens by name is loaded before it looks for that elsewhere.
@@ -156,11 +161,22 @@ def test_the_module_loads_what_is_inside(linked: Callable[..., Path], rocm: Rocm
     assert "rocm_sdk" not in text
 
 
-def test_only_data_of_wanted_targets(linked: Callable[..., Path], rocm: Rocm, tmp_path: Path) -> None:
-    report = make(linked(), rocm, tmp_path / "out")
-    with zipfile.ZipFile(report.wheel) as archive:
-        names = set(archive.namelist())
-    data = {name for name in names if "/rocblas/" in name or "/miopen/" in name}
+def test_the_wheel_is_one_of_its_own(fat: Fat) -> None:
+    report = fat()
+    info = wheel_info.read(Path(report.wheel))
+    assert info.file_name == f"demo-2.0+fat.rocm7.10.0-{LINUX[0]}.whl"
+    assert (info.version, info.dist_info) == ("2.0+fat.rocm7.10.0", "demo-2.0+fat.rocm7.10.0.dist-info")
+    assert info.requires_dist == ("triton==3.5.0", "filelock")
+    assert report.dropped == ("rocm", "rocm-sdk-core")
+    with pytest.raises(WheelError, match="already"):
+        fat(Path(report.wheel), out="again")
+    named = fat(version="9.9+mine")
+    assert wheel_info.read(Path(named.wheel)).version == "9.9+mine"
+
+
+def test_only_data_of_wanted_targets(fat: Fat) -> None:
+    report = fat()
+    data = {name for name in members(report) if "/rocblas/" in name or "/miopen/" in name}
     assert data == {
         "demo/lib/rocblas/library/a_gfx942.co",
         "demo/lib/rocblas/library/all.dat",
@@ -168,71 +184,57 @@ def test_only_data_of_wanted_targets(linked: Callable[..., Path], rocm: Rocm, tm
     }
     parts = {part.name: part for part in report.parts}
     assert parts["lib/rocblas/library"].sizes == {"gfx942": len("a_gfx942.co"), "any": len("all.dat")}
-    left = {entry.name: entry.reason for entry in report.left_out}
-    assert "1 files" in left["lib/rocblas/library"]
-    assert "libhipblas" in left
-    chosen = make(linked(), rocm, tmp_path / "other", targets=(parse_target_id("gfx11-generic"),))
-    with zipfile.ZipFile(chosen.wheel) as archive:
-        assert "demo/lib/rocblas/library/a_gfx1100.co" in archive.namelist()
-        assert "demo/lib/rocblas/library/a_gfx942.co" not in archive.namelist()
+    assert any("1 files" in reason for reason in left_out(report, "lib/rocblas/library"))
+    assert left_out(report, "libhipblas")
+    chosen = members(fat(out="other", targets=(parse_target_id("gfx11-generic"),)))
+    assert "demo/lib/rocblas/library/a_gfx1100.co" in chosen
+    assert "demo/lib/rocblas/library/a_gfx942.co" not in chosen
+    without = fat(targets=(parse_target_id("gfx950"),))
+    assert "it has no file for gfx950" in left_out(without, "lib/rocblas/library")
 
 
-def test_a_target_without_data_is_told(linked: Callable[..., Path], rocm: Rocm, tmp_path: Path) -> None:
-    report = make(linked(), rocm, tmp_path / "out", targets=(parse_target_id("gfx950"),))
-    reasons = {entry.reason for entry in report.left_out if entry.name == "lib/rocblas/library"}
-    assert "it has no file for gfx950" in reasons
-
-
-def test_needs_are_renamed_to_sonames(linked: Callable[..., Path], rocm: Rocm, tmp_path: Path) -> None:
+def test_needs_are_renamed_to_sonames(fat: Fat, linked: Linked, rocm: Rocm) -> None:
     (rocm.root / "lib" / "libodd.so").write_bytes(make_elf(needed=("/abs/lib/libamdhip64.so",)))
-    wheel = linked("libamdhip64.so", "libodd.so")
-    report = make(wheel, rocm, tmp_path / "out")
-    assert read(report.wheel, "demo/lib/libdemo_hip.so").needed == ("libamdhip64.so.7", "libodd.so")
-    assert read(report.wheel, "demo/lib/libodd.so").needed == ("libamdhip64.so.7",)
+    report = fat(linked("libamdhip64.so", "libodd.so"))
+    assert read(report, "demo/lib/libdemo_hip.so").needed == ("libamdhip64.so.7", "libodd.so")
+    assert read(report, "demo/lib/libodd.so").needed == ("libamdhip64.so.7",)
 
 
-def test_what_is_missing_is_named(linked: Callable[..., Path], rocm: Rocm, tmp_path: Path) -> None:
+def test_what_is_missing_is_named(fat: Fat, linked: Linked, rocm: Rocm, tmp_path: Path) -> None:
     wheel = linked("libamdhip64.so.7", "libhipfft.so.0", "libnowhere.so.3")
     with pytest.raises(
         WheelError, match=r"libhipfft\.so\.0 .*libnowhere\.so\.3 \(needed by libdemo_hip\.so\)"
     ):
-        make(wheel, rocm, tmp_path / "out")
+        fat(wheel)
     for path in (rocm.root / "deep" / "below").iterdir():
         path.unlink()
     with pytest.raises(WheelError, match=r"amd_comgr \(needed by libamdhip64"):
-        make(linked(), rocm, tmp_path / "out")
+        fat()
     assert not (tmp_path / "out").exists()
 
 
 def test_libraries_that_need_each_other_are_loaded_after_what_they_need(
-    linked: Callable[..., Path], rocm: Rocm, tmp_path: Path
+    fat: Fat, linked: Linked, rocm: Rocm
 ) -> None:
     rocm.add("libhipa.so.1", "libhipb.so.1", "libamdhip64.so.7")
     rocm.add("libhipb.so.1", "libhipc.so.1", "libamdhip64.so.7")
     rocm.add("libhipc.so.1", "libhipa.so.1", "libhipc.so.1")
     rocm.add("libhipd.so.1", "libhipb.so.1")
-    report = make(linked("libhipd.so.1", "libc.so.6"), rocm, tmp_path / "out")
+    report = fat(linked("libhipd.so.1", "libc.so.6"))
     order = [part.name for part in report.parts if part.name.startswith("lib/lib")]
     ring = [order.index(f"lib/libhip{letter}.so.1") for letter in "abc"]
     assert order.index("lib/libamdhip64.so.7") < max(ring) < order.index("lib/libhipd.so.1")
 
 
-def test_what_other_wheels_supply_is_left(linked: Callable[..., Path], rocm: Rocm, tmp_path: Path) -> None:
-    wheel = linked("libamdhip64.so.7", "libtorch.so")
-    report = make(wheel, rocm, tmp_path / "out", provided=("libtorch*.so",))
-    assert read(report.wheel, "demo/lib/libdemo_hip.so").needed == ("libamdhip64.so.7", "libtorch.so")
+def test_what_other_wheels_supply_is_left(fat: Fat, linked: Linked) -> None:
+    report = fat(linked("libamdhip64.so.7", "libtorch.so"), provided=("libtorch*.so",))
+    assert read(report, "demo/lib/libdemo_hip.so").needed == ("libamdhip64.so.7", "libtorch.so")
 
 
-def test_a_preload_that_is_missing_is_named(linked: Callable[..., Path], rocm: Rocm, tmp_path: Path) -> None:
-    module = MODULE.replace(b"miopen", b"rocm-openblas")
-    with pytest.raises(WheelError, match="rocm-openblas"):
-        make(linked(files={"demo/_rocm_init.py": module}), rocm, tmp_path / "out")
-
-
-def test_missing_data_is_named(linked: Callable[..., Path], rocm: Rocm, tmp_path: Path) -> None:
+def test_missing_data_is_named(fat: Fat, rocm: Rocm) -> None:
     (rocm.root / "lib" / "rocblas").rename(rocm.root / "elsewhere")
     with pytest.raises(WheelError, match=r"rocblas/library for librocblas\.so\.5"):
-        make(linked(), rocm, tmp_path / "out")
+        fat()
 
 
 @pytest.mark.parametrize(
@@ -241,75 +243,65 @@ def test_missing_data_is_named(linked: Callable[..., Path], rocm: Rocm, tmp_path
         ({"demo/__init__.py": b""}, r"demo/__init__\.py .* does not import _rocm_init"),
         ({"demo/_rocm_init.py": b"def initialize(): pass\n"}, "does not say preload_shortnames"),
         ({"demo/_rocm_init.py": b"def initialize(:\n"}, "not valid Python"),
+        ({"demo/_rocm_init.py": MODULE.replace(b"miopen", b"rocm-openblas")}, "rocm-openblas"),
     ],
 )
-def test_a_missing_anchor_is_named(
-    linked: Callable[..., Path], rocm: Rocm, tmp_path: Path, files: dict[str, bytes], problem: str
+def test_a_module_without_its_anchor_or_library_is_named(
+    fat: Fat, linked: Linked, files: dict[str, bytes], problem: str
 ) -> None:
     with pytest.raises(WheelError, match=problem):
-        make(linked(files=files), rocm, tmp_path / "out")
+        fat(linked(files=files))
 
 
-def test_wheels_that_cannot_be_fat(
-    linked: Callable[..., Path], make_wheel: MakeWheel, rocm: Rocm, tmp_path: Path
-) -> None:
+def test_wheels_that_cannot_be_fat(fat: Fat, linked: Linked, make_wheel: MakeWheel, tmp_path: Path) -> None:
     with pytest.raises(WheelError, match="no ROCm"):
-        make(make_wheel(), rocm, tmp_path / "out")
+        fat(make_wheel())
     with pytest.raises(WheelError, match="no ROCm"):
-        make(linked(tags=("cp311-cp311-macosx_11_0_arm64",)), rocm, tmp_path / "out")
+        fat(linked(tags=("cp311-cp311-macosx_11_0_arm64",)))
     with pytest.raises(WheelError, match="device code"):
-        make(make_wheel(tags=LINUX), rocm, tmp_path / "out")
+        fat(make_wheel(tags=LINUX))
     with pytest.raises(UsageError, match="no folder"):
         build.make(build.FatRequest(wheel=linked(), rocm=tmp_path / "none", output_dir=tmp_path / "out"))
 
 
-def test_libraries_that_cannot_be_bundled(linked: Callable[..., Path], rocm: Rocm, tmp_path: Path) -> None:
-    hip = rocm.root / "lib" / "libamdhip64.so.7.0.1"
-    whole = hip.read_bytes()
+def test_libraries_that_cannot_be_bundled(fat: Fat, rocm: Rocm) -> None:
+    whole = rocm.hip.read_bytes()
     foreign = bytearray(whole)
     foreign[18:20] = (183).to_bytes(2, "little")
     for content, problem in ((b"", "empty"), (whole[:90], "header"), (bytes(foreign), "aarch64")):
-        hip.write_bytes(content)
+        rocm.hip.write_bytes(content)
         with pytest.raises(WheelError, match=rf"libamdhip64\.so.* cannot be bundled: .*{problem}"):
-            make(linked(), rocm, tmp_path / "out")
+            fat()
 
 
-def test_newer_libraries_make_the_tag_newer(linked: Callable[..., Path], rocm: Rocm, tmp_path: Path) -> None:
-    hip = rocm.root / "lib" / "libamdhip64.so.7.0.1"
-    needs = {"soname": "libamdhip64.so.7", "needed": ("libc.so.6",)}
-    hip.write_bytes(make_elf(**needs, versions={"libc.so.6": ("GLIBC_2.34",)}))
-    report = make(linked(), rocm, tmp_path / "out")
+def test_newer_libraries_make_the_tag_newer(fat: Fat, rocm: Rocm) -> None:
+    rocm.hip.write_bytes(hip_runtime(versions={"libc.so.6": ("GLIBC_2.34",)}))
+    report = fat()
     assert report.wheel.endswith("-cp311-cp311-manylinux_2_34_x86_64.whl")
-    hip.write_bytes(make_elf(**needs, versions={"libc.so.6": ("GLIBC_2.99",)}))
+    rocm.hip.write_bytes(hip_runtime(versions={"libc.so.6": ("GLIBC_2.99",)}))
     with pytest.raises(WheelError, match=r"GLIBC_2\.99"):
-        make(linked(), rocm, tmp_path / "out")
+        fat()
 
 
-def test_a_wheel_that_was_never_repaired_is_judged_too(
-    linked: Callable[..., Path], rocm: Rocm, tmp_path: Path
-) -> None:
+def test_a_wheel_that_was_never_repaired_is_judged_too(fat: Fat, linked: Linked) -> None:
     new = make_elf(needed=("libc.so.6",), versions={"libc.so.6": ("GLIBC_2.35",)})
-    wheel = linked(tags=("cp311-cp311-linux_x86_64",), files={"demo/_C.so": new})
-    report = make(wheel, rocm, tmp_path / "out")
+    report = fat(linked(tags=("cp311-cp311-linux_x86_64",), files={"demo/_C.so": new}))
     assert report.wheel.endswith("-manylinux_2_35_x86_64.whl")
 
 
-def test_links_in_circles_and_out_of_the_tree(
-    linked: Callable[..., Path], rocm: Rocm, tmp_path: Path
-) -> None:
+def test_links_in_circles_and_out_of_the_tree(fat: Fat, rocm: Rocm, tmp_path: Path) -> None:
     library = rocm.root / "lib" / "rocblas" / "library"
     (library / "loop").symlink_to(library)
     (library / "dangling.dat").symlink_to(tmp_path / "nothing")
     (tmp_path / "outside.dat").write_bytes(b"content")
     (library / "link.dat").symlink_to(tmp_path / "outside.dat")
-    report = make(linked(), rocm, tmp_path / "out")
-    with zipfile.ZipFile(report.wheel) as archive:
-        assert archive.read("demo/lib/rocblas/library/link.dat") == b"content"
-        assert "demo/lib/rocblas/library/dangling.dat" not in archive.namelist()
-        assert not [name for name in archive.namelist() if "loop" in name]
+    report = fat()
+    found = members(report)
+    assert found["demo/lib/rocblas/library/link.dat"] == b"content"
+    assert not [name for name in found if "loop" in name or "dangling" in name]
 
 
-def test_packages_of_the_sdk_are_a_tree(linked: Callable[..., Path], tmp_path: Path) -> None:
+def test_packages_of_the_sdk_are_a_tree(fat: Fat, tmp_path: Path) -> None:
     site = tmp_path / "site"
     core = Rocm(site / "_rocm_sdk_core")
     core.add("libamdhip64.so.7")
@@ -317,7 +309,7 @@ def test_packages_of_the_sdk_are_a_tree(linked: Callable[..., Path], tmp_path: P
     libraries = Rocm(site / "_rocm_sdk_libraries_gfx94X")
     libraries.add("libMIOpen.so.1", "libamdhip64.so.7")
     libraries.data("share/miopen/db", "gfx942.kdb")
-    report = make(linked(), core, tmp_path / "out")
+    report = fat(tree=core)
     assert {part.name for part in report.parts} == {
         "lib/libMIOpen.so.1",
         "lib/libamdhip64.so.7",
@@ -333,7 +325,7 @@ def test_the_version_of_a_fat_wheel() -> None:
 
 
 def test_the_script_and_the_command_write_the_same_wheel(
-    linked: Callable[..., Path], rocm: Rocm, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    linked: Linked, rocm: Rocm, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wheel = linked()
     script = tmp_path / "patch_fat_wheel.py"
@@ -356,60 +348,55 @@ def test_the_script_and_the_command_write_the_same_wheel(
     assert "use patch_fat_wheel.py" in capsys.readouterr().err
 
 
-def test_the_package_tells_the_version_it_has(
-    linked: Callable[..., Path], rocm: Rocm, tmp_path: Path
-) -> None:
+def test_the_package_tells_the_version_it_has(fat: Fat, linked: Linked) -> None:
     text = b"# 2.0+rocm7.10.0\n__version__: str = '2.0+rocm7.10.0'\nhip = '7.10.0'\n"
-    report = make(linked(files={"demo/version.py": text}), rocm, tmp_path / "out")
-    with zipfile.ZipFile(report.wheel) as archive:
-        found = archive.read("demo/version.py")
+    report = fat(linked(files={"demo/version.py": text}))
+    found = members(report)["demo/version.py"]
     assert found == text.replace(b"str = '2.0+rocm", b"str = '2.0+fat.rocm")
     for other in (b"__version__ = '1.9'\n", b"__version__ = f()\n", b"not Python\n"):
-        report = make(linked(files={"demo/version.py": other}), rocm, tmp_path / "out")
-        with zipfile.ZipFile(report.wheel) as archive:
-            assert archive.read("demo/version.py") == other
+        report = fat(linked(files={"demo/version.py": other}))
+        assert members(report)["demo/version.py"] == other
 
 
-def test_all_that_is_listed_can_be_demanded(linked: Callable[..., Path], rocm: Rocm, tmp_path: Path) -> None:
+def test_all_that_is_listed_can_be_demanded(fat: Fat, rocm: Rocm) -> None:
     (rocm.root / ".info").mkdir()
     (rocm.root / ".info" / "version").write_text("7.13.0\n")
     with pytest.raises(WheelError, match="libhipblas") as caught:
-        make(linked(), rocm, tmp_path / "out", strict=True)
+        fat(strict=True)
     assert "libhipfile" not in str(caught.value)
-    report = make(linked(), rocm, tmp_path / "out")
-    reasons = {left.name: left.reason for left in report.left_out}
-    assert reasons["libhipfile"] == "not part of ROCm 7.13.0"
-    assert reasons["librocm_smi64"] == "not part of ROCm 7.13.0"
+    report = fat()
+    for name in ("libhipfile", "librocm_smi64"):
+        assert left_out(report, name) == {"not part of ROCm 7.13.0"}
 
 
-def test_one_version_of_a_library_is_enough(linked: Callable[..., Path], rocm: Rocm, tmp_path: Path) -> None:
+def test_one_version_of_a_library_is_enough(fat: Fat, rocm: Rocm) -> None:
     rocm.add("libamdhip64.so.10")
-    report = make(linked(), rocm, tmp_path / "out")
+    report = fat()
     names = {part.name for part in report.parts}
     assert "lib/libamdhip64.so.7" in names
     assert "lib/libamdhip64.so.10" not in names
 
 
-def test_a_text_among_the_libraries(linked: Callable[..., Path], rocm: Rocm, tmp_path: Path) -> None:
+def test_a_text_among_the_libraries(fat: Fat, rocm: Rocm) -> None:
     (rocm.root / "lib" / "librccl.so").write_text("GROUP ( librccl.so.1 )")
     with pytest.raises(WheelError, match=r"librccl\.so cannot be bundled: not an ELF file"):
-        make(linked(), rocm, tmp_path / "out")
+        fat()
 
 
 def test_the_bill_of_materials_names_what_came_in(
-    linked: Callable[..., Path], rocm: Rocm, tmp_path: Path
+    fat: Fat, linked: Linked, rocm: Rocm, tmp_path: Path
 ) -> None:
     (rocm.root / ".info").mkdir()
     (rocm.root / ".info" / "version").write_text("7.10.0")
     (rocm.root / "lib/rocblas/library/a_gfx942.co").write_bytes(make_code_object("gfx942", b"code"))
-    alone = make(linked(), rocm, tmp_path / "alone")
+    alone = fat(out="alone")
     source = cyclonedx.Source(name="torch", commit="a" * 40, origin="https://example.com/torch.git")
     listed = sbom.add(linked(), tmp_path / "listed", sources=(source,), rocm_version="7.10.0")
-    extended = make(listed, rocm, tmp_path / "extended")
+    extended = fat(listed, out="extended")
     for report in (alone, extended):
-        with zipfile.ZipFile(report.wheel) as archive:
-            found = json.loads(archive.read("demo-2.0+fat.rocm7.10.0.dist-info/sboms/cairn.cdx.json"))
-            digest = hashlib.sha256(archive.read("demo/lib/libamdhip64.so.7")).hexdigest()
+        inside = members(report)
+        found = json.loads(inside["demo-2.0+fat.rocm7.10.0.dist-info/sboms/cairn.cdx.json"])
+        digest = hashlib.sha256(inside["demo/lib/libamdhip64.so.7"]).hexdigest()
         parts = {part["name"]: part for part in found["components"]}
         assert parts["libamdhip64.so.7"]["hashes"] == [{"alg": "SHA-256", "content": digest}]
         assert parts["rocm"]["version"] == "7.10.0"
@@ -421,7 +408,7 @@ def test_the_bill_of_materials_names_what_came_in(
     assert parts["torch"]["version"] == source.commit
 
 
-def test_code_for_other_targets_is_taken_out(linked: Callable[..., Path], rocm: Rocm, tmp_path: Path) -> None:
+def test_code_for_other_targets_is_taken_out(fat: Fat, rocm: Rocm) -> None:
     codes = {
         "gfx942": b"for 942",
         "gfx942:xnack+": b"more",
@@ -429,44 +416,35 @@ def test_code_for_other_targets_is_taken_out(linked: Callable[..., Path], rocm: 
         "gfx9-4-generic": b"any 9.4",
     }
     plain, packed = make_bundle(codes), make_bundle(codes, version=2, method=1)
-    hip = rocm.root / "lib" / "libamdhip64.so.7.0.1"
-    needs = {"soname": "libamdhip64.so.7", "needed": ("libc.so.6",)}
-    hip.write_bytes(make_elf(**needs, sections={".hip_fatbin": plain + bytes(64) + packed}))
-    before = hip.read_bytes()
-    report = make(linked(), rocm, tmp_path / "out", targets=(parse_target_id("gfx942"),))
-    assert hip.read_bytes() == before
-    with zipfile.ZipFile(report.wheel) as archive:
-        data = archive.read("demo/lib/libamdhip64.so.7")
+    rocm.hip.write_bytes(hip_runtime(sections={".hip_fatbin": plain + bytes(64) + packed}))
+    before = rocm.hip.read_bytes()
+    report = fat(targets=(parse_target_id("gfx942"),))
+    assert rocm.hip.read_bytes() == before
+    data = members(report)["demo/lib/libamdhip64.so.7"]
     found = [(str(code.target), code.compressed) for code in offload_code_object.of_elf(data)]
     kept = {"gfx942", "gfx942:xnack+", "gfx9-4-generic"}
     assert {target for target, compressed in found if not compressed} == kept
     assert {target for target, compressed in found if compressed} == codes.keys()
     assert b"for 942" in data
     assert b"for 1100" not in data
-    reasons = {left.reason for left in report.left_out if left.name == "lib/libamdhip64.so.7"}
-    assert reasons == {"its code for gfx1100 (8 bytes) was taken out"}
+    assert left_out(report, "lib/libamdhip64.so.7") == {"its code for gfx1100 (8 bytes) was taken out"}
     part = next(part for part in report.parts if part.name == "lib/libamdhip64.so.7")
     assert part.sizes["gfx942"] == 2 * len(b"for 942")
 
 
-def test_libraries_for_other_targets_alone_are_told(
-    linked: Callable[..., Path], rocm: Rocm, tmp_path: Path
-) -> None:
-    hip = rocm.root / "lib" / "libamdhip64.so.7.0.1"
+def test_libraries_for_other_targets_alone_are_told(fat: Fat, rocm: Rocm) -> None:
     code = make_bundle({"gfx1100": b"code"})
-    needs = {"soname": "libamdhip64.so.7", "needed": ("libc.so.6",)}
-    hip.write_bytes(make_elf(**needs, sections={".hip_fatbin": code}))
-    report = make(linked(), rocm, tmp_path / "out")
-    reasons = {left.reason for left in report.left_out if left.name == "lib/libamdhip64.so.7"}
-    assert "it has no code for gfx942" in reasons
+    rocm.hip.write_bytes(hip_runtime(sections={".hip_fatbin": code}))
+    report = fat()
+    assert "it has no code for gfx942" in left_out(report, "lib/libamdhip64.so.7")
     # Nothing but zeros would be left of 17 MB: our own reader would refuse that as a bomb.
     large = make_bundle({"gfx1100": os.urandom(17 << 20)})
-    hip.write_bytes(make_elf(**needs, sections={".hip_fatbin": large}))
-    report = make(linked(), rocm, tmp_path / "large")
+    rocm.hip.write_bytes(hip_runtime(sections={".hip_fatbin": large}))
+    report = fat(out="large")
     assert wheel_info.read(Path(report.wheel)).version == report.version
 
 
-def test_extras_of_the_sdk_alone_are_gone(linked: Callable[..., Path], rocm: Rocm, tmp_path: Path) -> None:
+def test_extras_of_the_sdk_alone_are_gone(fat: Fat, linked: Linked, tmp_path: Path) -> None:
     wheel = linked()
     device = 'rocm-sdk-device-gfx942==7.10.0; extra == "device-gfx942"'
     change = rewrite_wheel.Edit(
@@ -474,7 +452,7 @@ def test_extras_of_the_sdk_alone_are_gone(linked: Callable[..., Path], rocm: Roc
         add_requirements=(device, 'rocm[devel]; extra == "tools"', 'ninja; extra == "tools"'),
     )
     wheel = rewrite_wheel.edit_wheel(wheel, change, tmp_path / "edited")
-    report = make(wheel, rocm, tmp_path / "out")
+    report = fat(wheel)
     info = wheel_info.read(Path(report.wheel))
     assert info.extras == ("fast", "tools")
     assert info.requires_dist == ("triton==3.5.0", "filelock", 'ninja; extra == "tools"')

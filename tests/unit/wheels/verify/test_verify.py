@@ -148,7 +148,6 @@ def test_what_installers_refuse_or_take_differently(
         ("demo-1.0.data/evil/x", "data-folder"),
         ("demo-1.0.data/x", "data-folder"),
         ("other-1.0.data/purelib/x.py", "data-folder"),
-        ("demo/__INIT__.py", "name-twice"),
     ],
 )
 def test_files_that_have_no_place_of_their_own(make_wheel: MakeWheel, path: str, code: str) -> None:
