@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -19,6 +21,7 @@ from cairn.release.index.snapshot import Change, Index, Snapshot
 from cairn.release.provenance import chain, evidence
 from cairn.release.provenance.attest import Attester, KeyAttester, attest
 from cairn.release.provenance.chain import Report
+from cairn.release.provenance.reader import Reader
 from cairn.release.provenance.signers import Signer, Trust
 from cairn.release.publish import wheel_set as sets
 from cairn.store.memory import MemoryStore
@@ -81,10 +84,16 @@ class Released:
         sha256 = hashlib.sha256(wheel.read_bytes()).hexdigest()
         return chain.check(self.store, index, file_name=wheel.name, sha256=sha256, trust=trust)
 
-    def key(self, what: str) -> str:
-        """The one key in the store that has this in it."""
-        (found,) = [key for key in self.store.objects if what in key]
-        return found
+    def over(self, store: Reader) -> Released:
+        """The same in another store, of which a check only reads."""
+        return dataclasses.replace(self, store=cast("MemoryStore", store))
+
+    def provenance_key(self, index: str = "release") -> str:
+        """The key of what an index gives as the provenance of the torch wheel."""
+        entry = Index(self.store, index).load().project("torch").file(self.wheels[-1].name)
+        assert entry is not None
+        assert entry.provenance is not None
+        return keys.provenance_key(entry.sha256, entry.filename, entry.provenance)
 
 
 def released(

@@ -21,9 +21,8 @@ from cairn.release.publish import wheel_set
 from cairn.release.publish.files import publish
 from cairn.sources.manifest.manifest import Manifest
 from cairn.store.memory import MemoryStore
-from cairn.testing.record import Counts
 from cairn.wheels.wheelset import WheelSet
-from helpers.gate import AWAY, at, data_of, given, record_of, stack_of
+from helpers.gate import AWAY, at, data_of, failed_record, given, record_of, stack_of
 from helpers.release import (
     PROJECTS,
     contents,
@@ -43,14 +42,15 @@ def stage(store: MemoryStore, *wheels: Path, index: str = "staging", needs: tupl
 
 
 @pytest.fixture
-def torch(tmp_path: Path) -> Path:
+def torch(store: MemoryStore, tmp_path: Path) -> Path:
+    """A wheel, beside one that staging has by itself."""
+    put(store, "staging", [make_wheel(tmp_path, "alone", "1.0")])
     return make_wheel(tmp_path, "torch", "2.9.0")
 
 
 @pytest.fixture
-def banned(store: MemoryStore, torch: Path, tmp_path: Path) -> WheelSet:
+def banned(store: MemoryStore, torch: Path) -> WheelSet:
     """A set that was yanked, and is in no index any more."""
-    put(store, "staging", [make_wheel(tmp_path, "alone", "1.0")])
     made = stage(store, torch)
     yank(store, made.id, reason="wrong results")
     rollback(store, "staging", "1")
@@ -121,16 +121,11 @@ def test_a_set_that_shares_a_wheel_with_a_yanked_one_comes_in(store: MemoryStore
 def test_what_is_the_same_by_wheels_is_yanked_with_it_wherever_it_is(
     store: MemoryStore, torch: Path, tmp_path: Path
 ) -> None:
-    put(store, "staging", [make_wheel(tmp_path, "alone", "1.0")])
     triton = make_wheel(tmp_path, "triton", "3.5")
-    made, again, more = (
-        stage(store, torch),
-        stage(store, torch, needs=("alone",)),
-        stage(store, torch, triton),
-    )
-    derived = msgspec.structs.replace(
-        make_set([final := make_wheel(tmp_path, "torch", "2.9.1")], **AWAY), derived_from=made.id
-    )
+    made, again = stage(store, torch), stage(store, torch, needs=("alone",))
+    more = stage(store, torch, triton)
+    final = make_wheel(tmp_path, "torch", "2.9.1")
+    derived = msgspec.structs.replace(make_set([final], **AWAY), derived_from=made.id)
     derived = stage_set(store, "staging", derived, [final])
     other = stage(store, make_wheel(tmp_path, "torch", "2.9.2"), triton)
     promote(store, more.id, stack=stack_of(more), bypass=HURRY)
@@ -154,8 +149,7 @@ def test_what_is_the_same_by_wheels_is_yanked_with_it_wherever_it_is(
     assert marked() | marked("release") == set()
 
 
-def test_what_is_banned_twice_is_lifted_twice(store: MemoryStore, torch: Path, tmp_path: Path) -> None:
-    put(store, "staging", [make_wheel(tmp_path, "alone", "1.0")])
+def test_what_is_banned_twice_is_lifted_twice(store: MemoryStore, torch: Path) -> None:
     made = stage(store, torch)
     night = manifest_of(store, made.manifest_sha256[:8])
     yank(store, made.id, reason="wrong results")
@@ -198,10 +192,7 @@ def test_lifting_a_ban_does_not_leave_an_untested_set_above_the_tested_one(
         lift(store, newer.id, by="bob", reason="it works here")
 
 
-def test_a_store_that_is_older_than_its_ledger_knows_the_wheels_too(
-    store: MemoryStore, torch: Path, tmp_path: Path
-) -> None:
-    put(store, "staging", [make_wheel(tmp_path, "alone", "1.0")])
+def test_a_store_that_is_older_than_its_ledger_knows_the_wheels_too(store: MemoryStore, torch: Path) -> None:
     yank(store, stage(store, torch).id, reason="wrong results")
     for key in [key for key in store.objects if key.startswith("ledger/")]:
         store.delete(key)
@@ -212,28 +203,17 @@ def test_a_store_that_is_older_than_its_ledger_knows_the_wheels_too(
 def test_a_failure_is_not_forgotten_where_the_set_is_sealed_again(
     store: MemoryStore, torch: Path, tmp_path: Path
 ) -> None:
-    put(store, "staging", [make_wheel(tmp_path, "alone", "1.0")])
     made, triton = stage(store, torch), make_wheel(tmp_path, "triton", "3.5")
     again, more = stage(store, torch, needs=("alone",)), stage(store, torch, triton)
-    counts = Counts(passed=1, failed=1)
-    bad = records.add(
-        store, data_of(record_of(made, verdict="failed", reason="boom", counts=counts, started=at(-1)))
-    )
+    bad = records.add(store, data_of(failed_record(made, started=at(-1))))
     for one in (again, more):
         with pytest.raises(RefusedError) as caught:
             promote(store, one.id, stack=stack_of(one), bypass=HURRY)
-        assert f"the set {made.id[:12]} has the same wheels, and there is against it" in str(
-            caught.value.reasons
-        )
+        why = f"the set {made.id[:12]} has the same wheels, and there is against it"
+        assert why in str(caught.value.reasons)
         # What its own tests have shown needs nobody's word.
-        done = promote(
-            store,
-            one.id,
-            stack=stack_of(one),
-            target="nightly",
-            records=[given(record_of(one))],
-            dry_run=True,
-        )
+        own = {"target": "nightly", "records": [given(record_of(one))], "dry_run": True}
+        done = promote(store, one.id, stack=stack_of(one), **own)
         assert done.report is not None
         assert done.report.holds
     records.answer(store, made.id, bad.digest, who="ann", reason="the disk was full")

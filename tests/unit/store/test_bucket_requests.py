@@ -52,32 +52,31 @@ def page(name: str, more: str = "<IsTruncated>false</IsTruncated>") -> str:
     return f'<?xml version="1.0" encoding="UTF-8"?><ListBucketResult>{more}{entry}</ListBucketResult>'
 
 
-@pytest.mark.parametrize("tail", ["", "/", "//"])
-def test_a_slash_at_the_end_of_the_address_of_a_server_is_none_of_the_path(
-    monkeypatch: pytest.MonkeyPatch, tail: str
-) -> None:
+def listing(monkeypatch: pytest.MonkeyPatch, body: str, endpoint: str = ENDPOINT) -> tuple[list[str], str]:
+    """The names that a listing gives, and the address that it asked."""
     asked: list[str] = []
 
     def answer(url: str) -> requests.Response:
         asked.append(url)
-        return answering(page("a//b"))
+        return answering(body)
 
-    names = [item["path"] for item in bucket(monkeypatch, answer, f"{ENDPOINT}{tail}").list_raw("")]
-    assert names == ["a//b"]
-    assert [url.partition("?")[0] for url in asked] == [f"{ENDPOINT}/wheels"]
+    names = [item["path"] for item in bucket(monkeypatch, answer, endpoint).list_raw("")]
+    (url,) = asked
+    return names, url
+
+
+@pytest.mark.parametrize("tail", ["", "/", "//"])
+def test_a_slash_at_the_end_of_the_address_of_a_server_is_none_of_the_path(
+    monkeypatch: pytest.MonkeyPatch, tail: str
+) -> None:
+    names, url = listing(monkeypatch, page("a//b"), f"{ENDPOINT}{tail}")
+    assert (names, url.partition("?")[0]) == (["a//b"], f"{ENDPOINT}/wheels")
 
 
 def test_a_region_that_is_empty_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_REGION", "")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
-    asked: list[str] = []
-
-    def answer(url: str) -> requests.Response:
-        asked.append(url)
-        return answering(page("a"))
-
-    list(bucket(monkeypatch, answer).list_raw(""))
-    assert "%2Feu-west-1%2Fs3%2F" in asked[0]
+    assert "%2Feu-west-1%2Fs3%2F" in listing(monkeypatch, page("a"))[1]
 
 
 def test_an_access_key_that_is_empty_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -90,8 +89,7 @@ def test_an_access_key_that_is_empty_is_none(monkeypatch: pytest.MonkeyPatch, tm
 
 
 def test_names_that_a_server_does_not_encode_are_read_as_utf_8(monkeypatch: pytest.MonkeyPatch) -> None:
-    listed = bucket(monkeypatch, lambda _url: answering(page("é//ü &amp; %41"))).list_raw("")
-    assert [item["path"] for item in listed] == ["é//ü & %41"]
+    assert listing(monkeypatch, page("é//ü &amp; %41"))[0] == ["é//ü & %41"]
 
 
 def failure_of(connection: Bucket) -> tuple[CairnError, str]:
@@ -101,24 +99,26 @@ def failure_of(connection: Bucket) -> tuple[CairnError, str]:
     return caught.value, "".join(traceback.format_exception(caught.value))
 
 
-def test_no_credentials_are_shown_where_no_answer_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    def answer(url: str) -> requests.Response:
-        path = url.removeprefix(ENDPOINT)
-        raise requests.ConnectionError(f"Max retries exceeded with url: {path} (Caused by Refused('[111]'))")
+def no_answer(url: str) -> requests.Response:
+    path = url.removeprefix(ENDPOINT)
+    raise requests.ConnectionError(f"Max retries exceeded with url: {path} (Caused by Refused('[111]'))")
 
+
+def refusal(url: str) -> requests.Response:
+    body = f"<Error><Code>SignatureDoesNotMatch</Code><CanonicalRequest>{url}</CanonicalRequest></Error>"
+    return answering(body, 403)
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "said"),
+    [(no_answer, NetworkError, "Refused"), (refusal, StoreError, "refuses the secret key")],
+)
+def test_no_credentials_are_shown_where_a_request_fails(
+    monkeypatch: pytest.MonkeyPatch, answer: Answer, kind: type[CairnError], said: str
+) -> None:
     error, shown = failure_of(bucket(monkeypatch, answer))
-    assert type(error) is NetworkError
-    assert "Refused" in str(error)
-    assert [one for one in SECRETS if one in shown] == []
-
-
-def test_no_credentials_are_shown_where_a_server_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
-    def answer(url: str) -> requests.Response:
-        body = f"<Error><Code>SignatureDoesNotMatch</Code><CanonicalRequest>{url}</CanonicalRequest></Error>"
-        return answering(body, 403)
-
-    error, shown = failure_of(bucket(monkeypatch, answer))
-    assert "refuses the secret key" in str(error)
+    assert type(error) is kind
+    assert said in str(error)
     assert [one for one in SECRETS if one in shown] == []
 
 

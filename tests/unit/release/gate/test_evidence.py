@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -19,23 +18,18 @@ from cairn.testing.record import Counts, TestedWheel, TestRecord
 from cairn.wheels import wheelset
 from cairn.wheels.wheelset import ClosureFile, WheelSet
 from helpers.gate import at, kept, record_of
-from helpers.release import make_set, make_wheel
+from helpers.testing import named_set, named_wheel
 
 GPU: dict[str, Any] = {"family": "gfx94X-dcgpu", "targets": ("gfx942",)}
 BOTH: dict[str, Any] = {"family": "gfx94X-dcgpu", "targets": ("gfx942", "gfx950")}
-Sealed = Callable[..., WheelSet]
 
 
-@pytest.fixture(scope="module")
-def torch(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_wheel(tmp_path_factory.mktemp("torch"), "torch", "2.9.0")
-
-
-@pytest.fixture
-def sealed(torch: Path) -> Sealed:
+def sealed(**place: Any) -> WheelSet:
     """A set of torch with the closure numpy."""
     closure = ClosureFile(file_name="numpy-2.0-py3-none-any.whl", sha256="a" * 64, size=1, origin="mirrored")
-    return lambda **place: wheelset.seal(make_set([torch], **place), [closure])
+    return wheelset.seal(
+        named_set(named_wheel("torch-2.9.0-py3-none-any.whl", sha256="b" * 64), **place), [closure]
+    )
 
 
 def weigh(made: WheelSet, *records: TestRecord, **asked: Any) -> Evidence:
@@ -49,7 +43,7 @@ def weigh_kept(made: WheelSet, *records: KeptRecord, **beside: Any) -> Evidence:
     return evidence.weigh(asked, Kept(records=records, **beside))
 
 
-def test_a_passed_record_of_a_set_for_the_cpu_is_enough(sealed: Sealed) -> None:
+def test_a_passed_record_of_a_set_for_the_cpu_is_enough() -> None:
     made = sealed()
     found = weigh(made, record_of(made))
     assert (found.standing, found.missing, found.untested) == ((), (), ())
@@ -83,9 +77,7 @@ def test_a_passed_record_of_a_set_for_the_cpu_is_enough(sealed: Sealed) -> None:
         ({"set_id": "b" * 64}, "it is of the set bbbbbbbbbbbb"),
     ],
 )
-def test_a_record_that_proves_nothing_does_not_count(
-    sealed: Sealed, changes: Mapping[str, Any], said: str
-) -> None:
+def test_a_record_that_proves_nothing_does_not_count(changes: Mapping[str, Any], said: str) -> None:
     made = sealed(**GPU)
     asked = {
         "records": {"smoke": Floor(tests=20, device_tests=8)},
@@ -112,9 +104,7 @@ def test_a_record_that_proves_nothing_does_not_count(
         ({"numpy-2.0-py3-none-any.whl": None}, "it does not say which numpy it was made with"),
     ],
 )
-def test_a_record_of_other_files_does_not_count(
-    sealed: Sealed, wheels: Mapping[str, str | None], said: str
-) -> None:
+def test_a_record_of_other_files_does_not_count(wheels: Mapping[str, str | None], said: str) -> None:
     made = sealed()
     tested = {**made.sha256s, **wheels}
     record = record_of(
@@ -124,7 +114,7 @@ def test_a_record_of_other_files_does_not_count(
     assert said in "; ".join(weigh(made, record, installed=installed).missing)
 
 
-def test_each_target_and_each_kind_is_asked_for(sealed: Sealed) -> None:
+def test_each_target_and_each_kind_is_asked_for() -> None:
     made = sealed(**BOTH)
     asked = {"records": {"smoke": Floor(), "suite": Floor()}}
     on = {name: record_of(made, hardware=(name,)) for name in made.targets}
@@ -137,7 +127,7 @@ def test_each_target_and_each_kind_is_asked_for(sealed: Sealed) -> None:
     assert weigh(made, *on.values(), *suites, **asked).untested == ()
 
 
-def test_each_configuration_of_a_suite_is_asked_for(sealed: Sealed) -> None:
+def test_each_configuration_of_a_suite_is_asked_for() -> None:
     made = sealed(**GPU)
     asked = {"records": {"suite": Floor(configs=("default", "distributed"))}}
     default = record_of(made, kind="suite", hardware=("gfx942",), config="default")
@@ -160,7 +150,7 @@ def test_each_configuration_of_a_suite_is_asked_for(sealed: Sealed) -> None:
     ],
 )
 def test_a_suite_whose_shards_ran_again_answers_for_all_of_them(
-    sealed: Sealed, changes: Mapping[str, Any], *, overtaken: bool
+    changes: Mapping[str, Any], *, overtaken: bool
 ) -> None:
     made, began = sealed(**GPU), at(-10)
     asked = {"records": {"suite": Floor(configs=("default",))}}
@@ -174,7 +164,7 @@ def test_a_suite_whose_shards_ran_again_answers_for_all_of_them(
     assert found.ran is overtaken or changes == {"duration_seconds": 30.0}
 
 
-def test_what_was_translated_shows_nothing_and_overtakes_nothing(sealed: Sealed) -> None:
+def test_what_was_translated_shows_nothing_and_overtakes_nothing() -> None:
     made = sealed(**GPU)
     bad = record_of(made, verdict="failed", reason="1 failed", started=at(-20), duration_seconds=60.0)
     of = {"verdict": "untested", "started": at(-10), "duration_seconds": 60.0}
@@ -184,7 +174,7 @@ def test_what_was_translated_shows_nothing_and_overtakes_nothing(sealed: Sealed)
     assert not found.ran
 
 
-def test_a_gpu_that_no_test_used_covers_nothing(sealed: Sealed) -> None:
+def test_a_gpu_that_no_test_used_covers_nothing() -> None:
     made = sealed(**BOTH)
     there = record_of(made, hardware=made.targets, covered={"gfx942": 2, "gfx950": 0})
     found = weigh(made, there)
@@ -198,7 +188,7 @@ def failed(made: WheelSet, minutes: float, **changes: Any) -> TestRecord:
     return record_of(made, started=at(minutes), verdict="failed", reason="1 failed", **changes)
 
 
-def test_a_failed_record_stands_however_many_have_passed(sealed: Sealed) -> None:
+def test_a_failed_record_stands_however_many_have_passed() -> None:
     made = sealed(**GPU)
     passed = [record_of(made, hardware=("gfx942",), started=at(-20 + n)) for n in range(9)]
     found = weigh(made, *passed, failed(made, -10, hardware=("gfx942",)))
@@ -223,7 +213,7 @@ def test_a_failed_record_stands_however_many_have_passed(sealed: Sealed) -> None
     ],
 )
 def test_a_later_record_of_the_same_kind_and_hardware_answers(
-    sealed: Sealed, changes: Mapping[str, Any], *, overtaken: bool
+    changes: Mapping[str, Any], *, overtaken: bool
 ) -> None:
     made = sealed(**BOTH)
     later = msgspec.structs.replace(record_of(made, hardware=("gfx942",), started=at(-5)), **changes)
@@ -237,7 +227,7 @@ def answer(made: WheelSet, digest: str, set_id: str | None = None) -> tuple[str,
     return hashlib.sha256(repr(said).encode()).hexdigest(), said
 
 
-def test_an_answer_lets_through_what_it_names_and_is_shown(sealed: Sealed) -> None:
+def test_an_answer_lets_through_what_it_names_and_is_shown() -> None:
     made = sealed()
     bad = KeptRecord(digest="e" * 64, record=failed(made, -10))
     good = KeptRecord(digest="f" * 64, record=record_of(made, started=at(-20)))
@@ -247,7 +237,7 @@ def test_an_answer_lets_through_what_it_names_and_is_shown(sealed: Sealed) -> No
     assert weigh_kept(made, bad, good, answers=(answer(made, bad.digest, "b" * 64),)).standing
 
 
-def test_what_was_removed_or_cannot_be_read_stands_until_it_is_answered(sealed: Sealed) -> None:
+def test_what_was_removed_or_cannot_be_read_stands_until_it_is_answered() -> None:
     made = sealed()
     good = KeptRecord(digest="f" * 64, record=record_of(made))
     answers, changed = (answer(made, "e" * 64),), (("e" * 64, "the record eeeeeeeeeeee was changed"),)
@@ -257,13 +247,13 @@ def test_what_was_removed_or_cannot_be_read_stands_until_it_is_answered(sealed: 
     assert weigh_kept(made, good, unusable=changed, answers=answers).standing == ()
 
 
-def test_a_record_without_the_signature_that_is_asked_for_does_not_count(sealed: Sealed) -> None:
+def test_a_record_without_the_signature_that_is_asked_for_does_not_count() -> None:
     made = sealed()
     unsigned = KeptRecord(digest="f" * 64, record=record_of(made), doubt="the record ffff is not signed")
     assert "is not signed" in "; ".join(weigh_kept(made, unsigned).missing)
 
 
-def test_what_a_record_says_is_shown_without_what_a_terminal_would_obey(sealed: Sealed) -> None:
+def test_what_a_record_says_is_shown_without_what_a_terminal_would_obey() -> None:
     made = sealed()
     bad = record_of(made, verdict="failed", reason="1 failed\x1b[2J\u202e\nmet")
     assert weigh(made, bad).standing[0].endswith(r"failed: 1 failed\x1b[2J\u202e\nmet")

@@ -56,7 +56,7 @@ def test_nothing_reaches_what_people_install_from_but_through_the_gate(
     store: LocalStore, tmp_path: Path, index: str
 ) -> None:
     wheel = make_wheel(tmp_path, "a", "1.0")
-    made = make_set([wheel])  # fmt: skip
+    made = make_set([wheel])
     for act in (
         lambda: publish(store, index, [wheel]),
         lambda: publish(store, index, [wheel], dry_run=True),
@@ -121,8 +121,7 @@ def test_a_set_is_not_put_into_the_index_of_a_different_family(
 
 def test_a_set_goes_into_the_indexes_that_have_its_targets(store: LocalStore, tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path, "a", "1.0")
-    made = make_set([wheel], family="gfx110X-all", targets=("gfx1100", "gfx1101"),
-    )  # fmt: skip
+    made = make_set([wheel], family="gfx110X-all", targets=("gfx1100", "gfx1101"))
     for index in ("staging", "staging/gfx110X-all", "staging/gfx110X-dgpu"):
         assert existing(store) != (index,)
         assert stage_set(store, index, made, [wheel]).id in Index(store, index).load().set_ids
@@ -138,40 +137,42 @@ def snapshot(store: LocalStore, name: str, *ids: str) -> Snapshot:
 
 def test_the_beginning_of_a_set_id_will_do_where_it_is_of_one_set(store: LocalStore) -> None:
     staging, release = snapshot(store, "staging", A, B), snapshot(store, "release", A, C)
-    assert whole_id("abcda", staging, release) == A
-    assert whole_id("ABCE", staging, release) == B
-    assert whole_id("1234", staging, release) == C
-    assert whole_id(A, staging, release) == A
+    for given, meant in (("abcda", A), ("ABCE", B), ("1234", C), (A, A)):
+        assert whole_id(given, staging, release) == meant
 
 
-def test_the_beginning_of_several_set_ids_lists_them(store: LocalStore) -> None:
-    near = A[:60] + "0000"
-    with pytest.raises(UsageError, match="beginning of 2 set ids") as caught:
-        whole_id("abcda", snapshot(store, "staging", A, near))
-    assert A in str(caught.value.tip)
-    assert near in str(caught.value.tip)
+NEAR = A[:60] + "0000"
 
 
-@pytest.mark.parametrize("given", ["abc", "xyzw", "", "0" * 65])
-def test_what_is_no_set_id_is_called_that(store: LocalStore, given: str) -> None:
-    with pytest.raises(UsageError, match=r"neither a set\.json nor the id of a set"):
-        whole_id(given, snapshot(store, "staging", A))
-
-
-def test_an_unknown_set_id_says_what_there_is(store: LocalStore) -> None:
-    with pytest.raises(StoreError, match="staging has no set ffff") as caught:
-        whole_id("ffff", snapshot(store, "staging", A))
-    assert A in str(caught.value.tip)
-    with pytest.raises(StoreError, match="there is no index staging"):
-        whole_id("ffff", snapshot(store, "staging"))
+@pytest.mark.parametrize(
+    ("given", "ids", "kind", "said", "tips"),
+    [
+        ("abcda", (A, NEAR), UsageError, "beginning of 2 set ids", (A, NEAR)),
+        *((given, (A,), UsageError, "neither a set.json nor the id of a set", ()) for given in
+          ("abc", "xyzw", "", "0" * 65)),
+        ("ffff", (A,), StoreError, "staging has no set ffff", (A,)),
+        ("ffff", (), StoreError, "there is no index staging", ()),
+    ],
+)  # fmt: skip
+def test_what_names_no_set_or_several_is_refused_with_what_there_is(
+    store: LocalStore,
+    *,
+    given: str,
+    ids: tuple[str, ...],
+    kind: type[Exception],
+    said: str,
+    tips: tuple[str, ...],
+) -> None:
+    with pytest.raises(kind, match=said) as caught:
+        whole_id(given, snapshot(store, "staging", *ids))
+    assert all(tip in str(getattr(caught.value, "tip", None)) for tip in tips)
 
 
 def test_promotion_takes_the_beginning_of_a_set_id_or_a_set_file(
     store: LocalStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wheel = make_wheel(tmp_path, "a", "1.0")
-    made = make_set([wheel])  # fmt: skip
-    made = stage_set(store, "staging", made, [wheel])
+    made = stage_set(store, "staging", make_set([wheel]), [wheel])
     at = ["--store", str(store.path), "--dry-run", "--stack", str(write_stack(tmp_path / "stack", made))]
     assert main(["release", "promote", made.id[:8], *at]) == 10
     assert made.id[:12] in capsys.readouterr().err

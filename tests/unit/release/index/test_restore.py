@@ -19,12 +19,18 @@ from cairn.release.index.restore import broken, candidates, restore
 from cairn.release.index.snapshot import Index
 from cairn.store.folder import LocalStore
 from cairn.store.memory import MemoryStore
-from helpers.release import Breaking, Broken, contents
+from helpers.moments import dying
+from helpers.release import Breaking, contents
 
 
 def digest_at(store: MemoryStore, number: int) -> str:
     index = Index(store, "release")
     return next(digest for digest, found in index.chain(index.load()) if found.number == number)
+
+
+def name_of(store: MemoryStore, number: int) -> str:
+    """How one asks for a generation."""
+    return f"{number}-{digest_at(store, number)[:8]}"
 
 
 def set_back(store: MemoryStore, number: int) -> None:
@@ -56,30 +62,23 @@ DAMAGE: dict[str, Callable[[MemoryStore], None]] = {
 
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_the_generation_that_counted_counts_again(released: MemoryStore, damage: str) -> None:
-    before = contents(released)
-    name = f"3-{digest_at(released, 3)[:8]}"
+    before, name = contents(released), name_of(released, 3)
     DAMAGE[damage](released)
     assert not audit(released).good
-    index = Index(released, "release")
-    (found,) = candidates(index)
+    damaged = contents(released)
+    (found,) = candidates(Index(released, "release"))
     assert (found.number, found.problem, found.lost_race) == (3, None, False)
+    restore(Index(released, "release"), name, dry_run=True)
+    assert contents(released) == damaged
     assert restore(Index(released, "release"), name).generation.number == 3
     assert contents(released) == before
     assert audit(released, hashes=True).good
 
 
-def test_nothing_is_written_by_a_dry_run(released: MemoryStore) -> None:
-    name = f"3-{digest_at(released, 3)[:8]}"
-    released.delete("release/state.json")
-    before = contents(released)
-    restore(Index(released, "release"), name, dry_run=True)
-    assert contents(released) == before
-
-
 def test_a_good_pointer_is_not_replaced(released: MemoryStore) -> None:
     for number in (1, 3):
         with pytest.raises(StoreError, match="is not broken: generation 3 is current"):
-            restore(Index(released, "release"), f"{number}-{digest_at(released, number)[:8]}")
+            restore(Index(released, "release"), name_of(released, number))
 
 
 def test_a_generation_that_was_not_made_from_the_current_one_is_no_newer_state(released: MemoryStore) -> None:
@@ -131,7 +130,7 @@ def test_what_names_no_generation_is_refused(released: MemoryStore, given: str) 
 
 def test_pages_of_what_the_restored_generation_does_not_have_say_so(released: MemoryStore) -> None:
     """The newest generation is lost for good: its pages would offer what nothing accounts for."""
-    name = f"1-{digest_at(released, 1)[:8]}"
+    name = name_of(released, 1)
     released.write("release/simple/ghost/index.html", b"<a href='https://evil.example/'>")
     for number in (2, 3):
         beginning = f"release/generations/{number:08}-"
@@ -145,20 +144,14 @@ def test_pages_of_what_the_restored_generation_does_not_have_say_so(released: Me
 
 
 def test_an_interrupted_restoration_is_finished_by_the_next_run(released: MemoryStore) -> None:
-    name = f"3-{digest_at(released, 3)[:8]}"
+    name = name_of(released, 3)
     released.delete("release/state.json")
     released.write("release/simple/torch/index.html", b"old")
-    counted = Breaking(released, left=1000)
-    restore(Index(counted, "release"), name)
-    for n in range(len(counted.written)):
-        store = Breaking(released, left=n)
-        with pytest.raises(Broken):
-            restore(Index(store, "release"), name)
-        after = MemoryStore(store.objects)
+    for left, after in dying(released, lambda it: restore(Index(it, "release"), name)):
         if broken(Index(after, "release")):
             restore(Index(after, "release"), name)
         recover(Index(after, "release"))
-        assert audit(after, hashes=True).problems == (), n
+        assert audit(after, hashes=True).problems == (), left
 
 
 def test_rendering_puts_right_what_somebody_wrote_and_writes_nothing_else(released: MemoryStore) -> None:

@@ -44,9 +44,6 @@ def test_the_encoding_is_that_of_the_specification() -> None:
 
 def test_what_was_signed_comes_back() -> None:
     assert check(signed()) == dsse.Signed(payload=PAYLOAD, key_ids=(OURS.key_id,))
-
-
-def test_the_same_bytes_are_signed_the_same_way_each_time() -> None:
     assert signed() == signed()
 
 
@@ -79,37 +76,25 @@ ATTACKS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "payload flipped": (lambda e: e.update(payload=flipped(e["payload"])), "is not what key .* signed"),
     "payload replaced": (lambda e: e.update(payload=base64.b64encode(b"{}").decode()), "is not what key"),
     "payload not base64": (lambda e: e.update(payload="%%%"), "the payload of it is not base64"),
-    "payload with spaces": (
-        lambda e: e.update(payload=e["payload"] + " "),
-        "the payload of it is not base64",
-    ),
+    "payload with spaces": (lambda e: e.update(payload=e["payload"] + " "), "payload of it is not base64"),
     "payload with other unused bits": (
         lambda e: e.update(payload=e["payload"].replace("In0=", "In1=").replace("fQ==", "fR==")),
         "as anybody writes it",
     ),
     "signature flipped": (_signatures(lambda s: s.update(sig=flipped(s["sig"]))), "is not what key"),
-    "last byte of the signature": (
-        _signatures(lambda s: s.update(sig=flipped(s["sig"], -1))),
-        "is not what key",
-    ),
+    "last byte of a signature": (_signatures(lambda s: s.update(sig=flipped(s["sig"], -1))), "not what key"),
     "signature empty": (_signatures(lambda s: s.update(sig="")), "is not what key"),
     "signature not base64": (_signatures(lambda s: s.update(sig="!")), "a signature of it is not base64"),
     "signature too long": (
         _signatures(lambda s: s.update(sig=s["sig"][:-2] + "AAAA==")),
         "signature|base64|what key",
     ),
-    "key id of another trusted key": (
-        _signatures(lambda s: s.update(keyid=ALSO_OURS.key_id)),
-        "is not what key",
-    ),
-    "key id of nobody": (
+    "id of another trusted key": (_signatures(lambda s: s.update(keyid=ALSO_OURS.key_id)), "is not what key"),
+    "id of nobody": (
         _signatures(lambda s: s.update(keyid="0" * 64)),
         "signed by 0000000000000000, which is not",
     ),
-    "key id in capitals": (
-        _signatures(lambda s: s.update(keyid=OURS.key_id.upper())),
-        "which is not trusted",
-    ),
+    "id in capitals": (_signatures(lambda s: s.update(keyid=OURS.key_id.upper())), "which is not trusted"),
     "no key id and a foreign signature": (
         lambda e: e.update(signatures=[{"sig": signed(THEIRS)["signatures"][0]["sig"]}]),
         "an unnamed key, which is not trusted",
@@ -134,19 +119,14 @@ def test_an_envelope_that_was_touched_is_refused(change: Callable[[Any], object]
         check(envelope)
 
 
-def test_a_signature_of_one_type_does_not_hold_for_another() -> None:
-    envelope = signed(kind=dsse.IN_TOTO) | {"payloadType": dsse.RECORD}
-    with pytest.raises(SignatureError, match="is not what key"):
-        check(envelope)
-
-
-def test_a_broken_signature_beside_a_good_one_shows() -> None:
-    envelope = signed()
-    envelope["signatures"].append(
-        {"keyid": ALSO_OURS.key_id, "sig": flipped(signed(ALSO_OURS)["signatures"][0]["sig"])}
-    )
-    with pytest.raises(SignatureError, match="is not what key"):
-        check(envelope)
+def test_neither_a_signature_of_another_type_nor_a_broken_one_beside_a_good_one_holds() -> None:
+    other = signed(kind=dsse.IN_TOTO) | {"payloadType": dsse.RECORD}
+    both = signed()
+    broken = {"keyid": ALSO_OURS.key_id, "sig": flipped(signed(ALSO_OURS)["signatures"][0]["sig"])}
+    both["signatures"].append(broken)
+    for envelope in (other, both):
+        with pytest.raises(SignatureError, match="is not what key"):
+            check(envelope)
 
 
 @pytest.mark.parametrize(

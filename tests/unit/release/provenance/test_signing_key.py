@@ -35,17 +35,15 @@ def test_a_new_key_is_for_its_owner_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("there", [PRIVATE_NAME, PUBLIC_NAME])
-def test_a_key_is_never_overwritten(tmp_path: Path, there: str) -> None:
-    (tmp_path / there).write_text("precious")
-    with pytest.raises(UsageError, match="is there already"):
-        signers.create(tmp_path)
-    assert [path.read_text() for path in tmp_path.iterdir()] == ["precious"]
-
-
-def test_a_key_is_not_written_through_a_link(tmp_path: Path) -> None:
-    (tmp_path / PRIVATE_NAME).symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(UsageError, match="is there already"):
-        signers.create(tmp_path)
+def test_a_key_is_never_overwritten_nor_written_through_a_link(tmp_path: Path, there: str) -> None:
+    (tmp_path / "file").mkdir()
+    (tmp_path / "file" / there).write_text("precious")
+    (tmp_path / "link").mkdir()
+    (tmp_path / "link" / there).symlink_to(tmp_path / "elsewhere")
+    for folder in ("file", "link"):
+        with pytest.raises(UsageError, match="is there already"):
+            signers.create(tmp_path / folder)
+    assert [path.read_text() for path in (tmp_path / "file").iterdir()] == ["precious"]
     assert not (tmp_path / "elsewhere").exists()
 
 
@@ -118,17 +116,17 @@ def test_what_nobody_can_trust_is_refused(tmp_path: Path, data: bytes, said: str
 def test_the_variable_names_a_key_where_no_option_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def chosen(option: Path | None) -> str | None:
+        signer = signers.chosen_signer(option)
+        return signer and signer.key_id
+
     one, two = signers.create(tmp_path / "1"), signers.create(tmp_path / "2")
-    assert signers.chosen_signer(None) is None
+    assert chosen(None) is None
     monkeypatch.setenv(signers.VARIABLE, str(tmp_path / "1" / PRIVATE_NAME))
-    chosen = signers.chosen_signer(None)
-    assert chosen is not None
-    assert chosen.key_id == one.key_id
-    chosen = signers.chosen_signer(tmp_path / "2" / PRIVATE_NAME)
-    assert chosen is not None
-    assert chosen.key_id == two.key_id
+    assert chosen(None) == one.key_id
+    assert chosen(tmp_path / "2" / PRIVATE_NAME) == two.key_id
     monkeypatch.setenv(signers.VARIABLE, "")
-    assert signers.chosen_signer(None) is None
+    assert chosen(None) is None
 
 
 def test_trust_is_in_keys_and_in_workflows(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from cairn.release.publish import locks, wheel_set
 from cairn.release.publish.files import publish
 from cairn.store.memory import MemoryStore
 from cairn.wheels.wheelset import WheelSet
-from helpers.release import commit, make_sdist, make_set, make_wheel, stage_set
+from helpers.release import commit, make_sdist, make_set, make_wheel, make_wheels, stage_set
 
 LINUX = "cp311-cp311-linux_x86_64"
 
@@ -35,15 +35,27 @@ def packages(store: MemoryStore, made: WheelSet) -> dict[str, dict[str, Any]]:
     return {package["name"]: package for package in read["packages"]}
 
 
-@pytest.fixture
-def sealed(store: MemoryStore, tmp_path: Path) -> WheelSet:
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[MemoryStore, WheelSet]:
     """A set with an extra, a dependency for Windows alone, and an sdist that decides late and is built."""
-    others = [make_wheel(tmp_path, name, "1.0") for name in ("numpy", "deep", "builder", "core")]
-    sdist = make_sdist(tmp_path, "rocm", "7.10.0", requires=["windows-part"], build_requires=["builder"])
-    publish(store, "staging", [*others, sdist, make_wheel(tmp_path, "einsum", "3.0", requires=["deep"])])
+    store, folder = MemoryStore(), tmp_path_factory.mktemp("built")
+    others = {"numpy 1.0": [], "deep 1.0": [], "builder 1.0": [], "core 1.0": [], "einsum 3.0": ["deep"]}
+    sdist = make_sdist(folder, "rocm", "7.10.0", requires=["windows-part"], build_requires=["builder"])
+    publish(store, "staging", [*make_wheels(folder, others), sdist])
     requires = ["numpy", "rocm==7.10.0", 'einsum; extra == "opt"', 'winpart; sys_platform == "win32"']
-    torch = make_wheel(tmp_path, "torch", "2.9.0+rocm7.10.0", requires=requires, extras=["opt"], tag=LINUX)
-    return stage_set(store, "staging", make_set([torch]), [torch], requirements=["core==1.0"])
+    torch = make_wheel(folder, "torch", "2.9.0+rocm7.10.0", requires=requires, extras=["opt"], tag=LINUX)
+    return store, stage_set(store, "staging", make_set([torch]), [torch], requirements=["core==1.0"])
+
+
+@pytest.fixture
+def store(built: tuple[MemoryStore, WheelSet]) -> MemoryStore:
+    """A store that has `sealed` in staging."""
+    return MemoryStore(built[0].objects)
+
+
+@pytest.fixture
+def sealed(built: tuple[MemoryStore, WheelSet]) -> WheelSet:
+    return built[1]
 
 
 def test_what_is_installed_with_the_set_is_pinned_and_what_only_builds_is_not(
@@ -51,16 +63,14 @@ def test_what_is_installed_with_the_set_is_pinned_and_what_only_builds_is_not(
 ) -> None:
     lines = texts(store, sealed)["constraints.txt"].splitlines()
     assert [line for line in lines if not line.startswith("#")] == [
-        "core==1.0",
-        "deep==1.0",
-        "einsum==3.0",
-        "numpy==1.0",
-        "rocm==7.10.0",
-        "torch==2.9.0+rocm7.10.0",
+        *("core==1.0", "deep==1.0", "einsum==3.0", "numpy==1.0", "rocm==7.10.0", "torch==2.9.0+rocm7.10.0")
     ]
     assert any("builder" in file.file_name for file in sealed.closure)
     assert sealed.id in lines[0]
     assert "Python 3.11, linux_x86_64" in lines[1]
+    only_extra = dict.fromkeys(("deep", "einsum"), "'opt' in extras")
+    markers = {name: package.get("marker") for name, package in packages(store, sealed).items()}
+    assert markers == dict.fromkeys(("core", "numpy", "rocm", "torch")) | only_extra
 
 
 def test_requirements_name_every_file_by_its_hash_without_what_extras_need(
@@ -94,29 +104,11 @@ def test_a_pylock_is_one_by_the_standard_and_names_the_files_of_the_store(
     assert read["tool"]["cairn"]["set"] == sealed.id
 
 
-def test_what_only_an_extra_needs_has_a_marker(store: MemoryStore, sealed: WheelSet) -> None:
-    markers = {name: package.get("marker") for name, package in packages(store, sealed).items()}
-    assert markers == {
-        "core": None,
-        "deep": "'opt' in extras",
-        "einsum": "'opt' in extras",
-        "numpy": None,
-        "rocm": None,
-        "torch": None,
-    }
-
-
 def test_device_wheels_are_installed_with_their_extra_alone(store: MemoryStore, tmp_path: Path) -> None:
     targets = ("gfx942", "gfx1100")
-    requires = [f'torch-device-{name}==2.9.0; extra == "device-{name}"' for name in targets]
-    host = make_wheel(
-        tmp_path, "torch", "2.9.0", requires=requires, extras=[f"device-{name}" for name in targets]
-    )
-    vision = make_wheel(tmp_path, "torchvision", "0.24", requires=["torch==2.9.0"])
-    devices = [
-        make_wheel(tmp_path, f"torch-device-{name}", "2.9.0", requires=["torch==2.9.0"]) for name in targets
-    ]
-    wheels = [host, vision, *devices]
+    extras = [f'torch-device-{name}==2.9.0; extra == "device-{name}"' for name in targets]
+    devices = {f"torch-device-{name} 2.9.0": ["torch==2.9.0"] for name in targets}
+    wheels = make_wheels(tmp_path, {"torch 2.9.0": extras, "torchvision 0.24": ["torch==2.9.0"], **devices})
     made = stage_set(store, "staging", make_set(wheels, family="all", targets=targets), wheels)
     markers = {name: package.get("marker") for name, package in packages(store, made).items()}
     assert markers == {
@@ -144,13 +136,6 @@ def test_what_a_set_says_of_itself_is_no_requirement(store: MemoryStore, tmp_pat
     assert list(tomllib.loads(found["pylock.toml"])["tool"]["cairn"]) == ["set"]
 
 
-def test_metadata_that_was_changed_in_the_store_locks_nothing(store: MemoryStore, sealed: WheelSet) -> None:
-    torch = sealed.wheels[0]
-    store.write(keys.sidecar_key(torch.sha256, torch.file_name), b"Metadata-Version: 2.2\nName: torch\n")
-    with pytest.raises(StoreError, match="was changed"):
-        locks.metadata_of(store, sealed)
-
-
 @pytest.mark.parametrize(
     "url", ["https://x.example/a/sets/1/locks/pylock.toml?x=y", "file:///s/sets/1/locks/p"]
 )
@@ -165,9 +150,13 @@ def test_a_lock_for_one_address_has_urls(store: MemoryStore, sealed: WheelSet, u
     assert "path" not in torch["wheels"][0]
 
 
-def test_what_is_no_lock_is_not_given_addresses() -> None:
+def test_what_was_changed_or_is_no_lock_locks_nothing(store: MemoryStore, sealed: WheelSet) -> None:
     with pytest.raises(StoreError, match="is not a pylock"):
         locks.absolute(b"<html>", "https://x.example/pylock.toml")
+    torch = sealed.wheels[0]
+    store.write(keys.sidecar_key(torch.sha256, torch.file_name), b"Metadata-Version: 2.2\nName: torch\n")
+    with pytest.raises(StoreError, match="was changed"):
+        locks.metadata_of(store, sealed)
 
 
 def entry(set_id: str, **about: Any) -> IndexSet:
@@ -195,19 +184,19 @@ def test_the_name_of_a_lock_is_one_for_urls_and_for_pylock() -> None:
     assert keys.is_own(f"release/gfx110X-all/locks/constraints.{name}.txt")
 
 
-def test_the_newest_set_that_is_not_yanked_is_the_last_known_good() -> None:
+def test_the_newest_set_that_is_tested_and_not_yanked_is_the_last_known_good() -> None:
     later, latest = "2026-02-01T00:00:00.000000Z", "2026-03-01T00:00:00.000000Z"
-    other = entry("e", python="3.12")
-    sets = [entry("b", added=later), entry("a"), entry("c", added=latest, yanked="bad"), other]
-    found = people.of_names(sets)
-    assert [one.set_id[0] for one in found.values()] == ["b", "e"]
-    assert [one.set_id[0] for one in people.of_names(reversed(sets)).values()] == ["b", "e"]
+    old, other = entry("a"), entry("e", python="3.12")
+    untested = entry("b", added=later, untested="untested on hardware: gfx1100")
 
+    def good(*sets: IndexSet) -> list[str]:
+        for order in (sets, sets[::-1]):
+            found = [one.set_id[0] for one in people.of_names(order).values()]
+        return sorted(found)
 
-def test_a_tested_set_is_known_better_than_a_newer_untested_one() -> None:
-    untested = entry("b", added="2026-02-01T00:00:00.000000Z", untested="untested on hardware: gfx1100")
-    assert [one.set_id[0] for one in people.of_names([untested, entry("a")]).values()] == ["a"]
-    assert [one.set_id[0] for one in people.of_names([untested]).values()] == ["b"]
+    assert good(entry("b", added=later), old, entry("c", added=latest, yanked="bad"), other) == ["b", "e"]
+    assert good(untested, old) == ["a"]
+    assert good(untested) == ["b"]
 
 
 @pytest.mark.parametrize("index", ["staging", "staging/gfx110X-all"])

@@ -16,15 +16,27 @@ from cairn.release.publish.files import publish
 from cairn.release.publish.resolve import resolve_set
 from cairn.store.memory import MemoryStore
 from cairn.wheels.wheelset import WheelSet
-from helpers.release import make_set, make_wheel, move, put, stage_set
+from helpers.release import make_set, make_wheel, make_wheels, move, put, stage_set
 
 TAG = "cp311-cp311-linux_x86_64"
 
 
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[MemoryStore, WheelSet]:
+    store, folder = MemoryStore(), tmp_path_factory.mktemp("built")
+    publish(store, "staging", make_wheels(folder, {"numpy 1.0": [], "einsum 1.0": [], "core 1.0": []}))
+    return store, stage_set(store, "staging", *three(folder, "2.9.0"), requirements=["core"])
+
+
 @pytest.fixture
-def sealed(store: MemoryStore, tmp_path: Path) -> WheelSet:
-    publish(store, "staging", [make_wheel(tmp_path, name, "1.0") for name in ("numpy", "einsum", "core")])
-    return stage_set(store, "staging", *three(tmp_path, "2.9.0"), requirements=["core"])
+def store(built: tuple[MemoryStore, WheelSet]) -> MemoryStore:
+    """A store that has `sealed` in staging."""
+    return MemoryStore(built[0].objects)
+
+
+@pytest.fixture
+def sealed(built: tuple[MemoryStore, WheelSet]) -> WheelSet:
+    return built[1]
 
 
 def three(folder: Path, version: str) -> tuple[WheelSet, list[Path]]:
@@ -44,14 +56,12 @@ def release(store: MemoryStore, sealed: WheelSet) -> Snapshot:
     return target.with_change(wheel_set.promotion(source, target, sealed, entry=entry))
 
 
-def test_an_index_with_the_set_leads_to_exactly_its_files(store: MemoryStore, sealed: WheelSet) -> None:
-    assert resolve_set(release(store, sealed), sealed).problems == ()
-    assert not Index(store, "release").load().exists
-
-
-def test_a_newer_dependency_of_the_index_would_be_installed_instead(
+def test_an_index_with_the_set_leads_to_exactly_its_files(
     store: MemoryStore, sealed: WheelSet, tmp_path: Path
 ) -> None:
+    assert resolve_set(release(store, sealed), sealed).problems == ()
+    assert not Index(store, "release").load().exists
+    # A newer dependency of the index would be installed instead.
     publish(store, "staging", [make_wheel(tmp_path, "numpy", "1.1")])
     assert resolve_set(Index(store, "staging").load(), sealed).problems == (
         "an installer takes numpy-1.1-py3-none-any.whl, and the set has numpy-1.0-py3-none-any.whl",
