@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import msgspec
+from packaging.version import Version
 
-from cairn import isolation, process, venv
+from cairn import process, venv
 from cairn.build.inputs import variables
+from cairn.concurrency import side_by_side
 from cairn.errors import NetworkError, ProcessError, SourceError, StoreError, UsageError
 from cairn.matrix.legs import MOST_LEGS, Leg
 from cairn.output import Progress, github, silent
@@ -32,7 +31,8 @@ from cairn.targets import in_order
 from cairn.venv import PackageSource
 
 _BY_DIGEST = re.compile(r"[^\s@]+@sha256:[0-9a-f]{64}")
-_TIMEOUT = 600.0  # seconds: pip builds the metadata of one small sdist
+_TIMEOUT = 120.0  # seconds that pip may take to list the versions of one package
+_AT_ONCE = 4  # indexes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,14 +219,14 @@ def _freeze(request: FreezeRequest, say: Progress) -> Manifest:
         pythons=tuple(dict.fromkeys(leg.python for leg in legs)),
         platform=platforms[0],
         platforms=platforms if len(platforms) > 1 else (),
-        sdk_version=_sdk_version(request),
+        sdk_version=_sdk_version(request, say),
         build_env=variables.parse_build_env(request.build_env, stack),
         # The compilers of each leg are those of its image: what one runner has says nothing of the others.
         toolchain={"image": request.image} if request.image else {},
     )
 
 
-def _sdk_version(request: FreezeRequest) -> str | None:
+def _sdk_version(request: FreezeRequest, say: Progress) -> str | None:
     """Return the version of the ROCm SDK that all legs are built with."""
     sdk = request.stack.sdk
     if sdk is None:
@@ -238,7 +238,31 @@ def _sdk_version(request: FreezeRequest) -> str | None:
             f"nothing says which ROCm SDK the stack {request.stack.name} is built with",
             tip="--rocm-sdk-version VERSION, or --rocm-index-url URL for the newest there",
         )
-    return _newest(family_url(request.rocm_index_url, request.legs[0]))
+    return _newest_of_all(request, say)
+
+
+def _newest_of_all(request: FreezeRequest, say: Progress) -> str:
+    """Return the newest version of the SDK that there is for every family.
+
+    Families are published one after another: in the small hours, the index of one may lack what others have.
+    """
+    urls = {leg.family: family_url(str(request.rocm_index_url), leg) for leg in request.legs}
+    say(f"looking for the newest ROCm SDK of {len(urls)} famil{'y' if len(urls) == 1 else 'ies'}")
+    found = dict(zip(urls, side_by_side(_versions, urls.values(), jobs=_AT_ONCE), strict=True))
+    newest = {family: max(versions) for family, versions in found.items()}
+    common = frozenset.intersection(*found.values())
+    if not common:
+        each = ", ".join(f"{family} has {version}" for family, version in newest.items())
+        raise NetworkError(
+            f"no version of the ROCm SDK is there for every family: {each}",
+            tip="take fewer families (cairn matrix --families), or name the version: --rocm-sdk-version",
+        )
+    chosen = max(common)
+    for family, version in newest.items():
+        if version > chosen:
+            others = [name for name, versions in found.items() if version not in versions]
+            say(f"{family} has ROCm {version}, which {others[0]} lacks: all take {chosen}")
+    return str(chosen)
 
 
 def family_url(url: str, leg: Leg) -> str:
@@ -246,19 +270,15 @@ def family_url(url: str, leg: Leg) -> str:
     return url.replace("{family}", leg.family)
 
 
-def _newest(url: str) -> str:
-    """Return the version of the newest `rocm` package of an index, as pip chooses it."""
-    with tempfile.TemporaryDirectory(prefix="cairn-rocm-") as folder:
-        report = Path(folder) / "report.json"
-        words = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        words += ["--dry-run", "--ignore-installed", "--no-deps", "--pre"]
-        words += ["--index-url", url, "--report", str(report), "rocm"]
-        try:
-            # To say what it needs, pip runs the setup.py of `rocm`.
-            with venv.own_pip(PackageSource(index_url=url)) as env:
-                process.run(words, env=env, timeout=_TIMEOUT, hidden=isolation.credential_files())
-        except ProcessError as error:
-            raise NetworkError(
-                f"pip finds no rocm package at {url}", tip="name the version: --rocm-sdk-version"
-            ) from error
-        return str(json.loads(report.read_bytes())["install"][0]["metadata"]["version"])
+def _versions(url: str) -> frozenset[Version]:
+    """Return the versions of the `rocm` package that an index has."""
+    words = [sys.executable, "-m", "pip", "index", "versions", "--disable-pip-version-check"]
+    try:
+        with venv.own_pip(PackageSource(index_url=url)) as env:
+            listing = process.run([*words, "--pre", "--index-url", url, "rocm"], env=env, timeout=_TIMEOUT)
+    except ProcessError as error:
+        raise NetworkError(
+            f"pip finds no rocm package at {url}", tip="name the version: --rocm-sdk-version"
+        ) from error
+    _, _, versions = listing.output.partition("Available versions:")
+    return frozenset(Version(word) for word in versions.partition("\n")[0].replace(",", " ").split())
