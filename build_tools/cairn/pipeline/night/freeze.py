@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -21,14 +21,16 @@ from cairn.pipeline.night.plan import NightPlan
 from cairn.pipeline.pipeline_options import FreezeOptions
 from cairn.release.index import keys
 from cairn.release.index.generation import now
+from cairn.release.index.snapshot import Index
 from cairn.sources import checkout_stack
 from cairn.sources.checkout.checkout import CheckoutRequest
 from cairn.sources.manifest import manifest, restore
 from cairn.sources.manifest.manifest import Manifest
 from cairn.stack import Stack
 from cairn.store.protocol import Store
-from cairn.targets import in_order
+from cairn.targets import CPU, in_order
 from cairn.venv import PackageSource
+from cairn.wheels.metadata import rocm_version
 
 _BY_DIGEST = re.compile(r"[^\s@]+@sha256:[0-9a-f]{64}")
 _TIMEOUT = 120.0  # seconds that pip may take to list the versions of one package
@@ -85,6 +87,7 @@ def freeze(
         legs=request.legs,
         log=github.run_url(),
     )
+    _refuse_versions(store, new_plan, request.stack, frozen)
     if dry_run:
         return new_plan
     try:
@@ -137,6 +140,49 @@ def _refuse_tests(request: FreezeRequest) -> None:
                 f"the gate asks for {lacking[0]} records, and no job makes one of {leg.name}",
                 tip=f"name suites, or compat, at the trigger {leg.trigger} in the matrix.toml",
             )
+
+
+def _refuse_versions(store: Store, night: NightPlan, stack: Stack, frozen: Manifest) -> None:
+    """Refuse a night whose wheels staging or the gate would refuse for their versions, once they are built.
+
+    Raises:
+        StoreError: an index has a version of a different manifest, or a higher one of the same line.
+    """
+    problems = dict.fromkeys(
+        problem
+        for leg in night.legs
+        for channel in (night.staging, night.release)
+        for problem in _taken(
+            Index(store, plan.index_of(leg, channel)), _versions_of(leg, stack, frozen), frozen
+        )
+    )
+    if problems:
+        raise StoreError(
+            f"wheels of this night could not be published: {'; '.join(problems)}",
+            tip="wait for a new version of the sources or of the ROCm SDK, or take that manifest again (--like)",
+        )
+
+
+def _versions_of(leg: Leg, stack: Stack, frozen: Manifest) -> dict[str, str]:
+    """Return the version of each distribution of a leg that is known before it is built."""
+    if stack.sdk is None or plan.targets_of(leg) == (CPU,):
+        suffix = stack.version_suffix or ""
+    else:
+        suffix = rocm_version.suffix(str(frozen.sdk_version))
+    return {source.distribution: source.version + suffix for source in frozen.projects if source.version}
+
+
+def _taken(index: Index, versions: Mapping[str, str], frozen: Manifest) -> Iterator[str]:
+    current = index.load()
+    for name, version in versions.items():
+        others = [file for file in current.project(name).files if file.build != frozen.digest()]
+        if same := [file for file in others if Version(file.version) == Version(version)]:
+            yield f"{index.name} has {name} {same[0].version} from the manifest {same[0].build[:12]}"
+        elif keys.is_gated(index.name):
+            line = Version(version).release[:2]
+            have = {f.version for f in others if f.yanked is None and Version(f.version).release[:2] == line}
+            if problem := rocm_version.sorts_above(version, have):
+                yield f"{index.name}: {name} {problem}"
 
 
 def _is_for(frozen: Manifest, request: FreezeRequest) -> bool:

@@ -15,10 +15,12 @@ from cairn.errors import CairnError, StoreError, UsageError
 from cairn.pipeline.night import plan, standing
 from cairn.pipeline.night.freeze import FreezeRequest, freeze
 from cairn.pipeline.night.plan import NightPlan, NightRun
-from cairn.release.index.generation import now
+from cairn.release.index.generation import FileEntry, ProjectState, now
+from cairn.release.index.snapshot import Change
 from cairn.stack import Sdk
 from cairn.store.memory import MemoryStore
 from helpers.night import FROZEN, leg_of, plan_of
+from helpers.release import commit
 
 
 @pytest.fixture
@@ -93,6 +95,41 @@ def test_a_night_that_was_killed_as_it_began_goes_on(run: NightRun, request_: Fr
     other = msgspec.structs.replace(FROZEN, toolchain={"image": "a"})
     run.store.write("nights/8/manifest.json", other.canonical())
     assert freeze(run.store, request_).manifest_sha256 == other.digest()
+
+
+@pytest.mark.parametrize(
+    ("channel", "version", "reason"),
+    [
+        ("staging", "2.9.0", "staging/gfx94X-dcgpu has torch 2.9.0 from the manifest eeeeeeeeeeee"),
+        ("release", "2.9.0", "release/gfx94X-dcgpu has torch 2.9.0 from the manifest eeeeeeeeeeee"),
+        ("release", "2.9.1", "release/gfx94X-dcgpu: torch 2.9.0 sorts below 2.9.1"),
+    ],
+)
+def test_versions_that_could_not_be_published_are_refused_before_the_builds(
+    run: NightRun, request_: FreezeRequest, channel: str, version: str, reason: str
+) -> None:
+    """Otherwise the night is refused at staging, or at the gate, after hours of building."""
+    torch = msgspec.structs.replace(FROZEN.projects[0], version="2.9.0")
+    frozen = msgspec.structs.replace(FROZEN, projects=(torch,))
+    earlier = msgspec.structs.replace(run.plan, night="6", manifest_sha256=frozen.digest())
+    plan.create(run.store, earlier, frozen)
+    request = dataclasses.replace(request_, like="6")
+    name = f"torch-{version}-cp311-cp311-linux_x86_64.whl"
+    file = FileEntry(filename=name, sha256="a" * 64, size=1, version=version, build="e" * 64)
+    index = run.index(run.plan.legs[0], channel)
+
+    def hold(file: FileEntry) -> None:
+        state = ProjectState(name="torch", files=()).with_files((file,))
+        commit(index, "publish", lambda _now: Change(projects={"torch": state}))
+
+    hold(file)
+    with pytest.raises(StoreError, match="could not be published") as refused:
+        freeze(run.store, request)
+    assert reason in str(refused.value)
+    assert plan.find(run.store, "8") is None
+    # What the same manifest gave may be there: a night that goes on, or has more legs.
+    hold(msgspec.structs.replace(file, build=frozen.digest()))
+    assert freeze(run.store, request).night == "8"
 
 
 class BegunMeanwhile(MemoryStore):
