@@ -114,7 +114,8 @@ class PipSettings:
             if value := self.values.get(name):
                 env[variable] = value
         seconds = self.values.get("default-timeout", self.values.get("timeout"))
-        return env | ({"UV_HTTP_TIMEOUT": seconds} if seconds else {})
+        limits = {"UV_HTTP_TIMEOUT": seconds, "UV_HTTP_RETRIES": self.values.get("retries")}
+        return env | {name: value for name, value in limits.items() if value}
 
     def _is_set(self, name: str) -> bool:
         return self.values.get(name, "").lower() in ("1", "true", "yes", "on")  # as pip reads a flag

@@ -13,6 +13,8 @@ from cairn.output import Progress
 
 T = TypeVar("T")
 
+_MINUTE = 60.0  # seconds
+
 
 @dataclass(frozen=True, kw_only=True)
 class RetryPolicy:
@@ -32,6 +34,15 @@ class RetryPolicy:
     factor: float = 3.0
     longest: float = 30.0
     jitter: float = 0.25
+
+    @classmethod
+    def lasting(cls, seconds: float) -> RetryPolicy:
+        """Return a policy that tries again until an outage has lasted so long, at least once a minute."""
+        attempts, waited = 1, 0.0
+        while waited < seconds:
+            waited += min(_MINUTE, 2.0 ** (attempts - 1))
+            attempts += 1
+        return cls(attempts=attempts, wait=1.0, factor=2.0, longest=_MINUTE)
 
     def seconds(self, failures: int) -> float:
         """Seconds to wait after so many failures in a row."""

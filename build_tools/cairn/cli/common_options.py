@@ -20,6 +20,7 @@ from cairn.options import Exclusive, argument, fill, flag, option, repeated, swi
 
 if TYPE_CHECKING:
     from cairn.build.model import SdkRequest
+    from cairn.retry import RetryPolicy
     from cairn.stack import Stack
     from cairn.store.protocol import Store
 
@@ -158,7 +159,9 @@ class OptionalStoreOptions:
         from cairn.store import opening
 
         say = console.current().info
-        return opening.open_store(self.store or "", endpoint_url=self.endpoint_url, say=say)
+        return opening.open_store(
+            self.store or "", endpoint_url=self.endpoint_url, retry=self.retry_policy(), say=say
+        )
 
     def open_existing_store(self) -> Store:
         """The store, in which something is."""
@@ -166,7 +169,13 @@ class OptionalStoreOptions:
         from cairn.store import opening
 
         say = console.current().info
-        return opening.open_existing(self.store or "", endpoint_url=self.endpoint_url, say=say)
+        return opening.open_existing(
+            self.store or "", endpoint_url=self.endpoint_url, retry=self.retry_policy(), say=say
+        )
+
+    def retry_policy(self) -> RetryPolicy | None:
+        """How often a request to a bucket is tried again; None for as often as the store wants."""
+        return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,6 +183,24 @@ class StoreOptions(OptionalStoreOptions):
     """`--store` and `--endpoint-url`."""
 
     store: str = store()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PatientStoreOptions(StoreOptions):
+    """`--store`, `--endpoint-url` and `--patience`, for commands that run when nobody is there."""
+
+    patience: float = option(
+        "seconds for which a bucket that does not answer is waited for (default: %(default)s)",
+        metavar="SECONDS",
+        convert=converters.seconds,
+        default=600.0,
+    )
+
+    def retry_policy(self) -> RetryPolicy | None:
+        """One that lasts so long."""
+        from cairn.retry import RetryPolicy
+
+        return RetryPolicy.lasting(self.patience)
 
 
 def cache_store(default: str) -> Any:

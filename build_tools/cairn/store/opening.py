@@ -62,13 +62,19 @@ def open_store(
     return _folder(files.expanded(url))
 
 
-def open_existing(url: str, *, endpoint_url: str | None = None, say: Progress = silent) -> Store:
+def open_existing(
+    url: str,
+    *,
+    endpoint_url: str | None = None,
+    retry: RetryPolicy | None = None,
+    say: Progress = silent,
+) -> Store:
     """Like `open_store`, for commands that need a store with something in it.
 
     Raises:
         StoreError: there is no such folder or bucket, or nothing in it.
     """
-    store = open_store(url, endpoint_url=endpoint_url, say=say)
+    store = open_store(url, endpoint_url=endpoint_url, retry=retry, say=say)
     exists = store.path.is_dir() if isinstance(store, LocalStore) else any(True for _ in store.list(""))
     if not exists:
         raise _nothing_at(url)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cairn.errors import NetworkError, StoreError
+from cairn.retry import RetryPolicy
 from cairn.store.buckets.bucket import BucketStore
 from helpers.buckets import ENDPOINT
 from helpers.faults import Fault, Plan
@@ -162,3 +164,17 @@ def test_a_server_that_ignores_conditions_is_refused_before_anything_is_lost(
     assert BucketStore(behind.bucket).write_if("a", b"1", etag=None)
     assert [kind for kind, _ in line.plan.requests] == ["HEAD", "PUT"]
     assert list(store.strays()) == []
+
+
+def test_an_outage_that_ends_in_time_costs_nothing_but_time(
+    store: BucketStore, behind: BucketStore, line: FaultyServer
+) -> None:
+    """A night waits ten minutes for its bucket, where a person is told after a quarter of one."""
+    store.write("small", b"small")
+    patient = replace(RetryPolicy.lasting(600), wait=0.01)
+    lines: list[str] = []
+    waiting = BucketStore(replace(behind.bucket, policy=patient, say=lines.append))
+    line.plan = Plan(Fault.BUSY, 1, times=6)
+    assert waiting.read("small").data == b"small"
+    assert len(lines) == 6
+    assert all("trying again in" in text for text in lines)

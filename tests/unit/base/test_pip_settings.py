@@ -22,6 +22,7 @@ install.target='/opt'
 :env:.proxy='http://proxy.example:3128'
 :env:.no-binary=':all:'
 :env:.default-timeout='180'
+:env:.retries='9'
 """
 
 
@@ -33,6 +34,7 @@ def test_what_says_where_files_come_from_is_kept_and_nothing_else() -> None:
         "trusted-host": "index.example",
         "proxy": "http://proxy.example:3128",
         "default-timeout": "180",
+        "retries": "9",
     }
 
 
@@ -63,7 +65,7 @@ def test_uv_hears_the_same_in_its_own_words(monkeypatch: pytest.MonkeyPatch) -> 
     env = settings.uv_environment()
     assert env["SSL_CERT_FILE"] == "/etc/company.pem"
     assert env["https_proxy"] == env["HTTP_PROXY"] == "http://proxy.example:3128"
-    assert env["UV_HTTP_TIMEOUT"] == "180"
+    assert (env["UV_HTTP_TIMEOUT"], env["UV_HTTP_RETRIES"]) == ("180", "9")
     assert "UV_CONSTRAINT" not in env
     assert "PIP_CONFIG_FILE" not in env
 

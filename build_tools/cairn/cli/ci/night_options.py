@@ -42,8 +42,8 @@ def shard(default: int | None = None) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NightOptions(common.StackOptions, common.StoreOptions):
-    """`--stack`, `--line`, `--store` and `--night`; the others are options of some of the commands."""
+class NightOptions(common.StackOptions, common.PatientStoreOptions):
+    """`--stack`, `--line`, `--store`, `--patience` and `--night`; the others are of some commands alone."""
 
     night: str = option(
         "which night; `latest` is the one that was frozen last",

@@ -60,7 +60,7 @@ class ListNights(common.StoreOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Watch(common.StoreOptions):
+class Watch(common.PatientStoreOptions):
     """Options of `cairn ci night watch`.
 
     For a schedule of its own: a schedule that has stopped fails nothing. Exit code 9 with a finding.

@@ -159,7 +159,7 @@ def _refuse_versions(store: Store, night: NightPlan, stack: Stack, frozen: Manif
     if problems:
         raise StoreError(
             f"wheels of this night could not be published: {'; '.join(problems)}",
-            tip="wait for a new version of the sources or of the ROCm SDK, or take that manifest again (--like)",
+            tip="wait for a new version of the sources or of ROCm, or take that manifest again (--like)",
         )
 
 
