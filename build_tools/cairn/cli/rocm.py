@@ -281,7 +281,10 @@ def write_packages(request: PackageRequest, *, dry_run: bool) -> Answer:
         else:
             dists = package.package(request, dry_run=dry_run)
     if request.libraries_for_all and rocm_version.is_before(request.version, RUNTIME):
-        screen.warn(f"ROCm {RUNTIME} is the first known to find code in such packages")
+        screen.warn(
+            f"the runtime of ROCm {request.version} finds no code in device packages: {RUNTIME} is the first"
+            " known to. These libraries load, and their first kernel fails. --trim makes packages for it"
+        )
     for part, absent in (pair for d in dists for pair in d.lacks.items()):
         screen.warn(f"{part} has no code for {', '.join(absent)}")
     rows = [(d.path.name, d.files, console.size(d.size), d.sha256[:12]) for d in dists]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import shutil
 import stat
@@ -32,6 +33,12 @@ def read(path: Path) -> Image | None:
     except WheelError:  # no loader could use it either, so it is packaged as data
         return None
     return image if image.machine in _LOADERS and image.section(".dynamic") is not None else None
+
+
+def holds(path: Path, data: bytes) -> bool:
+    """Whether these bytes are somewhere in a file."""
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        return mapped.find(data) >= 0
 
 
 def run_path(binary: Image) -> str:

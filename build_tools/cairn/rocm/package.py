@@ -89,6 +89,7 @@ def package(request: PackageRequest, *, dry_run: bool = False) -> tuple[WrittenP
             f"{request.version!r} is not a version of ROCm as packages spell it",
             tip=f"write {normal}" if normal else "write 7.10.0, or 7.10.0a20251124 for a nightly",
         )
+    _check_targets(request)
     with tempfile.TemporaryDirectory(prefix="cairn-rocm-") as staging:
         tree, described = _read(request, Path(staging, "debs"))
         families = _families(request, tree)
@@ -120,13 +121,28 @@ def _read(request: PackageRequest, unpacked: Path) -> tuple[RocmTree, Descriptio
     if request.artifacts is not None:
         return rocm_tree.read_artifacts(request.artifacts), own or packages_toml.therock()
     if request.debs:
-        return rocm_tree.read_debs(request.debs, unpacked), own or packages_toml.debian()
+        own = own or packages_toml.debian()
+        return rocm_tree.read_debs(request.debs, unpacked), own
     assert request.prefix is not None  # noqa: S101 - see the first lines
     if own is None and debian.database(request.prefix).is_dir():
         own = packages_toml.debian()
     if own is None:
         raise UsageError("a prefix needs a packages.toml", tip="name it with --description")
     return rocm_tree.read_prefix(request.prefix, own), own
+
+
+def _check_targets(request: PackageRequest) -> None:
+    """Refuse targets that make no sense before gigabytes are unpacked; artifacts may name theirs."""
+    if request.targets:
+        targets.parse_targets(request.targets)
+    elif request.artifacts is None:
+        raise _no_targets()
+
+
+def _no_targets() -> UsageError:
+    return UsageError(
+        "for which GPU targets is this tree?", tip="name them, such as --targets gfx942,gfx1100"
+    )
 
 
 def _families(request: PackageRequest, tree: RocmTree) -> dict[str, tuple[str, ...]]:
@@ -142,9 +158,7 @@ def _families(request: PackageRequest, tree: RocmTree) -> dict[str, tuple[str, .
         if not tree.targets:  # a prefix: its libraries are for all of them at once
             return {request.family or targets.family_of(names): tuple(names)}
     elif not tree.targets:
-        raise UsageError(
-            "for which GPU targets is this tree?", tip="name them, such as --targets gfx942,gfx1100"
-        )
+        raise _no_targets()
     # Artifacts are named by a family, or by a target that gets a package of its own.
     known: Mapping[str, tuple[str, ...]] = targets.families()
     return {name: known.get(name, (name,)) for name in names}

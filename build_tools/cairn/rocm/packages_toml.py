@@ -53,6 +53,20 @@ class Wrap(datafile.Value):
     hint: str = ""
 
 
+class Program(datafile.Value):
+    """A program that a library of the SDK runs on the user's machine.
+
+    Attributes:
+        path: the absolute path that is compiled into the library.
+        library: glob over the names of libraries; where none has the path in it, nothing is said of it.
+        hint: how to get the program where it is missing.
+    """
+
+    path: str
+    library: str
+    hint: str
+
+
 class Description(datafile.Value, tag_field="schema", tag="cairn.rocm-packages/1"):
     """How a ROCm tree becomes packages. A file goes to the first component that claims it.
 
@@ -65,6 +79,7 @@ class Description(datafile.Value, tag_field="schema", tag="cairn.rocm-packages/1
         preload_must_exist: refuse a tree without one of the libraries of `preload`.
         system: libraries that the user's machine has, in addition to those of the manylinux policy.
         wrap: programs of the machine that stand in for tools.
+        programs: programs that `rocm-sdk test` looks for, since a library runs them.
         links: links of devel, beside those of the tree, to where they lead from `lib` and the like.
         texts: files of devel that are written where the tree has none, such as headers that tell ROCm's
             version: `{version}`, `{major}`, `{minor}` and `{patch}` in them are replaced.
@@ -80,6 +95,7 @@ class Description(datafile.Value, tag_field="schema", tag="cairn.rocm-packages/1
     preload_must_exist: bool = True
     system: tuple[str, ...] = ()
     wrap: tuple[Wrap, ...] = ()
+    programs: tuple[Program, ...] = ()
     links: Mapping[str, str] = msgspec.field(default_factory=dict)
     texts: Mapping[str, str] = msgspec.field(default_factory=dict)
     cmake: tuple[str, ...] = ()

@@ -171,6 +171,7 @@ def _dist(plan: Layout, release: SdkRelease) -> dict[str, object]:
         },
         "devices": _devices(plan, release),
         "libraries": _shortnames(plan, release.description),
+        "programs": _programs(plan, release.description),
     }
 
 
@@ -183,6 +184,19 @@ def _devices(plan: Layout, release: SdkRelease) -> dict[str, list[str]]:
         if package.members and not package.family
         for name in (*in_order(processors), "all")
     }
+
+
+def _programs(plan: Layout, description: Description) -> list[list[str]]:
+    """The programs that libraries run: path, name of the library, how to get it."""
+    return [
+        [program.path, posixpath.basename(member.path), program.hint]
+        for program in description.programs
+        for package in (plan.core, *plan.libraries)
+        for member in package.members
+        if member.binary and matches(posixpath.basename(member.path), (program.library,))
+        # Of a different release it may be built in a different way.
+        if binaries.holds(member.source, f"{program.path}\0".encode())
+    ]
 
 
 def _shortnames(plan: Layout, description: Description) -> dict[str, list[str]]:

@@ -128,4 +128,4 @@ def test_the_command_splits(
     words += ["--output-dir", str(tmp_path / "out")]
     assert main(["rocm", "package", *words, "--split"]) == 0
     assert len(list((tmp_path / "out").glob(f"rocm_sdk_device_*-{version}-py3-none-*.whl"))) == len(TARGETS)
-    assert capsys.readouterr().err.count("ROCm 7.14 is the first known to find code") == count
+    assert capsys.readouterr().err.count("7.14 is the first known to") == count

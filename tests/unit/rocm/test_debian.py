@@ -319,12 +319,40 @@ def test_it_says_which_library_has_no_code_for_a_target(
     assert set(map(str, answer.values())) == {"{}"}
 
 
+@pytest.mark.parametrize("inside", [b"/usr/bin/clang++-21\0", b"/usr/bin/clang++-210", b""])
+def test_the_sdk_knows_which_library_runs_a_program_of_the_machine(
+    rocm: Path, tmp_path: Path, inside: bytes
+) -> None:
+    run_path = "$ORIGIN:$ORIGIN/../../_rocm_sdk_core/lib"  # as it shall be: patchelf has nothing to do
+    library = make_hip_library([], runpath=run_path, dynamic_section=True) + inside
+    debs.write(rocm, "libmiopen1", {f"{LIBRARIES}/libMIOpen.so.1": library})
+    sdist = package.package(request(tmp_path, rocm))[-1].path
+    with tarfile.open(sdist) as archive:
+        described = archive.extractfile("rocm-6.4.3/rocm_sdk/_dist.json")
+        assert described is not None
+        programs = [each[:2] for each in json.load(described)["programs"]]
+    runs = inside.endswith(b"-21\0")
+    assert programs == ([["/usr/bin/clang++-21", "libMIOpen.so.1"]] if runs else [])
+
+
 @pytest.mark.skipif(os.sep != "/", reason="a backslash is a separator here")
 def test_a_backslash_in_the_name_of_a_file_of_the_sdk_is_refused(rocm: Path, tmp_path: Path) -> None:
     debs.write(rocm, "odd", {"include/hip/a\\b.h": b"x"})
     with pytest.raises(UsageError, match=r"include/hip/a\\b\.h has a backslash in its name") as caught:
         package.package(request(tmp_path, rocm))
     assert caught.value.tip
+
+
+@pytest.mark.parametrize("changes", [{"targets": ("gfx9999",)}, {"targets": ()}, {"description": "bad.toml"}])
+def test_a_request_that_makes_no_sense_is_refused_before_packages_are_unpacked(
+    tmp_path: Path, changes: dict[str, object]
+) -> None:
+    (tmp_path / "a.deb").write_bytes(b"no package")  # an error of its own, once it is read
+    if "description" in changes:
+        changes = {"description": tmp_path / "bad.toml"}
+        (tmp_path / "bad.toml").write_text("schema = 1")
+    with pytest.raises(UsageError):
+        package.package(request(tmp_path, tmp_path / "a.deb", **changes))
 
 
 def test_packages_without_room_for_them_are_not_begun(rocm: Path, tmp_path: Path) -> None:

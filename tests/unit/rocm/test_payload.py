@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import tarfile
+import unittest
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from cairn.formats.zip.writer import New
-from cairn.rocm import archive
-from cairn.rocm.runtime import _devel, _dist
+from cairn.rocm import archive, runtime
+from cairn.rocm.runtime import _devel, _dist, _selftest
 
-DIST = {
+DIST: dict[str, object] = {
     "version": "7.10.0",
     "default_family": "gfx94X-dcgpu",
     "families": {"gfx94X-dcgpu": ["gfx942"], "gfx110X-all": ["gfx1100", "gfx1101"]},
@@ -77,6 +79,41 @@ def test_a_family_that_is_not_there_is_refused() -> None:
         _dist.RocmSdkError, match="gfx906 is not in this SDK; it has gfx94X-dcgpu, gfx110X-all"
     ):
         _dist.choose_family({"ROCM_SDK_TARGET_FAMILY": "gfx906"}, ["gfx942"])
+
+
+def test_the_names_of_gpus_come_with_the_sdk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(DIST, "folders", {"core": "_some_sdk_core"})
+    ids = tmp_path / "_some_sdk_core" / "share" / "libdrm" / "amdgpu.ids"
+    ids.parent.mkdir(parents=True)
+    (tmp_path / "_some_sdk_core" / "__init__.py").touch()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delenv("AMDGPU_ASIC_ID_TABLE_PATHS", raising=False)
+    runtime.initialize_process()
+    assert "AMDGPU_ASIC_ID_TABLE_PATHS" not in os.environ
+    ids.touch()
+    runtime.initialize_process()
+    assert os.environ["AMDGPU_ASIC_ID_TABLE_PATHS"] == str(ids.parent)
+    monkeypatch.setenv("AMDGPU_ASIC_ID_TABLE_PATHS", "/mine")
+    runtime.initialize_process()
+    assert os.environ["AMDGPU_ASIC_ID_TABLE_PATHS"] == "/mine"
+
+
+def test_a_program_that_a_library_runs_is_named_where_it_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "clang++"
+    hint = "apt-get install clang"
+    monkeypatch.setitem(DIST, "programs", [[str(program), "libMIOpen.so.1", hint]])
+
+    def skipped() -> list[str]:
+        result = unittest.TestResult()
+        _selftest.LibrariesTest("test_programs_that_libraries_run").run(result)
+        assert result.wasSuccessful()
+        return [reason for _, reason in result.skipped]
+
+    assert skipped() == [f"libMIOpen.so.1 runs {program}, which is not here: {hint}"]
+    program.touch(mode=0o755)
+    assert skipped() == []
 
 
 def test_a_family_without_libraries_still_has_the_extra() -> None:

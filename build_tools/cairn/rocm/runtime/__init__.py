@@ -61,6 +61,9 @@ def initialize_process(
     """
     if check_version is not None:
         _check_version(check_version)
+    # The names of GPUs ("AMD Radeon RX 7900 XTX"), which libdrm looks for in /usr/share unless it is told.
+    if names_of_gpus := _dist.names_of_gpus():
+        os.environ.setdefault("AMDGPU_ASIC_ID_TABLE_PATHS", str(names_of_gpus.parent))
     more = os.environ.get("ROCM_SDK_PRELOAD_LIBRARIES", "") if env_override else ""
     names = [*preload_shortnames, *(name.strip() for name in re.split("[,;]", more) if name.strip())]
     preload_libraries(*names, rtld_global=rtld_global)

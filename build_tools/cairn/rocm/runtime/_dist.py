@@ -65,6 +65,13 @@ def folder(component: str) -> Path | None:
     return Path(spec.origin).parent if spec and spec.origin else None
 
 
+def names_of_gpus() -> Path | None:
+    """The file `amdgpu.ids` of libdrm; None where this SDK has none."""
+    root = folder("core")
+    path = None if root is None else root / "share" / "libdrm" / "amdgpu.ids"
+    return path if path is not None and path.is_file() else None
+
+
 def library(shortname: str) -> Path:
     """Where a library is.
 

@@ -16,6 +16,7 @@ from . import _devel, _dist, find_libraries
 from ._version import __version__
 
 _NO_DEVICE = 100  # hipErrorNoDevice
+_KERNEL = b'extern "C" __global__ void twice(float* x) { x[threadIdx.x] *= 2; }'
 
 
 def run() -> int:
@@ -80,11 +81,37 @@ class CoreTest(ComponentTest):
         self.assertIn(status, (0, _NO_DEVICE))
         self.assertEqual(status == 0, count.value > 0)
 
+    def test_hiprtc_compiles(self) -> None:
+        """The runtime compiles for each target, by the libraries and headers that it has itself."""
+        if "hiprtc" not in _dist.load()["libraries"]:
+            self.skipTest("this SDK has no hipRTC")
+        rtc = ctypes.CDLL(str(find_libraries("hiprtc")[0]))
+        for target in _dist.load()["families"][_dist.family()]:
+            with self.subTest(target=target):
+                program, size = ctypes.c_void_p(), ctypes.c_size_t()
+                made = rtc.hiprtcCreateProgram(ctypes.byref(program), _KERNEL, b"k.hip", 0, None, None)
+                self.assertEqual(made, 0)
+                options = (ctypes.c_char_p * 1)(f"--offload-arch={target}".encode())
+                self.assertEqual(rtc.hiprtcCompileProgram(program, 1, options), 0)
+                self.assertEqual(rtc.hiprtcGetCodeSize(program, ctypes.byref(size)), 0)
+                self.assertGreater(size.value, 0)
+
 
 class LibrariesTest(ComponentTest):
     """The target-specific libraries."""
 
     component = "libraries"
+
+    def test_programs_that_libraries_run(self) -> None:
+        """What a library runs is on this machine; it is no failure of the SDK where it is not."""
+        programs = _dist.load().get("programs", [])
+        missing = [each for each in programs if not os.access(each[0], os.X_OK)]
+        if missing:
+            self.skipTest(
+                "; ".join(
+                    f"{library} runs {path}, which is not here: {hint}" for path, library, hint in missing
+                )
+            )
 
 
 class DevelTest(unittest.TestCase):
