@@ -126,12 +126,13 @@ def _people(names: Sequence[str], inventory: Inventory) -> Iterator[Problem]:
         s is not None and (s.pointer is None or s.pointer.rendered == s.pointer.generation)
         for s in every.values()
     )
+    shared: dict[str, dict[str, bytes]] = {}
     for name in names:
         snapshot = every[name]
         if whole and snapshot is not None and not snapshot.pointer:
             continue
         if whole and snapshot is not None:
-            yield from offered.check_people(snapshot, inventory)
+            yield from offered.check_people(snapshot, inventory, shared)
         else:
             inventory.named |= {key for key in inventory.objects if keys.kind_of(key) == "for people"}
 

@@ -147,11 +147,19 @@ def _not_of(store: Store, folder: str, pages: Sequence[render.Page], *, may_lack
             yield f"{key} cannot be read: {error}"
 
 
-def check_people(snapshot: Snapshot, inventory: Inventory) -> Iterator[Problem]:
-    """The problems of the pages for people that show an index; call it once all indexes have their pages."""
+def check_people(
+    snapshot: Snapshot, inventory: Inventory, shared: dict[str, dict[str, bytes]]
+) -> Iterator[Problem]:
+    """The problems of the pages for people that show an index; call it once all indexes have their pages.
+
+    Args:
+        snapshot: the index.
+        inventory: of the store.
+        shared: the pages that several indexes share, as `people.objects` keeps them.
+    """
     name, store = snapshot.index.name, snapshot.index.store
     try:
-        shown = people.objects(store, name)
+        shown = people.objects(store, name, shared)
     except (CairnError, OSError) as error:
         yield Problem(code="page", index=name, where=name, said=f"the pages for people: {error}")
         return

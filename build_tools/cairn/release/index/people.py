@@ -45,11 +45,23 @@ def write(store: Store, name: str) -> bool:
     return True
 
 
-def objects(store: Store, name: str) -> dict[str, bytes]:
-    """The contents of the pages that show an index, by key."""
+def objects(store: Store, name: str, shared: dict[str, dict[str, bytes]] | None = None) -> dict[str, bytes]:
+    """The contents of the pages that show an index, by key.
+
+    Args:
+        store: the store.
+        name: the index.
+        shared: the pages that other indexes share with it, by folder; those of this call are added, so that
+            of many indexes each is rendered once.
+    """
     indexes: dict[str, Index] = {}
-    folders = (*_folders(name), "")
-    return {key: data for f in folders for key, data in _pages(store, name, f, indexes).items()}
+    shared = {} if shared is None else shared
+    pages = _pages(store, name, name, indexes)
+    for folder in (*_folders(name)[1:], ""):
+        if folder not in shared:
+            shared[folder] = _pages(store, name, folder, indexes)
+        pages |= shared[folder]
+    return pages
 
 
 def _pages(store: Store, name: str, folder: str, indexes: dict[str, Index]) -> dict[str, bytes]:
