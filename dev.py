@@ -282,8 +282,10 @@ def pip_install(words: Sequence[str], progress: Progress) -> None:
     env = {name: value for name, value in os.environ.items() if name not in where}
     env |= {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8"}
     options = ["--disable-pip-version-check", "--no-input", "--progress-bar=off", "--no-color", "--no-user"]
+    # Python compiles what is imported, which is a small part; where it must not, pip compiles it all.
+    compiling = [] if sys.dont_write_bytecode else ["--no-compile"]
     versions = ["--constraint", str(ROOT / "constraints.txt")]
-    command = [str(python()), "-m", "pip", "install", *options, *versions, *words]
+    command = [str(python()), "-m", "pip", "install", *options, *compiling, *versions, *words]
     (ROOT / ".cairn").mkdir(exist_ok=True)
     log_path = ROOT / ".cairn" / "dev.log"
     lines = []
@@ -385,7 +387,8 @@ def run_quickstart(options: argparse.Namespace, rest: list[str]) -> int:
 def run_tests(options: argparse.Namespace, rest: list[str]) -> int:
     """The unit tests, or those that the words name; as many at a time as there are cores or `-n` says."""
     os.environ.setdefault("CAIRN_TEST_CACHE", str(ROOT / ".cairn" / "test-cache"))
-    workers = [] if any(word.startswith("-n") for word in rest) else ["-n", "auto", "--dist", "loadgroup"]
+    own = any(word.startswith("-n") for word in rest)
+    workers = [] if own else ["-n", "auto", "--dist", "loadgroup", "-p", "helpers.scheduling"]
     chosen = {"-k", "-m"} & {*rest} or any(Path(word.partition("::")[0]).exists() for word in rest)
     quick = [] if options.all or chosen else ["-m", "not slow", "tests/unit"]
     return run(python(), "-m", "pytest", "-p", "helpers.progress", *workers, *quick, *rest)

@@ -28,7 +28,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from helpers import progress
+from helpers import progress, scheduling
 from helpers.churn import again_and_again, churned
 
 DEV = Path(__file__).resolve().parents[3] / "dev.py"
@@ -112,6 +112,16 @@ def test_workers_keep_groups_together(request: pytest.FixtureRequest) -> None:
     if not getattr(request.config.option, "loadgroup", False):
         pytest.skip("for workers of `--dist loadgroup`")
     assert request.node.nodeid.endswith("@together")
+
+
+def test_workers_keep_the_tests_of_a_file_together() -> None:
+    scheduler = object.__new__(scheduling.ByFile)
+    names = (
+        "tests/unit/test_a.py::test_1",
+        "tests/unit/test_a.py::TestA::test_2[a@b]",
+        "tests/test_b.py::test_3@g",
+    )
+    assert [scheduler._split_scope(name) for name in names] == ["tests/unit/test_a.py"] * 2 + ["g"]
 
 
 @pytest.mark.parametrize(
