@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 import subprocess
@@ -77,3 +78,14 @@ def request(folder: Path, backends: Mapping[str, str]) -> BuildRequest:
         targets=("cpu",),
         jobs=2,
     )
+
+
+def with_stack(request: BuildRequest, **changes: Any) -> BuildRequest:
+    """The request with `changes` in some fields of its stack."""
+    return dataclasses.replace(request, stack=msgspec.structs.replace(request.stack, **changes))
+
+
+def with_project(request: BuildRequest, **changes: Any) -> BuildRequest:
+    """The request with `changes` in some fields of each of its projects."""
+    projects = request.stack.projects
+    return with_stack(request, projects=tuple(msgspec.structs.replace(p, **changes) for p in projects))

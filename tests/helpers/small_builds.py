@@ -20,13 +20,12 @@ from pathlib import Path
 
 from cairn.build.engine import events
 from helpers import packing, stacks
-from helpers.build import repository
+from helpers.build import PYPROJECT, repository
 
 _STACK = stacks.stack(
     stacks.project("base", "https://example.invalid/base", 'version_file = ""'),
     stacks.project("upper", "https://example.invalid/upper", 'version_file = ""\nneeds = ["base"]'),
 )
-_PYPROJECT = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
 _BACKEND = """
 import os, subprocess
 
@@ -155,7 +154,7 @@ def make(folder: Path, *, before: str = "") -> SmallBuilds:
             for number in range(3)
         }
         texts = {
-            "pyproject.toml": _PYPROJECT,
+            "pyproject.toml": PYPROJECT,
             "backend.py": packing.backend(_BACKEND.format(name=name)),
             "Makefile": _MAKEFILE.format(before=before if name == "base" else ""),
             ".gitignore": "build/\n__pycache__/\n",

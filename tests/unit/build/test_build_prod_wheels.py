@@ -71,10 +71,8 @@ def test_a_project_called_like_a_flag_of_the_script_does_not_take_it(tmp_path: P
 
 
 def test_offline_reaches_what_asks_indexes() -> None:
-    request = parsed(*OUT, "--offline")
-    assert build_prod_wheels._job(request).sdk.source.offline
-    request = parsed(*OUT)
-    assert not build_prod_wheels._job(request).sdk.source.offline
+    assert build_prod_wheels._job(parsed(*OUT, "--offline")).sdk.source.offline
+    assert not build_prod_wheels._job(parsed(*OUT)).sdk.source.offline
 
 
 @pytest.mark.parametrize(
@@ -94,24 +92,20 @@ def test_offline_reaches_what_asks_indexes() -> None:
         (("--rocm-sdk-version", ""), "rocm[libraries,devel]"),
     ],
 )
-@pytest.mark.parametrize("before", [True, False])
-def test_the_sdk_is_asked_for_as_upstream_asks(
-    given: tuple[str, ...], requirement: str, *, before: bool
-) -> None:
-    sdk = (parsed(*given, *OUT) if before else parsed(*OUT, *given)).sdk_request()
+def test_the_sdk_is_asked_for_as_upstream_asks(given: tuple[str, ...], requirement: str) -> None:
+    sdk = parsed(*OUT, *given).sdk_request()
+    assert parsed(*given, *OUT).sdk_request() == sdk, "before the command as after it"
     request = InstallRequest(python=Path(), version=sdk.version, extras=sdk.extras)
     assert request.requirement == requirement
     # Only the index knows which version is the newest that a comparison allows.
     assert (sdk.exact is not None) == ("==" in requirement and "*" not in requirement)
 
 
-@pytest.mark.parametrize("text", ["seven", "~7", "7.10.0; evil", ">"])
-def test_what_is_neither_a_version_nor_a_comparison_is_refused(
-    text: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit):
-        parsed(*OUT, "--rocm-sdk-version", text)
-    assert "no version, such as 7.10.0" in capsys.readouterr().err
+def test_what_is_neither_a_version_nor_a_comparison_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    for text in ("seven", "~7", "7.10.0; evil", ">"):
+        with pytest.raises(SystemExit):
+            parsed(*OUT, "--rocm-sdk-version", text)
+        assert "no version, such as 7.10.0" in capsys.readouterr().err
 
 
 def test_the_targets_may_stand_in_the_environment(

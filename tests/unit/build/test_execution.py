@@ -2,14 +2,13 @@ import dataclasses
 import resource
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from cairn.build import execution, plan
 from cairn.build.engine import schedule
 from cairn.cli import guard
 from cairn.errors import BuildError
-from helpers.build import MakeRequest
+from helpers.build import MakeRequest, with_project
 
 SLOW = """
 import pathlib, time
@@ -121,10 +120,6 @@ def test_what_setuptools_would_add_again_is_removed_where_it_builds(
     (tree / "python" / "backend.py").write_text(LISTING)
     for name in folders:
         (tree / "python" / "build" / name).mkdir(parents=True)
-    stack = request.stack
-    stack = msgspec.structs.replace(
-        stack, projects=tuple(msgspec.structs.replace(p, source_dirs=(".", "python")) for p in stack.projects)
-    )
     with pytest.raises(BuildError) as caught:
-        execution.run(plan.make(dataclasses.replace(request, stack=stack)))
+        execution.run(plan.make(with_project(request, source_dirs=(".", "python"))))
     assert f"build holds {kept}" in caught.value.tail

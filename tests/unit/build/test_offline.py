@@ -5,7 +5,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from cairn import venv
@@ -15,7 +14,7 @@ from cairn.build.inputs import variables
 from cairn.errors import BuildError, NetworkError
 from cairn.stack import load
 from cairn.venv import PackageSource, VirtualEnvironment
-from helpers.build import MakeRequest
+from helpers.build import MakeRequest, with_project
 from helpers.trail import ROOT
 from helpers.wheels import build_wheel
 
@@ -29,9 +28,7 @@ def build_wheel(folder, settings=None, metadata=None):
 """
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 def ready(tmp_path: Path, *requirements: str) -> VirtualEnvironment:
@@ -75,14 +72,9 @@ def test_what_a_build_fetches_by_itself_fails_at_once(
 
 
 def test_a_folder_keeps_a_build_from_cloning_what_it_does_not_use(request_for: MakeRequest) -> None:
-    made = request_for(torch=CLONES)
-    project = msgspec.structs.replace(made.stack.project("torch"), empty_dirs=("third_party/nccl",))
-    request = dataclasses.replace(made, stack=msgspec.structs.replace(made.stack, projects=(project,)))
+    torch = load(ROOT / "external-builds" / "pytorch").project("torch")
+    assert torch.empty_dirs == ("third_party/nccl",)
+    request = with_project(request_for(torch=CLONES), empty_dirs=torch.empty_dirs)
     with pytest.raises(BuildError) as caught:
         execution.run(plan.make(request))
     assert any("nothing was cloned, and there is []" in line for line in caught.value.tail)
-
-
-def test_torch_has_such_a_folder_for_nccl() -> None:
-    torch = load(ROOT / "external-builds" / "pytorch").project("torch")
-    assert torch.empty_dirs == ("third_party/nccl",)

@@ -1,7 +1,6 @@
 import dataclasses
 import platform
 import re
-import subprocess
 from pathlib import Path
 
 import msgspec
@@ -13,24 +12,20 @@ from cairn.build.inputs import machine, source_tree
 from cairn.build.model import BuildRequest, InstalledSdk
 from cairn.formats.zip import deflate
 from cairn.rocm.install import SdkInfo
-from cairn.stack import Environment, Feature, Project
+from cairn.stack import Environment, Feature
 from cairn.stack import Sdk as StackSdk
-from helpers.build import MakeRequest
+from helpers.build import MakeRequest, with_project, with_stack
+from helpers.sources import git
 
 
 def key(request: BuildRequest) -> str:
     return plan.make(request).steps[0].key
 
 
-def with_project(request: BuildRequest, **changes: object) -> BuildRequest:
-    (old,) = request.stack.projects
-    changed: Project = msgspec.structs.replace(old, **changes)  # type: ignore[arg-type]
-    return dataclasses.replace(request, stack=msgspec.structs.replace(request.stack, projects=(changed,)))
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
+def test_what_the_stack_says_of_a_project_is_in_the_key(request_for: MakeRequest) -> None:
+    request = request_for(a="1.0")
+    changes: list[dict[str, object]] = [
+        {},
         {"source_dirs": (".", "python")},
         {"version_edit": True},
         {"version_file": "backend.py"},
@@ -39,41 +34,22 @@ def with_project(request: BuildRequest, **changes: object) -> BuildRequest:
         {"build_requires_file": "requirements.txt"},
         {"config_settings": {"a": "b"}},
         {"requires": ("numpy==2.0",)},
-        {"requires_rocm": ("numpy==2.0",)},
-    ],
-)
-def test_what_the_stack_says_of_a_project_is_in_the_key(
-    request_for: MakeRequest, changes: dict[str, object]
-) -> None:
-    request = request_for(a="1.0")
-    assert key(with_project(request, **changes)) != key(request)
+        {"requires_rocm": ("numpy==2.0",)},  # which is not the same as for all
+    ]
+    keys = [key(with_project(request, **each)) for each in changes]
+    assert [keys.count(each) for each in keys] == [1] * len(changes), "two have one key"
 
 
-def test_a_requirement_for_rocm_alone_is_another_than_one_for_all(request_for: MakeRequest) -> None:
-    request = request_for(a="")
-    for_all = with_project(request, requires=("numpy==2.0",))
-    assert key(for_all) != key(with_project(request, requires_rocm=("numpy==2.0",)))
-
-
-@pytest.mark.parametrize(
-    "name", ["CXX", "CXXFLAGS", "CPLUS_INCLUDE_PATH", "HIPCC_COMPILE_FLAGS_APPEND", "DEBUG"]
-)
-def test_variables_of_the_shell_which_no_build_sees_are_not_in_the_key(
-    request_for: MakeRequest, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    request = request_for(a="")
-    before = key(request)
-    monkeypatch.setenv(name, "cat")
-    assert key(request) == before
-    assert key(dataclasses.replace(request, build_env={name: "cat"})) != before
-
-
-def test_the_time_of_what_is_added_to_wheels_is_in_the_key(
+def test_of_the_shells_variables_only_those_that_a_build_sees_are_in_the_key(
     request_for: MakeRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     request = request_for(a="")
     before = key(request)
-    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    for name in ("CXX", "CXXFLAGS", "CPLUS_INCLUDE_PATH", "HIPCC_COMPILE_FLAGS_APPEND", "DEBUG"):
+        monkeypatch.setenv(name, "cat")
+        assert key(request) == before, name
+        assert key(dataclasses.replace(request, build_env={name: "cat"})) != before, name
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")  # the time of what is added to wheels
     assert key(request) != before
 
 
@@ -83,9 +59,7 @@ def test_the_preloaded_libraries_and_the_sdk_are_in_the_key(request_for: MakeReq
     request = dataclasses.replace(request_for(a=""), targets=("gfx942",), sdk=sdk)
 
     def preloading(*names: str) -> BuildRequest:
-        return dataclasses.replace(
-            request, stack=msgspec.structs.replace(request.stack, sdk=StackSdk(preload=names))
-        )
+        return with_stack(request, sdk=StackSdk(preload=names))
 
     other = dataclasses.replace(preloading("a"), sdk=dataclasses.replace(sdk, digest="e"))
     assert len({key(preloading("a")), key(preloading("b")), key(other)}) == 3
@@ -93,8 +67,7 @@ def test_the_preloaded_libraries_and_the_sdk_are_in_the_key(request_for: MakeReq
 
 def test_an_unused_feature_of_the_stack_is_not_in_the_key(request_for: MakeRequest) -> None:
     request = request_for(a="")
-    more = msgspec.structs.replace(request.stack, features={"f": Feature()})
-    assert key(dataclasses.replace(request, stack=more)) == key(request)
+    assert key(with_stack(request, features={"f": Feature()})) == key(request)
 
 
 def test_what_packs_wheels_is_named_in_manifests_and_is_no_reason_to_build_again() -> None:
@@ -122,13 +95,13 @@ def test_where_the_sources_come_from_is_in_the_key_unless_it_is_a_folder_of_this
     request_for: MakeRequest,
 ) -> None:
     request = request_for(a="")
-    git = ["git", "-C", str(request.checkouts["a"]), "remote"]
+    tree = request.checkouts["a"]
 
     def from_origin(origin: str) -> str:
-        subprocess.run([*git, "set-url", "origin", origin], check=True)
+        git(tree, "remote", "set-url", "origin", origin)
         return key(request)
 
-    subprocess.run([*git, "add", "origin", "/srv/a"], check=True)
+    git(tree, "remote", "add", "origin", "/srv/a")
     at_home = key(request)
     assert from_origin("/other/folder") == at_home
     fork = from_origin("https://example.org/fork.git")
@@ -156,8 +129,7 @@ def test_a_helper_file_beside_the_stack_is_in_the_key_of_who_names_it(
     request = request_for(a="", b="")
     own, other = request.stack.projects
     own = msgspec.structs.replace(own, environment=Environment(always={"PYTHONPATH": "{stack_dir}/shim"}))
-    stack = msgspec.structs.replace(request.stack, folder=str(tmp_path / "stack"), projects=(own, other))
-    request = dataclasses.replace(request, stack=stack)
+    request = with_stack(request, folder=str(tmp_path / "stack"), projects=(own, other))
     before = [step.key for step in plan.make(request).steps]
     helper.write_text("2")
     after = [step.key for step in plan.make(request).steps]

@@ -2,7 +2,6 @@
 
 import dataclasses
 import shutil
-import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,21 +19,19 @@ from cairn.errors import (
     UsageError,
 )
 from cairn.sources.worktree import journal
-from cairn.stack import Origin, Project, Sdk, Stack
+from cairn.stack import Sdk, Stack
 from cairn.venv import PackageSource
-from helpers.build import repository
+from helpers.build import project, repository
+from helpers.sources import git
 
-TORCH = Project(name="torch", distribution="torch", checkout_dir="t", origin=Origin(url="u"), hashtag="main")
-AUDIO = msgspec.structs.replace(
-    TORCH, name="audio", distribution="torchaudio", checkout_dir="a", needs=("torch",)
-)
+TORCH = project("torch", version_file="version.txt")
+AUDIO = project("audio", distribution="torchaudio", version_file="version.txt", needs=("torch",))
 NOTE = journal.Journal(project="torch", origin="u", hashtag="main", commit="0" * 40, phase="ready")
 
 
 @pytest.fixture
-def wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
+def wanted(tmp_path: Path, own_cache: Path) -> Job:  # noqa: ARG001 - its place alone
     """A job for a GPU, whose SDK is nowhere: asking for it would fail in another way than is tested here."""
-    monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "cache"))
     trees = {
         name: repository(tmp_path / name, {"version.txt": "2.9.0a0\n", "setup.py": ""})
         for name in ("torch", "audio")
@@ -58,33 +55,27 @@ def refused(wanted: Job) -> CairnError:
     return caught.value
 
 
-@pytest.mark.parametrize("phase", ["moving", "placed", "hipifying"])
-def test_an_unfinished_checkout(wanted: Job, phase: journal.Phase) -> None:
-    journal.write(wanted.checkouts["torch"] / ".git", msgspec.structs.replace(NOTE, phase=phase))
-    error = refused(wanted)
-    assert isinstance(error, SourceError)
-    assert "torch is unfinished" in str(error)
-    assert "checkout" in (error.tip or "")
+def test_an_unfinished_checkout(wanted: Job) -> None:
+    phases: tuple[journal.Phase, ...] = ("moving", "placed", "hipifying")
+    for phase in phases:
+        journal.write(wanted.checkouts["torch"] / ".git", msgspec.structs.replace(NOTE, phase=phase))
+        error = refused(wanted)
+        assert isinstance(error, SourceError)
+        assert "torch is unfinished" in str(error)
+        assert "checkout" in (error.tip or "")
 
 
-@pytest.mark.parametrize("text", ["2.9.0 beta", "", "2.9\n2.10", "<<<<<<< HEAD", "two.nine", "2.9.0+"])
-def test_a_version_file_without_a_version(wanted: Job, text: str) -> None:
-    (wanted.checkouts["torch"] / "version.txt").write_text(text)
-    error = refused(wanted)
-    assert isinstance(error, SourceError)
-    assert "version.txt" in str(error)
+def test_a_version_file_without_a_version(wanted: Job) -> None:
+    for text in ("2.9.0 beta", "", "2.9\n2.10", "<<<<<<< HEAD", "two.nine", "2.9.0+"):
+        (wanted.checkouts["torch"] / "version.txt").write_text(text)
+        error = refused(wanted)
+        assert isinstance(error, SourceError), text
+        assert "version.txt" in str(error)
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"version_suffix": "+rocm 7"}, "'+rocm 7'"),
-        ({"version_suffix": "rocm7"}, "'rocm7'"),
-        ({"version_suffix": "+a+b"}, "'+a+b'"),
-        ({"version_suffix": "+\n"}, r"'+\n'"),
-        ({"build_number": "one"}, "'one'"),
-        ({"build_number": "-1"}, "'-1'"),
-        ({"build_number": ""}, "''"),
         ({"targets": "gfx9420"}, "gfx9420"),
         ({"targets": "cpu,gfx942"}, "cpu"),
         ({"channel": "stable", "sdk": SdkRequest(version="7.10.0a20251124")}, "stable"),
@@ -92,10 +83,7 @@ def test_a_version_file_without_a_version(wanted: Job, text: str) -> None:
     ],
 )
 def test_what_was_asked_for_and_is_not_possible(wanted: Job, changes: dict[str, object], said: str) -> None:
-    with pytest.raises(CairnError) as caught:
-        job.run(dataclasses.replace(wanted, **changes))  # type: ignore[arg-type]
-    error = caught.value
-    assert not (wanted.environments() / "sdk").exists()
+    error = refused(dataclasses.replace(wanted, **changes))  # type: ignore[arg-type]
     assert error.exit_code == UsageError.exit_code
     assert said in str(error)
 
@@ -136,11 +124,13 @@ def test_a_folder_that_cannot_be_written(wanted: Job, tmp_path: Path) -> None:
 def test_all_that_is_wrong_is_said_at_once(wanted: Job) -> None:
     (wanted.checkouts["torch"] / "version.txt").write_text("2.9.0 beta")
     journal.write(wanted.checkouts["audio"] / ".git", msgspec.structs.replace(NOTE, phase="hipifying"))
-    wrong = dataclasses.replace(wanted, targets="gfx9420", output_dir=Path("/proc/no"))
+    wrong = dataclasses.replace(
+        wanted, targets="gfx9420", output_dir=Path("/proc/no"), build_env=("TOKEN=1",)
+    )
     error = refused(wrong)
     assert isinstance(error, ProblemsError)
     said = "\n".join(str(problem) for problem in error.problems)
-    for part in ("gfx9420", "version.txt", "audio is unfinished", "/proc/no"):
+    for part in ("gfx9420", "version.txt", "audio is unfinished", "/proc/no", "looks like a secret"):
         assert part in said
     assert error.exit_code == UsageError.exit_code
 
@@ -173,5 +163,5 @@ def test_a_tree_that_is_not_hipified_is_not_built_for_rocm(wanted: Job) -> None:
 
     assert "is not hipified" in said(asked)
     assert "is not hipified" not in said(dataclasses.replace(asked, targets="cpu"))
-    subprocess.run(["git", "-C", wanted.checkouts["torch"], "tag", "THEROCK_HIPIFY_DIFFBASE"], check=True)
+    git(wanted.checkouts["torch"], "tag", "THEROCK_HIPIFY_DIFFBASE")
     assert "is not hipified" not in said(asked)

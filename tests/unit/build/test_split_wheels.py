@@ -20,9 +20,10 @@ from cairn.stack import DeviceWheels
 from cairn.wheels import wheelset
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.split import device_check
-from helpers.build import MakeRequest
+from helpers.build import MakeRequest, with_project, with_stack
 from helpers.formats import make_bundle, make_code_object
 from helpers.hip_library import make_hip_library
+from helpers.testing import named_set, named_wheel
 from helpers.wheels import build_wheel, members_of
 
 TARGETS = ("gfx942", "gfx1100")
@@ -47,10 +48,8 @@ def whole(folder: Path, *targets: str) -> Path:
 @pytest.fixture
 def request_of_demo(request_for: MakeRequest, tmp_path: Path) -> BuildRequest:
     made = request_for(demo=BACKEND.format(wheel=str(whole(tmp_path / "whole", *TARGETS))))
-    words = DeviceWheels(prefix="amd", runtime="7.10")
-    project = msgspec.structs.replace(made.stack.projects[0], device_code=True)
-    stack = msgspec.structs.replace(made.stack, projects=(project,), device_wheels=words)
-    return dataclasses.replace(made, stack=stack, targets=TARGETS, split=True)
+    made = with_stack(made, device_wheels=DeviceWheels(prefix="amd", runtime="7.10"))
+    return dataclasses.replace(with_project(made, device_code=True), targets=TARGETS, split=True)
 
 
 HOST = "demo-1.0-py3-none-manylinux_2_28_x86_64.whl"
@@ -109,26 +108,8 @@ def test_device_wheels_of_targets_that_are_no_longer_built_go(request_of_demo: B
     old = built.devices[0].replace(folder / DEVICES[0].replace("gfx942", "gfx950"))
     made = outputs.manifests([request], [])[0]
     wheels = [built.wheel, old, built.devices[1], beside]
-    digest = wheelset.SetWheel(
-        distribution="x", version="1", file_name="x", sha256="", size=0, metadata_sha256="a" * 64, targets=()
-    )
-    known = [
-        msgspec.structs.replace(
-            digest, distribution=path.name, file_name=path.name, sha256=files.sha256_of(path)
-        )
-        for path in wheels
-    ]
-    before = wheelset.WheelSet(
-        manifest_sha256=made.digest(),
-        stack="s",
-        line="l",
-        python="3.11",
-        platform="p",
-        family="f",
-        targets=TARGETS,
-        wheels=tuple(known),
-    )
-    wheelset.write(folder / "set.json", before)
+    known = (named_wheel(path.name, sha256=files.sha256_of(path)) for path in wheels)
+    wheelset.write(folder / "set.json", named_set(*known, manifest_sha256=made.digest(), targets=TARGETS))
     execution.run(plan.make(request))
     assert sorted(path.name for path in folder.glob("*.whl")) == sorted([HOST, *DEVICES, beside.name])
 

@@ -137,10 +137,9 @@ def test_targets_and_families_exclude_each_other(wanted: Job, tmp_path: Path) ->
         )
 
 
-def test_real_pythons_build_side_by_side_and_nothing_of_one_is_in_the_wheel_of_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    own, other = pythons.several(2)
+@pytest.fixture
+def several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
+    """A job whose wheels are built by real Pythons."""
     stand_in_compiler(tmp_path / "bin", monkeypatch)
     monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "cäche dir"))
     tree = build.repository(
@@ -148,13 +147,20 @@ def test_real_pythons_build_side_by_side_and_nothing_of_one_is_in_the_wheel_of_a
     )
     # Only `build` and products of compilers are ignored: what git sees is in the tree's digest.
     (tree / ".git/info/exclude").write_text("build/\n*.so\n*.egg-info/\n__pycache__/\n")
-    wanted = Job(
+    return Job(
         stack=Stack(name="s", line="l", targets=("cpu",), projects=(build.project("demo"),)),
         checkouts={"demo": tree},
         output_dir=tmp_path / "out",
         jobs=2,
     )
-    jobs = variants.expand(wanted, Axes(pythons=(own, other)), root=tmp_path)
+
+
+def test_real_pythons_build_side_by_side_and_nothing_of_one_is_in_the_wheel_of_another(
+    several: Job, tmp_path: Path
+) -> None:
+    own, other = pythons.several(2)
+    tree = several.checkouts["demo"]
+    jobs = variants.expand(several, Axes(pythons=(own, other)), root=tmp_path)
     before = [plan.steps[0].key for plan in job.plans_of(jobs)]
     first = job.run_all(jobs)
     manifests, sets = [], []
@@ -207,23 +213,14 @@ def kept_again(
     return [event for event in log if isinstance(event, events.ProgramStarted)]
 
 
-def test_a_variant_that_fails_does_not_hold_the_others_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_variant_that_fails_does_not_hold_the_others_back(several: Job, tmp_path: Path) -> None:
     own, other = pythons.several(2)
-    stand_in_compiler(tmp_path / "bin", monkeypatch)
-    monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "cache"))
-    broken = f"import sys\nif sys.version.startswith({own.version!r}): raise SystemExit('no')\n{BACKEND}"
-    tree = build.repository(tmp_path / "demo", {"pyproject.toml": build.PYPROJECT, "backend.py": broken})
-    (tree / ".git/info/exclude").write_text("build/\n*.so\n*.egg-info/\n__pycache__/\n")
-    wanted = Job(
-        stack=Stack(name="s", line="l", targets=("cpu",), projects=(build.project("demo"),)),
-        checkouts={"demo": tree},
-        output_dir=tmp_path / "out",
-        run=RunOptions(keep_going=True),
+    (several.checkouts["demo"] / "backend.py").write_text(
+        f"import sys\nif sys.version.startswith({own.version!r}): raise SystemExit('no')\n{BACKEND}"
     )
+    going_on = dataclasses.replace(several, run=RunOptions(keep_going=True))
     with pytest.raises(BuildError):
-        job.run_all(variants.expand(wanted, Axes(pythons=(own, other)), root=tmp_path))
+        job.run_all(variants.expand(going_on, Axes(pythons=(own, other)), root=tmp_path))
     good, bad = (tmp_path / "out/l/cpu" / python.version for python in (other, own))
     assert [wheel.file_name for wheel in wheelset.read(good / "set.json").wheels]
     assert (good / "manifest.json").exists()

@@ -16,14 +16,16 @@ from cairn.build.model import BuildRequest, BuiltWheel, InstalledSdk
 from cairn.errors import BuildError, SourceError
 from cairn.rocm.install import SdkInfo
 from cairn.stack import Sdk as StackSdk
-from helpers.build import MakeRequest
+from helpers.build import MakeRequest, with_project, with_stack
 from helpers.packing import backend
+from helpers.sources import git
 
 # Packs the folder `demo` as it lies there, as setuptools does with what package_data names, and keeps a build
 # folder whose settings win over later ones, as torch's setup.py does with a CMakeCache.txt.
 PACKING = backend("""
 import os
 def build_wheel(folder, settings=None, metadata=None):
+    # first
     if os.environ.get("FAIL"):
         raise SystemExit("it failed")
     cached = Path("build/CMakeCache.txt")
@@ -32,13 +34,14 @@ def build_wheel(folder, settings=None, metadata=None):
         cached.write_text(os.environ.get("FLAVOUR", ""))
     Path("build/steps").open("a").write("x")
     Path("demo/made.dat").write_text(cached.read_text())
-    members = {str(p): p.read_bytes() for p in sorted(Path("demo").rglob("*")) if p.is_file()}
+    sources = (p for p in sorted(Path("demo").rglob("*")) if p.is_file() and "hip" not in p.parts)
+    members = {str(p): p.read_bytes() for p in sources}
     members["demo/version.txt"] = cached.read_bytes()
     members["demo/steps.txt"] = Path("build/steps").read_bytes()
     return write_wheel(folder, "demo", "1.0", members).name
 """)
-STUB = "def find_libraries(name):\n    return []\n"
 INIT = "demo/_rocm_init.py"
+IGNORED = ("/build/", "*.dat", "/demo/_rocm_init.py", "/demo/data.bin", "/demo/hip/", "__pycache__/")
 
 Demo = Callable[..., BuildRequest]
 
@@ -47,7 +50,7 @@ Demo = Callable[..., BuildRequest]
 def sdk(tmp_path_factory: pytest.TempPathFactory) -> InstalledSdk:
     folder = tmp_path_factory.mktemp("sdk")
     env = venv.create(folder / "env")
-    (env.site_packages / "rocm_sdk.py").write_text(STUB)
+    (env.site_packages / "rocm_sdk.py").write_text("def find_libraries(name):\n    return []\n")
     (env.site_packages / "_rocm_sdk_core" / "lib").mkdir(parents=True)
     (env.site_packages / "_rocm_sdk_core" / "lib" / "liba.so").touch()
     info = SdkInfo(version="7.0", targets=(), root=folder, bin=folder, cmake=folder)
@@ -61,24 +64,44 @@ def demo(request_for: MakeRequest, sdk: InstalledSdk) -> Demo:
     tree = request.checkouts["demo"]
     (tree / "demo").mkdir()
     (tree / "demo" / "__init__.py").write_text("")
-    (tree / ".gitignore").write_text("/build/\n*.dat\n/demo/_rocm_init.py\n/demo/data.bin\n__pycache__/\n")
-    for words in (["add", "."], ["commit", "-qm", "two"]):
-        subprocess.run(
-            ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", str(tree), *words], check=True
-        )
+    (tree / ".gitignore").write_text("\n".join(IGNORED))
+    commit(tree)
     (only,) = request.stack.projects
 
     def make(*, rocm: bool = False, fail: bool = False, **changes: object) -> BuildRequest:
         variables = {"FLAVOUR": "rocm" if rocm else "cpu"} | ({"FAIL": "1"} if fail else {})
         given = msgspec.structs.replace(only.environment, always=variables)
-        project = msgspec.structs.replace(only, rocm_init=INIT, environment=given)
-        stack = msgspec.structs.replace(request.stack, projects=(project,), sdk=StackSdk() if rocm else None)
-        made = dataclasses.replace(
-            request, stack=stack, targets=("gfx942",) if rocm else ("cpu",), sdk=sdk if rocm else None
-        )
+        made = with_project(request, rocm_init=INIT, environment=given)
+        if rocm:
+            made = dataclasses.replace(with_stack(made, sdk=StackSdk()), targets=("gfx942",), sdk=sdk)
         return dataclasses.replace(made, **changes)  # type: ignore[arg-type]
 
     return make
+
+
+@pytest.fixture
+def tree(demo: Demo) -> Path:
+    """The checkout that `demo` builds."""
+    return demo().checkouts["demo"]
+
+
+def commit(tree: Path) -> None:
+    git(tree, "add", ".")
+    git(tree, "commit", "-qm", "more")
+
+
+def edit(tree: Path, text: str) -> None:
+    (tree / "demo" / "__init__.py").write_text(text)
+
+
+def have_it_first(tree: Path, line: str) -> None:
+    """Have the backend begin with a line."""
+    path = tree / "backend.py"
+    path.write_text(path.read_text().replace("# first", line))
+
+
+def key(request: BuildRequest) -> str:
+    return plan.make(request).steps[0].key
 
 
 def built(request: BuildRequest) -> BuiltWheel:
@@ -92,68 +115,59 @@ def members(wheel: BuiltWheel) -> dict[str, str]:
 
 
 def clone(request: BuildRequest, folder: Path) -> BuildRequest:
-    (name,) = request.checkouts
-    subprocess.run(["git", "clone", "-q", str(request.checkouts[name]), str(folder)], check=True)
-    return dataclasses.replace(request, checkouts={name: folder})
+    git(folder.parent, "clone", "-q", str(request.checkouts["demo"]), str(folder))
+    return dataclasses.replace(request, checkouts={"demo": folder})
 
 
-def test_the_module_that_loads_rocm_is_in_the_wheel_and_not_left_in_the_tree(demo: Demo) -> None:
-    tree = demo().checkouts["demo"]
+def test_the_module_that_loads_rocm_is_in_the_wheel_and_never_left_in_the_tree(
+    demo: Demo, tree: Path
+) -> None:
     exclude = (tree / ".git/info/exclude").read_text()
+    with pytest.raises(BuildError):
+        built(demo(rocm=True, fail=True))
+    assert not (tree / INIT).exists()
     assert INIT in members(built(demo(rocm=True)))
     assert not (tree / INIT).exists()
     assert (tree / ".git/info/exclude").read_text() == exclude
 
 
-def test_a_failed_build_leaves_no_module_behind(demo: Demo) -> None:
-    with pytest.raises(BuildError):
-        built(demo(rocm=True, fail=True))
-    assert not (demo().checkouts["demo"] / INIT).exists()
-
-
-def test_a_build_for_the_cpu_after_one_for_rocm_is_as_if_the_first_had_not_been(
-    demo: Demo, tmp_path: Path
+def test_builds_with_different_settings_are_as_if_the_other_had_not_been(
+    demo: Demo, tree: Path, tmp_path: Path
 ) -> None:
     alone = members(built(clone(demo(cache_dir=tmp_path / "other cache"), tmp_path / "clone")))
     built(demo(rocm=True))
-    after = members(built(demo()))
-    assert after == alone
+    assert members(built(demo())) == alone
     assert members(built(clone(demo(), tmp_path / "third"))) == alone
-
-
-def test_going_back_to_earlier_settings_goes_on_with_their_build_folder(demo: Demo) -> None:
-    built(demo(rocm=True))
-    built(demo())
-    tree = demo().checkouts["demo"]
-    (tree / "demo" / "__init__.py").write_text("EDITED = 1\n")
+    edit(tree, "EDITED = 1\n")
     again = members(built(demo(rocm=True)))
     assert again["demo/version.txt"] == "rocm"
-    assert again["demo/steps.txt"] == "xx"  # the build folder of the first build, not a new one
+    assert again["demo/steps.txt"] == "xx", "the build folder of the first build, not a new one"
+
+
+KILLED = """
+import os, signal, pathlib, sys
+from cairn.build.inputs import leftovers
+from cairn.sources.worktree import journal
+from cairn.sources.git.repository import root_at
+tree, flavour, init = sys.argv[1:]
+root = root_at(pathlib.Path(tree))
+with leftovers.exchange(root, flavour, ('.',)), journal.lend(root, init, 'x = 1'):
+    os.makedirs(f"{tree}/build")
+    pathlib.Path(tree, "build/CMakeCache.txt").write_text('rocm')
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
 
 
 def test_what_a_killed_build_left_is_taken_out_by_the_next_which_says_where_to(
-    demo: Demo, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    demo: Demo, tree: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    killed = plan.make(demo(rocm=True))
-    tree = demo().checkouts["demo"]
-    script = tmp_path / "kill.py"
-    script.write_text(
-        "import os, signal, pathlib, sys\n"
-        "from cairn.build.inputs import leftovers\n"
-        "from cairn.sources.worktree import journal\n"
-        "from cairn.sources.git.repository import root_at\n"
-        f"root = root_at(pathlib.Path({str(tree)!r}))\n"
-        f"flavour, init = {killed.steps[0].flavour!r}, {INIT!r}\n"
-        "with leftovers.exchange(root, flavour, ('.',)), journal.lend(root, init, 'x = 1'):\n"
-        f"    os.makedirs({str(tree / 'build')!r})\n"
-        f"    pathlib.Path({str(tree / 'build/CMakeCache.txt')!r}).write_text('rocm')\n"
-        "    os.kill(os.getpid(), signal.SIGKILL)\n"
-    )
-    assert subprocess.run([sys.executable, str(script)], check=False).returncode == -9
+    flavour = plan.make(demo(rocm=True)).steps[0].flavour
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(tree), flavour, INIT], check=False)
+    assert killed.returncode == -9
     assert (tree / INIT).exists()
     (tree / "build" / "since.txt").write_text("a person's, or not")
     found = members(built(demo()))
-    aside = tree / ".git" / "cairn-aside" / killed.steps[0].flavour
+    aside = tree / ".git" / "cairn-aside" / flavour
     assert f"build/CMakeCache.txt, build/since.txt moved to {aside}" in capsys.readouterr().err
     assert (aside / "build" / "since.txt").read_text() == "a person's, or not"
     assert INIT not in found
@@ -161,17 +175,15 @@ def test_what_a_killed_build_left_is_taken_out_by_the_next_which_says_where_to(
 
 
 @pytest.mark.parametrize("rocm", [False, True])
-def test_somebodys_own_module_of_that_name_is_refused_and_kept(demo: Demo, *, rocm: bool) -> None:
-    tree = demo().checkouts["demo"]
+def test_somebodys_own_module_of_that_name_is_refused_and_kept(demo: Demo, tree: Path, *, rocm: bool) -> None:
     (tree / INIT).write_text("def initialize(): pass\n")
     with pytest.raises(SourceError, match=r"demo/_rocm_init\.py"):
         built(demo(rocm=rocm))
     assert (tree / INIT).read_text() == "def initialize(): pass\n"
 
 
-def test_an_ignored_file_that_a_build_may_pack_is_in_the_key(demo: Demo, tmp_path: Path) -> None:
+def test_an_ignored_file_that_a_build_may_pack_is_in_the_key(demo: Demo, tree: Path, tmp_path: Path) -> None:
     clean = clone(demo(), tmp_path / "clean")
-    tree = demo().checkouts["demo"]
     (tree / "demo" / "data.bin").write_text("mine")
     assert members(built(demo()))["demo/data.bin"] == "mine"
     assert "demo/data.bin" not in members(built(clean))
@@ -180,50 +192,40 @@ def test_an_ignored_file_that_a_build_may_pack_is_in_the_key(demo: Demo, tmp_pat
     assert members(built(demo()))["demo/data.bin"] == "other"
 
 
-def test_a_file_that_git_was_told_not_to_look_at_is_in_the_key(demo: Demo) -> None:
-    tree = demo().checkouts["demo"]
-    before = plan.make(demo()).steps[0].key
-    subprocess.run(
-        ["git", "-C", str(tree), "update-index", "--assume-unchanged", "demo/__init__.py"], check=True
-    )
-    (tree / "demo" / "__init__.py").write_text("HIDDEN = 1\n")
-    assert plan.make(demo()).steps[0].key != before
+def test_what_git_is_told_not_to_look_at_and_a_repository_inside_are_in_the_key(
+    demo: Demo, tree: Path
+) -> None:
+    git(tree, "clone", "-q", ".", "demo/inner")
+    git(tree, "update-index", "--assume-unchanged", "demo/__init__.py")
+    keys = {key(demo())}
+    edit(tree, "HIDDEN = 1\n")
+    keys.add(key(demo()))
+    edit(tree / "demo" / "inner", "INNER = 1\n")
+    keys.add(key(demo()))
+    assert len(keys) == 3
 
 
-def test_a_repository_inside_the_tree_is_in_the_key(demo: Demo) -> None:
-    tree = demo().checkouts["demo"]
-    subprocess.run(["git", "clone", "-q", str(tree), str(tree / "demo" / "inner")], check=True)
-    before = plan.make(demo()).steps[0].key
-    (tree / "demo" / "inner" / "demo" / "__init__.py").write_text("INNER = 1\n")
-    assert plan.make(demo()).steps[0].key != before
-
-
-@pytest.mark.parametrize("name", ["demo/__pycache__/x.pyc", ".venv/lib/x.py", ".idea/x"])
-def test_what_tools_keep_in_a_tree_is_no_reason_to_build_again(demo: Demo, name: str) -> None:
-    tree = demo().checkouts["demo"]
+def test_what_tools_keep_in_a_tree_is_no_reason_to_build_again(demo: Demo, tree: Path) -> None:
     (tree / ".git/info/exclude").write_text(".venv\n.idea\n")
-    before = plan.make(demo()).steps[0].key
-    (tree / name).parent.mkdir(parents=True, exist_ok=True)
-    (tree / name).write_text("x")
-    assert plan.make(demo()).steps[0].key == before
+    before = key(demo())
+    for name in ("demo/__pycache__/x.pyc", ".venv/lib/x.py", ".idea/x"):
+        (tree / name).parent.mkdir(parents=True)
+        (tree / name).write_text("x")
+        assert key(demo()) == before, name
 
 
-def test_a_wheel_of_an_edited_tree_with_leftovers_stays_with_that_tree(demo: Demo, tmp_path: Path) -> None:
+def test_a_wheel_of_an_edited_tree_with_leftovers_stays_with_that_tree(
+    demo: Demo, tree: Path, tmp_path: Path
+) -> None:
     built(demo())
-    tree = demo().checkouts["demo"]
-    (tree / "demo" / "__init__.py").write_text("EDITED = 1\n")
-    incremental = built(demo())
-    assert members(incremental)["demo/steps.txt"] == "xx"
+    edit(tree, "EDITED = 1\n")
+    assert members(built(demo()))["demo/steps.txt"] == "xx"
     assert built(demo()).cached
-    for words in (["add", "."], ["commit", "-qm", "three"]):
-        subprocess.run(
-            ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", str(tree), *words], check=True
-        )
+    commit(tree)
     assert members(built(clone(demo(), tmp_path / "clean")))["demo/steps.txt"] == "x"
 
 
-def test_nothing_that_was_there_before_is_gone_after_builds_of_all_kinds(demo: Demo) -> None:
-    tree = demo().checkouts["demo"]
+def test_nothing_that_was_there_before_is_gone_after_builds_of_all_kinds(demo: Demo, tree: Path) -> None:
     (tree / "build").mkdir()
     (tree / "build" / "notes.txt").write_text("mine")
     (tree / "demo" / "mine.dat").write_text("mine")
@@ -233,18 +235,18 @@ def test_nothing_that_was_there_before_is_gone_after_builds_of_all_kinds(demo: D
         assert (tree / "demo" / "mine.dat").read_text() == "mine"
 
 
-def test_a_tracked_folder_called_build_is_not_cleaned_away(demo: Demo) -> None:
-    tree = demo().checkouts["demo"]
+def test_a_tracked_folder_called_build_is_not_cleaned_away(demo: Demo, tree: Path) -> None:
     (tree / "build" / "lib").mkdir(parents=True)
     (tree / "build" / "lib" / "source.py").write_text("")
-    subprocess.run(["git", "-C", str(tree), "add", "-f", "build"], check=True)
+    git(tree, "add", "-f", "build")
     built(demo(clean=True))
     assert (tree / "build" / "lib" / "source.py").exists()
 
 
 @pytest.mark.parametrize("name", ["build/lib/mine.py", "build/lib.linux-x86_64/deep/mine.py"])
-def test_files_where_setuptools_would_pack_them_are_refused_and_not_removed(demo: Demo, name: str) -> None:
-    tree = demo().checkouts["demo"]
+def test_files_where_setuptools_would_pack_them_are_refused_and_not_removed(
+    demo: Demo, tree: Path, name: str
+) -> None:
     (tree / name).parent.mkdir(parents=True)
     (tree / name).write_text("mine")
     with pytest.raises(SourceError, match=rf"has {name}, which setuptools would pack"):
@@ -254,46 +256,37 @@ def test_files_where_setuptools_would_pack_them_are_refused_and_not_removed(demo
     assert not (tree / name).exists()
 
 
-def test_what_a_build_left_where_setuptools_packs_it_is_removed_by_the_next(demo: Demo) -> None:
-    tree = demo().checkouts["demo"]
-    backend = (tree / "backend.py").read_text()
-    line = "    os.makedirs('build/lib.x'); Path('build/lib.x/gone.py').touch()\n"
-    (tree / "backend.py").write_text(
-        backend.replace('    if os.environ.get("FAIL")', line + '    if os.environ.get("FAIL")')
-    )
+def test_what_a_build_left_where_setuptools_packs_it_is_removed_by_the_next(demo: Demo, tree: Path) -> None:
+    have_it_first(tree, "os.makedirs('build/lib.x'); Path('build/lib.x/gone.py').touch()")
     built(demo())
-    (tree / "demo" / "__init__.py").write_text("EDITED = 1\n")
+    edit(tree, "EDITED = 1\n")
     assert not built(demo()).cached  # making it would fail, were it still there
     (tree / "build/lib.x/gone.py").write_text("mine by now")
-    (tree / "demo" / "__init__.py").write_text("EDITED = 2\n")
+    edit(tree, "EDITED = 2\n")
     with pytest.raises(SourceError, match=r"build/lib\.x/gone\.py"):
         built(demo())
 
 
-def test_a_tree_edited_after_it_was_planned_gives_no_wheel_to_the_cache(demo: Demo, tmp_path: Path) -> None:
-    tree = demo().checkouts["demo"]
+def test_a_tree_edited_after_it_was_planned_gives_no_wheel_to_the_cache(
+    demo: Demo, tree: Path, tmp_path: Path
+) -> None:
     made = plan.make(demo())
-    (tree / "demo" / "__init__.py").write_text("EDITED = 1\n")
+    edit(tree, "EDITED = 1\n")
     (wheel,) = execution.run(made)
     assert members(wheel)["demo/__init__.py"] == "EDITED = 1\n"
     assert not built(clone(demo(), tmp_path / "clean")).cached
 
 
-def test_a_tree_edited_while_it_is_built_gives_no_wheel_to_the_cache(demo: Demo) -> None:
-    tree = demo().checkouts["demo"]
-    backend = (tree / "backend.py").read_text()
-    edit = "    Path('demo/__init__.py').write_text('EDITED = 1')\n    if os.environ.get(\"FAIL\")"
-    (tree / "backend.py").write_text(backend.replace('    if os.environ.get("FAIL")', edit))
-    wheel = built(demo())
-    (tree / "demo" / "__init__.py").write_text("")
-    assert members(wheel)["demo/__init__.py"] == "EDITED = 1"
+def test_a_tree_edited_while_it_is_built_gives_no_wheel_to_the_cache(demo: Demo, tree: Path) -> None:
+    have_it_first(tree, "Path('demo/__init__.py').write_text('EDITED = 1')")
+    assert members(built(demo()))["demo/__init__.py"] == "EDITED = 1"
+    edit(tree, "")
     assert not built(demo()).cached
 
 
 def test_clean_begins_anew_and_says_so_where_the_settings_of_a_build_folder_are_not_known(
-    demo: Demo, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    demo: Demo, tree: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    tree = demo().checkouts["demo"]
     (tree / "build").mkdir()
     (tree / "build" / "CMakeCache.txt").write_text("by hand")
     assert members(built(demo()))["demo/version.txt"] == "by hand"
@@ -302,33 +295,15 @@ def test_clean_begins_anew_and_says_so_where_the_settings_of_a_build_folder_are_
     assert members(built(demo(clean=True)))["demo/version.txt"] == "cpu"
 
 
-def test_what_a_project_hipifies_for_one_variant_is_not_there_for_the_next(demo: Demo) -> None:
+def test_what_a_project_hipifies_for_one_variant_is_not_there_for_the_next(demo: Demo, tree: Path) -> None:
     # Not packed, not in `build`, no compiler's product, and ignored: as torchvision's csrc/ops/hip.
-    request = demo()
-    tree = request.checkouts["demo"]
-    backend = (tree / "backend.py").read_text()
-    writes = 'Path("demo/hip").mkdir(exist_ok=True)\n    Path("demo/hip/a.hip").touch()\n    '
-    backend = backend.replace("    members =", f"    {writes}members =").replace(
-        "if p.is_file()}", 'if p.is_file() and "hip" not in p.parts}'
-    )
-    (tree / "backend.py").write_text(backend)
-    ignored = (tree / ".gitignore").read_text()
-    (tree / ".gitignore").write_text(f"{ignored}/demo/hip/\n")
-    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", str(tree)]
-    subprocess.run([*git, "commit", "-qam", "three"], check=True)
-
-    def at_build(request: BuildRequest) -> BuildRequest:
-        (project,) = request.stack.projects
-        changed = msgspec.structs.replace(project, hipify="at-build")
-        return dataclasses.replace(request, stack=msgspec.structs.replace(request.stack, projects=(changed,)))
-
-    cpu, rocm = at_build(demo()), at_build(demo(rocm=True))
-    before = plan.make(cpu).steps[0].key
-    execution.run(plan.make(rocm))
+    have_it_first(tree, 'os.makedirs("demo/hip", exist_ok=True); Path("demo/hip/a.hip").touch()')
+    commit(tree)
+    cpu, rocm = (with_project(demo(rocm=rocm), hipify="at-build") for rocm in (False, True))
+    before = key(cpu)
+    built(rocm)
     assert (tree / "demo/hip/a.hip").exists()
-    assert plan.make(cpu).steps[0].key == before
-    (built,) = execution.run(plan.make(cpu))
-    assert not built.cached
-    assert built.identity == before
-    (again,) = execution.run(plan.make(rocm))
-    assert again.cached
+    assert key(cpu) == before
+    first = built(cpu)
+    assert (first.cached, first.identity) == (False, before)
+    assert built(rocm).cached

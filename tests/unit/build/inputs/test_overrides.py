@@ -6,16 +6,17 @@ import msgspec
 import pytest
 
 from cairn import stack as stacks
-from cairn.build import execution, job, outputs, plan
+from cairn.build import execution, outputs, plan
 from cairn.build.inputs import variables
-from cairn.build.model import BuildRequest, Job
+from cairn.build.model import BuildRequest
 from cairn.cli import binder, main
 from cairn.cli.build import run
 from cairn.cli.ci import run as trail_command
 from cairn.cli.upstream import build_prod_wheels
-from cairn.errors import BuildError, ProblemsError, UsageError, WheelError
+from cairn.errors import BuildError, UsageError, WheelError
 from cairn.sources.manifest import changelog, manifest
-from helpers.build import MakeRequest
+from cairn.stack import Environment
+from helpers.build import MakeRequest, with_project
 
 PYTORCH = Path(__file__).resolve().parents[4] / "external-builds" / "pytorch"
 STACK = stacks.load(PYTORCH)
@@ -95,14 +96,9 @@ def test_a_build_sees_what_is_given_to_it(request_for: MakeRequest, monkeypatch:
 
 
 def test_it_replaces_a_constant_of_the_stack(request_for: MakeRequest) -> None:
-    request = request_for(a=SAYING)
-    (project,) = request.stack.projects
-    given = msgspec.structs.replace(project.environment, always={"USE_X": "ON"})
-    stack = msgspec.structs.replace(
-        request.stack, projects=(msgspec.structs.replace(project, environment=given),)
-    )
+    request = with_project(request_for(a=SAYING), environment=Environment(always={"USE_X": "ON"}))
     with pytest.raises(BuildError) as caught:
-        execution.run(plan.make(with_env(dataclasses.replace(request, stack=stack), "USE_X=OFF")))
+        execution.run(plan.make(with_env(request, "USE_X=OFF")))
     assert "it sees None OFF None" in caught.value.tail
 
 
@@ -174,12 +170,3 @@ def test_what_is_set_in_the_shell_and_known_to_be_read_is_named_with_what_to_use
     assert variables.unseen_by_builds(STACK, named, flags=[variables.TARGETS_FLAG], environ=environ) == (
         *("BUILD_TEST", "FFMPEG_ROOT", "LD_LIBRARY_PATH", "MAX_JOBS (--jobs)"),
     )
-
-
-def test_a_bad_one_is_among_what_is_said_before_the_build(tmp_path: Path) -> None:
-    wanted = Job(
-        stack=STACK, checkouts={"torch": tmp_path}, output_dir=tmp_path / "out", build_env=("TOKEN=1",)
-    )
-    with pytest.raises(ProblemsError) as caught:
-        job.plans_of((wanted,))[0]
-    assert any("looks like a secret" in str(problem) for problem in caught.value.problems)

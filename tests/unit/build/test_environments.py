@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,10 +18,7 @@ from cairn.interpreters import Interpreter
 from cairn.venv import PackageSource, VirtualEnvironment
 from helpers.wheels import build_wheel
 
-
-@pytest.fixture(autouse=True)
-def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 def ready(tmp_path: Path, *requirements: str, what: str = "torch") -> VirtualEnvironment:
@@ -56,25 +54,23 @@ def test_different_bytes_of_one_version_are_a_different_environment(tmp_path: Pa
     assert (second.site_packages / "tool" / "__init__.py").read_bytes() == b"VALUE = 2\n"
 
 
-@pytest.mark.parametrize("fault", ["file gone", "file added", "file changed", "no note", "half a note"])
-def test_one_that_is_not_as_it_was_made_is_made_again(tmp_path: Path, fault: str) -> None:
+def test_one_that_is_not_as_it_was_made_is_made_again(tmp_path: Path) -> None:
     env = ready(tmp_path)
-    environments.give_back(env, "torch")  # no build runs in it any more
     module, note = env.bin / "activate", env.path / "cairn-environment.json"
+    more = env.site_packages / "other.py"
     before = module.read_bytes()
-    if fault == "file gone":
-        module.unlink()
-    elif fault == "file added":
-        (env.site_packages / "other.py").touch()
-    elif fault == "file changed":
-        module.write_bytes(b"exit 1\n")
-    elif fault == "no note":  # it was killed before its end
-        note.unlink()
-    else:
-        note.write_text(note.read_text()[:40])
-    again = ready(tmp_path)
-    assert module.read_bytes() == before
-    assert not (again.site_packages / "other.py").exists()
+    faults: dict[str, Callable[[], object]] = {
+        "file gone": module.unlink,
+        "file added": more.touch,
+        "file changed": lambda: module.write_bytes(b"exit 1\n"),
+        "no note": note.unlink,  # it was killed before its end
+        "half a note": lambda: note.write_text(note.read_text()[:40]),
+    }
+    for fault, happen in faults.items():
+        environments.give_back(env, "torch")  # no build runs in it any more
+        happen()
+        assert ready(tmp_path) == env
+        assert (module.read_bytes(), more.exists()) == (before, False), fault
 
 
 def test_bytecode_that_python_writes_changes_nothing(tmp_path: Path) -> None:
@@ -164,17 +160,20 @@ def test_what_no_build_has_used_for_long_is_removed(tmp_path: Path) -> None:
     assert venv.describe(new.path).python.exists()
 
 
-@pytest.mark.usefixtures("tool")
-@pytest.mark.parametrize("folder", ["a b", "a #1", "${HOME}", "é ñ", "-q", "a\\b", "a;b,c"])
-def test_a_requirements_file_may_lie_in_a_folder_of_any_name(tmp_path: Path, folder: str) -> None:
-    listed = tmp_path / folder / "requirements-build.txt"
-    listed.parent.mkdir()
-    listed.write_text("tool==1.0\n")
+def test_a_requirements_file_may_lie_in_a_folder_of_any_name(tmp_path: Path) -> None:
+    listed = []
+    for number, folder in enumerate(("a b", "a #1", "${HOME}", "é ñ", "-q", "a\\b", "a;b,c")):
+        build_wheel(tmp_path / "links", name=f"tool{number}", requires=())
+        listed.append(tmp_path / folder / "requirements-build.txt")
+        listed[-1].parent.mkdir()
+        listed[-1].write_text(f"tool{number}==1.0\n")
     source = PackageSource(no_index=True, find_links=(str(tmp_path / "links"),))
     locked = environments.resolve_requirements(
-        [f"-r {listed}"], source, python=Path(sys.executable), what="torch"
+        [f"-r {path}" for path in listed], source, python=Path(sys.executable), what="torch"
     )
-    assert locked.startswith("tool==1.0 ")
+    assert [line.split()[0] for line in locked.splitlines() if "==" in line] == [
+        f"tool{number}==1.0" for number in range(7)
+    ]
 
 
 def test_what_the_sdk_has_is_not_looked_for(tmp_path: Path, tool: Path) -> None:
@@ -215,3 +214,16 @@ def test_an_environment_of_a_different_python_is_known_by_its_own_folders(tmp_pa
     (env.site_packages / "tool" / "__init__.py").write_text("changed = True")
     environments.give_back(env, "torch")
     assert not (env.path / "cairn-environment.json").exists()
+
+
+def test_what_pip_refuses_is_one_error_with_its_last_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    env = venv.create(tmp_path / "env")
+    log = tmp_path / "log"
+    with pytest.raises(BuildError, match="no-such-thing") as caught:
+        environments.pip_install(env, ["no-such-thing"], PackageSource(), log=log)
+    assert any("No matching distribution" in line for line in caught.value.tail)
+    assert "No matching distribution" in log.read_text()

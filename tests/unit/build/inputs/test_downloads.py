@@ -13,12 +13,9 @@ from cairn.build.inputs import downloads, variables
 from cairn.build.model import BuildRequest
 from cairn.errors import NetworkError, SourceError
 from cairn.stack import Download, Environment
-from helpers.build import MakeRequest
+from helpers.build import MakeRequest, with_project
 
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 def archive(folder: Path, version: str) -> Path:
@@ -43,25 +40,29 @@ def request_of(request_for: MakeRequest, tmp_path: Path) -> BuildRequest:
         file="pins.cmake",
         pattern='VERSION "(?P<version>[0-9]+)"',
     )
-    project = msgspec.structs.replace(
-        made.stack.project("torch"),
-        downloads=(download,),
-        environment=Environment(cpu={"KERNELS_PREFIX": "{download:kernels}"}),
-    )
-    return dataclasses.replace(made, stack=msgspec.structs.replace(made.stack, projects=(project,)))
+    prefix = Environment(cpu={"KERNELS_PREFIX": "{download:kernels}"})
+    return with_project(made, downloads=(download,), environment=prefix)
 
 
 def of(request: BuildRequest) -> list[downloads.PinnedFile]:
     return list(downloads.needed_files(request, request.stack.project("torch")))
 
 
+@pytest.fixture
+def pinned(request_of: BuildRequest) -> downloads.PinnedFile:
+    """What that build needs."""
+    (needed,) = of(request_of)
+    return needed
+
+
 def ready(pinned: downloads.PinnedFile, *, offline: bool = False) -> Path:
     return downloads.ready(pinned, say=lambda _: None, offline=offline)
 
 
-def test_what_the_tree_pins_is_fetched_once_and_kept(request_of: BuildRequest, tmp_path: Path) -> None:
+def test_what_the_tree_pins_is_fetched_once_and_kept(
+    request_of: BuildRequest, pinned: downloads.PinnedFile, tmp_path: Path
+) -> None:
     path = archive(tmp_path, "2")
-    (pinned,) = of(request_of)
     with pytest.raises(NetworkError, match="--offline"):
         ready(pinned, offline=True)
     folder = ready(pinned)
@@ -73,11 +74,14 @@ def test_what_the_tree_pins_is_fetched_once_and_kept(request_of: BuildRequest, t
     assert (source.url, source.sha256) == (pinned.url, digest)
 
 
-def test_what_upstream_exchanges_is_refused(request_of: BuildRequest, tmp_path: Path) -> None:
+def test_a_damaged_copy_is_fetched_again_and_what_upstream_exchanges_is_refused(
+    pinned: downloads.PinnedFile, tmp_path: Path, own_cache: Path
+) -> None:
     archive(tmp_path, "2")
-    (pinned,) = of(request_of)
     ready(pinned)
-    (kept,) = (tmp_path / "cache").rglob("kernels-2.tar.gz")
+    (kept,) = own_cache.rglob("kernels-2.tar.gz")
+    kept.write_bytes(kept.read_bytes()[:50])
+    assert (ready(pinned) / "include" / "kernels.h").read_text() == "2"
     kept.unlink()
     (tmp_path / "kernels-2.tar.gz").write_bytes(b"something else")
     with pytest.raises(SourceError, match="was expected"):
@@ -86,42 +90,26 @@ def test_what_upstream_exchanges_is_refused(request_of: BuildRequest, tmp_path: 
         ready(dataclasses.replace(pinned, sha256="0" * 64))
 
 
-def test_a_damaged_copy_is_fetched_again(request_of: BuildRequest, tmp_path: Path) -> None:
-    archive(tmp_path, "2")
-    (pinned,) = of(request_of)
-    ready(pinned)
-    (kept,) = (tmp_path / "cache").rglob("kernels-2.tar.gz")
-    kept.write_bytes(kept.read_bytes()[:50])
-    assert (ready(pinned) / "include" / "kernels.h").read_text() == "2"
-
-
-def test_a_tree_that_pins_nothing_needs_nothing(request_of: BuildRequest) -> None:
-    (request_of.checkouts["torch"] / "pins.cmake").write_text("")
-    assert of(request_of) == []
-
-
-def test_nothing_is_fetched_for_a_feature_that_is_off_or_in_place_of_what_the_user_gives(
+def test_nothing_is_fetched_for_what_is_off_or_given_by_the_user_or_not_pinned(
     request_of: BuildRequest,
 ) -> None:
-    project = request_of.stack.project("torch")
-    (download,) = project.downloads
-    featured = msgspec.structs.replace(
-        project, downloads=(msgspec.structs.replace(download, feature="flash_attention"),)
-    )
-    off = dataclasses.replace(
-        request_of, stack=msgspec.structs.replace(request_of.stack, projects=(featured,))
-    )
+    (download,) = request_of.stack.project("torch").downloads
+    featured = msgspec.structs.replace(download, feature="flash_attention")
+    off = with_project(request_of, downloads=(featured,))
     assert of(off) == []
     assert len(of(dataclasses.replace(off, features=frozenset({"flash_attention"})))) == 1
     given = variables.parse_build_env(["torch:KERNELS_PREFIX=/opt/kernels"], request_of.stack)
     assert of(dataclasses.replace(request_of, build_env=given)) == []
+    (request_of.checkouts["torch"] / "pins.cmake").write_text("")
+    assert of(request_of) == []
 
 
 def test_what_is_no_archive_is_told_and_the_next_try_gets_the_right_one(
-    request_of: BuildRequest, tmp_path: Path
+    pinned: downloads.PinnedFile, tmp_path: Path
 ) -> None:
+    with pytest.raises(SourceError, match="does not exist"):
+        ready(pinned)
     (tmp_path / "kernels-2.tar.gz").write_text("<html>log in first</html>")
-    (pinned,) = of(request_of)
     with pytest.raises(SourceError, match="cannot be unpacked"):
         ready(pinned)
     archive(tmp_path, "2")
@@ -129,7 +117,7 @@ def test_what_is_no_archive_is_told_and_the_next_try_gets_the_right_one(
 
 
 @pytest.mark.parametrize("kind", ["half a gzip", "half a tar", "half a zip", "a damaged zip", "nothing"])
-def test_what_is_not_whole_is_told(request_of: BuildRequest, tmp_path: Path, kind: str) -> None:
+def test_what_is_not_whole_is_told(pinned: downloads.PinnedFile, tmp_path: Path, kind: str) -> None:
     path = archive(tmp_path, "2")
     data = path.read_bytes()
     if kind.endswith("zip") and kind != "half a gzip":
@@ -143,16 +131,14 @@ def test_what_is_not_whole_is_told(request_of: BuildRequest, tmp_path: Path, kin
     else:
         data = data[: len(data) // 2] if kind != "nothing" else b""
     path.write_bytes(data)
-    (pinned,) = of(request_of)
     with pytest.raises(SourceError, match="cannot be unpacked"):
         ready(pinned)
 
 
 def test_what_a_build_or_a_user_changes_there_is_unpacked_again(
-    request_of: BuildRequest, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    pinned: downloads.PinnedFile, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     archive(tmp_path, "2")
-    (pinned,) = of(request_of)
     header = ready(pinned) / "include" / "kernels.h"
     assert ready(pinned) == header.parent.parent
     assert not capsys.readouterr().err
@@ -164,20 +150,13 @@ def test_what_a_build_or_a_user_changes_there_is_unpacked_again(
 
 
 def test_two_addresses_of_the_same_bytes_do_not_disturb_each_other(
-    request_of: BuildRequest, tmp_path: Path
+    pinned: downloads.PinnedFile, tmp_path: Path
 ) -> None:
     path = archive(tmp_path, "2")
-    (one,) = of(request_of)
     (tmp_path / "mirror").mkdir()
     (tmp_path / "mirror" / path.name).write_bytes(path.read_bytes())
-    other = dataclasses.replace(one, url=f"{(tmp_path / 'mirror').as_uri()}/{path.name}")
-    first = ready(one)
+    other = dataclasses.replace(pinned, url=f"{(tmp_path / 'mirror').as_uri()}/{path.name}")
+    first = ready(pinned)
     inode = first.stat().st_ino
     assert ready(other) == first
     assert first.stat().st_ino == inode
-
-
-def test_what_is_not_there_is_told_at_once(request_of: BuildRequest) -> None:
-    (pinned,) = of(request_of)
-    with pytest.raises(SourceError, match="does not exist"):
-        ready(pinned)
