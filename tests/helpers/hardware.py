@@ -16,6 +16,17 @@ MI300X, RX7900, RAPHAEL = 90402, 110000, 100306  # what the kernel calls gfx942,
 INSTINCT = "AMD Instinct MI300X"
 
 
+def kernel_nodes(folder: Path, *versions: int | None) -> Path:
+    """What the kernel says of a machine with a CPU and these GPUs; nothing of one that it hides (None)."""
+    for number, version in enumerate((0, *versions)):
+        node = folder / "nodes" / str(number)
+        node.mkdir(parents=True)
+        if version is not None:
+            text = f"simd_count 4\ngfx_target_version {version}\nvendor_id 1\n"
+            (node / "properties").write_text(text, encoding="ascii")
+    return folder / "nodes"
+
+
 class Machine:
     """A folder that stands for `/sys`, and one for the PATH."""
 

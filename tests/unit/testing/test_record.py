@@ -33,6 +33,9 @@ def test_a_record_survives_its_file(tmp_path: Path) -> None:
     assert record.read(tmp_path / "record.json") == RECORD
     assert '"schema": "cairn.record/3"' in (tmp_path / "record.json").read_text(encoding="utf-8")
     assert RECORD.sha256s == {"b" * 64}
+    assert (RECORD.ended - RECORD.began).total_seconds() == 1.5
+    counts = Counts(passed=4, failed=3, errors=2, skipped=1)
+    assert (counts.executed, counts.total) == (9, 10)
 
 
 @pytest.mark.parametrize(
@@ -116,15 +119,6 @@ def test_a_file_of_another_shape_is_refused(tmp_path: Path, old: str, new: str) 
     path.write_text(text.replace(old, new), encoding="utf-8")
     with pytest.raises(UsageError):
         record.read(path)
-
-
-def test_counts_add_up() -> None:
-    counts = Counts(passed=4, failed=3, errors=2, skipped=1)
-    assert (counts.executed, counts.total) == (9, 10)
-
-
-def test_a_record_knows_when_it_began_and_ended() -> None:
-    assert (RECORD.ended - RECORD.began).total_seconds() == 1.5
 
 
 @pytest.mark.parametrize(

@@ -29,37 +29,33 @@ def read(folder: Path, *lines: dict[str, object], tail: str = "", clean: bool = 
     return measure.read_answer(path, ended=ENDED, seconds=1.0, clean=clean)
 
 
-def test_everything_that_passed_is_support(tmp_path: Path) -> None:
+MISSING: dict[str, object] = {"not_measurable": "torchaudio is not installed"}
+NO_GPU: dict[str, object] = {"no_gpu": "no GPU"}
+
+
+@pytest.mark.parametrize(
+    ("lines", "support", "reason"),
+    [
+        ([*GOOD, begin("b", essential=False), end("failed", "wrong")], "partial", "b: wrong"),
+        ([*GOOD, begin("b"), end("failed", "wrong")], "unsupported", "b: wrong"),
+        ([*GOOD, begin("b"), end("not measured", "one GPU")], "supported", "b not measured: one GPU"),
+        ([MISSING], "not measurable", "torchaudio is not installed"),
+        ([NO_GPU, MISSING], "not measurable", "torchaudio is not installed"),
+        ([], "not measurable", "the probe tried nothing"),
+    ],
+)
+def test_what_a_whole_answer_means(
+    tmp_path: Path, lines: list[dict[str, object]], support: str, reason: str
+) -> None:
+    found = read(tmp_path, *lines, DONE)
+    assert (found.support, found.reason, found.on_cpu) == (support, reason, None)
+
+
+def test_everything_that_passed_is_support_and_on_the_cpu_says_nothing_of_a_gpu(tmp_path: Path) -> None:
     found = read(tmp_path, *GOOD, {"found": "2.3"}, {"device": "gfx942"}, DONE)
     assert (found.support, found.reason, found.found, found.device) == ("supported", "", "2.3", "gfx942")
-
-
-def test_what_is_not_essential_makes_it_partial(tmp_path: Path) -> None:
-    found = read(tmp_path, *GOOD, begin("b", essential=False), end("failed", "wrong"), DONE)
-    assert (found.support, found.reason) == ("partial", "b: wrong")
-
-
-def test_what_is_essential_makes_it_unsupported(tmp_path: Path) -> None:
-    found = read(tmp_path, *GOOD, begin("b"), end("failed", "wrong"), DONE)
-    assert (found.support, found.reason) == ("unsupported", "b: wrong")
-
-
-def test_a_check_that_could_not_be_made_is_said_beside_those_that_were(tmp_path: Path) -> None:
-    found = read(tmp_path, *GOOD, begin("b"), end("not measured", "one GPU"), DONE)
-    assert (found.support, found.reason) == ("supported", "b not measured: one GPU")
-
-
-def test_the_cpu_says_nothing_of_a_gpu(tmp_path: Path) -> None:
-    found = read(tmp_path, {"no_gpu": "no GPU"}, *GOOD, DONE)
+    found = read(tmp_path, NO_GPU, *GOOD, DONE)
     assert (found.support, found.reason, found.on_cpu) == ("not measurable", "no GPU", "supported")
-
-
-def test_what_is_not_measurable_says_why(tmp_path: Path) -> None:
-    missing = {"not_measurable": "torchaudio is not installed"}
-    for lines in ((missing, DONE), ({"no_gpu": "no GPU"}, missing, DONE)):
-        found = read(tmp_path, *lines)
-        assert (found.support, found.reason) == ("not measurable", "torchaudio is not installed")
-        assert found.on_cpu is None
 
 
 @pytest.mark.parametrize(
@@ -94,10 +90,6 @@ def test_a_process_that_crashes_when_all_is_done_is_not_whole(tmp_path: Path) ->
 )
 def test_a_line_that_is_not_ours_counts_for_nothing(tmp_path: Path, line: dict[str, object]) -> None:
     assert read(tmp_path, *GOOD, line, DONE) == read(tmp_path, *GOOD, DONE)
-
-
-def test_a_probe_that_tried_nothing_is_no_support(tmp_path: Path) -> None:
-    assert read(tmp_path, DONE).support == "not measurable"
 
 
 def test_no_file_is_no_support(tmp_path: Path) -> None:

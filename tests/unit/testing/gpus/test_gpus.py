@@ -5,17 +5,7 @@ import pytest
 from cairn.testing.gpus import kernel
 from cairn.testing.gpus.gpu import matches
 from cairn.testing.gpus.visible import visible_gpus
-
-
-def node(root: Path, number: int, version: int | None, *, name: str = "properties") -> None:
-    folder = root / str(number)
-    folder.mkdir(parents=True)
-    text = (
-        "cpu_cores_count 0\n"
-        if version is None
-        else f"simd_count 4\ngfx_target_version {version}\nvendor_id 1\n"
-    )
-    (folder / name).write_text(text, encoding="ascii")
+from helpers.hardware import kernel_nodes
 
 
 @pytest.mark.parametrize(
@@ -36,23 +26,15 @@ def test_the_kernels_number_is_a_target(version: int, name: str) -> None:
 
 
 def test_gpus_are_listed_in_the_order_of_the_nodes_and_cpus_are_not(tmp_path: Path) -> None:
-    node(tmp_path, 0, 0)
-    node(tmp_path, 1, None)
-    node(tmp_path, 2, 90402)
-    node(tmp_path, 10, 110000)
-    (tmp_path / "3").mkdir()
-    (tmp_path / "generation_id").write_text("2")
-    assert kernel.gpu_names(tmp_path) == ("gfx942", "gfx1100")
-
-
-def test_a_file_of_its_own_is_read_too(tmp_path: Path) -> None:
-    (tmp_path / "1").mkdir()
-    (tmp_path / "1" / "gfx_target_version").write_text("90010\n", encoding="ascii")
-    assert kernel.gpu_names(tmp_path) == ("gfx90a",)
-
-
-def test_a_machine_without_the_driver_has_no_gpu(tmp_path: Path) -> None:
-    assert kernel.gpu_names(tmp_path / "none") == ()
+    nodes = kernel_nodes(tmp_path, None, 90402, 0, *[None] * 6, 110000)  # the last is number 10
+    (nodes / "1" / "properties").write_text("cpu_cores_count 0\n")
+    (nodes / "generation_id").write_text("2")
+    assert kernel.gpu_names(nodes) == ("gfx942", "gfx1100")
+    (nodes / "1" / "gfx_target_version").write_text(
+        "90010\n", encoding="ascii"
+    )  # a file of its own is read too
+    assert kernel.gpu_names(nodes)[0] == "gfx90a"
+    assert kernel.gpu_names(tmp_path / "none") == (), "a machine without the driver"
 
 
 def test_every_gpu_must_be_a_target() -> None:

@@ -6,21 +6,14 @@ import pytest
 
 from cairn.errors import UsageError
 from cairn.testing.gpus.visible import GpuChoice, choose_gpus
+from helpers.hardware import kernel_nodes
 
 MIXED = (90402, 110000, 90402, 110000)
 
 
 @pytest.fixture
 def nodes(tmp_path: Path) -> Path:
-    return machine(tmp_path, MIXED)
-
-
-def machine(folder: Path, versions: tuple[int, ...]) -> Path:
-    """The kernel's nodes of a machine with a CPU and these GPUs."""
-    for number, version in enumerate((0, *versions)):
-        (folder / str(number)).mkdir()
-        (folder / str(number) / "properties").write_text(f"gfx_target_version {version}\n", encoding="ascii")
-    return folder
+    return kernel_nodes(tmp_path, *MIXED)
 
 
 @pytest.mark.parametrize(
@@ -73,10 +66,9 @@ def test_without_a_gpu_nothing_is_set(tmp_path: Path) -> None:
 
 def test_uuids_are_kept_where_all_gpus_are_alike_and_refused_where_not(tmp_path: Path) -> None:
     environ = {"HIP_VISIBLE_DEVICES": "GPU-1234567890abcdef, GPU-fedcba0987654321"}
-    (tmp_path / "alike").mkdir()
-    alike = machine(tmp_path / "alike", (90402, 90402))
+    alike = kernel_nodes(tmp_path / "alike", 90402, 90402)
     found = choose_gpus(environ, targets=("gfx942",), how_many="one", nodes=alike)
     assert found.variables == {"HIP_VISIBLE_DEVICES": "GPU-1234567890abcdef"}
-    (tmp_path / "mixed").mkdir()
+    mixed = kernel_nodes(tmp_path / "mixed", *MIXED)
     with pytest.raises(UsageError, match="does not say what kind"):
-        choose_gpus(environ, targets=(), how_many="one", nodes=machine(tmp_path / "mixed", MIXED))
+        choose_gpus(environ, targets=(), how_many="one", nodes=mixed)

@@ -96,31 +96,27 @@ def test_all_that_cannot_be_meant_is_said_at_once(tmp_path: Path) -> None:
     ]
 
 
-def test_a_test_named_twice_is_refused_unless_the_conditions_exclude_each_other(tmp_path: Path) -> None:
+def test_a_test_named_again_is_refused_with_both_places(tmp_path: Path) -> None:
     twice = entry('["a.py::test_a"]') + entry('["a.py::test_a"]', 'when = { torch = "==2.13.*" }\n')
-    (found,) = problems(tmp_path, twice, entry('["a.py::test_b"]'))
-    assert "0.toml, entry 2 (a.py::test_a) names a.py::test_a again, after 0.toml, entry 1" in found
-
-
-def test_a_test_named_in_two_folders_is_refused_with_both_places(tmp_path: Path) -> None:
-    folders = [tmp_path / "ours", tmp_path / "imported"]
-    for folder in folders:
-        folder.mkdir()
-        (folder / "generic.toml").write_text(SCHEMA + entry('["a.py::test_a"]'))
+    in_one = entry('["c.py::test_a", "c.py::test_a"]')
+    in_file = entry('["b.py::test_a"]') + entry('["b.py"]') + entry('["d.py::test_a"]')
+    found = problems(tmp_path, twice + in_one, in_file)
+    for said, expected in zip(
+        found,
+        (
+            "0.toml, entry 2 (a.py::test_a) names a.py::test_a again, after 0.toml, entry 1",
+            "names c.py::test_a again",
+            "entry 1 (b.py::test_a) names b.py::test_a, and 1.toml, entry 2 (b.py) its whole file",
+        ),
+        strict=True,
+    ):
+        assert expected in said
+    (tmp_path / "imported").mkdir()
+    (tmp_path / "imported" / "generic.toml").write_text(SCHEMA + entry('["d.py::test_a"]'))
     with pytest.raises(ProblemsError) as caught:
-        skip_files.read(folders)
-    assert f"again, after {folders[0]}/generic.toml, entry 1" in str(caught.value.problems[0])
-
-
-def test_a_test_named_twice_in_one_entry_is_refused(tmp_path: Path) -> None:
-    (found,) = problems(tmp_path, entry('["a.py::test_a", "a.py::test_a"]'))
-    assert "names a.py::test_a again" in found
-
-
-def test_a_test_of_a_file_that_is_left_out_whole_is_refused(tmp_path: Path) -> None:
-    text = entry('["a.py::test_a"]') + entry('["a.py"]') + entry('["b.py::test_a"]')
-    (found,) = problems(tmp_path, text)
-    assert "entry 1 (a.py::test_a) names a.py::test_a, and 0.toml, entry 2 (a.py) its whole file" in found
+        skip_files.read([tmp_path / "skip-tests", tmp_path / "imported"])
+    place = f"{tmp_path}/skip-tests/1.toml, entry 3"
+    assert any(f"again, after {place}" in str(problem) for problem in caught.value.problems)
 
 
 def test_one_test_may_have_an_entry_for_each_line(tmp_path: Path) -> None:

@@ -129,42 +129,23 @@ def test_a_test_that_ran_twice_or_nowhere_is_a_failure(tmp_path: Path) -> None:
 
 def test_shards_on_different_gpus_prove_nothing_of_either(tmp_path: Path) -> None:
     targets = ("gfx942", "gfx950")
-    one = shard_of(
-        tmp_path / "1",
-        passed("test_a.py::test_x", device="gfx942"),
-        1,
-        2,
-        hardware=("gfx942",),
-        targets=targets,
-    )
-    other = shard_of(
-        tmp_path / "2",
-        passed("test_b.py::test_x", device="gfx950"),
-        2,
-        2,
-        hardware=("gfx950",),
-        targets=targets,
-    )
-    merged = merge.merge([one, other], tmp_path / "whole")
+    folders = []
+    for number, gpu in enumerate(targets, start=1):
+        tests = passed(f"test_{number}.py::test_x", device=gpu)
+        folder = tmp_path / str(number)
+        folders.append(shard_of(folder, tests, number, 2, hardware=(gpu,), targets=targets))
+    merged = merge.merge(folders, tmp_path / "whole")
     assert merged.problems == ("the shards ran on different hardware: gfx942; gfx950",)
 
 
 def test_a_set_for_gpus_that_no_test_used_is_untested(tmp_path: Path) -> None:
     for name, hardware in (("no GPU", ()), ("a GPU", ("gfx942",))):
-        folder = shard_of(
-            tmp_path / name, passed("test_a.py::test_x"), targets=("gfx942",), hardware=hardware
-        )
+        folder = shard_of(tmp_path / name, passed("a.py::x"), targets=("gfx942",), hardware=hardware)
         judged = merge.merge([folder], folder).judgement
-        assert (judged.verdict, judged.reason) == (
-            "untested",
-            "1 tests passed, none of them on a GPU",
-        )
-    used = shard_of(
-        tmp_path / "used",
-        passed("test_a.py::test_x", device="gfx942, gfx950"),
-        targets=("gfx942", "gfx950"),
-        hardware=("gfx942", "gfx950"),
-    )
+        assert (judged.verdict, judged.reason) == ("untested", "1 tests passed, none of them on a GPU")
+    both = ("gfx942", "gfx950")
+    tests = passed("a.py::x", device=", ".join(both))
+    used = shard_of(tmp_path / "used", tests, targets=both, hardware=both)
     assert merge.merge([used], used).judgement.verdict == "passed"
 
 

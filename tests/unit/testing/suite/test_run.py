@@ -8,6 +8,7 @@ import pytest
 
 from cairn.errors import PrerequisiteError, TestsFailedError, UsageError
 from cairn.testing.suite import run
+from helpers.hardware import kernel_nodes
 from helpers.suites import request_of, suite_of
 
 
@@ -29,9 +30,7 @@ def test_a_request_that_cannot_be_meant_is_refused(tmp_path: Path, more: dict[st
 
 
 def test_a_machine_with_other_gpus_is_invalid_at_once(tmp_path: Path) -> None:
-    (tmp_path / "nodes" / "1").mkdir(parents=True)
-    (tmp_path / "nodes" / "1" / "properties").write_text("gfx_target_version 110000\n", encoding="ascii")
-    request = request_of(tmp_path, {"test_a.py": ""}, nodes=tmp_path / "nodes")
+    request = request_of(tmp_path, {"test_a.py": ""}, nodes=kernel_nodes(tmp_path, 110000))
     tested = dataclasses.replace(request.tested, targets=("gfx942",))
     with pytest.raises(TestsFailedError, match=r"invalid: this machine has gfx1100, of which .* gfx942"):
         run.run_suite(dataclasses.replace(request, tested=tested))
