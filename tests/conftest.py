@@ -12,6 +12,7 @@ from hypothesis import settings
 pytest.register_assert_rewrite("helpers.store_contract")
 
 from helpers import buckets  # noqa: E402
+from helpers.program import Cairn  # noqa: E402
 
 # How fast an example is says more about the machine than about the code.
 settings.register_profile("cairn", deadline=None)
@@ -58,3 +59,8 @@ def s3_server() -> Iterator[buckets.Server]:
         patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
         patch.setenv("AWS_ENDPOINT_URL_S3", server.endpoint)
         yield server
+
+
+@pytest.fixture
+def cairn(capsys: pytest.CaptureFixture[str]) -> Cairn:
+    return Cairn(capsys)

@@ -144,72 +144,63 @@ def test_a_value_is_not_made_without_what_no_option_says() -> None:
 
 
 @pytest.mark.parametrize(
-    ("request_", "value", "given"),
+    ("request_", "value", "names", "given"),
     [
-        (run.BuildOptions, Job, {"stack", "checkouts", "output_dir", "sdk", "compiler_cache"}),
-        (build_prod_wheels.Build, Job, {"stack", "sdk", "targets", "checkouts"}),
-        (common_options.SdkOptions, SdkRequest, set()),
-        (common_options.SdkOptions, PackageSource, set()),
-        (rocm.Install, InstallRequest, set()),
-        (rocm.Package, PackageRequest, {"targets"}),
-        (rocm.Fetch, FetchRequest, {"jobs"}),
-        (upstream_rocm.FetchArtifacts, FetchRequest, set()),
-        (change.Fat, FatRequest, {"targets"}),
-        (verify.Verify, Expectation, {"targets"}),
-        (smoke.Smoke, SmokeRequest, set()),
-        (suite.RunSuite, SuiteRequest, {"suite", "times", "pytest_args"}),
-        (suite.Retry, SuiteRequest, {"suite"}),
-        (pytorch_tests.RunTests, SuiteRequest, {"suite", "times", "pytest_args"}),
-        (compat.Run, CompatRequest, {"python"}),
-        (night_tests.SmokeLeg, LegTest, {"leg"}),
-        (night_tests.Suite, ShardTest, {"shard"}),
-        (patches.AuditCheckout, AuditRequest, {"project"}),
-        (patches.Apply, ApplyRequest, {"project"}),
+        (
+            run.Run,
+            Job,
+            "build_env clean env_dir install_rocm jobs line run split targets version_suffix",
+            {"stack", "checkouts", "output_dir", "sdk", "compiler_cache"},
+        ),
+        (
+            build_prod_wheels.Build,
+            Job,
+            "build_env build_number clean install_rocm line output_dir version_suffix",
+            {"stack", "sdk", "targets", "checkouts"},
+        ),
+        (common_options.SdkOptions, SdkRequest, "extras version", set()),
+        (common_options.SdkOptions, PackageSource, "cache_dir find_links index_url offline pre", set()),
+        (rocm.Install, InstallRequest, "extras family python version", set()),
+        (
+            rocm.Package,
+            PackageRequest,
+            "debs description family libraries_for_all output_dir trim version",
+            {"targets"},
+        ),
+        (rocm.Fetch, FetchRequest, "jobs keep_archives layout output_dir", {"jobs"}),
+        (upstream_rocm.FetchArtifacts, FetchRequest, "jobs output_dir unpack_jobs", set()),
+        (change.Fat, FatRequest, "libraries output_dir provided rocm strict version wheel", {"targets"}),
+        (verify.Verify, Expectation, "python require_device_code", {"targets"}),
+        (smoke.Smoke, SmokeRequest, "find_links floor index_url pytest_args python timeout translate", set()),
+        (suite.RunSuite, SuiteRequest, "choice limits retries shard", {"suite", "times", "pytest_args"}),
+        (suite.Retry, SuiteRequest, "limits", {"suite"}),
+        (
+            pytorch_tests.RunTests,
+            SuiteRequest,
+            "choice limits only_skipped retries shard",
+            {"suite", "times", "pytest_args"},
+        ),
+        (compat.Run, CompatRequest, "timeout translate", {"python"}),
+        (night_tests.SmokeLeg, LegTest, "later timeout", {"leg"}),
+        (night_tests.Suite, ShardTest, "later", {"shard"}),
+        (patches.AuditCheckout, AuditRequest, "checkout python", {"project"}),
+        (patches.Apply, ApplyRequest, "checkout dry_run folder python", {"project"}),
     ],
 )
-def test_an_option_is_what_the_field_of_its_name_takes(request_: type, value: type, given: set[str]) -> None:
-    """Where a command says nothing else of a field, its option has the same type."""
+def test_an_option_reaches_the_field_of_its_name_which_takes_its_type(
+    request_: type, value: type, names: str, given: set[str]
+) -> None:
+    """`fill` passes over a field that only one side has: under another name, it would be lost unseen.
+
+    Where a command says nothing else of a field (`given`), its option has the same type.
+    """
     options = {field.name: field.type for field in dataclasses.fields(request_)}
-    types = {field.name: field.type for field in dataclasses.fields(value)}
-    shared = (options.keys() & types.keys()) - given
-    assert {name: options[name] for name in shared} == {name: types[name] for name in shared}
+    fields = {field.name: field.type for field in dataclasses.fields(value)}
+    assert set(names.split()) <= options.keys() & fields.keys()
+    shared = (options.keys() & fields.keys()) - given
+    assert {name: options[name] for name in shared} == {name: fields[name] for name in shared}
 
 
 def test_the_worst_exit_code_of_several_answers_is_that_of_the_command() -> None:
     answers = [Answer({}, exit_code=0), Answer({}, exit_code=7), "a line", Answer({}, exit_code=0)]
     assert binder.carry_out(object(), lambda _request: answers) == 7
-
-
-@pytest.mark.parametrize(
-    ("request_", "value", "names"),
-    [
-        (run.Run, Job, "build_env clean env_dir install_rocm jobs line run split targets version_suffix"),
-        (
-            build_prod_wheels.Build,
-            Job,
-            "build_env build_number clean install_rocm line output_dir version_suffix",
-        ),
-        (common_options.SdkOptions, SdkRequest, "extras version"),
-        (common_options.SdkOptions, PackageSource, "cache_dir find_links index_url offline pre"),
-        (rocm.Install, InstallRequest, "extras family python version"),
-        (rocm.Package, PackageRequest, "debs description family libraries_for_all output_dir trim version"),
-        (rocm.Fetch, FetchRequest, "jobs keep_archives layout output_dir"),
-        (upstream_rocm.FetchArtifacts, FetchRequest, "jobs output_dir unpack_jobs"),
-        (smoke.Smoke, SmokeRequest, "find_links floor index_url pytest_args python timeout translate"),
-        (suite.RunSuite, SuiteRequest, "choice limits retries shard"),
-        (suite.Retry, SuiteRequest, "limits"),
-        (pytorch_tests.RunTests, SuiteRequest, "choice limits only_skipped retries shard"),
-        (compat.Run, CompatRequest, "timeout translate"),
-        (night_tests.SmokeLeg, LegTest, "later timeout"),
-        (night_tests.Suite, ShardTest, "later"),
-        (change.Fat, FatRequest, "libraries output_dir provided rocm strict version wheel"),
-        (patches.AuditCheckout, AuditRequest, "checkout python"),
-        (patches.Apply, ApplyRequest, "checkout dry_run folder python"),
-        (verify.Verify, Expectation, "python require_device_code"),
-    ],
-)
-def test_an_option_reaches_the_library_by_its_name_alone(request_: type, value: type, names: str) -> None:
-    """`fill` passes over a field that only one side has: under another name, it would be lost unseen."""
-    options = {field.name for field in dataclasses.fields(request_)}
-    fields = {field.name for field in dataclasses.fields(value)}
-    assert set(names.split()) <= options & fields

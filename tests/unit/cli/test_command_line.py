@@ -65,62 +65,68 @@ def test_the_scripts_name_what_was_mistyped_too(capsys: pytest.CaptureFixture[st
 
 
 @pytest.fixture
-def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file `a.whl`, and one whose name looks like an option, in the current folder."""
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The current folder, with a folder and files, of which one is called like an option."""
     monkeypatch.chdir(tmp_path)
-    for name in ("a.whl", "-x.whl"):
+    for name in ("a.whl", "here.whl", "-x.whl"):
         Path(name).touch()
+    Path("folder").mkdir()
 
 
-@pytest.mark.usefixtures("wheel")
+@pytest.mark.usefixtures("here")
 def test_a_value_is_never_taken_for_an_option() -> None:
     parser = main.make_parser()
     given = parser.parse_args(["wheel", "verify", "--forbid", "-1", "--provided", "-a b", "--", "-x.whl"])
     assert (given.forbid, given.provided, [str(w) for w in given.wheels]) == (["-1"], ["-a b"], ["-x.whl"])
 
 
-@pytest.mark.parametrize(
-    "words", [("manifest", "create"), ("ci", "run"), ("build",), ("rocm", "package"), ("test", "smoke")]
-)
-def test_targets_that_are_empty_are_not_the_default(
-    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
-) -> None:
-    # As CI passes a variable that is not set.
-    with pytest.raises(SystemExit) as caught:
-        main.main([*words, "--targets", " "])
-    assert caught.value.code == 2
-    assert "argument --targets: it is empty; leave the option out" in capsys.readouterr().err
+SET = ("test", "smoke", "--set", str(ROOT / "README.md"))
 
 
 @pytest.mark.parametrize(
-    "words",
+    ("words", "values", "said"),
     [
-        ("ci", "run", "--line"),
-        ("checkout", "torch", "--repo-hashtag"),
-        ("checkout", "torch", "--gitrepo-origin"),
-        ("rocm", "install", "--index-url"),
-        ("test", "smoke", "--index-url"),
-        ("index", "serve", "store", "--host"),
-        ("ci", "run", "--stack"),
+        # As CI passes a variable that is not set: it is neither the default nor every target.
+        (("manifest", "create", "--targets"), (" ",), "--targets: it is empty; leave the option out"),
+        (("ci", "run", "--targets"), (" ",), "--targets: it is empty; leave the option out"),
+        (("build", "--targets"), (" ",), "--targets: it is empty; leave the option out"),
+        (("rocm", "package", "--targets"), (" ",), "--targets: it is empty; leave the option out"),
+        (("test", "smoke", "--targets"), (" ",), "--targets: it is empty; leave the option out"),
+        # A different line, the public index, every address of the machine, the stack of the current folder.
+        (("ci", "run", "--line"), ("",), "argument --line: "),
+        (("checkout", "torch", "--repo-hashtag"), ("",), "argument --repo-hashtag: "),
+        (("checkout", "torch", "--gitrepo-origin"), ("",), "argument --gitrepo-origin: "),
+        (("rocm", "install", "--index-url"), ("",), "argument --index-url: "),
+        (("test", "smoke", "--index-url"), ("",), "argument --index-url: "),
+        (("index", "serve", "store", "--host"), ("",), "argument --host: "),
+        (("ci", "run", "--stack"), ("",), "argument --stack: "),
+        (("matrix", "--stack", "s", "--families"), ("",), "argument --families: "),
+        (
+            (*SET, "--timeout"),
+            ("nan", "inf", "0", "-5", "1e12", "soon", ""),
+            "not a positive number of seconds",
+        ),
+        (
+            ("ci", "run", "--stack", "s", "--jobs"),
+            ("0", "-1", "1e3", "", "\u0663", "9" * 5_000),
+            "is not a positive number",
+        ),
     ],
 )
-def test_an_empty_variable_is_not_the_default(
-    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+def test_a_value_that_cannot_be_meant_is_refused_in_a_short_line(
+    words: tuple[str, ...], values: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # A different line, the public index, every address of the machine, the stack of the current folder.
-    assert f"argument {words[-1]}: " in refused(capsys, *words, "", parser=main.make_parser())
+    *before, option = words
+    for value in values:
+        shown = refused(capsys, *before, f"{option}={value}", parser=main.make_parser())
+        assert said in shown
+        assert len(shown) < 500
 
 
 def test_no_target_is_not_every_target_for_the_script_either(capsys: pytest.CaptureFixture[str]) -> None:
     build = build_prod_wheels._parser(Path("build_prod_wheels.py"))
     shown = refused(capsys, "build", "--output-dir", "o", "--pytorch-rocm-arch", "", parser=build)
     assert "argument --pytorch-rocm-arch: it is empty" in shown
-
-
-@pytest.mark.parametrize("text", ["nan", "inf", "0", "-5", "1e12", "soon", ""])
-def test_a_time_that_is_none_is_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("test", "smoke", "--set", str(ROOT / "README.md"), f"--timeout={text}")
-    assert "is not a positive number of seconds" in refused(capsys, *words, parser=main.make_parser())
 
 
 @pytest.mark.parametrize("words", [(), ("wheel",), ("index",), ("-q",), ("manifest", "--debug")])
@@ -147,7 +153,7 @@ def test_no_command_prints_help_and_is_no_success(
         (("wheel", "show", "a.whl"), set()),
     ],
 )
-@pytest.mark.usefixtures("wheel")
+@pytest.mark.usefixtures("here")
 def test_general_options_hold_wherever_they_stand(words: tuple[str, ...], expected: set[str]) -> None:
     given = vars(main.make_parser().parse_args(words))
     assert {name for name in ("quiet", "verbose", "debug") if given.get(name)} == expected
@@ -237,17 +243,11 @@ def every_path_argument() -> list[tuple[tuple[str, ...], str]]:
     ]
 
 
+@pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(("words", "kind"), every_path_argument())
 def test_what_is_not_there_or_of_another_kind_is_called_that(
-    words: tuple[str, ...],
-    kind: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    words: tuple[str, ...], kind: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("here.whl").touch()
-    Path("folder").mkdir()
     Path("dangling").symlink_to("nowhere.whl")
     cases = {
         "gone/nothere.whl": f"there is no {kind} gone/nothere.whl",
@@ -265,6 +265,7 @@ def test_what_is_not_there_or_of_another_kind_is_called_that(
         assert said in refused(capsys, *asked, parser=main.make_parser())
 
 
+@pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -276,15 +277,8 @@ def test_what_is_not_there_or_of_another_kind_is_called_that(
     ],
 )
 def test_where_nothing_can_be_written_is_known_before_the_work(
-    words: tuple[str, ...],
-    said: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("here.whl").touch()
-    Path("folder").mkdir()
     assert said in refused(capsys, *words, parser=main.make_parser())
 
 
@@ -299,6 +293,7 @@ def test_what_may_not_be_read_is_called_that(
         check(str(path))
 
 
+@pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(
     ("checkout", "said"),
     [
@@ -309,22 +304,12 @@ def test_what_may_not_be_read_is_called_that(
     ],
 )
 def test_a_checkout_that_is_elsewhere_is_really_there(
-    checkout: str,
-    said: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    checkout: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("here.whl").touch()
-    Path("folder").mkdir()
     stack = str(ROOT / "external-builds" / "sample")
     words = ["manifest", "create", "--stack", stack, "--checkout", checkout, "--output", "m.json"]
     assert main.main(words) == 2
     assert said in capsys.readouterr().err
-    words = ["checkout", "torhc", "--stack", stack]
-    assert main.main(words) == 2
-    assert "did you mean torch?" in capsys.readouterr().err
 
 
 def test_a_checkout_that_is_elsewhere_may_be_below_the_home_folder(
@@ -335,34 +320,24 @@ def test_a_checkout_that_is_elsewhere_may_be_below_the_home_folder(
     words = ["manifest", "create", "--stack", str(ROOT / "external-builds" / "sample"), "--output", "m.json"]
     assert main.main([*words, "--checkout", "torch=~/mine"]) == 4
     assert f"{tmp_path / 'mine'}" in capsys.readouterr().err
+    assert main.main(["checkout", "torhc", *words[2:4]]) == 2
+    assert "did you mean torch?" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [converters.file, converters.folder, converters.program, converters.file_or_folder, converters.any_path],
+PATHS = (
+    converters.file,
+    converters.folder,
+    converters.program,
+    converters.file_or_folder,
+    converters.any_path,
 )
+
+
+@pytest.mark.parametrize("kind", [*PATHS, converters.new_file, converters.new_folder])
 @pytest.mark.parametrize(("text", "said"), [("", "no path"), ("~nosuchuser/x", "~nosuchuser/x")])
 def test_a_path_that_names_nothing_is_refused(kind: Callable[[str], Path], text: str, said: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match=said):
         kind(text)
-
-
-@pytest.mark.parametrize("kind", [converters.new_file, converters.new_folder])
-@pytest.mark.parametrize(("text", "said"), [("", "no path"), ("~nosuchuser/x", "~nosuchuser/x")])
-def test_nothing_is_written_to_a_path_that_names_nothing(
-    kind: Callable[[str], Path], text: str, said: str
-) -> None:
-    with pytest.raises(argparse.ArgumentTypeError, match=said):
-        kind(text)
-
-
-@pytest.mark.parametrize("text", ["0", "-1", "1e3", "", "\u0663", "9" * 5_000])
-def test_a_number_of_jobs_that_is_none_is_named_in_a_short_line(
-    text: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    shown = refused(capsys, "ci", "run", "--stack", "s", f"--jobs={text}", parser=main.make_parser())
-    assert "is not a positive number" in shown
-    assert len(shown) < 500
 
 
 def test_a_store_or_an_origin_below_no_home_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:

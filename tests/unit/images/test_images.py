@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from cairn import images
-from cairn.cli.main import main
 from cairn.errors import PrerequisiteError
+from helpers.program import Cairn
 
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "dockerfiles"
@@ -19,11 +19,6 @@ TEST = "no_rocm_image_ubuntu24_04"
 BUILD = "build_manylinux_x86_64"
 DEBIAN = "build_debian_unstable"
 DIGEST = "sha256:" + "5e" * 32
-
-
-def printed(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
-    assert main(["image", *words]) == code
-    return capsys.readouterr().out
 
 
 @pytest.fixture
@@ -70,14 +65,12 @@ def test_images_name_their_base_by_digest() -> None:
 @pytest.mark.parametrize(
     "epoch", [("docker", "--build-arg SOURCE_DATE_EPOCH=7"), ("buildah", "--timestamp 7")]
 )
-def test_building(
-    name: str, epoch: tuple[str, str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_building(name: str, epoch: tuple[str, str], cairn: Cairn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "7")
     monkeypatch.setenv("GITHUB_SERVER_URL", "https://github.example")
     monkeypatch.setenv("GITHUB_REPOSITORY", "a/b")
-    out = printed(
-        capsys, "build", name, "--engine", epoch[0], "--base", "local/base", "--dry-run",
+    out, _ = cairn(
+        "image", "build", name, "--engine", epoch[0], "--base", "local/base", "--dry-run",
         "--tag", "r.example/x:1", "--tag", "y", "--", "--network", "host",
     )  # fmt: skip
     words = shlex.split(out)
@@ -93,9 +86,9 @@ def test_building(
     )
 
 
-def test_pip_s_configuration_is_a_secret(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pip_s_configuration_is_a_secret(tmp_path: Path, cairn: Cairn) -> None:
     (tmp_path / "pip.conf").touch()
-    out = printed(capsys, "build", TEST, "--dry-run", "--pip-config", str(tmp_path / "pip.conf"))
+    out, _ = cairn("image", "build", TEST, "--dry-run", "--pip-config", str(tmp_path / "pip.conf"))
     assert f"--secret id=pip.conf,src={tmp_path}/pip.conf" in out
     for name in (TEST, BUILD, DEBIAN):
         text = (FOLDER / f"{name}.Dockerfile").read_text()
@@ -103,10 +96,10 @@ def test_pip_s_configuration_is_a_secret(tmp_path: Path, capsys: pytest.CaptureF
         assert "--require-hashes" in text
 
 
-def test_pushing_says_the_digest(engine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pushing_says_the_digest(engine: Path, cairn: Cairn) -> None:
     tags = ("--tag", "registry.example:5000/x:1", "--tag", "registry.example:5000/x:latest")
     for name in images.ENGINES:
-        answer = json.loads(printed(capsys, "build", TEST, "--engine", name, *tags, "--push", "--json"))
+        answer = cairn.json("image", "build", TEST, "--engine", name, *tags, "--push")
         assert answer == {
             "name": TEST,
             "engine": name,
@@ -117,18 +110,18 @@ def test_pushing_says_the_digest(engine: Path, capsys: pytest.CaptureFixture[str
     assert pushed == ["registry.example:5000/x:1", "registry.example:5000/x:latest"] * 3
 
 
-def test_nothing_is_pushed_to_nowhere(engine: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["image", "build", TEST, "--tag", "x", "--push"]) == 2
-    assert "--push needs a --tag that names a registry" in capsys.readouterr().err
+def test_nothing_is_pushed_to_nowhere(engine: Path, cairn: Cairn) -> None:
+    _, err = cairn("image", "build", TEST, "--tag", "x", "--push", code=2)
+    assert "--push needs a --tag that names a registry" in err
     assert not any(call[1] != "version" for call in calls(engine))
 
 
 PAGE = "--device=/dev/kfd --device=/dev/dri --ipc=host --group-add=video --group-add=render"
 
 
-def test_the_line_of_upstreams_page_is_the_one_that_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_line_of_upstreams_page_is_the_one_that_is_printed(cairn: Cairn) -> None:
     """external-builds/pytorch/README.md of TheRock, "Prerequisites" of the tests."""
-    answer = json.loads(printed(capsys, "print", TEST, "--engine", "docker", "--json"))
+    answer = cairn.json("image", "print", TEST, "--engine", "docker")
     line = " ".join(answer["run"][0])
     assert line.startswith(f"docker run --rm -it {PAGE} ")
     assert line.endswith(f" {TEST}:latest")
@@ -136,7 +129,7 @@ def test_the_line_of_upstreams_page_is_the_one_that_is_printed(capsys: pytest.Ca
     # An engine looks the groups up in the image.
     for name in ("video", "render"):
         assert f"getent group {name} || groupadd" in answer["text"]
-    shown = printed(capsys, "print", TEST, "--engine", "docker").splitlines()
+    shown = cairn("image", "print", TEST, "--engine", "docker").out.splitlines()
     file, folder = shlex.quote(f"{FOLDER}/{TEST}.Dockerfile"), shlex.quote(str(FOLDER))
     assert shown[0] == f"docker build --file {file} --tag {TEST}:latest {folder}"
     assert "\n".join(shown[2:]) + "\n" == answer["text"]
@@ -189,20 +182,20 @@ def test_running(run: images.ImageRun, lines: tuple[str, ...]) -> None:
     assert tuple(map(shlex.join, images.run_commands(run, name="n"))) == lines
 
 
-def test_the_exit_code_is_that_of_the_command(engine: Path) -> None:
-    assert main(["image", "run", TEST, "--engine", "docker", "--no-gpu", "--", "false", "--flag"]) == 7
+def test_the_exit_code_is_that_of_the_command(engine: Path, cairn: Cairn) -> None:
+    cairn("image", "run", TEST, "--engine", "docker", "--no-gpu", "--", "false", "--flag", code=7)
     assert calls(engine)[-1][-3:] == [f"{TEST}:latest", "false", "--flag"]
-    assert main(["image", "run", TEST, "--engine", "buildah", "--no-gpu"]) == 7
+    cairn("image", "run", TEST, "--engine", "buildah", "--no-gpu", code=7)
     assert [call[1] for call in calls(engine)[-3:]] == ["from", "run", "rm"]
 
 
-def test_a_folder_that_no_engine_can_mount(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_that_no_engine_can_mount(tmp_path: Path, cairn: Cairn) -> None:
     (tmp_path / "a:b").mkdir()
     (tmp_path / "a b é").mkdir()
-    assert main(["image", "run", TEST, "--dry-run", "--mount-dir", str(tmp_path / "a:b")]) == 2
-    assert "engines take no colon" in capsys.readouterr().err
-    out = printed(
-        capsys, "run", TEST, "--dry-run", "--engine", "docker", "--mount-dir", str(tmp_path / "a b é")
+    _, err = cairn("image", "run", TEST, "--dry-run", "--mount-dir", tmp_path / "a:b", code=2)
+    assert "engines take no colon" in err
+    out, _ = cairn(
+        "image", "run", TEST, "--dry-run", "--engine", "docker", "--mount-dir", str(tmp_path / "a b é")
     )
     assert f"{tmp_path}/a b é:/work" in shlex.split(out)
 
@@ -247,31 +240,21 @@ def test_an_engine_that_does_not_answer_is_passed_over(engine: Path, monkeypatch
         ((TEST, "--build-arg", "BASE"), "--build-arg BASE is not NAME=VALUE", ""),
     ],
 )
-def test_what_was_mistyped_is_named(
-    words: tuple[str, ...], said: str, meant: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["image", "build", *words, "--dry-run"]) == 2
-    err = capsys.readouterr().err
+def test_what_was_mistyped_is_named(words: tuple[str, ...], said: str, meant: str, cairn: Cairn) -> None:
+    _, err = cairn("image", "build", *words, "--dry-run", code=2)
     assert said in err
     assert meant in err
 
 
-def test_a_dockerfile_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dockerfile_elsewhere(tmp_path: Path, cairn: Cairn) -> None:
     folder = tmp_path / "my é dir"
     folder.mkdir()
     (folder / "x.Dockerfile").write_text("ARG BASE=debian:12\nFROM ${BASE}\nARG BASE\nARG N\nUSER 1001\n")
     found = images.find_dockerfile(str(folder / "x.Dockerfile"), tmp_path)
     assert (found.name, dict(found.arguments)) == ("x", {"BASE": "debian:12", "N": ""})
-    out = printed(capsys, "build", str(folder / "x.Dockerfile"), "--engine", "podman", "--dry-run")
-    assert shlex.split(out) == [
-        "podman",
-        "build",
-        "--file",
-        f"{folder}/x.Dockerfile",
-        "--tag",
-        "x:latest",
-        str(folder),
-    ]
+    out, _ = cairn("image", "build", str(folder / "x.Dockerfile"), "--engine", "podman", "--dry-run")
+    file = f"{folder}/x.Dockerfile"
+    assert shlex.split(out) == ["podman", "build", "--file", file, "--tag", "x:latest", str(folder)]
 
 
 def test_the_repository_of_a_name() -> None:

@@ -1,13 +1,12 @@
 """`cairn build plan` on the command line: as a table, as JSON; and what it refuses."""
 
-import json
 from pathlib import Path
 
 import pytest
 
-from cairn.cli import main
 from helpers import build, pythons, stacks
 from helpers.build import stand_in_compiler
+from helpers.program import Cairn
 
 
 @pytest.fixture
@@ -25,18 +24,15 @@ def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return ["build", "plan", "--stack", str(tmp_path / "ströme"), "--output-dir", str(tmp_path / "out")]
 
 
-def test_the_table_says_what_and_why(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.main([*words, "--pythons", "stack"]) == 0
-    rows = [line.split("  ") for line in capsys.readouterr().out.splitlines()]
-    steps = [row[0] for row in rows]
-    assert steps == ["step", "checkout a", "checkout b", "build a", "build b"]
+def test_the_table_says_what_and_why(words: list[str], cairn: Cairn) -> None:
+    rows = [line.split("  ") for line in cairn(*words, "--pythons", "stack").out.splitlines()]
+    assert [row[0] for row in rows] == ["step", "checkout a", "checkout b", "build a", "build b"]
     assert "never built before" in " ".join(rows[-1])
 
 
-def test_json_has_every_step_and_what_it_needs(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_every_step_and_what_it_needs(words: list[str], cairn: Cairn) -> None:
     own, other = pythons.several(2)
-    assert main.main([*words, "--pythons", f"{own.version},{other.version}", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    told = cairn.json(*words, "--pythons", f"{own.version},{other.version}")
     assert told["schema"] == "cairn.plan/1"
     by_name = {step["step"]: step for step in told["steps"]}
     assert by_name.keys() == {
@@ -48,55 +44,38 @@ def test_json_has_every_step_and_what_it_needs(words: list[str], capsys: pytest.
     assert (last["action"], last["variant"], last["kind"]) == ("build", other.version, "build")
 
 
-def test_a_step_is_explained_by_its_project(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.main([*words, "--explain", "b"]) == 0
-    assert capsys.readouterr().out.splitlines() == ["build b: build, never built before"]
-    assert main.main([*words, "--explain", "buidl b"]) == 2
-    assert "did you mean build b" in capsys.readouterr().err
+def test_a_step_is_explained_by_its_project(words: list[str], cairn: Cairn) -> None:
+    assert cairn(*words, "--explain", "b").out == "build b: build, never built before\n"
+    assert "did you mean build b" in cairn(*words, "--explain", "buidl b", code=2).err
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "code", "said"),
     [
-        (["--pythons", "3.99"], "no Python 3.99"),
-        (["--pythons", "three"], "neither a version of Python nor a program"),
-        (["--families", "gfx9420"], "gfx9420"),
-        (["--families", "cpu", "--targets", "cpu"], "exclude each other"),
-        (["--lines", "main", "--line", "main"], "exclude each other"),
-        (["--lines", "mian"], "no line 'mian'"),
+        (["--pythons", "3.99"], 3, "no Python 3.99"),
+        (["--pythons", "three"], 2, "neither a version of Python nor a program"),
+        (["--pythons", "3.11,,3.12"], 2, "--pythons: '3.11,,3.12' names nothing between two commas"),
+        (["--families", "gfx9420"], 2, "gfx9420"),
+        (["--families", "cpu", "--targets", "cpu"], 2, "exclude each other"),
+        (["--lines", "main", "--line", "main"], 2, "exclude each other"),
+        (["--lines", "mian"], 2, "no line 'mian'"),
     ],
 )
 def test_what_cannot_be_is_said_in_one_line(
-    words: list[str], more: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    words: list[str], more: list[str], code: int, said: str, cairn: Cairn
 ) -> None:
-    assert main.main([*words, *more]) in {2, 3}
-    shown = capsys.readouterr().err
+    shown = cairn(*words, *more, code=code).err
     assert said in shown
     assert "Traceback" not in shown
 
 
-def test_a_list_names_something_between_two_commas(
-    words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main.main([*words, "--pythons", "3.11,,3.12"])
-    assert ended.value.code == 2
-    assert "argument --pythons: '3.11,,3.12' names nothing between two commas" in capsys.readouterr().err
-
-
 def test_a_plan_needs_no_output_folder_and_makes_none(
-    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cairn: Cairn
 ) -> None:
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    without = [word for word in words if word not in ("--output-dir", str(tmp_path / "out"))]
-    plans = []
-    for given in (without, words):
-        assert main.main([*given, "--json"]) == 0
-        plans.append(json.loads(capsys.readouterr().out))
-    assert plans[0] == plans[1]
+    without = words[:-2]
+    assert cairn.json(*without) == cairn.json(*words)
     assert not (tmp_path / "out").exists()
     assert not list((tmp_path / "elsewhere").iterdir())
-    with pytest.raises(SystemExit):
-        main.main(["build", "run", *without[2:]])
-    assert "--output-dir" in capsys.readouterr().err
+    assert "--output-dir" in cairn("build", "run", *without[2:], code=2).err

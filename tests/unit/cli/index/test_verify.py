@@ -2,19 +2,16 @@
 
 import hashlib
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from cairn.cli import main
 from cairn.release.provenance import signers
 from cairn.release.provenance.signers import PRIVATE_NAME, PUBLIC_NAME
+from helpers.program import Cairn
 from helpers.provenance import RELEASER, STRANGER, TESTER, Released, released
 from helpers.release import commit_of
 from helpers.serving import serving
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(scope="module")
@@ -39,106 +36,74 @@ def trusted(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.fixture
-def cairn(capsys: pytest.CaptureFixture[str]) -> Run:
-    def run(*words: object) -> tuple[int, str, str]:
-        code = main.main([str(word) for word in words])
-        shown = capsys.readouterr()
-        return code, shown.out, shown.err
-
-    return run
-
-
 def test_a_good_wheel_is_followed_to_its_commits(
-    cairn: Run, made: Released, store: Path, trusted: Path
+    cairn: Cairn, made: Released, store: Path, trusted: Path
 ) -> None:
     trust = ("--trust", trusted / "releaser.pub", "--trust-tester", trusted / "tester.pub")
-    code, out, err = cairn("index", "verify", *made.wheels, "--store", store, *trust)
-    assert (code, err) == (0, "")
+    out, err = cairn("index", "verify", *made.wheels, "--store", store, *trust)
+    assert err == ""
     lines = out.splitlines()
     assert f"{made.wheels[-1].name}, as release has it" in lines
     assert f"    torch: {commit_of('torch')} of https://git.example/torch.git (main)" in lines
-    assert [line.split()[:2] for line in lines[-11:-2]] == [
-        ["✓", name]
-        for name in (
-            "generation",
-            "wheel",
-            "provenance",
-            "set",
-            "manifest",
-            "builder",
-            "statement",
-            "records",
-            "judgement",
-        )
-    ]
+    links = "generation wheel provenance set manifest builder statement records judgement"
+    assert [line.split()[:2] for line in lines[-11:-2]] == [["✓", name] for name in links.split()]
 
 
-def test_a_changed_wheel_is_refused_by_name(cairn: Run, made: Released, store: Path, trusted: Path) -> None:
+def test_a_changed_wheel_is_refused_by_name(cairn: Cairn, made: Released, store: Path, trusted: Path) -> None:
     wheel = trusted / made.wheels[-1].name
     wheel.write_bytes(made.wheels[-1].read_bytes() + b"\0")
-    code, out, err = cairn("index", "verify", wheel, "--store", store, "--trust", trusted / "releaser.pub")
-    assert code == 9
+    trust = ("--trust", trusted / "releaser.pub")
+    out, err = cairn("index", "verify", wheel, "--store", store, *trust, code=9)
     assert "✗ wheel      this file has sha256" in out
     assert err.splitlines()[0] == f"error: {wheel.name}: not what release vouches for"
 
 
 def test_a_key_that_did_not_sign_is_not_enough(
-    cairn: Run, made: Released, store: Path, trusted: Path
+    cairn: Cairn, made: Released, store: Path, trusted: Path
 ) -> None:
-    words = ("index", "verify", made.wheels[-1], "--store", store, "--json")
-    code, out, _ = cairn(*words, "--trust", trusted / "stranger.pub")
-    (report,) = json.loads(out)
-    assert (code, report["good"]) == (9, False)
+    words = ("index", "verify", made.wheels[-1], "--store", store)
+    (report,) = cairn.json(*words, "--trust", trusted / "stranger.pub", code=9)
+    assert not report["good"]
     broken = [link["name"] for link in report["links"] if link["state"] == "broken"]
     assert broken == ["provenance"]
-    code, out, _ = cairn(*words, "--trust", trusted / "releaser.pub")
-    (report,) = json.loads(out)
-    assert (code, report["good"], report["file"]) == (0, True, made.wheels[-1].name)
+    (report,) = cairn.json(*words, "--trust", trusted / "releaser.pub")
+    assert (report["good"], report["file"]) == (True, made.wheels[-1].name)
     assert [source["commit"] for source in report["sources"]] == [commit_of("triton"), commit_of("torch")]
 
 
 def test_nobody_is_trusted_unless_the_user_says_so(
-    cairn: Run, made: Released, store: Path, trusted: Path
+    cairn: Cairn, made: Released, store: Path, trusted: Path
 ) -> None:
     words = ("index", "verify", made.wheels[-1], "--store", store)
-    code, _, err = cairn(*words)
-    assert code == 2
-    assert "nothing says whose signature counts" in err
-    code, out, _ = cairn(*words, "--allow-unsigned")
-    assert code == 0
-    assert "signature not checked" in out
-    code, _, err = cairn(*words, "--allow-unsigned", "--trust", trusted / "releaser.pub")
-    assert code == 2
+    assert "nothing says whose signature counts" in cairn(*words, code=2).err
+    assert "signature not checked" in cairn(*words, "--allow-unsigned").out
+    cairn(*words, "--allow-unsigned", "--trust", trusted / "releaser.pub", code=2)
 
 
 def test_a_bundle_serves_where_there_is_no_network(
-    cairn: Run, made: Released, store: Path, trusted: Path
+    cairn: Cairn, made: Released, store: Path, trusted: Path
 ) -> None:
     trust = ("--trust", trusted / "releaser.pub")
     bundle = trusted / "torch.zip"
     with serving(store) as url:
         place = ("--index-url", f"{url}/release/simple/")
-        code, _, _ = cairn("index", "verify", made.wheels[-1], *place, *trust, "--save-bundle", bundle)
-    assert code == 0
-    code, out, _ = cairn("index", "verify", made.wheels[-1], "--bundle", bundle, *trust)
-    assert (code, "✗" in out) == (0, False)
-    code, _, _err = cairn(
-        "index", "verify", made.wheels[0], "--bundle", bundle, *trust
-    )  # saved for torch alone
-    assert code == 9
+        cairn("index", "verify", made.wheels[-1], *place, *trust, "--save-bundle", bundle)
+    assert "✗" not in cairn("index", "verify", made.wheels[-1], "--bundle", bundle, *trust).out
+    cairn("index", "verify", made.wheels[0], "--bundle", bundle, *trust, code=9)  # it is of torch alone
 
 
-def test_no_bundle_is_saved_of_what_is_broken(cairn: Run, made: Released, store: Path, trusted: Path) -> None:
+def test_no_bundle_is_saved_of_what_is_broken(
+    cairn: Cairn, made: Released, store: Path, trusted: Path
+) -> None:
     bundle = trusted / "torch.zip"
     words = ("index", "verify", made.wheels[-1], "--store", store, "--trust", trusted / "stranger.pub")
-    assert cairn(*words, "--save-bundle", bundle)[0] == 9
+    cairn(*words, "--save-bundle", bundle, code=9)
     assert not bundle.exists()
 
 
 @pytest.mark.parametrize("kind", ["http", "file"])
 def test_a_wheel_may_be_named_by_its_address(
-    cairn: Run, made: Released, store: Path, trusted: Path, kind: str
+    cairn: Cairn, made: Released, store: Path, trusted: Path, kind: str
 ) -> None:
     wheel = made.wheels[-1]
     sha256 = hashlib.sha256(wheel.read_bytes()).hexdigest()
@@ -146,12 +111,9 @@ def test_a_wheel_may_be_named_by_its_address(
     trust = ("--trust", trusted / "releaser.pub")
     with serving(store) as web:
         base = web if kind == "http" else store.as_uri()
-        code, out, _ = cairn("index", "verify", f"{base}/{key}#sha256={sha256}", *trust)
-        assert (code, "✗" in out) == (0, False)
+        assert "✗" not in cairn("index", "verify", f"{base}/{key}#sha256={sha256}", *trust).out
         (store / key).write_bytes(b"evil")
-        code, _, err = cairn("index", "verify", f"{base}/{key}", *trust)
-        assert code == 9
-        assert "gave bytes with sha256" in err
+        assert "gave bytes with sha256" in cairn("index", "verify", f"{base}/{key}", *trust, code=9).err
 
 
 @pytest.mark.parametrize(
@@ -163,16 +125,13 @@ def test_a_wheel_may_be_named_by_its_address(
         f"https://host/files/ab/ab{'0' * 62}/index.html",
     ],
 )
-def test_an_address_that_is_no_wheels_is_refused(cairn: Run, trusted: Path, url: str) -> None:
-    code, _, err = cairn(
-        "index", "verify", url, "--index-url", "http://x/release/simple/", "--trust", trusted / "releaser.pub"
-    )
-    assert code == 2
-    assert "is not the address of a wheel" in err
+def test_an_address_that_is_no_wheels_is_refused(cairn: Cairn, trusted: Path, url: str) -> None:
+    words = ("--index-url", "http://x/release/simple/", "--trust", trusted / "releaser.pub")
+    assert "is not the address of a wheel" in cairn("index", "verify", url, *words, code=2).err
 
 
 def test_what_the_attacker_writes_moves_no_cursor(
-    cairn: Run, made: Released, store: Path, trusted: Path
+    cairn: Cairn, made: Released, store: Path, trusted: Path
 ) -> None:
     """Texts of an index are shown, so they must not be able to paint a check mark."""
     state = store / "release" / "state.json"
@@ -182,29 +141,23 @@ def test_what_the_attacker_writes_moves_no_cursor(
     digest = hashlib.sha256(evil.encode()).hexdigest()
     generation.with_name(f"{pointer['generation']:08}-{digest}.json").write_text(evil)
     state.write_text(json.dumps(pointer | {"digest": digest}))
-    _, out, _ = cairn(
-        "index", "verify", made.wheels[-1], "--store", store, "--trust", trusted / "releaser.pub"
-    )
+    words = ("index", "verify", made.wheels[-1], "--store", store, "--trust", trusted / "releaser.pub")
+    out, _ = cairn(*words)
     assert "\x1b[2K" not in out
     assert "\r" not in out
     assert not [line for line in out.splitlines() if line.startswith("✓ all good")]
 
 
-def test_without_a_wheel_the_whole_index_is_audited(cairn: Run, store: Path) -> None:
-    code, out, _ = cairn("index", "verify", "--store", store)
-    assert code == 0
+def test_without_a_wheel_the_whole_index_is_audited(cairn: Cairn, store: Path) -> None:
+    out, _ = cairn("index", "verify", "--store", store)
     assert out.startswith("  ✓ release is what its generation")
-    code, _, err = cairn("index", "verify")
-    assert code == 2
-    assert "nothing to verify" in err
+    assert "nothing to verify" in cairn("index", "verify", code=2).err
 
 
-def test_a_key_is_made_once_and_named_by_its_id(cairn: Run, tmp_path: Path) -> None:
-    code, out, err = cairn("release", "key", "create", "--output-dir", tmp_path / "keys")
-    key = signers.public_key(tmp_path / "keys" / PUBLIC_NAME)
-    assert (code, out) == (0, f"{key.key_id}\n")
+def test_a_key_is_made_once_and_named_by_its_id(cairn: Cairn, tmp_path: Path) -> None:
+    command = ("release", "key", "create", "--output-dir", tmp_path / "keys")
+    out, _ = cairn(*command)
+    assert out == f"{signers.public_key(tmp_path / 'keys' / PUBLIC_NAME).key_id}\n"
     before = (tmp_path / "keys" / PRIVATE_NAME).read_bytes()
-    code, _, err = cairn("release", "key", "create", "--output-dir", tmp_path / "keys")
-    assert code == 2
-    assert "is there already" in err
+    assert "is there already" in cairn(*command, code=2).err
     assert (tmp_path / "keys" / PRIVATE_NAME).read_bytes() == before
