@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from cairn.matrix.legs import Leg
-from cairn.pipeline.night import plan
+from cairn.pipeline.night import plan, stage, standing
 from cairn.pipeline.night.plan import NightPlan, NightRun
+from cairn.pipeline.night.stage import StagedLeg
+from cairn.release import records
 from cairn.release.index.generation import now
 from cairn.release.index.snapshot import read_set
 from cairn.sources.manifest.manifest import Manifest
 from cairn.store.memory import MemoryStore
+from cairn.wheels import wheelset
 from cairn.wheels.wheelset import WheelSet
-from helpers.gate import stack_of
-from helpers.release import make_set, make_wheel, projects_of
-
-Build = Callable[..., WheelSet]
-"""Leaves what the build job of a leg uploads; gives the set that it says its wheels form."""
+from helpers.gate import data_of, record_of, stack_of
+from helpers.release import make_set, make_wheel, projects_of, statement_of
 
 TARGETS = {"gfx94X-dcgpu": "gfx942", "gfx110X-all": "gfx1100,gfx1101"}
 
@@ -90,3 +92,53 @@ def run_of(*legs: Leg, folder: Path) -> NightRun:
 
 def staged(run: NightRun, set_id: str) -> WheelSet:
     return read_set(run.store, set_id)
+
+
+@dataclass(frozen=True)
+class Night:
+    """A night, whose builds lie in a folder as their jobs have left them."""
+
+    run: NightRun
+    artifacts: Path
+
+    def leg(self, number: int = 0) -> Leg:
+        return self.run.plan.legs[number]
+
+    def artifact(self, leg: int = 0, attempt: int = 1) -> Path:
+        """Where the build job of a leg leaves what it uploads."""
+        return self.artifacts / stage.artifact_name(self.leg(leg), attempt)
+
+    def build(
+        self, number: int = 0, *, content: str | None = None, folder: Path | None = None, **changes: Any
+    ) -> WheelSet:
+        """What the build job of a leg uploads; the set that it says its wheels form, with `changes`."""
+        leg, folder = self.leg(number), folder or self.artifact(number)
+        wheels = [make_wheel(folder, "torch", "2.9.0", content=content)]
+        made = make_set(wheels, family=leg.family, targets=plan.targets_of(leg))
+        made = msgspec.structs.replace(made, manifest_sha256=FROZEN.digest())
+        (folder / "builder.json").write_bytes(statement_of(made, wheels, FROZEN.canonical()))
+        made = msgspec.structs.replace(made, **changes)
+        wheelset.write(folder / "set.json", made)
+        return made
+
+    def stage(self) -> tuple[StagedLeg, ...]:
+        return stage.stage_night(self.run, self.artifacts)
+
+    def built_and_staged(self, *numbers: int) -> WheelSet:
+        """Build legs, the first where none is named, and stage them; the staged set of the last."""
+        for number in numbers or (0,):
+            self.build(number, content=self.leg(number).family)
+        set_id = self.stage()[numbers[-1] if numbers else 0].set_id
+        assert set_id is not None
+        return staged(self.run, set_id)
+
+    def record(self, made: WheelSet, **changes: Any) -> None:
+        """Give a record of a set to the store."""
+        records.add(self.run.store, data_of(record_of(made, **changes)))
+
+    def standing(self, leg: int = 0) -> standing.Standing:
+        return standing.look(self.run, self.leg(leg))
+
+
+MakeNight = Callable[..., Night]
+"""The night of some legs, in a folder of the test."""

@@ -2,23 +2,23 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from cairn import datafile
-from cairn.cli.main import main
 from cairn.release.pages import targets_file
 from cairn.wheels.metadata.tag_words import platform_words
+from helpers.hardware import kernel_nodes
 from helpers.pages import NO_GPU, PLATFORM, PYTHON, channel, family, one_set
+from helpers.program import Cairn, Shown
 
 PROGRAM = Path(sys.prefix, "bin", "python")
 HERE = f"Python {PYTHON}, {platform_words(PLATFORM)}"
-# What the kernel calls each processor (major * 10000 + minor * 100 + step); 0 is a CPU.
+# What the kernel calls each processor: major * 10000 + minor * 100 + step.
 VERSIONS = {
-    "cpu": 0,
     "gfx803": 80003,
     "gfx942": 90402,
     "gfx1036": 100306,
@@ -40,22 +40,26 @@ def index(tmp_path: Path) -> str:
     return (tmp_path / "store" / "release" / "simple").as_uri() + "/"
 
 
-def machine(folder: Path, *processors: str) -> str:
-    """A copy of the kernel's description of a machine with these processors."""
-    for number, name in enumerate(("cpu", *processors)):
-        node = folder / "nodes" / str(number)
-        node.mkdir(parents=True)
-        node.joinpath("properties").write_text(f"simd_count 1\ngfx_target_version {VERSIONS[name]}\n")
-    return str(folder / "nodes")
+Install = Callable[..., Shown]
 
 
-def said(capsys: pytest.CaptureFixture[str], index: str, *words: str, code: int = 0) -> tuple[str, str]:
-    """What the command printed and what it said below its Python, with BASE for the store's address."""
-    assert main(["install", "--index-url", index, *words]) == code
-    captured = capsys.readouterr()
-    base = index.removesuffix("/release/simple/")
-    err = captured.err.removeprefix(f"Python {PYTHON}: {PROGRAM} (the active environment)\n")
-    return captured.out.replace(base, "BASE"), err.replace(base, "BASE")
+@pytest.fixture
+def install(cairn: Cairn, index: str, tmp_path: Path) -> Install:
+    """`cairn install` from `index`, or from another one `at` an address, where the kernel describes `gpus`.
+
+    Its output has BASE for the store's address, and no line about its Python.
+    """
+
+    def run(*words: object, gpus: str | None = None, at: str = "", code: int = 0) -> Shown:
+        if gpus is not None:
+            nodes = kernel_nodes(tmp_path / f"with {gpus}", *(VERSIONS[name] for name in gpus.split()))
+            words = (*words, "--topology-dir", nodes)
+        out, err = cairn("install", "--index-url", at or index, *words, code=code)
+        base = (at or index).removesuffix("/release/simple/")
+        err = err.removeprefix(f"Python {PYTHON}: {PROGRAM} (the active environment)\n")
+        return Shown(out.replace(base, "BASE"), err.replace(base, "BASE"))
+
+    return run
 
 
 def both(url: str, words: str) -> str:
@@ -72,8 +76,8 @@ OF_1100 = (
 OF_942 = "for gfx942: torch 2.10.0+rocm7.11.0, line release/2.10, of 2026-11-21 on release, tested\n"
 
 
-def test_no_gpu(tmp_path: Path, index: str, capsys: pytest.CaptureFixture[str]) -> None:
-    out, err = said(capsys, index, "--topology-dir", machine(tmp_path))
+def test_no_gpu(install: Install) -> None:
+    out, err = install(gpus="")
     # The newest version of the channel is not for the CPU, so that the versions must be named.
     assert out == both(CHANNEL, "torch==2.9.0+cpu torchvision==0.24.0+cpu torchaudio==2.9.0+cpu")
     assert err == (
@@ -82,16 +86,14 @@ def test_no_gpu(tmp_path: Path, index: str, capsys: pytest.CaptureFixture[str]) 
     )
 
 
-def test_one_gpu(tmp_path: Path, index: str, capsys: pytest.CaptureFixture[str]) -> None:
-    out, err = said(capsys, index, "--topology-dir", machine(tmp_path, "gfx1100"))
+def test_one_gpu(install: Install) -> None:
+    out, err = install(gpus="gfx1100")
     assert out == both(FAMILY, NAMES)
     assert err == f"GPU: {RX}\n{OF_1100}"
 
 
-def test_two_different_gpus_that_no_set_serves(
-    tmp_path: Path, index: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out, err = said(capsys, index, "--topology-dir", machine(tmp_path, "gfx1100", "gfx942"))
+def test_two_different_gpus_that_no_set_serves(install: Install) -> None:
+    out, err = install(gpus="gfx1100 gfx942")
     assert out == both(FAMILY, NAMES) + both(CHANNEL, NAMES)
     assert err == (
         f"GPUs: {RX}, gfx942 (MI300A, MI300X, MI325X)\n{OF_1100}{OF_942}"
@@ -99,10 +101,8 @@ def test_two_different_gpus_that_no_set_serves(
     )
 
 
-def test_two_different_gpus_that_one_set_serves(
-    tmp_path: Path, index: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out, err = said(capsys, index, "--topology-dir", machine(tmp_path, "gfx942", "gfx1201"))
+def test_two_different_gpus_that_one_set_serves(install: Install) -> None:
+    out, err = install(gpus="gfx942 gfx1201")
     pinned = "torch==2.9.0+rocm7.10.0 torchvision==0.24.0+rocm7.10.0 torchaudio==2.9.0+rocm7.10.0"
     assert out == both(CHANNEL, pinned)
     assert err == (
@@ -111,10 +111,8 @@ def test_two_different_gpus_that_one_set_serves(
     )
 
 
-def test_a_graphics_card_beside_the_graphics_of_a_processor(
-    tmp_path: Path, index: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out, err = said(capsys, index, "--topology-dir", machine(tmp_path, "gfx1036", "gfx1100"))
+def test_a_graphics_card_beside_the_graphics_of_a_processor(install: Install) -> None:
+    out, err = install(gpus="gfx1036 gfx1100")
     assert out == both(FAMILY, NAMES)
     assert err == (
         f"GPUs: gfx1036 (Raphael iGPU), {RX}\n{OF_1100}"
@@ -123,8 +121,8 @@ def test_a_graphics_card_beside_the_graphics_of_a_processor(
     )
 
 
-def test_an_unsupported_gpu(tmp_path: Path, index: str, capsys: pytest.CaptureFixture[str]) -> None:
-    out, err = said(capsys, index, "--topology-dir", machine(tmp_path, "gfx803"), code=3)
+def test_an_unsupported_gpu(install: Install) -> None:
+    out, err = install(gpus="gfx803", code=3)
     assert out == ""
     assert err == (
         "error: release has nothing for gfx803 (R9 Nano, R9 Fury, R9 Fury X and 3 more)\n"
@@ -146,31 +144,27 @@ def split_index(tmp_path: Path) -> str:
     return (store / "simple").as_uri() + "/"
 
 
-def test_the_code_of_the_gpu_comes_by_an_extra(
-    tmp_path: Path, split_index: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out, _ = said(capsys, split_index, "--topology-dir", machine(tmp_path, "gfx1100"))
+def test_the_code_of_the_gpu_comes_by_an_extra(split_index: str, install: Install) -> None:
+    out, _ = install(gpus="gfx1100", at=split_index)
     extras = '"torch[device-gfx1100]" "torchvision[device-gfx1100]" torchaudio'
     assert out == both(CHANNEL, extras)
     # Two kinds of GPU in one machine, which one environment serves.
-    out, _ = said(capsys, split_index, "--topology-dir", machine(tmp_path / "two", "gfx1100", "gfx942"))
+    out, _ = install(gpus="gfx1100 gfx942", at=split_index)
     extras = '"torch[device-gfx1100,device-gfx942]" "torchvision[device-gfx1100,device-gfx942]" torchaudio'
     assert out == both(CHANNEL, extras)
 
 
 @pytest.mark.parametrize("gpu", ["gfx950", "gfx1036"])
-def test_a_gpu_whose_code_the_index_does_not_have(
-    split_index: str, capsys: pytest.CaptureFixture[str], gpu: str
-) -> None:
+def test_a_gpu_whose_code_the_index_does_not_have(split_index: str, install: Install, gpu: str) -> None:
     """pip takes an extra that does not exist for a warning, and installs wheels without kernels."""
-    out, err = said(capsys, split_index, "--target", gpu, code=3)
+    out, err = install("--target", gpu, at=split_index, code=3)
     assert out == ""
     assert err.startswith(f"error: release has nothing for {gpu} (")
     assert err.endswith("  what to do: for this Python and platform it has gfx942, gfx1100\n")
 
 
-def test_a_product_whose_target_was_not_tested(index: str, capsys: pytest.CaptureFixture[str]) -> None:
-    out, err = said(capsys, index, "--product", "Radeon RX 7800 XT")
+def test_a_product_whose_target_was_not_tested(install: Install) -> None:
+    out, err = install("--product", "Radeon RX 7800 XT")
     assert out == both(FAMILY, NAMES)
     assert err == (
         "GPU: gfx1101 (RX 7800 XT, RX 7700, RX 7700 XT and 1 more)\n"
@@ -180,12 +174,10 @@ def test_a_product_whose_target_was_not_tested(index: str, capsys: pytest.Captur
     )
 
 
-def test_a_target_and_a_line_by_name(index: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_target_and_a_line_by_name(install: Install) -> None:
     pinned = "torch==2.9.0+rocm7.10.0 torchvision==0.24.0+rocm7.10.0 torchaudio==2.9.0+rocm7.10.0"
-    assert said(capsys, index, "--target", "gfx942:xnack-", "--line", "release/2.9")[0] == both(
-        CHANNEL, pinned
-    )
-    out, err = said(capsys, index, "--target", "gfx942", "--line", "release/2.7", code=3)
+    assert install("--target", "gfx942:xnack-", "--line", "release/2.9")[0] == both(CHANNEL, pinned)
+    out, err = install("--target", "gfx942", "--line", "release/2.7", code=3)
     assert out == ""
     assert "it has Python" in err
     assert "release/2.10, release/2.9" in err
@@ -202,30 +194,30 @@ def test_a_target_and_a_line_by_name(index: str, capsys: pytest.CaptureFixture[s
     ],
 )
 def test_a_gpu_that_is_not_known_is_never_taken_for_a_different_one(
-    index: str, capsys: pytest.CaptureFixture[str], words: Sequence[str], problem: str, tip: str
+    install: Install, words: Sequence[str], problem: str, tip: str
 ) -> None:
-    out, err = said(capsys, index, *words, code=2)
+    out, err = install(*words, code=2)
     assert out == ""
     assert problem in err
     assert f"what to do: {tip}" in err
 
 
-def test_a_python_that_nothing_is_for(index: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_python_that_nothing_is_for(tmp_path: Path, install: Install) -> None:
     old = channel().sets[0]
     found = targets_file.make("release", (channel(),))
     other = [{**datafile.to_plain(offer), "python": "3.9"} for offer in found.entry(old.targets[0]).offers]
     plain = {"schema": "cairn.targets/1", "index": "release", "targets": [
         {"target": "gfx942", "products": [], "families": [], "offers": other}]}  # fmt: skip
     (tmp_path / "store" / "release" / "targets.json").write_text(json.dumps(plain))
-    _, err = said(capsys, index, "--target", "gfx942", code=3)
+    _, err = install("--target", "gfx942", code=3)
     assert err == (
         f"error: release has nothing for gfx942 on {HERE}\n"
         f"  what to do: it has Python 3.9 on {platform_words(PLATFORM)}\n"
     )
 
 
-def test_the_answer_as_json(tmp_path: Path, index: str, capsys: pytest.CaptureFixture[str]) -> None:
-    out, err = said(capsys, index, "--topology-dir", machine(tmp_path, "gfx1100"), "--json")
+def test_the_answer_as_json(install: Install) -> None:
+    out, err = install("--json", gpus="gfx1100")
     found = json.loads(out)
     assert (found["gpus"], found["python"], found["warnings"]) == (["gfx1100"], PYTHON, [])
     (choice,) = found["choices"]
@@ -245,30 +237,28 @@ def test_the_answer_as_json(tmp_path: Path, index: str, capsys: pytest.CaptureFi
     ],
 )
 def test_a_list_that_leads_elsewhere_is_refused(
-    tmp_path: Path, index: str, capsys: pytest.CaptureFixture[str], field: str, value: str | Sequence[str]
+    tmp_path: Path, install: Install, field: str, value: str | Sequence[str]
 ) -> None:
     path = tmp_path / "store" / "release" / "targets.json"
     plain = json.loads(path.read_text())
     offers = [offer for entry in plain["targets"] for offer in entry["offers"] if entry["target"] == "gfx942"]
     offers[0][field] = value
     path.write_text(json.dumps(plain))
-    out, err = said(capsys, index, "--target", "gfx942", code=9)
+    out, err = install("--target", "gfx942", code=9)
     assert out == ""
     assert "names something that is not of its own index" in err
 
 
-def test_a_place_without_a_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["install", "--index-url", tmp_path.as_uri(), "--target", "cpu"]) == 9
-    assert "name an index that Cairn publishes" in capsys.readouterr().err
-    assert main(["install", "--index-url", "s3://bucket/release/simple/", "--target", "cpu"]) == 2
-    assert "pip and uv cannot install from s3://" in capsys.readouterr().err
+def test_a_place_without_a_list(tmp_path: Path, cairn: Cairn) -> None:
+    _, err = cairn("install", "--index-url", tmp_path.as_uri(), "--target", "cpu", code=9)
+    assert "name an index that Cairn publishes" in err
+    _, err = cairn("install", "--index-url", "s3://bucket/release/simple/", "--target", "cpu", code=2)
+    assert "pip and uv cannot install from s3://" in err
 
 
-def test_a_store_on_this_machine(tmp_path: Path, index: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert index.startswith((tmp_path / "store").as_uri())
-    assert main(["install", "--store", str(tmp_path / "store"), "--target", "gfx1100"]) == 0
-    assert capsys.readouterr().out.replace(index.removesuffix("/release/simple/"), "BASE") == both(
-        FAMILY, NAMES
-    )
-    assert main(["install", "--store", str(tmp_path / "store"), "--index", "relase", "--target", "cpu"]) == 2
-    assert "did you mean release?" in capsys.readouterr().err
+def test_a_store_on_this_machine(tmp_path: Path, index: str, cairn: Cairn) -> None:
+    store = tmp_path / "store"
+    out, _ = cairn("install", "--store", store, "--target", "gfx1100")
+    assert out.replace(index.removesuffix("/release/simple/"), "BASE") == both(FAMILY, NAMES)
+    _, err = cairn("install", "--store", store, "--index", "relase", "--target", "cpu", code=2)
+    assert "did you mean release?" in err

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from cairn import datafile
-from cairn.cli.main import main
 from cairn.pipeline.doctor import diagnose
 from cairn.pipeline.doctor.model import (
     Device,
@@ -28,6 +26,7 @@ from cairn.pipeline.doctor.model import (
 from cairn.release.pages import targets_file
 from helpers.formats import make_bundle, make_code_object, make_elf
 from helpers.pages import PYTHON, channel, family
+from helpers.program import Cairn, Shown
 from helpers.wheels import build_wheel
 
 GB = 1_000_000_000
@@ -101,12 +100,17 @@ def described(folder: Path, machine: Machine) -> str:
     return str(path)
 
 
-def said(
-    capsys: pytest.CaptureFixture[str], folder: Path, machine: Machine, *words: str, code: int = 0
-) -> tuple[str, str]:
-    assert main(["doctor", "--machine", described(folder, machine), *words]) == code
-    captured = capsys.readouterr()
-    return captured.out, captured.err
+Doctor = Callable[..., Shown]
+
+
+@pytest.fixture
+def doctor(cairn: Cairn, tmp_path: Path) -> Doctor:
+    """`cairn doctor` of a machine."""
+
+    def run(machine: Machine, *words: object, code: int = 0) -> Shown:
+        return cairn("doctor", "--machine", described(tmp_path, machine), *words, code=code)
+
+    return run
 
 
 def lines(found: Sequence[Finding], *levels: str) -> list[tuple[str, str | None]]:
@@ -130,8 +134,8 @@ def test_a_container_that_was_given_some_of_the_gpus() -> None:
     ]
 
 
-def test_a_workstation_that_has_everything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out, err = said(capsys, tmp_path, WORKSTATION, "--for", "build")
+def test_a_workstation_that_has_everything(doctor: Doctor) -> None:
+    out, err = doctor(WORKSTATION, "--for", "build")
     assert err == ""
     assert out == (
         "  ✓ system: Ubuntu 24.04.3 LTS on x86_64, glibc 2.39\n"
@@ -152,8 +156,8 @@ def test_a_workstation_that_has_everything(tmp_path: Path, capsys: pytest.Captur
         assert wrong(WORKSTATION, purpose=purpose) == []
 
 
-def test_a_container_without_a_gpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out, _ = said(capsys, tmp_path, RUNNER, "--for", "build", "-q")
+def test_a_container_without_a_gpu(doctor: Doctor) -> None:
+    out, _ = doctor(RUNNER, "--for", "build", "-q")
     assert out == ""  # nothing is wrong
     nothing = ("GPU: none of AMD's here: wheels for the CPU can be installed and tested", None)
     assert wrong(RUNNER, purpose="install") == [nothing]
@@ -164,8 +168,8 @@ def test_a_container_without_a_gpu(tmp_path: Path, capsys: pytest.CaptureFixture
     ]
 
 
-def test_a_fresh_laptop(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out, err = said(capsys, tmp_path, FRESH, "--for", "build", "-q", code=3)
+def test_a_fresh_laptop(doctor: Doctor) -> None:
+    out, err = doctor(FRESH, "--for", "build", "-q", code=3)
     assert out == (
         "  ! encoding: ascii: a file or folder whose name is not in it cannot be built or installed\n"
         "      export LC_ALL=C.UTF-8\n"
@@ -203,6 +207,7 @@ def test_a_fresh_laptop(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 IN_CONTAINER = "--device=/dev/kfd --device=/dev/dri --group-add=video --group-add=render"
 MI300X = GpuFacts(targets=("gfx942",) * 8, visible=("gfx942",) * 8, cards=8, driver="6.12.12")
+CLOSED = msgspec.structs.replace(MI300X, kfd=Device(path="/dev/kfd", usable=False), render=RENDER)
 EIGHT = "8x gfx942 (MI300A, MI300X, MI325X)"
 
 
@@ -220,21 +225,12 @@ EIGHT = "8x gfx942 (MI300A, MI300X, MI325X)"
             "modprobe -r amdgpu && modprobe amdgpu",
         ),
         (
-            {
-                "gpu": msgspec.structs.replace(
-                    MI300X, kfd=Device(path="/dev/kfd", usable=False), render=RENDER
-                ),
-                "groups": ("ann",),
-            },
+            {"gpu": CLOSED, "groups": ("ann",)},
             f"{EIGHT}, and /dev/kfd may not be opened: its group is render",
             "sudo usermod -aG render,video $USER, then log out and in again",
         ),
         (
-            {
-                "gpu": msgspec.structs.replace(
-                    MI300X, kfd=Device(path="/dev/kfd", usable=False), render=RENDER
-                )
-            },
+            {"gpu": CLOSED},
             f"{EIGHT}, and /dev/kfd may not be opened: its group is render",
             "log out and in again: your session began before you joined the group",
         ),
@@ -251,13 +247,8 @@ EIGHT = "8x gfx942 (MI300A, MI300X, MI325X)"
             "start the container with --group-add=110",
         ),
         (
-            {  # the file is there, and the container is not allowed the device
-                "gpu": msgspec.structs.replace(
-                    MI300X, kfd=Device(path="/dev/kfd", usable=False), render=RENDER
-                ),
-                "container": "docker",
-                "root": True,
-            },
+            # The file is there, and the container is not allowed the device.
+            {"gpu": CLOSED, "container": "docker", "root": True},
             f"{EIGHT}, and /dev/kfd may not be opened: its group is render",
             f"start the container with {IN_CONTAINER}",
         ),
@@ -295,7 +286,7 @@ def test_where_the_way_to_a_gpu_ends(change: dict[str, object], text: str, fix: 
     assert wrong(machine, purpose="build") == []  # compilers need none
 
 
-def test_windows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_windows(doctor: Doctor) -> None:
     machine = msgspec.structs.replace(
         WORKSTATION,
         system="windows",
@@ -312,7 +303,7 @@ def test_windows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         python=PythonFacts(path="C:\\Program Files\\Python312\\python.exe", version="3.12.8"),
         windows=WindowsFacts(long_paths=False, developer_mode=False),
     )
-    out, err = said(capsys, tmp_path, machine, "-q", code=3)
+    out, err = doctor(machine, "-q", code=3)
     assert out == (
         "  ! system: Windows-11 on amd64: Cairn has only run on Linux on x86-64\n"
         "      see docs/reference/platforms.md for what was proved where\n"
@@ -337,57 +328,50 @@ def test_windows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         windows=WindowsFacts(long_paths=True, developer_mode=True, compiler=True),
         disks=(Disk(role="work folder", path="C:\\b", free=500 * GB),),
     )
-    said(capsys, tmp_path, good)
+    doctor(good)
+
+
+def python(version: str, **more: object) -> dict[str, object]:
+    return {"python": PythonFacts(path="p", version=version, **more)}  # type: ignore[arg-type]
+
+
+def programs(git: str, compiler: str) -> dict[str, object]:
+    return {"programs": {"git": git, "c++": compiler, "g++": compiler}}
 
 
 @pytest.mark.parametrize(
     ("change", "text"),
     [
         ({"libc": "musl"}, f"system: {UBUNTU}, musl: the wheels are for glibc"),
-        (
-            {"libc": "glibc 2.17"},
-            f"system: {UBUNTU}, glibc 2.17: the wheels need glibc 2.28 or newer",
-        ),
-        (
-            {"python": PythonFacts(path="p", version="3.10.1")},
-            "Python: CPython 3.10.1 at p: Python 3.11 or newer is needed",
-        ),
-        (
-            {"python": PythonFacts(path="p", version="3.11.1", implementation="PyPy")},
-            "Python: PyPy 3.11.1 at p: the wheels are for CPython",
-        ),
-        (
-            {"python": PythonFacts(path="p", version="3.12.1", bits=32)},
-            "Python: CPython 3.12.1 at p: the wheels are for 64 bits",
-        ),
-        ({"programs": {"git": "2.25.1", "c++": "13", "g++": "13.1"}}, "git: 2.25.1: 2.32 or newer is needed"),
-        (
-            {"programs": {"git": "2.43", "c++": "9.2.1", "g++": "9.2.1"}},
-            "C++ compiler: g++ 9.2.1: PyTorch needs 9.3 or newer",
-        ),
+        ({"libc": "glibc 2.17"}, f"system: {UBUNTU}, glibc 2.17: the wheels need glibc 2.28 or newer"),
+        (python("3.10.1"), "Python: CPython 3.10.1 at p: Python 3.11 or newer is needed"),
+        (python("3.11.1", implementation="PyPy"), "Python: PyPy 3.11.1 at p: the wheels are for CPython"),
+        (python("3.12.1", bits=32), "Python: CPython 3.12.1 at p: the wheels are for 64 bits"),
+        (programs("2.25.1", "13"), "git: 2.25.1: 2.32 or newer is needed"),
+        (programs("2.43", "9.2.1"), "C++ compiler: g++ 9.2.1: PyTorch needs 9.3 or newer"),
     ],
 )
 def test_what_is_too_old_or_of_another_kind(change: dict[str, object], text: str) -> None:
-    (found,) = wrong(msgspec.structs.replace(WORKSTATION, **change), purpose="build")
-    assert found[0] == text
-    assert found[1]
+    ((said, fix),) = wrong(msgspec.structs.replace(WORKSTATION, **change), purpose="build")
+    assert said == text
+    assert fix
 
 
 def test_debian_without_its_package_for_environments() -> None:
-    python = msgspec.structs.replace(WORKSTATION.python, ensurepip=False)
-    assert wrong(msgspec.structs.replace(WORKSTATION, python=python), purpose="build") == [
+    lacking = msgspec.structs.replace(WORKSTATION.python, ensurepip=False)
+    assert wrong(msgspec.structs.replace(WORKSTATION, python=lacking), purpose="build") == [
         ("Python's venv: `python -m venv` fails: ensurepip is not there", "sudo apt install python3.12-venv")
     ]
 
 
-def test_the_stack_has_a_say(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_stack_has_a_say(tmp_path: Path, doctor: Doctor) -> None:
     stack = tmp_path / "stack.toml"
     stack.write_text(
         'schema = "cairn.stack/1"\nname = "s"\nline = "l"\ntargets = ["cpu"]\npythons = ["3.11"]\n'
         "disk = 900000000000\nprojects = []\n"
     )
     poor = msgspec.structs.replace(WORKSTATION, programs={"git": "2.43.0"})
-    out, _ = said(capsys, tmp_path, poor, "--stack", str(stack), "-q", code=3)
+    out, _ = doctor(poor, "--stack", str(stack), "-q", code=3)
     assert (
         "✗ Python: CPython 3.12.3 at /usr/bin/python3: the stack is for 3.11\n      uv python install 3.11"
         in out
@@ -399,7 +383,7 @@ def test_the_stack_has_a_say(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert "✗ work folder: 500.0 GB free at /home/ann/work, where 900.0 GB are needed" in out
 
 
-def test_a_stack_whose_sdk_brings_everything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_stack_whose_sdk_brings_everything(doctor: Doctor) -> None:
     sample = str(Path(__file__).parents[4] / "external-builds" / "sample")
     bare = msgspec.structs.replace(
         RUNNER,
@@ -407,9 +391,9 @@ def test_a_stack_whose_sdk_brings_everything(tmp_path: Path, capsys: pytest.Capt
         python=msgspec.structs.replace(RUNNER.python, headers=False),
         gpu=GpuFacts(),
     )
-    out, _ = said(capsys, tmp_path, bare, "--stack", sample, "-q")
+    out, _ = doctor(bare, "--stack", sample, "-q")
     assert out == ""
-    out, _ = said(capsys, tmp_path, bare, "--stack", sample, "--targets", "cpu", "-q", code=3)
+    out, _ = doctor(bare, "--stack", sample, "--targets", "cpu", "-q", code=3)
     assert "there is none, and the stack is built with it alone" in out
 
 
@@ -458,41 +442,36 @@ def test_a_wheel_for_something_else() -> None:
     assert of(WORKSTATION, glibc=(2, 9)) == []  # compared as numbers
 
 
-@pytest.mark.parametrize(
-    ("tag", "expected"),
-    [
-        (
-            "cp311-cp311-manylinux_2_28_x86_64",
-            Offer(name="", pythons=("3.11",), glibc=(2, 28), system="linux"),
-        ),
-        ("cp39-abi3-manylinux2014_x86_64", Offer(name="", system="linux")),
-        ("cp313-cp313t-win_amd64", Offer(name="", pythons=("3.13",), system="windows")),
-        ("py3-none-any", Offer(name="")),
-    ],
-)
-def test_what_a_wheel_is_for(tmp_path: Path, tag: str, expected: Offer) -> None:
-    found = diagnose.wheel(build_wheel(tmp_path, tags=(tag,), pure=tag.endswith("any")))
-    assert dataclasses.replace(found, name="") == expected
+def test_what_a_wheel_is_for(tmp_path: Path) -> None:
+    offers = {
+        "cp311-cp311-manylinux_2_28_x86_64": {"pythons": ("3.11",), "glibc": (2, 28), "system": "linux"},
+        "cp39-abi3-manylinux2014_x86_64": {"system": "linux"},
+        "cp313-cp313t-win_amd64": {"pythons": ("3.13",), "system": "windows"},
+        "py3-none-any": {},
+    }
+    for tag, expected in offers.items():
+        wheel = build_wheel(tmp_path, tags=(tag,), pure=tag.endswith("any"))
+        assert diagnose.wheel(wheel) == Offer(name=wheel.name, **expected), tag
 
 
-def test_a_wheel_s_targets_are_read_from_its_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wheel_s_targets_are_read_from_its_code(tmp_path: Path, doctor: Doctor, cairn: Cairn) -> None:
     code = make_elf(sections={".hip_fatbin": make_bundle({"gfx942": make_code_object("gfx942", b"abc")})})
     tag = "cp312-cp312-manylinux_2_28_x86_64"
     wheel = build_wheel(tmp_path, tags=(tag,), pure=False, files={"demo/_C.so": code})
-    out, _ = said(capsys, tmp_path, WORKSTATION, "--for", "install", "--wheel", str(wheel), "-q", code=3)
+    out, _ = doctor(WORKSTATION, "--for", "install", "--wheel", str(wheel), "-q", code=3)
     assert out == (
         f"  ✗ wheel: demo-1.0-{tag}.whl has no code for gfx1100 (RX 7900 XTX): it has gfx942\n"
         "      cairn install --target gfx1100 --index-url URL\n"
     )
-    assert main(["doctor", "--wheel", described(tmp_path, WORKSTATION)]) == 7
+    cairn("doctor", "--wheel", described(tmp_path, WORKSTATION), code=7)
 
 
-def test_an_index(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_index(tmp_path: Path, doctor: Doctor) -> None:
     found = targets_file.make("release", (channel(), family()))
     datafile.write(tmp_path / "store" / "release" / "targets.json", found)
     url = (tmp_path / "store" / "release" / "simple").as_uri() + "/"
     here = msgspec.structs.replace(WORKSTATION, python=PythonFacts(path="p", version=f"{PYTHON}.1"))
-    out, _ = said(capsys, tmp_path, here, "--for", "install", "--index-url", url)
+    out, _ = doctor(here, "--for", "install", "--index-url", url)
     line = f"pip install --index-url {tmp_path.as_uri()}/store/release/gfx110X-all/simple/ {NAMES}"
     assert out.endswith(
         f"  ✓ index: gfx1100: torch, torchvision, torchaudio of release/gfx110X-all\n      {line}\n"
@@ -500,7 +479,7 @@ def test_an_index(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = msgspec.structs.replace(
         here, gpu=msgspec.structs.replace(here.gpu, targets=("gfx803",), visible=("gfx803",))
     )
-    out, err = said(capsys, tmp_path, other, "--for", "install", "--index-url", url, "-q", code=3)
+    out, err = doctor(other, "--for", "install", "--index-url", url, "-q", code=3)
     assert out.startswith(
         "  ✗ index: release has nothing for gfx803 (R9 Nano, R9 Fury, R9 Fury X and 3 more)\n"
         "      for this Python and platform it has gfx"
@@ -508,8 +487,8 @@ def test_an_index(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert err.startswith("error: an installation needs what is missing here: index\n")
 
 
-def test_the_answer_for_programs_is_judged_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out, _ = said(capsys, tmp_path, FRESH, "--json", code=3)
+def test_the_answer_for_programs_is_judged_again(tmp_path: Path, doctor: Doctor, cairn: Cairn) -> None:
+    out, _ = doctor(FRESH, "--json", code=3)
     answer = json.loads(out)
     assert answer["schema"] == "cairn.doctor/1"
     assert {
@@ -520,4 +499,4 @@ def test_the_answer_for_programs_is_judged_again(tmp_path: Path, capsys: pytest.
     } in answer["findings"]
     assert datafile.loads(out, DoctorReport, name="answer").machine == FRESH
     (tmp_path / "bad.json").write_text("{}")
-    assert main(["doctor", "--machine", str(tmp_path / "bad.json")]) == 2
+    cairn("doctor", "--machine", tmp_path / "bad.json", code=2)

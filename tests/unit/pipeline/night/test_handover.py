@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from cairn.errors import UsageError
-from cairn.pipeline.night import handover, smoke, stage
+from cairn.pipeline.night import handover, smoke
 from cairn.pipeline.night.plan import NightRun
 from cairn.release import records
 from cairn.release.index import keys
@@ -18,13 +18,12 @@ from cairn.stack import Sdk
 from cairn.store.folder import LocalStore
 from cairn.testing import record
 from helpers.gate import record_of
-from helpers.night import Build, staged
+from helpers.night import Night, staged
 
 
 @pytest.fixture
-def set_id(run: NightRun, build: Build, tmp_path: Path) -> str:
-    build(run.plan.legs[0])
-    stage.stage_night(run, tmp_path / "artifacts")
+def set_id(night: Night, run: NightRun) -> str:
+    night.built_and_staged()
     return smoke.staged_set(run, run.plan.legs[0])
 
 

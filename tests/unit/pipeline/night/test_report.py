@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from datetime import timedelta
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -12,35 +11,33 @@ import pytest
 from cairn import datafile
 from cairn.errors import GateError, StoreError
 from cairn.output import github
-from cairn.pipeline.night import plan, promote, report, stage
+from cairn.pipeline.night import plan, promote, report
 from cairn.pipeline.night.plan import NightRun, Stage, StepNote
 from cairn.release.audit.audit import audit
 from cairn.release.index import keys
 from cairn.release.index.generation import now
-from cairn.release.pages.view import Night
+from cairn.release.pages.view import Night as NightStatus
 from cairn.store.memory import MemoryStore
-from helpers.night import FROZEN, Build, leg_of, plan_of, run_of, staged
+from helpers.night import FROZEN, MakeNight, Night, leg_of, plan_of
 from helpers.release import contents
 
 DAY = timedelta(days=1)
 
 
-def said(
-    run: NightRun, what: Stage, reason: str, *, leg: int = 0, good: bool = False, attempt: int = 1
-) -> None:
+def said(run: NightRun, what: Stage, reason: str, *, leg: int = 0, attempt: int = 1) -> None:
     plan.note(
         run.store,
         StepNote(
-            night=run.plan.night, leg=run.plan.legs[leg].id, stage=what, attempt=attempt, good=good,
+            night=run.plan.night, leg=run.plan.legs[leg].id, stage=what, attempt=attempt, good=False,
             reason=reason, started=now(), finished=now(), log="https://example.org/run",
         ),
     )  # fmt: skip
 
 
-def status(run: NightRun, leg: int = 0) -> Night:
+def status(run: NightRun, leg: int = 0) -> NightStatus:
     one = run.plan.legs[leg]
     key = f"release/{one.family}/status/{one.id}.json"
-    return datafile.loads(run.store.read(key).data, Night, name=key)
+    return datafile.loads(run.store.read(key).data, NightStatus, name=key)
 
 
 def test_a_leg_of_which_nothing_is_there_ended_in_its_build(run: NightRun) -> None:
@@ -50,18 +47,11 @@ def test_a_leg_of_which_nothing_is_there_ended_in_its_build(run: NightRun) -> No
     assert first.log == "https://example.org/run"
     assert (second.outcome, second.stage) == ("failed", "build")
     assert "its build left nothing" in str(second.reason)
-
-
-def test_a_leg_that_said_nothing_of_a_run_that_was_ended_is_cancelled(run: NightRun) -> None:
-    said(run, "build", "no space left")
     assert [one.outcome for one in report.of_night(run, cancelled=True)] == ["failed", "cancelled"]
 
 
-def test_a_test_job_that_left_no_word_is_told_from_one_that_failed(
-    run: NightRun, build: Build, tmp_path: Path
-) -> None:
-    build(run.plan.legs[0])
-    stage.stage_night(run, tmp_path / "artifacts")
+def test_a_test_job_that_left_no_word_is_told_from_one_that_failed(night: Night, run: NightRun) -> None:
+    night.built_and_staged()
     assert "left no record" in str(report.of_night(run)[0].reason)
     said(run, "test", "invalid: this machine has gfx1100")
     shown = report.of_night(run)[0]
@@ -97,10 +87,9 @@ def test_a_family_that_was_never_published_is_on_the_status_page(run: NightRun) 
     assert 'href="release/gfx94X-dcgpu/status.html"' in run.store.read("index.html").data.decode()
 
 
-def test_a_damaged_index_of_one_family_holds_up_no_other(run: NightRun, build: Build, tmp_path: Path) -> None:
-    build(run.plan.legs[1])
+def test_a_damaged_index_of_one_family_holds_up_no_other(night: Night, run: NightRun) -> None:
     run.store.write("release/gfx94X-dcgpu/state.json", b"{")
-    stage.stage_night(run, tmp_path / "artifacts")
+    night.built_and_staged(1)
     assert [one.refused for one in promote.promote_night(run).legs] == [True, False]
     ended = report.of_night(run)
     assert [one.stage for one in ended] == ["stage", "test"]
@@ -116,8 +105,8 @@ def test_an_earlier_night_does_not_write_over_a_later_one(run: NightRun) -> None
     assert status(run).started == later.frozen
 
 
-def test_the_page_tells_when_the_last_good_night_was(tmp_path: Path) -> None:
-    run = run_of(leg_of("gfx94X-dcgpu"), folder=tmp_path)
+def test_the_page_tells_when_the_last_good_night_was(night_of: MakeNight) -> None:
+    run = night_of(leg_of("gfx94X-dcgpu")).run
     good = report.of_night(run)[0]
     good = msgspec.structs.replace(good, outcome="good", finished="2026-01-02T03:04:05Z", stage=None)
     report.record(run.store, run.plan, (good,))
@@ -126,32 +115,30 @@ def test_the_page_tells_when_the_last_good_night_was(tmp_path: Path) -> None:
     assert "last good night" in run.store.read("release/status.html").data.decode()
 
 
-def test_an_expected_failure_makes_no_bad_night(tmp_path: Path) -> None:
+def test_an_expected_failure_makes_no_bad_night(night_of: MakeNight) -> None:
     known = leg_of("gfx110X-all", expect_failure=True, known_failure="until 2999-12-31, TheRock#1")
-    run = run_of(leg_of("gfx94X-dcgpu"), known, folder=tmp_path)
+    run = night_of(leg_of("gfx94X-dcgpu"), known).run
     ended = report.of_night(run)
     assert [leg.family for leg, _ in report.bad_legs(run.plan, ended)] == ["gfx94X-dcgpu"]
     assert ended[1].outcome == "expected"
     assert "(expected until 2999-12-31, TheRock#1)" in str(ended[1].reason)
 
 
-def test_a_failure_whose_day_has_passed_is_bad_again_and_says_so(tmp_path: Path) -> None:
-    run = run_of(leg_of("gfx110X-all", known_failure="until 2026-01-02, TheRock#1"), folder=tmp_path)
+def test_a_failure_whose_day_has_passed_is_bad_again_and_says_so(night_of: MakeNight) -> None:
+    run = night_of(leg_of("gfx110X-all", known_failure="until 2026-01-02, TheRock#1")).run
     (ended,) = report.of_night(run)
     assert (ended.outcome, ended.is_bad) == ("failed", True)
     assert "(was expected until 2026-01-02, TheRock#1)" in str(ended.reason)
 
 
-def test_each_end_that_the_matrix_names_makes_no_bad_night(build: Build, tmp_path: Path) -> None:
+def test_each_end_that_the_matrix_names_makes_no_bad_night(night_of: MakeNight) -> None:
     held = leg_of("gfx110X-all", test_runs_on=(), push_on_success=False)
-    run = run_of(leg_of("gfx94X-dcgpu", test_runs_on=()), held, folder=tmp_path)
-    for leg in run.plan.legs:
-        build(leg, content=leg.family)
-    stage.stage_night(run, tmp_path / "artifacts")
-    promote.promote_night(run)
-    ended = report.of_night(run)
+    night = night_of(leg_of("gfx94X-dcgpu", test_runs_on=()), held)
+    night.built_and_staged(0, 1)
+    promote.promote_night(night.run)
+    ended = report.of_night(night.run)
     assert [one.outcome for one in ended] == ["untested", "held"]
-    assert report.bad_legs(run.plan, ended) == ()
+    assert report.bad_legs(night.run.plan, ended) == ()
     assert report.counts(ended) == "1 untested, 1 held"
 
 
@@ -170,17 +157,11 @@ def test_what_broke_since_the_last_night_is_told_from_what_failed_before(run: Ni
     assert ["gfx110X-all" in row for row in rows] == [True, False]
 
 
-def test_the_summary_is_a_table_that_no_reason_breaks(run: NightRun) -> None:
-    said(run, "build", "a | b\nc")
-    rows = [line for line in report.markdown(run.plan, report.of_night(run)).splitlines() if "gfx94X" in line]
-    assert len(rows) == 1
-    assert "a \\| b c" in rows[0]
-
-
-def test_a_reason_is_a_text_and_no_markup_in_the_summary(run: NightRun) -> None:
-    said(run, "build", "![x](https://evil/a.png) <b> `c` \x1b[2J \u202e")
-    shown = report.markdown(run.plan, report.of_night(run))
-    assert r"\!\[x\](https://evil/a.png) \<b\> \`c\` \\x1b\[2J \\u202e" in shown
+def test_the_summary_is_a_table_in_which_a_reason_is_text(run: NightRun) -> None:
+    said(run, "build", "a | b\nc ![x](https://evil/a.png) <b> `c` \x1b[2J \u202e")
+    lines = report.markdown(run.plan, report.of_night(run)).splitlines()
+    (row,) = [line for line in lines if "gfx94X" in line]
+    assert r"a \| b c \!\[x\](https://evil/a.png) \<b\> \`c\` \\x1b\[2J \\u202e" in row
 
 
 def test_nothing_is_promoted_of_a_night_that_expects_nothing(run: NightRun) -> None:
@@ -196,59 +177,48 @@ def test_nothing_is_promoted_by_a_manifest_that_was_changed(run: NightRun) -> No
         promote.promote_night(run)
 
 
-def test_an_untested_set_stays_where_it_is_and_is_no_error(
-    run: NightRun, build: Build, tmp_path: Path
-) -> None:
-    build(run.plan.legs[0])
-    stage.stage_night(run, tmp_path / "artifacts")
+def test_an_untested_set_stays_where_it_is_and_is_no_error(night: Night, run: NightRun) -> None:
+    night.built_and_staged()
     done = promote.promote_night(run)
     assert [(one.promoted, one.refused) for one in done.legs] == [(False, False), (False, False)]
     assert run.index(run.plan.legs[0], "release").load().set_ids == ()
 
 
-def test_a_staged_set_that_no_leg_expects_is_named(run: NightRun, build: Build, tmp_path: Path) -> None:
-    build(run.plan.legs[0])
-    set_id = stage.stage_night(run, tmp_path / "artifacts")[0].set_id
+def test_a_staged_set_that_no_leg_expects_is_named(night: Night, run: NightRun) -> None:
+    made = night.built_and_staged()
     other = NightRun(
         store=run.store, plan=plan_of(leg_of("gfx94X-dcgpu", python="3.12"), night="9"), stack=run.stack
     )
     plan.create(run.store, other.plan, FROZEN)
-    assert promote.promote_night(other).strangers == (set_id,)
+    assert promote.promote_night(other).strangers == (made.set_id,)
 
 
 GOOD = leg_of("gfx94X-dcgpu", test_runs_on=(), bypass_tests=True)
 
 
-def test_a_night_that_goes_whole_leaves_aside_what_is_expected_to_fail(build: Build, tmp_path: Path) -> None:
-    run = run_of(GOOD, leg_of("gfx110X-all", expect_failure=True), folder=tmp_path)
-    build(GOOD)
-    stage.stage_night(run, tmp_path / "artifacts")
-    done = promote.promote_night(run, whole=True)
-    assert [one.promoted for one in done.legs] == [True, False]
+def test_a_night_that_goes_whole_leaves_aside_what_is_expected_to_fail(night_of: MakeNight) -> None:
+    night = night_of(GOOD, leg_of("gfx110X-all", expect_failure=True))
+    night.built_and_staged()
+    assert [one.promoted for one in promote.promote_night(night.run, whole=True).legs] == [True, False]
 
 
-def test_what_has_no_runner_holds_up_no_whole_night_and_goes_to_untested(
-    build: Build, tmp_path: Path
-) -> None:
-    run = run_of(GOOD, leg_of("gfx110X-all", test_runs_on=()), folder=tmp_path)
-    build(GOOD)
-    build(run.plan.legs[1], content="other")
-    stage.stage_night(run, tmp_path / "artifacts")
-    assert [one.promoted for one in promote.promote_night(run, whole=True).legs] == [True, True]
-    there = [
-        len(run.index(leg, name).load().set_ids) for leg in run.plan.legs for name in ("release", "untested")
-    ]
+def test_what_has_no_runner_holds_up_no_whole_night_and_goes_to_untested(night_of: MakeNight) -> None:
+    night = night_of(GOOD, leg_of("gfx110X-all", test_runs_on=()))
+    night.built_and_staged(0, 1)
+    assert [one.promoted for one in promote.promote_night(night.run, whole=True).legs] == [True, True]
+    names = ("release", "untested")
+    there = [len(night.run.index(night.leg(n), name).load().set_ids) for n in (0, 1) for name in names]
     assert there == [1, 0, 0, 1]
 
 
-def test_a_night_that_goes_whole_waits_for_each_leg_that_may_come(build: Build, tmp_path: Path) -> None:
-    run = run_of(GOOD, leg_of("gfx110X-all"), folder=tmp_path)
-    for leg in run.plan.legs:
+def test_a_night_that_goes_whole_waits_for_each_leg_that_may_come(night_of: MakeNight) -> None:
+    night = night_of(GOOD, leg_of("gfx110X-all"))
+    run = night.run
+    for number in (0, 1):
         with pytest.raises(GateError) as refused:
             promote.promote_night(run, whole=True)
         assert any("no set of it was staged" in reason for reason in refused.value.reasons)
-        build(leg, content=leg.family)
-        stage.stage_night(run, tmp_path / "artifacts")
+        night.built_and_staged(number)
     with pytest.raises(GateError) as refused:
         promote.promote_night(run, whole=True)
     assert refused.value.reasons == (f"{run.plan.legs[1].name}: there is no test record",)
@@ -256,14 +226,9 @@ def test_a_night_that_goes_whole_waits_for_each_leg_that_may_come(build: Build, 
     assert [one.promoted for one in promote.promote_night(run).legs] == [True, False]
 
 
-def test_the_gate_is_asked_of_each_leg_before_one_goes(build: Build, tmp_path: Path) -> None:
-    run = run_of(GOOD, leg_of("gfx110X-all", test_runs_on=(), bypass_tests=True), folder=tmp_path)
-    build(GOOD)
-    build(run.plan.legs[1], content="other")
-    stage.stage_night(run, tmp_path / "artifacts")
-    second = plan.set_of(run.index(run.plan.legs[1], "staging"), run.plan, run.plan.legs[1])
-    assert second is not None
-    wheel = staged(run, second.set_id).wheels[0]
+def test_the_gate_is_asked_of_each_leg_before_one_goes(night_of: MakeNight) -> None:
+    night = night_of(GOOD, leg_of("gfx110X-all", test_runs_on=(), bypass_tests=True))
+    run, wheel = night.run, night.built_and_staged(0, 1).wheels[0]
     run.store.delete(keys.file_key(wheel.sha256, wheel.file_name))
     with pytest.raises(GateError, match="1 of 2 legs") as refused:
         promote.promote_night(run, whole=True)
@@ -271,17 +236,14 @@ def test_the_gate_is_asked_of_each_leg_before_one_goes(build: Build, tmp_path: P
     assert run.index(GOOD, "release").load().set_ids == ()
 
 
-def test_a_night_of_tomorrow_does_not_hide_that_none_happens(run: NightRun) -> None:
+def test_neither_a_night_of_tomorrow_nor_a_release_hides_that_none_happens(run: NightRun) -> None:
+    found = report.overdue(run.store, lines=("main",), begun_within=DAY, good_within=DAY, release="nightly")
+    assert found == ("main: there was no night yet",)
     later = msgspec.structs.replace(run.plan, night="8", frozen="2999-01-01T00:00:00+00:00")
     plan.create(run.store, later, FROZEN)
     found = report.overdue(run.store, lines=("main",), begun_within=timedelta(0), good_within=DAY)
     assert "main: the night 8 began at 2999" in found[0]
     assert "main: the last night, 7, began 0 hours ago" in found
-
-
-def test_a_release_is_no_night_of_the_schedule(run: NightRun) -> None:
-    found = report.overdue(run.store, lines=("main",), begun_within=DAY, good_within=DAY, release="nightly")
-    assert found == ("main: there was no night yet",)
 
 
 def test_a_night_that_did_not_happen_is_noticed(run: NightRun) -> None:
@@ -294,16 +256,12 @@ def test_a_night_that_did_not_happen_is_noticed(run: NightRun) -> None:
     assert "no night of it came to an end" in problems("main", good=timedelta(0))
     report.record(run.store, run.plan, report.of_night(run))
     assert "no night of it was good yet; the last failed in build" in problems("main")
-
-
-def test_a_store_without_nights_is_a_problem_too() -> None:
     found = report.overdue(MemoryStore(), lines=(), begun_within=DAY, good_within=DAY)
     assert found == ("no night was ever frozen",)
 
 
-def test_what_nights_leave_in_a_store_is_nothing_foreign(run: NightRun, build: Build, tmp_path: Path) -> None:
-    build(run.plan.legs[0])
-    stage.stage_night(run, tmp_path / "artifacts")
+def test_what_nights_leave_in_a_store_is_nothing_foreign(night: Night, run: NightRun) -> None:
+    night.built_and_staged()
     said(run, "build", "no space left", leg=1)
     report.record(run.store, run.plan, report.of_night(run))
     found = audit(run.store)
