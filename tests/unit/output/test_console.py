@@ -80,22 +80,29 @@ def test_a_console_follows_the_standard_streams() -> None:
 
 
 @pytest.mark.usefixtures("in_actions")
-def test_stages_that_follow_each_other_are_folded(capsys: pytest.CaptureFixture[str]) -> None:
+def test_stages_are_folded_and_groups_never_nest(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     console = Console()
     for name in ("one", "two"):
         with console.stage(name):
             pass
-    shown = [line.split(" 0.")[0] for line in capsys.readouterr().err.splitlines()]
-    assert shown == ["::group::one", "::endgroup::", "✓ one", "::group::two", "::endgroup::", "✓ two"]
-
-
-@pytest.mark.usefixtures("in_actions")
-def test_stages_side_by_side_never_nest_groups(capsys: pytest.CaptureFixture[str]) -> None:
-    console = Console()
-    with console.stage("one"), console.stage("two"):
+    with console.stage("three"), console.stage("beside it"):
+        pass
+    with console.steps(1), console.stage("four"):
+        pass
+    with console.stage("50% of a\n::error::b\r::endgroup::"):
         pass
     shown = [line.split(" 0.")[0] for line in capsys.readouterr().err.splitlines()]
-    assert shown == ["::group::one", "::endgroup::", "→ two", "✓ two", "✓ one"]
+    assert shown[:6] == ["::group::one", "::endgroup::", "✓ one", "::group::two", "::endgroup::", "✓ two"]
+    assert shown[6:11] == ["::group::three", "::endgroup::", "→ beside it", "✓ beside it", "✓ three"]
+    assert shown[11:13] == ["::group::[1/1] four", "::endgroup::"]
+    # Escaped as the runner reads it.
+    assert shown[14] == r"::group::50%25 of a\n::error::b\r::endgroup::"
+    monkeypatch.setenv("FORCE_COLOR", "1")  # it does not make a log a terminal
+    with Console().stage("one"):
+        pass
+    assert capsys.readouterr().err.splitlines()[:2] == ["::group::one", "::endgroup::"]
 
 
 @pytest.mark.usefixtures("in_actions")
@@ -140,17 +147,6 @@ def test_a_log_is_not_printed_where_nothing_folds_it(
     request.getfixturevalue("in_actions")
     Console(quiet=True).fold("log", ["a line"])
     assert capsys.readouterr() == ("", "")
-
-
-@pytest.mark.usefixtures("in_actions")
-def test_forced_colour_does_not_make_a_log_a_terminal(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    console = Console()
-    with console.stage("one"):
-        pass
-    assert capsys.readouterr().err.splitlines()[:2] == ["::group::one", "::endgroup::"]
 
 
 def test_a_result_that_the_screen_cannot_show_is_escaped() -> None:
@@ -213,14 +209,6 @@ def test_a_stage_that_fails_is_not_shown_as_something_else(capsys: pytest.Captur
     assert capsys.readouterr().err.splitlines()[1].startswith("✗ one")
 
 
-@pytest.mark.usefixtures("in_actions")
-def test_a_numbered_stage_still_opens_a_group(capsys: pytest.CaptureFixture[str]) -> None:
-    console = Console()
-    with console.steps(1), console.stage("one"):
-        pass
-    assert capsys.readouterr().err.splitlines()[0] == "::group::[1/1] one"
-
-
 SHOW = """
 import time
 from cairn.output.console import Console
@@ -255,19 +243,16 @@ def on_a_terminal(columns: int, **variables: str) -> list[str]:
     return [line.rsplit("\r", 1)[-1] for line in text.replace("\r\n", "\n").splitlines()]
 
 
-@pytest.mark.parametrize("columns", [80, 100])
-def test_nothing_that_cairn_lays_out_is_wider_than_the_terminal(columns: int) -> None:
-    lines = on_a_terminal(columns)
-    assert all(len(line) <= columns for line in lines), lines
-    assert any(line.startswith("[ 1/12] ! pass the gate") for line in lines)
-    assert any(line.strip().startswith("bypassed: untested on hardware") for line in lines)
-
-
-def test_a_row_that_is_too_wide_begins_with_a_line_of_its_own() -> None:
-    lines = on_a_terminal(80)
-    at = lines.index("torch-2.9.0-cp311-cp311-linux_x86_64.whl")
-    assert lines[at + 1] == f"  gfx942   {'a' * 40}"
-    assert f"torch-2.9.0-cp311-cp311-linux_x86_64.whl  gfx942   {'a' * 40}" in on_a_terminal(100)
+def test_nothing_that_cairn_lays_out_is_wider_than_the_terminal() -> None:
+    shown = {columns: on_a_terminal(columns) for columns in (80, 100)}
+    for columns, lines in shown.items():
+        assert all(len(line) <= columns for line in lines), lines
+        assert any(line.startswith("[ 1/12] ! pass the gate") for line in lines)
+        assert any(line.strip().startswith("bypassed: untested on hardware") for line in lines)
+    name = "torch-2.9.0-cp311-cp311-linux_x86_64.whl"
+    # A row that is too wide begins with a line of its own.
+    assert shown[80][shown[80].index(name) + 1] == f"  gfx942   {'a' * 40}"
+    assert f"{name}  gfx942   {'a' * 40}" in shown[100]
 
 
 def test_signs_that_the_screen_lacks_are_drawn_in_ascii() -> None:
@@ -310,13 +295,6 @@ def test_what_others_wrote_is_no_command_to_ci(capsys: pytest.CaptureFixture[str
     assert found == own
     assert len(own) == 2
     assert json.loads(shown.out[shown.out.index("{") :]) == {text: [text]}
-
-
-@pytest.mark.usefixtures("in_actions")
-def test_the_name_of_a_group_is_escaped_as_the_runner_reads_it(capsys: pytest.CaptureFixture[str]) -> None:
-    with Console().stage("50% of a\n::error::b\r::endgroup::"):
-        pass
-    assert capsys.readouterr().err.splitlines()[0] == r"::group::50%25 of a\n::error::b\r::endgroup::"
 
 
 @pytest.mark.usefixtures("in_actions")
