@@ -51,11 +51,6 @@ def test_what_cannot_be_told_is_gone_around() -> None:
     assert found.good == 3
 
 
-def test_nothing_is_tried_where_the_sets_are_neighbours() -> None:
-    assert search(2).next is None
-    assert search(2).suspects == (IDS[1],)
-
-
 def listed(number: int, **changes: object) -> IndexSet:
     one = IndexSet(
         set_id=IDS[number], stack="sample", line="main", python="3.11", platform="linux_x86_64",

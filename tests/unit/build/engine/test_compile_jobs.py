@@ -40,6 +40,8 @@ def test_a_step_alone_has_all_jobs_and_the_pipes_go_with_the_run() -> None:
             assert place.exists()
             assert take(flags) == 3  # and one that needs no token
         assert not place.exists()
+        with pool.join(step("next")) as flags:
+            assert take(flags) == 3, "those of a step that was killed with them are not lost"
     assert not place.parent.exists()
 
 
@@ -50,14 +52,6 @@ def test_what_one_step_does_not_use_goes_to_one_that_has_nothing_left() -> None:
         used += take(busy)
         assert used + 2 == 6
         assert take(idle) == 0
-
-
-def test_jobs_of_a_step_that_was_killed_with_them_are_not_lost() -> None:
-    with Pool(Limits(cores=4)) as pool:
-        with pool.join(step("killed")) as flags:
-            assert take(flags) == 3
-        with pool.join(step("next")) as flags:
-            assert take(flags) == 3
 
 
 def test_a_step_has_no_more_jobs_than_it_can_use_or_memory_has_room_for() -> None:

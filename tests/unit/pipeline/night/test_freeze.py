@@ -25,14 +25,8 @@ from helpers.release import commit
 
 @pytest.fixture
 def request_(run: NightRun, tmp_path: Path) -> FreezeRequest:
-    return FreezeRequest(
-        night="8",
-        stack=run.stack,
-        legs=run.plan.legs,
-        work_dir=tmp_path / "work",
-        release="release",
-        like="7",
-    )
+    legs, work = run.plan.legs, tmp_path / "work"
+    return FreezeRequest(night="8", stack=run.stack, legs=legs, work_dir=work, release="release", like="7")
 
 
 def test_the_manifest_of_an_earlier_night_is_taken_again(run: NightRun, request_: FreezeRequest) -> None:
@@ -44,16 +38,11 @@ def test_the_manifest_of_an_earlier_night_is_taken_again(run: NightRun, request_
         plan.read(run.store, "latest", line="nightly")
 
 
-def test_a_night_that_is_there_goes_on_with_what_it_began_with(
-    run: NightRun, request_: FreezeRequest
-) -> None:
-    again = dataclasses.replace(request_, night="7", legs=(leg_of("gfx110X-all"),))
-    assert freeze(run.store, again) == run.plan
-
-
-def test_a_dry_run_begins_nothing(run: NightRun, request_: FreezeRequest) -> None:
+def test_a_dry_run_begins_nothing_and_what_is_there_goes_on(run: NightRun, request_: FreezeRequest) -> None:
     freeze(run.store, request_, dry_run=True)
     assert plan.find(run.store, "8") is None
+    again = dataclasses.replace(request_, night="7", legs=(leg_of("gfx110X-all"),))
+    assert freeze(run.store, again) == run.plan
 
 
 @pytest.mark.parametrize(
@@ -86,9 +75,8 @@ def test_a_release_is_of_the_sdk_that_it_names(run: NightRun, request_: FreezeRe
     assert plan.manifest_of(run.store, made).sdk_version == "7.10.0"
     assert made.manifest_sha256 != run.plan.manifest_sha256
     # Nothing of the night is one of its sets: each leg is built again.
-    assert [standing.look(dataclasses.replace(run, plan=made), leg).state for leg in made.legs] == [
-        "missing"
-    ] * 2
+    release = dataclasses.replace(run, plan=made)
+    assert [standing.look(release, leg).state for leg in made.legs] == ["missing"] * 2
 
 
 def test_a_night_that_was_killed_as_it_began_goes_on(run: NightRun, request_: FreezeRequest) -> None:

@@ -86,14 +86,12 @@ def test_what_no_page_claims_fails_nothing(tmp_path: Path) -> None:
     assert made(tmp_path, ON_GPU, *unclaimed).verdict == "passed"
 
 
-def test_a_set_for_a_gpu_is_not_passed_without_one(tmp_path: Path) -> None:
+def test_a_set_for_a_gpu_is_not_passed_without_one_and_one_for_the_cpu_is(tmp_path: Path) -> None:
     found = made(tmp_path, ON_CPU, ON_HOST, gpus=())
     assert (found.verdict, found.counts) == ("untested", Counts(passed=1, skipped=1))
     assert [skip.reason for skip in found.skips] == ["no GPU"]
-
-
-def test_a_set_for_the_cpu_is_passed_by_what_a_cpu_can_show(tmp_path: Path) -> None:
     assert made(tmp_path, ON_CPU, ON_HOST, gpus=(), smoke=SMOKE_ON_CPU).verdict == "passed"
+    assert made(tmp_path, ON_CPU, gpus=(), smoke=SMOKE_ON_CPU).verdict == "failed", "nothing was measured"
 
 
 @pytest.mark.parametrize("name", ["gfx1100", "NVIDIA H200"])
@@ -110,10 +108,6 @@ def test_a_torch_that_is_contradicted_proves_nothing(tmp_path: Path) -> None:
     # The report's own word for a GPU that nothing else sees.
     found = made(tmp_path, ON_GPU, ON_HOST, gpus=())
     assert (found.verdict, found.hardware) == ("invalid", ())
-
-
-def test_nothing_measured_is_not_passed(tmp_path: Path) -> None:
-    assert made(tmp_path, ON_CPU, gpus=(), smoke=SMOKE_ON_CPU).verdict == "failed"
 
 
 def test_an_error_with_colours_of_a_terminal_leaves_results_that_can_be_read(tmp_path: Path) -> None:

@@ -71,13 +71,8 @@ def test_html_has_every_row_and_its_checks() -> None:
 
 def test_a_report_is_written_in_every_form_and_read_again(tmp_path: Path) -> None:
     evidence.write(tmp_path, FOUND)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "compat.html",
-        "compat.json",
-        "compat.md",
-        "compat.rst",
-        "junit.xml",
-    ]
+    names = ["compat.html", "compat.json", "compat.md", "compat.rst", "junit.xml"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
     assert report.read(tmp_path) == report.read(tmp_path / "compat.json") == FOUND
 
 

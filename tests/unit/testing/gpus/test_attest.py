@@ -44,11 +44,6 @@ def test_all_that_agree_are_named_and_complete_each_other(machine: Machine) -> N
     )
 
 
-def test_a_machine_without_any_asks_nobody(machine: Machine) -> None:
-    found = machine.attest(Path("/no/such/python"))
-    assert (found.gpus, found.disagreements, found.silent) == ((), (), ())
-
-
 def test_each_partition_of_a_card_is_a_gpu(machine: Machine) -> None:
     for part in range(8):
         machine.node(part + 1, MI300X, place=CARD | part, gib=24)
@@ -195,16 +190,14 @@ def test_an_nvidia_gpu_is_called_that(machine: Machine) -> None:
     machine.program("nvidia-smi", "NVIDIA H200, 580.65.06, 143771, GPU-0f1e2d3c-4b5a, 00000000:1B:00.0\n")
     found = machine.attest(machine.torch(("", "NVIDIA H200", 139), hip=None, cuda="13.0"))
     (gpu,) = found.gpus
-    assert (gpu.vendor, gpu.target, gpu.driver, gpu.pci) == (
-        "nvidia",
-        "NVIDIA H200",
-        "580.65.06",
-        "0000:1b:00.0",
-    )
+    assert (gpu.vendor, gpu.target) == ("nvidia", "NVIDIA H200")
+    assert (gpu.driver, gpu.pci) == ("580.65.06", "0000:1b:00.0")
     assert (gpu.seen_by, found.disagreements) == (("nvidia-smi", "torch"), ())
 
 
-def test_under_a_place_that_is_not_there_no_gpu_is_seen(machine: Machine, tmp_path: Path) -> None:
+def test_a_machine_without_any_asks_nobody(machine: Machine, tmp_path: Path) -> None:
+    found = machine.attest(Path("/no/such/python"))
+    assert (found.gpus, found.disagreements, found.silent) == ((), (), ())
     machine.rocminfo((1, "gfx942"))
     variables = {"PATH": str(machine.programs)}
     found = attesting.attest(variables, python=None, log=tmp_path / "log", nodes=tmp_path / "none")
