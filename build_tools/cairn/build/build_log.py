@@ -21,7 +21,7 @@ _SHOWN = 6
 _WIDTH = 400  # characters of a line that are shown
 _READ = 1 << 14  # bytes of a line that are looked at; a line may be all of a log
 _TAIL = 1 << 18  # bytes at the end of a log in which its last lines are sought
-_AWAITED = 4  # lines after `CMake Error at` in which its message is sought
+_AWAITED = 4  # blank lines within a message of CMake's that is not complete
 
 # What says why. Each is looked for once in each line, and none has two repetitions that could share a text.
 _CAUSE = re.compile(
@@ -53,6 +53,11 @@ _HINTS = (
 _ECHO = re.compile(rb"^(?:ERROR|error|Error): |^(?:g?make|make\[\d+\]): \*\*\* |^\S+: error: ")
 _WAITED = re.compile(rb"\bCalledProcessError\b|\bBackendUnavailable\b|^SystemExit\b|^subprocess\.")
 _TRACEBACK = b"Traceback (most recent call last):"
+# A trial of CMake's, whose failure is an answer; projects print its output (try_compile's OUTPUT_VARIABLE).
+_TRIAL = re.compile(rb"^Run Build Command\(s\):.*\bcmTC_")
+_TRIED = (b"ninja: build stopped", b"-- ", b"CMake ")
+_UNSET = b"CMake Error: The following variables are used in this project"  # they follow, not indented
+_HEAD = re.compile(rb"CMake Error(?=.*:$)|" + _UNSET)
 _LAST = b"\0"  # put before the last line of a traceback, which names the exception
 _PLAIN = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]")  # colours (ECMA-48)
 
@@ -90,15 +95,19 @@ def find(log: Path) -> tuple[Cause, ...]:
     in the size of the log, and little memory.
     """
     causes, machine, echoes = _FirstCauses(), _FirstCauses(), _FirstCauses()
+    trial = False
     try:
         with log.open("rb") as file:
             for number, line in _messages(file):
+                trial = not line.startswith(_TRIED) if trial else _TRIAL.match(line) is not None
                 last = line.startswith(_LAST)
                 lower = line.lower()
                 if not last and not any(hint in lower for hint in _HINTS):
                     continue
                 if _MACHINE.search(line):
                     machine.add(number, line)
+                elif trial:
+                    continue
                 elif last or _CAUSE.search(line):
                     (echoes if _WAITED.search(line) else causes).add(number, line)
                 elif _ECHO.search(line):
@@ -156,23 +165,22 @@ class _FirstCauses:
 
 def _messages(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
     """Yield each line with its number; CMake messages are joined to their head, tracebacks' ends marked."""
-    # `CMake Error at FILE:LINE (message):`, whose message is still to come
+    # `CMake Error at FILE:LINE (message):`, whose message is still to come, indented, in paragraphs
     head: tuple[int, bytes] | None = None
-    awaited = 0  # lines in which that may still come
+    awaited = 0  # blank lines that may still come before more of it
     tracing = False  # in a traceback, whose lines but the last are indented
     for number, line_now in _lines(file):
         line = line_now
         if head is not None:
-            awaited -= 1
-            # CMake indents the message that follows.
-            if line[:1] in b" \t" and (message := line.strip()):
+            message = line.strip() if line[:1] in b" \t" or head[1].startswith(_UNSET) else b""
+            if message and len(head[1]) < _WIDTH:
                 head, line = (head[0], head[1] + b" " + message), b""
                 # `Cannot find source file:` announces which.
-                awaited = _AWAITED if message.endswith(b":") and len(head[1]) < _WIDTH else 0
-            if awaited == 0 or line.strip():
+                awaited = _AWAITED if message.endswith(b":") else 1
+            elif line.strip() or (awaited := awaited - 1) == 0:
                 yield head
                 head = None
-        if line.startswith(b"CMake Error") and line.endswith(b":"):
+        if _HEAD.match(line):
             head, awaited = (number, line), _AWAITED
         elif tracing and line[:1] not in (b" ", b"\t", b""):
             tracing = False

@@ -72,6 +72,51 @@ Call Stack (most recent call first):
     assert not others
 
 
+def test_a_paragraph_of_cmakes_is_one_message(tmp_path: Path) -> None:
+    log = """CMake Error at qnnpack/CMakeLists.txt:329 (add_subdirectory):
+  add_subdirectory given source
+  "/src/qnnpack/deps/clog"
+  which is not an existing directory.
+
+
+CMake Error at kineto/CMakeLists.txt:3 (message):
+  short
+
+  This is left out.
+CMake Error: The following variables are used in this project, but they are set to NOTFOUND.
+Please set them or make sure they are set and tested correctly in the CMake files:
+ROCTRACER_LIBRARY
+    linked by target "kineto" in directory /src/kineto
+
+-- Configuring incomplete, errors occurred!
+"""
+    first, second, third = (text for _, text in found(tmp_path, log))
+    assert first.endswith(
+        ': add_subdirectory given source "/src/qnnpack/deps/clog" which is not an existing directory.'
+    )
+    assert second.endswith("(message): short")
+    assert third.endswith('CMake files: ROCTRACER_LIBRARY linked by target "kineto" in directory /src/kineto')
+
+
+def test_what_cmake_tried_and_went_on_after_is_no_cause(tmp_path: Path) -> None:
+    log = """hipblaslt is NOT using scale pointer vec ext: Change Dir: '/src/build/CMakeFiles/CMakeTmp'
+
+Run Build Command(s): /env/bin/ninja -v cmTC_4258a
+[1/2] /usr/bin/c++ -o CMakeFiles/cmTC_4258a.dir/test.cc.o -c /src/build/test.cc
+FAILED: [code=1] CMakeFiles/cmTC_4258a.dir/test.cc.o
+/include/hipblaslt.h:78:5: error: expected primary-expression before 'static_assert'
+ninja: build stopped: subcommand failed.
+
+
+CMake Error: CMake can not determine linker language for target: dnnl_cpu
+"""
+    target = "CMake Error: CMake can not determine linker language for target: dnnl_cpu"
+    assert found(tmp_path, log) == [(10, target)]
+    killed = log.replace("expected primary-expression", "Cannot allocate memory")
+    assert [number for number, _ in found(tmp_path, killed)] == [6, 10]
+    assert len(found(tmp_path, log + NINJA)) == 5
+
+
 def test_what_ninja_says_failed_and_what_compilers_say_of_it(tmp_path: Path) -> None:
     assert found(tmp_path, NINJA, after=300) == [
         (2, "FAILED: b.dir/B.cpp.o"),
