@@ -44,6 +44,11 @@ def test_upstreams_names_are_kept(stack: str, tmp_path: Path) -> None:
     assert build_prod_wheels._job(request).required == {"torch", "triton", "audio", "vision"}
 
 
+def test_compile_jobs_are_limited_by_the_flag_that_is_named_for_max_jobs() -> None:
+    assert build_prod_wheels._job(parsed(*OUT, "--jobs", "3")).jobs == 3
+    assert build_prod_wheels._job(parsed(*OUT)).jobs == 0
+
+
 def test_each_project_of_a_stack_has_its_flags_and_no_other(capsys: pytest.CaptureFixture[str]) -> None:
     words = [*OUT, "--stack", str(BUILDS / "pyg"), "--no-build-cluster", "--build-scatter"]
     request = parsed(*words)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cairn import converters
-from cairn.build.build_options import CompilerCacheOptions, build_env
+from cairn.build.build_options import CompilerCacheOptions, build_env, compile_jobs
 from cairn.cli import binder
 from cairn.cli import common_options as common
 from cairn.cli.answer import Answer, Piece
@@ -92,6 +92,7 @@ class Build(Common, CompilerCacheOptions, CacheOptions, DevelopOptions):
     install_rocm: bool = switch("install the ROCm SDK first")
     output_dir: Path = common.output_dir()
     root_checkout_dir: Path = common.root_checkout_dir()
+    jobs: int = compile_jobs()
     build_env: tuple[str, ...] = build_env()
     pytorch_rocm_arch: str | None = option(
         "GPU targets (default: PYTORCH_ROCM_ARCH, else what the SDK serves)",
