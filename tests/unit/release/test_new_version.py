@@ -1,3 +1,5 @@
+"""The next stage of a set: a set of its own, with other versions."""
+
 from __future__ import annotations
 
 import json

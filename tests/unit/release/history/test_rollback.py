@@ -78,33 +78,28 @@ def test_to_generation_0_takes_everything_off(released: MemoryStore) -> None:
     assert versions(released, "torch") == ["2.8.0", "2.9.0", "2.10.0"]
 
 
-def test_a_set_names_the_generation_that_brought_it(released: MemoryStore, sets: Sets) -> None:
-    done = rollback(released, "release", sets["2.9.0"].id[:8])
-    assert done.to == 2
+def test_a_set_or_a_date_names_a_generation(released: MemoryStore, sets: Sets) -> None:
+    """A set that which brought it, a date the last of that day or before."""
+    chain = [one for _, one in Index(released, "release").chain(Index(released, "release").load())]
+    second = chain[1].when
+    before = datetime.fromisoformat(second).astimezone(UTC) - timedelta(microseconds=1)
+    for name, number in ((second, 2), (before.isoformat(), 1), (second[:10], 3)):
+        assert rollback(released, "release", name, dry_run=True).to == number
+    with pytest.raises(StoreError, match="had nothing yet before"):
+        rollback(released, "release", "2020-01-01")
+    assert rollback(released, "release", sets["2.9.0"].id[:8]).to == 2
     assert versions(released, "torch") == ["2.8.0", "2.9.0"]
 
 
-def test_a_date_names_the_last_generation_of_that_day_or_before(released: MemoryStore) -> None:
-    chain = [one for _, one in Index(released, "release").chain(Index(released, "release").load())]
-    second = chain[1].when
-    assert rollback(released, "release", second, dry_run=True).to == 2
-    local = datetime.fromisoformat(second).astimezone(UTC) - timedelta(microseconds=1)
-    assert rollback(released, "release", local.isoformat(), dry_run=True).to == 1
-    assert rollback(released, "release", second[:10], dry_run=True).to == 3
-    with pytest.raises(StoreError, match="had nothing yet before"):
-        rollback(released, "release", "2020-01-01")
+NOTHING = "names no generation"
 
 
 @pytest.mark.parametrize(
     ("to", "kind", "said"),
     [
         ("4", StoreError, "no generation 4: 3 is its newest"),
-        ("yesterday", UsageError, "names no generation"),
-        ("2026-13-45", UsageError, "names no generation"),
-        ("9999-12-31", UsageError, "names no generation"),
-        ("", UsageError, "names no generation"),
-        ("-1", UsageError, "names no generation"),
         ("ffffffff", StoreError, "never had a set ffffffff"),
+        *((to, UsageError, NOTHING) for to in ("yesterday", "2026-13-45", "9999-12-31", "", "-1")),
     ],
 )
 def test_what_names_no_generation_is_refused(
