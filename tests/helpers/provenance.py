@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -24,10 +23,12 @@ from cairn.release.provenance.chain import Report
 from cairn.release.provenance.reader import Reader
 from cairn.release.provenance.signers import Signer, Trust
 from cairn.release.publish import wheel_set as sets
+from cairn.sources.manifest.manifest import Manifest
 from cairn.store.memory import MemoryStore
-from cairn.testing.record import Counts, TestedWheel, TestRecord
+from cairn.testing.record import Counts
 from cairn.wheels.wheelset import WheelSet
-from helpers.release import commit, commit_of, make_set, make_wheel, statement_of
+from helpers.gate import data_of, record_of
+from helpers.release import commit, make_set, make_wheel, projects_of, statement_of
 
 
 def signer(number: int) -> Signer:
@@ -38,28 +39,14 @@ def signer(number: int) -> Signer:
 RELEASER, TESTER, STRANGER = signer(1), signer(2), signer(3)
 TRUST = Trust(keys={RELEASER.key_id: RELEASER.public}, testers={TESTER.key_id: TESTER.public})
 
-MANIFEST = json.dumps(
-    {
-        "line": "main",
-        "projects": [
-            {
-                "commit": commit_of(name),
-                "distribution": name,
-                "hashtag": "main",
-                "name": name,
-                "origin": f"https://git.example/{name}.git",
-            }
-            for name in ("triton", "torch")
-        ],
-        "platform": "linux_x86_64",
-        "pythons": ["3.11"],
-        "schema": "cairn.manifest/1",
-        "stack": "sample",
-        "targets": ["cpu"],
-    },
-    sort_keys=True,
-    separators=(",", ":"),
-).encode()
+MANIFEST = Manifest(
+    stack="sample",
+    line="main",
+    projects=projects_of("triton", "torch"),
+    targets=("cpu",),
+    pythons=("3.11",),
+    platform="linux_x86_64",
+).canonical()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +104,7 @@ def released(
     made = sets.stage_set(
         store, "staging", given, wheels, manifest=MANIFEST, statement=statement, attester=attester
     )
-    record = datafile.dumps(record_of(made)).encode()
+    record = data_of(record_of(made, counts=Counts(passed=3), started="2026-11-22T00:00:00Z"))
     digest = records.add(store, record, name="the record").digest
     if tested_by:
         signature = evidence.sign_record(record, tested_by)
@@ -153,21 +140,3 @@ def offer(
         return sets.promotion(source, now_there, made, entry=listed, attested=attested)
 
     commit(there, "promote", plan)
-
-
-def record_of(made: WheelSet) -> TestRecord:
-    """A record of tests that passed on all of a set."""
-    return TestRecord(
-        set_id=made.id,
-        wheels=tuple(TestedWheel(file_name=w.file_name, sha256=w.sha256) for w in made.wheels),
-        kind="smoke",
-        family="cpu",
-        targets=("cpu",),
-        hardware=(),
-        counts=Counts(passed=3),
-        junit_sha256=None,
-        started="2026-11-22T00:00:00Z",
-        duration_seconds=1.0,
-        verdict="passed",
-        reason="every test passed",
-    )

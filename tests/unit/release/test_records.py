@@ -33,20 +33,16 @@ def made(store: MemoryStore, tmp_path: Path) -> WheelSet:
 
 
 def test_a_record_is_kept_as_its_bytes_and_twice_is_once(store: MemoryStore, made: WheelSet) -> None:
-    data = data_of(record_of(made)) + b"\n"
+    data, before = data_of(record_of(made)) + b"\n", contents(store)
+    planned = records.add(store, data, dry_run=True)
+    assert contents(store) == before
+    assert records.read(store, made.id).having([planned]).records == (planned,)
     for _ in range(2):
         kept = records.add(store, data)
     (key,) = keys_of(store, keys.set_key(made.id, "records/"))
     assert store.read(key).data == data
     assert key.endswith(f"{kept.digest}.json")
     assert records.read(store, made.id).records == (kept,)
-
-
-def test_a_dry_run_keeps_nothing(store: MemoryStore, made: WheelSet) -> None:
-    before = contents(store)
-    kept = records.add(store, data_of(record_of(made, verdict="failed", reason="1 failed")), dry_run=True)
-    assert contents(store) == before
-    assert records.read(store, made.id).having([kept]).records == (kept,)
 
 
 @pytest.mark.parametrize(
@@ -69,14 +65,14 @@ def test_what_can_never_count_is_not_kept(
     assert contents(store) == before
 
 
-def test_a_record_of_a_set_that_is_not_there_is_not_kept(store: MemoryStore, made: WheelSet) -> None:
+def test_what_is_kept_is_of_a_set_that_is_there_and_a_failure_whatever_its_clock_says(
+    store: MemoryStore, made: WheelSet
+) -> None:
+    elsewhere = data_of(record_of(made, set_id="b" * 64))
     with pytest.raises(StoreError, match="has no set bbbb"):
-        records.add(store, data_of(record_of(made, set_id="b" * 64)))
+        records.add(store, elsewhere)
     with pytest.raises(UsageError, match=f"is not of the set {made.id[:12]}: it is of the set bbbb"):
-        records.add(store, data_of(record_of(made, set_id="b" * 64)), set_id=made.id)
-
-
-def test_a_failed_record_is_kept_whatever_its_clock_says(store: MemoryStore, made: WheelSet) -> None:
+        records.add(store, elsewhere, set_id=made.id)
     records.add(store, data_of(record_of(made, verdict="failed", started=at(600))))
     assert len(records.read(store, made.id).records) == 1
 

@@ -4,6 +4,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -71,46 +72,33 @@ PRIVATE = Ed25519PrivateKey.from_private_bytes(b"\1" * 32)
 CURVE = generate_private_key(SECP256R1())
 
 
+PUBLIC = PRIVATE.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+CURVE_PUBLIC = CURVE.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+PROTECTED = PRIVATE.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret"))
+OTHER = "not an Ed25519 key"
+
+
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("use", "data", "said"),
     [
-        (b"", "not a private key"),
-        (
-            PRIVATE.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo),
-            "not a private key",
-        ),
-        (_pem(CURVE), "not an Ed25519 key"),
-        (
-            PRIVATE.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret")),
-            "protected by a passphrase",
-        ),
+        (signers.signer, b"", "not a private key"),
+        (signers.signer, PUBLIC, "not a private key"),
+        (signers.signer, _pem(CURVE), OTHER),
+        (signers.signer, PROTECTED, "protected by a passphrase"),
+        (lambda path: signers.trust_of([str(path)]), b"", "not a public key"),
+        (lambda path: signers.trust_of([str(path)]), _pem(PRIVATE), "is a private key"),
+        (lambda path: signers.trust_of([str(path)]), CURVE_PUBLIC, OTHER),
     ],
-    ids=["empty", "public", "another kind", "passphrase"],
+    ids=["empty", "public", "curve", "passphrase", "trust empty", "trust private", "trust curve"],
 )
-def test_what_does_not_sign_is_refused(tmp_path: Path, data: bytes, said: str) -> None:
+def test_what_does_not_sign_or_cannot_be_trusted_is_refused(
+    tmp_path: Path, use: Callable[[Path], object], data: bytes, said: str
+) -> None:
     path = tmp_path / "key"
     path.write_bytes(data)
     path.chmod(0o600)
     with pytest.raises(UsageError, match=said):
-        signers.signer(path)
-
-
-@pytest.mark.parametrize(
-    ("data", "said"),
-    [
-        (b"", "not a public key"),
-        (_pem(PRIVATE), "is a private key"),
-        (
-            CURVE.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo),
-            "not an Ed25519 key",
-        ),
-    ],
-    ids=["empty", "private", "another kind"],
-)
-def test_what_nobody_can_trust_is_refused(tmp_path: Path, data: bytes, said: str) -> None:
-    (tmp_path / "key").write_bytes(data)
-    with pytest.raises(UsageError, match=said):
-        signers.trust_of([str(tmp_path / "key")])
+        use(path)
 
 
 def test_the_variable_names_a_key_where_no_option_does(
