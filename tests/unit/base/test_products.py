@@ -27,14 +27,13 @@ NAMES = {
     "gfx1036": ("Raphael",),
     "gfx1100": (
         *("RX 7900 XTX", "AMD Radeon(TM) RX 7900 XTX", "7900xtx", "7900 xtx", "rx7900", "RX 7900XTX", "7900"),
-        *("AMD Radeon™ RX 7900 XT",),
         *(
+            "AMD Radeon™ RX 7900 XT",
             "RX 7900 GRE",
             "W7900",
             "Radeon PRO W7800",
             "RX 7900 XTX 24GB",
             "Navi 31",
-            "AMD Radeon™ RX 7900 XT",
         ),
     ),
     "gfx1101": ("RX 7800 XT", "7700 XT", "RX 7700", "W7700", "7800"),

@@ -146,37 +146,16 @@ def test_targets_and_families_are_those_of_upstream() -> None:
     assert targets.product_of("gfx90a:xnack+") == "MI210, MI250"
 
 
-NATURAL = (
-    *(
-        "cpu",
-        "gfx803",
-        "gfx9-generic",
-        "gfx900",
-        "gfx902",
-        "gfx906",
-        "gfx908",
-        "gfx90a",
-        "gfx90a:xnack+",
-        "gfx90c",
-    ),
-    *("gfx9-4-generic", "gfx940", "gfx942", "gfx942:sramecc+:xnack-", "gfx950", "gfx10-1-generic", "gfx1010"),
-    *(
-        "gfx10-3-generic",
-        "gfx1030",
-        "gfx1036",
-        "gfx11-generic",
-        "gfx1100",
-        "gfx1103",
-        "gfx1150",
-        "gfx12-generic",
-    ),
-    *("gfx1200", "gfx12-5-generic", "gfx1250", "gfx", "something"),
-)
+NATURAL = """
+cpu gfx803 gfx9-generic gfx900 gfx902 gfx906 gfx908 gfx90a gfx90a:xnack+ gfx90c gfx9-4-generic gfx940
+gfx942 gfx942:sramecc+:xnack- gfx950 gfx10-1-generic gfx1010 gfx10-3-generic gfx1030 gfx1036
+gfx11-generic gfx1100 gfx1103 gfx1150 gfx12-generic gfx1200 gfx12-5-generic gfx1250 gfx something
+"""
 
 
-@given(st.permutations(NATURAL))
+@given(st.permutations(NATURAL.split()))
 def test_targets_sort_by_number(names: list[str]) -> None:
-    assert targets.in_order(names) == NATURAL
+    assert targets.in_order(names) == tuple(NATURAL.split())
 
 
 @given(st.text(max_size=12))

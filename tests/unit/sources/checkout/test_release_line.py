@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from cairn.errors import UsageError
 from cairn.sources.checkout import describe
 from cairn.sources.worktree import journal
 from cairn.stack import Line, Origin, Project, Stack
+from helpers.sources import git
 
 UP, ROCM = "https://example.org/pytorch/pytorch.git", "https://example.org/ROCm/pytorch.git"
 TORCH = Project(
@@ -43,10 +43,6 @@ TRITON = Project(
     name="triton", distribution="triton", checkout_dir="triton", origin=Origin(url="t"), hashtag="main"
 )
 STACK = Stack(name="s", line="nightly", targets=("cpu",), projects=(TRITON, TORCH, VISION))
-
-
-def git(path: Path, *words: str) -> None:
-    subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", path, *words], check=True)
 
 
 def checkout(path: Path, hashtag: str, origin: str, *, noted: bool = True) -> Path:
@@ -146,18 +142,10 @@ def test_manifest_create_names_the_line_of_the_checkouts(tmp_path: Path) -> None
     origin = checkout(tmp_path / "origin", "release/2.9", "x", noted=False)
     root = tmp_path / "src"
     root.mkdir()
-    subprocess.run(["git", "clone", "-q", origin, root / "pytorch"], check=True)
+    git(root, "clone", "-q", str(origin), "pytorch")
     out = tmp_path / "manifest.json"
-    words = [
-        "manifest",
-        "create",
-        "--stack",
-        str(stack),
-        "--root-checkout-dir",
-        str(root),
-        "--targets",
-        "cpu",
-    ]
-    assert main.main([*words, "--output", str(out)]) == 0
+    place = ["--stack", str(stack), "--root-checkout-dir", str(root), "--output", str(out)]
+    words = ["manifest", "create", *place, "--targets", "cpu"]
+    assert main.main(words) == 0
     assert json.loads(out.read_text())["line"] == "release/2.9"
-    assert main.main([*words, "--line", "nightly", "--output", str(out)]) == UsageError.exit_code
+    assert main.main([*words, "--line", "nightly"]) == UsageError.exit_code

@@ -1,7 +1,6 @@
 """Copies of checkouts to build in."""
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,12 +11,7 @@ from cairn.sources.git.repository import UPSTREAM_TAG, root_at
 from cairn.sources.worktree import contents, twin
 from cairn.sources.worktree.parts import CommittedPart, walk, walk_commit
 from helpers.build import repository
-
-
-def git(folder: Path, *words: str) -> str:
-    options = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "protocol.file.allow=always"]
-    done = subprocess.run(["git", *options, "-C", folder, *words], check=True, capture_output=True, text=True)
-    return done.stdout.strip()
+from helpers.sources import git
 
 
 @pytest.fixture
