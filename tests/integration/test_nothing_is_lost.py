@@ -16,12 +16,18 @@ import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
+from cairn import interpreters
+from cairn.sources.manifest import manifest
+from cairn.wheels import build_statement, wheels_to_set, wheelset
 from helpers import stacks
 from helpers.packing import backend
 from helpers.release import commit_of, make_wheel
+from helpers.sources import Saved, git
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "external-builds" / "pytorch"
 
@@ -67,17 +73,6 @@ def build_wheel(folder, config_settings=None, metadata_directory=None):
 PYPROJECT = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
 
 
-def git(folder: Path, *words: str) -> str:
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
-    settings = ("-c", "user.name=A", "-c", "user.email=a@b", "-c", "protocol.file.allow=always")
-    env = kept | {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
-    done = subprocess.run(
-        ["git", *settings, *words], cwd=folder, env=env, check=False, capture_output=True, text=True
-    )
-    assert done.returncode == 0, f"git {words}: {done.stderr}"
-    return done.stdout.strip()
-
-
 def put(folder: Path, files: Mapping[str, str]) -> None:
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -90,7 +85,7 @@ class World:
 
     folder: Path
     files: dict[Path, bytes] = field(default_factory=dict)
-    commits: dict[tuple[Path, str], str] = field(default_factory=dict)
+    commits: dict[Path, dict[str, str]] = field(default_factory=dict)
 
     @property
     def src(self) -> Path:
@@ -103,17 +98,17 @@ class World:
 
     def own(self, where: str, *refs: str) -> None:
         """Refs of a person's in a repository."""
-        folder = self.folder / where
-        self.commits |= {(folder, ref): git(folder, "rev-parse", ref) for ref in refs}
+        found = git(self.folder / where, "rev-parse", *refs).splitlines()
+        self.commits.setdefault(self.folder / where, {}).update(zip(refs, found, strict=True))
 
     def assert_whole(self) -> None:
         lost = [
             str(path) for path, data in self.files.items() if not path.is_file() or path.read_bytes() != data
         ]
         assert lost == []
-        for (folder, ref), commit in self.commits.items():
-            assert git(folder, "rev-parse", ref) == commit
-            git(folder, "rev-list", "--objects", commit)
+        for folder, refs in self.commits.items():
+            assert git(folder, "rev-parse", *refs).splitlines() == list(refs.values())
+            git(folder, "rev-list", "--objects", *refs.values())
 
     def run(self, *words: str, step: int = 0, number: int = 0) -> subprocess.CompletedProcess[str]:
         env = {k: v for k, v in os.environ.items() if not k.startswith(("GIT_", "PIP_", "XDG_"))}
@@ -148,22 +143,8 @@ def make_world(folder: Path) -> None:
     torch = stacks.torch(folder / "up/torch", 'version_edit = true\nsmoke_imports = ["torch"]')
     text = stacks.stack(torch, line="nightly", more='version_suffix = "+cpu"')
     put(folder, {"stack/stack.toml": text, "home/x": ""})
-    wheel = make_wheel(folder / "wheels", "alpha", "1.0")
-    make_wheel(folder / "other", "alpha", "1.0").write_bytes(wheel.read_bytes() + b"")
+    make_wheel(folder / "wheels", "alpha", "1.0")
     put(folder, {BROKEN: "no wheel"})
-
-
-def _commit(folder: Path, message: str) -> None:
-    git(folder, "add", "--all")
-    git(folder, "commit", "--quiet", "-m", message)
-
-
-@pytest.fixture(scope="session")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The world, made once; everything in it names its files from where it will be copied to."""
-    folder = tmp_path_factory.mktemp("world") / "w"
-    folder.mkdir()
-    make_world(folder)
     world = World(folder)
     for words in (
         ("checkout", "torch", "--stack", "stack", "--root-checkout-dir", "src", "--jobs", "1"),
@@ -189,18 +170,23 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     git(folder / "up/torch/third_party/kit", "pull", "--quiet", "origin", "main")
     put(folder / "up/torch", {"version.txt": "2.9.1\n", "src/new.cpp": "new\n"})
     _commit(folder / "up/torch", "Two")
-    return folder
+
+
+def _commit(folder: Path, message: str) -> None:
+    git(folder, "add", "--all")
+    git(folder, "commit", "--quiet", "-m", message)
+
+
+@pytest.fixture(scope="session")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Saved:
+    return Saved(tmp_path_factory.mktemp("world"), tmp_path_factory.mktemp("saved"))
 
 
 @pytest.fixture
-def world(template: Path) -> World:
-    """A fresh copy at the same place, so that absolute names in it hold."""
-    kept = template.with_name("kept")
-    if not kept.exists():
-        shutil.copytree(template, kept, symlinks=True)
-    shutil.rmtree(template)
-    shutil.copytree(kept, template, symlinks=True)
-    made = World(template)
+def world(saved: Saved) -> World:
+    """A fresh copy of the world."""
+    saved.bring("world", lambda: make_world(saved.place))
+    made = World(saved.place)
     for name in ("thesis.txt", "sub/data.bin", "torch-0.1-py3-none-any.whl", "alpha-0.1-py3-none-any.whl"):
         made.plant(f"out/{name}")
     for name in (
@@ -299,14 +285,14 @@ def upstream(files: Mapping[str, str]) -> Prepare:
 def without(name: str) -> Prepare:
     def prepare(world: World) -> None:
         if name == "up/torch":
-            world.commits = {at: c for at, c in world.commits.items() if at[0] != world.folder / name}
+            del world.commits[world.folder / name]
         shutil.move(world.folder / name, world.folder / "away")
 
     return prepare
 
 
 def no_checkout(world: World) -> None:
-    world.commits = {at: c for at, c in world.commits.items() if world.src not in (at[0], *at[0].parents)}
+    world.commits = {at: refs for at, refs in world.commits.items() if not at.is_relative_to(world.src)}
     shutil.rmtree(world.src)
     world.files = {path: data for path, data in world.files.items() if path.exists()}
     world.plant("src/pytorch/thesis.txt")
@@ -368,12 +354,20 @@ def foreign_environment(world: World) -> None:
 
 def with_set(world: World) -> None:
     """A set.json of the wheel, as a build writes it."""
-    wheel = world.folder / WHEEL
-    put(world.folder, {"make_set.py": MAKE_SET.format(wheel=wheel, commit=commit_of("alpha"))})
-    done = subprocess.run(
-        [sys.executable, "make_set.py"], cwd=world.folder, check=False, capture_output=True, text=True
+    folder, here, wheels = world.folder, interpreters.own(), [world.folder / WHEEL]
+    about: Any = {"stack": "small", "line": "main", "platform": here.platform, "targets": ("cpu",)}
+    commit = commit_of("alpha")
+    names = {"name": "alpha", "distribution": "alpha", "origin": "https://git.example/alpha.git"}
+    alpha = manifest.ProjectSource(**names, hashtag="main", commit=commit, tree=commit)
+    frozen = manifest.create((), pythons=(here.version,), sdk_version=None, **about)
+    frozen = msgspec.structs.replace(frozen, projects=(alpha,))
+    manifest.write(folder / "manifest.json", frozen)
+    made = wheels_to_set.make(
+        wheels, manifest_sha256=frozen.digest(), python=here.version, family="cpu", **about
     )
-    assert done.returncode == 0, done.stderr
+    wheelset.write(folder / "set.json", made)
+    said = build_statement.of_set(made, wheels, manifest=frozen.canonical(), inputs={})
+    (folder / "builder.json").write_bytes(build_statement.encode(said))
 
 
 def staged_set(world: World) -> None:
@@ -386,28 +380,6 @@ def foreign_smoke(world: World) -> None:
     with_set(world)
     world.plant("out/venv/mine.py")
     world.plant("out/record.json")
-
-
-MAKE_SET = """
-from pathlib import Path
-import msgspec
-from cairn import interpreters
-from cairn.sources.manifest import manifest
-from cairn.sources.manifest.manifest import ProjectSource
-from cairn.wheels import build_statement, wheels_to_set, wheelset
-here = interpreters.own()
-about = dict(stack="small", line="main", platform=here.platform, targets=("cpu",))
-alpha = ProjectSource(name="alpha", distribution="alpha", origin="https://git.example/alpha.git",
-                      hashtag="main", commit="{commit}", tree="{commit}")
-frozen = manifest.create((), pythons=(here.version,), sdk_version=None, **about)
-frozen = msgspec.structs.replace(frozen, projects=(alpha,))
-manifest.write(Path("manifest.json"), frozen)
-made = wheels_to_set.make([Path("{wheel}")], manifest_sha256=frozen.digest(), python=here.version,
-                          family="cpu", **about)
-wheelset.write(Path("set.json"), made)
-said = build_statement.of_set(made, [Path("{wheel}")], manifest=frozen.canonical(), inputs={{}})
-Path("builder.json").write_bytes(build_statement.encode(said))
-"""
 
 
 def with_conflicting_wheel(world: World) -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from cairn.files import cache_dir
 from cairn.retry import RetryPolicy
 from cairn.sources.checkout.checkout import CheckoutRequest
+from cairn.sources.checkout.describe import Checkout
 from cairn.stack import Origin, Project
-from helpers.sources import Bench, Upstream, git
+from helpers.sources import Bench, Saved, Upstream, git
 
 BUILD_AMD = '''\
 """Not idempotent, relative to the current folder, and edits a submodule: as upstream's is."""
@@ -31,10 +32,18 @@ print("hipified")
 '''
 
 
+@pytest.fixture(scope="session")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where every test works, one after the other: what is copied to it finds its files where they were."""
+    return tmp_path_factory.mktemp("place")
+
+
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A person's home, and a cache of their own; names that need quoting."""
-    folder = tmp_path / "Hüme dir"
+def home(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A person's home, and a cache of their own; names that need quoting. Nothing else is in the place."""
+    for left in place.iterdir():
+        shutil.rmtree(left)
+    folder = place / "Hüme dir"
     folder.mkdir()
     for name in [name for name in os.environ if name.startswith(("GIT_", "XDG_"))]:
         monkeypatch.delenv(name)
@@ -44,9 +53,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(scope="session")
-def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def pristine(place: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The upstream repositories, made once; each test gets a copy."""
-    folder = tmp_path_factory.mktemp("pristine") / "up stream é"
+    folder = place / "up stream é"
     folder.mkdir()
     up = Upstream(folder)
     up.create("inner", {"inner.h": "// inner\n"})
@@ -70,17 +79,19 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     up.commit("torch", {}, "Add submodules")
     git(up.work("torch"), "tag", "-m", "Two nine", "v2.9.0")
     git(up.work("torch"), "push", "--quiet", "origin", "v2.9.0")
-    return folder
+    return folder.rename(tmp_path_factory.mktemp("pristine") / folder.name)
 
 
 @pytest.fixture
-def upstream(tmp_path: Path, home: Path, pristine: Path) -> Upstream:
-    assert home.is_dir()
-    folder = tmp_path / pristine.name
+def upstream(home: Path, pristine: Path) -> Upstream:
+    folder = home.with_name(pristine.name)
     shutil.copytree(pristine, folder, symlinks=True)
-    for config in folder.rglob("config"):
-        config.write_text(config.read_text().replace(str(pristine), str(folder)))
     return Upstream(folder)
+
+
+@pytest.fixture(scope="session")
+def saved(place: Path, tmp_path_factory: pytest.TempPathFactory) -> Saved:
+    return Saved(place, tmp_path_factory.mktemp("saved"))
 
 
 @pytest.fixture
@@ -96,18 +107,23 @@ def torch() -> Project:
 
 
 @pytest.fixture
-def bench(tmp_path: Path, upstream: Upstream, torch: Project) -> Bench:
+def bench(upstream: Upstream, torch: Project, saved: Saved) -> Bench:
     return Bench(
         CheckoutRequest(
             project=torch,
-            checkout_dir=tmp_path / "check outs ü" / "pytorch",
+            checkout_dir=saved.place / "check outs ü" / "pytorch",
             origin=upstream.origin("torch"),
             hashtag="main",
             retry=RetryPolicy(attempts=2, wait=0.01),
-        )
+        ),
+        saved,
     )
 
 
 @pytest.fixture
-def run_git() -> Callable[..., str]:
-    return git
+def reference(bench: Bench) -> Checkout:
+    """What an undisturbed checkout gives; nothing of it is left."""
+    done = bench.begin()
+    for folder in (bench.path, cache_dir()):
+        shutil.rmtree(folder)
+    return done

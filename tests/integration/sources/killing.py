@@ -13,9 +13,11 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from cairn.files import cache_dir
 from cairn.sources.checkout.checkout import CheckoutRequest, checkout
 from cairn.sources.checkout.describe import Checkout
 from cairn.stack import Origin, Project
@@ -77,6 +79,14 @@ def look(request: CheckoutRequest, done: Checkout) -> dict[str, Any]:
     }
 
 
+def put_back(places: dict[Path, Path]) -> None:
+    """Have what each attempt starts from: nothing at all, or a checkout of something else."""
+    for before, place in places.items():
+        shutil.rmtree(place, ignore_errors=True)
+        if before.exists():
+            shutil.copytree(before, place, symlinks=True)
+
+
 def main() -> None:
     """Kill, repair and compare, at every `stride`-th step from `first` to `last`."""
     options = json.loads(sys.argv[1])
@@ -90,32 +100,16 @@ def main() -> None:
         hashtag=options["to"],
         jobs=1,
     )
-    cache = Path(os.environ["CAIRN_CACHE_DIR"])
-    before = CheckoutRequest(
-        project=project,
-        checkout_dir=request.checkout_dir,
-        origin=options["origin"],
-        hashtag=options["from"],
-        jobs=1,
-    )
-
-    def begin() -> None:
-        """The state that each attempt starts from: nothing at all, or a checkout of something else."""
-        shutil.rmtree(request.checkout_dir, ignore_errors=True)
-        shutil.rmtree(cache, ignore_errors=True)
-        if options["from"]:
-            shutil.copytree(folder / "before", request.checkout_dir, symlinks=True)
-            shutil.copytree(folder / "before cache", cache, symlinks=True)
-
+    places = {folder / "before": request.checkout_dir, folder / "before cache": cache_dir()}
     if options["from"]:
-        checkout(before)
-        shutil.copytree(request.checkout_dir, folder / "before", symlinks=True)
-        shutil.copytree(cache, folder / "before cache", symlinks=True)
-    begin()
+        checkout(replace(request, hashtag=options["from"]))
+        for before, place in places.items():
+            shutil.copytree(place, before, symlinks=True)
+    put_back(places)
     wanted = look(request, checkout(request))
     fatal, killed, wrong = options["first"], 0, []
     while fatal <= options["last"]:
-        begin()
+        put_back(places)
         if not attempt(request, fatal):
             break
         killed += 1

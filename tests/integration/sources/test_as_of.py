@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import os
-import subprocess
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cairn import converters
 from cairn.cli import main as program
 from cairn.errors import SourceError
+from cairn.files import cache_dir
 from cairn.sources import mirror
 from helpers import stacks
-from helpers.sources import Bench, Upstream
+from helpers.sources import Bench, Upstream, git
 
 At = Callable[..., str]
 
@@ -29,17 +27,10 @@ def at(upstream: Upstream) -> At:
     work = upstream.work("nightly")
 
     def commit(committed: str, *words: str, written: str | None = None) -> str:
-        dates = {"GIT_COMMITTER_DATE": committed, "GIT_AUTHOR_DATE": written or committed}
-        who = ("-c", "user.name=Up", "-c", "user.email=up@example.invalid")
-        env = os.environ | dates | {"GIT_CONFIG_GLOBAL": os.devnull}
-        command = ["git", *who, *(words or ("commit", "--quiet", "--allow-empty", "-m", committed))]
-        subprocess.run(command, cwd=work, env=env, check=True, capture_output=True)
-        push = ["git", "push", "--quiet", "--force", "origin", "HEAD:refs/heads/main"]
-        subprocess.run(push, cwd=work, check=True, capture_output=True)
-        found = subprocess.run(
-            ["git", "rev-parse", "HEAD"], cwd=work, check=True, capture_output=True, text=True
-        )
-        return found.stdout.strip()
+        command = words or ("commit", "--quiet", "--allow-empty", "-m", committed)
+        git(work, *command, GIT_COMMITTER_DATE=committed, GIT_AUTHOR_DATE=written or committed)
+        git(work, "push", "--quiet", "--force", "origin", "HEAD:refs/heads/main")
+        return git(work, "rev-parse", "HEAD")
 
     commit("2025-11-01T00:00:00+00:00", "commit", "--quiet", "--amend", "-m", "Begin")
     return commit
@@ -52,8 +43,8 @@ def as_of(upstream: Upstream, text: str, hashtag: str = "main") -> str:
 
 def test_the_newest_commit_that_was_there(at: At, upstream: Upstream) -> None:
     first = at("2025-11-10T12:00:00+00:00")
-    second = at("2025-11-11T12:00:00+00:00", written=None)
-    third = at("2025-11-12T12:00:00+00:00", written=None)
+    second = at("2025-11-11T12:00:00+00:00")
+    third = at("2025-11-12T12:00:00+00:00")
     assert as_of(upstream, "2025-11-10") == first
     assert as_of(upstream, "2025-11-11T11:59:59") == first
     assert as_of(upstream, "2025-11-11T12:00:00") == second
@@ -73,14 +64,7 @@ def test_a_merge_brings_commits_that_were_not_there_though_they_are_older(at: At
 
 def test_the_time_of_the_commit_counts_not_that_of_writing(at: At, upstream: Upstream) -> None:
     before = at("2025-11-10T12:00:00+00:00")
-    picked = at(
-        "2025-11-20T12:00:00+00:00",
-        "commit",
-        "--allow-empty",
-        "-m",
-        "Picked",
-        written="2025-10-01T00:00:00+00:00",
-    )
+    picked = at("2025-11-20T12:00:00+00:00", written="2025-10-01T00:00:00+00:00")
     assert as_of(upstream, "2025-11-15") == before
     assert as_of(upstream, "2025-11-21") == picked
 
@@ -92,9 +76,9 @@ def test_a_clock_that_was_wrong_once(at: At, upstream: Upstream) -> None:
     assert as_of(upstream, "2025-11-13") == after
 
 
-def test_tags_and_commits_are_what_they_are(at: At, upstream: Upstream, run_git: Any) -> None:
+def test_tags_and_commits_are_what_they_are(at: At, upstream: Upstream) -> None:
     commit = at("2025-11-10T12:00:00+00:00")
-    run_git(Path(upstream.origin("nightly")), "tag", "v1", commit)
+    git(Path(upstream.origin("nightly")), "tag", "v1", commit)
     assert as_of(upstream, "2025-11-01", "v1") == "v1"
     assert as_of(upstream, "2025-11-01", commit) == commit
     assert as_of(upstream, "2025-11-01", commit[:9]) == commit[:9]
@@ -113,7 +97,7 @@ def test_a_checkout_of_the_past(at: At, bench: Bench, upstream: Upstream, depth:
     when = converters.moment("2025-11-10")
     done = bench(origin=upstream.origin("nightly"), hipify=False, as_of=when, depth=depth)
     assert (done.commit, done.hashtag) == (then, "main")
-    mirrors = {path.name for path in (Path(os.environ["CAIRN_CACHE_DIR"]) / "mirrors").glob("*.git")}
+    mirrors = {path.name for path in (cache_dir() / "mirrors").glob("*.git")}
     # Where the history is not wanted, its commits are fetched without their files.
     assert len(mirrors) == (1 if depth is None else 2), mirrors
     assert any(name.endswith(".commits.git") for name in mirrors) == (depth is not None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -13,14 +12,14 @@ import pytest
 from cairn.cli.checkout import answer
 from cairn.errors import NetworkError, SourceError
 from cairn.stack import Project
-from helpers.sources import Bench, Upstream
+from helpers.sources import Bench, Upstream, files_of, git
 
-Git = Callable[..., str]
 UPSTREAM, HIPIFY = "THEROCK_UPSTREAM_DIFFBASE", "THEROCK_HIPIFY_DIFFBASE"
+ROOT_ALONE = {"submodules": False, "hipify": False}
 
 
 def test_history_reads_as_the_page_shows_it(bench: Bench) -> None:
-    done = bench("main")
+    done = bench.begin()
     log = bench.git("log", "--format=%D|%s", "-2").splitlines()
     assert log == [
         f"HEAD, tag: {HIPIFY}|DO NOT SUBMIT: HIPIFY",
@@ -28,42 +27,30 @@ def test_history_reads_as_the_page_shows_it(bench: Bench) -> None:
     ]
     assert bench.git("status", "--porcelain") == ""
     assert done.version == "2.9.0a0"
-    assert done.commit == bench.git("rev-parse", UPSTREAM)
-    assert done.hipify_commit == bench.git("rev-parse", "HEAD")
-    assert done.tree == bench.git("rev-parse", "HEAD^{tree}")
-
-
-def test_both_tags_are_in_every_submodule_changed_or_not(bench: Bench) -> None:
-    done = bench()
-    assert [m.path for m in done.submodules] == [
-        "third_party/cudakit",
-        "third_party/plain",
-        "third_party/plain/deps/inner",
-    ]
+    heads = bench.git("rev-parse", UPSTREAM, "HEAD", "HEAD^{tree}").splitlines()
+    assert heads == [done.commit, done.hipify_commit, done.tree]
+    # Both tags are in every submodule, changed or not.
+    paths = ("third_party/cudakit", "third_party/plain", "third_party/plain/deps/inner")
+    assert tuple(module.path for module in done.submodules) == paths
     for module in done.submodules:
-        assert bench.git("-C", module.path, "rev-parse", UPSTREAM) == module.commit
-        assert bench.git("-C", module.path, "rev-parse", HIPIFY) == module.hipify_commit
-    changed = [m.path for m in done.submodules if m.commit != m.hipify_commit]
-    assert changed == ["third_party/cudakit"]
+        tags = bench.git("-C", module.path, "rev-parse", UPSTREAM, HIPIFY).splitlines()
+        assert tags == [module.commit, module.hipify_commit]
+    assert [m.path for m in done.submodules if m.commit != m.hipify_commit] == ["third_party/cudakit"]
 
 
-def test_hipify_commits_of_submodules_are_in_no_commit_of_the_root(bench: Bench) -> None:
-    bench()
-    names = bench.git("diff", "--name-only", UPSTREAM, HIPIFY).splitlines()
-    # Generated files that the project ignores are of the commit too.
-    assert names == ["generated.ignored", "src/device.cpp", "src/hip/kernel.hip"]
-
-
-def test_the_report_says_what_hipify_did(bench: Bench) -> None:
-    report = bench().report
+def test_the_report_and_the_commit_have_what_hipify_did(bench: Bench) -> None:
+    report = bench.begin().report
     assert report is not None
     assert report.changed == ("src/device.cpp", "third_party/cudakit/fill.cu")
     assert report.generated == ("generated.ignored", "src/hip/kernel.hip")
     assert report.unchanged == ("src/cuda/kernel.cu",)
+    names = bench.git("diff", "--name-only", UPSTREAM, HIPIFY).splitlines()
+    # Generated files that the project ignores are in it too; what changed in submodules is not.
+    assert names == ["generated.ignored", "src/device.cpp", "src/hip/kernel.hip"]
 
 
 def test_hipify_is_not_applied_twice(bench: Bench) -> None:
-    first = bench()
+    first = bench.begin()
     second = bench()
     assert first == second
     assert (bench.path / "src/device.cpp").read_text() == '#include "hip/driver_types.h"\n'
@@ -72,7 +59,7 @@ def test_hipify_is_not_applied_twice(bench: Bench) -> None:
 def test_two_people_get_the_same_commits(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mine = bench()
+    mine = bench.begin()
     monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "other cache"))
     theirs = bench(checkout_dir=tmp_path / "theirs")
     assert mine.hipify_commit == theirs.hipify_commit
@@ -81,48 +68,46 @@ def test_two_people_get_the_same_commits(
 
 @pytest.mark.parametrize("name", ["v2.9.0", "refs/tags/v2.9.0", "tags/v2.9.0"])
 def test_a_tag(bench: Bench, name: str) -> None:
-    done = bench(name)
+    done = bench(name, **ROOT_ALONE)
     assert done.commit == bench.git("rev-parse", "v2.9.0^{commit}")
     assert bench.git("cat-file", "-t", "v2.9.0") == "tag"
 
 
-def test_a_bare_commit_that_no_branch_has(bench: Bench, upstream: Upstream, run_git: Git) -> None:
+def test_a_bare_commit_that_no_branch_has(bench: Bench, upstream: Upstream) -> None:
     lost = upstream.commit("torch", {"version.txt": "9\n"}, "Lost", branch="away")
-    run_git(Path(upstream.origin("torch")), "branch", "-D", "away")
-    done = bench(lost)
+    git(Path(upstream.origin("torch")), "branch", "-D", "away")
+    done = bench(lost, **ROOT_ALONE)
     assert (done.commit, done.version) == (lost, "9")
 
 
 def test_an_abbreviated_commit(bench: Bench, upstream: Upstream) -> None:
     commit = upstream.commit("torch", {"version.txt": "3\n"}, "Three", branch="three")
-    assert bench(commit[:10]).commit == commit
+    assert bench(commit[:10], **ROOT_ALONE).commit == commit
 
 
 @pytest.mark.parametrize("name", ["refs/pull/7/head", "pull/7/head", "#7"])
-def test_a_pull_requests_ref(bench: Bench, upstream: Upstream, run_git: Git, name: str) -> None:
+def test_a_pull_requests_ref(bench: Bench, upstream: Upstream, name: str) -> None:
     commit = upstream.commit("torch", {"version.txt": "7\n"}, "Seven", branch="seven")
     bare = Path(upstream.origin("torch"))
-    run_git(bare, "update-ref", "refs/pull/7/head", commit)
-    run_git(bare, "branch", "-D", "seven")
-    assert bench(name).commit == commit
+    git(bare, "update-ref", "refs/pull/7/head", commit)
+    git(bare, "branch", "-D", "seven")
+    assert bench(name, **ROOT_ALONE).commit == commit
 
 
-def test_a_branch_is_followed_even_when_it_is_rewritten(
-    bench: Bench, upstream: Upstream, run_git: Git
-) -> None:
-    bench()
-    run_git(upstream.work("torch"), "reset", "--quiet", "--hard", "HEAD~1")
+def test_a_branch_is_followed_even_when_it_is_rewritten(bench: Bench, upstream: Upstream) -> None:
+    bench.begin()
+    git(upstream.work("torch"), "reset", "--quiet", "--hard", "HEAD~1")
     rewritten = upstream.commit("torch", {"version.txt": "2.9.1\n"}, "Other", branch="main")
     done = bench()
     assert (done.commit, done.version) == (rewritten, "2.9.1")
     assert bench.git("log", "--format=%s", "-2").splitlines() == ["DO NOT SUBMIT: HIPIFY", "Other"]
 
 
-def test_submodules_follow_the_root_and_leave_with_it(bench: Bench, upstream: Upstream, run_git: Git) -> None:
-    bench()
+def test_submodules_follow_the_root_and_leave_with_it(bench: Bench, upstream: Upstream) -> None:
+    bench.begin()
     newer = upstream.commit("cudakit", {"README": "newer\n"}, "Newer kit")
     upstream.bump_submodule("torch", "third_party/cudakit", newer)
-    run_git(upstream.work("torch"), "rm", "--quiet", "-f", "third_party/plain")
+    git(upstream.work("torch"), "rm", "--quiet", "-f", "third_party/plain")
     upstream.commit("torch", {}, "Bump, and drop plain")
     done = bench()
     assert [(m.path, m.commit) for m in done.submodules] == [("third_party/cudakit", newer)]
@@ -135,7 +120,7 @@ def test_submodules_follow_the_root_and_leave_with_it(bench: Bench, upstream: Up
 
 
 def test_plain_git_works_in_the_checkout(bench: Bench) -> None:
-    bench()
+    bench.begin()
     assert bench.git("remote", "get-url", "origin") == bench.request.origin
     bench.git("fetch", "--quiet", "origin")
     bench.git("submodule", "--quiet", "update", "--init", "--recursive")
@@ -143,7 +128,7 @@ def test_plain_git_works_in_the_checkout(bench: Bench) -> None:
 
 
 def test_ignored_files_stay_so_that_builds_go_on(bench: Bench, upstream: Upstream) -> None:
-    bench()
+    bench.begin()
     (bench.path / "build").mkdir()
     (bench.path / "build/object.o").write_text("o")
     upstream.commit("torch", {"version.txt": "2.9.1\n"}, "Next")
@@ -152,14 +137,14 @@ def test_ignored_files_stay_so_that_builds_go_on(bench: Bench, upstream: Upstrea
 
 
 def test_no_hipify_has_the_first_tag_only(bench: Bench) -> None:
-    done = bench(hipify=False)
+    done = bench.begin(hipify=False)
     assert done.hipify_commit is None
     assert bench.git("tag", "--list", "THEROCK*").splitlines() == [UPSTREAM]
     assert (bench.path / "src/device.cpp").read_text() == '#include "driver_types.h"\n'
 
 
 def test_no_commit_hipify_leaves_its_edits_uncommitted(bench: Bench) -> None:
-    done = bench(commit_hipify=False)
+    done = bench.begin(commit_hipify=False)
     assert done.hipify_commit is None
     assert bench.git("rev-parse", "HEAD") == done.commit
     assert bench.git("diff", "--name-only") == "src/device.cpp"
@@ -168,7 +153,7 @@ def test_no_commit_hipify_leaves_its_edits_uncommitted(bench: Bench) -> None:
 
 
 def test_choices_can_be_changed_on_one_checkout(bench: Bench) -> None:
-    committed = bench()
+    committed = bench.begin()
     bench(commit_hipify=False)
     plain = bench(hipify=False)
     assert plain.hipify_commit is None
@@ -176,11 +161,11 @@ def test_choices_can_be_changed_on_one_checkout(bench: Bench) -> None:
 
 
 def test_no_submodules(bench: Bench) -> None:
-    done = bench(submodules=False, hipify=False)
+    done = bench.begin(submodules=False, hipify=False)
     assert done.submodules == ()
     assert list((bench.path / "third_party/cudakit").iterdir()) == []
     assert len(bench(hipify=False).submodules) == 3
-    assert bench(submodules=False, hipify=False).submodules == ()
+    assert bench(**ROOT_ALONE).submodules == ()
 
 
 def test_depth_fetches_no_more_history(bench: Bench, upstream: Upstream) -> None:
@@ -197,32 +182,30 @@ def test_depth_fetches_no_more_history(bench: Bench, upstream: Upstream) -> None
     assert "Begin torch" in bench.git("log", "--format=%s").splitlines()
 
 
-def test_an_origin_that_is_shallow_itself(
-    bench: Bench, upstream: Upstream, run_git: Git, tmp_path: Path
-) -> None:
+def test_an_origin_that_is_shallow_itself(bench: Bench, upstream: Upstream, tmp_path: Path) -> None:
     url = f"file://{upstream.origin('torch')}"
-    run_git(tmp_path, "clone", "--quiet", "--bare", "--depth=1", url, "part.git")
+    git(tmp_path, "clone", "--quiet", "--bare", "--depth=1", url, "part.git")
     origin = str(tmp_path / "part.git")
     with pytest.raises(SourceError, match="does not have the whole history of main") as error:
-        bench(origin=origin, submodules=False, hipify=False)
+        bench(origin=origin, **ROOT_ALONE)
     assert "--depth" in (error.value.tip or "")
-    assert bench(origin=origin, submodules=False, hipify=False, depth=1).version == "2.9.0a0"
+    assert bench(origin=origin, **ROOT_ALONE, depth=1).version == "2.9.0a0"
 
 
 def test_a_project_that_hipifies_at_build_gets_both_tags_at_one_commit(bench: Bench, torch: Project) -> None:
-    done = bench(project=msgspec.structs.replace(torch, hipify="at-build"))
+    done = bench(project=msgspec.structs.replace(torch, hipify="at-build"), submodules=False)
     assert done.hipify_commit == done.commit
     names = bench.git("log", "-1", "--format=%D").split(", ")
     assert sorted(names) == ["HEAD", "origin/main", f"tag: {HIPIFY}", f"tag: {UPSTREAM}"]
 
 
-def test_a_hipify_that_has_nothing_to_do_is_fine(bench: Bench, upstream: Upstream, run_git: Git) -> None:
+def test_a_hipify_that_has_nothing_to_do_is_fine(bench: Bench, upstream: Upstream) -> None:
     work = upstream.work("torch")
-    run_git(work, "rm", "--quiet", "-rf", "src", "third_party")
+    git(work, "rm", "--quiet", "-rf", "src", "third_party")
     upstream.commit(
         "torch", {"tools/amd_build/build_amd.py": "print('none')\n", "a.cpp": "int a;\n"}, "No CUDA"
     )
-    done = bench()
+    done = bench(submodules=False)
     assert done.hipify_commit == done.commit
 
 
@@ -231,14 +214,14 @@ def test_a_hipify_that_matches_nothing_though_there_is_cuda_is_an_error(
 ) -> None:
     upstream.commit("torch", {"tools/amd_build/build_amd.py": "print('matched nothing')\n"}, "Broken")
     with pytest.raises(SourceError, match=r"changed nothing .*kernel\.cu"):
-        bench()
+        bench(submodules=False)
 
 
 def test_a_hipify_that_fails_says_why(bench: Bench, upstream: Upstream) -> None:
     upstream.commit("torch", {"tools/amd_build/build_amd.py": "raise SystemExit('no submodule')\n"}, "Broken")
     with pytest.raises(SourceError, match="no submodule"):
-        bench()
-    assert bench("v2.9.0").version == "2.9.0a0"
+        bench(submodules=False)
+    assert bench("v2.9.0", submodules=False).version == "2.9.0a0"
 
 
 def test_an_unknown_hashtag_names_similar_ones(bench: Bench) -> None:
@@ -265,43 +248,36 @@ def test_an_unreachable_origin_is_tried_again_and_named(bench: Bench) -> None:
     assert "s3cr" not in f"{error.value} {error.value.tip}"
 
 
-def test_a_missing_version_file_is_one_line(bench: Bench, upstream: Upstream, run_git: Git) -> None:
-    run_git(upstream.work("torch"), "rm", "--quiet", "version.txt")
+def test_a_missing_version_file_is_one_line(bench: Bench, upstream: Upstream) -> None:
+    git(upstream.work("torch"), "rm", "--quiet", "version.txt")
     upstream.commit("torch", {}, "No version")
     with pytest.raises(SourceError, match=r"torch has no readable version file .*version\.txt"):
-        bench()
+        bench(**ROOT_ALONE)
 
 
-def test_a_submodule_commit_that_its_origin_lacks_is_named(
-    bench: Bench, upstream: Upstream, run_git: Git
-) -> None:
+def test_a_submodule_commit_that_its_origin_lacks_is_named(bench: Bench, upstream: Upstream) -> None:
     work = upstream.work("torch") / "third_party/cudakit"
-    run_git(work, "commit", "--quiet", "--allow-empty", "-m", "Never pushed")
+    git(work, "commit", "--quiet", "--allow-empty", "-m", "Never pushed")
     upstream.commit("torch", {}, "Bad bump")
     with pytest.raises(SourceError, match="submodule third_party/cudakit"):
-        bench()
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    files = (p for p in folder.rglob("*") if p.is_file() and ".git" not in p.relative_to(folder).parts)
-    return {str(p.relative_to(folder)): p.read_bytes() for p in files if p.name != ".git"}
+        bench(hipify=False)
 
 
 def test_the_files_are_those_of_upstreams_procedure_by_hand(
-    bench: Bench, upstream: Upstream, run_git: Git, tmp_path: Path
+    bench: Bench, upstream: Upstream, tmp_path: Path
 ) -> None:
-    bench()
+    bench.begin()
     by_hand = tmp_path / "by hand"
-    run_git(tmp_path, "clone", "--quiet", "--recursive", upstream.origin("torch"), by_hand.name)
+    git(tmp_path, "clone", "--quiet", "--recursive", upstream.origin("torch"), by_hand.name)
     subprocess.run(
         [sys.executable, "tools/amd_build/build_amd.py"], cwd=by_hand, check=True, capture_output=True
     )
-    assert contents(bench.path) == contents(by_hand)
+    assert files_of(bench.path) == files_of(by_hand)
 
 
 def test_torchs_hipify_needs_an_interpreter_that_has_torch(bench: Bench, torch: Project) -> None:
     with pytest.raises(SourceError, match="No module named 'torch'") as error:
-        bench(project=msgspec.structs.replace(torch, hipify="torch-utils"))
+        bench(project=msgspec.structs.replace(torch, hipify="torch-utils"), submodules=False)
     assert "--python" in (error.value.tip or "")
 
 
@@ -325,38 +301,38 @@ def test_a_merge_that_was_committed_in_conflict_is_refused(
 
 
 def test_of_a_tag_and_a_branch_of_one_name_the_tag_is_taken_and_said(
-    bench: Bench, upstream: Upstream, run_git: Git, capsys: pytest.CaptureFixture[str]
+    bench: Bench, upstream: Upstream, capsys: pytest.CaptureFixture[str]
 ) -> None:
     branch = upstream.commit("torch", {"version.txt": "3.0\n"}, "A branch", branch="v2.9.0")
     work = upstream.work("torch")
-    done = bench("v2.9.0")
-    assert done.commit == run_git(work, "rev-parse", "refs/tags/v2.9.0^{commit}") != branch
+    done = bench("v2.9.0", **ROOT_ALONE)
+    assert done.commit == git(work, "rev-parse", "refs/tags/v2.9.0^{commit}") != branch
     assert [("is a tag and a branch" in note, "refs/heads/v2.9.0" in note) for note in done.notes] == [
         (True, True)
     ]
     answer([done])
     assert "torch: v2.9.0 is a tag and a branch" in capsys.readouterr().err
     # As git itself does, and upstream's scripts by it.
-    run_git(work, "fetch", "--quiet", "origin", "v2.9.0")
-    assert run_git(work, "rev-parse", "FETCH_HEAD^{commit}") == done.commit
-    named = bench("refs/heads/v2.9.0")
+    git(work, "fetch", "--quiet", "origin", "v2.9.0")
+    assert git(work, "rev-parse", "FETCH_HEAD^{commit}") == done.commit
+    named = bench("refs/heads/v2.9.0", **ROOT_ALONE)
     assert (named.commit, named.notes) == (branch, ())
-    assert bench("refs/tags/v2.9.0").notes == bench("main").notes == ()
+    assert [bench(name, **ROOT_ALONE).notes for name in ("refs/tags/v2.9.0", "main")] == [(), ()]
 
 
 @pytest.mark.parametrize(
     "url", ["http://127.0.0.1:9/inner.git", "../nowhere.git", "../../../../../../../../x"]
 )
 def test_a_submodule_that_cannot_be_reached_is_named_by_its_path(
-    bench: Bench, upstream: Upstream, run_git: Git, url: str
+    bench: Bench, upstream: Upstream, url: str
 ) -> None:
     plain = upstream.work("plain")
-    run_git(plain, "config", "--file", ".gitmodules", "submodule.deps/inner.url", url)
+    git(plain, "config", "--file", ".gitmodules", "submodule.deps/inner.url", url)
     commit = upstream.commit("plain", {}, "Moved away")
     upstream.bump_submodule("torch", "third_party/plain", commit)
     upstream.commit("torch", {}, "Follow")
     with pytest.raises((SourceError, NetworkError), match=r"^submodule third_party/plain/deps/inner: "):
-        bench()
+        bench(hipify=False)
 
 
 def test_pointers_of_lfs_get_a_line(bench: Bench, upstream: Upstream) -> None:
@@ -370,7 +346,7 @@ def test_pointers_of_lfs_get_a_line(bench: Bench, upstream: Upstream) -> None:
     at = upstream.commit("plain", {}, "Again")
     upstream.bump_submodule("torch", "third_party/plain", at)
     upstream.commit("torch", {}, "Follow")
-    (note,) = bench().notes
+    (note,) = bench(hipify=False).notes
     assert "1 file of Git LFS came as a pointer" in note
     assert "third_party/plain/weights/c ü.bin" in note
-    assert bench().notes == (note,)  # as long as it is so
+    assert bench(hipify=False).notes == (note,)  # as long as it is so

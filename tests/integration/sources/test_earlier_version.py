@@ -16,7 +16,7 @@ from cairn.errors import SourceError
 from cairn.sources.checkout.checkout import hipify_checkout
 from cairn.sources.checkout.describe import describe
 from cairn.stack import Project
-from helpers.sources import Bench, Upstream
+from helpers.sources import Bench, Upstream, dropped_ref
 
 
 def as_it_was(bench: Bench, phase: str, **fields: Any) -> None:
@@ -58,7 +58,7 @@ def half_hipified(bench: Bench, upstream: Upstream) -> str:
 def test_an_unfinished_one_is_refused_in_one_line_and_kept_by_force(
     bench: Bench, upstream: Upstream, torch: Project, leave: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    bench()
+    bench.begin()
     name = leave(bench, upstream)
     (bench.path / "src/cuda/kernel.cu").write_text("mine\n")
     before = {path: path.read_bytes() for path in bench.path.rglob("*") if path.is_file()}
@@ -73,7 +73,7 @@ def test_an_unfinished_one_is_refused_in_one_line_and_kept_by_force(
     assert {path: path.read_bytes() for path in bench.path.rglob("*") if path.is_file()} == before
     done = bench(force=True)
     line = next(line for line in capsys.readouterr().err.splitlines() if "dropping" in line)
-    ref = next(word for word in line.split() if word.startswith("refs/cairn/dropped/"))
+    ref = dropped_ref(line)
     assert bench.git("show", f"{ref}:src/cuda/kernel.cu") == "mine"
     assert bench.git("status", "--porcelain") == ""
     assert bench.git("rev-parse", "HEAD") == done.hipify_commit
@@ -81,7 +81,7 @@ def test_an_unfinished_one_is_refused_in_one_line_and_kept_by_force(
 
 def test_one_without_an_edit_is_finished(bench: Bench, upstream: Upstream) -> None:
     """Killed between two repositories: every file is as a commit has it."""
-    first = bench()
+    first = bench.begin()
     as_it_was(bench, "moving")
     assert bench() == first
     newer = upstream.commit("torch", {"version.txt": "2.9.1\n"}, "Next")
@@ -90,7 +90,7 @@ def test_one_without_an_edit_is_finished(bench: Bench, upstream: Upstream) -> No
 
 
 def test_a_finished_one_is_left_as_it_is(bench: Bench) -> None:
-    first = bench()
+    first = bench.begin()
     as_it_was(bench, "ready")
     (bench.path / "src/cuda/kernel.cu").write_text("mine\n")
     assert bench().commit == first.commit
@@ -98,7 +98,7 @@ def test_a_finished_one_is_left_as_it_is(bench: Bench) -> None:
 
 
 def test_a_checkout_of_a_newer_version_is_refused_in_one_line(bench: Bench, torch: Project) -> None:
-    bench()
+    bench.begin()
     path = bench.path / ".git/cairn.json"
     path.write_text(path.read_text().replace("cairn.checkout/1", "cairn.checkout/2"))
     before = path.read_bytes()

@@ -13,7 +13,7 @@ from cairn.sources.git.repository import root_at
 from cairn.sources.manifest import manifest
 from cairn.sources.patches import apply, audit, export
 from cairn.sources.worktree.parts import walk_submodules
-from helpers.sources import Bench, Upstream
+from helpers.sources import Bench, Upstream, git
 
 _TWICE = """
 [submodule "{name}"]
@@ -38,16 +38,16 @@ def declare(upstream: Upstream, *entries: tuple[str, str, str]) -> None:
     ],
 )
 def test_git_decides_which_of_two_entries_a_path_has(
-    bench: Bench, upstream: Upstream, run_git: Any, tmp_path: Path, entries: tuple[tuple[str, str, str], ...]
+    bench: Bench, upstream: Upstream, tmp_path: Path, entries: tuple[tuple[str, str, str], ...]
 ) -> None:
-    run_git(upstream.folder, "clone", "--quiet", "--bare", upstream.origin("cudakit"), "kit2.git")
+    git(upstream.folder, "clone", "--quiet", "--bare", upstream.origin("cudakit"), "kit2.git")
     declare(upstream, *entries, ("third_party/plain", "third_party/plain", "plain"))
-    run_git(tmp_path, "clone", "--quiet", upstream.origin("torch"), "by hand")
+    git(tmp_path, "clone", "--quiet", upstream.origin("torch"), "by hand")
     by_hand = tmp_path / "by hand"
-    run_git(by_hand, "submodule", "--quiet", "init")
+    git(by_hand, "submodule", "--quiet", "init")
     wanted = dict(
         line.split(" ", 1)
-        for line in run_git(by_hand, "config", "--get-regexp", r"^submodule\..*\.url$").splitlines()
+        for line in git(by_hand, "config", "--get-regexp", r"^submodule\..*\.url$").splitlines()
     )
     done = bench()
     there = {f"submodule.{m.name}.url": m.origin for m in _direct(bench.path)}
@@ -62,10 +62,10 @@ def _direct(path: Path) -> list[Any]:
 
 
 def test_a_path_that_is_declared_twice_is_one_submodule_for_every_command(
-    bench: Bench, upstream: Upstream, run_git: Any, tmp_path: Path
+    bench: Bench, upstream: Upstream, tmp_path: Path
 ) -> None:
     """Upstream's torch has declared third_party/NNPACK_deps and others so."""
-    run_git(upstream.folder, "clone", "--quiet", "--bare", upstream.origin("cudakit"), "kit2.git")
+    git(upstream.folder, "clone", "--quiet", "--bare", upstream.origin("cudakit"), "kit2.git")
     plain = ("third_party/plain", "third_party/plain", "plain")
     declare(upstream, ("a", PATH, "kit2"), plain, (PATH, PATH, "cudakit"))
     done = bench()
@@ -96,20 +96,20 @@ def test_a_path_that_is_declared_twice_is_one_submodule_for_every_command(
     ],
 )
 def test_a_path_without_a_url_is_refused_as_git_refuses_it(
-    bench: Bench, upstream: Upstream, run_git: Any, tmp_path: Path, more: str
+    bench: Bench, upstream: Upstream, tmp_path: Path, more: str
 ) -> None:
     path = upstream.work("torch") / ".gitmodules"
     path.write_text(path.read_text() + more)
     upstream.commit("torch", {}, "Declare without a url")
-    run_git(tmp_path, "clone", "--quiet", upstream.origin("torch"), "by hand")
+    git(tmp_path, "clone", "--quiet", upstream.origin("torch"), "by hand")
     with pytest.raises(AssertionError, match=f"No url found for submodule path '{PATH}'"):
-        run_git(tmp_path / "by hand", "submodule", "--quiet", "init")
+        git(tmp_path / "by hand", "submodule", "--quiet", "init")
     with pytest.raises(SourceError, match=f"no url for the submodule {PATH}"):
         bench()
 
 
 def test_a_submodule_that_is_called_differently_takes_its_place(bench: Bench, upstream: Upstream) -> None:
-    bench()
+    bench.begin()
     gitmodules = upstream.work("torch") / ".gitmodules"
     renamed = gitmodules.read_text().replace('[submodule "third_party/cudakit"]', '[submodule "kit two"]')
     upstream.commit("torch", {".gitmodules": renamed}, "Rename a submodule")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -21,7 +21,7 @@ from cairn.sources.hipify import build_step
 from cairn.sources.hipify import report as hipify_report
 from cairn.sources.hipify import run as hipify_run
 from cairn.stack import Project
-from helpers.sources import Bench, Upstream
+from helpers.sources import Bench, Upstream, dropped_ref, git
 
 UPSTREAM, HIPIFY = "THEROCK_UPSTREAM_DIFFBASE", "THEROCK_HIPIFY_DIFFBASE"
 
@@ -102,18 +102,18 @@ def test_hipify_by_hand_and_uncommitted_is_seen(bench: Bench, torch: Project, re
 
 
 def test_hipify_by_hand_and_committed_under_another_name_is_seen(
-    bench: Bench, upstream: Upstream, torch: Project, real_like: str, run_git: Any
+    bench: Bench, upstream: Upstream, torch: Project, real_like: str
 ) -> None:
     path = bench.path.parent / "by hand"
     path.parent.mkdir()
-    run_git(path.parent, "clone", "--quiet", "--recursive", upstream.origin("torch"), path.name)
-    assert run_git(path, "rev-parse", "HEAD") == real_like
+    git(path.parent, "clone", "--quiet", "--recursive", upstream.origin("torch"), path.name)
+    assert git(path, "rev-parse", "HEAD") == real_like
     subprocess.run([sys.executable, hipify_run.BUILD_AMD], cwd=path, check=True)
-    run_git(path, "add", "--all", "src")
-    run_git(path, "commit", "--quiet", "-m", "My hipify")
+    git(path, "add", "--all", "src")
+    git(path, "commit", "--quiet", "-m", "My hipify")
     hipify_checkout(torch, path)
     assert (path / "src/device.cpp").read_text() == '#include "hip/driver_types.h"\n'
-    assert run_git(path, "log", "-1", "--format=%s") == "My hipify"
+    assert git(path, "log", "-1", "--format=%s") == "My hipify"
 
 
 def test_an_upstream_that_generates_nothing_new_is_hipified_all_the_same(
@@ -128,7 +128,7 @@ def test_an_upstream_that_generates_nothing_new_is_hipified_all_the_same(
 
 
 def test_lost_tags_come_back_everywhere(bench: Bench, torch: Project) -> None:
-    first = bench()
+    first = bench.begin()
     (bench.path / ".git/cairn.json").unlink()
     for folder in (".", *(module.path for module in first.submodules)):
         bench.git("-C", folder, "tag", "-d", UPSTREAM)
@@ -149,7 +149,8 @@ def test_a_program_that_leaves_no_notes_is_no_failure(bench: Bench, upstream: Up
 
 @pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="no second file system")  # noqa: S108
 def test_the_cache_may_be_on_a_different_file_system(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = bench(checkout_dir=bench.path.parent / "first")
+    first = bench.begin()
+    shutil.rmtree(bench.path)
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         monkeypatch.setenv("CAIRN_CACHE_DIR", folder)
         assert bench().hipify_commit == first.hipify_commit
@@ -187,7 +188,7 @@ def test_an_ignored_file_in_its_place_is_refused_and_kept_by_force(
     assert mine.read_text() == "mine"
     bench(commit, force=True)
     assert mine.read_text() == "hipified"
-    ref = next(word for word in capsys.readouterr().err.split() if word.startswith("refs/cairn/dropped/"))
+    ref = dropped_ref(capsys.readouterr().err)
     assert bench.git("show", f"{ref}:generated.ignored") == "mine"
 
 
@@ -204,12 +205,12 @@ def test_without_a_commit_the_index_stays_upstreams(bench: Bench, real_like: str
 
 
 @pytest.fixture
-def vision(bench: Bench, torch: Project) -> Any:
+def vision(bench: Bench, torch: Project) -> Bench:
     """A checkout of a project that hipifies while it is built."""
-    request = replace(bench.request, project=msgspec.structs.replace(torch, hipify="at-build"))
-    built = type(bench)(request)
-    built()
-    return built
+    project = msgspec.structs.replace(torch, hipify="at-build")
+    vision = replace(bench, request=replace(bench.request, project=project))
+    vision.saved.bring("hipified at build", vision)
+    return vision
 
 
 def write(path: Path, text: str) -> None:
@@ -217,7 +218,7 @@ def write(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-def build(vision: Any, *, gpu: bool = True, hip: str = "hipMalloc(); cudaLost();\n") -> None:
+def build(vision: Bench, *, gpu: bool = True, hip: str = "hipMalloc(); cudaLost();\n") -> None:
     with build_step.recorded(vision.path, "at-build", gpu=gpu):
         write(vision.path / "src/hip/kernel.hip", hip)
         write(vision.path / "src/hip/copied.h", "// a header\n")
@@ -228,7 +229,7 @@ def build(vision: Any, *, gpu: bool = True, hip: str = "hipMalloc(); cudaLost();
         write(vision.path / "product.txt", "new and no source")
 
 
-def test_a_build_is_recorded(vision: Any) -> None:
+def test_a_build_is_recorded(vision: Bench) -> None:
     build(vision)
     report = hipify_report.read(root_at(vision.path).git_dir)
     assert report is not None
@@ -245,7 +246,7 @@ def test_a_build_is_recorded(vision: Any) -> None:
     assert hipify_report.read(root_at(vision.path).git_dir) == report
 
 
-def test_what_a_build_made_is_nobodys_work_until_edited(vision: Any, upstream: Upstream) -> None:
+def test_what_a_build_made_is_nobodys_work_until_edited(vision: Bench, upstream: Upstream) -> None:
     build(vision)
     upstream.commit("torch", {"version.txt": "2.9.1\n"}, "Next")
     assert vision().version == "2.9.1"
@@ -258,7 +259,7 @@ def test_what_a_build_made_is_nobodys_work_until_edited(vision: Any, upstream: U
         vision("v2.9.0")
 
 
-def test_what_a_person_made_before_the_build_stays_theirs(vision: Any, upstream: Upstream) -> None:
+def test_what_a_person_made_before_the_build_stays_theirs(vision: Bench, upstream: Upstream) -> None:
     write(vision.path / "src/hip/mine.hip", "mine")
     build(vision)
     upstream.commit("torch", {"version.txt": "2.9.1\n"}, "Next")
@@ -266,7 +267,7 @@ def test_what_a_person_made_before_the_build_stays_theirs(vision: Any, upstream:
         vision()
 
 
-def test_a_build_for_a_gpu_that_hipifies_nothing_is_an_error(vision: Any) -> None:
+def test_a_build_for_a_gpu_that_hipifies_nothing_is_an_error(vision: Bench) -> None:
     due = build_step.recorded(vision.path, "at-build", gpu=True)
     with pytest.raises(SourceError, match=r"hipified nothing.*kernel\.cu"), due:
         pass
@@ -278,7 +279,7 @@ def test_a_build_for_a_gpu_that_hipifies_nothing_is_an_error(vision: Any) -> Non
         pass
 
 
-def test_a_failed_build_records_nothing(vision: Any) -> None:
+def test_a_failed_build_records_nothing(vision: Bench) -> None:
     build = build_step.recorded(vision.path, "at-build", gpu=True)
     with pytest.raises(ValueError, match="compiler"), build:
         write(vision.path / "src/hip/kernel.hip", "")
@@ -286,7 +287,7 @@ def test_a_failed_build_records_nothing(vision: Any) -> None:
     assert hipify_report.read(root_at(vision.path).git_dir) is None
 
 
-def test_a_build_after_a_failed_one_knows_what_that_made(vision: Any) -> None:
+def test_a_build_after_a_failed_one_knows_what_that_made(vision: Bench) -> None:
     failing = build_step.recorded(vision.path, "at-build", gpu=True)
     with pytest.raises(ValueError, match="compiler"), failing:
         write(vision.path / "src/hip/signed.hip", hipify_run.BREADCRUMB.decode() + "\n")

@@ -4,39 +4,26 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cairn.errors import SourceError
-from helpers.sources import Bench, Upstream
+from helpers.sources import Bench, Upstream, dropped, git
 
 MINE = "only a person has this\n"
 
 
-def newer(upstream: Upstream) -> None:
-    """Something to move to, in the root and in a submodule."""
-    commit = upstream.commit("cudakit", {"fill.cu": '#include "driver_types.h"\nint newer;\n'}, "Newer kit")
-    upstream.bump_submodule("torch", "third_party/cudakit", commit)
-    upstream.commit("torch", {"version.txt": "2.9.1\n"}, "Newer")
-
-
-def stage(bench: Bench, part: str, name: str) -> None:
+def staged(bench: Bench, part: str = ".", name: str = "src/cuda/kernel.cu") -> None:
     """Staged, and then put back in the folder."""
     path = bench.path / part / name
     before = path.read_bytes()
     path.write_text(MINE)
-    bench.git("-C", str(bench.path / part), "add", name)
+    bench.git("-C", part, "add", name)
     path.write_bytes(before)
 
 
-def staged(bench: Bench) -> None:
-    stage(bench, ".", "src/cuda/kernel.cu")
-
-
 def staged_in_submodule(bench: Bench) -> None:
-    stage(bench, "third_party/cudakit", "README")
+    staged(bench, "third_party/cudakit", "README")
 
 
 def overlooked(bench: Bench) -> None:
@@ -52,10 +39,7 @@ def skipped(bench: Bench) -> None:
 def merging(bench: Bench) -> None:
     """A merge under way, of a commit that no branch has and that changes nothing."""
     head = bench.git("rev-parse", "HEAD")
-    (bench.path / "mine.txt").write_text(MINE)
-    bench.git("add", "mine.txt")
-    bench.git("commit", "--quiet", "-m", "Merged in")
-    other = bench.git("rev-parse", "HEAD")
+    other = bench.commit("mine.txt", MINE, "Merged in")
     bench.git("checkout", "--quiet", head)
     bench.git("merge", "--quiet", "--no-commit", "--no-ff", "-s", "ours", other)
 
@@ -64,19 +48,15 @@ def in_conflict(bench: Bench) -> None:
     head = bench.git("rev-parse", "HEAD")
     for number, text in enumerate(("left\n", "right\n")):
         bench.git("checkout", "--quiet", "-B", f"side{number}", head)
-        (bench.path / "src/cuda/kernel.cu").write_text(text)
-        bench.git("commit", "--quiet", "-a", "-m", text)
+        bench.commit("src/cuda/kernel.cu", text, text)
     with pytest.raises(AssertionError):
         bench.git("merge", "--quiet", "side0")
     (bench.path / "src/cuda/kernel.cu").write_text(MINE)
 
 
-def committed_in_a_removed_submodule(bench: Bench) -> None:
-    part = bench.path / "third_party/plain"
-    (part / "mine.txt").write_text(MINE)
-    bench.git("-C", str(part), "add", "mine.txt")
-    bench.git("-C", str(part), "commit", "--quiet", "-m", "Mine")
-    shutil.rmtree(part)
+def committed_in_removed_submodule(bench: Bench) -> None:
+    bench.commit("mine.txt", MINE, "Mine", part="third_party/plain")
+    shutil.rmtree(bench.path / "third_party/plain")
 
 
 def untied_submodule(bench: Bench) -> None:
@@ -84,126 +64,100 @@ def untied_submodule(bench: Bench) -> None:
     (bench.path / "third_party/plain/mine.txt").write_text(MINE)
 
 
-def tagged(bench: Bench) -> None:
-    """Hipify's tag moved to a commit that nothing else has."""
-    head = bench.git("rev-parse", "HEAD")
-    (bench.path / "mine.txt").write_text(MINE)
-    bench.git("add", "mine.txt")
-    bench.git("commit", "--quiet", "-m", "Mine")
-    bench.git("tag", "--force", "THEROCK_HIPIFY_DIFFBASE")
-    bench.git("checkout", "--quiet", head)
-    bench.git("tag", "--force", "mine", head)
-
-
-ACTS: dict[str, tuple[Callable[[Any], None], str]] = {
+ACTS: dict[str, tuple[Callable[[Bench], None], str]] = {
     "a staged change": (staged, ""),
     "a staged change in a submodule": (staged_in_submodule, "modules/third_party/cudakit"),
     "an edit that git overlooks": (overlooked, ""),
     "an edit in a submodule that git skips": (skipped, "modules/third_party/plain"),
     "a merge under way": (merging, ""),
     "a merge in conflict": (in_conflict, ""),
-    "a commit in a submodule that was removed": (
-        committed_in_a_removed_submodule,
-        "modules/third_party/plain",
-    ),
+    "a commit in a submodule that was removed": (committed_in_removed_submodule, "modules/third_party/plain"),
     "a file in a submodule without its .git": (untied_submodule, "modules/third_party/plain"),
 }
 
 
-def kept(git: Callable[..., str], git_dir: Path) -> str:
-    """All that is reachable from what `--force` named, as text."""
-    plain = (f"--git-dir={git_dir}",)
-    refs = git(git_dir, *plain, "for-each-ref", "--format=%(refname)", "refs/cairn/dropped").splitlines()
-    listed = git(git_dir, *plain, "rev-list", "--objects", "--no-object-names", *refs) if refs else ""
-    return "\n".join(git(git_dir, *plain, "cat-file", "-p", name) for name in listed.splitlines())
-
-
 @pytest.mark.parametrize("what", ACTS)
 def test_work_of_every_kind_is_refused_and_kept_by_force(
-    bench: Bench, upstream: Upstream, run_git: Any, capsys: pytest.CaptureFixture[str], what: str
+    bench: Bench, upstream: Upstream, capsys: pytest.CaptureFixture[str], what: str
 ) -> None:
     act, git_dir = ACTS[what]
-    bench()
-    newer(upstream)
+    bench.begin()
+    upstream.go_on()
     act(bench)
     with pytest.raises(SourceError, match="checking out would lose them"):
         bench()
     assert bench(force=True).version == "2.9.1"
     assert "kept as refs/cairn/dropped/" in capsys.readouterr().err
-    assert MINE.strip() in kept(run_git, bench.path / ".git" / git_dir)
+    assert MINE.strip() in dropped(bench.path / ".git" / git_dir)
 
 
 def test_what_only_hipifys_moved_tag_has_is_refused_and_kept_by_force(
-    bench: Bench, upstream: Upstream, run_git: Any
+    bench: Bench, upstream: Upstream
 ) -> None:
-    bench()
-    newer(upstream)
-    tagged(bench)
+    bench.begin()
+    upstream.go_on()
+    head = bench.git("rev-parse", "HEAD")
+    bench.commit("mine.txt", MINE, "Mine")
+    bench.git("tag", "--force", "THEROCK_HIPIFY_DIFFBASE")
+    bench.git("checkout", "--quiet", head)
+    bench.git("tag", "--force", "mine", head)
     with pytest.raises(SourceError, match=r"1 commit that no branch keeps \([0-9a-f]+ Mine\)"):
         bench()
     bench(force=True)
-    assert MINE.strip() in kept(run_git, bench.path / ".git")
+    assert MINE.strip() in dropped(bench.path / ".git")
 
 
-def test_files_where_a_submodule_was_left_out_are_kept_by_force(
-    bench: Bench, upstream: Upstream, run_git: Any
-) -> None:
-    bench(submodules=False)
+def test_files_where_a_submodule_was_left_out_are_kept_by_force(bench: Bench, upstream: Upstream) -> None:
+    bench.begin(submodules=False)
     (bench.path / "third_party/plain/mine.txt").write_text(MINE)
-    newer(upstream)
+    upstream.go_on()
     with pytest.raises(SourceError, match=r"third_party/plain/mine\.txt"):
         bench()
     bench(force=True)
-    assert MINE.strip() in kept(run_git, bench.path / ".git/modules/third_party/plain")
+    assert MINE.strip() in dropped(bench.path / ".git/modules/third_party/plain")
 
 
 @pytest.mark.parametrize("act", [overlooked, staged])
 def test_an_uncommitted_hipify_hides_no_work(
-    bench: Bench, upstream: Upstream, act: Callable[[Any], None]
+    bench: Bench, upstream: Upstream, act: Callable[[Bench], None]
 ) -> None:
-    bench(commit_hipify=False)
-    newer(upstream)
+    bench.begin(commit_hipify=False)
+    upstream.go_on()
     act(bench)
     with pytest.raises(SourceError, match=r"1 edited or new file \(src/cuda/kernel\.cu\)"):
         bench(commit_hipify=False)
 
 
-def test_what_a_submodule_that_went_away_had_is_shown_by_plain_git(
-    bench: Bench, upstream: Upstream, run_git: Any
-) -> None:
-    bench()
+def test_what_a_submodule_that_went_away_had_is_shown_by_plain_git(bench: Bench, upstream: Upstream) -> None:
+    bench.begin()
     (bench.path / "third_party/plain/plain.h").write_text(MINE)
     upstream.commit("torch", {}, "Keep")
-    run_git(upstream.work("torch"), "rm", "--quiet", "-f", "third_party/plain")
+    git(upstream.work("torch"), "rm", "--quiet", "-f", "third_party/plain")
     upstream.commit("torch", {}, "Without plain")
     bench(force=True)
-    assert MINE.strip() in kept(run_git, bench.path / ".git/modules/third_party/plain")
+    assert MINE.strip() in dropped(bench.path / ".git/modules/third_party/plain")
     # And it comes back to its place when the checkout does.
     bench("v2.9.0")
     assert bench.git("-C", "third_party/plain", "status", "--porcelain") == ""
 
 
 @pytest.mark.parametrize("where", ["local.ignored", "local.ignored/deep", "third_party/plain/build/x"])
-def test_a_repository_that_git_ignores_survives_force(
-    bench: Bench, upstream: Upstream, run_git: Any, where: str
-) -> None:
-    upstream.commit("plain", {".gitignore": "build/\n"}, "Ignore")
-    upstream.bump_submodule(
-        "torch", "third_party/plain", run_git(upstream.work("plain"), "rev-parse", "main")
-    )
+def test_a_repository_that_git_ignores_survives_force(bench: Bench, upstream: Upstream, where: str) -> None:
+    plain = upstream.commit("plain", {".gitignore": "build/\n"}, "Ignore")
+    upstream.bump_submodule("torch", "third_party/plain", plain)
     upstream.commit("torch", {}, "Bump")
     bench()
     inner = bench.path / where
     inner.mkdir(parents=True)
-    run_git(inner, "init", "--quiet")
+    git(inner, "init", "--quiet")
     (inner / "mine.txt").write_text(MINE)
-    run_git(inner, "add", "mine.txt")
-    run_git(inner, "commit", "--quiet", "-m", "Mine")
+    git(inner, "add", "mine.txt")
+    git(inner, "commit", "--quiet", "-m", "Mine")
     (inner / "mine.txt").unlink()
     if where.startswith("third_party"):
-        run_git(upstream.work("torch"), "rm", "--quiet", "-f", "third_party/plain")
+        git(upstream.work("torch"), "rm", "--quiet", "-f", "third_party/plain")
     upstream.commit("torch", {"local.ignored": "theirs\n"}, "Track it")
     for force in (False, True):
         with pytest.raises(SourceError, match="contains a repository that is not one of its submodules"):
             bench(force=force)
-    assert run_git(inner, "show", "HEAD:mine.txt") == MINE.strip()
+    assert git(inner, "show", "HEAD:mine.txt") == MINE.strip()

@@ -11,22 +11,18 @@ from typing import Any
 
 import pytest
 
-from helpers.sources import Upstream
+from helpers.sources import Upstream, git
 
 PROGRAM = Path(__file__).with_name("killing.py")
 
 
 @pytest.fixture
-def small(upstream: Upstream, run_git: Any) -> Any:
+def small(upstream: Upstream) -> Upstream:
     """A root with one submodule, a hipify that edits both, and two commits to go between."""
     work = upstream.work("torch")
-    run_git(work, "rm", "--quiet", "-rf", "third_party/plain")
+    git(work, "rm", "--quiet", "-rf", "third_party/plain")
     upstream.commit("torch", {}, "Fewer submodules", branch="old")
-    kit = upstream.commit("cudakit", {"fill.cu": '#include "driver_types.h"\nint newer;\n'}, "Newer kit")
-    upstream.bump_submodule("torch", "third_party/cudakit", kit)
-    upstream.commit(
-        "torch", {"version.txt": "2.9.1\n", "gone.cpp": "", "src/new.cpp": "new"}, "New", branch="new"
-    )
+    upstream.go_on({"gone.cpp": "", "src/new.cpp": "new"})
     return upstream
 
 
@@ -34,7 +30,7 @@ def kill(
     upstream: Upstream, folder: Path, *, start: str, first: int, stride: int, last: int
 ) -> dict[str, Any]:
     options = {
-        "folder": str(folder), "origin": upstream.origin("torch"), "from": start, "to": "new",
+        "folder": str(folder), "origin": upstream.origin("torch"), "from": start, "to": "main",
         "first": first, "stride": stride, "last": last,
     }  # fmt: skip
     done = subprocess.run(
@@ -46,7 +42,7 @@ def kill(
 
 
 @pytest.mark.parametrize("start", ["", "old"])
-def test_killed_at_its_first_steps(small: Any, tmp_path: Path, start: str) -> None:
+def test_killed_at_its_first_steps(small: Upstream, tmp_path: Path, start: str) -> None:
     found = kill(small, tmp_path, start=start, first=1, stride=1, last=6)
     assert found["wrong"] == []
     assert found["killed"] == 6
@@ -54,7 +50,7 @@ def test_killed_at_its_first_steps(small: Any, tmp_path: Path, start: str) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("start", ["", "old"])
-def test_killed_at_any_step(small: Any, tmp_path: Path, start: str) -> None:
+def test_killed_at_any_step(small: Upstream, tmp_path: Path, start: str) -> None:
     stride = 11  # from anywhere, so that in the course of time every step has its turn
     first = random.randint(1, stride)  # noqa: S311
     found = kill(small, tmp_path, start=start, first=first, stride=stride, last=1000)

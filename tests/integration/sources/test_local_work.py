@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cairn.errors import SourceError
+from cairn.files import cache_dir
 from cairn.sources.checkout.checkout import hipify_checkout
 from cairn.sources.worktree.contents import tree_state
 from cairn.stack import Project
-from helpers.sources import Bench, Upstream
+from helpers.sources import Bench, Upstream, git
 
 
 def test_edits_and_commits_stay_where_nothing_moves(bench: Bench) -> None:
-    bench()
+    bench.begin()
     (bench.path / "mine.txt").write_text("mine")
     bench.git("add", "mine.txt")
     bench.git("commit", "--quiet", "-m", "Mine")
@@ -29,7 +29,7 @@ def test_edits_and_commits_stay_where_nothing_moves(bench: Bench) -> None:
 
 
 def test_moving_is_refused_with_what_would_be_lost(bench: Bench, upstream: Upstream) -> None:
-    bench()
+    bench.begin()
     upstream.commit("torch", {"version.txt": "2.9.1\n"}, "Next")
     (bench.path / "new.txt").write_text("new")
     (bench.path / "third_party/plain/plain.h").write_text("edited")
@@ -47,7 +47,7 @@ def test_moving_is_refused_with_what_would_be_lost(bench: Bench, upstream: Upstr
 
 
 def test_force_drops_them(bench: Bench, upstream: Upstream) -> None:
-    bench()
+    bench.begin()
     upstream.commit("torch", {"version.txt": "2.9.1\n"}, "Next")
     (bench.path / "new.txt").write_text("new")
     (bench.path / "src/device.cpp").write_text("edited")
@@ -60,7 +60,7 @@ def test_force_drops_them(bench: Bench, upstream: Upstream) -> None:
 
 
 def test_commits_on_a_branch_are_kept_by_the_branch(bench: Bench, upstream: Upstream) -> None:
-    bench()
+    bench.begin()
     bench.git("switch", "--quiet", "-c", "mine")
     bench.git("commit", "--quiet", "--allow-empty", "-m", "Mine")
     mine = bench.git("rev-parse", "mine")
@@ -70,7 +70,7 @@ def test_commits_on_a_branch_are_kept_by_the_branch(bench: Bench, upstream: Upst
 
 
 def test_commits_in_a_submodule_count(bench: Bench, upstream: Upstream) -> None:
-    bench()
+    bench.begin()
     bench.git("-C", "third_party/plain", "commit", "--quiet", "--allow-empty", "-m", "In the submodule")
     upstream.commit("torch", {"version.txt": "2.9.1\n"}, "Next")
     with pytest.raises(SourceError, match=r"third_party/plain: .* In the submodule"):
@@ -78,7 +78,7 @@ def test_commits_in_a_submodule_count(bench: Bench, upstream: Upstream) -> None:
 
 
 def test_uncommitted_hipify_is_nobodys_work_until_edited(bench: Bench, upstream: Upstream) -> None:
-    bench(commit_hipify=False)
+    bench.begin(commit_hipify=False)
     upstream.commit("torch", {"version.txt": "2.9.1\n"}, "Next")
     assert bench(commit_hipify=False).version == "2.9.1"
     (bench.path / "src/device.cpp").write_text("edited")
@@ -103,9 +103,9 @@ def test_a_dangling_link_is_called_that(bench: Bench, tmp_path: Path) -> None:
     assert bench().version == "2.9.0a0"
 
 
-def test_a_clone_made_by_hand_is_updated_in_place(bench: Bench, upstream: Upstream, run_git: Any) -> None:
+def test_a_clone_made_by_hand_is_updated_in_place(bench: Bench, upstream: Upstream) -> None:
     bench.path.parent.mkdir(parents=True)
-    run_git(bench.path.parent, "clone", "--quiet", "--recursive", upstream.origin("torch"), bench.path.name)
+    git(bench.path.parent, "clone", "--quiet", "--recursive", upstream.origin("torch"), bench.path.name)
     upstream.commit("torch", {"version.txt": "2.9.1\n"}, "Next")
     done = bench()
     assert done.version == "2.9.1"
@@ -113,12 +113,10 @@ def test_a_clone_made_by_hand_is_updated_in_place(bench: Bench, upstream: Upstre
     assert len(done.submodules) == 3
 
 
-def test_hipify_of_a_clone_made_by_hand(
-    bench: Bench, upstream: Upstream, torch: Project, run_git: Any
-) -> None:
-    reference = bench()
+def test_hipify_of_a_clone_made_by_hand(bench: Bench, upstream: Upstream, torch: Project) -> None:
+    reference = bench.begin()
     path = bench.path.parent / "by hand"
-    run_git(bench.path.parent, "clone", "--quiet", "--recursive", upstream.origin("torch"), path.name)
+    git(bench.path.parent, "clone", "--quiet", "--recursive", upstream.origin("torch"), path.name)
     done = hipify_checkout(torch, path)
     assert (done.hipify_commit, done.tree) == (reference.hipify_commit, reference.tree)
     assert [m.hipify_commit for m in done.submodules] == [m.hipify_commit for m in reference.submodules]
@@ -126,7 +124,7 @@ def test_hipify_of_a_clone_made_by_hand(
 
 
 def test_hipify_of_a_checkout_made_without_keeps_local_commits(bench: Bench, torch: Project) -> None:
-    bench(hipify=False)
+    bench.begin(hipify=False)
     bench.git("commit", "--quiet", "--allow-empty", "-m", "Mine")
     mine = bench.git("rev-parse", "HEAD")
     done = hipify_checkout(torch, bench.path)
@@ -136,7 +134,7 @@ def test_hipify_of_a_checkout_made_without_keeps_local_commits(bench: Bench, tor
 
 
 def test_hipify_does_not_mix_its_edits_with_a_persons(bench: Bench, torch: Project) -> None:
-    bench(hipify=False)
+    bench.begin(hipify=False)
     (bench.path / "src/device.cpp").write_text("edited")
     with pytest.raises(SourceError, match=r"src/device\.cpp.* would mix"):
         hipify_checkout(torch, bench.path)
@@ -144,7 +142,7 @@ def test_hipify_does_not_mix_its_edits_with_a_persons(bench: Bench, torch: Proje
 
 
 def test_hipify_recognises_a_hipify_commit_of_somebody_else(bench: Bench, torch: Project) -> None:
-    bench()
+    bench.begin()
     (bench.path / ".git/cairn.json").unlink()
     bench.git("tag", "-d", "THEROCK_HIPIFY_DIFFBASE")
     hipify_checkout(torch, bench.path)
@@ -152,7 +150,7 @@ def test_hipify_recognises_a_hipify_commit_of_somebody_else(bench: Bench, torch:
 
 
 def test_the_tree_state_sees_every_edit_and_touches_nothing(bench: Bench) -> None:
-    bench()
+    bench.begin()
     index = (bench.path / ".git/index").read_bytes()
     clean = tree_state(bench.path)
     assert tree_state(bench.path) == clean
@@ -186,29 +184,29 @@ def test_the_tree_state_sees_every_edit_and_touches_nothing(bench: Bench) -> Non
 
 
 def test_the_tree_state_of_equal_checkouts_is_equal(bench: Bench, tmp_path: Path) -> None:
-    bench()
+    bench.begin()
     bench(checkout_dir=tmp_path / "other")
     assert tree_state(bench.path) == tree_state(tmp_path / "other")
     with pytest.raises(SourceError, match="not a git checkout"):
         tree_state(tmp_path)
 
 
-def _own_clone(bench: Bench, upstream: Upstream, run_git: Any, *options: str) -> None:
+def _own_clone(bench: Bench, upstream: Upstream, *options: str) -> None:
     bench.path.parent.mkdir(parents=True)
     url = f"file://{upstream.origin('torch')}"
-    run_git(bench.path.parent, "clone", "--quiet", *options, url, bench.path.name)
+    git(bench.path.parent, "clone", "--quiet", *options, url, bench.path.name)
 
 
 @pytest.mark.parametrize("depth", [None, 1])
 @pytest.mark.parametrize("branch", ["main", "other"])
 def test_the_history_of_a_shallow_clone_made_by_hand_can_be_walked(
-    bench: Bench, upstream: Upstream, run_git: Any, branch: str, depth: int | None
+    bench: Bench, upstream: Upstream, branch: str, depth: int | None
 ) -> None:
-    run_git(upstream.work("torch"), "switch", "--quiet", "-c", "other")
+    git(upstream.work("torch"), "switch", "--quiet", "-c", "other")
     upstream.commit("torch", {"other.txt": "1\n"}, "Other 1", branch="other")
     upstream.commit("torch", {"other.txt": "2\n"}, "Other 2", branch="other")
-    run_git(upstream.work("torch"), "switch", "--quiet", "main")
-    _own_clone(bench, upstream, run_git, "--depth=1", f"--branch={branch}")
+    git(upstream.work("torch"), "switch", "--quiet", "main")
+    _own_clone(bench, upstream, "--depth=1", f"--branch={branch}")
     bench.git("commit", "--quiet", "--allow-empty", "-m", "Mine")
     upstream.commit("torch", {"version.txt": "2.9.1\n"}, "Next")
     assert bench(depth=depth).version == "2.9.1"
@@ -220,9 +218,9 @@ def test_the_history_of_a_shallow_clone_made_by_hand_can_be_walked(
 
 
 def test_a_whole_clone_made_by_hand_keeps_its_history_beside_a_shallow_mirror(
-    bench: Bench, upstream: Upstream, run_git: Any
+    bench: Bench, upstream: Upstream
 ) -> None:
-    _own_clone(bench, upstream, run_git)
+    _own_clone(bench, upstream)
     upstream.commit("torch", {"version.txt": "2.9.1\n"}, "Next")
     before = bench.git("rev-list", "--count", "main")
     bench(depth=1)
@@ -230,22 +228,19 @@ def test_a_whole_clone_made_by_hand_keeps_its_history_beside_a_shallow_mirror(
     bench.git("fsck", "--strict")
 
 
-def test_a_partial_clone_made_by_hand_is_updated_in_place(
-    bench: Bench, upstream: Upstream, run_git: Any
-) -> None:
-    run_git(upstream.folder / "torch.git", "config", "uploadpack.allowFilter", "true")
-    _own_clone(bench, upstream, run_git, "--filter=blob:none")
+def test_a_partial_clone_made_by_hand_is_updated_in_place(bench: Bench, upstream: Upstream) -> None:
+    git(upstream.folder / "torch.git", "config", "uploadpack.allowFilter", "true")
+    _own_clone(bench, upstream, "--filter=blob:none")
     upstream.commit("torch", {"version.txt": "2.9.1\n"}, "Next")
     assert bench().version == "2.9.1"
     bench.git("fsck")
     bench.git("log", "-p", "--all")
 
 
-def test_a_clone_keeps_the_other_repositories_that_it_borrows_from(
-    bench: Bench, upstream: Upstream, run_git: Any, tmp_path: Path
-) -> None:
-    run_git(tmp_path, "clone", "--quiet", "--bare", upstream.origin("torch"), "lender")
-    _own_clone(bench, upstream, run_git, "--reference", str(tmp_path / "lender"))
+def test_a_clone_keeps_the_other_repositories_that_it_borrows_from(bench: Bench, upstream: Upstream) -> None:
+    place = bench.saved.place
+    git(place, "clone", "--quiet", "--bare", upstream.origin("torch"), "lender")
+    _own_clone(bench, upstream, "--reference", str(place / "lender"))
     alternates = bench.path / ".git/objects/info/alternates"
     lender = Path("../../../../lender/objects")
     assert (bench.path / ".git/objects" / lender).is_dir()
@@ -258,25 +253,25 @@ def test_a_clone_keeps_the_other_repositories_that_it_borrows_from(
 
 
 def test_what_the_user_wrote_into_a_git_directory_need_not_be_utf_8(
-    bench: Bench, upstream: Upstream, run_git: Any, tmp_path: Path
+    bench: Bench, upstream: Upstream, tmp_path: Path
 ) -> None:
     folder = tmp_path / os.fsdecode(b"J\xf6rg")
     lender = os.fsencode(folder / "lender" / "objects")
     folder.mkdir()
-    run_git(folder, "clone", "--quiet", "--bare", upstream.origin("torch"), "lender")
-    run_git(folder, "--git-dir=lender", "branch", os.fsdecode(b"J\xf6rg"))
-    bench = Bench(request=dataclasses.replace(bench.request, checkout_dir=folder / "pytorch"))
-    run_git(folder, "clone", "--quiet", upstream.origin("torch"), "pytorch")
+    git(folder, "clone", "--quiet", "--bare", upstream.origin("torch"), "lender")
+    git(folder, "--git-dir=lender", "branch", os.fsdecode(b"J\xf6rg"))
+    bench = replace(bench, request=replace(bench.request, checkout_dir=folder / "pytorch"))
+    git(folder, "clone", "--quiet", upstream.origin("torch"), "pytorch")
     (bench.path / ".git/objects/info/alternates").write_bytes(lender + b"\n")
     config = bench.path / ".git/config"
     config.write_bytes(config.read_bytes() + b"[user]\n\tname = J\xf6rg\n")
-    run_git(folder, "--git-dir=lender", "push", "--quiet", upstream.origin("torch"), "--all")
+    git(folder, "--git-dir=lender", "push", "--quiet", upstream.origin("torch"), "--all")
     commit = upstream.commit("torch", {"version.txt": "2.9.1\n"}, "Next")
     assert bench(commit[:10]).version == "2.9.1"
     assert lender in (bench.path / ".git/objects/info/alternates").read_bytes().splitlines()
     assert b"name = J\xf6rg\n" in config.read_bytes()
-    (mirror,) = Path(os.environ["CAIRN_CACHE_DIR"], "mirrors").glob("*-torch*.git")
-    run_git(mirror, "pack-refs", "--all")
+    (mirror,) = (cache_dir() / "mirrors").glob("*-torch*.git")
+    git(mirror, "pack-refs", "--all")
     assert b"J\xf6rg" in (mirror / "packed-refs").read_bytes()
     assert bench("main").version == "2.9.1"
     with pytest.raises(SourceError, match="is not a valid repo hashtag"):
@@ -293,26 +288,26 @@ def test_a_file_git_that_leads_nowhere_is_left_alone(bench: Bench, text: bytes) 
 
 
 def test_a_worktree_made_by_hand_is_updated_in_place(
-    bench: Bench, upstream: Upstream, run_git: Any, tmp_path: Path
+    bench: Bench, upstream: Upstream, tmp_path: Path
 ) -> None:
-    run_git(tmp_path, "clone", "--quiet", "--depth=1", f"file://{upstream.origin('torch')}", "first")
+    git(tmp_path, "clone", "--quiet", "--depth=1", f"file://{upstream.origin('torch')}", "first")
     first = tmp_path / "first"
     bench.path.parent.mkdir(parents=True)
-    run_git(first, "worktree", "add", "--quiet", "-b", "second", str(bench.path))
+    git(first, "worktree", "add", "--quiet", "-b", "second", str(bench.path))
     (first / "mine.txt").write_text("mine")
     bench.git("commit", "--quiet", "--allow-empty", "-m", "Mine")
     upstream.commit("torch", {"version.txt": "2.9.1\n"}, "Next")
     assert bench().version == "2.9.1"
     assert bench.git("log", "-1", "--format=%s", "second") == "Mine"
     for tree in (first, bench.path):
-        run_git(tree, "fsck", "--strict")
-        run_git(tree, "log", "--all")
-    assert run_git(first, "status", "--porcelain") == "?? mine.txt"
-    assert run_git(first, "branch", "--show-current") == "main"
+        git(tree, "fsck", "--strict")
+        git(tree, "log", "--all")
+    assert git(first, "status", "--porcelain") == "?? mine.txt"
+    assert git(first, "branch", "--show-current") == "main"
 
 
-def test_a_sparse_checkout_loses_nothing(bench: Bench, upstream: Upstream, run_git: Any) -> None:
-    _own_clone(bench, upstream, run_git)
+def test_a_sparse_checkout_loses_nothing(bench: Bench, upstream: Upstream) -> None:
+    _own_clone(bench, upstream)
     bench.git("sparse-checkout", "set", "--no-cone", "/*", "!/src/cuda/")
     upstream.commit("torch", {"version.txt": "2.9.1\n"}, "Next")
     (bench.path / "src/cuda").mkdir()
@@ -329,7 +324,7 @@ def test_a_sparse_checkout_loses_nothing(bench: Bench, upstream: Upstream, run_g
 
 @pytest.mark.parametrize("flag", ["--assume-unchanged", "--skip-worktree"])
 def test_an_edit_that_git_was_told_to_overlook_counts(bench: Bench, upstream: Upstream, flag: str) -> None:
-    bench()
+    bench.begin()
     bench.git("update-index", flag, "version.txt")
     (bench.path / "version.txt").write_text("mine\n")
     upstream.commit("torch", {"version.txt": "2.9.1\n"}, "Next")
@@ -341,14 +336,15 @@ def test_an_edit_that_git_was_told_to_overlook_counts(bench: Bench, upstream: Up
 @pytest.mark.parametrize("name", ["local.ignored", "Größe Ω.ignored", "a folder/deep/local.ignored"])
 @pytest.mark.parametrize("where", ["torch", "cudakit"])
 def test_an_ignored_file_that_the_new_commit_has_is_refused_by_name(
-    bench: Bench, upstream: Upstream, run_git: Any, where: str, name: str
+    bench: Bench, upstream: Upstream, where: str, name: str
 ) -> None:
-    upstream.commit("cudakit", {".gitignore": "*.ignored\n"}, "Ignore")
-    upstream.bump_submodule(
-        "torch", "third_party/cudakit", run_git(upstream.work("cudakit"), "rev-parse", "HEAD")
-    )
-    upstream.commit("torch", {}, "Bump")
-    bench()
+    def make() -> None:
+        kit = upstream.commit("cudakit", {".gitignore": "*.ignored\n"}, "Ignore")
+        upstream.bump_submodule("torch", "third_party/cudakit", kit)
+        upstream.commit("torch", {}, "Bump")
+        bench()
+
+    bench.saved.bring("cudakit ignores too", make)
     prefix = {"torch": "", "cudakit": "third_party/cudakit/"}[where]
     local, twin = bench.path / prefix / name, bench.path / prefix / "same.ignored"
     local.parent.mkdir(parents=True, exist_ok=True)
@@ -373,7 +369,7 @@ def test_an_ignored_file_that_the_new_commit_has_is_refused_by_name(
 def test_ignored_folders_and_files_in_each_others_place_are_refused_by_name(
     bench: Bench, upstream: Upstream
 ) -> None:
-    bench()
+    bench.begin()
     (bench.path / "build").mkdir()
     (bench.path / "build/mine.o").write_text("mine")
     (bench.path / "tools.ignored").write_text("mine")
@@ -395,15 +391,15 @@ def test_ignored_folders_and_files_in_each_others_place_are_refused_by_name(
 
 @pytest.mark.parametrize("way", ["upstream drops it", "--no-submodules"])
 def test_ignored_files_in_a_submodule_that_goes_away_are_refused_by_name(
-    bench: Bench, upstream: Upstream, run_git: Any, way: str
+    bench: Bench, upstream: Upstream, way: str
 ) -> None:
-    bench()
+    bench.begin()
     exclude = bench.path / ".git/modules/third_party/plain/info/exclude"
     exclude.parent.mkdir(exist_ok=True)
     exclude.write_text("*.mine\n")
     (bench.path / "third_party/plain/x.mine").write_text("mine")
     if way == "upstream drops it":
-        run_git(upstream.work("torch"), "rm", "--quiet", "-rf", "third_party/plain")
+        git(upstream.work("torch"), "rm", "--quiet", "-rf", "third_party/plain")
         upstream.commit("torch", {}, "Without plain")
     changes = {} if way == "upstream drops it" else {"submodules": False}
     with pytest.raises(SourceError, match=r"third_party/plain/x\.mine"):
@@ -413,11 +409,9 @@ def test_ignored_files_in_a_submodule_that_goes_away_are_refused_by_name(
     assert not (bench.path / "third_party/plain/plain.h").exists()
 
 
-def test_a_clone_where_a_submodule_belongs_is_left_alone(
-    bench: Bench, upstream: Upstream, run_git: Any
-) -> None:
-    bench(submodules=False)
-    run_git(bench.path / "third_party", "clone", "--quiet", upstream.origin("plain"), "plain")
+def test_a_clone_where_a_submodule_belongs_is_left_alone(bench: Bench, upstream: Upstream) -> None:
+    bench.begin(submodules=False)
+    git(bench.path / "third_party", "clone", "--quiet", upstream.origin("plain"), "plain")
     (bench.path / "third_party/plain/mine.txt").write_text("mine")
     for force in (False, True):
         with pytest.raises(SourceError, match="third_party/plain"):
@@ -425,11 +419,9 @@ def test_a_clone_where_a_submodule_belongs_is_left_alone(
     assert (bench.path / "third_party/plain/mine.txt").read_text() == "mine"
 
 
-def test_a_repository_within_the_checkout_survives_force(
-    bench: Bench, upstream: Upstream, run_git: Any
-) -> None:
-    bench()
-    run_git(bench.path, "init", "--quiet", "tool")
+def test_a_repository_within_the_checkout_survives_force(bench: Bench, upstream: Upstream) -> None:
+    bench.begin()
+    git(bench.path, "init", "--quiet", "tool")
     (bench.path / "tool/mine.txt").write_text("mine")
     upstream.commit("torch", {"version.txt": "2.9.1\n"}, "Next")
     for force in (False, True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import shutil
 import socket
 import socketserver
 import subprocess
@@ -12,7 +13,6 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,7 +20,7 @@ from cairn.errors import NetworkError, SourceError
 from cairn.retry import RetryPolicy
 from cairn.sources import mirror
 from cairn.sources.manifest import restore
-from helpers.sources import Upstream
+from helpers.sources import Saved, Upstream, git
 
 COMMITS, BYTES = 40, 30_000  # of noise in each commit, which no compression makes smaller
 ALL = COMMITS * BYTES
@@ -73,14 +73,18 @@ class Line:
 
 
 @pytest.fixture
-def line(upstream: Upstream, run_git: Any) -> Iterator[Line]:
-    upstream.create("long", {"a": "0"})
-    noise = random.Random(0)  # noqa: S311 - any bytes do
-    for number in range(COMMITS):
-        (upstream.work("long") / "noise").write_bytes(noise.randbytes(BYTES))
-        run_git(upstream.work("long"), "add", "noise")
-        run_git(upstream.work("long"), "commit", "--quiet", "-m", f"Noise {number}")
-    run_git(upstream.work("long"), "push", "--quiet", "origin", "HEAD:refs/heads/main")
+def line(upstream: Upstream, saved: Saved) -> Iterator[Line]:
+    def make() -> None:
+        upstream.create("long", {"a": "0"})
+        work, noise = upstream.work("long"), random.Random(0)  # noqa: S311 - any bytes do
+        for number in range(COMMITS):
+            (work / "noise").write_bytes(noise.randbytes(BYTES))
+            git(work, "add", "noise")
+            git(work, "commit", "--quiet", "-m", f"Noise {number}")
+        git(work, "push", "--quiet", "origin", "HEAD:refs/heads/main")
+        shutil.rmtree(work)
+
+    saved.bring("a long history", make)
     found = Line(upstream.folder)
 
     class Handler(socketserver.BaseRequestHandler):
@@ -98,56 +102,56 @@ def line(upstream: Upstream, run_git: Any) -> Iterator[Line]:
         server.shutdown()
 
 
-def assert_whole(source: mirror.Mirror, run_git: Any) -> None:
+def assert_whole(source: mirror.Mirror) -> None:
     assert not (source.path / "shallow").exists()
-    assert run_git(source.path, "rev-list", "--all", "--count") == str(COMMITS + 1)
-    assert {ref.split("/")[2] for ref in run_git(source.path, "for-each-ref").splitlines()} == {"kept"}
-    run_git(source.path, "fsck", "--strict", "--connectivity-only")
+    assert git(source.path, "rev-list", "--all", "--count") == str(COMMITS + 1)
+    assert {ref.split("/")[2] for ref in git(source.path, "for-each-ref").splitlines()} == {"kept"}
+    git(source.path, "fsck", "--strict", "--connectivity-only")
 
 
-def test_a_whole_line_is_fetched_in_one_go(line: Line, run_git: Any) -> None:
+def test_a_whole_line_is_fetched_in_one_go(line: Line) -> None:
     source = mirror.of(line.url, retry=QUICK)
     source.find("main", say=print)
-    assert_whole(source, run_git)
+    assert_whole(source)
     assert len(line.served) == 1
 
 
-def test_a_line_that_always_breaks_half_way_is_no_hindrance(line: Line, run_git: Any) -> None:
+def test_a_line_that_always_breaks_half_way_is_no_hindrance(line: Line) -> None:
     line.breaks_after = ALL / 4
     said: list[str] = []
     source = mirror.of(line.url, retry=QUICK)
     found = source.find("main", say=said.append)
     assert found.kind == "branch"
-    assert found.commit == run_git(line.folder / "long.git", "rev-parse", "main")
-    assert_whole(source, run_git)
+    assert found.commit == git(line.folder / "long.git", "rev-parse", "main")
+    assert_whole(source)
     assert any("trying again" in text for text in said)
 
 
-def test_the_next_run_goes_on_where_the_line_broke(line: Line, run_git: Any) -> None:
+def test_the_next_run_goes_on_where_the_line_broke(line: Line) -> None:
     line.breaks_after = ALL / 4
     source = mirror.of(line.url, retry=RetryPolicy(attempts=2, wait=0.01))
     with pytest.raises(NetworkError):
         source.find("main", say=print)
-    come = run_git(source.path, "rev-list", "--all", "--count")
+    come = git(source.path, "rev-list", "--all", "--count")
     assert 0 < int(come) <= COMMITS
     line.breaks_after, line.served = float("inf"), []
     source.find("main", say=print)
     assert sum(line.served) < ALL - BYTES / 2
-    assert_whole(source, run_git)
+    assert_whole(source)
 
 
-def test_other_things_than_those_that_broke_off_are_whole_too(line: Line, run_git: Any) -> None:
-    run_git(line.folder / "long.git", "branch", "older", "main~3")
+def test_other_things_than_those_that_broke_off_are_whole_too(line: Line) -> None:
+    git(line.folder / "long.git", "branch", "older", "main~3")
     line.breaks_after = ALL / 4
     source = mirror.of(line.url, retry=RetryPolicy(attempts=2, wait=0.01))
     with pytest.raises(NetworkError):
         source.find("main", say=print)
     line.breaks_after = float("inf")
     older = source.find("older", say=print)
-    assert run_git(source.path, "rev-list", "--count", older.commit) == str(COMMITS + 1 - 3)
-    run_git(source.path, "fsck", "--strict", "--connectivity-only")
-    source.find(run_git(line.folder / "long.git", "rev-parse", "main"), say=print)
-    assert_whole(source, run_git)
+    assert git(source.path, "rev-list", "--count", older.commit) == str(COMMITS + 1 - 3)
+    git(source.path, "fsck", "--strict", "--connectivity-only")
+    source.find(git(line.folder / "long.git", "rev-parse", "main"), say=print)
+    assert_whole(source)
 
 
 def test_a_line_that_brings_nothing_ends_the_patience(line: Line) -> None:
@@ -163,12 +167,12 @@ def test_what_the_origin_lacks_is_not_tried_again(line: Line) -> None:
     assert len(line.served) == 2  # the second lists what there is instead
 
 
-def test_an_old_server_that_gives_no_commit_by_its_id(line: Line, upstream: Upstream, run_git: Any) -> None:
+def test_an_old_server_that_gives_no_commit_by_its_id(line: Line, upstream: Upstream) -> None:
     line.is_old = True
-    within = run_git(line.folder / "long.git", "rev-parse", "main~5")
+    within = git(line.folder / "long.git", "rev-parse", "main~5")
     assert mirror.of(line.url, retry=QUICK).find(within, say=print).commit == within
     there = restore._Claim(name="long", origin=line.url, commit=within)
     assert restore._has(there, retry=QUICK, say=print)
     upstream.commit("plain", {"elsewhere": "x"}, "Of another repository")
-    other = run_git(line.folder / "plain.git", "rev-parse", "main")
+    other = git(line.folder / "plain.git", "rev-parse", "main")
     assert not restore._has(replace(there, commit=other), retry=QUICK, say=print)

@@ -80,7 +80,7 @@ def test_what_a_person_writes_after_the_kill_stays(
     who: Callable[[Any, Path, Path], None],
     sign: signal.Signals,
 ) -> None:
-    bench(hipify=False)
+    bench.begin(hipify=False)
     slow = tmp_path / "slow"
     programs = tmp_path / "programs"
     programs.mkdir()
@@ -129,7 +129,7 @@ def wait_for(met: Callable[[], bool], *, seconds: float) -> None:
 
 def test_a_hipify_that_nobody_has_ended_is_by_the_next_run(bench: Bench, tmp_path: Path) -> None:
     """As where the guard was killed too."""
-    bench(hipify=False)
+    bench.begin(hipify=False)
     bench.git("tag", "--delete", "THEROCK_UPSTREAM_DIFFBASE")
     note = bench.path / ".git/cairn.json"
     note.write_text(note.read_text().replace('"ready"', '"moving"'))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,10 +11,16 @@ from typing import Any
 import pytest
 
 from cairn.errors import SourceError
-from helpers.sources import Bench, Upstream, git
+from helpers.sources import Bench, Upstream, dropped, files_of, git
 
 KINDS = ("submodule", "other submodule", "folder", "file", "link", "submodule below", "nothing")
 MINE = "only a person has this\n"
+
+
+def everything_dropped(bench: Bench) -> str:
+    """What `--force` gave a ref, in whichever repository of a checkout, as text."""
+    git_dir = bench.path / ".git"
+    return dropped(git_dir, *(objects.parent for objects in git_dir.glob("modules/**/objects")))
 
 
 def give(upstream: Upstream, name: str, path: str, kind: str) -> str:
@@ -45,17 +50,8 @@ def give(upstream: Upstream, name: str, path: str, kind: str) -> str:
 
 
 def add(upstream: Upstream, name: str, module: str, path: str, *, called: str) -> None:
-    git(
-        upstream.work(name),
-        "submodule",
-        "--quiet",
-        "add",
-        "--force",
-        "--name",
-        called,
-        f"../{module}.git",
-        path,
-    )
+    command = ("submodule", "--quiet", "add", "--force", "--name", called)
+    git(upstream.work(name), *command, f"../{module}.git", path)
 
 
 def releases(upstream: Upstream, path: str, *kinds: str, within: str = "torch") -> None:
@@ -84,19 +80,6 @@ def walk(kinds: tuple[str, ...]) -> Iterator[str]:
     return reversed(way)
 
 
-def files(folder: Path) -> dict[str, str]:
-    """Every file and link of the working trees, without git's."""
-    found = {}
-    for place, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if name != ".git"]
-        for path in (Path(place, name) for name in (*names, *folders)):
-            if path.is_symlink():
-                found[path.relative_to(folder).as_posix()] = f"link {path.readlink()}"
-            elif path.is_file() and path.name != ".git":
-                found[path.relative_to(folder).as_posix()] = path.read_text()
-    return found
-
-
 def go(bench: Bench, kind: str, **changes: Any) -> None:
     bench(kind.replace(" ", "-"), **changes)
 
@@ -106,11 +89,11 @@ def visit(bench: Bench, kinds: tuple[str, ...], *, hipify: bool) -> None:
     for kind in kinds:
         folder = bench.path.parent / kind
         go(bench, kind, checkout_dir=folder, hipify=hipify)
-        expected[kind] = files(folder)
+        expected[kind] = files_of(folder)
     go(bench, kinds[0], hipify=hipify)
     for before, kind in itertools.pairwise(walk(kinds)):
         go(bench, kind, hipify=hipify)
-        assert files(bench.path) == expected[kind], f"{before} -> {kind}"
+        assert files_of(bench.path) == expected[kind], f"{before} -> {kind}"
         assert bench.git("status", "--porcelain") == "", f"{before} -> {kind}"
 
 
@@ -191,12 +174,12 @@ def test_what_a_person_has_there_is_refused_by_name_and_kept_by_force(
     releases(upstream, "p", before, after)
     go(bench, before)
     act(bench.path / "p")
-    found = files(bench.path)
+    found = files_of(bench.path)
     with pytest.raises(SourceError, match=r"(file|files)( where the new commit has its own)? \(.*\bp\b"):
         go(bench, after)
-    assert files(bench.path) == found
+    assert files_of(bench.path) == found
     go(bench, after, force=True)
-    assert MINE.strip() in everything_kept(bench.path / ".git")
+    assert MINE.strip() in everything_dropped(bench)
 
 
 @pytest.mark.parametrize(("act", "after"), [(new, "folder"), (new, "nothing"), (link_instead, "submodule")])
@@ -211,7 +194,7 @@ def test_what_a_person_has_in_the_place_of_a_submodule_that_was_not_wanted(
     with pytest.raises(SourceError, match=r"\(.*\bp\b"):
         go(bench, after, submodules=False)
     go(bench, after, submodules=False, force=True)
-    assert MINE.strip() in everything_kept(bench.path / ".git")
+    assert MINE.strip() in everything_dropped(bench)
 
 
 def test_git_leaves_what_is_in_the_folder_of_a_submodule_that_is_not_wanted(
@@ -229,7 +212,7 @@ def test_a_submodule_that_a_killed_run_has_begun_goes_away_with_its_release(
 ) -> None:
     releases(upstream, "p", "submodule", "file")
     go(bench, "submodule")
-    expected = files(bench.path)
+    expected = files_of(bench.path)
     # As a kill leaves it before the first commit is there.
     dead = bench.path / ".git/modules/s"
     shutil.rmtree(dead)
@@ -241,15 +224,4 @@ def test_a_submodule_that_a_killed_run_has_begun_goes_away_with_its_release(
     go(bench, "file")
     assert (bench.path / "p").read_text() == "a file\n"
     go(bench, "submodule")
-    assert files(bench.path) == expected
-
-
-def everything_kept(git_dir: Path) -> str:
-    """All that `--force` gave a ref, in whichever repository, as text."""
-    found = []
-    for folder in (git_dir, *(objects.parent for objects in git_dir.glob("modules/**/objects"))):
-        plain = (f"--git-dir={folder}", f"--work-tree={folder}")
-        refs = git(folder, *plain, "for-each-ref", "--format=%(refname)", "refs/cairn/dropped").split()
-        names = git(folder, *plain, "rev-list", "--objects", "--no-object-names", *refs) if refs else ""
-        found += [git(folder, *plain, "cat-file", "-p", name) for name in names.split()]
-    return "\n".join(found)
+    assert files_of(bench.path) == expected

@@ -15,7 +15,7 @@ from helpers.sources import Bench, Upstream, make_hostile
 def test_the_result_is_the_same_byte_for_byte(
     bench: Bench, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = bench()
+    expected = bench.begin()
     make_hostile(home)
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
     monkeypatch.setenv("GIT_AUTHOR_NAME", "Odd")
@@ -41,7 +41,7 @@ def test_the_result_is_the_same_byte_for_byte(
 
 
 def test_local_hooks_and_settings_of_the_checkout_do_not_count(bench: Bench, upstream: Upstream) -> None:
-    bench()
+    bench.begin()
     hook = bench.path / ".git/hooks/post-checkout"
     hook.parent.mkdir(exist_ok=True)
     hook.write_text("#!/bin/sh\nexit 1\n")

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from cairn.cli import main as program
-from helpers.sources import Upstream
+from helpers.sources import Upstream, git
 
 SCRIPTS = Path(__file__).resolve().parents[3] / "external-builds" / "pytorch"
 
@@ -28,7 +28,7 @@ def run(
     return subprocess.run(command, check=False, capture_output=True, text=True, env=os.environ.copy())
 
 
-def test_the_documented_path(upstream: Upstream, run_git: Any, tmp_path: Path) -> None:
+def test_the_documented_path(upstream: Upstream, tmp_path: Path) -> None:
     upstream.create("torchvision", {"version.txt": "0.24.0\n"})
     pin = upstream.commit("torchvision", {"version.txt": "0.24.1\n"}, "Pinned")
     line = f"ubuntu|pytorch|torchvision|release/0.24|{pin}|../torchvision.git\n"
@@ -40,7 +40,7 @@ def test_the_documented_path(upstream: Upstream, run_git: Any, tmp_path: Path) -
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert run("torch", "hipify", "--checkout-dir", str(torch)).returncode == 0
-    assert run_git(torch, "log", "-2", "--format=%s").splitlines() == ["DO NOT SUBMIT: HIPIFY", "Pin"]
+    assert git(torch, "log", "-2", "--format=%s").splitlines() == ["DO NOT SUBMIT: HIPIFY", "Pin"]
     assert str(torch) in done.stdout
     vision = run(
         "vision", "checkout", "--torch-dir", str(torch), "--require-related-commit",
@@ -60,13 +60,13 @@ def test_every_documented_flag_is_there(script: str) -> None:
     assert missing == []
 
 
-def test_apex_is_at_the_commit_that_torch_names(upstream: Upstream, run_git: Any, tmp_path: Path) -> None:
+def test_apex_is_at_the_commit_that_torch_names(upstream: Upstream, tmp_path: Path) -> None:
     pin = upstream.create("apex", {"version.txt": "1.9.0\n"})
     upstream.commit("apex", {"version.txt": "1.10.0\n"}, "Moved on")
     line = f"ubuntu|pytorch|apex|master|{pin}|../apex.git\n"
     upstream.commit("torch", {"related_commits": line}, "Pin")
     torch, apex = tmp_path / "pytorch", tmp_path / "apex"
-    run_git(tmp_path, "clone", "--quiet", upstream.origin("torch"), str(torch))
+    git(tmp_path, "clone", "--quiet", upstream.origin("torch"), str(torch))
     done = run(
         "apex", "checkout", "--torch-dir", str(torch), "--checkout-dir", str(apex), "--require-related-commit"
     )

@@ -17,7 +17,7 @@ from cairn.sources.checkout_stack import wanted
 from cairn.sources.manifest import manifest
 from cairn.stack import Origin, Project, Stack
 from helpers import stacks
-from helpers.sources import Bench, Upstream
+from helpers.sources import Bench, Saved, Upstream
 
 
 @pytest.fixture
@@ -51,22 +51,29 @@ def triton(upstream: Upstream) -> Project:
 
 
 @pytest.fixture
-def stack(upstream: Upstream, torch: Project, vision: Project, triton: Project) -> Stack:
-    vision_pin = upstream.commit("torchvision", {"version.txt": "0.24.1\n"}, "Pinned")
-    upstream.commit("torchvision", {"version.txt": "0.25.0\n"}, "Not pinned")
-    triton_pin = upstream.commit("triton", {"a": "1"}, "Pinned")
-    upstream.commit("triton", {"a": "2"}, "Not pinned")
-    upstream.commit(
-        "torch",
-        {
-            "related_commits": f"ubuntu|pytorch|torchvision|release/0.24|{vision_pin}|../torchvision.git\n",
+def stack(upstream: Upstream, torch: Project, vision: Project, triton: Project, saved: Saved) -> Stack:
+    def make() -> None:
+        vision_pin = upstream.commit("torchvision", {"version.txt": "0.24.1\n"}, "Pinned")
+        upstream.commit("torchvision", {"version.txt": "0.25.0\n"}, "Not pinned")
+        triton_pin = upstream.commit("triton", {"a": "1"}, "Pinned")
+        upstream.commit("triton", {"a": "2"}, "Not pinned")
+        line = f"ubuntu|pytorch|torchvision|release/0.24|{vision_pin}|../torchvision.git\n"
+        pins = {
+            "related_commits": line,
             ".ci/docker/ci_commit_pins/triton.txt": f"{triton_pin}\n",
             ".ci/docker/triton_version.txt": "3.5.1\n",
-        },
-        "Pin",
-    )
+        }
+        upstream.commit("torch", pins, "Pin")
+
+    saved.bring("a stack", make)
     torch = msgspec.structs.replace(torch, origin=Origin(url=upstream.origin("torch")), needs=("triton",))
     return Stack(name="mini", line="main", targets=("cpu",), projects=(triton, torch, vision))
+
+
+@pytest.fixture
+def checkouts(stack: Stack, saved: Saved) -> tuple[Checkout, ...]:
+    """All projects of the stack, in the folder `src`."""
+    return saved.bring("checkouts of a stack", lambda: check_out(stack, saved.place / "src"))
 
 
 def check_out(
@@ -83,10 +90,11 @@ def check_out(
     return checkout_stack.checkout_stack(stack, requests)
 
 
-def test_the_others_are_at_the_commits_that_torch_names(stack: Stack, tmp_path: Path) -> None:
-    triton, torch, vision = check_out(stack, tmp_path / "src")
-    assert [c.project.name for c in (triton, torch, vision)] == ["triton", "torch", "vision"]
-    assert (tmp_path / "src/triton/a").read_text() == "1"
+def test_the_others_are_at_the_commits_that_torch_names(checkouts: tuple[Checkout, ...]) -> None:
+    triton, torch, vision = checkouts
+    assert [c.project.name for c in checkouts] == ["triton", "torch", "vision"]
+    assert torch.notes == ()
+    assert (triton.path / "a").read_text() == "1"
     assert vision.version == "0.24.1"
     assert triton.version is None
     assert vision.hipify_commit == vision.commit
@@ -98,18 +106,20 @@ def test_overrides_win_over_pins(stack: Stack, tmp_path: Path) -> None:
     assert (tmp_path / "src/triton/release").exists()
 
 
-def test_precedence_is_flag_then_pin_then_default(stack: Stack, vision: Project, tmp_path: Path) -> None:
-    (_, torch, _) = check_out(stack, tmp_path / "src")
-    pinned = wanted(vision, default_origin="/default", torch_dir=torch.path)
+def test_precedence_is_flag_then_pin_then_default(
+    checkouts: tuple[Checkout, ...], vision: Project, tmp_path: Path
+) -> None:
+    torch_dir = checkouts[1].path
+    pinned = wanted(vision, default_origin="/default", torch_dir=torch_dir)
     assert (pinned.origin, pinned.because.startswith("pinned in")) == (vision.origin.url, True)
-    flagged = wanted(vision, default_origin="/default", origin="/mine", hashtag="x", torch_dir=torch.path)
+    flagged = wanted(vision, default_origin="/default", origin="/mine", hashtag="x", torch_dir=torch_dir)
     assert (flagged.origin, flagged.hashtag) == ("/mine", "x")
     default = wanted(vision, default_origin="/default", torch_dir=tmp_path / "no torch")
     assert (default.origin, default.hashtag) == ("/default", "main")
 
 
 def test_a_required_pin_that_is_not_there_is_refused(bench: Bench, vision: Project) -> None:
-    torch_dir = bench(hipify=False, submodules=False).path
+    torch_dir = bench.begin(hipify=False, submodules=False).path
     assert wanted(vision, default_origin="/d", torch_dir=torch_dir).hashtag == "main"
     with pytest.raises(SourceError, match="has no related_commits, so nothing names torchvision"):
         wanted(vision, default_origin="/d", torch_dir=torch_dir, require_related_commit=True)
@@ -124,7 +134,7 @@ def test_a_required_pin_that_is_not_there_is_refused(bench: Bench, vision: Proje
 def test_a_pin_of_another_system_is_not_passed_over_in_silence(
     bench: Bench, vision: Project, *, required: bool
 ) -> None:
-    torch_dir = bench(hipify=False, submodules=False).path
+    torch_dir = bench.begin(hipify=False, submodules=False).path
     (torch_dir / "related_commits").write_text(f"macos|p|torchvision|main|{'1' * 40}|https://h/vision\n")
     with pytest.raises(SourceError, match=r"does not name torchvision for .*; it has macos: 1{12}"):
         wanted(vision, default_origin="/d", torch_dir=torch_dir, require_related_commit=required)
@@ -132,44 +142,46 @@ def test_a_pin_of_another_system_is_not_passed_over_in_silence(
     assert (named.origin, named.hashtag) == ("/d", "main")
 
 
-def test_a_project_that_is_not_pinned_is_not_missed_among_pins(stack: Stack, tmp_path: Path) -> None:
-    torch = stack.project("torch")
-    (_, again) = (check_out(stack, tmp_path, names=["torch"]) for _ in range(2))
-    assert (tmp_path / "pytorch/related_commits").exists()
-    assert again[0].notes == ()
-    assert wanted(torch, default_origin="/d", torch_dir=tmp_path / "pytorch").note is None
+def test_a_project_that_is_not_pinned_is_not_missed_among_pins(
+    stack: Stack, checkouts: tuple[Checkout, ...]
+) -> None:
+    torch_dir = checkouts[1].path
+    assert (torch_dir / "related_commits").exists()
+    (again,) = check_out(stack, torch_dir.parent, names=["torch"])
+    assert again.notes == ()
+    assert wanted(stack.project("torch"), default_origin="/d", torch_dir=torch_dir).note is None
 
 
 def test_required_pins_where_there_is_no_torch(bench: Bench, vision: Project) -> None:
-    torch_dir = bench(hipify=False, submodules=False).path
     with pytest.raises(SourceError, match="is not a torch checkout"):
-        wanted(vision, default_origin="/d", torch_dir=torch_dir / "no", require_related_commit=True)
+        wanted(vision, default_origin="/d", torch_dir=bench.path / "no", require_related_commit=True)
 
 
-def test_the_release_branch_of_torchs_triton_version(stack: Stack, triton: Project, tmp_path: Path) -> None:
-    check_out(stack, tmp_path / "src", names=["torch"])
-    found = wanted(triton, default_origin="/d", torch_dir=tmp_path / "src/pytorch", release=True)
+def test_the_release_branch_of_torchs_triton_version(
+    checkouts: tuple[Checkout, ...], triton: Project, tmp_path: Path
+) -> None:
+    torch_dir = checkouts[1].path
+    found = wanted(triton, default_origin="/d", torch_dir=torch_dir, release=True)
     assert found.hashtag == "release/3.5.x"
     with pytest.raises(SourceError, match="is not a torch checkout"):
         wanted(triton, default_origin="/d", torch_dir=tmp_path / "nowhere")
     with pytest.raises(UsageError, match="exclude each other"):
-        wanted(triton, default_origin="/d", hashtag="main", torch_dir=tmp_path / "src/pytorch", release=True)
+        wanted(triton, default_origin="/d", hashtag="main", torch_dir=torch_dir, release=True)
 
 
-def test_a_manifest_holds_until_something_changes(stack: Stack, tmp_path: Path) -> None:
-    done = check_out(stack, tmp_path / "src")
+def test_a_manifest_holds_until_something_changes(checkouts: tuple[Checkout, ...], tmp_path: Path) -> None:
     frozen = manifest.create(
-        done, stack="mini", line="main", targets=["cpu"], pythons=["3.11"], platform="linux_x86_64"
+        checkouts, stack="mini", line="main", targets=["cpu"], pythons=["3.11"], platform="linux_x86_64"
     )
     manifest.write(tmp_path / "manifest.json", frozen)
     read = manifest.read(tmp_path / "manifest.json")
     assert read == frozen
     assert read.digest() == frozen.digest()
-    folders = {c.project.name: c.path for c in done}
+    folders = {c.project.name: c.path for c in checkouts}
     assert manifest.verify(read, folders) == ()
-    assert [p.commit for p in read.projects] == [c.commit for c in done]
-    (done[1].path / "third_party/plain/plain.h").write_text("edited")
-    (done[2].path / "new.cpp").write_text("new")
+    assert [p.commit for p in read.projects] == [c.commit for c in checkouts]
+    (checkouts[1].path / "third_party/plain/plain.h").write_text("edited")
+    (checkouts[2].path / "new.cpp").write_text("new")
     problems = manifest.verify(read, folders | {"triton": tmp_path / "nowhere"})
     assert [p.partition(" is ")[0] for p in problems[1:]] == [
         "torch: tree of third_party/plain",
@@ -179,12 +191,13 @@ def test_a_manifest_holds_until_something_changes(stack: Stack, tmp_path: Path) 
     assert "no checkout given" in manifest.verify(read, {})[0]
 
 
-def test_the_same_sources_elsewhere_have_the_same_digest(stack: Stack, tmp_path: Path) -> None:
-    def digest(folder: str) -> str:
-        done = check_out(stack, tmp_path / folder)
+def test_the_same_sources_elsewhere_have_the_same_digest(
+    stack: Stack, checkouts: tuple[Checkout, ...], tmp_path: Path
+) -> None:
+    def digest(done: tuple[Checkout, ...]) -> str:
         return manifest.create(done, stack="m", line="l", targets=[], pythons=["p"], platform="q").digest()
 
-    assert digest("one") == digest("two")
+    assert digest(checkouts) == digest(check_out(stack, tmp_path))
 
 
 def two_lines(torch: str) -> str:

@@ -41,7 +41,7 @@ ACTS = {"git rebase": rebase, "git am": am, "git bisect": bisect}
 @pytest.mark.parametrize("what", ACTS)
 @pytest.mark.parametrize("part", [".", "third_party/plain"])
 def test_head_does_not_move_beneath_it(bench: Bench, upstream: Upstream, what: str, part: str) -> None:
-    bench()
+    bench.begin()
     upstream.commit("torch", {"version.txt": "2.9.1\n"}, "Next")
     ACTS[what](bench, part)
     head = bench.git("-C", part, "rev-parse", "HEAD")
@@ -55,7 +55,7 @@ def test_head_does_not_move_beneath_it(bench: Bench, upstream: Upstream, what: s
 
 
 def test_nor_does_hipify_commit_in_the_middle_of_it(bench: Bench, torch: Project) -> None:
-    bench(hipify=False)
+    bench.begin(hipify=False)
     rebase(bench, ".")
     with pytest.raises(SourceError, match="a `git rebase` is under way"):
         hipify_checkout(torch, bench.path)

@@ -1,14 +1,9 @@
 """Which files are not as the commit has them that is checked out."""
 
-import subprocess
 from pathlib import Path
 
 from cairn.sources.git import repository
-
-
-def git(folder: Path, *words: str) -> None:
-    who = ("-c", "user.name=me", "-c", "user.email=me@example.org")
-    subprocess.run(["git", *who, *words], cwd=folder, check=True, capture_output=True)
+from helpers.sources import git
 
 
 def test_edits_are_what_git_has_otherwise_and_new_modules(tmp_path: Path) -> None:

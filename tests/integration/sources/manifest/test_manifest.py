@@ -16,13 +16,14 @@ from cairn.formats.zip import deflate
 from cairn.sources.git.repository import root_at
 from cairn.sources.hipify import run
 from helpers import stacks
-from helpers.sources import Upstream, git
+from helpers.sources import Saved, Upstream, git
 
 
 @dataclass(frozen=True)
 class Desk:
     """The `cairn` command at work in a folder."""
 
+    saved: Saved
     folder: Path
     upstream: Upstream
     read: Callable[[], tuple[str, str]]
@@ -41,6 +42,10 @@ class Desk:
         assert "Traceback" not in err
         return out if code == 0 else err
 
+    def begin(self) -> None:
+        """Check out for the first time, before upstream goes on."""
+        self.saved.bring("desk", self.checkout)
+
     def checkout(self, *words: str) -> None:
         self.run("checkout", "all", *self.stack, "--root-checkout-dir", self.sources, *words)
 
@@ -57,9 +62,9 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, upstream: Upstream, capsys: pytest.CaptureFixture[str]) -> Desk:
+def desk(saved: Saved, upstream: Upstream, capsys: pytest.CaptureFixture[str]) -> Desk:
     upstream.create("torchvision", {"version.txt": "0.24.0\n", "a.cu": "cudaFree();\n"})
-    folder = tmp_path / "dësk of mine"
+    folder = saved.place / "dësk of mine"
     folder.mkdir()
     torch, origin = stacks.torch(upstream.origin("torch")), upstream.origin("torchvision")
     more = 'hipify = "at-build"\nneeds = ["torch"]'
@@ -70,11 +75,11 @@ def desk(tmp_path: Path, upstream: Upstream, capsys: pytest.CaptureFixture[str])
         captured = capsys.readouterr()
         return captured.out, captured.err
 
-    return Desk(folder, upstream, read)
+    return Desk(saved, folder, upstream, read)
 
 
 def test_it_freezes_every_input(desk: Desk) -> None:
-    desk.checkout()
+    desk.begin()
     desk.create(
         "m.json", "--targets", "gfx1100,gfx942", "--rocm-sdk-version", "7.10.0", "--python", "3.11,3.12"
     )
@@ -97,7 +102,7 @@ def test_it_freezes_every_input(desk: Desk) -> None:
 def test_elsewhere_it_is_made_again_with_the_same_trees_and_the_same_manifest(
     desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    desk.checkout()
+    desk.begin()
     desk.create("m.json")
     desk.upstream.commit("torch", {"version.txt": "2.9.9\n"}, "Moved on")
     desk.upstream.commit("torchvision", {"version.txt": "0.25.0\n"}, "Moved on too")
@@ -122,7 +127,7 @@ def test_elsewhere_it_is_made_again_with_the_same_trees_and_the_same_manifest(
 
 
 def test_a_tree_that_comes_out_otherwise_is_an_error_that_names_both(desk: Desk, tmp_path: Path) -> None:
-    desk.checkout()
+    desk.begin()
     desk.create("m.json")
     frozen = desk.manifest("m.json")
     tree, frozen["projects"][0]["tree"] = frozen["projects"][0]["tree"], "1" * 40
@@ -133,7 +138,7 @@ def test_a_tree_that_comes_out_otherwise_is_an_error_that_names_both(desk: Desk,
 
 
 def test_local_edits_and_commits_are_refused_unless_allowed(desk: Desk, tmp_path: Path) -> None:
-    desk.checkout()
+    desk.begin()
     (desk.sources / "pytorch/third_party/plain/plain.h").write_text("edited")
     git(desk.sources / "pytorch_vision", "commit", "--quiet", "--allow-empty", "-m", "Nothing")
     (desk.sources / "pytorch_vision/a.cu").write_text("mine")
@@ -150,7 +155,7 @@ def test_local_edits_and_commits_are_refused_unless_allowed(desk: Desk, tmp_path
 
 
 def test_commits_that_their_origin_does_not_have_are_refused(desk: Desk) -> None:
-    desk.checkout()
+    desk.begin()
     vision = desk.sources / "pytorch_vision"
     git(vision, "commit", "--quiet", "--allow-empty", "-m", "Mine")
     mine = git(vision, "rev-parse", "HEAD")
@@ -161,7 +166,7 @@ def test_commits_that_their_origin_does_not_have_are_refused(desk: Desk) -> None
 
 
 def test_commits_of_submodules_count_and_a_mirror_is_no_witness(desk: Desk) -> None:
-    desk.checkout()
+    desk.begin()
     origin = Path(desk.upstream.origin("cudakit"))
     shutil.rmtree(origin)
     git(desk.folder, "init", "--quiet", "--bare", str(origin))
@@ -197,18 +202,22 @@ def test_no_token_is_in_a_manifest(desk: Desk, home: Path) -> None:
 
 
 @pytest.fixture
-def two(desk: Desk) -> Desk:
+def two(desk: Desk, saved: Saved) -> Desk:
     """Two manifests, a.json and b.json, with everything that can lie between."""
-    desk.checkout()
-    desk.create("a.json", "--rocm-sdk-version", "7.10.0a20251124")
-    kit = desk.upstream.commit("cudakit", {"README": "newer\n"}, "Newer kit")
-    desk.upstream.bump_submodule("torch", "third_party/cudakit", kit)
-    desk.upstream.commit("torch", {}, "Bump <script>alert('kit')</script> & more")
-    desk.upstream.commit("torch", {"version.txt": "2.10.0a0\n"}, "Version \x1b[31mten")
-    git(desk.upstream.work("torchvision"), "commit", "--quiet", "--amend", "-m", "Begin again")
-    desk.upstream.commit("torchvision", {}, "More vision")
-    desk.checkout()
-    desk.create("b.json", "--rocm-sdk-version", "7.10.0a20251125")
+
+    def make() -> None:
+        desk.checkout()
+        desk.create("a.json", "--rocm-sdk-version", "7.10.0a20251124")
+        kit = desk.upstream.commit("cudakit", {"README": "newer\n"}, "Newer kit")
+        desk.upstream.bump_submodule("torch", "third_party/cudakit", kit)
+        desk.upstream.commit("torch", {}, "Bump <script>alert('kit')</script> & more")
+        desk.upstream.commit("torch", {"version.txt": "2.10.0a0\n"}, "Version \x1b[31mten")
+        git(desk.upstream.work("torchvision"), "commit", "--quiet", "--amend", "-m", "Begin again")
+        desk.upstream.commit("torchvision", {}, "More vision")
+        desk.checkout()
+        desk.create("b.json", "--rocm-sdk-version", "7.10.0a20251125")
+
+    saved.bring("two manifests", make)
     return desk
 
 

@@ -20,7 +20,7 @@ from cairn.sources.patches import apply as patches_apply
 from cairn.sources.patches import audit, export
 from cairn.sources.patches.audit import Allowed
 from cairn.stack import Project
-from helpers.sources import Bench, Upstream
+from helpers.sources import Bench, Saved, Upstream, dropped_ref
 
 UPSTREAM, HIPIFY = "THEROCK_UPSTREAM_DIFFBASE", "THEROCK_HIPIFY_DIFFBASE"
 
@@ -41,10 +41,14 @@ def numbers(**changed: str) -> str:
 
 
 @pytest.fixture
-def long(bench: Bench, upstream: Upstream) -> Bench:
+def long(bench: Bench, upstream: Upstream, saved: Saved) -> Bench:
     """A checkout of a torch with a file that has room for several hunks."""
-    upstream.commit("torch", {"src/long.py": numbers()}, "Add a long file")
-    bench()
+
+    def make() -> None:
+        upstream.commit("torch", {"src/long.py": numbers()}, "Add a long file")
+        bench()
+
+    saved.bring("long", make)
     return bench
 
 
@@ -183,21 +187,25 @@ PLACES = {
 
 
 @pytest.fixture
-def therocks(bench: Bench, tmp_path: Path) -> Path:
+def therocks(bench: Bench, saved: Saved) -> Path:
     """A patch set in TheRock's layout, for a torch that comes out clean."""
-    folder = tmp_path / "patches" / "2.9"
-    bench(hipify=False)
-    device = '#include "driver_types.h"\n'
-    bench.commit("src/device.cpp", device + "// before\n", "Before")
-    patch_of(bench, folder / "pytorch/base")
-    bench.commit("fill.cu", device + "// kit before\n", "Kit before", part="third_party/cudakit")
-    patch_of(bench, folder / "third_party/cudakit/base", part="third_party/cudakit")
-    bench()
-    hipified = '#include "hip/driver_types.h"\n'
-    bench.commit("src/device.cpp", hipified.replace('"\n', '" // after\n'), "After")
-    patch_of(bench, folder / "pytorch/hipified", "-U0")
-    bench.commit("README", "kit after\n", "Kit after", part="third_party/cudakit")
-    patch_of(bench, folder / "third_party/cudakit/hipified", part="third_party/cudakit")
+    folder = saved.place / "patches" / "2.9"
+    kit = "third_party/cudakit"
+
+    def make() -> None:
+        bench.begin(hipify=False)
+        device = '#include "driver_types.h"\n'
+        bench.commit("src/device.cpp", device + "// before\n", "Before")
+        patch_of(bench, folder / "pytorch/base")
+        bench.commit("fill.cu", device + "// kit before\n", "Kit before", part=kit)
+        patch_of(bench, folder / kit / "base", part=kit)
+        bench()
+        bench.commit("src/device.cpp", '#include "hip/driver_types.h" // after\n', "After")
+        patch_of(bench, folder / "pytorch/hipified", "-U0")
+        bench.commit("README", "kit after\n", "Kit after", part=kit)
+        patch_of(bench, folder / kit / "hipified", part=kit)
+
+    saved.bring("patches of TheRock's", make)
     return folder
 
 
@@ -320,5 +328,4 @@ def test_a_persons_own_commit_that_a_patch_replaces_is_kept(
     assert bench.git(*kit, "log", "-1", "--format=%s", "mine") == "Kit after"
     said = capsys.readouterr().err
     assert "In words of my own" in said
-    ref = next(word for word in said.split() if word.startswith("refs/cairn/dropped/"))
-    assert bench.git(*kit, "rev-parse", ref) == mine
+    assert bench.git(*kit, "rev-parse", dropped_ref(said)) == mine

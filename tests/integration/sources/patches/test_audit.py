@@ -56,7 +56,7 @@ def said(found: patches_audit.Audit) -> list[tuple[str, str]]:
 
 
 def test_a_fresh_checkout_is_explained_and_untouched(bench: Bench) -> None:
-    bench()
+    bench.begin()
     before = bench.git("status", "--porcelain", "--ignored"), bench.git("show-ref")
     found = audit(bench)
     assert (said(found), found.parts) == ([], 4)
@@ -64,7 +64,7 @@ def test_a_fresh_checkout_is_explained_and_untouched(bench: Bench) -> None:
 
 
 def test_a_checkout_without_submodules_or_at_build(bench: Bench, torch: Project) -> None:
-    bench(submodules=False)
+    bench.begin(submodules=False)
     assert audit(bench).parts == 1
     bench(project=msgspec.structs.replace(torch, hipify="at-build"))
     assert said(audit(bench, kind="at-build")) == []
@@ -72,7 +72,7 @@ def test_a_checkout_without_submodules_or_at_build(bench: Bench, torch: Project)
 
 def test_an_edit_that_hipify_does_not_make_is_named(bench: Bench) -> None:
     """The mistake of tagging after a local patch, and of amending hipify's commit."""
-    bench()
+    bench.begin()
     (bench.path / "src/device.cpp").write_text("smuggled")
     (bench.path / "src/extra é.cpp").write_text("smuggled")
     bench.git("add", "--all")
@@ -90,7 +90,7 @@ def test_an_edit_that_hipify_does_not_make_is_named(bench: Bench) -> None:
 
 
 def test_every_commit_must_be_allowed(bench: Bench) -> None:
-    bench()
+    bench.begin()
     mine = bench.commit("mine.txt", "1", "Mine")
     theirs = bench.commit("fill.cu", "2", "In a submodule", part="third_party/cudakit")
     found = audit(bench)
@@ -106,7 +106,7 @@ def test_every_commit_must_be_allowed(bench: Bench) -> None:
 
 
 def test_a_patch_is_known_on_another_base_by_what_it_changes(bench: Bench) -> None:
-    bench()
+    bench.begin()
     bench.commit("src/mine.py", "if x:\n    y()\nz()\n", "Mine")
     (problem,) = audit(bench).problems
     bench.git("commit", "--quiet", "--amend", "-m", "Mine, on another day")
@@ -122,7 +122,7 @@ def test_a_patch_is_known_on_another_base_by_what_it_changes(bench: Bench) -> No
 
 
 def test_an_expired_entry_fails_even_unused(bench: Bench) -> None:
-    bench()
+    bench.begin()
     mine = bench.commit("mine.txt", "1", "Mine")
     old = TODAY - dt.timedelta(days=1)
     assert said(audit(bench, allowed(mine, expires=old))) == [("expired", "")]
@@ -131,7 +131,7 @@ def test_an_expired_entry_fails_even_unused(bench: Bench) -> None:
 
 
 def test_edits_in_no_commit_are_named(bench: Bench) -> None:
-    bench()
+    bench.begin()
     (bench.path / "src/device.cpp").write_text("edited")
     (bench.path / "third_party/plain/deps/inner/new.h").write_text("new")
     found = audit(bench)
@@ -140,7 +140,7 @@ def test_edits_in_no_commit_are_named(bench: Bench) -> None:
 
 @pytest.mark.parametrize("flag", ["--assume-unchanged", "--skip-worktree"])
 def test_edits_cannot_be_hidden(bench: Bench, flag: str) -> None:
-    bench()
+    bench.begin()
     bench.git("-C", "third_party/plain", "update-index", flag, "plain.h")
     (bench.path / "third_party/plain/plain.h").write_text("hidden")
     found = audit(bench)
@@ -149,14 +149,14 @@ def test_edits_cannot_be_hidden(bench: Bench, flag: str) -> None:
 
 
 def test_a_replaced_commit_is_seen_as_it_is(bench: Bench) -> None:
-    bench()
+    bench.begin()
     mine = bench.commit("mine.txt", "1", "Mine")
     bench.git("replace", mine, HIPIFY)
     assert [problem.commit for problem in audit(bench).problems] == [mine]
 
 
 def test_a_killed_audit_leaves_nothing_after_the_next(bench: Bench) -> None:
-    bench()
+    bench.begin()
     killed, alive = cache_dir() / "scratch/killed", cache_dir() / "scratch/alive"
     for folder in (killed, alive):
         (folder / "tree").mkdir(parents=True)
@@ -170,7 +170,7 @@ def test_a_killed_audit_leaves_nothing_after_the_next(bench: Bench) -> None:
 
 
 def test_a_shallow_checkout(bench: Bench) -> None:
-    bench(depth=1)
+    bench.begin(depth=1)
     assert said(audit(bench)) == []
 
 
@@ -185,7 +185,7 @@ def test_a_shallow_checkout(bench: Bench) -> None:
     ],
 )
 def test_a_moved_tag_is_a_problem(bench: Bench, move: tuple[str, ...]) -> None:
-    bench()
+    bench.begin()
     bench.git(*move)
     assert {kind for kind, _ in said(audit(bench))} == {"tags"}
 
@@ -193,7 +193,7 @@ def test_a_moved_tag_is_a_problem(bench: Bench, move: tuple[str, ...]) -> None:
 def test_what_cannot_be_audited(bench: Bench, tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="not a git checkout"):
         audit(bench, checkout=tmp_path)
-    bench(hipify=False)
+    bench.begin(hipify=False)
     assert said(audit(bench))[0] == ("tags", "")
     bench.git("tag", "-d", UPSTREAM)
     with pytest.raises(SourceError, match=f"no tag {UPSTREAM}"):
@@ -201,7 +201,7 @@ def test_what_cannot_be_audited(bench: Bench, tmp_path: Path) -> None:
 
 
 def test_the_command(bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    bench()
+    bench.begin()
     mine = bench.commit("mine.txt", "1", "Mine")
     path = tmp_path / "allowlist.toml"
     path.write_text('schema = "cairn.patches/1"\n')
@@ -223,7 +223,7 @@ def test_the_command(bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 def test_a_checkout_that_upstreams_scripts_made(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
-    bench()
+    bench.begin()
     for name in ("cairn.json", "cairn.hipify.json", "cairn.config"):
         (bench.path / ".git" / name).unlink()
     command = ["patches", "audit", str(bench.path)]
@@ -237,7 +237,7 @@ def test_a_checkout_that_upstreams_scripts_made(bench: Bench, capsys: pytest.Cap
 
 
 def test_the_report_command(bench: Bench, torch: Project, capsys: pytest.CaptureFixture[str]) -> None:
-    bench(hipify=False)
+    bench.begin(hipify=False)
     assert main(["patches", "report", str(bench.path)]) == 4
     capsys.readouterr()
     hipify_checkout(torch, bench.path)
@@ -266,6 +266,8 @@ def test_an_audit_asks_little_about_a_submodule_that_nobody_touched(
     wrapper = tmp_path / "bin/git"
     wrapper.write_text(COUNTING.format(log=log, git=git))
     wrapper.chmod(0o755)
+
+    bench.begin()
 
     def runs() -> int:
         bench()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,7 @@ def apply(bench: Bench, folder: Path) -> tuple[patches_apply.Applied, ...]:
 
 
 def test_export_and_apply_keep_authors_dates_and_messages(bench: Bench, tmp_path: Path) -> None:
-    bench()
+    bench.begin()
     bench.commit(
         "a b é.txt", "1\r\n2\r\n", "[ROCm] Fix: ü\n\nWhy: because.\n\nSigned-off-by: Jo <j@x.invalid>"
     )
@@ -46,9 +47,7 @@ def test_export_and_apply_keep_authors_dates_and_messages(bench: Bench, tmp_path
     export.export(bench.path, folder)
     assert {p: p.read_bytes() for p in folder.rglob("*.patch")} == first
 
-    other = type(bench)(
-        bench.request.__class__(**{**vars(bench.request), "checkout_dir": tmp_path / "other"})
-    )
+    other = replace(bench, request=replace(bench.request, checkout_dir=tmp_path / "other"))
     other()
     done = apply(other, folder)
     assert all(applied.commit for applied in done)
@@ -69,7 +68,7 @@ def test_export_and_apply_keep_authors_dates_and_messages(bench: Bench, tmp_path
 
 
 def test_apply_on_a_branch_moves_the_branch(bench: Bench, tmp_path: Path) -> None:
-    bench()
+    bench.begin()
     bench.commit("mine.txt", "1", "Mine")
     export.export(bench.path, tmp_path / "patches")
     bench.git("checkout", "--quiet", "-B", "topic", HIPIFY)
@@ -81,7 +80,7 @@ def test_apply_on_a_branch_moves_the_branch(bench: Bench, tmp_path: Path) -> Non
 def test_a_dry_run_says_what_would_happen(
     bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    bench()
+    bench.begin()
     bench.commit("mine.txt", "1", "Mine")
     export.export(bench.path, tmp_path / "patches")
     bench.git("reset", "--quiet", "--hard", HIPIFY)
@@ -96,7 +95,7 @@ def test_a_dry_run_says_what_would_happen(
 
 
 def test_apply_leaves_edits_alone(bench: Bench, tmp_path: Path) -> None:
-    bench()
+    bench.begin()
     bench.commit("mine.txt", "1", "Mine")
     export.export(bench.path, tmp_path / "patches")
     bench.git("reset", "--quiet", "--hard", HIPIFY)
@@ -107,7 +106,7 @@ def test_apply_leaves_edits_alone(bench: Bench, tmp_path: Path) -> None:
 
 
 def test_all_or_none(bench: Bench, tmp_path: Path) -> None:
-    bench()
+    bench.begin()
     bench.commit("mine.txt", "1", "Mine")
     bench.commit("README", "kit\nmore\n", "More", part="third_party/cudakit")
     export.export(bench.path, tmp_path / "patches")
@@ -126,7 +125,7 @@ def test_all_or_none(bench: Bench, tmp_path: Path) -> None:
 
 
 def test_patches_of_plain_git_lose_their_bracket(bench: Bench, tmp_path: Path) -> None:
-    bench()
+    bench.begin()
     bench.commit("mine.txt", "1", "[ROCm] Mine")
     bench.git("format-patch", "--quiet", "-o", str(tmp_path / "patches"), f"{HIPIFY}..")
     bench.git("reset", "--quiet", "--hard", HIPIFY)
@@ -136,7 +135,7 @@ def test_patches_of_plain_git_lose_their_bracket(bench: Bench, tmp_path: Path) -
 
 
 def test_what_export_and_apply_refuse(bench: Bench, tmp_path: Path) -> None:
-    bench()
+    bench.begin()
     folder = tmp_path / "patches"
     folder.mkdir()
     (folder / "thesis.txt").write_text("precious")
@@ -165,7 +164,7 @@ def test_what_export_and_apply_refuse(bench: Bench, tmp_path: Path) -> None:
 
 
 def test_a_patch_that_no_export_made_is_left_where_it_is(bench: Bench, tmp_path: Path) -> None:
-    bench()
+    bench.begin()
     bench.git("commit", "--quiet", "--allow-empty", "-m", "Mine")
     folder = tmp_path / "patches of mine"
     folder.mkdir()

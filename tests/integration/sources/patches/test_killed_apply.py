@@ -41,7 +41,7 @@ apply.apply(request, say=lambda line: None)
 def patches(bench: Bench, tmp_path: Path) -> Path:
     """Patches for upstream's files in the root and in a submodule."""
     folder = tmp_path / "patches"
-    bench(hipify=False)
+    bench.begin(hipify=False)
     include = '#include "driver_types.h"\n'
     for part, name, place in ((".", "src/device.cpp", "pytorch"), (KIT, "fill.cu", KIT)):
         bench.commit(name, f"{include}// base\n", "Base", part=part)
