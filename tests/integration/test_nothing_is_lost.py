@@ -182,22 +182,20 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Saved:
     return Saved(tmp_path_factory.mktemp("world"), tmp_path_factory.mktemp("saved"))
 
 
+THEIRS = """
+out/thesis.txt out/sub/data.bin out/torch-0.1-py3-none-any.whl out/alpha-0.1-py3-none-any.whl
+src/beside.txt src/pytorch/notes.ignored src/pytorch/build/mine.o src/pytorch/third_party/kit/a.ignored
+store/thesis.txt store/staging/notes.txt store/files/notes.txt wheels/notes.txt
+"""
+
+
 @pytest.fixture
 def world(saved: Saved) -> World:
     """A fresh copy of the world."""
     saved.bring("world", lambda: make_world(saved.place))
     made = World(saved.place)
-    for name in ("thesis.txt", "sub/data.bin", "torch-0.1-py3-none-any.whl", "alpha-0.1-py3-none-any.whl"):
-        made.plant(f"out/{name}")
-    for name in (
-        "src/pytorch/notes.ignored",
-        "src/pytorch/build/mine.o",
-        "src/pytorch/third_party/kit/a.ignored",
-    ):
+    for name in THEIRS.split():
         made.plant(name)
-    for name in ("store/thesis.txt", "store/staging/notes.txt", "store/files/notes.txt", "wheels/notes.txt"):
-        made.plant(name)
-    made.plant("src/beside.txt")
     made.own("src/pytorch", "refs/heads/mine", "refs/stash", "refs/tags/of-a-person")
     made.own("src/pytorch/third_party/kit", "refs/heads/mine")
     made.own("up/torch", "refs/heads/main")
@@ -205,45 +203,34 @@ def world(saved: Saved) -> World:
 
 
 Prepare = Callable[[World], None]
-SCRIPT = str(SCRIPTS / "pytorch_torch_repo.py")
-BUILD_SCRIPT = str(SCRIPTS / "build_prod_wheels.py")
-CHECKOUT = (SCRIPT, "checkout", "--gitrepo-origin", "up/torch", "--checkout-dir", "src/pytorch",
-            "--repo-hashtag", "main", "--jobs", "1")  # fmt: skip
-ALL = ("cairn", "checkout", "all", "--stack", "stack", "--root-checkout-dir", "src")
-HIPIFY_AGAIN = (SCRIPT, "hipify", "--checkout-dir", "src/pytorch")
-CREATE = (
-    "cairn",
-    "manifest",
-    "create",
-    "--stack",
-    "stack",
-    "--root-checkout-dir",
-    "src",
-    "--output",
-    "n.json",
-)
-REMAKE = ("cairn", "manifest", "checkout", "m.json", "--stack", "stack", "--root-checkout-dir", "src")
-APPLY = ("cairn", "patches", "apply", "src/pytorch", "patches")
-EXPORT = ("cairn", "patches", "export", "src/pytorch", "--output-dir", "patches")
-BUILD = ("cairn", "build", "--stack", "stack", "--root-checkout-dir", "src", "--output-dir", "out",
-         "--env-dir", "envs")  # fmt: skip
+
+
+def typed(line: str, *more: str) -> tuple[str, ...]:
+    """A command as it is typed, and arguments that may have blanks in them."""
+    return (*line.split(), *more)
+
+
 OTHER = "other/alpha-1.0-py3-none-any.whl"
 BROKEN = "broken/alpha-1.0-py3-none-any.whl"
 WHEEL = "wheels/alpha-1.0-py3-none-any.whl"
-SET_VERSION = ("cairn", "wheel", "set-version", WHEEL, "--version", "2.0", "--output-dir", "out")
-PUBLISH = ("cairn", "index", "publish", "--store", "store", "--index", "staging")
-SMOKE = ("cairn", "test", "smoke", "--set", "set.json", "--find-links", "wheels", "--output-dir", "out")
-PROMOTE = (
-    "cairn",
-    "release",
-    "promote",
-    "--stack",
-    str(Path(__file__).parents[2] / "external-builds" / "sample"),
-    "--store",
-    "store",
-    "set.json",
-)
-CI = ("cairn", "ci", "run", "--stack", "stack", "--work-dir", "work")
+SAMPLE = str(SCRIPTS.with_name("sample"))
+SCRIPT = str(SCRIPTS / "pytorch_torch_repo.py")
+PLACE = "--stack stack --root-checkout-dir src"
+CHECKOUT = (SCRIPT, *typed("checkout --gitrepo-origin up/torch --checkout-dir src/pytorch"),
+            *typed("--repo-hashtag main --jobs 1"))  # fmt: skip
+ALL = typed(f"cairn checkout all {PLACE}")
+HIPIFY_AGAIN = (SCRIPT, *typed("hipify --checkout-dir src/pytorch"))
+CREATE = typed(f"cairn manifest create {PLACE} --output n.json")
+REMAKE = typed(f"cairn manifest checkout m.json {PLACE}")
+APPLY = typed("cairn patches apply src/pytorch patches")
+EXPORT = typed("cairn patches export src/pytorch --output-dir patches")
+BUILD = typed(f"cairn build {PLACE} --output-dir out --env-dir envs")
+BUILD_SCRIPT = str(SCRIPTS / "build_prod_wheels.py")
+SET_VERSION = typed(f"cairn wheel set-version {WHEEL} --version 2.0 --output-dir out")
+PUBLISH = typed("cairn index publish --store store --index staging")
+SMOKE = typed("cairn test smoke --set set.json --find-links wheels --output-dir out")
+PROMOTE = typed("cairn release promote --store store set.json --stack", SAMPLE)
+CI = typed("cairn ci run --stack stack --work-dir work")
 
 
 def edit(name: str) -> Prepare:
@@ -460,29 +447,32 @@ TABLE: dict[str, Row] = {
     "build killed late": Row(BUILD, kill=30),
     "build interrupted": Row(BUILD, interrupt=20),
     "build_prod_wheels build failed": Row(
-        (BUILD_SCRIPT, "build", "--stack", "stack", "--root-checkout-dir", "src", "--output-dir", "out"),
-        failing_build,
+        (BUILD_SCRIPT, *typed(f"build {PLACE} --output-dir out")), failing_build
     ),
-    "install-rocm failed": Row((BUILD_SCRIPT, "install-rocm", "--find-links", "wheels")),
-    "rocm install failed": Row(("cairn", "rocm", "install", "--python", "envs", "--find-links", "wheels"),
-                               edit("envs/mine.py")),
-    "rocm package failed": Row(("cairn", "rocm", "package", "--prefix", "src", "--rocm-version", "7.10.0",
-                                "--output-dir", "out")),
-    "set-version refused": Row((*SET_VERSION[:4], "--version", "no version", "--output-dir", "out")),
-    "set-version failed": Row((*SET_VERSION[:3], BROKEN, *SET_VERSION[4:])),
+    "install-rocm failed": Row((BUILD_SCRIPT, *typed("install-rocm --find-links wheels"))),
+    "rocm install failed": Row(
+        typed("cairn rocm install --python envs --find-links wheels"), edit("envs/mine.py")
+    ),
+    "rocm package failed": Row(
+        typed("cairn rocm package --prefix src --rocm-version 7.10.0 --output-dir out")
+    ),
+    "set-version refused": Row(
+        typed(f"cairn wheel set-version {WHEEL} --output-dir out --version", "no version")
+    ),
+    "set-version failed": Row(typed(f"cairn wheel set-version {BROKEN} --version 2.0 --output-dir out")),
     "set-version killed": Row(SET_VERSION, kill=2),
-    "repair failed": Row(("cairn", "wheel", "repair", BROKEN, "--output-dir", "out")),
-    "fat refused": Row(("cairn", "wheel", "fat", WHEEL, "src", "--output-dir", "out")),
-    "split refused": Row(("cairn", "wheel", "split", WHEEL, "--output-dir", "out")),
-    "join refused": Row(("cairn", "wheel", "join", WHEEL, WHEEL, "--output-dir", "out")),
+    "repair failed": Row(typed(f"cairn wheel repair {BROKEN} --output-dir out")),
+    "fat refused": Row(typed(f"cairn wheel fat {WHEEL} src --output-dir out")),
+    "split refused": Row(typed(f"cairn wheel split {WHEEL} --output-dir out")),
+    "join refused": Row(typed(f"cairn wheel join {WHEEL} {WHEEL} --output-dir out")),
     "smoke refused: another environment": Row(SMOKE, foreign_smoke),
     "smoke failed: nothing to install": Row((*SMOKE[:6], "sub", *SMOKE[7:]), with_set),
     "smoke killed": Row(SMOKE, with_set, kill=9),
     "smoke interrupted": Row(SMOKE, with_set, interrupt=9),
     "publish refused: other bytes": Row((*PUBLISH, OTHER), with_conflicting_wheel),
     "publish failed": Row((*PUBLISH, BROKEN)),
-    "publish killed": Row((*PUBLISH[:6], "dev", WHEEL), kill=6),
-    "mirror failed": Row(("cairn", "index", "mirror", "--store", "store", "--index", "staging", BROKEN)),
+    "publish killed": Row(typed("cairn index publish --store store --index dev", WHEEL), kill=6),
+    "mirror failed": Row(typed("cairn index mirror --store store --index staging", BROKEN)),
     "promote refused": Row(PROMOTE, staged_set),
     # Without a bypass the missing record is refused before anything is written.
     "promote killed": Row((*PROMOTE, "--bypass", "somebody", "--reason", "a try"), staged_set, kill=5),
