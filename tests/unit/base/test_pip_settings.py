@@ -45,7 +45,7 @@ def test_pip_hears_only_that(monkeypatch: pytest.MonkeyPatch) -> None:
     env = package_index.parsed(LISTING).pip_environment()
     assert {name for name in env if name.startswith(("PIP_", "PYTHON", "UV_"))} == {
         *("PIP_CONFIG_FILE", "PIP_CERT", "PIP_EXTRA_INDEX_URL", "PIP_INDEX_URL", "PIP_TRUSTED_HOST"),
-        *("PIP_PROXY", "PIP_DEFAULT_TIMEOUT"),
+        *("PIP_PROXY", "PIP_DEFAULT_TIMEOUT", "PIP_RETRIES"),
     }
     assert env["PIP_CONFIG_FILE"] == os.devnull
     assert "OTHER" not in env
