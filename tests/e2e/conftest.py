@@ -4,12 +4,13 @@ import json
 import os
 import re
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from cairn.release.provenance import signers
-from helpers.trail import SAMPLE, Trail, cairn, clean_environment
+from helpers.trail import ROOT, SAMPLE, Trail, cairn, clean_environment
 
 # A newcomer's machine has none of these; the SDK brings its own.
 COMPILERS = re.compile(
@@ -51,3 +52,22 @@ def trail(tmp_path_factory: pytest.TempPathFactory) -> Trail:
         path=env["PATH"],
         public_key=folder / "keys" / signers.PUBLIC_NAME,
     )
+
+
+@pytest.fixture
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A new copy of the project at one place: a `.venv` that an earlier test made there stays."""
+    folder = tmp_path_factory.getbasetemp() / "project"
+    folder.mkdir(exist_ok=True)
+    for path in folder.iterdir():
+        if path.is_dir() and path.name != ".venv":
+            shutil.rmtree(path)
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT, capture_output=True, check=True,
+    )  # fmt: skip
+    for name in filter(None, listed.stdout.decode().split("\0")):
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+    return folder

@@ -9,7 +9,7 @@ import pytest
 
 from helpers.trail import ROOT, clean_environment
 
-from .test_readme import compare_answers, copy_of_the_project, script_of
+from .test_readme import compare_answers, script_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("pages")]
 
@@ -32,9 +32,7 @@ PAGES = (
 ELSEWHERE = ("how-to/rocm-from-debian.md",)
 
 
-def test_the_pages_from_first_to_last(tmp_path: Path) -> None:
-    project = tmp_path / "project"
-    copy_of_the_project(project)
+def test_the_pages_from_first_to_last(project: Path, tmp_path: Path) -> None:
     texts = {page: (ROOT / "docs" / page).read_text("utf-8") for page in PAGES}
     script = script_of(texts[TUTORIAL]) + "\n".join(
         f"echo '== {page}' >&2\n{block}"

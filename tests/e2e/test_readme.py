@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +12,7 @@ from cairn.release.serve import serving
 from cairn.store.folder import LocalStore
 from helpers.trail import ROOT, clean_environment
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("readme")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("pages")]
 
 _COMMAND = re.compile(r"^\$ (.*(?:\\\n.*)*)\n", re.MULTILINE)
 _FROM, _TO = "--- what the page shows", "--- ends"
@@ -54,27 +53,15 @@ def _without_measures(text: str) -> str:
     return re.sub(" +", " ", re.sub(varying, "#", text))
 
 
-def copy_of_the_project(target: Path) -> None:
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT, capture_output=True, check=True,
-    )  # fmt: skip
-    for name in filter(None, listed.stdout.decode().split("\0")):
-        if (ROOT / name).is_file():
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, target / name)
-
-
 def free_port(folder: Path) -> int:
     with serving(LocalStore(folder)) as server:
         return server.port
 
 
-def test_step_by_step(tmp_path: Path) -> None:
-    project = tmp_path / "project"
-    copy_of_the_project(project)
+def test_step_by_step(project: Path, tmp_path: Path) -> None:
     # As `dev.py` leaves it, without running a trail first.
-    subprocess.run([sys.executable, "-c", "import dev; dev.install('')"], cwd=project, check=True)
+    made = "import dev; dev.ready('') or dev.install('')"
+    subprocess.run([sys.executable, "-c", made], cwd=project, check=True)
 
     headings = ("The same, step by step", "Wheels that are built already")
     text = "".join(section(ROOT / "README.md", heading) for heading in headings)

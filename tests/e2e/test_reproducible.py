@@ -1,7 +1,12 @@
-"""The same manifest built twice, in two folders and from two caches, gives the same bytes."""
+"""A manifest built twice, in two folders, from two caches, once with an interrupt, gives the same bytes."""
 
 import json
+import signal
+import subprocess
+import sys
+import time
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +30,22 @@ def manifest(work: Path) -> dict[str, Any]:
     return dict(json.loads(text, object_pairs_hook=lambda pairs: {k: v for k, v in pairs if k != "origin"}))
 
 
-def test_two_builds_in_two_folders_give_the_same_wheels(trail: Trail, tmp_path: Path) -> None:
+def test_an_interrupted_run_leaves_nothing_half_written_and_carries_on_to_the_same_wheels(
+    trail: Trail, tmp_path: Path
+) -> None:
     work = tmp_path / "another folder"
-    done = cairn(
-        *("ci", "run", "--stack", SAMPLE, "--work-dir", work),
-        env=clean_environment(tmp_path / "cache", own_environments=True),
-    )
+    env = clean_environment(tmp_path / "cache", own_environments=True)
+    words = ("ci", "run", "--stack", SAMPLE, "--work-dir", work)
+    rest = interrupted_at("→ build torch", *words, env=env)
+    assert "error: interrupted" in rest
+    assert "Traceback" not in rest
+    finished = {p.name for p in (work / "wheels").glob("*.whl")}
+    assert all(name.startswith("triton-") for name in finished)
+    assert not list((work / "wheels").glob(".*part"))
+    done = cairn(*words, "--json", env=env)
     assert done.returncode == 0, done.stderr
+    kept = [wheel["file"] for wheel in json.loads(done.stdout)["wheels"] if wheel["cached"]]
+    assert {name.rpartition("/")[2].split("-")[0] for name in kept} == {"triton"}
     again = sorted((work / "wheels").glob("*.whl"))
     assert manifest(work) == manifest(trail.work)
     differences = []
@@ -39,6 +53,23 @@ def test_two_builds_in_two_folders_give_the_same_wheels(trail: Trail, tmp_path: 
         if files.sha256_of(one) != files.sha256_of(other):
             differences.append(cairn("wheel", "diff", one, other, env=trail.environment()).stdout)
     assert differences == []
+
+
+def interrupted_at(line: str, *words: str | Path, env: Mapping[str, str]) -> str:
+    """Interrupt `cairn` a second after it wrote a line; what it wrote from then on."""
+    command = [sys.executable, "-m", "cairn", *map(str, words)]
+    with subprocess.Popen(
+        command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stderr is not None
+        for written in child.stderr:
+            if line in written:
+                time.sleep(1)
+                child.send_signal(signal.SIGINT)
+                break
+        rest = child.stderr.read()
+        assert child.wait(60) == 130, rest
+    return rest
 
 
 def test_every_wheel_names_its_sources_and_the_sdk(trail: Trail) -> None:

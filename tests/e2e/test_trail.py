@@ -5,10 +5,8 @@ import os
 import re
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
-import time
 import urllib.parse
 import zipfile
 from html.parser import HTMLParser
@@ -22,7 +20,7 @@ from cairn.release.index import keys
 from cairn.release.serve import serving
 from cairn.store import folder as store_folder
 from helpers.release import audit
-from helpers.trail import SAMPLE, Trail, cairn, cairn_watched, clean_environment
+from helpers.trail import SAMPLE, Trail, cairn, cairn_watched
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trail")]
 
@@ -216,8 +214,11 @@ def test_a_second_run_builds_nothing_and_changes_nothing(trail: Trail, tmp_path:
 
 def test_what_was_changed_since_is_not_kept(trail: Trail, tmp_path: Path) -> None:
     work = tmp_path / "work"
-    for name in ("index", "wheels", "kept", "smoke", "src", "sdk", "envs"):
+    work.mkdir()
+    for name in ("index", "wheels", "kept", "smoke", "src"):
         shutil.copytree(trail.work / name, work / name, symlinks=True)
+    for name in ("sdk", "envs"):  # 17,000 files, which nothing writes into
+        shutil.copytree(trail.work / name, work / name, symlinks=True, copy_function=os.link)
     with (work / "smoke" / "record.json").open("a") as record:
         record.write("\n")
     shutil.rmtree(work / "index" / "release" / "simple" / "torch")
@@ -295,39 +296,6 @@ def test_one_file_of_vision_rebuilds_vision_and_nothing_else(trail: Trail, tmp_p
     log = events.last_run(tmp_path / "out" / "events.jsonl")
     assert {event.ending for event in log if isinstance(event, events.StepEnded)} == {"kept"}
     assert not [event for event in log if isinstance(event, events.ProgramStarted)]
-
-
-def test_an_interrupt_leaves_nothing_half_written_and_the_next_run_carries_on(
-    trail: Trail, tmp_path: Path
-) -> None:
-    # The SDK and the origins come from the shared cache's work folder, so that the interrupt hits the builds.
-    work = tmp_path / "work"
-    work.mkdir()
-    shutil.copytree(trail.work / "sdk", work / "sdk", symlinks=True)
-    env = clean_environment(tmp_path / "cache")
-    command = [sys.executable, "-m", "cairn", "ci", "run", "--stack", SAMPLE, "--work-dir", work]
-    with subprocess.Popen(
-        command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as child:
-        assert child.stderr is not None
-        seen = []
-        for line in child.stderr:
-            seen.append(line)
-            if "→ build torch" in line:
-                time.sleep(1)
-                child.send_signal(signal.SIGINT)
-                break
-        rest = child.stderr.read()
-        assert child.wait(60) == 130, rest
-    assert "error: interrupted" in rest
-    assert "Traceback" not in rest
-    finished = {p.name for p in (work / "wheels").glob("*.whl")}
-    assert all(name.startswith("triton-") for name in finished)
-    assert not list((work / "wheels").glob(".*part"))
-    again = cairn("ci", "run", "--stack", SAMPLE, "--work-dir", work, "--json", env=env)
-    assert again.returncode == 0, again.stderr
-    answer = json.loads(again.stdout)
-    assert {w["file"].rpartition("/")[2].split("-")[0] for w in answer["wheels"] if w["cached"]} == {"triton"}
 
 
 def test_the_quoted_pip_line_is_one_shell_command(trail: Trail) -> None:
