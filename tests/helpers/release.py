@@ -176,6 +176,12 @@ def in_folder(store: MemoryStore, path: Path) -> LocalStore:
     return folder
 
 
+def fill(store: MemoryStore, other: MemoryStore) -> None:
+    """Have a store hold what another one does."""
+    store.objects.update(other.objects)
+    store.modified.update(other.modified)
+
+
 def make_set(
     wheels: Sequence[Path],
     *,

@@ -24,15 +24,22 @@ from cairn.testing.record import TestRecord
 from cairn.wheels.wheelset import WheelSet
 from helpers.gate import at, data_of, failed_record, given, record_of, stack_of, stage_torch
 from helpers.moments import Meddled, dying
-from helpers.release import contents, in_folder
+from helpers.release import contents, fill, in_folder
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[MemoryStore, WheelSet]:
+    store = MemoryStore()
+    made = stage_torch(store, tmp_path_factory.mktemp("torch"))
+    promote(store, made.id, stack=stack_of(made), records=[given(record_of(made))])
+    return store, made
 
 
 @pytest.fixture
-def made(store: MemoryStore, tmp_path: Path) -> WheelSet:
+def made(store: MemoryStore, built: tuple[MemoryStore, WheelSet]) -> WheelSet:
     """A released set."""
-    made = stage_torch(store, tmp_path)
-    promote(store, made.id, stack=stack_of(made), records=[given(record_of(made))])
-    return made
+    fill(store, built[0])
+    return built[1]
 
 
 def failing(made: WheelSet, **changes: Any) -> TestRecord:

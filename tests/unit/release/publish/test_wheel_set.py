@@ -20,28 +20,33 @@ from cairn.store.protocol import Store
 from cairn.wheels.wheelset import WheelSet
 from helpers.gate import write_stack
 from helpers.moments import dying
-from helpers.release import audit, contents, keys_of, make_set, make_wheel, move, stage_set
+from helpers.release import audit, contents, fill, keys_of, make_set, make_wheel, make_wheels, move, stage_set
 
 Stage = Callable[..., WheelSet]
 
 
+def stage_three(store: Store, folder: Path, version: str, *, with_numpy: bool = True) -> WheelSet:
+    """Stage torch, triton and torchvision of one version, each pinning the next, and numpy beside them."""
+    needs = {
+        f"triton {version}": [],
+        f"torch {version}": [f"triton=={version}", "numpy"],
+        f"torchvision {version}": [f"torch=={version}"],
+    }
+    wheels = make_wheels(folder / f"dist-{version}", needs)
+    if with_numpy:
+        publish(store, "staging", [make_wheel(folder, "numpy", "2.0")])
+    return stage_set(store, "staging", make_set(wheels), wheels)
+
+
 @pytest.fixture
 def stage(tmp_path: Path) -> Stage:
-    """Stages torch, triton and torchvision of one version, each pinning the next, and numpy beside them."""
+    return lambda store, version, **more: stage_three(store, tmp_path, version, **more)
 
-    def run(store: Store, version: str, *, mark: str = "", with_numpy: bool = True) -> WheelSet:
-        folder = tmp_path / f"dist-{version}{mark}"
-        content = f"MARK = {mark!r}\n"
-        wheels = [
-            make_wheel(folder, "triton", version, content=content),
-            make_wheel(folder, "torch", version, requires=[f"triton=={version}", "numpy"], content=content),
-            make_wheel(folder, "torchvision", version, requires=[f"torch=={version}"], content=content),
-        ]
-        if with_numpy:
-            publish(store, "staging", [make_wheel(tmp_path / "third", "numpy", "2.0")])
-        return stage_set(store, "staging", make_set(wheels), wheels)
 
-    return run
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[MemoryStore, WheelSet]:
+    store = MemoryStore()
+    return store, stage_three(store, tmp_path_factory.mktemp("built"), "2.9.0")
 
 
 def versions(store: Store, where: str) -> list[str]:
@@ -50,9 +55,10 @@ def versions(store: Store, where: str) -> list[str]:
 
 
 @pytest.fixture
-def staged(store: MemoryStore, stage: Stage) -> WheelSet:
+def staged(store: MemoryStore, built: tuple[MemoryStore, WheelSet]) -> WheelSet:
     """The set of 2.9.0, in staging."""
-    return stage(store, "2.9.0")
+    fill(store, built[0])
+    return built[1]
 
 
 def test_the_index_of_a_set_holds_the_set_and_what_it_needs_alone(
