@@ -41,7 +41,7 @@ SOURCES = "sources"
 
 _FIRST_TIME, _LAST_TIME = 315532800, 4354819198  # 1980-01-01 00:00:00 and 2107-12-31 23:59:58, in UTC
 _EDITED = 500  # files; hipify edits thousands in a tree that it does not commit
-# A file that `rocm_init_module` wrote, to the letter: earlier versions of Cairn left it in the tree.
+# A file that `rocm_init_module` wrote, to the letter.
 _OURS = re.compile(
     re.escape(_ROCM_INIT).replace(r"\{preloads\}", r"\[[^\]]*\]").replace(r"\{version!r\}", r"'[^'\n]*'")
 )
@@ -155,7 +155,7 @@ def restore_egg_info(checkout: Path) -> Iterator[None]:
 
 
 def tidy(checkout: Path, rocm_init_file: str | None) -> None:
-    """Remove from a tree the module that a killed build, or an earlier version of Cairn, left there.
+    """Remove from a tree the module that a killed build or an editable build (`cairn.build.develop`) left there.
 
     Raises:
         SourceError: a file that is not ours is where the build writes one of its own.
@@ -168,8 +168,8 @@ def tidy(checkout: Path, rocm_init_file: str | None) -> None:
         return
     path = checkout / rocm_init_file
     if path.is_file() and not path.is_symlink() and _OURS.fullmatch(_text(path)):
-        # Earlier versions wrote the module for good, and told git to ignore it.
         path.unlink()
+        # Earlier versions of Cairn told git to ignore the module.
         exclude = root.work_tree / root.run("rev-parse", "--git-path", "info/exclude").strip()
         lines = _text(exclude).splitlines(keepends=True) if exclude.is_file() else []
         others = [line for line in lines if line.rstrip("\n") != f"/{rocm_init_file}"]
@@ -208,7 +208,10 @@ def sources_of(project: Project, checkout: Path) -> tuple[Source, ...]:
 
 
 def upstream(checkout: Path) -> tuple[str, str | None]:
-    """Return the HEAD commit of a checkout, empty if it has none yet, and its origin."""
+    """Return a checkout's upstream commit and its origin, None for one that is a path.
+
+    That is the tagged commit, or HEAD in a repository without that tag, or empty if there is no commit yet.
+    """
     root = root_at(checkout)
     note = journal.read(root.git_dir)
     origin = url.without_credentials((note.origin if note else root.origin_url()) or "")

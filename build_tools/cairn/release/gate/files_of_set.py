@@ -1,6 +1,7 @@
-"""The first and the last demand: the files of the set pass `verify`, were reviewed, and are complete.
+"""The demands `gate.VERIFIED` and `gate.COMPLETE`.
 
-A set is complete if it is what the stack asks for, and the store has all of it.
+Files pass `verify`, and mirrored ones are in the lock. A set is complete if it is what the stack and its manifest
+ask for, and the store has all of it, unchanged.
 """
 
 from __future__ import annotations

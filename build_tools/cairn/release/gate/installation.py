@@ -1,4 +1,4 @@
-"""The third demand: pip and uv can install the set from the index as it will be.
+"""The demand `gate.INSTALLS`: pip and uv can install the set from the index as it will be.
 
 uv resolves for any Python and platform, so it always has an answer. pip and uv install where an interpreter
 of the set is available, into temporary environments (`install`); where none is, the judgement and the pages

@@ -163,9 +163,12 @@ def remove_generated(root: Repository) -> None:
 
 
 def adopt(root: Repository, project: Project) -> Journal:
-    """Write the journal of a checkout that was made by hand or by upstream's own scripts.
+    """Make a repository that was cloned by hand, or by upstream's own scripts, a checkout of ours.
 
     Whichever of the two tags is missing is added, in submodules too.
+
+    Returns:
+        The journal of a finished checkout, for the caller to write.
     """
     head = root.commit_of("HEAD") or ""
     committed = root.tag(HIPIFY_TAG) or _recent_hipify_commit(root)
