@@ -284,12 +284,12 @@ class _Stages:
                 target=RELEASE,
                 bypass=bypass,
                 attester=KeyAttester(request.signer) if request.signer else None,
-                lock=mirror_lock.of(request.stack),
+                mirror_lock=mirror_lock.of(request.stack),
                 on_step=stage.update,
             )
             if (note := _untested_note(promotion)) is not None:
                 stage.end_as("bypassed", note)
-            elif promotion.kept:
+            elif promotion.already_present:
                 stage.end_as("kept", f"in {RELEASE} already")
         return promotion
 
@@ -369,4 +369,4 @@ def install_from_release(request: TrailRequest, wheel_set: WheelSet) -> None:
 
 def _untested_note(promotion: promote.Promotion) -> str | None:
     """Return a note of the targets that the gate found untested, or None if there are none."""
-    return promotion.report.untested_note if promotion.report is not None else promotion.untested
+    return promotion.report.untested_note if promotion.report is not None else promotion.caveat

@@ -162,7 +162,7 @@ def render(
 
 def _links(request: TrailRequest, result: TrailResult) -> Iterator[Link]:
     """Yield the existing files and folders beside the report: browsers show folders of `file:` URLs too."""
-    judgement = keys.set_key(result.wheel_set.id, f"judgements/{result.promotion.judgement}.json")
+    judgement = keys.set_key(result.wheel_set.id, f"judgements/{result.promotion.report_digest}.json")
     pages = {
         "release index": request.store_dir / keys.simple_prefix("release") / "index.html",
         "set": request.wheels_dir / "set.json",

@@ -15,7 +15,7 @@ import msgspec
 
 from cairn import datafile
 from cairn.errors import GateError, StoreError, UsageError
-from cairn.output import Progress
+from cairn.output import Progress, silent
 from cairn.release import records as test_records
 from cairn.release.gate import gate
 from cairn.release.gate.case import Case
@@ -53,10 +53,10 @@ class Promotion:
         added: the files that are new in the target, by name.
         already: those that it had.
         report: the gate's judgement, of an earlier day where the set was there; None where there is none.
-        untested: what the pages say of a set that was let in without a passed test, or None.
-        judgement: digest of the report, under which the store keeps it; None for a dry run.
-        kept: the set was there already, and nothing was done.
-        standing: what stands against it by now, if it came too late for the gate.
+        report_digest: sha256 of the report, under which the store keeps it; None for a dry run.
+        caveat: what the pages say of a set that was let in without a passed test, or None.
+        already_present: the set was there already, and nothing was done.
+        late_objections: what stands against it by now, and came too late for the gate, a sentence each.
         dry_run: whether nothing was written.
     """
 
@@ -64,11 +64,11 @@ class Promotion:
     added: tuple[str, ...]
     already: tuple[str, ...]
     report: GateReport | None = None
-    judgement: str | None = None
-    untested: str | None
+    report_digest: str | None = None
+    caveat: str | None
     dry_run: bool
-    kept: bool = False
-    standing: tuple[str, ...] = ()
+    already_present: bool = False
+    late_objections: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,13 +116,13 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
     target: str = "release",
     records: Sequence[GivenRecord] = (),
     bypass: Bypass | None = None,
-    again: Readmission | None = None,
-    lock: MirrorLock | None = None,
+    readmission: Readmission | None = None,
+    mirror_lock: MirrorLock | None = None,
     trust: Trust | None = None,
     python: Path | None = None,
     attester: Attester | None = None,
     dry_run: bool = False,
-    on_step: Progress = lambda _step: None,
+    on_step: Progress = silent,
 ) -> Promotion:
     """Bring a set and what it needs from `source` to `target`; for a set that is there already, do nothing.
 
@@ -134,8 +134,8 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
         target: the index that is to have it.
         records: test records to put beside the set first; the gate reads all that are there.
         bypass: a named user's word in place of a record.
-        again: a named user's word for a set that a rollback took off `target`.
-        lock: what a mirror may hold; None asks for no lock.
+        readmission: a named user's word for a set that a rollback took off `target`.
+        mirror_lock: what a mirror may hold; None asks for no lock.
         trust: whose signature each test record must have; None asks for none.
         python: the interpreter that the gate installs with; None takes one that is at hand.
         attester: who vouches for the wheels and for what let them in; None for nobody.
@@ -150,76 +150,80 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
     """
     if source == target:
         raise UsageError(f"the set is to go from {source} to {target}", tip="give a different --to")
-    offered, taking = Index(store, source).load(), Index(store, target).load()
-    set_id = whole_id(set_id, offered, taking)
+    source_now, target_now = Index(store, source).load(), Index(store, target).load()
+    set_id = whole_id(set_id, source_now, target_now)
     given = test_records.add_all(store, records, set_id=set_id, dry_run=dry_run)
     wheel_set = read_set(store, set_id)
     rules.refuse_other_family(target, wheel_set)
     case = Case(
-        source=offered,
-        target=taking,
+        source=source_now,
+        target=target_now,
         wheel_set=wheel_set,
         stack=stack,
         bypass=bypass,
-        lock=lock,
+        mirror_lock=mirror_lock,
         python=python,
     )
-    inputs = _Inputs(given=given, trust=trust, attester=attester, again=again)
-    return _through_the_gate(case, inputs, dry_run=dry_run, on_step=on_step)
+    return _through_the_gate(
+        case,
+        given,
+        trust=trust,
+        readmission=readmission,
+        attester=attester,
+        dry_run=dry_run,
+        on_step=on_step,
+    )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Inputs:
-    """The inputs of a promotion besides what the store has.
+def _through_the_gate(  # noqa: PLR0913 - as `promote` has them
+    first: Case,
+    given: Sequence[KeptRecord],
+    *,
+    trust: Trust | None,
+    readmission: Readmission | None,
+    attester: Attester | None,
+    dry_run: bool,
+    on_step: Progress,
+) -> Promotion:
+    """Judge the set against the target's current state and commit to that state; on a change, start over.
 
-    Attributes:
-        given: test records that were put beside the set just now, or would be.
-        trust, attester, again: as `promote` has them.
+    The last attempt's judgement is the one that counts; `attempts` raises if none commits.
     """
-
-    given: Sequence[KeptRecord]
-    trust: Trust | None
-    attester: Attester | None
-    again: Readmission | None
-
-
-def _through_the_gate(first: Case, inputs: _Inputs, *, dry_run: bool, on_step: Progress) -> Promotion:
-    """Judge the set against the target's current state and commit to that state; on a change, start over."""
     store, set_id, target = first.store, first.wheel_set.id, first.target.index
     for attempt in attempts(target, dry_run=dry_run):
         if attempt.recovered:
             on_step(f"wrote pages that an earlier run had left: {', '.join(attempt.recovered)}")
-        kept = test_records.read(store, set_id, trust=inputs.trust)
+        kept = test_records.read(store, set_id, trust=trust)
         case = replace(
             first,
             source=first.source.index.load(),
             target=attempt.before,
-            kept=kept.having(inputs.given, trust=inputs.trust),
+            kept=kept.having(given, trust=trust),
             moment=datetime.now(UTC),
         )
         if set_id in case.target.set_ids:
             return _result_of_present(case, dry_run=dry_run)
-        report = _judge(case, inputs.again, on_step)
+        report = _judge(case, readmission, on_step)
         entry = _index_entry(case, report)
         attested: Mapping[str, Attested] = {}
         if not dry_run:
-            on_step(f"writing {target.name}")
             # Before the commit: a set that is on the pages never lacks what let it in.
             write.create(store, _judgement_key(entry), datafile.dumps(report).encode())
-            if inputs.attester is not None:
-                attested = attest(store, case.wheel_set, entry, inputs.attester, snapshot=case.target)
+            if attester is not None:
+                attested = attest(store, case.wheel_set, entry, attester, snapshot=case.target)
             if test_records.read(store, set_id).keys != case.kept.keys:
                 on_step("there are other test records by now, asking the gate again")
                 continue
+            on_step(f"writing {target.name}")
         change = promotion(case.source, case.target, case.wheel_set, entry=entry, attested=attested)
         if attempt.commit(change, "promote", why=entry.untested):
             break
         on_step(f"{target.name} changed meanwhile, asking the gate again")
-    late = () if dry_run else _record_arrival(case, inputs.again)
+    late = () if dry_run else _record_arrival(case, readmission)
     return _result(case, report, entry, late=late, dry_run=dry_run)
 
 
-def _judge(case: Case, again: Readmission | None, on_step: Progress) -> GateReport:
+def _judge(case: Case, readmission: Readmission | None, on_step: Progress) -> GateReport:
     """Judge the set; return the report if the gate lets it in.
 
     Neither a set that was yanked comes in, nor one of its wheels as a part of another. One that a rollback
@@ -233,7 +237,7 @@ def _judge(case: Case, again: Readmission | None, on_step: Progress) -> GateRepo
     own = frozenset(wheel.sha256 for wheel in wheel_set.wheels)
     fresh = (file for file in wheel_set.closure if not _has(case.target, file.file_name))
     ledger.refuse_banned_files({wheel_set.id: own}, [file.sha256 for file in fresh])
-    if again is None and (event := withdrawn_from(ledger.history(wheel_set.id), target)):
+    if readmission is None and (event := withdrawn_from(ledger.history(wheel_set.id), target)):
         short = wheel_set.id[:12]
         raise GateError(
             f"the set {short} was taken off {target} by a rollback, and does not come back by itself",
@@ -256,7 +260,7 @@ def _index_entry(case: Case, report: GateReport) -> IndexSet:
         index_set(case.wheel_set),
         records=tuple(of_set),
         judgement=hashlib.sha256(datafile.dumps(report).encode()).hexdigest(),
-        untested=report.word,
+        untested=report.caveat,
         untested_targets=report.untested,
         installed_with=report.installed_with,
         weakened=report.weakened,
@@ -267,15 +271,14 @@ def _judgement_key(entry: IndexSet) -> str:
     return keys.set_key(entry.set_id, f"judgements/{entry.judgement}.json")
 
 
-def _record_arrival(case: Case, again: Readmission | None) -> tuple[str, ...]:
+def _record_arrival(case: Case, readmission: Readmission | None) -> tuple[str, ...]:
     """Update marks and ledger after the commit; return the failures that stand against the set by now."""
     store, set_id, index = case.store, case.wheel_set.id, case.target.index
     # A yank, or a late record, looks for the set only where it is already.
     marks.update_marks(store, set_id, "record", indexes=[index.name])
-    if again is not None:
-        event = Event(
-            kind="readmit", set_id=set_id, who=again.who, when=now(), why=again.reason, index=index.name
-        )
+    if readmission is not None:
+        who, why = readmission.who, readmission.reason
+        event = Event(kind="readmit", set_id=set_id, who=who, when=now(), why=why, index=index.name)
         Ledger(store).add(events=[event])
     listed = index.load().set(set_id)
     yanked = f"it was yanked: {listed.yanked}" if listed.yanked is not None else None
@@ -293,10 +296,10 @@ def _result(
         added=tuple(sorted(closure - present)),
         already=tuple(sorted(present)),
         report=report,
-        judgement=None if dry_run else entry.judgement,
-        untested=entry.untested,
+        report_digest=None if dry_run else entry.judgement,
+        caveat=entry.untested,
         dry_run=dry_run,
-        standing=late,
+        late_objections=late,
     )
 
 
@@ -320,13 +323,13 @@ def _result_of_present(case: Case, *, dry_run: bool) -> Promotion:
         added=(),
         already=tuple(sorted(case.wheel_set.sha256s)),
         report=report,
-        judgement=entry.judgement,
-        untested=entry.untested,
+        report_digest=entry.judgement,
+        caveat=entry.untested,
         dry_run=dry_run,
-        kept=True,
-        standing=(
+        already_present=True,
+        late_objections=(
             *((f"it was yanked: {entry.yanked}",) if entry.yanked is not None else ()),
-            *(gate.weigh(case).standing if set_id in case.source.set_ids else ()),
+            *(gate.weigh(case).open_failures if set_id in case.source.set_ids else ()),
         ),
     )
 

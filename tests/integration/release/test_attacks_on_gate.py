@@ -387,7 +387,9 @@ def lock_what_is_mirrored(scene: Scene) -> None:
         for n, s in scene.made.sha256s.items()
         if n in ("numpy-2.0-py3-none-any.whl", "filelock-3.20.0-py3-none-any.whl")
     )
-    scene.asked["lock"] = MirrorLock(stack="sample", pythons=("3.11",), platforms=("win_amd64",), files=files)
+    scene.asked["mirror_lock"] = MirrorLock(
+        stack="sample", pythons=("3.11",), platforms=("win_amd64",), files=files
+    )
 
 
 def stage_again(scene: Scene, **changes: Any) -> None:

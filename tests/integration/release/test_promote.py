@@ -81,12 +81,17 @@ def test_a_tested_set_is_promoted_and_once_only(store: LocalStore, stage: Stage)
     assert done.report.size == sum(file.size for file in made.files)
     assert done.added[-1].startswith("torchvision")
     assert audit(store, "release", hashes=True) == ()
-    assert not done.kept
+    assert not done.already_present
     again = promote(store, made.id, stack=stack_of(made))
-    assert (again.added, again.kept, again.report, again.standing) == ((), True, done.report, ())
+    assert (again.added, again.already_present, again.report, again.late_objections) == (
+        (),
+        True,
+        done.report,
+        (),
+    )
     failed = given(record_of(made, verdict="failed", reason="1 failed"))
     after = promote(store, made.id, stack=stack_of(made), records=[failed])
-    assert [line.partition(": ")[2] for line in after.standing] == ["failed: 1 failed"]
+    assert [line.partition(": ")[2] for line in after.late_objections] == ["failed: 1 failed"]
 
 
 def test_a_dry_run_writes_nothing_and_reads_the_records_that_it_is_given(

@@ -40,7 +40,7 @@ def test_a_signed_release_is_checked_by_whoever_installs_it(store: LocalStore, t
     done = promote(
         store, made.id, stack=stack_of(made), records=[GivenRecord(data=record)], attester=attester
     )
-    assert done.judgement is not None
+    assert done.report_digest is not None
     key = evidence.signature_key(made.id, hashlib.sha256(record).hexdigest())
     store.write(key, evidence.sign_record(record, signer))
 
@@ -49,8 +49,8 @@ def test_a_signed_release_is_checked_by_whoever_installs_it(store: LocalStore, t
     for index in ("staging", "release"):
         assert main(["index", "verify", *named, "--store", store.url, "--index", index, *trust]) == 0
         assert audit(store, index, hashes=True) == ()
-    assert promote(store, made.id, stack=stack_of(made), attester=attester).kept
+    assert promote(store, made.id, stack=stack_of(made), attester=attester).already_present
     # What the gate has found is part of what was signed.
-    judgement = store.path / "sets" / made.id / "judgements" / f"{done.judgement}.json"
+    judgement = store.path / "sets" / made.id / "judgements" / f"{done.report_digest}.json"
     judgement.write_bytes(judgement.read_bytes().replace(b'"met"', b'"met "'))
     assert main(["index", "verify", *named, "--store", store.url, *trust]) == 9

@@ -217,4 +217,4 @@ def test_a_failure_is_not_forgotten_where_the_set_is_sealed_again(
         assert done.report is not None
         assert done.report.holds
     records.answer(store, made.id, bad.digest, who="ann", reason="the disk was full")
-    assert promote(store, again.id, stack=stack_of(again), bypass=HURRY).untested
+    assert promote(store, again.id, stack=stack_of(again), bypass=HURRY).caveat

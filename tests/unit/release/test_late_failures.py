@@ -92,7 +92,7 @@ def test_a_failure_that_lands_beside_a_promotion_is_shown(store: MemoryStore, tm
     made = stage_torch(store, tmp_path)
     meddled = Meddled(store, lambda it: records.add(it, data_of(failing(made))), first=2)
     done = promote(meddled, made.id, stack=stack_of(made), records=[given(record_of(made))])
-    assert "failed: boom" in done.standing[0]
+    assert "failed: boom" in done.late_objections[0]
     assert shown(meddled)
 
 
@@ -205,8 +205,8 @@ def test_the_night_after_a_rollback_does_not_bring_back_what_was_taken_back(
     promote(store, made.id, stack=stack_of(made), target="nightly")
     again = Readmission(who="ann", reason="it was the benchmark")
     rollback(store, "release", "0", reason="all of it")
-    assert promote(store, made.id, stack=stack_of(made), again=again).added
-    assert promote(store, made.id, stack=stack_of(made)).kept
+    assert promote(store, made.id, stack=stack_of(made), readmission=again).added
+    assert promote(store, made.id, stack=stack_of(made)).already_present
     with pytest.raises(GateError, match="by a rollback"):
         promote(store, newer.id, stack=stack_of(newer))
 
@@ -215,7 +215,7 @@ def test_a_rollback_brings_back_what_one_took_off(store: MemoryStore, made: Whee
     rollback(store, "release", "0")
     rollback(store, "release", "1")
     rollback(store, "staging", "1")
-    assert promote(store, made.id, stack=stack_of(made)).kept
+    assert promote(store, made.id, stack=stack_of(made)).already_present
 
 
 def test_a_rollback_that_dies_anywhere_lets_nothing_in_again_before_it_is_there(

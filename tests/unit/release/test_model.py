@@ -87,7 +87,11 @@ class Releases(RuleBasedStateMachine):
         assert kind == "good"
         self.sets[number] = made
 
-    @rule(number=WHICH, channel=st.sampled_from(TARGETS), how=st.sampled_from(("plain", "bypass", "again")))
+    @rule(
+        number=WHICH,
+        channel=st.sampled_from(TARGETS),
+        how=st.sampled_from(("plain", "bypass", "again")),
+    )
     def promote(self, number: int, channel: str, how: str) -> None:
         made = self.sets[number]
         before = set(Index(self.store, channel).load().set_ids)
@@ -95,7 +99,7 @@ class Releases(RuleBasedStateMachine):
         if how != "plain":
             more["bypass"] = Bypass(who="ann", reason="hurry")
         if how == "again":
-            more["again"] = Readmission(who="ann", reason="right after all")
+            more["readmission"] = Readmission(who="ann", reason="right after all")
         with contextlib.suppress(CairnError):
             promote(self.store, made.id, stack=stack_of(made), target=channel, **more)
             if made.id not in before:
@@ -241,7 +245,7 @@ class Releases(RuleBasedStateMachine):
         self.recover()
         newest = self.sets[len(VERSIONS) - 1]
         again = Readmission(who="ann", reason="right after all")
-        done = promote(self.store, newest.id, stack=stack_of(newest), again=again)
+        done = promote(self.store, newest.id, stack=stack_of(newest), readmission=again)
         assert newest.id in Index(self.store, "release").load().set_ids, done
         assert audit(self.store, hashes=True).problems == ()
 

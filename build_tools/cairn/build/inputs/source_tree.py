@@ -155,7 +155,7 @@ def restore_egg_info(checkout: Path) -> Iterator[None]:
 
 
 def tidy(checkout: Path, rocm_init_file: str | None) -> None:
-    """Remove from a tree the module that a killed build or an editable build (`cairn.build.develop`) left there.
+    """Remove the module that a killed build, or an editable one (`cairn.build.develop`), left in a tree.
 
     Raises:
         SourceError: a file that is not ours is where the build writes one of its own.

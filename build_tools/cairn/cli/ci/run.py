@@ -63,7 +63,7 @@ def _text(result: TrailResult) -> Iterator[Piece]:
     yield Table(("wheel", "version", "size", "targets", "sha256", "time"), rows)
     yield ""
     if result.promotion.report is not None:
-        yield from demands(result.promotion.report, unchanged=result.promotion.kept)
+        yield from demands(result.promotion.report, unchanged=result.promotion.already_present)
         yield ""
     installers = " and ".join(result.installers)
     yield f"the set {result.wheel_set.id[:12]} is in the release index; {installers} install it"

@@ -77,9 +77,10 @@ def _promote(request: Promote) -> Answer:
     if request.reason is not None and request.bypass is None and request.again is None:
         raise UsageError("--reason belongs to --bypass or --again", tip="say who vouches: --bypass WHO")
     reason = request.reason or ""
-    again = Readmission(who=request.again, reason=reason) if request.again is not None else None
+    readmission = Readmission(who=request.again, reason=reason) if request.again is not None else None
     bypass = Bypass(who=request.bypass, reason=reason) if request.bypass is not None else None
     stack = request.load_stack()
+    lock = mirror_lock.read(request.mirror_lock) if request.mirror_lock else mirror_lock.of(stack)
     try:
         with console.current().stage(f"promote to {request.target}") as stage, request.attester() as attester:
             promotion = promote(
@@ -90,8 +91,8 @@ def _promote(request: Promote) -> Answer:
                 target=request.target,
                 records=[records.read_given(path) for path in request.record],
                 bypass=bypass,
-                again=again,
-                lock=mirror_lock.read(request.mirror_lock) if request.mirror_lock else mirror_lock.of(stack),
+                readmission=readmission,
+                mirror_lock=lock,
                 trust=signing.read_trust(request.trust),
                 python=request.python,
                 attester=attester,
@@ -101,7 +102,7 @@ def _promote(request: Promote) -> Answer:
     except RefusedError as error:
         _notify(error.report, request, stack)
         return Answer({"set": error.report.set_id, **plain_demands(error.report)}, error=error)
-    if promotion.report is not None and not promotion.kept:
+    if promotion.report is not None and not promotion.already_present:
         _notify(promotion.report, request, stack)
     return Answer(
         {
@@ -110,8 +111,8 @@ def _promote(request: Promote) -> Answer:
             "already": promotion.already,
             "dry_run": promotion.dry_run,
             **plain_demands(promotion.report),
-            "untested_note": promotion.untested,
-            "standing": promotion.standing,
+            "untested_note": promotion.caveat,
+            "standing": promotion.late_objections,
         },
         _text(promotion, request.target),
     )
@@ -132,15 +133,15 @@ def _notify(report: GateReport, request: Promote, stack: Stack) -> None:
 
 
 def _text(promotion: Promotion, target: str) -> Iterator[Piece]:
-    if promotion.kept:
+    if promotion.already_present:
         yield f"{target} has the set already"
     if promotion.report is not None:
-        yield from demands(promotion.report, unchanged=promotion.kept)
-    elif promotion.untested is not None:
-        yield "bypassed", promotion.untested
-    for line in promotion.standing:
+        yield from demands(promotion.report, unchanged=promotion.already_present)
+    elif promotion.caveat is not None:
+        yield "bypassed", promotion.caveat
+    for line in promotion.late_objections:
         yield "failed", f"since then: {line}"
-    if promotion.kept:
+    if promotion.already_present:
         return
     for name in promotion.added:
         yield f"{'would add' if promotion.dry_run else '+'} {name}"

@@ -180,7 +180,7 @@ def _text(set_records: Kept, evidence: Evidence | None) -> Iterator[Piece]:
         yield "there is no test record"
     for _, problem in set_records.unusable:
         yield "failed", problem
-    for line in (*evidence.standing, *evidence.missing) if evidence else ():
+    for line in (*evidence.open_failures, *evidence.missing) if evidence else ():
         yield "failed", line
 
 

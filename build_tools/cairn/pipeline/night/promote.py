@@ -135,7 +135,7 @@ def _one(run: NightRun, before: Standing) -> LegPromotion:
         return LegPromotion(before=before, promoted=False, reason=str(error))
     weakened = promotion.report.weakened if promotion.report is not None else ()
     weak = [f"weak policy: {text}" for text in weakened]
-    summary = "; ".join((promotion.untested or "every demand holds", *weak))
+    summary = "; ".join((promotion.caveat or "every demand holds", *weak))
     if channel != run.plan.release:
         usual, instead = (plan.index_of(before.leg, name) for name in (run.plan.release, channel))
         why = "" if before.channel else f", since {usual} has a set that was tested"
@@ -151,7 +151,7 @@ def _promote(run: NightRun, before: Standing, set_id: str, channel: str) -> prom
         source=plan.index_of(before.leg, run.plan.staging),
         target=plan.index_of(before.leg, channel),
         bypass=before.bypass,
-        lock=mirror_lock.of(run.stack),
+        mirror_lock=mirror_lock.of(run.stack),
         trust=run.trust,
         attester=run.attester,
         dry_run=run.dry_run,

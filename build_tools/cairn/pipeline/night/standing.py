@@ -109,8 +109,8 @@ def _when_yanked(leg: Leg, entry: IndexSet) -> Standing:
 
 
 def _weigh(leg: Leg, evidence: Evidence) -> tuple[State, str, Bypass | None]:
-    if evidence.standing:
-        return "failed", "; ".join(evidence.standing), None
+    if evidence.open_failures:
+        return "failed", "; ".join(evidence.open_failures), None
     bypass = None
     if evidence.missing:
         # The matrix vouches for hardware that nobody has. Where there is a runner, its tests must have passed

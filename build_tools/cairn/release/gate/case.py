@@ -37,7 +37,7 @@ class Case:
         stack: the stack that it must be of, on its release line.
         kept: its test records, and the answers to failed ones.
         bypass: the statement of a named user that replaces a passed record.
-        lock: what a mirror may hold, by hash; None asks for no lock.
+        mirror_lock: what a mirror may hold, by hash; None asks for no lock.
         python: the interpreter to install with; None takes one that is at hand.
         moment: now.
     """
@@ -48,7 +48,7 @@ class Case:
     stack: Stack
     kept: Kept = field(default_factory=Kept)
     bypass: Bypass | None = None
-    lock: MirrorLock | None = None
+    mirror_lock: MirrorLock | None = None
     python: Path | None = None
     moment: datetime = field(default_factory=lambda: datetime.now(UTC))
 

@@ -82,7 +82,7 @@ class Evidence:
     """The verdict on the records of a set.
 
     Attributes:
-        standing: the failures that stand against the set, a sentence each; no bypass overrides them.
+        open_failures: the failures that stand against the set, a sentence each; no bypass overrides them.
         missing: why it counts as untested, a sentence each; nothing where each target was tested.
         untested: the targets that were not tested with every kind of record, in order; `cpu` for a set
             without targets.
@@ -95,7 +95,7 @@ class Evidence:
         ineffective: digest of a record that counts neither for nor against the set, to the reason.
     """
 
-    standing: tuple[str, ...] = ()
+    open_failures: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     untested: tuple[str, ...] = ()
     answered: tuple[str, ...] = ()
@@ -143,7 +143,7 @@ def weigh(asked: Asked, kept: Kept) -> Evidence:
     objections = {item.digest: objection(asked, item) for item in kept.records}
     good = [item for item in kept.records if objections[item.digest] is None]
     ran = [item for item in kept.records if not any(_objections(asked, item, on_host=True))]
-    standing, answered = _against(asked, kept, good, ran)
+    open_failures, answered = _against(asked, kept, good, ran)
     by_demand = {
         one: [item.record for item in good if one.is_met_by(item.record)] for one in _demanded(asked)
     }
@@ -182,7 +182,7 @@ def weigh(asked: Asked, kept: Kept) -> Evidence:
     return Evidence(
         ran=all(any(one.is_met_by(item.record) for item in ran) for one in by_demand),
         # A record may hold any text, and these sentences come to pages and terminals.
-        standing=tuple(map(visible, standing)),
+        open_failures=tuple(map(visible, open_failures)),
         missing=tuple(map(visible, missing)),
         on_hardware=tuple(map(visible, on_hardware)),
         untested=left,
@@ -212,9 +212,9 @@ def _against(
             )
             problems[item.digest] = sentence
     known = {item.digest for item in kept.records} | problems.keys()
-    standing = [problem for digest, problem in problems.items() if digest not in answers]
+    open_failures = [problem for digest, problem in problems.items() if digest not in answers]
     # An answer outlives its record only where somebody has taken the record away.
-    standing += [
+    open_failures += [
         f"the record {digest[:_SHORT]}, which {answer.who} has answered, is not there any more"
         for digest, answer in answers.items()
         if digest not in known
@@ -224,7 +224,7 @@ def _against(
         for digest, problem in problems.items()
         if digest in answers
     ]
-    return tuple(standing), tuple(answered)
+    return tuple(open_failures), tuple(answered)
 
 
 def failures(wheel_set: WheelSet, kept: Kept) -> tuple[str, ...]:

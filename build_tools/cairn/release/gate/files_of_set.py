@@ -1,7 +1,7 @@
 """The demands `gate.VERIFIED` and `gate.COMPLETE`.
 
-Files pass `verify`, and mirrored ones are in the lock. A set is complete if it is what the stack and its manifest
-ask for, and the store has all of it, unchanged.
+Files pass `verify`, and mirrored ones are in the lock. A set is complete if it is what the stack and its
+manifest ask for, and the store has all of it, unchanged.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def findings(case: Case, files: Files) -> Iterator[str]:
 
 def unreviewed(case: Case) -> Iterator[str]:
     """Files of the closure that the index has differently or not at all, or that are not in the lock."""
-    locked = {file.file_name: file.sha256 for file in case.lock.files} if case.lock else {}
+    locked = {file.file_name: file.sha256 for file in case.mirror_lock.files} if case.mirror_lock else {}
     for file in case.wheel_set.closure:
         try:
             build = case.source.entry(ref(file.file_name, file.sha256)).build
@@ -77,7 +77,7 @@ def unreviewed(case: Case) -> Iterator[str]:
             yield f"{file.file_name} is {build} in {case.source.index.name}, and the set says {file.origin}"
         # The SDK comes from ROCm, and no lock has it.
         reviewed = is_of_sdk(project_of(file.file_name)) or locked.get(file.file_name) == file.sha256
-        if case.lock is not None and not reviewed:
+        if case.mirror_lock is not None and not reviewed:
             yield f"{file.file_name} with sha256 {file.sha256} is not in the lock of the mirror"
 
 

@@ -102,18 +102,18 @@ def weigh(case: Case) -> Evidence:
         )
         return evidence.weigh(asked, case.kept)
     except CairnError as error:
-        return Evidence(standing=(str(error),), untested=case.wheel_set.targets)
+        return Evidence(open_failures=(str(error),), untested=case.wheel_set.targets)
 
 
 def _policy(case: Case) -> Policy:
-    stack, lock = case.stack, msgspec.json.encode(case.lock, order="sorted")
+    stack, lock = case.stack, msgspec.json.encode(case.mirror_lock, order="sorted")
     return Policy(
         cairn=cairn.__version__,
         stack=stack.name,
         stack_sha256=policy.digest_of(stack),
         line=stack.line,
         floors=stack.gate.records,
-        lock_sha256=hashlib.sha256(lock).hexdigest() if case.lock is not None else None,
+        lock_sha256=hashlib.sha256(lock).hexdigest() if case.mirror_lock is not None else None,
     )
 
 
@@ -208,9 +208,9 @@ def _demand(number: int, name: str, problems: Sequence[str], good: str) -> Deman
 def _tested(case: Case, weighed: Evidence, replaced: Mapping[str, str]) -> Demand:
     # A bypass stands for tests that could not run, and the pages then say untested. Where tests of these very
     # bytes failed, or ran on the hardware and do not count, or where users have what was tested, none helps.
-    problems = (*weighed.standing, *weighed.missing)
+    problems = (*weighed.open_failures, *weighed.missing)
     alike = Ledger(case.store).failing_alike(case.wheel_set)
-    against = (*weighed.standing, *weighed.on_hardware, *dict.fromkeys(replaced.values()), *alike)
+    against = (*weighed.open_failures, *weighed.on_hardware, *dict.fromkeys(replaced.values()), *alike)
     bypass = case.bypass if problems and not against else None
     problems = tuple(dict.fromkeys((*problems, *against))) if problems else ()
     return Demand(

@@ -128,7 +128,7 @@ class GateReport(datafile.Value, tag_field="schema", tag="cairn.gate/1"):
         return untested_note(self.untested)
 
     @property
-    def word(self) -> str | None:
+    def caveat(self) -> str | None:
         """Its label on pages: untested targets, bypasses, and answered failures."""
         words = [self.untested_note, *(str(d.bypass) for d in self.bypassed), *self.answered]
         return "; ".join(word for word in words if word) or None
@@ -178,7 +178,7 @@ def notify(command: Sequence[str], report: GateReport, *, folder: Path) -> str |
         outcome="promoted" if report.holds else "refused",
         set_id=report.set_id,
         target=report.target,
-        untested=report.word,
+        untested=report.caveat,
         reasons=report.reasons,
         report=report,
     )

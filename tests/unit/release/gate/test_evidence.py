@@ -46,7 +46,7 @@ def weigh_kept(made: WheelSet, *records: KeptRecord, **beside: Any) -> Evidence:
 def test_a_passed_record_of_a_set_for_the_cpu_is_enough() -> None:
     made = sealed()
     found = weigh(made, record_of(made))
-    assert (found.standing, found.missing, found.untested) == ((), (), ())
+    assert (found.open_failures, found.missing, found.untested) == ((), (), ())
     assert found.passed == ("smoke passed on a CPU",)
     nothing = weigh(made)
     assert (nothing.missing, nothing.untested) == (("there is no test record",), ("cpu",))
@@ -90,7 +90,7 @@ def test_a_record_that_proves_nothing_does_not_count(changes: Mapping[str, Any],
     assert said in "; ".join(found.missing)
     # Beside one that counts, it does no harm: nothing of it says that the set is bad.
     both = weigh(made, good, msgspec.structs.replace(good, **changes), **asked)
-    assert (both.standing, both.missing) == ((), ())
+    assert (both.open_failures, both.missing) == ((), ())
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_a_suite_whose_shards_ran_again_answers_for_all_of_them(
     # There is no GPU, so that the second is untested: it ran to its end all the same.
     again = record_of(made, verdict="untested", **{"duration_seconds": 300.0, **of, **changes})
     found = weigh(made, bad, again, **asked)
-    assert (found.standing == ()) is overtaken
+    assert (found.open_failures == ()) is overtaken
     assert found.missing
     assert found.ran is overtaken or changes == {"duration_seconds": 30.0}
 
@@ -168,9 +168,9 @@ def test_what_was_translated_shows_nothing_and_overtakes_nothing() -> None:
     made = sealed(**GPU)
     bad = record_of(made, verdict="failed", reason="1 failed", started=at(-20), duration_seconds=60.0)
     of = {"verdict": "untested", "started": at(-10), "duration_seconds": 60.0}
-    assert weigh(made, bad, record_of(made, **of)).standing == ()
+    assert weigh(made, bad, record_of(made, **of)).open_failures == ()
     found = weigh(made, bad, record_of(made, translated="torchdevice 0.1.0", **of))
-    assert len(found.standing) == 1
+    assert len(found.open_failures) == 1
     assert not found.ran
 
 
@@ -180,8 +180,8 @@ def test_a_gpu_that_no_test_used_covers_nothing() -> None:
     found = weigh(made, there)
     assert (found.untested, found.passed) == (("gfx950",), ("smoke passed on gfx942",))
     # Nor does it answer what has failed there.
-    assert weigh(made, failed(made, -5, hardware=("gfx950",)), there).standing
-    assert not weigh(made, failed(made, -5, hardware=("gfx942",)), there).standing
+    assert weigh(made, failed(made, -5, hardware=("gfx950",)), there).open_failures
+    assert not weigh(made, failed(made, -5, hardware=("gfx942",)), there).open_failures
 
 
 def failed(made: WheelSet, minutes: float, **changes: Any) -> TestRecord:
@@ -192,11 +192,11 @@ def test_a_failed_record_stands_however_many_have_passed() -> None:
     made = sealed(**GPU)
     passed = [record_of(made, hardware=("gfx942",), started=at(-20 + n)) for n in range(9)]
     found = weigh(made, *passed, failed(made, -10, hardware=("gfx942",)))
-    assert [line.partition(": ")[2] for line in found.standing] == ["failed: 1 failed"]
+    assert [line.partition(": ")[2] for line in found.open_failures] == ["failed: 1 failed"]
     # Also one of selected tests, from the future, or of a kind that is not demanded.
     for changes in ({"pytest_args": ("-k", "x")}, {"started": at(99)}, {"kind": "suite"}):
         bad = msgspec.structs.replace(failed(made, -10, hardware=("gfx942",)), **changes)
-        assert weigh(made, *passed, bad).standing
+        assert weigh(made, *passed, bad).open_failures
 
 
 @pytest.mark.parametrize(
@@ -218,8 +218,8 @@ def test_a_later_record_of_the_same_kind_and_hardware_answers(
     made = sealed(**BOTH)
     later = msgspec.structs.replace(record_of(made, hardware=("gfx942",), started=at(-5)), **changes)
     found = weigh(made, failed(made, -10, hardware=("gfx942",)), later)
-    assert (found.standing == ()) is overtaken
-    assert weigh(made, later, failed(made, -1, hardware=("gfx942",))).standing
+    assert (found.open_failures == ()) is overtaken
+    assert weigh(made, later, failed(made, -1, hardware=("gfx942",))).open_failures
 
 
 def answer(made: WheelSet, digest: str, set_id: str | None = None) -> tuple[str, Answer]:
@@ -232,9 +232,9 @@ def test_an_answer_lets_through_what_it_names_and_is_shown() -> None:
     bad = KeptRecord(digest="e" * 64, record=failed(made, -10))
     good = KeptRecord(digest="f" * 64, record=record_of(made, started=at(-20)))
     found = weigh_kept(made, bad, good, answers=(answer(made, bad.digest),))
-    assert found.standing == ()
+    assert found.open_failures == ()
     assert found.answered == ("smoke record eeeeeeeeeeee: failed: 1 failed; answered by ann: a full disk",)
-    assert weigh_kept(made, bad, good, answers=(answer(made, bad.digest, "b" * 64),)).standing
+    assert weigh_kept(made, bad, good, answers=(answer(made, bad.digest, "b" * 64),)).open_failures
 
 
 def test_what_was_removed_or_cannot_be_read_stands_until_it_is_answered() -> None:
@@ -242,9 +242,9 @@ def test_what_was_removed_or_cannot_be_read_stands_until_it_is_answered() -> Non
     good = KeptRecord(digest="f" * 64, record=record_of(made))
     answers, changed = (answer(made, "e" * 64),), (("e" * 64, "the record eeeeeeeeeeee was changed"),)
     removed = "the record eeeeeeeeeeee, which ann has answered, is not there any more"
-    assert weigh_kept(made, good, answers=answers).standing == (removed,)
-    assert weigh_kept(made, good, unusable=changed).standing == (changed[0][1],)
-    assert weigh_kept(made, good, unusable=changed, answers=answers).standing == ()
+    assert weigh_kept(made, good, answers=answers).open_failures == (removed,)
+    assert weigh_kept(made, good, unusable=changed).open_failures == (changed[0][1],)
+    assert weigh_kept(made, good, unusable=changed, answers=answers).open_failures == ()
 
 
 def test_a_record_without_the_signature_that_is_asked_for_does_not_count() -> None:
@@ -256,4 +256,4 @@ def test_a_record_without_the_signature_that_is_asked_for_does_not_count() -> No
 def test_what_a_record_says_is_shown_without_what_a_terminal_would_obey() -> None:
     made = sealed()
     bad = record_of(made, verdict="failed", reason="1 failed\x1b[2J\u202e\nmet")
-    assert weigh(made, bad).standing[0].endswith(r"failed: 1 failed\x1b[2J\u202e\nmet")
+    assert weigh(made, bad).open_failures[0].endswith(r"failed: 1 failed\x1b[2J\u202e\nmet")

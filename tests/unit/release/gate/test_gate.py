@@ -192,8 +192,8 @@ def test_an_answer_and_a_bypass_are_in_the_word_that_pages_show(store: MemorySto
     answered = Kept(records=given.records, answers=(("a" * 64, said),))
     report = judge(store, made, kept=answered)
     assert (demand(report, 2).outcome, report.untested) == ("not met", ("gfx942",))
-    assert report.word is not None
-    assert "answered by ann: a full disk" in report.word
+    assert report.caveat is not None
+    assert "answered by ann: a full disk" in report.caveat
     assert report.answers == ("a" * 64,)
 
 
