@@ -104,7 +104,7 @@ class Ledger:
             return ban
         tail = self._tail()
         by_wheel = [_bans_of_wheel(self._history(wheel.sha256, tail)) for wheel in one.wheels]
-        return next(_of_the_same(one.id, by_wheel), None)
+        return next(_from_equal_sets(one.id, by_wheel), None)
 
     def refuse_banned(self, sets: Iterable[IndexSet | WheelSet]) -> None:
         """Refuse sets that were yanked.
@@ -150,7 +150,7 @@ class Ledger:
             for event in bans[sha256]:
                 _refuse_wheels(f"the file with sha256 {sha256[:_SHOWN]} is", event)
         for set_id, wheels in own.items():
-            for event in _of_the_same(set_id, [bans[sha256] for sha256 in wheels]):
+            for event in _from_equal_sets(set_id, [bans[sha256] for sha256 in wheels]):
                 _refuse_wheels(f"the wheels of the set {set_id[:_SHOWN]} are", event)
         for index, refs in (named or {}).items():
             _refuse(self._clashes({keys.scope_of(index): {r.filename: r.sha256 for r in refs}}, tail)[1])
@@ -165,7 +165,7 @@ class Ledger:
             history = self._history(wheel.sha256, tail)
             latest = {event.of: event for event in history if event.kind == "stand"}
             marks.append(tuple(event for event in latest.values() if event.why))
-        alike = {str(event.of): event.why for event in _of_the_same(wheel_set.id, marks)}
+        alike = {str(event.of): event.why for event in _from_equal_sets(wheel_set.id, marks)}
         if (old := wheel_set.derived_from) and (why := standing_of(self._history(old, tail))):
             alike[old] = why
         return tuple(
@@ -415,7 +415,7 @@ def _bans_of_wheel(history: tuple[Event, ...]) -> tuple[Event, ...]:
     return tuple(ban for ban in every if ban is not None)
 
 
-def _of_the_same(set_id: str, by_wheel: Sequence[tuple[Event, ...]]) -> Iterator[Event]:
+def _from_equal_sets(set_id: str, by_wheel: Sequence[tuple[Event, ...]]) -> Iterator[Event]:
     """Of the events on each wheel of a set, those of sets that are the same by their wheels."""
     every = [event for events in by_wheel for event in events]
     counts = collections.Counter(event.of for event in every)

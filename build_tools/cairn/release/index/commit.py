@@ -125,14 +125,8 @@ def attempts(index: Index, *, dry_run: bool = False) -> Iterator[Attempt]:
     if dry_run:
         yield Attempt(index.load(), change_id=change_id, dry_run=True)
         return
-    written: dict[str, None] = {}
-    for _ in attempts_at(index.name):
-        before = index.load()
-        if not _shows_all(before):
-            written |= dict.fromkeys(_write_pages(before))
-            before = index.load()
-        if _shows_all(before):
-            yield Attempt(before, change_id=change_id, recovered=tuple(written))
+    for before, recovered in _fully_shown(index):
+        yield Attempt(before, change_id=change_id, recovered=recovered)
 
 
 def recover(index: Index) -> tuple[str, ...]:
@@ -143,7 +137,24 @@ def recover(index: Index) -> tuple[str, ...]:
     Returns:
         The projects whose pages were written, in that order.
     """
-    return next(attempts(index)).recovered
+    _, recovered = next(_fully_shown(index))
+    return recovered
+
+
+def _fully_shown(index: Index) -> Iterator[tuple[Snapshot, tuple[str, ...]]]:
+    """Yield states of the index, each once all its pages are written, with the projects written by then.
+
+    Raises:
+        StoreError: others were first too many times in a row.
+    """
+    written: dict[str, None] = {}
+    for _ in attempts_at(index.name):
+        current = index.load()
+        if not _shows_all(current):
+            written |= dict.fromkeys(_write_pages(current))
+            current = index.load()
+        if _shows_all(current):
+            yield current, tuple(written)
 
 
 def render_all(index: Index) -> tuple[str, ...]:
