@@ -29,7 +29,7 @@ from cairn.rocm.install import available_libraries
 from cairn.sources.git.repository import Repository, root_at
 from cairn.sources.hipify import build_step
 from cairn.sources.manifest import manifest
-from cairn.sources.worktree import journal, lock
+from cairn.sources.worktree import lent_file, lock
 from cairn.wheels.sbom import Source
 
 _SCRATCH = "wheel-"  # what the names of folders begin with in which a wheel is made
@@ -212,7 +212,7 @@ def lend_module(context: Context) -> Iterator[None]:
     if module is None:
         yield
         return
-    with journal.lend(root_at(context.step.checkout), *module):
+    with lent_file.lend(root_at(context.step.checkout), *module):
         yield
 
 

@@ -27,6 +27,7 @@ from cairn.build.cache import Check
 from cairn.build.inputs import leftovers, machine, source_tree, variables
 from cairn.build.model import BuildRequest
 from cairn.errors import SourceError, WheelError
+from cairn.sources.checkout import describe
 from cairn.sources.git.repository import root_at
 from cairn.sources.worktree import contents
 from cairn.stack import Project
@@ -152,7 +153,7 @@ def step_of(
             f"there is no checkout of {project.name} at {checkout}",
             tip="check it out first, or name its folder",
         )
-    base_version = source_tree.read_version(project, checkout)
+    base_version = describe.base_version(project, checkout)
     source_tree.tidy(checkout, project.rocm_init)  # first: what lies in the tree is part of the key
     keys = keys_of(request, project, checkout=checkout, needs=needs, trees=trees)
     wheel_cache, hit = request.wheel_cache, None
@@ -261,7 +262,7 @@ def keys_of(
     if (place := request.tree_of(project)) != checkout:
         # A copy of the checkout (`cairn.sources.worktree.twin`), beside what builds have left there.
         copy = root_at(place)
-        start = leftovers.look(copy, flavour, project.source_dirs).start if copy.exists() else None
+        start = leftovers.look(copy, flavour, project.source_dirs).start if copy.has_commit() else None
         seen = dataclasses.replace(seen, start=None if request.clean else start)
     inputs = {
         **settings,

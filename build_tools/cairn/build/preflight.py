@@ -27,6 +27,7 @@ from cairn.errors import (
     WheelError,
 )
 from cairn.output import console
+from cairn.sources import release_line
 from cairn.sources.checkout import describe, hipify_step
 from cairn.sources.git.repository import root_at
 from cairn.sources.hipify import run as hipify_run
@@ -81,7 +82,7 @@ def _checks_of(job: Job, checked: set[object]) -> Iterator[Check]:
     yield functools.partial(variables.parse_build_env, job.build_env, job.stack)
     yield functools.partial(_present, job)
     if (trees := (job.line, *job.checkouts.values())) not in checked:
-        yield functools.partial(describe.line_of, job.stack, job.checkouts, asked=job.line)
+        yield functools.partial(release_line.line_of, job.stack, job.checkouts, asked=job.line)
         checked.add(trees)
     for project in job.stack.projects:
         folder = job.checkouts.get(project.name)
@@ -183,7 +184,7 @@ def _checkout(project: Project, folder: Path, *, suffix: str | None, rocm: bool)
                 tip="hipify it, with --hipify or the `hipify` command of its script; or build for cpu",
             )
     source_tree.source_dir(project, folder)
-    base = source_tree.read_version(project, folder)
+    base = describe.base_version(project, folder)
     if base is not None and suffix:
         try:
             Version(base + suffix)

@@ -107,12 +107,12 @@ def _create(request: Create) -> Answer:
     from cairn import stack as stacks
     from cairn import targets as gpu
     from cairn.build.inputs import machine, variables
-    from cairn.sources.checkout import describe
+    from cairn.sources import release_line
     from cairn.sources.manifest import manifest
 
     stack, pythons = stacks.load(request.stack), _pythons(request.python)
     checkouts = _checkouts(stack.for_line(request.line), request)
-    line = describe.line_of(stack, {c.project.name: c.path for c in checkouts}, asked=request.line)
+    line = release_line.line_of(stack, {c.project.name: c.path for c in checkouts}, asked=request.line)
     _refuse_what_no_one_else_has(checkouts, allow_local=request.allow_local)
     sdk_version = request.rocm_sdk_version or (stack.sdk.version if stack.sdk else None)
     targets = gpu.parse_targets(request.targets) if request.targets else stack.targets

@@ -150,7 +150,7 @@ def exchange(root: Repository, flavour: str, sources: Collection[str]) -> Iterat
     try:
         yield running
     finally:
-        if root.exists():
+        if root.has_commit():
             marks = {name: contents.mark(path) for name, path in _untracked(root, is_output).items()}
             # A file that was there before counts as left by the build only where it is in an output folder
             # and was rewritten; even then it is not moved.

@@ -1,4 +1,4 @@
-"""A build's view of its checkout: entry point, version, commit time, edits, and a module lent to it.
+"""A build's view of its checkout: entry point, commit time, edits, and a module lent to it.
 
 That module is `torch/_rocm_init.py`, which the repository does not have: it is written for the build alone,
 so that it gets into the wheel (`rocm_init` in stack.toml).
@@ -12,14 +12,12 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from packaging.version import InvalidVersion, Version
-
 from cairn import files
 from cairn.errors import SourceError
 from cairn.sources.checkout import describe
 from cairn.sources.git import command, url
 from cairn.sources.git.repository import UPSTREAM_TAG, root_at
-from cairn.sources.worktree import contents, journal, lock
+from cairn.sources.worktree import contents, journal, lent_file, lock
 from cairn.sources.worktree.parts import walk
 from cairn.stack import Project
 from cairn.wheels.sbom import Source
@@ -61,34 +59,6 @@ def source_dir(project: Project, checkout: Path) -> Path:
         f"{checkout} has nothing to build: no pyproject.toml or setup.py",
         tip=f"check out {project.name} there, or name its checkout",
     )
-
-
-def read_version(project: Project, checkout: Path) -> str | None:
-    """Read the base version of a tree, such as `2.10.0a0`; None if the project has no version file.
-
-    Raises:
-        SourceError: the file is missing, or does not hold a version of PEP 440 and nothing else.
-    """
-    if not project.version_file:
-        return None
-    path = checkout / project.version_file
-    try:
-        text = path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise SourceError(
-            f"{project.name} has no readable {project.version_file} in {checkout}",
-            tip="is this the right repository? check it out again",
-        ) from error
-    try:
-        Version(text)
-    except InvalidVersion:
-        first = text.partition("\n")[0][:80]
-        raise SourceError(
-            f"{path} does not hold one version (PEP 440), but {first!r}"
-            + (" and more lines" if "\n" in text else ""),
-            tip="a merge may have gone wrong there; write one such as 2.9.0 or 2.10.0a0",
-        ) from None
-    return text
 
 
 def commit_time(checkout: Path) -> int:
@@ -161,9 +131,9 @@ def tidy(checkout: Path, rocm_init_file: str | None) -> None:
         SourceError: a file that is not ours is where the build writes one of its own.
     """
     root = root_at(checkout)
-    if journal.is_lent(root):
+    if lent_file.is_lent(root):
         with lock.hold(checkout):  # a build that is running there takes it back itself, and is waited for
-            journal.take_back(root)
+            lent_file.take_back(root)
     if rocm_init_file is None:
         return
     path = checkout / rocm_init_file
@@ -175,7 +145,7 @@ def tidy(checkout: Path, rocm_init_file: str | None) -> None:
         others = [line for line in lines if line.rstrip("\n") != f"/{rocm_init_file}"]
         if others != lines:
             files.write_text(exclude, "".join(others))
-    journal.refuse_other(root, rocm_init_file)
+    lent_file.refuse_other(root, rocm_init_file)
 
 
 def _text(path: Path) -> str:

@@ -26,7 +26,7 @@ from cairn.sources.checkout.describe import Checkout, describe, lfs_notes
 from cairn.sources.git import repository, url
 from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository
 from cairn.sources.mirror import Mirror, ResolvedCommit
-from cairn.sources.worktree import contents, journal, lock, submodules
+from cairn.sources.worktree import contents, journal, lent_file, lock, submodules
 from cairn.sources.worktree.journal import Journal, Move
 from cairn.sources.worktree.parts import of_commit
 from cairn.stack import Project
@@ -70,17 +70,17 @@ def checkout(request: CheckoutRequest, *, say: Progress = silent) -> Checkout:
     )
     with lock.hold(request.checkout_dir):
         root = repository.root_at(request.checkout_dir)
-        note = _repair_earlier_run(root, request, say=say)
-        _refuse_foreign(root, note)
-        source = mirror.of(request.origin, depth=request.depth, retry=request.retry)
-        resolved = source.find(_name(request, source, say), say=say)
-        wanted = _wanted(request, resolved)
-        if not _is_current(root, note, wanted):
-            _move(root, request, resolved, source.path, note=note, wanted=wanted, say=say)
-        elif note is not None and note != wanted:
+        before = _repair_earlier_run(root, request, say=say)
+        _refuse_foreign(root, before)
+        own_mirror = mirror.of(request.origin, depth=request.depth, retry=request.retry)
+        resolved = own_mirror.find(_ref_to_fetch(request, own_mirror, say), say=say)
+        after = _journal_of(request, resolved)
+        if not _is_current(root, before, after):
+            _move(root, request, resolved, own_mirror.path, before=before, after=after, say=say)
+        elif before is not None and before != after:
             # Nothing moves, but it was asked for by different names this time.
-            names = {"origin": wanted.origin, "hashtag": wanted.hashtag, "project": wanted.project}
-            journal.write(root.git_dir, msgspec.structs.replace(note, **names))
+            names = {"origin": after.origin, "hashtag": after.hashtag, "project": after.project}
+            journal.write(root.git_dir, msgspec.structs.replace(before, **names))
         notes = [*lfs_notes(root)]
         if resolved.other is not None:
             where = url.without_credentials(request.origin)
@@ -103,52 +103,52 @@ def hipify_checkout(
     path = path.absolute()
     with lock.hold(path):
         root = repository.root_at(path)
-        if not root.exists():
+        if not root.has_commit():
             raise SourceError(f"{path} is not a git checkout", tip="run the `checkout` command first")
-        note = journal.read(root.git_dir)
-        _sweep(root, note, say)
-        note = note or hipify_step.adopt(root, project)
-        if note.phase == "hipifying" and note.moves:
-            note = hipify_step.undo_partial_hipify(root, note)
-        if note.phase in ("moving", "hipifying"):
+        before = journal.read(root.git_dir)
+        _sweep(root, before, say)
+        before = before or hipify_step.adopt(root, project)
+        if before.phase == "hipifying" and before.moves:
+            before = hipify_step.undo_partial_hipify(root, before)
+        if before.phase in ("moving", "hipifying"):
             raise SourceError(f"the checkout {path} is unfinished", tip="run the `checkout` command again")
-        if hipify_step.is_done(root, note, project.hipify):
+        if hipify_step.is_done(root, before, project.hipify):
             say(f"{path} is hipified already")
-            if note.phase != "ready":  # by hand, after our own hipify had failed
-                journal.write(root.git_dir, msgspec.structs.replace(note, phase="ready", hipify=True))
+            if before.phase != "ready":  # by hand, after our own hipify had failed
+                journal.write(root.git_dir, msgspec.structs.replace(before, phase="ready", hipify=True))
         else:
             local_work.refuse_edits(root, why="hipify would mix its edits with them")
-            note = msgspec.structs.replace(note, hipify=True, committed=commit)
-            hipify_step.hipify_tree(root, note, kind=project.hipify, python=python, force=False, say=say)
+            before = msgspec.structs.replace(before, hipify=True, hipify_committed=commit)
+            hipify_step.hipify_tree(root, before, kind=project.hipify, python=python, force=False, say=say)
         return describe(project, path)
 
 
 def _repair_earlier_run(root: Repository, request: CheckoutRequest, *, say: Progress) -> Journal | None:
     """Repair the files, locks and objects that an earlier run left; return its journal, if any."""
-    note = journal.read(root.git_dir) if root.git_dir.is_dir() else None
-    journal.take_back(root)
-    if note is None:
+    before = journal.read(root.git_dir) if root.git_dir.is_dir() else None
+    lent_file.take_back(root)
+    if before is None:
         return None
-    _sweep(root, note, say)
-    if url.identity(note.origin) == url.identity(request.origin):
-        submodules.restore_objects(root, note, origin=request.origin, retry=request.retry, say=say)
-    return note
+    _sweep(root, before, say)
+    if url.identity(before.origin) == url.identity(request.origin):
+        submodules.restore_objects(root, before, origin=request.origin, retry=request.retry, say=say)
+    return before
 
 
-def _sweep(root: Repository, note: Journal | None, say: Progress) -> None:
-    if note is not None and note.phase != "ready":
+def _sweep(root: Repository, before: Journal | None, say: Progress) -> None:
+    if before is not None and before.phase != "ready":
         say(f"an earlier run did not finish {root.work_tree}: carrying on")
         repository.sweep(root.git_dir, folders=(root.work_tree,), below=True)
 
 
-def _refuse_foreign(root: Repository, note: Journal | None) -> None:
+def _refuse_foreign(root: Repository, before: Journal | None) -> None:
     path = root.work_tree
     if path.is_symlink() and not path.exists():
         raise SourceError(f"{path} is a dangling link", tip="create the folder it points to, or remove it")
     if path.exists() and not path.is_dir():
         raise SourceError(f"{path} is a file", tip="name a different --checkout-dir")
-    if note is None and not root.exists() and path.is_dir():
-        # A run that was killed before it wrote its note may have left one file that it was writing.
+    if before is None and not root.has_commit() and path.is_dir():
+        # A run that was killed before it wrote its journal may have left one file that it was writing.
         entries = (entry for entry in path.rglob("*") if entry.is_symlink() or not entry.is_dir())
         if not all(repository.is_part(entry.name) for entry in entries):
             raise SourceError(
@@ -157,17 +157,17 @@ def _refuse_foreign(root: Repository, note: Journal | None) -> None:
             )
 
 
-def _name(request: CheckoutRequest, source: Mirror, say: Progress) -> str:
+def _ref_to_fetch(request: CheckoutRequest, own_mirror: Mirror, say: Progress) -> str:
     """Return the name of the ref or commit to ask the origin for."""
     if request.commit is not None:
         return request.commit
     if request.as_of is None:
         return request.hashtag
-    whole = source if source.depth is None else mirror.of_commits(request.origin, retry=request.retry)
+    whole = own_mirror if own_mirror.depth is None else mirror.of_commits(request.origin, retry=request.retry)
     return mirror.as_of(whole, request.hashtag, request.as_of, say=say)
 
 
-def _wanted(request: CheckoutRequest, resolved: ResolvedCommit) -> Journal:
+def _journal_of(request: CheckoutRequest, resolved: ResolvedCommit) -> Journal:
     return Journal(
         project=request.project.name,
         origin=url.without_credentials(request.origin),
@@ -176,25 +176,25 @@ def _wanted(request: CheckoutRequest, resolved: ResolvedCommit) -> Journal:
         phase="ready",
         submodules=request.submodules,
         hipify=request.hipify,
-        committed=request.hipify and request.commit_hipify,
+        hipify_committed=request.hipify and request.commit_hipify,
     )
 
 
-def _is_current(root: Repository, note: Journal | None, wanted: Journal) -> bool:
+def _is_current(root: Repository, before: Journal | None, after: Journal) -> bool:
     """Whether the checkout is already as wanted, apart from local edits and commits."""
-    if note is None or note.phase != "ready" or not root.exists():
+    if before is None or before.phase != "ready" or not root.has_commit():
         return False
-    if url.identity(note.origin) != url.identity(wanted.origin) or _choices(note) != _choices(wanted):
+    if url.identity(before.origin) != url.identity(after.origin) or _choices(before) != _choices(after):
         return False
-    base = root.tag(HIPIFY_TAG if wanted.committed else UPSTREAM_TAG)
-    if root.tag(UPSTREAM_TAG) != wanted.commit or base is None or not root.at_or_above(base):
+    base = root.tag(HIPIFY_TAG if after.hipify_committed else UPSTREAM_TAG)
+    if root.tag(UPSTREAM_TAG) != after.commit or base is None or not root.head_descends_from(base):
         return False
-    modules = of_commit(root, "HEAD", origin=wanted.origin) if wanted.submodules else ()
+    modules = of_commit(root, "HEAD", origin=after.origin) if after.submodules else ()
     return submodules.are_whole(root, modules)
 
 
-def _choices(note: Journal) -> tuple[object, ...]:
-    return (note.commit, note.submodules, note.hipify, note.committed)
+def _choices(one: Journal) -> tuple[object, ...]:
+    return (one.commit, one.submodules, one.hipify, one.hipify_committed)
 
 
 def _move(  # noqa: PLR0913 - where from, where to, and by what
@@ -203,8 +203,8 @@ def _move(  # noqa: PLR0913 - where from, where to, and by what
     resolved: ResolvedCommit,
     mirror_path: Path,
     *,
-    note: Journal | None,
-    wanted: Journal,
+    before: Journal | None,
+    after: Journal,
     say: Progress,
 ) -> None:
     jobs = request.jobs or os.cpu_count() or 1
@@ -212,61 +212,62 @@ def _move(  # noqa: PLR0913 - where from, where to, and by what
     plan: submodules.Plan = ()
     if request.submodules:
         plan = submodules.fetch_all(root, resolved.commit, mirror_path, origin=request.origin, how=how)
-    parts, removed = local_work.moving(root, resolved.commit, mirror_path, plan)
-    before = _refuse_to_lose_work(root, note, parts, force=request.force)
-    if note is not None and note.phase == "hipifying":
-        hipify_step.remove_arrived(root, note)
+    parts, removed = local_work.parts_to_move(root, resolved.commit, mirror_path, plan)
+    trees = _refuse_to_lose_work(root, before, parts, force=request.force)
+    if before is not None and before.phase == "hipifying":
+        hipify_step.remove_partly_written(root, before)
     repository.sweep_parts(root.git_dir)
-    heads = side_by_side(lambda part: before.get(part.path) or part.repository.head(), parts)
+    heads = side_by_side(lambda part: trees.get(part.path) or part.repository.head(), parts)
     moves = {
         journal.key(root, part.repository): Move(before=head, after=part.commit)
         for part, head in zip(parts, heads, strict=True)
     }
     # From here on the checkout is unfinished until the journal says `ready`.
-    journal.write(root.git_dir, msgspec.structs.replace(wanted, phase="moving", moves=moves))
+    journal.write(root.git_dir, msgspec.structs.replace(after, phase="moving", moves=moves))
     say(f"checking out {resolved.commit[:12]} in {request.checkout_dir}")
-    repository.create(root, origin=wanted.origin)
+    repository.create(root, origin=after.origin)
     repository.borrow_objects(root, mirror_path)
     submodules.remove(removed)
     hipify_step.remove_generated(root)
     repository.place(root, resolved.commit)
-    repository.move_refs(root, _refs(root, resolved, note, say))
+    repository.move_refs(root, _refs(root, resolved, before, say))
     submodules.place_all(root, plan, moves=moves, how=how)
     if request.hipify:
-        placed = msgspec.structs.replace(wanted, phase="placed")
+        placed = msgspec.structs.replace(after, phase="placed")
         journal.write(root.git_dir, placed)
         kind, python = request.project.hipify, request.python
         hipify_step.hipify_tree(root, placed, kind=kind, python=python, force=request.force, say=say)
     else:
-        journal.write(root.git_dir, wanted)
+        journal.write(root.git_dir, after)
 
 
 def _refuse_to_lose_work(
-    root: Repository, note: Journal | None, parts: Sequence[local_work.MovingPart], *, force: bool
+    root: Repository, before: Journal | None, parts: Sequence[local_work.MovingPart], *, force: bool
 ) -> dict[str, str]:
     """Refuse to lose the user's work, which is all that neither an unfinished run nor hipify wrote.
 
     Returns:
         By path, the tree ids of the parts that differ from their HEAD.
     """
-    surveys = local_work.survey(parts, note)
-    lost = local_work.together(root, surveys)
+    surveys = local_work.survey(parts, before)
+    lost = local_work.combined_losses(root, surveys)
     # Hipified without a commit, and not edited since: what git calls a change is hipify's then.
-    if note is not None and note.files is not None and contents.tree_state(root.work_tree) == note.files:
-        lost = local_work.without_hipifys(lost, surveys)
+    hipified = before.files_digest if before is not None else None
+    if hipified is not None and contents.tree_state(root.work_tree) == hipified:
+        lost = local_work.without_hipify_edits(lost, surveys)
     if lost and not force:
-        if note is not None and note.is_of_earlier_version:
+        if before is not None and before.is_of_earlier_version:
             raise SourceError(
                 f"an earlier version of Cairn did not finish {root.work_tree}, which has {lost}; "
                 "which of them are yours cannot be told",
                 tip="let that version finish it, or pass --force: refs/cairn/dropped keeps all of it",
             )
         local_work.refuse(root, lost)
-    return local_work.drop(surveys, lost) if lost else local_work.keep(surveys)
+    return local_work.save_dropped(surveys, lost) if lost else local_work.write_trees(surveys)
 
 
 def _refs(
-    root: Repository, resolved: ResolvedCommit, note: Journal | None, say: Progress
+    root: Repository, resolved: ResolvedCommit, before: Journal | None, say: Progress
 ) -> dict[str, str | None]:
     refs: dict[str, str | None] = {
         f"refs/tags/{UPSTREAM_TAG}": resolved.commit,
@@ -276,7 +277,7 @@ def _refs(
         refs[f"refs/remotes/origin/{resolved.name}"] = resolved.commit
     if resolved.kind == "tag":
         current = root.tag(resolved.name)
-        is_ours = note is not None and (note.hashtag, note.commit) == (resolved.name, current)
+        is_ours = before is not None and (before.hashtag, before.commit) == (resolved.name, current)
         if current in (None, resolved.commit) or is_ours:
             refs[f"refs/tags/{resolved.name}"] = resolved.target
         else:

@@ -1,23 +1,24 @@
-"""Inspect a checkout without changing it: its commits, its version and its release line."""
+"""Inspect a checkout without changing it: its commits, its submodules and its version."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from packaging.version import InvalidVersion, Version
+
 from cairn.concurrency import side_by_side
-from cairn.errors import SourceError, UsageError
+from cairn.errors import SourceError
 from cairn.output import wording
 from cairn.sources.git import url
-from cairn.sources.git import url as git_url
 from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository, has_lost_mirror, root_at
 from cairn.sources.hipify import report as hipify_report
 from cairn.sources.hipify.report import HipifyReport
 from cairn.sources.worktree import journal
 from cairn.sources.worktree.contents import work_tree_id
 from cairn.sources.worktree.parts import Module, Part, walk, walk_submodules
-from cairn.stack import Project, Stack
+from cairn.stack import Project
 
 # The first line of a pointer, and the attribute of what has one (git-lfs, docs/spec.md).
 _LFS_HEAD = b"version https://git-lfs.github.com/spec/v1\n"
@@ -136,21 +137,28 @@ def base_version(project: Project, tree: Path) -> str | None:
     """Return the version in the project's version file, such as `2.10.0a0`; None if it declares none.
 
     Raises:
-        SourceError: it should be there and is not, or is empty or in conflict.
+        SourceError: the file is missing, or does not hold a version of PEP 440 and nothing else.
     """
     if not project.version_file:
         return None
     path = tree / project.version_file
     try:
-        lines = path.read_text(encoding="utf-8").split()
+        text = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise SourceError(
             f"{project.name} has no readable version file {path}",
-            tip="choose a different --repo-hashtag, or add the file to the checkout",
+            tip="is this the right repository? choose a different --repo-hashtag, or add the file",
         ) from error
-    if len(lines) != 1:
-        raise SourceError(f"{path} must hold one version, and holds {' '.join(lines)[:80]!r}")
-    return lines[0]
+    try:
+        Version(text)
+    except InvalidVersion:
+        first = text.partition("\n")[0][:80]
+        raise SourceError(
+            f"{path} does not hold one version (PEP 440), but {first!r}"
+            + (" and more lines" if "\n" in text else ""),
+            tip="a merge may have gone wrong there; write one such as 2.9.0 or 2.10.0a0",
+        ) from None
+    return text
 
 
 def _submodule(module: Module) -> Submodule:
@@ -190,112 +198,3 @@ def _is_pointer(own: Repository, name: str) -> bool:
         return False
     with path.open("rb") as file:
         return file.read(len(_LFS_HEAD)) == _LFS_HEAD
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Evidence:
-    """The release lines that a checkout may belong to.
-
-    Attributes:
-        project: the project.
-        what: the hashtag and origin it was checked out at, for messages.
-        lines: those it may be of.
-        by_name: its hashtag is that of these lines; else its origin alone tells.
-    """
-
-    project: str
-    what: str
-    lines: frozenset[str]
-    by_name: bool
-
-
-def line_of(stack: Stack, checkouts: Mapping[str, Path], *, asked: str | None = None) -> str:
-    """Determine the release line of a stack's checkouts.
-
-    A hashtag that a line has for a project tells the line; a commit or a branch of the user's tells nothing,
-    but its origin may, where lines have different ones. Where nothing tells, it is the stack's default.
-
-    Args:
-        stack: as loaded, on no particular line.
-        checkouts: project name to folder.
-        asked: the line that the user named.
-
-    Raises:
-        UsageError: the checkouts contradict each other or the line that was asked for, do not tell which of
-            several it is, or the stack has no such line.
-    """
-    if asked is not None:
-        stack.for_line(asked)  # it must know the line
-    hints = [
-        evidence
-        for project in stack.projects
-        if project.name in checkouts and (evidence := _evidence(stack, project, checkouts[project.name]))
-    ]
-    strong = [evidence for evidence in hints if evidence.by_name]
-    if asked is not None:
-        if against := [evidence for evidence in strong if asked not in evidence.lines]:
-            raise UsageError(
-                f"--line {asked} contradicts the checkouts: {_told(against)}",
-                tip="check the projects of that line out, or drop --line",
-            )
-        return asked
-    common = _common(stack, strong)
-    if not common:
-        raise UsageError(
-            f"the checkouts are of different release lines: {_told(strong)}",
-            tip="check out one line of all: `cairn checkout all --line LINE`",
-        )
-    if stack.line in common and (strong or stack.line in _common(stack, hints)):
-        return stack.line
-    narrowed = (common & _common(stack, hints)) or common
-    if len(narrowed) > 1:
-        raise UsageError(
-            f"the checkouts may be of several release lines: {_told(hints)}",
-            tip="name it with --line, such as release/2.9",
-        )
-    return next(iter(narrowed))
-
-
-def _common(stack: Stack, hints: list[_Evidence]) -> frozenset[str]:
-    return frozenset(stack.line_names()).intersection(*(evidence.lines for evidence in hints))
-
-
-def _evidence(stack: Stack, project: Project, folder: Path) -> _Evidence | None:
-    """Read the evidence of a checkout; None for a project that is the same on every line."""
-    root = root_at(folder)
-    if not project.lines or not root.exists():
-        return None
-    note = journal.read(root.git_dir)
-    if note is not None:
-        hashtag, origin = note.hashtag, note.origin
-    else:  # made by hand
-        hashtag = _asked(root, "symbolic-ref", "--quiet", "--short", "HEAD")
-        origin = root.origin_url() or ""
-    on = {line: stack.for_line(line).project(project.name) for line in stack.line_names()}
-    name = hashtag.removeprefix("refs/heads/").removeprefix("origin/")
-    by_name = frozenset(line for line, origins in on.items() if origins.hashtag == name)
-    by_origin = frozenset(line for line, origins in on.items() if _is_from(origins, origin))
-    what = (
-        f"{project.name} is {hashtag or 'no branch'} of {git_url.without_credentials(origin) or 'no origin'}"
-    )
-    if by_name:
-        return _Evidence(project=project.name, what=what, lines=by_name & by_origin or by_name, by_name=True)
-    if by_origin and by_origin != on.keys():
-        return _Evidence(project=project.name, what=what, lines=by_origin, by_name=False)
-    return None
-
-
-def _is_from(project: Project, origin: str) -> bool:
-    url = project.origin.url
-    return url is not None and bool(origin) and git_url.identity(url) == git_url.identity(origin)
-
-
-def _asked(root: Repository, *words: str) -> str:
-    try:
-        return root.run(*words).strip()
-    except SourceError:
-        return ""  # no branch, or no remote
-
-
-def _told(hints: list[_Evidence]) -> str:
-    return "; ".join(f"{e.what} (line {' or '.join(sorted(e.lines))})" for e in hints)

@@ -30,7 +30,7 @@ _LOOKED_AT = 50  # commits; the user may have some on top of hipify's
 
 
 def hipify_tree(
-    root: Repository, note: Journal, *, kind: HipifyKind, python: Path | None, force: bool, say: Progress
+    root: Repository, before: Journal, *, kind: HipifyKind, python: Path | None, force: bool, say: Progress
 ) -> None:
     """Hipify, commit and tag a tree as its journal says; the journal's phase is then `ready`.
 
@@ -56,18 +56,20 @@ def hipify_tree(
             journal.key(root, part.repository): Move(before=part.commit, after=commit)
             for part, commit in arriving
         }
-        journal.write(root.git_dir, msgspec.structs.replace(note, phase="hipifying", moves=moves))
+        journal.write(root.git_dir, msgspec.structs.replace(before, phase="hipifying", moves=moves))
     # The root first: it must not see that its submodules have moved.
-    _arrive(parts[0], commits[0], committed=note.committed)
+    _fast_forward(parts[0], commits[0], committed=before.hipify_committed)
     rest = list(zip(parts[1:], commits[1:], strict=True))
-    side_by_side(lambda one: _arrive(*one, committed=note.committed), rest)
-    files = None if note.committed else contents.tree_state(root.work_tree)
+    side_by_side(lambda one: _fast_forward(*one, committed=before.hipify_committed), rest)
+    files_digest = None if before.hipify_committed else contents.tree_state(root.work_tree)
     if report is not None:
-        if not note.committed:
+        if not before.hipify_committed:
             content_ids = build_step.ids(root, sorted({*report.changed, *report.generated}))
             report = msgspec.structs.replace(report, contents=content_ids)
         hipify_report.write(root.git_dir, report)
-    journal.write(root.git_dir, msgspec.structs.replace(note, phase="ready", moves={}, files=files))
+    journal.write(
+        root.git_dir, msgspec.structs.replace(before, phase="ready", moves={}, files_digest=files_digest)
+    )
 
 
 def _refuse_overwriting(
@@ -78,22 +80,22 @@ def _refuse_overwriting(
         local_work.MovingPart(
             path=part.path,
             repository=part.repository,
-            goes=True,
+            is_moving=True,
             commit=commit,
-            source=part.repository.common_dir,
+            mirror=part.repository.common_dir,
         )
         for part, commit in arriving
     ]
     surveys = local_work.survey(parts)
     # The commits of the user stay below hipify's.
-    lost = replace(local_work.together(root, surveys), commits=())
+    lost = replace(local_work.combined_losses(root, surveys), commits=())
     if lost.edits or (lost and not force):
         local_work.refuse(root, lost)
     if lost:
-        local_work.drop(surveys, lost)
+        local_work.save_dropped(surveys, lost)
 
 
-def _arrive(part: CommittedPart, commit: str, *, committed: bool) -> None:
+def _fast_forward(part: CommittedPart, commit: str, *, committed: bool) -> None:
     """Move a repository to hipify's commit and tag it, or, if not `committed`, update its files alone."""
     own = part.repository
     if commit != part.commit:
@@ -104,40 +106,40 @@ def _arrive(part: CommittedPart, commit: str, *, committed: bool) -> None:
         own.run("reset", "--quiet", part.commit)
 
 
-def undo_partial_hipify(root: Repository, note: Journal) -> Journal:
+def undo_partial_hipify(root: Repository, before: Journal) -> Journal:
     """Undo hipify's commits if a run was killed while they arrived; the journal is then at `placed`.
 
     Raises:
         SourceError: there are edits that are not hipify's, or HEAD was moved since.
     """
     parts = [local_work.MovingPart(path=part.path, repository=part.repository) for part in walk(root)]
-    lost = local_work.together(root, local_work.survey(parts, note))
+    lost = local_work.combined_losses(root, local_work.survey(parts, before))
     if lost.edits:
         local_work.refuse(root, lost)
-    moves = [(part.repository, note.moves.get(journal.key(root, part.repository))) for part in parts]
+    moves = [(part.repository, before.moves.get(journal.key(root, part.repository))) for part in parts]
     begun = [(own, move.before or "", move.after or "") for own, move in moves if move is not None]
-    for own, before, after in begun:
-        is_forward = own.succeeds("merge-base", "--is-ancestor", before, after)
-        if not is_forward or own.head() not in (before, after):
+    for own, old, new in begun:
+        is_forward = own.succeeds("merge-base", "--is-ancestor", old, new)
+        if not is_forward or own.head() not in (old, new):
             raise SourceError(
                 f"the checkout {root.work_tree} is unfinished", tip="run the `checkout` command again"
             )
-    remove_arrived(root, note)
-    for own, before, _ in begun:
-        own.run("reset", "--quiet", "--hard", before)
-    placed = msgspec.structs.replace(note, phase="placed", moves={})
+    remove_partly_written(root, before)
+    for own, old, _ in begun:
+        own.run("reset", "--quiet", "--hard", old)
+    placed = msgspec.structs.replace(before, phase="placed", moves={})
     journal.write(root.git_dir, placed)
     return placed
 
 
-def remove_arrived(root: Repository, note: Journal) -> None:
+def remove_partly_written(root: Repository, before: Journal) -> None:
     """Remove the files, ignored ones too, that hipify's commits were adding when a run was killed.
 
     A file with different content, unless it is the beginning of such a file, is someone else's and stays.
     """
     only_added = ("--no-renames", "--diff-filter=A")
     for part in walk(root):
-        own, move = part.repository, note.moves.get(journal.key(root, part.repository))
+        own, move = part.repository, before.moves.get(journal.key(root, part.repository))
         if move is not None and move.before and move.after:
             added = own.listed("diff", "--name-only", "-z", *only_added, move.before, move.after)
             for name in journal.written_by_move(own, added, move):
@@ -184,19 +186,19 @@ def adopt(root: Repository, project: Project) -> Journal:
         commit=root.tag(UPSTREAM_TAG) or head,
         phase="ready",
         hipify=committed is not None or by_hand,
-        committed=committed is not None,
+        hipify_committed=committed is not None,
     )
 
 
-def is_done(root: Repository, note: Journal | None, kind: HipifyKind) -> bool:
+def is_done(root: Repository, before: Journal | None, kind: HipifyKind) -> bool:
     """Whether the tree is hipified: by the journal, a tag or a commit below HEAD, or the files themselves.
 
     A clone made by hand has no journal.
     """
-    if note is not None and note.phase == "ready" and note.hipify:
+    if before is not None and before.phase == "ready" and before.hipify:
         return True
     tagged = root.tag(HIPIFY_TAG)
-    if (tagged is not None and root.at_or_above(tagged)) or _recent_hipify_commit(root):
+    if (tagged is not None and root.head_descends_from(tagged)) or _recent_hipify_commit(root):
         return True
     return _is_by_hand(root, kind)
 

@@ -64,14 +64,14 @@ class MovingPart(Part):
     """A part of the checkout, and the commit that it is moved to.
 
     Attributes:
-        goes: it moves to a different commit or is removed; otherwise it is only inspected.
+        is_moving: it moves to a different commit or is removed; otherwise it is only inspected.
         commit: what it moves to; None if it is removed.
-        source: the mirror that has the commit.
+        mirror: the mirror, or repository, whose objects have the commit.
     """
 
-    goes: bool = False
+    is_moving: bool = False
     commit: str | None = None
-    source: Path | None = None
+    mirror: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,38 +92,42 @@ class Survey:
 def of(root: Repository) -> Losses:
     """Return the user's work in the root and every submodule that no branch or tag has."""
     parts = [MovingPart(path=part.path, repository=part.repository) for part in walk(root)]
-    return together(root, survey(parts))
+    return combined_losses(root, survey(parts))
 
 
-def moving(root: Repository, commit: str, source: Path, plan: Plan) -> tuple[list[MovingPart], list[Module]]:
+def parts_to_move(
+    root: Repository, commit: str, mirror: Path, plan: Plan
+) -> tuple[list[MovingPart], list[Module]]:
     """Return the parts of a checkout that is about to move, and the submodules that the move removes.
 
     Args:
         root: the checkout's repository.
         commit: the commit that it moves to.
-        source: the mirror that has the commit.
+        mirror: the mirror that has the commit.
         plan: the submodules that are wanted.
     """
-    parts = [MovingPart(path="", repository=root, goes=True, commit=commit, source=source)]
-    for module, from_mirror in ((c.module, c.source) for level in plan for c in level):
+    parts = [MovingPart(path="", repository=root, is_moving=True, commit=commit, mirror=mirror)]
+    for module, its_mirror in ((c.module, c.source) for level in plan for c in level):
         own = module.repository
+        commit = module.commit
         parts.append(
-            MovingPart(path=module.path, repository=own, goes=True, commit=module.commit, source=from_mirror)
+            MovingPart(path=module.path, repository=own, is_moving=True, commit=commit, mirror=its_mirror)
         )
     repositories = {part.repository for part in parts}
-    modules = walk_submodules(root, begun=True) if root.exists() else ()
+    modules = walk_submodules(root, initialized=True) if root.has_commit() else ()
     removed = [module for module in modules if module.repository not in repositories]
-    return [*parts, *(MovingPart(path=m.path, repository=m.repository, goes=True) for m in removed)], removed
+    parts += [MovingPart(path=m.path, repository=m.repository, is_moving=True) for m in removed]
+    return parts, removed
 
 
-def survey(parts: Sequence[MovingPart], note: Journal | None = None) -> tuple[Survey, ...]:
+def survey(parts: Sequence[MovingPart], before: Journal | None = None) -> tuple[Survey, ...]:
     """Survey the work in each part that moving it would lose, except what an unfinished run wrote.
 
     Args:
         parts: the root first.
-        note: the journal, where a run may be unfinished.
+        before: the journal, where a run may be unfinished.
     """
-    begun = [part for part in parts if part.repository.is_begun()]
+    begun = [part for part in parts if part.repository.is_initialized()]
     within = {part.repository.work_tree for part in begun}
     coming: dict[MovingPart, list[str]] = {part: [] for part in begun}
     foreign: dict[MovingPart, list[str]] = {}
@@ -140,24 +144,24 @@ def survey(parts: Sequence[MovingPart], note: Journal | None = None) -> tuple[Su
             foreign[part] = sorted(overwritten.files_below(part.repository.work_tree, within))
         elif holder is not None and place:
             coming[holder].append(place)
-    moves = note.moves if note is not None else {}
+    moves = before.moves if before is not None else {}
 
     def look(part: MovingPart) -> Survey:
         if part not in coming:
             return _survey_foreign(part, foreign.get(part, ()))
         move = moves.get(journal.key(parts[0].repository, part.repository))
-        is_upstreams = note is not None and note.phase == "moving"
+        is_upstreams = before is not None and before.phase == "moving"
         return _survey(part, within, coming[part], move=move, is_upstreams=is_upstreams)
 
     return side_by_side(look, parts)
 
 
-def together(root: Repository, surveys: Sequence[Survey]) -> Losses:
+def combined_losses(root: Repository, surveys: Sequence[Survey]) -> Losses:
     """Combine the losses of all parts, by paths from the root."""
 
     def without_recorded(names: Sequence[str]) -> tuple[str, ...]:
         """Return the names of the files that neither hipify nor a build made."""
-        return build_step.without_recorded(root, names) if root.is_begun() else tuple(names)
+        return build_step.without_recorded(root, names) if root.is_initialized() else tuple(names)
 
     return Losses(
         edits=without_recorded([one.part.named(name) for one in surveys for name in one.lost.edits]),
@@ -198,14 +202,14 @@ def _survey(
         is_upstreams: that move was to a commit of upstream.
     """
     own = part.repository
-    if part.goes:
+    if part.is_moving:
         _refuse_under_way(own)
     changes = own.changes()
     _refuse_inner(part, changes)
     ignored: set[str] = set()
-    if part.commit is not None and part.source is not None:
-        ignored = set(overwritten.by_commit(own, part.commit, part.source, within=within, coming=coming))
-    elif part.goes:
+    if part.commit is not None and part.mirror is not None:
+        ignored = set(overwritten.by_commit(own, part.commit, part.mirror, within=within, coming=coming))
+    elif part.is_moving:
         ignored = set(overwritten.by_removal(own, within))
     _refuse_inner(part, ignored)
     names = {*changes, *ignored}
@@ -217,7 +221,7 @@ def _survey(
     # Upstream's commit gets its tags when its files are there.
     known = (move.after,) if move and is_upstreams and move.after and own.commit_of(move.after) else ()
     # Hipify's tag keeps the patches below its commit, until it moves with the checkout.
-    patches = local_commits.in_hipifys_tag_only(own) if own.exists() else ()
+    patches = local_commits.in_hipifys_tag_only(own) if own.has_commit() else ()
     beneath = [f"{commit.id[:10]} {commit.subject}" for commit in patches]
     lost = Losses(
         edits=tuple(sorted(edits)),
@@ -233,7 +237,8 @@ def _is_there(part: MovingPart, root: MovingPart) -> bool:
 
 
 def _refuse_own_repository(part: MovingPart, root: MovingPart) -> None:
-    if part.goes and part.path and _is_there(part, root) and (part.repository.work_tree / ".git").is_dir():
+    git_dir = part.repository.work_tree / ".git"
+    if part.is_moving and part.path and _is_there(part, root) and git_dir.is_dir():
         raise SourceError(
             f"{part.repository.work_tree} is a repository of its own, where a submodule belongs",
             tip="move it away, or run `git submodule absorbgitdirs` if it is the submodule",
@@ -253,7 +258,7 @@ def _refuse_inner(part: MovingPart, names: Collection[str]) -> None:
     # `git status` names a repository inside by its folder with a slash, and `git add` would take it as a
     # gitlink: hipify's commit must not have that, and --force must not remove a whole history.
     inner = sorted(name for name in names if name.endswith("/"))
-    if part.goes and inner:
+    if part.is_moving and inner:
         raise SourceError(
             f"{part.repository.work_tree} contains a repository that is not one of its submodules: "
             f"{wording.some(inner)}",
@@ -269,7 +274,7 @@ def _hidden_edits(part: MovingPart) -> list[str]:
         return []
     index, disk = contents.of_index(own), contents.on_disk(own, hidden)
     missing = [name for name in hidden if name not in disk]
-    if missing and part.goes:
+    if missing and part.is_moving:
         raise SourceError(
             f"{own.work_tree} is a sparse checkout: {wording.some(missing, shown=1)} are not there",
             tip="run `git sparse-checkout disable` there, or name a different --checkout-dir",
@@ -277,7 +282,7 @@ def _hidden_edits(part: MovingPart) -> list[str]:
     return [name for name in hidden if name in disk and disk[name] != index.get(name)]
 
 
-def without_hipifys(lost: Losses, surveys: Sequence[Survey]) -> Losses:
+def without_hipify_edits(lost: Losses, surveys: Sequence[Survey]) -> Losses:
     """Reduce the losses of a checkout whose visible files are all as an uncommitted hipify left them.
 
     What is staged, and what git was told not to look at, is still the user's.
@@ -289,42 +294,42 @@ def without_hipifys(lost: Losses, surveys: Sequence[Survey]) -> Losses:
 def _staged(one: Survey) -> list[str]:
     """Return the files whose content in the index is neither in HEAD nor on disk."""
     own = one.part.repository
-    if not one.changes or not own.is_begun():
+    if not one.changes or not own.is_initialized():
         return []
     index, head = contents.of_index(own), contents.of_tree(own, own.commit_of("HEAD"))
     disk = contents.on_disk(own, one.changes)
     return [n for n in one.changes if n in index and index[n] not in (head.get(n), disk.get(n))]
 
 
-def keep(surveys: Sequence[Survey]) -> dict[str, str]:
+def write_trees(surveys: Sequence[Survey]) -> dict[str, str]:
     """Write the trees of the parts that differ from HEAD into their repositories; return them by path.
 
     If this run is killed, the next one learns from them which changes it may drop.
     """
     for one in surveys:
-        if one.lost and not one.part.repository.is_begun():
+        if one.lost and not one.part.repository.is_initialized():
             repository.create(one.part.repository)  # files were in its place, and need somewhere to be kept
     dirty = [one for one in surveys if one.changes or one.lost]
     trees = side_by_side(lambda one: contents.snapshot(one.part.repository, one.lost.ignored), dirty)
     return {one.part.path: tree for one, tree in zip(dirty, trees, strict=True)}
 
 
-def drop(surveys: Sequence[Survey], lost: Losses) -> dict[str, str]:
+def save_dropped(surveys: Sequence[Survey], lost: Losses) -> dict[str, str]:
     """Keep dropped work under a ref of its own in its repository, so that it can be restored; report it.
 
     `git restore --source REF -- FILE` brings a file back, `git switch -c NAME REF` the commits. What was
     staged and is neither in HEAD nor in the files is the commit's second parent, as of a stash.
 
     Returns:
-        The trees, as `keep` gives them.
+        The trees, as `write_trees` gives them.
     """
-    trees = keep(surveys)
+    trees = write_trees(surveys)
     ref = _ref()
     refs = []
     for one in surveys:
         if one.lost:
             own, tree = one.part.repository, trees[one.part.path]
-            _name(own, ref, tree, f"Dropped by a checkout with --force: {one.lost}")
+            _save_as_ref(own, ref, tree, f"Dropped by a checkout with --force: {one.lost}")
             refs.append(f"{ref} of {own.git_dir}")
     # Now, since the run may still fail: the user must know where it is.
     console.current().warn(f"dropping {lost}; kept as {', '.join(refs)}")
@@ -355,7 +360,7 @@ def _ref() -> str:
     return f"{_DROPPED}/{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
 
 
-def _name(own: Repository, ref: str, tree: str, message: str) -> None:
+def _save_as_ref(own: Repository, ref: str, tree: str, message: str) -> None:
     head, staged = own.commit_of("HEAD"), contents.staged(own)
     parents = [head] if head else []
     if staged not in (tree, own.commit_tree(head)):
@@ -363,7 +368,7 @@ def _name(own: Repository, ref: str, tree: str, message: str) -> None:
     parents += own.merge_heads()
     # Hipify's tag moves too, and what only it has is among the losses.
     tagged = own.tag(repository.HIPIFY_TAG)
-    if tagged is not None and not (head and own.at_or_above(tagged)):
+    if tagged is not None and not (head and own.head_descends_from(tagged)):
         parents.append(tagged)
     own.run("update-ref", ref, own.run("commit-tree", tree, *_as_parents(parents), "-m", message).strip())
 

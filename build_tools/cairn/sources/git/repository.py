@@ -74,13 +74,13 @@ class Repository:
             return self.git_dir
         return (self.git_dir / text).resolve()
 
-    def is_begun(self) -> bool:
+    def is_initialized(self) -> bool:
         """Whether there is a working tree with a repository, which may have no commit yet."""
         # What git looks for (its setup.c, is_git_directory): a killed `git init` has made a part of it.
         whole = (self.git_dir / "HEAD").exists() and (self.common_dir / "objects").is_dir()
         return self._is_tied() and whole and (self.common_dir / "refs").is_dir()
 
-    def exists(self) -> bool:
+    def has_commit(self) -> bool:
         """Whether there is a working tree with a commit checked out."""
         return self.head() is not None
 
@@ -125,7 +125,7 @@ class Repository:
         commits = {words[0]: words[-1] for words in map(str.split, listed.splitlines())}
         return tuple(commits.get(ref) for ref in refs)
 
-    def at_or_above(self, commit: str) -> bool:
+    def head_descends_from(self, commit: str) -> bool:
         """Whether HEAD is a commit or descends from it."""
         return self.succeeds("merge-base", "--is-ancestor", commit, "HEAD")
 

@@ -37,7 +37,7 @@ def recorded(checkout: Path, kind: HipifyKind, *, gpu: bool) -> Iterator[None]:
         SourceError: it is built for a GPU and has CUDA sources, and nothing was hipified.
     """
     root = root_at(checkout)
-    if kind != "at-build" or not root.exists():
+    if kind != "at-build" or not root.has_commit():
         yield
         return
     before = _state(root)

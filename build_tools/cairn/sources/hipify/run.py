@@ -85,7 +85,8 @@ def _changes(
     """
     interpreter = python or Path(sys.executable)
     notes = execute(parts[0].repository.work_tree, kind, shown=shown, python=interpreter, say=say)
-    present = [part for part in parts if part.repository.exists()]  # it may have removed a submodule's folder
+    # It may have removed a submodule's folder.
+    present = [part for part in parts if part.repository.has_commit()]
     looks = zip(*side_by_side(_look, present), strict=True)
     known, edited, new = (frozenset[str]().union(*names) for names in looks)
     # A submodule may be at a different commit than its parent names; that is not hipify's doing.

@@ -311,7 +311,7 @@ def _tag_problems(part: CommittedPart) -> list[Unexplained]:
         # Most submodules are where upstream has them, and need not be asked.
         if second != part.commit and not own.succeeds("merge-base", "--is-ancestor", part.commit, second):
             said.append(f"{HIPIFY_TAG} does not descend from {_short(part.commit)}")
-        if own.head() != second and not own.at_or_above(second):
+        if own.head() != second and not own.head_descends_from(second):
             said.append(f"HEAD does not descend from {HIPIFY_TAG}")
     return [Unexplained(kind="tags", path=part.path, text=text) for text in said]
 

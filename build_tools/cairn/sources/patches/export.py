@@ -91,7 +91,7 @@ def base_of(own: Repository) -> str:
     """
     for name in (HIPIFY_TAG, UPSTREAM_TAG):
         if own.tag(name) is not None:
-            if not own.at_or_above(name):
+            if not own.head_descends_from(name):
                 raise SourceError(f"HEAD of {own.work_tree} does not descend from {name}")
             return name
     raise SourceError(
@@ -107,7 +107,7 @@ def root_of(checkout: Path, *, finished: bool) -> Repository:
         SourceError: it is not a checkout; or, where it must be `finished`, its last command was not.
     """
     root = root_at(checkout.absolute())
-    if not root.exists():
+    if not root.has_commit():
         raise SourceError(f"{root.work_tree} is not a git checkout", tip="name the folder of a checkout")
     note = journal.read(root.git_dir)
     if finished and note is not None and note.phase != "ready":

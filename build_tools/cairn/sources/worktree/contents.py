@@ -122,7 +122,7 @@ def write_committed(path: Path, commits: Sequence[str], names: Sequence[str], fo
         files = command.nul_separated(name for (mode, *_), name in entries if mode != GITLINK)
         empty.run("checkout-index", "-z", "--stdin", f"--prefix={folder}/", env=env, stdin=files)
     for (mode, _, id_), name in entries:
-        if mode == GITLINK and root_at(path / name).exists():
+        if mode == GITLINK and root_at(path / name).has_commit():
             within = root_at(path / name).listed("ls-tree", "-z", "--name-only", id_)
             write_committed(path / name, [id_], within, folder / name)
     return commit
@@ -196,7 +196,7 @@ def tree_state(path: Path) -> str:
         SourceError: the folder is not a git checkout.
     """
     root = root_at(path)
-    if not root.exists():
+    if not root.has_commit():
         raise SourceError(f"{path} is not a git checkout", tip="check the project out first")
     digest = hashlib.sha256(work_tree_id(root).encode())
     for module in walk_submodules(root):

@@ -4,27 +4,22 @@ It is one file in the root's git directory, `cairn.json`, written whole each tim
 that counts. Before files are replaced, it gets what each repository has and what it is to have (`Move`): a
 file found after a kill that has neither content, nor the beginning of the new one, was written by someone
 else. Who writes it holds the checkout (`cairn.sources.worktree.lock`).
-
-Beside it is the note of the file that a build lends to the tree while it runs (`lend`), so that it is taken
-back after a kill too.
 """
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import os
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
-from cairn import datafile, files
+from cairn import datafile
 from cairn.errors import SourceError, UsageError
 from cairn.output import safe_text
-from cairn.sources.git.repository import Repository, is_part
+from cairn.sources.git.repository import Repository
 from cairn.sources.worktree import contents
 
 _NAME = "cairn.json"
@@ -62,9 +57,9 @@ class Journal(datafile.Value, tag_field="schema", tag=f"{_SCHEMA}1"):
         phase: how far the run came.
         submodules: whether they were asked for.
         hipify: whether it was asked for.
-        committed: whether hipify's edits are a commit.
+        hipify_committed: whether hipify's edits are a commit.
         moves: while `moving` or `hipifying`, what each repository goes through, by `key`.
-        files: where hipify's edits are not committed, the state of the files that they led to.
+        files_digest: where hipify's edits are not committed, the `contents.tree_state` that they led to.
         heads: of earlier versions, which hipified in the tree itself; not written any more.
     """
 
@@ -75,9 +70,9 @@ class Journal(datafile.Value, tag_field="schema", tag=f"{_SCHEMA}1"):
     phase: Phase
     submodules: bool = True
     hipify: bool = True
-    committed: bool = True
+    hipify_committed: bool = msgspec.field(name="committed", default=True)
     moves: Mapping[str, Move] = msgspec.field(default_factory=dict)
-    files: str | None = None
+    files_digest: str | None = msgspec.field(name="files", default=None)
     heads: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     @property
@@ -164,72 +159,3 @@ def _is_half(path: Path, whole: Path) -> bool:
         return False
     with whole.open("rb") as file:
         return file.read(size) == path.read_bytes()
-
-
-_LENT = "cairn-lent.json"
-
-
-class Lent(datafile.Value, tag_field="schema", tag="cairn.lent/1"):
-    """The note of a file that a build puts into a tree while it runs.
-
-    It is written first: only a file that has this name and this content is Cairn's to remove.
-
-    Attributes:
-        files: path from the root to the sha256 of what was written there.
-    """
-
-    files: Mapping[str, str] = msgspec.field(default_factory=dict)
-
-
-@contextlib.contextmanager
-def lend(root: Repository, name: str, text: str) -> Iterator[None]:
-    """Put a file into the tree while the block runs; after a kill, the next run removes it.
-
-    Raises:
-        SourceError: a different file is there.
-    """
-    take_back(root)
-    refuse_other(root, name)
-    sha256 = hashlib.sha256(text.encode()).hexdigest()
-    datafile.write(root.git_dir / _LENT, Lent(files={name: sha256}))
-    try:
-        files.write_text(root.work_tree / name, text)
-        yield
-    finally:
-        take_back(root)
-
-
-def is_lent(root: Repository) -> bool:
-    """Whether a file is lent to the tree: a build is running, or was killed."""
-    return (root.git_dir / _LENT).exists()
-
-
-def take_back(root: Repository) -> None:
-    """Remove the files that a killed run lent to the tree; a file that was changed since stays."""
-    note = root.git_dir / _LENT
-    if not note.exists():
-        return
-    with contextlib.suppress(UsageError):  # a note that cannot be read proves nothing
-        for name, sha256 in datafile.read(note, Lent).files.items():
-            path = root.work_tree / name
-            if not path.is_symlink() and path.is_file() and files.sha256_of(path) == sha256:
-                path.unlink()
-            # A run that was killed while it wrote the file left what `cairn.files` writes first.
-            for part in path.parent.glob(".*.part"):
-                if is_part(part.name):
-                    part.unlink()
-    note.unlink()
-
-
-def refuse_other(root: Repository, name: str) -> None:
-    """Refuse a tree that has a file of its own where a build puts one.
-
-    Raises:
-        SourceError: it has.
-    """
-    path = root.work_tree / name
-    if path.is_symlink() or path.exists():
-        raise SourceError(
-            f"{path} is there already, and the build writes a file of that name (or none, for cpu)",
-            tip="move it away: the wheel would load the ROCm SDK as that file says",
-        )

@@ -79,16 +79,16 @@ def walk_commit(root: Repository, commit: str) -> tuple[CommittedPart, ...]:
             )
             for module in inner
         ]
-        present = side_by_side(lambda module: module.repository.exists(), modules)
+        present = side_by_side(lambda module: module.repository.has_commit(), modules)
         level = [module for module, exists in zip(modules, present, strict=True) if exists]
         parts += level
     return tuple(parts)
 
 
-def walk_submodules(root: Repository, *, origin: str = "", begun: bool = False) -> Iterator[Module]:
+def walk_submodules(root: Repository, *, origin: str = "", initialized: bool = False) -> Iterator[Module]:
     """Yield the submodules that are checked out below a root, parents first, each with its HEAD.
 
-    With `begun`, also those that a killed run has begun, which have no commit yet.
+    With `initialized`, also those that a killed run has begun, which have no commit yet.
     """
     level = [(Part(path="", repository=root), origin)]
     while level:
@@ -101,7 +101,7 @@ def walk_submodules(root: Repository, *, origin: str = "", begun: bool = False) 
         found = [
             replace(module, head=head)
             for module, head in zip(modules, heads, strict=True)
-            if head or (begun and module.repository.is_begun())
+            if head or (initialized and module.repository.is_initialized())
         ]
         yield from found
         level = [(module, module.origin) for module in found]

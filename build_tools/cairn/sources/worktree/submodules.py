@@ -201,7 +201,7 @@ def restore_objects(
         retry: how often a network fault is tried again.
         say: progress callback.
     """
-    modules = (module.repository for module in walk_submodules(root, begun=True))
+    modules = (module.repository for module in walk_submodules(root, initialized=True))
     lost = next(filter(repository.has_lost_mirror, itertools.chain((root,), modules)), None)
     if lost is None:
         return
