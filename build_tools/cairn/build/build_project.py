@@ -131,10 +131,10 @@ def _keep(wheel: Path, context: Context, *, seconds: float, changed: bool) -> ca
     after = keys_of(unclean, step.project, checkout=step.checkout, needs=step.needs)
     if step.key not in after.all():
         wheel_cache.put(
-            after.own,
+            after.in_tree,
             hit.wheel,
             seconds=hit.entry.seconds,
-            identity=hit.entry.identity,
+            first_key=hit.entry.first_key,
             project=step.project.name,
             inputs={**after.inputs, source_tree.SOURCES: step.inputs.get(source_tree.SOURCES)},
             log=wheel_cache.log(hit.entry),
@@ -178,7 +178,7 @@ def _build_in_tree(
         manifest.require(request.frozen, step.project.name, step.checkout)
     heads, edits = source_tree.heads(step.checkout), source_tree.edits(step.checkout)
     commits = source_tree.sources_of(step.project, step.checkout)
-    with leftovers.exchange(root, step.flavour, sources) as leftover, lend_module(context):
+    with leftovers.exchange(root, step.settings_digest, sources) as leftover, lend_module(context):
         for folder in {step.checkout, step.source_dir()}:
             _remove_stale(root, folder / "build", leftover.ours)
         recorded = build_step.recorded(step.checkout, step.project.hipify, gpu=request.sdk is not None)

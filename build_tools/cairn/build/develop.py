@@ -134,7 +134,7 @@ def _in_tree(context: Context) -> Iterator[None]:
     """
     step, request = context.step, context.request
     root = root_at(step.checkout)
-    flavour = cache.key_of({"develop": step.flavour})
+    settings_digest = cache.key_of({"develop": step.settings_digest})
     module = build_project.module_of(context)
     with lock.hold(step.checkout):
         source_tree.tidy(step.checkout, step.project.rocm_init)
@@ -142,7 +142,7 @@ def _in_tree(context: Context) -> Iterator[None]:
             leftovers.clear(root, step.project.source_dirs)
         recorded = build_step.recorded(step.checkout, step.project.hipify, gpu=request.sdk is not None)
         with (
-            leftovers.exchange(root, flavour, step.project.source_dirs),
+            leftovers.exchange(root, settings_digest, step.project.source_dirs),
             build_project.lend_module(context),
             source_tree.restore_egg_info(step.checkout),
             recorded,

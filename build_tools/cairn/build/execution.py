@@ -251,7 +251,7 @@ def _one(task: Task, run: _Run, running: Running) -> BuiltWheel:
         seconds=hit.entry.seconds,
         started=started,
         ended=time.time(),
-        identity=hit.entry.identity,
+        first_key=hit.entry.first_key,
         cached=hit.origin != "built",
         origin=hit.origin,
         builder=hit.entry.builder,
@@ -265,7 +265,7 @@ def _one(task: Task, run: _Run, running: Running) -> BuiltWheel:
 def _as_it_is_now(task: Task, run: _Run) -> BuildStep:
     """Return the step as planned, or planned again if this run has changed its inputs."""
     step, request = task.step, task.plan.request
-    needs = {project: run.built[name].identity for project, name in task.needs.items()}
+    needs = {project: run.built[name].first_key for project, name in task.needs.items()}
     if needs != step.needs or step.checkout in run.trees:
         step = plan.step_of(request, step.project, needs=needs)
     if step.hit is not None or (tree := request.tree_of(step.project)) == step.checkout:

@@ -262,7 +262,7 @@ class BuiltWheel:
         started: seconds since the epoch when its step began.
         ended: likewise when it was done.
         cached: it was not built now.
-        identity: the key it was first built under, by which builds against it know it.
+        first_key: the key it was first built under, by which builds against it know it.
         origin: `built` now, found in the `local` cache, or fetched from the `shared` one.
         builder: who built it (`cairn.build.cache.CacheEntry`).
         compiler_cache: what the compiler cache counted; None where it was not built, or without one.
@@ -278,7 +278,7 @@ class BuiltWheel:
     started: float
     ended: float
     cached: bool
-    identity: str = ""
+    first_key: str = ""
     origin: Literal["built", "local", "shared"] = "built"
     builder: str = ""
     compiler_cache: CacheStatistics | None = None

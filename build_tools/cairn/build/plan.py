@@ -1,5 +1,8 @@
 """The plan of a build: the order, the keys, and the wheels that the cache has already.
 
+Making a plan also tidies: it removes the module that an earlier build left in a tree (`source_tree.tidy`),
+since all that lies there is part of the key.
+
 A project is built again when its key is new. The key is a sha256 over everything that may change the wheel:
 
 - the settings of the build (`_settings`): the stack's words on the project, targets, SDK, Python, compilers;
@@ -46,11 +49,12 @@ class BuildStep:
         project: what is built.
         checkout: its tree.
         base_version: of its version file; None where the built wheel alone knows it.
-        needs: name to identity of the steps that come first.
-        flavour: names the settings of the build: all of the key but the tree and the wheels built before.
+        needs: name to `first_key` of the steps that come first.
+        settings_digest: of the settings of the build, and of the compiler cache's launchers: what a build
+            folder was made with, and must be used with again (`cairn.build.inputs.leftovers`).
         key: of the cache, over everything that may change the wheel.
         inputs: what the key is a digest of, and what tells more of it (`cairn build plan --explain`).
-        private: the key means nothing outside of this tree.
+        private: the key means nothing outside of this tree, or of this machine.
         hit: the wheel, where the cache has it.
     """
 
@@ -58,20 +62,20 @@ class BuildStep:
     checkout: Path
     base_version: str | None
     needs: Mapping[str, str]
-    flavour: str
+    settings_digest: str
     key: str
     private: bool
     inputs: Mapping[str, object] = field(default_factory=dict)
     hit: cache.Hit | None
 
     @property
-    def identity(self) -> str:
+    def first_key(self) -> str:
         """The key that its wheel was first built under, by which builds against it know it.
 
         Whether it comes from a build or from the cache, and under which of its keys, must not make others
         build again.
         """
-        return self.hit.entry.identity if self.hit else self.key
+        return self.hit.entry.first_key if self.hit else self.key
 
     def source_dir(self) -> Path:
         """The folder whose build backend is called.
@@ -100,7 +104,7 @@ class Trees:
 
 
 def make(request: BuildRequest, *, trees: Trees | None = None) -> Plan:
-    """Look at the trees and the cache; removes from the trees the modules that killed builds left there.
+    """Remove what earlier builds left in the trees (`source_tree.tidy`), then look at them and at the cache.
 
     Args:
         request: what is built.
@@ -110,12 +114,12 @@ def make(request: BuildRequest, *, trees: Trees | None = None) -> Plan:
         SourceError: a checkout is missing, or lacks its version file.
     """
     trees = trees or Trees()
-    identities: dict[str, str] = {}
+    first_keys: dict[str, str] = {}
     steps = []
     for project in request.projects():
-        needs = {name: identities[name] for name in project.needs if name in request.checkouts}
+        needs = {name: first_keys[name] for name in project.needs if name in request.checkouts}
         step = step_of(request, project, needs=needs, trees=trees)
-        identities[project.name] = step.identity
+        first_keys[project.name] = step.first_key
         steps.append(step)
     return Plan(request=request, steps=tuple(steps))
 
@@ -139,7 +143,7 @@ def step_of(
     Args:
         request: the build.
         project: what is built.
-        needs: project name to identity (`BuildStep.identity`), for the wheels it is built against.
+        needs: project name to `BuildStep.first_key`, for the wheels it is built against.
         trees: what is known of trees; they are read otherwise.
         checkout: the tree; None for the checkout that the request names.
 
@@ -159,8 +163,8 @@ def step_of(
     wheel_cache, hit = request.wheel_cache, None
     if not request.clean:
         # From other machines only what any tree may have, and not before it was looked at.
-        hit = wheel_cache.get(keys.clean, check=check_of(project, request), private=keys.machine_only)
-        hit = hit or wheel_cache.get(keys.own, private=True)
+        hit = wheel_cache.get(keys.clean, check=check_of(project, request), private=keys.private)
+        hit = hit or wheel_cache.get(keys.in_tree, private=True)
     inputs = keys.inputs
     if hit is None:
         inputs = {**inputs, source_tree.SOURCES: trees.edited_files(checkout)}
@@ -169,9 +173,9 @@ def step_of(
         checkout=checkout,
         base_version=base_version,
         needs=dict(needs),
-        flavour=keys.flavour,
-        key=keys.own,
-        private=keys.machine_only or keys.own != keys.clean,
+        settings_digest=keys.settings_digest,
+        key=keys.in_tree,
+        private=keys.private or keys.in_tree != keys.clean,
         inputs=inputs,
         hit=hit,
     )
@@ -208,25 +212,25 @@ class Keys:
     """The cache keys of one build.
 
     Attributes:
-        flavour: as in `BuildStep`.
+        settings_digest: as in `BuildStep`.
         clean: of a build that begins with the files the key covers and nothing else; any tree may have it.
-        own: of a build that goes on with what earlier ones left in this very tree; `clean` where there is
+        in_tree: of a build that goes on with what earlier ones left in this very tree; `clean` where there is
             nothing of that kind.
         cmake: see `cairn.build.inputs.leftovers.TreeLeftovers`.
-        inputs: what `own` is a digest of.
-        machine_only: not all inputs of this machine are known: no other machine may take the wheel.
+        inputs: what `in_tree` is a digest of.
+        private: not all inputs of this machine are known: neither key means anything on another.
     """
 
-    flavour: str
+    settings_digest: str
     clean: str
-    own: str
+    in_tree: str
     cmake: str | None
     inputs: Mapping[str, object]
-    machine_only: bool = False
+    private: bool = False
 
     def all(self) -> tuple[str, ...]:
         """Each once, the better one first."""
-        return tuple(dict.fromkeys((self.clean, self.own)))
+        return tuple(dict.fromkeys((self.clean, self.in_tree)))
 
 
 def keys_of(
@@ -243,7 +247,7 @@ def keys_of(
         request: the build.
         project: what is built.
         checkout: its tree; local edits count.
-        needs: project name to identity (`BuildStep.identity`), for the wheels it is built against.
+        needs: project name to `BuildStep.first_key`, for the wheels it is built against.
         trees: what is known of trees; they are read otherwise.
     """
     trees = trees or Trees()
@@ -251,37 +255,42 @@ def keys_of(
     # Folders that are inputs of a build by themselves.
     inside = [*request.checkouts.values(), checkout, request.work_dir, request.output_dir]
     inside += [request.sdk.environment] if request.sdk else []
-    read = machine.look_outside(
+    outside = machine.look_outside(
         {**project.config_settings, **template, **request.env_of(project)}, inside=inside
     )
-    settings = {**_settings(request, project), "outside": read.inputs()}
+    settings = {**_settings(request, project), "outside": outside.inputs()}
     # CMake keeps the launchers' path in the tree: it must not be met by a build without them.
     launching = {"launchers": str(request.launchers_of(project))} if request.compiler_cache else {}
-    flavour = cache.key_of(settings | launching)
-    seen = leftovers.look(root_at(checkout), flavour, project.source_dirs, clean=request.clean)
+    settings_digest = cache.key_of(settings | launching)
+    left = leftovers.look(root_at(checkout), settings_digest, project.source_dirs, clean=request.clean)
     if (place := request.tree_of(project)) != checkout:
         # A copy of the checkout (`cairn.sources.worktree.twin`), beside what builds have left there.
         copy = root_at(place)
-        start = leftovers.look(copy, flavour, project.source_dirs).start if copy.has_commit() else None
-        seen = dataclasses.replace(seen, start=None if request.clean else start)
+        of_copy = leftovers.TreeLeftovers()
+        if copy.has_commit() and not request.clean:
+            of_copy = leftovers.look(copy, settings_digest, project.source_dirs)
+        left = dataclasses.replace(left, resumed_from=of_copy.resumed_from)
+    # The names are hashed too: with another name, every wheel would be built again.
     inputs = {
         **settings,
         "tree": trees.digest(checkout),
-        "unseen": seen.foreign,
+        "unseen": left.unseen,
         "upstream": trees.upstream(checkout),  # the wheel's bill of materials names both
         "needs": dict(needs),
         "finishing": POSTPROCESS_VERSION,
     }
     clean = cache.key_of(inputs)
-    own = clean if seen.start is None else cache.key_of({"clean": clean, "start": seen.start})
-    inputs = inputs if seen.start is None else {**inputs, "start": seen.start}
+    in_tree = clean
+    if left.resumed_from is not None:
+        in_tree = cache.key_of({"clean": clean, "start": left.resumed_from})
+        inputs["start"] = left.resumed_from
     return Keys(
-        flavour=flavour,
+        settings_digest=settings_digest,
         clean=clean,
-        own=own,
-        cmake=seen.cmake,
+        in_tree=in_tree,
+        cmake=left.cmake,
         inputs=inputs,
-        machine_only=read.packages is None,
+        private=outside.packages is None,
     )
 
 

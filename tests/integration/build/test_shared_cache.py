@@ -107,7 +107,7 @@ def test_a_poisoned_wheel_is_refused_by_what_a_built_one_goes_through(
     one = machine("one")
     run(one)
     # Somebody who may write there puts the wheel of `b` under the key of `a`, with all digests right.
-    entry = next(e for e in one.wheel_cache.recent("a") if e.key == e.identity)
+    entry = next(e for e in one.wheel_cache.recent("a") if e.key == e.first_key)
     key = entry.key
     other = next(one.wheel_cache.recent("b"))
     wheel = one.wheel_cache.local.path(other).read_bytes()

@@ -68,7 +68,7 @@ def graph_of(
                 checkout=request.checkouts[project.name],
                 base_version=None,
                 needs=dict.fromkeys(project.needs, ""),
-                flavour="",
+                settings_digest="",
                 key=f"{project.name} {one.variant}",
                 private=False,
                 hit=None,

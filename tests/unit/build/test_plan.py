@@ -88,7 +88,7 @@ def test_a_new_way_of_finishing_wheels_makes_them_again_from_what_was_compiled(
     monkeypatch.setattr(plan, "POSTPROCESS_VERSION", plan.POSTPROCESS_VERSION + 1)
     (after,) = plan.make(request).steps
     assert after.key != before.key
-    assert after.flavour == before.flavour  # it goes on with the build folder that is there
+    assert after.settings_digest == before.settings_digest  # it goes on with the build folder that is there
 
 
 def test_where_the_sources_come_from_is_in_the_key_unless_it_is_a_folder_of_this_machine(

@@ -182,7 +182,7 @@ def test_real_pythons_build_side_by_side_and_nothing_of_one_is_in_the_wheel_of_a
     assert [one.python for one in sets] == [own.version, other.version]
     assert {one.manifest_sha256 for one in sets} == {manifests[0].digest()}
     # The keys planned in the untouched tree are those that the wheels have: another machine finds them.
-    assert [wheel.identity for (wheel,) in first] == before
+    assert [wheel.first_key for (wheel,) in first] == before
     log = events.last_run(tmp_path / "out/events.jsonl")
     steps = [type(e) for e in log if isinstance(e, events.StepStarted | events.StepEnded)]
     assert steps == [events.StepStarted] * 2 + [events.StepEnded] * 2

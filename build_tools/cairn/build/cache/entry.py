@@ -42,7 +42,7 @@ class CacheEntry(datafile.Value, tag_field="schema", tag="cairn.cache-entry/2"):
 
     Attributes:
         key: of its inputs (`key_of`).
-        identity: the key it was first built under, by which builds against it know it.
+        first_key: the key it was first built under, by which builds against it know it.
         project: name of what was built; empty where the builder said none.
         file_name: of the wheel.
         sha256: of the wheel.
@@ -56,7 +56,7 @@ class CacheEntry(datafile.Value, tag_field="schema", tag="cairn.cache-entry/2"):
     """
 
     key: str
-    identity: str
+    first_key: str = msgspec.field(name="identity")
     project: str = ""
     file_name: str
     sha256: str

@@ -193,8 +193,8 @@ class SharedTier:
         entry = entries.read(self.store, key)
         # Second keys of a wheel are never shared. One that claims to be would make builds against its wheel
         # count as builds against a different one.
-        if entry.identity != key:
-            raise DamagedEntryError(f"its entry claims to be that of {entry.identity[:12]!r}")
+        if entry.first_key != key:
+            raise DamagedEntryError(f"its entry claims to be that of {entry.first_key[:12]!r}")
         return entry
 
     def _bring(self, key: str, target: Path, arrived: _Arrived) -> None:

@@ -120,7 +120,7 @@ class WheelCache:
         wheel: Path,
         *,
         seconds: float,
-        identity: str | None = None,
+        first_key: str | None = None,
         project: str = "",
         inputs: Mapping[str, object] | None = None,
         log: Path | None = None,
@@ -134,7 +134,7 @@ class WheelCache:
             key: of its inputs.
             wheel: its file.
             seconds: what its build took.
-            identity: the key it was first built under, when `key` is a second key of the same wheel.
+            first_key: the key it was first built under, when `key` is a second key of the same wheel.
             project: the name of what was built.
             inputs: what the key is a digest of.
             log: that of the build; without one where it is gone.
@@ -152,7 +152,7 @@ class WheelCache:
                 files.copy(log, log_copy)  # it is looked at twice, and may be added to meanwhile
             entry = CacheEntry(
                 key=key,
-                identity=identity or key,
+                first_key=first_key or key,
                 project=project,
                 file_name=wheel.name,
                 sha256=files.sha256_of(wheel),

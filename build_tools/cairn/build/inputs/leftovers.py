@@ -50,7 +50,7 @@ class RunningBuild:
     """A build under way in a tree; the build itself sets the last three before it ends.
 
     Attributes:
-        ours: what lies in the tree and builds of its flavour left there.
+        ours: what lies in the tree and builds of its settings left there.
         wheel: as the backend made it; None until then.
         source_dir: where the backend is called, from the root.
         hipified: the files that the project's own hipify wrote, by path from the root.
@@ -67,13 +67,13 @@ class TreeLeftovers:
     """The ignored and untracked files of a tree, for the key of a build.
 
     Attributes:
-        foreign: a digest of what no build of this flavour is known to have left; None for nothing.
-        start: names the leftovers that the build would go on with; None where it begins anew.
+        unseen: a digest of what no build of these settings is known to have left; None for nothing.
+        resumed_from: a digest of the leftovers that the build would go on with; None where it begins anew.
         cmake: the CMakeCache.txt of a build that was not ours, whose settings are not known.
     """
 
-    foreign: str | None = None
-    start: str | None = None
+    unseen: str | None = None
+    resumed_from: str | None = None
     cmake: str | None = None
 
 
@@ -82,10 +82,10 @@ class _Note:
     """The record of the last build in a tree.
 
     Attributes:
-        flavour: what its settings were: one text for all settings that are the same.
+        flavour: the digest of its settings (the file has it by this name).
         ended: it came to its end, and `files` is all that it left.
-        before: what git did not see when it began, besides what earlier builds of its flavour had left.
-        files: what builds of this flavour left, with the mark of each file.
+        before: what git did not see when it began, besides what earlier builds of its settings had left.
+        files: what builds of these settings left, with the mark of each file.
         movable: those of them that may be moved out of the way.
     """
 
@@ -96,7 +96,7 @@ class _Note:
     movable: tuple[str, ...] = ()
 
     def has(self, name: str, path: Path, is_output: IsOutput) -> bool:
-        """Whether builds of this flavour are known to have left a file just as it is."""
+        """Whether builds of these settings are known to have left a file just as it is."""
         if self.ended:
             return name in self.files and self.files[name] == contents.mark(path)
         # It was killed: what it wrote since is not in the note.
@@ -112,38 +112,43 @@ class _Note:
         return sorted({*new, *(n for n in self.movable if n in present)})
 
 
-def look(root: Repository, flavour: str, sources: Collection[str], *, clean: bool = False) -> TreeLeftovers:
-    """Return the leftovers that the next build of a flavour would find in a tree; changes nothing.
+def look(
+    root: Repository, settings_digest: str, sources: Collection[str], *, clean: bool = False
+) -> TreeLeftovers:
+    """Return the leftovers that the next build of these settings would find in a tree; changes nothing.
 
     Args:
         root: the tree.
-        flavour: of the build: one text for all settings that are the same.
+        settings_digest: of the build: one text for all settings that are the same.
         sources: folders that the build backend may be called in, by path from the root.
         clean: the build begins with `clear`.
     """
     parts, is_output = walk(root), _output_matcher(sources)
     note, ignored = _read(root), contents.ignored(parts)
-    if not clean and note is not None and note.flavour == flavour:
+    if not clean and note is not None and note.flavour == settings_digest:
         ours = {n for n, path in ignored.items() if note.has(n, path, is_output)}
-        start = _identity({n: ignored[n] for n in ours})
+        resumed_from = _identity({n: ignored[n] for n in ours})
     else:
         ours = set(note.movable_of(ignored, is_output) if note else ())
-        aside = root.git_dir / ASIDE / flavour
-        start = _identity({path.relative_to(aside).as_posix(): path for path in files.walk(aside)})
+        aside = root.git_dir / ASIDE / settings_digest
+        resumed_from = _identity({path.relative_to(aside).as_posix(): path for path in files.walk(aside)})
     if clean:
-        ours, start = ours | set(filter(is_output, ignored)), None
+        ours, resumed_from = ours | set(filter(is_output, ignored)), None
     foreign = {name: path for name, path in ignored.items() if name not in ours}
     cmake = next((n for n in foreign if n.endswith("build/CMakeCache.txt") and is_output(n)), None)
-    return TreeLeftovers(foreign=contents.digest(foreign | contents.hidden(parts)), start=start, cmake=cmake)
+    unseen = contents.digest(foreign | contents.hidden(parts))
+    return TreeLeftovers(unseen=unseen, resumed_from=resumed_from, cmake=cmake)
 
 
 @contextlib.contextmanager
-def exchange(root: Repository, flavour: str, sources: Collection[str]) -> Iterator[RunningBuild]:
-    """Run a build in the tree with the leftovers of its own flavour, and without those of others."""
+def exchange(root: Repository, settings_digest: str, sources: Collection[str]) -> Iterator[RunningBuild]:
+    """Run a build in the tree with the leftovers of its own settings, and without those of others."""
     is_output = _output_matcher(sources)
-    _change_flavour(root, flavour, is_output)
+    _change_settings(root, settings_digest, is_output)
     note, present = _read(root), _untracked(root, is_output)
-    known = note if note is not None and note.flavour == flavour else _Note(flavour=flavour, ended=True)
+    known = _Note(flavour=settings_digest, ended=True)
+    if note is not None and note.flavour == settings_digest:
+        known = note
     before = {n: contents.mark(p) for n, p in present.items() if not known.has(n, p, is_output)}
     _write(root, dataclasses.replace(known, ended=False, before=tuple(sorted(before))))
     running = RunningBuild(ours=frozenset(present.keys() - before.keys()))
@@ -162,7 +167,8 @@ def exchange(root: Repository, flavour: str, sources: Collection[str]) -> Iterat
             new = left.keys() - before.keys()
             movable = {n for n in new if n in known.movable or _is_made(n, is_output)}
             movable |= new.intersection(running.hipified) | _packed(root, running, new - movable)
-            _write(root, _Note(flavour=flavour, ended=True, files=left, movable=tuple(sorted(movable))))
+            names = tuple(sorted(movable))
+            _write(root, _Note(flavour=settings_digest, ended=True, files=left, movable=names))
 
 
 def movable(root: Repository, sources: Collection[str]) -> frozenset[str]:
@@ -172,7 +178,7 @@ def movable(root: Repository, sources: Collection[str]) -> frozenset[str]:
 
 
 def clear(root: Repository, sources: Collection[str]) -> None:
-    """Remove the leftovers of all flavours: movable files, and all ignored files in `build`."""
+    """Remove the leftovers of all settings: movable files, and all ignored files in `build`."""
     is_output, note = _output_matcher(sources), _read(root)
     present, ignored = _untracked(root, is_output), contents.ignored(walk(root))
     for name in {*(note.movable_of(present, is_output) if note else ()), *filter(is_output, ignored)}:
@@ -182,10 +188,10 @@ def clear(root: Repository, sources: Collection[str]) -> None:
     (root.git_dir / _NOTE).unlink(missing_ok=True)
 
 
-def _change_flavour(root: Repository, flavour: str, is_output: IsOutput) -> None:
-    """Move the last build's leftovers aside if its flavour was different; bring back this flavour's."""
+def _change_settings(root: Repository, settings_digest: str, is_output: IsOutput) -> None:
+    """Move the last build's leftovers aside if its settings were different; bring back those of these."""
     note = _read(root)
-    if note is not None and note.flavour != flavour:
+    if note is not None and note.flavour != settings_digest:
         present, place = _untracked(root, is_output), root.git_dir / ASIDE / note.flavour
         names = note.movable_of(present, is_output)
         if names and not note.ended:  # what is new since may be the user's: no one noted who wrote it
@@ -196,15 +202,15 @@ def _change_flavour(root: Repository, flavour: str, is_output: IsOutput) -> None
         for name in names:
             _move(present[name], place / name)
             _prune(present[name].parent, root.work_tree)
-    aside = root.git_dir / ASIDE / flavour
+    aside = root.git_dir / ASIDE / settings_digest
     if not aside.is_dir():
         return
     put_aside = {path.relative_to(aside).as_posix(): path for path in files.walk(aside)}
     fits = {n: p for n, p in put_aside.items() if not os.path.lexists(root.work_tree / n)}
-    marks = dict(note.files) if note is not None and note.flavour == flavour else {}
+    marks = dict(note.files) if note is not None and note.flavour == settings_digest else {}
     marks |= {n: contents.mark(p) or "" for n, p in fits.items()}
     # Noted before they are moved: those that a kill leaves aside are brought back by the next run.
-    _write(root, _Note(flavour=flavour, ended=True, files=marks, movable=tuple(sorted(marks))))
+    _write(root, _Note(flavour=settings_digest, ended=True, files=marks, movable=tuple(sorted(marks))))
     for name, path in fits.items():
         _move(path, root.work_tree / name)
     shutil.rmtree(aside)

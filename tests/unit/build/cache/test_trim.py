@@ -78,7 +78,7 @@ def test_the_bytes_of_a_wheel_stay_while_another_entry_names_them(root: Path) ->
     store = cache.WheelCache(root)
     hit = store.get(KEYS[0])
     assert hit is not None
-    store.put("a" * 64, hit.wheel, seconds=1, identity=hit.entry.identity)
+    store.put("a" * 64, hit.wheel, seconds=1, first_key=hit.entry.first_key)
     forget(root)
     os.utime(root / entries.entry_key(KEYS[0]), (0, 0))
     trim.trim(LocalTier(root), older_than=timedelta(days=30))

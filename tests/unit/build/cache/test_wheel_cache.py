@@ -75,7 +75,7 @@ def test_what_was_put_is_found_again_with_its_identity(tmp_path: Path, wheel: Pa
     assert datafile.to_plain(put.entry)["schema"] == "cairn.cache-entry/2"
     found = store.get(KEY)
     assert found is not None
-    assert (found.wheel, found.entry, found.entry.seconds, found.entry.identity) == (
+    assert (found.wheel, found.entry, found.entry.seconds, found.entry.first_key) == (
         put.wheel,
         put.entry,
         2.5,
@@ -83,8 +83,8 @@ def test_what_was_put_is_found_again_with_its_identity(tmp_path: Path, wheel: Pa
     )
     assert (found.origin, found.entry) == ("local", put.entry)
     assert found.entry.inputs == {"python": "cp311", "targets": ["gfx942"]}
-    alias = store.put(OTHER, put.wheel, seconds=2.5, identity=put.entry.identity)
-    assert alias.entry.identity == KEY
+    alias = store.put(OTHER, put.wheel, seconds=2.5, first_key=put.entry.first_key)
+    assert alias.entry.first_key == KEY
     assert alias.wheel == put.wheel  # its bytes are there once
     assert store.get("3" * 64) is None
     assert store.local.look("3" * 64) is None
