@@ -58,7 +58,8 @@ def run(build: Job, name: str, *, folder: Path | None = None) -> EditableInstall
         BuildError: it does not build.
     """
     project, checkouts = _chosen(build, name)
-    build = job.check(dataclasses.replace(build, checkouts=checkouts, required=frozenset({project.name})))
+    build = dataclasses.replace(build, checkouts=checkouts, required=frozenset({project.name}))
+    (build,) = job.check((build,))
     request = job.resolve(build, job.sdk_of(build))
     whole = plan.make(request)
     step = next(step for step in whole.steps if step.project.name == project.name)

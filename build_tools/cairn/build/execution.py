@@ -106,6 +106,7 @@ class Task:
 
     Attributes:
         name: such as `build torch`, or `build torch [gfx942 3.12]` where there are several variants.
+        variant: which it is of, in a few words; empty where there is one alone.
         plan: the plan that it is of.
         step: what is built.
         needs: by project, the names of the tasks that come first.
@@ -113,6 +114,7 @@ class Task:
     """
 
     name: str
+    variant: str
     plan: Plan
     step: BuildStep
     needs: Mapping[str, str]
@@ -127,6 +129,7 @@ def tasks_of(plans: Sequence[Plan], labels: Sequence[str] = ()) -> tuple[Task, .
         tasks += [
             Task(
                 name=f"build {step.project.name}{end}",
+                variant=label,
                 plan=each,
                 step=step,
                 needs={name: f"build {name}{end}" for name in step.needs},

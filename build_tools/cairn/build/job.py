@@ -1,7 +1,7 @@
 """Run a build from beginning to end: check it, resolve it into a request, plan it, run it, write its outputs.
 
-`run` is the whole of it, and `run_all` that of several variants in one run. The pipeline, which makes its own
-ROCm SDK between the steps, calls `check`, `install_rocm` and `build` in this order.
+`run` is the whole of it, for all variants of one run. The pipeline, which makes its own ROCm SDK between the
+steps, calls `check`, `install_rocm` and `build` in this order.
 """
 
 from __future__ import annotations
@@ -53,44 +53,31 @@ def plans_of(jobs: Sequence[Job]) -> tuple[plan.Plan, ...]:
     )
 
 
-def run(job: Job) -> tuple[BuiltWheel, ...]:
-    """Build the wheels, and write `manifest.json` and `set.json` beside them.
-
-    Raises:
-        CairnError: of whatever stopped it.
-    """
-    return run_all((job,))[0]
-
-
-def run_all(jobs: Sequence[Job]) -> tuple[tuple[BuiltWheel, ...], ...]:
-    """Build the wheels of several variants in one run, those of each into its own folder.
+def run(jobs: Sequence[Job]) -> tuple[tuple[BuiltWheel, ...], ...]:
+    """Build the wheels of each variant into its own folder, `manifest.json` and `set.json` beside them.
 
     The sets of one release line are of one manifest, as the index demands of the wheels of one version.
 
     Raises:
         CairnError: of whatever stopped it.
     """
-    jobs = _check_all(jobs)
+    jobs = check(jobs)
     with contextlib.ExitStack() as held:
         for folder in sorted({job.environments() for job in jobs}):
             held.enter_context(_alone(folder))  # builds of one stack share their environments
-        return _build_all(jobs, [_sdk_of(job) for job in jobs])
+        return build(jobs, [_sdk_of(job) for job in jobs])
 
 
-def check(job: Job) -> Job:
+def check(jobs: Sequence[Job]) -> tuple[Job, ...]:
     """Report everything that is known to be wrong before anything is installed or built.
 
     Returns:
-        The job, without the projects that cannot be built for the CPU.
+        The jobs, without the projects that cannot be built for the CPU.
 
     Raises:
         CairnError: the only problem.
         ProblemsError: several.
     """
-    return _check_all((job,))[0]
-
-
-def _check_all(jobs: Sequence[Job]) -> tuple[Job, ...]:
     jobs = tuple(_for_cpu(job) for job in jobs)
     preflight.run([*preflight.checks(jobs), *(check for job in jobs for check in preflight.places(job))])
     named = {text.partition("=")[0] for job in jobs for text in job.build_env}
@@ -117,24 +104,18 @@ def sdk_of(job: Job) -> InstalledSdk | None:
 
 
 def build(
-    job: Job, installed: InstalledSdk | None, *, trees: Sequence[Checkout] | None = None
-) -> tuple[BuiltWheel, ...]:
-    """Build a job that was checked, with the SDK that is installed for it.
-
-    Args:
-        job: what to build.
-        installed: the SDK; None for `cpu`.
-        trees: the checkouts of all projects, where the caller has just made them; read again otherwise.
-    """
-    return _build_all((job,), (installed,), trees=trees)[0]
-
-
-def _build_all(
     jobs: Sequence[Job],
     installed: Sequence[InstalledSdk | None],
     *,
     trees: Sequence[Checkout] | None = None,
 ) -> tuple[tuple[BuiltWheel, ...], ...]:
+    """Build jobs that were checked, with the SDKs that are installed for them.
+
+    Args:
+        jobs: what to build.
+        installed: the SDK of each; None for `cpu`.
+        trees: the checkouts of all projects, where the caller has just made them; read again otherwise.
+    """
     requests = [resolve(job, sdk) for job, sdk in zip(jobs, installed, strict=True)]
     for request in requests:
         outputs.refuse_other_manifest(request)

@@ -11,6 +11,7 @@ from typing import Literal
 
 from cairn.build.cache import CacheEntry, WheelCache
 from cairn.build.engine.step import Graph, Step
+from cairn.build.execution import Task, tasks_of
 from cairn.build.inputs.source_tree import SOURCES
 from cairn.build.plan import BuildStep, Plan
 from cairn.errors import UsageError
@@ -226,27 +227,20 @@ def graph_of(plans: Sequence[Plan], labels: Sequence[str]) -> PlanGraph:
     steps: dict[str, PlannedStep] = {}
     sdks = {plan.request.sdk.environment for plan in plans if plan.request.sdk}
     tree_names = _tree_names(plans)
-    for plan, label in zip(plans, labels, strict=True):
-        shared: tuple[str, ...] = ()
-        if (sdk := plan.request.sdk) is not None:
+    for task in tasks_of(plans, labels):
+        step, shared = task.step, []
+        if (sdk := task.plan.request.sdk) is not None:
             name = "ROCm SDK" if len(sdks) == 1 else f"ROCm SDK [{sdk.environment.parent.name}]"
             inputs = {"version": sdk.info.version, "digest": sdk.digest}
             reason = f"ROCm {sdk.info.version} is installed"
             steps[name] = _present(Step(name=name, kind="sdk", inputs=inputs), reason)
-            shared = (name,)
-        for step in plan.steps:
-            tree = tree_names[step.checkout]
-            tree_inputs = {
-                key: step.inputs[key] for key in ("tree", "unseen", "upstream") if key in step.inputs
-            }
-            reason = f"{step.base_version or ''} at {step.checkout}".lstrip()
-            present = Step(name=tree, kind="checkout", project=step.project.name, inputs=tree_inputs)
-            steps[tree] = _present(present, reason, step.checkout)
-            needs = [
-                _name_of("build", other, label) for other in plan.steps if other.project.name in step.needs
-            ]
-            planned = _build_step(plan, step, label=label, needs=(*shared, tree, *needs))
-            steps[planned.step.name] = planned
+            shared = [name]
+        tree = tree_names[step.checkout]
+        tree_inputs = {key: step.inputs[key] for key in ("tree", "unseen", "upstream") if key in step.inputs}
+        reason = f"{step.base_version or ''} at {step.checkout}".lstrip()
+        present = Step(name=tree, kind="checkout", project=step.project.name, inputs=tree_inputs)
+        steps[tree] = _present(present, reason, step.checkout)
+        steps[task.name] = _build_step(task, needs=(*shared, tree, *task.needs.values()))
     graph = Graph(tuple(one.step for one in steps.values()))
     order = {step.name: number for number, step in enumerate(graph.order)}
     # What variants share comes first, then each variant as a whole.
@@ -255,17 +249,13 @@ def graph_of(plans: Sequence[Plan], labels: Sequence[str]) -> PlanGraph:
     return PlanGraph(tuple(ordered), graph)
 
 
-def _name_of(kind: str, step: BuildStep, label: str) -> str:
-    """The name of a step: `build torch`, and with several variants `build torch [3.12]`."""
-    return f"{kind} {step.project.name} [{label}]" if label else f"{kind} {step.project.name}"
-
-
 def _tree_names(plans: Iterable[Plan]) -> Mapping[Path, str]:
     """The steps of the checkouts, by folder; those of several lines say which."""
     trees = {step.checkout: (plan.request.stack.line, step) for plan in plans for step in plan.steps}
     several = len({line for line, _ in trees.values()}) > 1
     return {
-        place: _name_of("checkout", step, line if several else "") for place, (line, step) in trees.items()
+        place: f"checkout {step.project.name}{f' [{line}]' if several else ''}"
+        for place, (line, step) in trees.items()
     }
 
 
@@ -275,19 +265,20 @@ def _present(step: Step, reason: str, checkout: Path | None = None) -> PlannedSt
     return PlannedStep(step=step, variant="", action="present", explanation=explanation, checkout=checkout)
 
 
-def _build_step(plan: Plan, step: BuildStep, *, label: str, needs: tuple[str, ...]) -> PlannedStep:
-    explanation = explain(step, plan.request.wheel_cache, clean=plan.request.clean)
+def _build_step(task: Task, *, needs: tuple[str, ...]) -> PlannedStep:
+    step, request = task.step, task.plan.request
+    explanation = explain(step, request.wheel_cache, clean=request.clean)
     last = explanation.last
     return PlannedStep(
         step=Step(
-            name=_name_of("build", step, label),
+            name=task.name,
             kind="build",
             project=step.project.name,
             needs=needs,
             inputs={name: value for name, value in step.inputs.items() if name not in ("needs", SOURCES)},
-            exclusive=(f"tree:{plan.request.tree_of(step.project)}",),
+            exclusive=(f"tree:{request.tree_of(step.project)}",),
         ),
-        variant=label,
+        variant=task.variant,
         action="build" if step.hit is None else "cached",
         explanation=explanation,
         key=step.key,

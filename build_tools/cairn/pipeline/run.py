@@ -123,7 +123,7 @@ class _Stages:
         preflight.targets(build_job(request, {}))
         checkouts = self._check_out(self._hipify_python() if self._hipifies_by_torch else None)
         # What would stop the build is reported before minutes go into the SDK.
-        build = job.check(build_job(request, {c.project.name: c.path for c in checkouts}))
+        (build,) = job.check((build_job(request, {c.project.name: c.path for c in checkouts}),))
         sdk_dists = self._make_sdk() if request.with_rocm else ()
         # pip and uv read the staging channel over HTTP, as users do.
         with serving(store) as server:
@@ -133,7 +133,7 @@ class _Stages:
                 index_url = keys.index_url(server.url, STAGING)
                 installed = staging.install_sdk(build, sdk_dists, index_url, log=log)
                 self._remember("install the ROCm SDK", began, time.time())
-            wheels = job.build(build, installed, trees=checkouts)
+            (wheels,) = job.build((build,), (installed,), trees=checkouts)
             for wheel in wheels:  # they were shown by the engine, side by side
                 mark: console.Mark = "kept" if wheel.cached else "done"
                 detail = "from the cache" if wheel.cached else ""

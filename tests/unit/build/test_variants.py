@@ -162,7 +162,7 @@ def test_real_pythons_build_side_by_side_and_nothing_of_one_is_in_the_wheel_of_a
     tree = several.checkouts["demo"]
     jobs = variants.expand(several, Axes(pythons=(own, other)), root=tmp_path)
     before = [plan.steps[0].key for plan in job.plans_of(jobs)]
-    first = job.run_all(jobs)
+    first = job.run(jobs)
     manifests, sets = [], []
     for one, (wheel,) in zip(jobs, first, strict=True):
         assert not wheel.cached
@@ -191,7 +191,7 @@ def test_real_pythons_build_side_by_side_and_nothing_of_one_is_in_the_wheel_of_a
     assert not kept_again(jobs, first, tmp_path)
     # After an edit, each goes on with what it left itself.
     (tree / "pyproject.toml").write_text(f"{build.PYPROJECT}\n# edited\n")
-    edited = job.run_all(jobs)
+    edited = job.run(jobs)
     for one, (wheel,) in zip(jobs, edited, strict=True):
         assert not wheel.cached
         with zipfile.ZipFile(wheel.wheel) as archive:
@@ -205,7 +205,7 @@ def kept_again(
     jobs: Sequence[Job], before: Sequence[tuple[BuiltWheel, ...]], folder: Path
 ) -> list[events.ProgramStarted]:
     """Build again with nothing changed; the programs that this has started."""
-    again = job.run_all(jobs)
+    again = job.run(jobs)
     log = events.last_run(folder / "out/events.jsonl")
     assert log
     assert all(wheel.cached for (wheel,) in again)

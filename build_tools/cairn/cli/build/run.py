@@ -208,7 +208,7 @@ def _run(request: Run) -> Answer | list[Piece]:
     jobs = jobs_of(request)
     if request.develop:
         return develop(request, jobs)
-    built = job.run_all(jobs)
+    built = job.run(jobs)
     labels = variants.labels(jobs)
     return built_wheels(
         [wheel for wheels in built for wheel in wheels],

@@ -202,7 +202,7 @@ def _build(request: Build) -> Answer | list[Piece]:
     build_job = _job(request)
     if request.develop:
         return run.develop(request, [build_job])
-    return built_wheels(job.run(build_job))
+    return built_wheels(job.run((build_job,))[0])
 
 
 def _features(request: Build) -> dict[str, bool]:

@@ -98,9 +98,9 @@ def build_leg(request: LegBuild) -> tuple[BuiltWheel, ...]:
         trees = _checkouts(request, frozen)
         build_job = _job(request, frozen, python)
         preflight.targets(build_job)
-        build_job = job.check(build_job)
+        (build_job,) = job.check((build_job,))
         installed = None if request.for_cpu else _install_sdk(request, build_job, frozen)
-        return job.build(build_job, installed, trees=trees)
+        return job.build((build_job,), (installed,), trees=trees)[0]
 
 
 def _checkouts(request: LegBuild, frozen: Manifest) -> tuple[Checkout, ...]:
