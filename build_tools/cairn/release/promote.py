@@ -207,6 +207,7 @@ def _through_the_gate(  # noqa: PLR0913 - as `promote` has them
         entry = _index_entry(case, report)
         attested: Mapping[str, Attested] = {}
         if not dry_run:
+            on_step("keeping what the gate found")
             # Before the commit: a set that is on the pages never lacks what let it in.
             write.create(store, _judgement_key(entry), datafile.dumps(report).encode())
             if attester is not None:

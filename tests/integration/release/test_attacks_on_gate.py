@@ -209,7 +209,7 @@ def answer_by_nobody(scene: Scene) -> None:
 
 def failure_while_the_gate_is_asked(scene: Scene) -> None:
     def fail(step: str) -> None:
-        if step.startswith("writing"):
+        if step.startswith("keeping"):
             scene.put_by_hand(scene.record(started=at(1), verdict="failed", reason="1 failed"))
 
     scene.on_step = fail
@@ -596,7 +596,7 @@ def past_the_gate(scene: Scene) -> None:
 
 def target_changed_meanwhile(scene: Scene) -> None:
     def rebuild(step: str) -> None:
-        if step.startswith("writing"):
+        if step.startswith("keeping"):
             scene.on_step = lambda _step: None
             rebuilt_under_another_name(scene)
 

@@ -155,8 +155,16 @@ def _list(request: ListRecords) -> Answer:
             "unusable": [{"digest": digest, "problem": problem} for digest, problem in set_records.unusable],
         },
         _text(set_records, evidence),
-        more={"weighed": evidence} if evidence else {},
+        more={"weighed": _weighed(evidence)} if evidence else {},
     )
+
+
+def _weighed(evidence: Evidence) -> dict[str, object]:
+    """Return evidence as plain data; programs know its open failures as `standing`."""
+    from cairn import datafile
+
+    plain = datafile.to_plain(evidence)
+    return {"standing": plain.pop("open_failures"), **plain}
 
 
 def _text(set_records: Kept, evidence: Evidence | None) -> Iterator[Piece]:
