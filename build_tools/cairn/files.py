@@ -21,6 +21,14 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _AT_ONCE = 1 << 30  # bytes asked of one call; the kernel gives no more than 2 GiB
 
 
+def text_or_empty(path: Path) -> str:
+    """Read a text file of somebody else's; empty if it does not exist or cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
 def cache_dir() -> Path:
     """The cache folder.
 

@@ -14,6 +14,11 @@ def count(items: Collection[object], what: str) -> str:
     return f"{len(items)} {what}{'' if len(items) == 1 else 's'}"
 
 
+def each_once(names: Iterable[str]) -> str:
+    """List names with commas, each once: `gfx942, gfx950`."""
+    return ", ".join(dict.fromkeys(names))
+
+
 def some(names: Sequence[str], *, shown: int = 5) -> str:
     """`a, b and 7 more`."""
     more = f" and {len(names) - shown} more" if len(names) > shown else ""

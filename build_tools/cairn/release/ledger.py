@@ -35,9 +35,9 @@ from cairn import datafile
 from cairn.concurrency import side_by_side
 from cairn.errors import GateError, StoreError
 from cairn.release.index import keys
-from cairn.release.index.generation import FileRef, IndexSet, digest_of, now, project_of, who
+from cairn.release.index.generation import FileRef, IndexSet, digest_of, encode, now, project_of, who
 from cairn.release.index.snapshot import ancestors
-from cairn.release.ledger_entries import Entry, Event, Head, History, Names, encode, first_entry
+from cairn.release.ledger_entries import Entry, Event, Head, History, Names, first_entry
 from cairn.store.protocol import MissingKeyError, Store, StoredObject, attempts_at, read_or_none, replace
 from cairn.wheels.wheelset import WheelSet
 

@@ -134,11 +134,6 @@ class History(datafile.Value, tag_field="schema", tag="cairn.ledger-set/1"):
     events: tuple[Event, ...]
 
 
-def encode(value: Entry | Head | Names | History) -> bytes:
-    """Encode a file of the ledger, on one line; its digest is that of these bytes."""
-    return msgspec.json.encode(value) + b"\n"
-
-
 def first_entry(store: Store) -> Entry:
     """The first entry for the ledger of this store; nothing is written.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cairn.output import wording
 from cairn.testing.gpus import usage
 from cairn.testing.junit import JUnit
 from cairn.testing.record import Counts, Deselected, Verdict
@@ -70,9 +71,9 @@ def judge(  # noqa: PLR0913 - each is one independent property of the run
     if unused := usage.no_gpu_used(outcome, targets, translated):
         return Judgement(verdict="untested", reason=f"{counts.passed} tests passed, {unused}{skipped}")
     used = [name for case in outcome.cases if case.outcome == "passed" for name in case.devices]
-    where = f", {counts.device_passed} of them on {_names(used)}" if counts.device_passed else ""
+    where = f", {counts.device_passed} of them on {wording.each_once(used)}" if counts.device_passed else ""
     left = [target for target, count in usage.passed_by_target(outcome, targets).items() if not count]
-    uncovered = f"; none on {_names(left)}" if left else ""
+    uncovered = f"; none on {wording.each_once(left)}" if left else ""
     return Judgement(verdict="passed", reason=f"{counts.passed} tests passed{where}{uncovered}{skipped}")
 
 
@@ -121,7 +122,3 @@ def _runner(outcome: JUnit, exit_code: int) -> str | None:
     if outcome.announced_failures:  # those that the results list were found before
         return f"the results announce {outcome.announced_failures} failures and list none"
     return None
-
-
-def _names(names: Sequence[str]) -> str:
-    return ", ".join(dict.fromkeys(names))

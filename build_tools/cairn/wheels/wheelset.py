@@ -14,6 +14,7 @@ import msgspec
 
 from cairn import datafile, requirements
 from cairn.errors import WheelError
+from cairn.targets import CPU
 
 Origin = Literal["rocm-sdk", "mirrored", "published"]
 """Where a file of the closure came from; `published` says that nothing more is known of it."""
@@ -126,6 +127,11 @@ class WheelSet(datafile.Value, tag_field="schema", tag="cairn.set/2"):
         """The properties that it adds to its manifest, each as a text, as SLSA recommends."""
         plain = {name: getattr(self, name) for name in PARAMETERS}
         return plain | {"targets": ";".join(self.targets)}
+
+    @property
+    def for_cpu(self) -> bool:
+        """Whether the set is for no GPU."""
+        return self.targets in ((), (CPU,))
 
     @property
     def sha256s(self) -> dict[str, str]:

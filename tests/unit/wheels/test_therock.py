@@ -110,7 +110,6 @@ def test_suffixes(rocm: str, theirs: str, ours: str | None) -> None:
     [
         ("2.12.0a0", "+rocm7.10.0", "2.12.0a0+rocm7.10.0"),
         ("2.13.0", "+rocm10.1.0a20260811-bkc.20260813", "2.13.0+rocm10.1.0a20260811.bkc.20260813"),
-        ("2.12.0a0", suffix("7.10.0", source_commit="1a2b3c4d"), "2.12.0a0+git1a2b3c4d.rocm7.10.0"),
         ("2.12.0a0+git1a2b3c4d", "+rocm7.10.0", "2.12.0a0+git1a2b3c4d.rocm7.10.0"),
     ],
 )

@@ -24,10 +24,6 @@ if TYPE_CHECKING:
 
 OF_STACK = "stack"
 """Stands for the Pythons that stack.toml names."""
-EACH_ITS_FOLDER = (
-    "Of several lines, families or Pythons, each has a folder of its own below the output folder: "
-    "LINE/FAMILY/PYTHON."
-)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -99,7 +99,7 @@ def here(
         architecture=platform.machine().lower(),
         libc=_libc(),
         container=_container(root, variables),
-        wsl="microsoft" in _text(root / "proc/sys/kernel/osrelease").lower(),
+        wsl="microsoft" in files.text_or_empty(root / "proc/sys/kernel/osrelease").lower(),
         root=hasattr(os, "geteuid") and os.geteuid() == 0,
         encoding=locale.getpreferredencoding(do_setlocale=False).lower(),
         cores=_cores(root),
@@ -120,7 +120,7 @@ def here(
 
 def _os_release(root: Path) -> dict[str, str]:
     """Read os-release(5)."""
-    text = _text(root / "etc/os-release") or _text(root / "usr/lib/os-release")
+    text = files.text_or_empty(root / "etc/os-release") or files.text_or_empty(root / "usr/lib/os-release")
     pairs = re.findall(r"^([A-Z_]+)=[\"']?(.*?)[\"']?$", text, re.MULTILINE)
     return dict(pairs)
 
@@ -146,10 +146,10 @@ def _container(root: Path, variables: Mapping[str, str]) -> str | None:
             return engine
     if "KUBERNETES_SERVICE_HOST" in variables:
         return "kubernetes"
-    runtime = variables.get("container") or _text(root / "run/systemd/container").strip()
+    runtime = variables.get("container") or files.text_or_empty(root / "run/systemd/container").strip()
     if runtime:
         return runtime
-    match = _IN_CGROUP.search(_text(root / "proc/1/cgroup"))
+    match = _IN_CGROUP.search(files.text_or_empty(root / "proc/1/cgroup"))
     return match[1] if match else None
 
 
@@ -157,8 +157,8 @@ def _cores(root: Path) -> int:
     """Count the cores that we may run on, at most a container's quota (cgroup v2, `cpu.max`; v1, CFS)."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     groups = root / "sys/fs/cgroup"
-    old = [_text(groups / f"cpu/cpu.cfs_{name}_us").strip() for name in ("quota", "period")]
-    quota, _, period = (_text(groups / "cpu.max").strip() or " ".join(old)).partition(" ")
+    old = [files.text_or_empty(groups / f"cpu/cpu.cfs_{name}_us").strip() for name in ("quota", "period")]
+    quota, _, period = (files.text_or_empty(groups / "cpu.max").strip() or " ".join(old)).partition(" ")
     if quota.isdecimal() and period.isdecimal() and int(period):
         return max(1, min(allowed, int(quota) // int(period)))
     return allowed
@@ -235,21 +235,13 @@ def _is_folder(path: Path) -> bool:
 def _mounts(root: Path) -> dict[str, tuple[str, frozenset[str]]]:
     """Map mount points to filesystem type and options; the last mount on a point counts (proc(5))."""
     options = {}
-    for line in _text(root / "proc/self/mountinfo").splitlines():
+    for line in files.text_or_empty(root / "proc/self/mountinfo").splitlines():
         before, _, after = line.partition(" - ")
         fields, kind = before.split(" "), after.partition(" ")[0]
         if len(fields) > 5:  # noqa: PLR2004 - id, parent, device, root, mount point, options
             point = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), fields[4])
             options[os.path.normpath(point)] = (kind, frozenset(fields[5].split(",")))
     return options
-
-
-def _text(path: Path) -> str:
-    """Read a system file; empty if it does not exist or is hidden from a container."""
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
 
 
 def gpu_facts(root: Path, variables: Mapping[str, str]) -> GpuFacts:
@@ -263,16 +255,17 @@ def gpu_facts(root: Path, variables: Mapping[str, str]) -> GpuFacts:
     cards = [
         device
         for device in root.glob("sys/bus/pci/devices/*")
-        if _text(device / "vendor").strip() == _AMD and _text(device / "class").startswith(_CLASSES)
+        if files.text_or_empty(device / "vendor").strip() == _AMD
+        and files.text_or_empty(device / "class").startswith(_CLASSES)
     ]
     module, kfd = root / "sys/module/amdgpu", root / "dev/kfd"
     # Only a driver that was installed beside the kernel's has a version of its own (DKMS).
-    driver = (_text(module / "version").strip() or "in-tree") if module.is_dir() else None
+    driver = (files.text_or_empty(module / "version").strip() or "in-tree") if module.is_dir() else None
     # The devices that AMD's GPUs compute through; where nothing says whose one is, it may be AMD's.
     render = [
         path
         for path in sorted(root.glob("dev/dri/renderD*"))
-        if _text(root / "sys/class/drm" / path.name / "device/vendor").strip() in ("", _AMD)
+        if files.text_or_empty(root / "sys/class/drm" / path.name / "device/vendor").strip() in ("", _AMD)
     ]
     return GpuFacts(
         targets=targets,

@@ -17,10 +17,10 @@ from cairn.release import records
 from cairn.release.audit.inventory import Inventory, Problem
 from cairn.release.audit.offered import readable_projects
 from cairn.release.index import keys, marks
-from cairn.release.index.generation import Generation, digest_of
+from cairn.release.index.generation import Generation, digest_of, encode
 from cairn.release.index.snapshot import Index, Snapshot, objects_of
 from cairn.release.ledger import Ledger, replayed, short
-from cairn.release.ledger_entries import Entry, Head, encode
+from cairn.release.ledger_entries import Entry, Head
 
 _AT_ONCE = 16  # requests side by side
 _AHEAD = 2  # see `_set_back`

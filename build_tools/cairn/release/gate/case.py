@@ -63,11 +63,6 @@ class Case:
         entry = index_set(self.wheel_set)
         return self.target.with_change(promotion(self.source, self.target, self.wheel_set, entry=entry))
 
-    @property
-    def for_cpu(self) -> bool:
-        """Whether the set is for no GPU."""
-        return self.wheel_set.targets in ((), (CPU,))
-
     def project_of(self, wheel: SetWheel) -> Project | None:
         """The stack's project that builds a wheel of the set; for a device wheel, that of its host wheel."""
         makers = [
@@ -85,7 +80,7 @@ class Case:
         This does not rely on `set.json`: anybody who seals a set again can have it say anything.
         """
         project = self.project_of(wheel)
-        if self.for_cpu or project is None or not project.device_code:
+        if self.wheel_set.for_cpu or project is None or not project.device_code:
             return (CPU,)
         if (processor := self.processor_of(wheel)) is not None:
             return tuple(t for t in self.wheel_set.targets if parse_target_id(t).processor == processor)

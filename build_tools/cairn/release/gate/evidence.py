@@ -71,11 +71,6 @@ class Asked:
     installed: Mapping[str, frozenset[str]] = field(default_factory=dict)
     since: datetime | None = None
 
-    @property
-    def for_cpu(self) -> bool:
-        """Whether the set is for no GPU."""
-        return self.wheel_set.targets in ((), (CPU,))
-
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
@@ -165,7 +160,7 @@ def weigh(asked: Asked, kept: Kept) -> Evidence:
         and any(
             one.is_met_by(item.record) and any(covers(item.record.hardware, name) for name in names)
             for one, names in untested.items()
-            if not asked.for_cpu
+            if not asked.wheel_set.for_cpu
         )
     ]
     missing = [f"no {one} has passed on {', '.join(names)}" for one, names in untested.items() if names]
@@ -247,7 +242,7 @@ def _overtaken(asked: Asked, kept: Kept, failure: KeptRecord, good: list[KeptRec
     """
     failed, arrived = failure.record, kept.arrivals.get(failure.digest, 0)
     hardware = failed.hardware
-    if failed.verdict == "invalid" and not asked.for_cpu:
+    if failed.verdict == "invalid" and not asked.wheel_set.for_cpu:
         targets = asked.wheel_set.targets
         hardware = tuple(name for name in hardware if any(covers([name], one) for one in targets))
     return any(
@@ -266,7 +261,7 @@ def _computed_on(record: TestRecord) -> tuple[str, ...]:
 
 
 def _untested(asked: Asked, passed: list[TestRecord]) -> tuple[str, ...]:
-    if asked.for_cpu:
+    if asked.wheel_set.for_cpu:
         return () if passed else (CPU,)
     # Records add up: each target may have been tested on a different machine. A GPU that was there, and that
     # no test computed on, covers nothing.
@@ -297,7 +292,7 @@ def _objections(asked: Asked, item: KeptRecord, *, on_host: bool = False) -> Ite
     if record.pytest_args:  # such as `-k one_test`: what was not selected is not even among the skips
         yield f"perhaps not every test ran: pytest was given {shlex.join(record.pytest_args)}"
     yield from _time_objections(asked, record)
-    if not asked.for_cpu and (record.hardware or not on_host):
+    if not asked.wheel_set.for_cpu and (record.hardware or not on_host):
         yield from _hardware_objections(wheel_set, record, on_host=on_host)
     yield from _floor_objections(asked, record, on_host=on_host)
 
@@ -332,5 +327,5 @@ def _floor_objections(asked: Asked, record: TestRecord, *, on_host: bool) -> Ite
     floor, counts = asked.records.get(record.kind, Floor()), record.counts
     if counts.executed < floor.tests:
         yield f"{counts.executed} tests ran, fewer than the floor of {floor.tests}"
-    if not asked.for_cpu and not on_host and counts.device_passed < floor.device_tests:
+    if not asked.wheel_set.for_cpu and not on_host and counts.device_passed < floor.device_tests:
         yield f"{counts.device_passed} tests passed on a GPU, fewer than the floor of {floor.device_tests}"

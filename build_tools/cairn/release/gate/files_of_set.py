@@ -147,7 +147,7 @@ def not_of_stack(case: Case) -> Iterator[str]:
         if known and value not in known:
             yield f"the stack is not for {what} {value}, but for {', '.join(known)}"
     have = {project.name for wheel in made.wheels if (project := case.project_of(wheel)) is not None}
-    required = stack.gate.required or [p.name for p in stack.projects if not (p.rocm_only and case.for_cpu)]
+    required = stack.gate.required or [p.name for p in stack.projects if not (p.rocm_only and made.for_cpu)]
     if lacking := [name for name in required if name not in have]:
         yield f"it has no {', '.join(lacking)}"
     if strange := [wheel.distribution for wheel in made.wheels if case.project_of(wheel) is None]:

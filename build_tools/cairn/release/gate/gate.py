@@ -22,7 +22,7 @@ from cairn.release.gate import evidence, files_of_set, installation
 from cairn.release.gate.case import Case, Files, opened, ref
 from cairn.release.gate.evidence import Asked, Evidence
 from cairn.release.gate.installation import Installation
-from cairn.release.gate.judgement import Demand, GateReport, Policy
+from cairn.release.gate.judgement import Demand, GateReport, Outcome, Policy
 from cairn.release.index import keys
 from cairn.release.index.generation import project_of
 from cairn.release.index.snapshot import refs_of
@@ -42,6 +42,8 @@ INSTALLS = "uv resolves it, pip and uv install it, from the index as it will be"
 SORTS = "versions sort above what is there"
 ONE_BUILD = "no version is of another build"
 COMPLETE = "the set is complete"
+DEMANDS = (BUILT, VERIFIED, TESTED, INSTALLS, SORTS, ONE_BUILD, COMPLETE)
+"""All demands, each at its number."""
 
 
 def check(case: Case) -> GateReport:
@@ -52,8 +54,9 @@ def check(case: Case) -> GateReport:
             installed = installation.judge(case, files)
         except (CairnError, OSError) as error:
             installed = Installation(problems=(str(error),))
-        tested = _tested(case, weighed, _replaced(case, weighed))
-        report = _report(case, weighed, tuple(_demands(case, files, tested, installed)))
+        replaced = _replaced(case, weighed)
+        tested = _tested(case, weighed, replaced)
+        report = _report(case, weighed, replaced, tuple(_demands(case, files, tested, installed)))
     return msgspec.structs.replace(
         report, metadata_size=installed.metadata_size, installed_with=installed.installed_with
     )
@@ -67,20 +70,23 @@ def refusal_without_record(case: Case) -> GateReport | None:
     weighed = weigh(case)
     if case.kept.records or case.kept.unusable or case.bypass is not None or not weighed.missing:
         return None
-    demands = [_tested(case, weighed, _replaced(case, weighed)), *_by_version(case)]
+    replaced = _replaced(case, weighed)
+    demands = [_tested(case, weighed, replaced), *_by_version(case)]
     if problems := _problems(files_of_set.not_of_stack(case), files_of_set.not_of_manifest(case)):
-        demands.append(_demand(6, COMPLETE, problems, ""))
-    return _report(case, weighed, tuple(demands))
+        demands.append(_demand(COMPLETE, problems, ""))
+    return _report(case, weighed, replaced, tuple(demands))
 
 
-def _report(case: Case, weighed: Evidence, demands: tuple[Demand, ...]) -> GateReport:
+def _report(
+    case: Case, weighed: Evidence, replaced: Mapping[str, str], demands: tuple[Demand, ...]
+) -> GateReport:
     return GateReport(
         set_id=case.wheel_set.id,
         target=case.target.index.name,
         judged=f"{case.moment:%Y-%m-%dT%H:%M:%S.%fZ}",
         demands=demands,
         untested=weighed.untested,
-        replaced=in_order(_replaced(case, weighed)),
+        replaced=in_order(replaced),
         answered=weighed.answered,
         records=tuple(one.digest for one in case.kept.records),
         answers=tuple(digest for digest, _ in case.kept.answers),
@@ -124,7 +130,7 @@ def weakened(case: Case) -> Iterator[str]:
     for kind, floor in case.stack.gate.records.items():
         if not floor.tests:
             yield f"the floor of {kind} tests is 0"
-        if not floor.device_tests and not case.for_cpu:
+        if not floor.device_tests and not case.wheel_set.for_cpu:
             yield f"the floor of {kind} tests that pass on a GPU is 0"
     made = case.wheel_set
     same = [
@@ -179,11 +185,11 @@ def _ran_otherwise(stack: Stack, kind: RecordKind, ran: TestPolicy) -> str | Non
 
 
 def _demands(case: Case, files: Files, tested: Demand, installed: Installation) -> Iterator[Demand]:
-    yield _demand(0, BUILT, _problems(_not_as_built(case, files)), "every wheel is as it was built")
+    yield _demand(BUILT, _problems(_not_as_built(case, files)), "every wheel is as it was built")
     verified = _problems(files_of_set.findings(case, files), files_of_set.unreviewed(case))
-    yield _demand(1, VERIFIED, verified, "no finding")
+    yield _demand(VERIFIED, verified, "no finding")
     yield tested
-    yield _demand(3, INSTALLS, installed.problems, installed.note)
+    yield _demand(INSTALLS, installed.problems, installed.note)
     yield from _by_version(case)
     whole = _problems(
         files_of_set.not_of_stack(case),
@@ -191,18 +197,19 @@ def _demands(case: Case, files: Files, tested: Demand, installed: Installation) 
         files_of_set.not_of_manifest(case),
         files_of_set.not_of_store(case, files),
     )
-    yield _demand(6, COMPLETE, whole, "every project is there, and every file with its sha256")
+    yield _demand(COMPLETE, whole, "every project is there, and every file with its sha256")
 
 
 def _by_version(case: Case) -> Iterator[Demand]:
-    yield _demand(4, SORTS, _problems(_sorting_below(case)), "they do")
-    yield _demand(5, ONE_BUILD, _problems(_other_builds(case)), "none is")
+    yield _demand(SORTS, _problems(_sorting_below(case)), "they do")
+    yield _demand(ONE_BUILD, _problems(_other_builds(case)), "none is")
 
 
-def _demand(number: int, name: str, problems: Sequence[str], good: str) -> Demand:
+def _demand(name: str, problems: Sequence[str], good: str) -> Demand:
     # Two demands may meet the same problem; one demand names it once.
     reason = "; ".join(dict.fromkeys(problems)) or good
-    return Demand(number=number, name=name, outcome="not met" if problems else "met", reason=reason)
+    outcome: Outcome = "not met" if problems else "met"
+    return Demand(number=DEMANDS.index(name), name=name, outcome=outcome, reason=reason)
 
 
 def _tested(case: Case, weighed: Evidence, replaced: Mapping[str, str]) -> Demand:
@@ -214,7 +221,7 @@ def _tested(case: Case, weighed: Evidence, replaced: Mapping[str, str]) -> Deman
     bypass = case.bypass if problems and not against else None
     problems = tuple(dict.fromkeys((*problems, *against))) if problems else ()
     return Demand(
-        number=2,
+        number=DEMANDS.index(TESTED),
         name=TESTED,
         outcome="bypassed" if bypass else "not met" if problems else "met",
         reason="; ".join(

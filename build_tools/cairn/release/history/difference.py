@@ -9,7 +9,7 @@ import msgspec
 from cairn import datafile
 from cairn.errors import UsageError
 from cairn.output import safe_text
-from cairn.release.index.generation import Action, FileRef, Generation, ProjectState
+from cairn.release.index.generation import FileRef, Generation, GenerationOrigin, ProjectState, origin_of
 from cairn.release.index.snapshot import Change, Index, Snapshot, missing
 from cairn.store.protocol import Store
 
@@ -90,26 +90,14 @@ def _sorted(refs: set[FileRef]) -> tuple[FileRef, ...]:
     return tuple(sorted(refs, key=lambda ref: (ref.filename, ref.sha256)))
 
 
-class Logged(datafile.Value):
+class Logged(GenerationOrigin):
     """One generation of an index.
 
     Attributes:
-        number: of the generation; with `digest`, its name.
-        digest: of its bytes.
-        action: which command made it.
-        who: who ran that.
-        when: RFC 3339 in UTC.
-        why: the reason, where one was given.
         brought, removed, marked: the ids of the sets that came, that went, and that were changed.
         projects: how many of its projects differ from those of the generation before.
     """
 
-    number: int
-    digest: str
-    action: Action | None
-    who: str
-    when: str
-    why: str | None
     brought: tuple[str, ...]
     removed: tuple[str, ...]
     marked: tuple[str, ...]
@@ -140,12 +128,7 @@ def _logged(digest: str, generation: Generation, before: Generation | None) -> L
     old_projects = dict(before.projects) if before else {}
     common = generation.sets.keys() & old_sets.keys()
     return Logged(
-        number=generation.number,
-        digest=digest,
-        action=generation.action,
-        who=generation.who,
-        when=generation.when,
-        why=generation.why,
+        **origin_of(digest, generation),
         brought=tuple(sorted(generation.sets.keys() - old_sets.keys())),
         removed=tuple(sorted(old_sets.keys() - generation.sets.keys())),
         marked=tuple(sorted(set_id for set_id in common if generation.sets[set_id] != old_sets[set_id])),

@@ -15,7 +15,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 from packaging.utils import canonicalize_name, parse_sdist_filename, parse_wheel_filename
@@ -415,8 +415,34 @@ def variants_of(files: Iterable[FileEntry]) -> tuple[VariantsFile, ...]:
     return tuple(dict.fromkeys(file.variants for file in files if file.variants is not None))
 
 
-def encode(value: Generation | ProjectPart | IndexSet | Pointer) -> bytes:
-    """Encode a part of the state, on one line."""
+class GenerationOrigin(datafile.Value):
+    """What names a generation, and who made it.
+
+    Attributes:
+        number: of the generation; with `digest`, its name.
+        digest: of its bytes.
+        action: which command made it.
+        who: who ran that.
+        when: RFC 3339 in UTC.
+        why: the reason, where one was given.
+    """
+
+    number: int
+    digest: str
+    action: Action | None
+    who: str
+    when: str
+    why: str | None
+
+
+def origin_of(digest: str, generation: Generation) -> dict[str, Any]:
+    """The fields of `GenerationOrigin`, for those that add their own."""
+    names = ("number", "action", "who", "when", "why")
+    return {"digest": digest, **{name: getattr(generation, name) for name in names}}
+
+
+def encode(value: datafile.Value) -> bytes:
+    """Encode a part of the state, or of the ledger, on one line."""
     # Digests are of these very bytes, so one value must always give the same: no spaces, fields in order.
     return msgspec.json.encode(value) + b"\n"
 

@@ -6,17 +6,17 @@ from collections.abc import Iterator
 
 import msgspec
 
-from cairn import datafile
 from cairn.concurrency import side_by_side
 from cairn.errors import CairnError, StoreError, UsageError
 from cairn.release.index import commit, generation, keys, marks, render
 from cairn.release.index.generation import (
-    Action,
     Generation,
+    GenerationOrigin,
     IndexSet,
     Pointer,
     decode_pointer,
     digest_of,
+    origin_of,
 )
 from cairn.release.index.snapshot import Index, Snapshot, empty
 from cairn.store.protocol import MissingKeyError
@@ -26,24 +26,16 @@ _SHORTEST = 4  # digits of a digest
 _SHOWN = 12
 
 
-class Candidate(datafile.Value):
+class Candidate(GenerationOrigin):
     """A generation without children, which may have been the last current one.
 
     Attributes:
-        number, digest: of the generation.
-        action, who, when, why: as it says.
         problem: why it cannot be current; None where it, all before it and all its parts are there and true.
         lost_race: whether its writer made a later one, since a different writer was first.
         pages: how many of the projects that it changed have a page which says what it says.
         changed: of how many.
     """
 
-    number: int
-    digest: str
-    action: Action | None
-    who: str
-    when: str
-    why: str | None
     problem: str | None
     lost_race: bool
     pages: int
@@ -67,12 +59,7 @@ def candidates(index: Index) -> tuple[Candidate, ...]:
         shown, changed = (0, 0) if problem else _shown(index, one)
         listed.append(
             Candidate(
-                number=one.number,
-                digest=digest,
-                action=one.action,
-                who=one.who,
-                when=one.when,
-                why=one.why,
+                **origin_of(digest, one),
                 problem=problem,
                 lost_race=any(
                     change_id == one.change_id and number > one.number for change_id, number in change_ids

@@ -15,7 +15,7 @@ from typing import Literal
 
 import msgspec
 
-from cairn import datafile
+from cairn import datafile, files
 from cairn.errors import UsageError
 from cairn.output import wording
 from cairn.stack import HipifyKind
@@ -163,24 +163,17 @@ def find_leftovers(
     """
     own = {PurePosixPath(name).name for name in known}
     calls: dict[str, list[str]] = {}
-    includes = [name for name in unread if _includes_cuda(_text(tree / name), own)]
+    includes = [name for name in unread if _includes_cuda(files.text_or_empty(tree / name), own)]
     for name in written:
         if not name.endswith(_CODE):
             continue
-        text = _text(tree / name)
+        text = files.text_or_empty(tree / name)
         if _includes_cuda(text, own):
             includes.append(name)
         for call in _unsupported_calls(text, unsupported):
             calls.setdefault(call, []).append(name)
     listed = (UnsupportedCall(name=name, files=tuple(sorted(files))) for name, files in sorted(calls.items()))
     return Leftovers(unsupported=tuple(listed), cuda_includes=tuple(sorted(includes)))
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""  # hipify removed it
 
 
 def _includes_cuda(text: str, own: Collection[str]) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from cairn.output import wording
 from cairn.targets import CPU
 from cairn.testing.gpus.gpu import covers, is_amd, matches
 from cairn.testing.junit import JUnit
@@ -31,19 +32,19 @@ def wrong_hardware(
     if disagreements:
         more = f", and {len(disagreements) - 1} more" if len(disagreements) > 1 else ""
         return f"it is not certain which GPUs this machine has: {disagreements[0]}{more}"
+    own, expected = wording.each_once(hardware), wording.each_once(targets)
     if not (all(map(is_amd, hardware)) and matches(hardware, targets)):
-        names = _names(hardware), _names(targets)
-        return f"the GPUs of this machine ({names[0]}) are not all among the targets ({names[1]})"
+        return f"the GPUs of this machine ({own}) are not all among the targets ({expected})"
     # What tests recorded counts as well, but it is their word: an override (HSA_OVERRIDE_GFX_VERSION), or a
     # test that is wrong, may call a GPU what it is not.
     used = tuple(dict.fromkeys(name for case in (outcome.cases if outcome else ()) for name in case.devices))
     untargeted = [name for name in used if not (is_amd(name) and matches([name], targets))]
     if untargeted:
-        return f"tests computed on {_names(untargeted)}, which is not among the targets ({_names(targets)})"
+        return f"tests computed on {', '.join(untargeted)}, which is not among the targets ({expected})"
     absent = [name for name in used if not covers(hardware, name)]
     if absent:
-        present = f"only {_names(hardware)}" if hardware else "no GPU"
-        return f"tests say that they computed on {_names(absent)}, and there is {present}"
+        present = f"only {own}" if hardware else "no GPU"
+        return f"tests say that they computed on {', '.join(absent)}, and there is {present}"
     return None
 
 
@@ -74,7 +75,3 @@ def passed_by_target(outcome: JUnit | None, targets: Sequence[str]) -> dict[str,
 
 def _for_gpus(targets: Sequence[str]) -> bool:
     return any(target != CPU for target in targets)
-
-
-def _names(names: Sequence[str]) -> str:
-    return ", ".join(dict.fromkeys(names))

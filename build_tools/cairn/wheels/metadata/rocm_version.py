@@ -56,12 +56,11 @@ _SEGMENTED = "v"  # what follows a mark in the segmented form
 _FINAL = "0"  # what ends a final release in the segmented form
 
 
-def suffix(rocm_version: str, *, source_commit: str | None = None) -> str:
+def suffix(rocm_version: str) -> str:
     """What to append to a project's version, `+` included; see the table above.
 
     Args:
         rocm_version: the version of the ROCm packages that the wheel needs.
-        source_commit: the project's own commit, for a version that names it: `+git1a2b3c4d.rocm7.10.0`.
 
     Raises:
         WheelError: the ROCm version belongs to no channel.
@@ -73,8 +72,7 @@ def suffix(rocm_version: str, *, source_commit: str | None = None) -> str:
     else:
         # The way published so far; the dash is what upstream writes, and PEP 440 reads it as a dot.
         text = f"{version.public}-{version.local}" if version.local else version.public
-    commit = f"git{source_commit}." if source_commit else ""
-    return f"+{commit}{mark}{text}"
+    return f"+{mark}{text}"
 
 
 def check_suffix(suffix: str) -> None:

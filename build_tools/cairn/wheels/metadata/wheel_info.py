@@ -22,9 +22,7 @@ from cairn.errors import WheelError
 from cairn.formats.zip.reader import Archive
 from cairn.wheels.metadata import variants
 from cairn.wheels.metadata.fields import core_metadata, parse_headers
-from cairn.wheels.metadata.record import UNLISTED, RecordRow, format_record, parse_record
-
-__all__ = ["FileName", "RecordRow", "WheelInfo", "format_record", "parse_record", "read", "read_archive"]
+from cairn.wheels.metadata.record import UNLISTED, RecordRow, parse_record
 
 # The first version of METADATA with License-File, for files in `licenses/` of the dist-info folder (PEP 639).
 LICENCES_APART = Version("2.4")
