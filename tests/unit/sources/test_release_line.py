@@ -121,7 +121,7 @@ def test_a_build_refuses_a_contradiction_before_it_begins(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("command", ["build_prod_wheels.py", "cairn build"])
 def test_the_manifest_of_a_build_names_the_line_of_the_checkouts(command: str, tmp_path: Path) -> None:
-    stack = Path(__file__).parents[4] / "external-builds" / "pytorch"
+    stack = Path(__file__).parents[3] / "external-builds" / "pytorch"
     torch = checkout(tmp_path / "pytorch", "release/2.9", "https://github.com/ROCm/pytorch.git")
     given = ["--root-checkout-dir", str(tmp_path), "--output-dir", str(tmp_path / "out")]
     if command == "cairn build":
@@ -138,7 +138,7 @@ def test_the_manifest_of_a_build_names_the_line_of_the_checkouts(command: str, t
 
 
 def test_manifest_create_names_the_line_of_the_checkouts(tmp_path: Path) -> None:
-    stack = Path(__file__).parents[4] / "external-builds" / "pytorch"
+    stack = Path(__file__).parents[3] / "external-builds" / "pytorch"
     origin = checkout(tmp_path / "origin", "release/2.9", "x", noted=False)
     root = tmp_path / "src"
     root.mkdir()
