@@ -1,4 +1,4 @@
-"""The caller's variables that each kind of program sees: a short list, and nothing else.
+"""The environment variables that build backends, installers and tests see: a short list, and nothing else.
 
 | kind | runs | sees besides what all see |
 | --- | --- | --- |

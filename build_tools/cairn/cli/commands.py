@@ -219,7 +219,7 @@ _RELEASE_RECORD = Group(
 _RELEASE_KEY = Group(
     about="keys to sign with",
     example="cairn release key create --output-dir ~/.config/cairn",
-    module="release.prepare",
+    module="release.key_and_version",
     commands={
         "create": "make a key to sign releases and test records with",
     },
@@ -229,7 +229,10 @@ _RELEASE = Group(
     about="promote sets, and take them back",
     description="Bring sets from channel to channel.",
     example="cairn release promote SET --stack external-builds/pytorch --store ./store",
-    modules={"release.prepare": ("new-version",), "release.history": ("rollback", "yank", "retain", "log")},
+    modules={
+        "release.key_and_version": ("new-version",),
+        "release.history": ("rollback", "yank", "retain", "log"),
+    },
     commands={
         "promote": "bring a set and all it needs to a different channel, if every demand on it holds",
         "new-version": "write the wheels of a set under the versions of its next stage",

@@ -1,8 +1,8 @@
 """mirror.lock.toml: the files of other indexes that the sets of a stack need, each by its sha256.
 
-It is made once, reviewed as a change of the repository, and from then on decides what a mirror may hold:
-uv resolves what is asked, once for each Python and platform of the stack (`resolve`), and `mirror.sync`
-fetches what the lock names.
+It is made once (`cairn index mirror lock`), reviewed as a change of the repository, and from then on decides
+what a mirror may hold: uv resolves what is asked, once for each Python and platform of the stack (`resolve`).
+To fill a mirror from it is the matter of `mirror.sync`, and to hold sets against it of the gate.
 """
 
 from __future__ import annotations
