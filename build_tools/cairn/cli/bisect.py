@@ -13,6 +13,7 @@ from cairn.cli.binder import command
 from cairn.errors import UsageError
 from cairn.options import argument, option, switch
 from cairn.output import console, wording
+from cairn.output.wording import short_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from cairn.pipeline.bisect import BisectResult, Verdict
     from cairn.release.index.generation import IndexSet
 
-_SHORT = 12
 _MARKS: Mapping[Verdict, console.Mark] = {"good": "done", "bad": "failed", "skip": "bypassed"}
 _FOLDER = Path("bisect")
 _WHICH = "{}: the first digits of its id, or a date, for the last set of that day or before"
@@ -89,7 +89,7 @@ def _text(outcome: BisectResult) -> Iterator[Piece]:
     from cairn.sources.manifest import changelog
 
     for tried in outcome.search.tries:
-        yield _MARKS[tried.verdict], f"{tried.set_id[:_SHORT]} {tried.verdict} ({tried.log})"
+        yield _MARKS[tried.verdict], f"{short_id(tried.set_id)} {tried.verdict} ({tried.log})"
     if len(outcome.suspects) == 1:
         yield f"the first bad set is {_description(outcome.suspects[0])}"
     else:
@@ -108,7 +108,7 @@ def _description(one: IndexSet) -> str:
 def _row(one: IndexSet) -> tuple[str, str, str]:
     """The beginning of a set's id, when it was added, and its versions."""
     versions = ", ".join(f"{name} {version}" for name, version in sorted(one.projects.items()))
-    return one.set_id[:_SHORT], one.added[:16].replace("T", " "), versions
+    return short_id(one.set_id), one.added[:16].replace("T", " "), versions
 
 
 COMMANDS = {"bisect": command(Bisect, _bisect)}

@@ -15,6 +15,7 @@ from cairn.cli.binder import command
 from cairn.errors import UsageError
 from cairn.options import argument, option, part
 from cairn.output import console, safe_text, wording
+from cairn.output.wording import short_id
 from cairn.sources.checkout.checkout_options import CheckoutOptions
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def _text(checkout: Checkout) -> Iterator[str]:
 
     hashtag = "" if checkout.hashtag == checkout.commit else f" ({checkout.hashtag})"
     version = f" {checkout.version}" if checkout.version else ""
-    yield f"{checkout.project.name}{version} at {checkout.commit[:12]}{hashtag}: {checkout.path}"
+    yield f"{checkout.project.name}{version} at {short_id(checkout.commit)}{hashtag}: {checkout.path}"
     if checkout.report:
         yield from (f"  {line}" for line in report.summary(checkout.report))
 

@@ -15,6 +15,7 @@ from cairn.cli.binder import command
 from cairn.errors import SourceError, UsageError
 from cairn.options import argument, fill, option
 from cairn.output import console, wording
+from cairn.output.wording import short_id
 
 if TYPE_CHECKING:
     from cairn.sources.git.repository import Repository
@@ -135,7 +136,7 @@ def _audit_text(verdict: Audit) -> Iterator[str]:
             yield f'  commit = "{problem.commit}"'
             yield f'  patch = "{problem.patch}"'
     for explained in verdict.explained:
-        yield f"allowed: {explained.commit.id[:12]} {explained.commit.subject} ({explained.entry.why})"
+        yield f"allowed: {short_id(explained.commit.id)} {explained.commit.subject} ({explained.entry.why})"
     if not verdict.problems:
         parts = wording.count(range(verdict.parts), "part")
         yield f"all is explained: {parts}, hipify: {verdict.hipify}"
@@ -178,7 +179,7 @@ def _apply(request: Apply) -> Answer:
     text: list[Piece] = []
     for each in patches:
         beneath = ", beneath hipify's commit" if each.beneath and each.commit else ""
-        text.append(f"{each.file}: {each.commit[:12] if each.commit else each.outcome}{beneath}")
+        text.append(f"{each.file}: {short_id(each.commit) if each.commit else each.outcome}{beneath}")
     if any(each.outcome == "waits for hipify" for each in patches):
         text.append(Warn("some are for hipified files: hipify the checkout, then apply the folder again"))
     return Answer(patches, text)

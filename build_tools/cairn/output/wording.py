@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
+_ID = 12  # digits
 _ALIKE = 0.6  # of difflib's ratio: what it calls a close match
 _LONGEST = 100  # characters that a mistyped name may have; comparing takes longer the longer it is
 _AS_LIKELY = 0.1  # how far below the best guess a further one may be
+
+
+def short_id(text: str) -> str:
+    """The beginning of a digest, a commit or a set's id, by which messages name it."""
+    return text[:_ID]
 
 
 def count(items: Collection[object], what: str) -> str:

@@ -20,6 +20,7 @@ import msgspec
 from cairn import datafile, files, isolation, process, venv
 from cairn.errors import ProcessError, StoreError, UsageError
 from cairn.output import Progress, wording
+from cairn.output.wording import short_id
 from cairn.release.index import keys
 from cairn.release.index.generation import IndexSet, now
 from cairn.release.index.snapshot import MANIFEST_FILE, Index, missing, read_set, whole_id
@@ -212,10 +213,10 @@ def run(
     with serving(store) as server:
         while (set_id := search.next) is not None:
             count = wording.count(search.open, "set")
-            on_try(f"{set_id[:12]}: trying; of {count} nothing is known yet")
+            on_try(f"{short_id(set_id)}: trying; of {count} nothing is known yet")
             index_url = keys.set_url(server.url, set_id)
             attempt = _try(store, search, set_id, index_url, output_dir, on_line)
-            on_try(f"{set_id[:12]}: {attempt.verdict}")
+            on_try(f"{short_id(set_id)}: {attempt.verdict}")
             search = msgspec.structs.replace(search, tries=(*search.tries, attempt))
             datafile.write(output_dir / LOG, search)
     return search

@@ -34,6 +34,7 @@ from typing import NoReturn, TypeVar
 from cairn import datafile
 from cairn.concurrency import side_by_side
 from cairn.errors import GateError, StoreError
+from cairn.output.wording import short_id
 from cairn.release.index import keys
 from cairn.release.index.generation import FileRef, IndexSet, digest_of, encode, now, project_of, who
 from cairn.release.index.snapshot import ancestors
@@ -42,7 +43,6 @@ from cairn.store.protocol import MissingKeyError, Store, StoredObject, attempts_
 from cairn.wheels.wheelset import WheelSet
 
 _AT_ONCE = 16  # requests side by side
-_SHOWN = 12  # digits of an id
 _SHORT = 8  # digits that stand for a lookup: of 100,000, one in 43,000 is taken for another, and asked for
 
 _L = TypeVar("_L", Names, History)
@@ -118,8 +118,8 @@ class Ledger:
             comes_from = ancestors(self.store, one) if isinstance(one, WheelSet) else ()
             if ban := self.ban(*filter(None, (set_id, one.manifest_sha256, *comes_from))):
                 of_night = ban.set_id == one.manifest_sha256
-                which = f"--night {ban.set_id[:_SHOWN]}" if of_night else ban.set_id[:_SHOWN]
-                _refuse_ban(f"the set {(set_id or ban.set_id)[:_SHOWN]} was yanked", which, ban)
+                which = f"--night {short_id(ban.set_id)}" if of_night else short_id(ban.set_id)
+                _refuse_ban(f"the set {short_id(set_id or ban.set_id)} was yanked", which, ban)
 
     def refuse_banned_files(
         self,
@@ -148,10 +148,10 @@ class Ledger:
         bans = {sha256: _bans_of_wheel(history) for sha256, history in zip(subjects, histories, strict=True)}
         for sha256 in sorted(others):
             for event in bans[sha256]:
-                _refuse_wheels(f"the file with sha256 {sha256[:_SHOWN]} is", event)
+                _refuse_wheels(f"the file with sha256 {short_id(sha256)} is", event)
         for set_id, wheels in own.items():
             for event in _from_equal_sets(set_id, [bans[sha256] for sha256 in wheels]):
-                _refuse_wheels(f"the wheels of the set {set_id[:_SHOWN]} are", event)
+                _refuse_wheels(f"the wheels of the set {short_id(set_id)} are", event)
         for index, refs in (named or {}).items():
             _refuse(self._clashes({keys.scope_of(index): {r.filename: r.sha256 for r in refs}}, tail)[1])
 
@@ -169,7 +169,7 @@ class Ledger:
         if (old := wheel_set.derived_from) and (why := standing_of(self._history(old, tail))):
             alike[old] = why
         return tuple(
-            f"the set {set_id[:_SHOWN]} has the same wheels, and there is against it: {why}"
+            f"the set {short_id(set_id)} has the same wheels, and there is against it: {why}"
             for set_id, why in sorted(alike.items())
         )
 
@@ -424,7 +424,7 @@ def _from_equal_sets(set_id: str, by_wheel: Sequence[tuple[Event, ...]]) -> Iter
 
 
 def _refuse_wheels(what: str, ban: Event) -> None:
-    which = str(ban.of)[:_SHOWN]
+    which = short_id(str(ban.of))
     _refuse_ban(f"{what} of the set {which}, which was yanked", which, ban)
 
 

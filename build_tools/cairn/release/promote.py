@@ -16,6 +16,7 @@ import msgspec
 from cairn import datafile
 from cairn.errors import GateError, StoreError, UsageError
 from cairn.output import Progress, silent
+from cairn.output.wording import short_id
 from cairn.release import records as test_records
 from cairn.release.gate import gate
 from cairn.release.gate.case import Case
@@ -100,7 +101,7 @@ class RefusedError(GateError):
 
     def __init__(self, report: GateReport, *, tip: str = _FIX) -> None:
         super().__init__(
-            f"the set {report.set_id[:12]} may not go to {report.target}",
+            f"the set {short_id(report.set_id)} may not go to {report.target}",
             reasons=report.reasons,
             tip=tip,
         )
@@ -239,7 +240,7 @@ def _judge(case: Case, readmission: Readmission | None, on_step: Progress) -> Ga
     fresh = (file for file in wheel_set.closure if not _has(case.target, file.file_name))
     ledger.refuse_banned_files({wheel_set.id: own}, [file.sha256 for file in fresh])
     if readmission is None and (event := withdrawn_from(ledger.history(wheel_set.id), target)):
-        short = wheel_set.id[:12]
+        short = short_id(wheel_set.id)
         raise GateError(
             f"the set {short} was taken off {target} by a rollback, and does not come back by itself",
             reasons=(f"{event.who} on {event.when[:10]}: {event.why}",),

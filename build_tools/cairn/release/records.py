@@ -19,6 +19,7 @@ import msgspec
 
 from cairn import datafile
 from cairn.errors import CairnError, StoreError, UsageError
+from cairn.output.wording import short_id
 from cairn.release.index import keys, marks, write
 from cairn.release.index.generation import now, who
 from cairn.release.index.snapshot import read_set
@@ -34,7 +35,6 @@ from cairn.wheels.wheelset import WheelSet
 SKEW = timedelta(minutes=5)
 """How far the clocks of two machines may differ."""
 
-_SHORT = 12  # digits of a digest that are shown
 _FEWEST = 4  # digits of a digest that stand for it
 
 
@@ -200,7 +200,7 @@ def add(  # noqa: PLR0913 - each says one thing of the record, or of how it is k
     wheel_set = _set(store, set_id or record.set_id)
     if problem := disagreement(record, wheel_set):
         raise UsageError(
-            f"{name} is not of the set {wheel_set.id[:_SHORT]}: {problem}",
+            f"{name} is not of the set {short_id(wheel_set.id)}: {problem}",
             tip=f"test that set from its own index: {keys.set_url(store.url, wheel_set.id)}",
         )
     if record.verdict == "passed" and (problem := from_the_future(record, datetime.now(UTC))):
@@ -239,12 +239,12 @@ def answer(store: Store, set_id: str, digest: str, *, who: str, reason: str, dry
     stored = next((item for item in kept.records if item.digest == digest), None)
     if stored is None and digest not in dict(kept.unusable):
         raise StoreError(
-            f"the set {set_id[:_SHORT]} has no record {digest[:_SHORT]}",
-            tip=f"see which it has: cairn release record list {set_id[:_SHORT]}",
+            f"the set {short_id(set_id)} has no record {short_id(digest)}",
+            tip=f"see which it has: cairn release record list {short_id(set_id)}",
         )
     if stored is not None and not stored.record.is_bad:
         raise UsageError(
-            f"the record {digest[:_SHORT]} is {stored.record.verdict}: only what failed is answered",
+            f"the record {short_id(digest)} is {stored.record.verdict}: only what failed is answered",
             tip="where tests are missing: cairn release promote --bypass WHO --reason WHY",
         )
     made = Answer(set_id=set_id, record=digest, who=who, reason=reason, when=now())
@@ -291,7 +291,7 @@ def _result_of(store: Store, kept: KeptRecord, sha256: str | None, ending: str) 
         return None
     key = keys.set_key(kept.record.set_id, f"results/{sha256}.{ending}")
     with contextlib.suppress(MissingKeyError):
-        return _unchanged(store, key, sha256, f"the {ending} of the record {kept.digest[:_SHORT]}")
+        return _unchanged(store, key, sha256, f"the {ending} of the record {short_id(kept.digest)}")
     return None
 
 
@@ -330,7 +330,7 @@ def read(store: Store, set_id: str, *, trust: Trust | None = None) -> Kept:
     arrivals = {str(event.record): place for place, event in enumerate(history, start=1)}
     left = {event.record: event for event in history if event.is_bad}
     for digest in _digests(store, set_id):
-        name = f"the record {digest[:_SHORT]}"
+        name = f"the record {short_id(digest)}"
         left.pop(digest, None)
         try:
             data = _unchanged(store, keys.set_key(set_id, f"records/{digest}.json"), digest, name)
@@ -348,13 +348,13 @@ def read(store: Store, set_id: str, *, trust: Trust | None = None) -> Kept:
     for listed in store.list(keys.set_key(set_id, "answers/")):
         digest = _name(listed.key)
         try:
-            data = _unchanged(store, listed.key, digest, f"the answer {digest[:_SHORT]}")
-            answers.append((digest, datafile.loads(data, Answer, name=f"the answer {digest[:_SHORT]}")))
+            data = _unchanged(store, listed.key, digest, f"the answer {short_id(digest)}")
+            answers.append((digest, datafile.loads(data, Answer, name=f"the answer {short_id(digest)}")))
         except CairnError as error:
             unusable.append((digest, str(error)))
     for lost, event in left.items():
         sentence = (
-            f"the record {str(lost)[:_SHORT]}, {event.verdict or 'of which nothing is known'}, was given"
+            f"the record {short_id(str(lost))}, {event.verdict or 'of which nothing is known'}, was given"
         )
         unusable.append((str(lost), f"{sentence} on {event.when[:10]}, and is not in the store any more"))
     return Kept(records=tuple(records), answers=tuple(answers), unusable=tuple(unusable), arrivals=arrivals)
@@ -363,7 +363,7 @@ def read(store: Store, set_id: str, *, trust: Trust | None = None) -> Kept:
 def disagreement(record: TestRecord, wheel_set: WheelSet) -> str | None:
     """Why a record does not belong to a set, or None."""
     if record.set_id != wheel_set.id:
-        return f"it is of the set {str(record.set_id)[:_SHORT]}"
+        return f"it is of the set {short_id(str(record.set_id))}"
     own = [wheel.file_name for wheel in wheel_set.wheels]
     return test_record.disagreement(record, wheel_set.sha256s, own)
 
@@ -416,7 +416,7 @@ def _result_key(set_id: str, record: TestRecord, result: bytes, name: str) -> st
     sha256 = hashlib.sha256(result).hexdigest()
     ends = {record.junit_sha256: "xml", record.compat_sha256: "json"}
     if sha256 not in ends:
-        raise UsageError(f"{name} does not name a result with the digest {sha256[:_SHORT]}")
+        raise UsageError(f"{name} does not name a result with the digest {short_id(sha256)}")
     return keys.set_key(set_id, f"results/{sha256}.{ends[sha256]}")
 
 

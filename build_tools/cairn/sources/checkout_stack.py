@@ -19,6 +19,7 @@ from cairn import files, platforms, requirements
 from cairn.concurrency import side_by_side
 from cairn.errors import SourceError, UsageError
 from cairn.output import Progress, silent
+from cairn.output.wording import short_id
 from cairn.sources.checkout.checkout import CheckoutRequest, checkout
 from cairn.sources.checkout.describe import Checkout
 from cairn.sources.git import repository, url
@@ -238,7 +239,9 @@ def related_commit(torch_dir: Path, distribution: str, *, system: str | None = N
     if record is not None:
         return Pin(commit=record.commit, origin=record.origin, where=f"{path}:{record.line}")
     if by_os:
-        others = "; ".join(f"{r.os}: {r.commit[:12]} of {r.origin} (line {r.line})" for r in by_os.values())
+        others = "; ".join(
+            f"{r.os}: {short_id(r.commit)} of {r.origin} (line {r.line})" for r in by_os.values()
+        )
         mine = " or ".join(dict.fromkeys((system, _FALLBACK_OS)))
         raise OtherSystemError(
             f"{path} does not name {distribution} for {mine}; it has {others}",

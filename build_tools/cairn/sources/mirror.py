@@ -33,6 +33,7 @@ from pathlib import Path
 from cairn import files
 from cairn.errors import NetworkError, SourceError
 from cairn.output import Progress
+from cairn.output.wording import short_id
 from cairn.retry import RetryPolicy, retrying, wait_after
 from cairn.sources.git import command, repository, url
 
@@ -355,5 +356,5 @@ def as_of(source: Mirror, hashtag: str, when: datetime, *, say: Progress) -> str
             f"{hashtag} of {url.without_credentials(source.origin)} has no commit as old as {when}",
             tip="name a later --as-of, or the branch that was used then",
         )
-    say(f"{hashtag} was {commit[:12]} as of {when.isoformat()}")
+    say(f"{hashtag} was {short_id(commit)} as of {when.isoformat()}")
     return commit

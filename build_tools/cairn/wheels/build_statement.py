@@ -27,6 +27,7 @@ from cairn.errors import CairnError, StoreError, UsageError, WheelError
 from cairn.formats import cyclonedx, in_toto
 from cairn.formats.in_toto import PREDICATE_TYPE, STATEMENT_TYPE, Resource
 from cairn.formats.zip.reader import Archive
+from cairn.output.wording import short_id
 from cairn.wheels.metadata import device_names, wheel_info
 from cairn.wheels.wheelset import BUILDER_FILE, WheelSet
 
@@ -403,7 +404,7 @@ def _bills_of(manifest: _Manifest) -> dict[str, dict[str, str]]:
 
 def _read_manifest(data: bytes, sha256: str, name: str) -> _Manifest:
     if hashlib.sha256(data).hexdigest() != sha256:
-        raise StoreError(f"{name} was changed: it is not the manifest {sha256[:12]} that the set names")
+        raise StoreError(f"{name} was changed: it is not the manifest {short_id(sha256)} that the set names")
     try:
         read = datafile.decode(data, _Manifest)
     except msgspec.DecodeError as error:

@@ -21,6 +21,7 @@ import msgspec
 
 from cairn import datafile
 from cairn.errors import StoreError, UsageError, WheelError
+from cairn.output.wording import short_id
 from cairn.store.protocol import Store
 from cairn.wheels.metadata import wheel_info
 
@@ -136,7 +137,7 @@ def parse(data: bytes, key: str) -> CacheEntry:
     except UsageError as error:
         raise DamagedEntryError(str(error)) from error
     if entry.key != key:
-        raise DamagedEntryError(f"its entry is of {entry.key[:12]!r}")
+        raise DamagedEntryError(f"its entry is of {short_id(entry.key)!r}")
     try:
         # It becomes the name of a file here: a path or an option of pip must not come of it.
         wheel_info.parse_file_name(entry.file_name)

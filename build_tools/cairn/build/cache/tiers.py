@@ -21,6 +21,7 @@ from cairn.build.cache import in_use
 from cairn.build.cache.entry import CacheEntry, DamagedEntryError
 from cairn.errors import CairnError, NetworkError
 from cairn.output import Progress, console, silent
+from cairn.output.wording import short_id
 from cairn.store.folder import LocalStore
 from cairn.store.protocol import DamagedObjectError, MissingKeyError, Store, keep_young
 
@@ -51,7 +52,7 @@ class LocalTier:
         except MissingKeyError:
             return None
         except DamagedEntryError as error:
-            self._drop(key, key[:12], str(error))
+            self._drop(key, short_id(key), str(error))
             return None
 
     def get(self, key: str) -> tuple[CacheEntry, Path] | None:
@@ -166,7 +167,7 @@ class SharedTier:
             try:
                 return self._read(key)
             except DamagedEntryError as error:
-                self.drop(key, key[:12], str(error))
+                self.drop(key, short_id(key), str(error))
                 return None
 
         return self._attempt(ask)
@@ -194,7 +195,7 @@ class SharedTier:
         # Second keys of a wheel are never shared. One that claims to be would make builds against its wheel
         # count as builds against a different one.
         if entry.first_key != key:
-            raise DamagedEntryError(f"its entry claims to be that of {entry.first_key[:12]!r}")
+            raise DamagedEntryError(f"its entry claims to be that of {short_id(entry.first_key)!r}")
         return entry
 
     def _bring(self, key: str, target: Path, arrived: _Arrived) -> None:

@@ -12,6 +12,7 @@ from cairn.cli.binder import command
 from cairn.cli.build.run import BuildOptions, jobs_of
 from cairn.options import option
 from cairn.output import console
+from cairn.output.wording import short_id
 
 if TYPE_CHECKING:
     from cairn.build.plan_graph import PlanGraph, PlannedStep
@@ -63,7 +64,7 @@ def _explanation(one: PlannedStep) -> Iterator[Piece]:
     yield f"{one.step.name}: {one.action}, {one.explanation.reason}"
     last = one.explanation.last
     if last is not None:
-        yield f"compared with {last.file_name}, built {last.built} (key {last.key[:12]})"
+        yield f"compared with {last.file_name}, built {last.built} (key {short_id(last.key)})"
     if differences := one.explanation.differences:
         rows = [(each.name, _cut(each.before or "-"), _cut(each.now or "-")) for each in differences]
         yield Table(("input", "was", "is"), rows)

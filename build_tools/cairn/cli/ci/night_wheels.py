@@ -15,6 +15,7 @@ from cairn.cli.ci import night_options
 from cairn.errors import GateError, UsageError
 from cairn.options import flag, option, part
 from cairn.output import console
+from cairn.output.wording import short_id
 from cairn.pipeline.pipeline_options import FreezeOptions, LegBuildOptions
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def _freeze(request: Freeze) -> Answer:
     begun = {"night": night.night, "to": night.release, "image": image}
     github.write_outputs({**begun, **night_options.outputs("build", missing)})
     text = (
-        f"night {night.night}: {night.stack}, {night.line}, manifest {night.manifest_sha256[:12]}",
+        f"night {night.night}: {night.stack}, {night.line}, manifest {short_id(night.manifest_sha256)}",
         Table(("leg", "stands at"), [(one.leg.id, one.state) for one in stood]),
     )
     return Answer(night, text, more={"missing": [leg.id for leg in missing]})
@@ -208,7 +209,7 @@ def _stage(request: Stage) -> Answer:
         if one.set_id is None:
             text.append(("failed", f"{one.leg.name}: {one.reason}"))
         else:
-            text.append(("kept" if one.kept else "done", f"{one.leg.name}: set {one.set_id[:12]}"))
+            text.append(("kept" if one.kept else "done", f"{one.leg.name}: set {short_id(one.set_id)}"))
     return Answer(
         [{"leg": one.leg.id, "set": one.set_id, "kept": one.kept, "reason": one.reason} for one in results],
         text,
@@ -225,7 +226,7 @@ def _promote(request: Promote) -> Answer:
         promotion = promote_night(run, whole=request.whole, say=stage.update)
     for set_id in promotion.strangers:
         console.current().warn(
-            f"the staged set {set_id[:12]} is of the night's manifest, and is not expected"
+            f"the staged set {short_id(set_id)} is of the night's manifest, and is not expected"
         )
     legs = [{"leg": p.before.leg.id, "promoted": p.promoted, "reason": p.reason} for p in promotion.legs]
     refused = [one for one in promotion.legs if one.refused]

@@ -12,6 +12,7 @@ from cairn.cli.answer import Answer, Piece, Table
 from cairn.cli.binder import command
 from cairn.options import part
 from cairn.output import console
+from cairn.output.wording import short_id
 from cairn.pipeline.pipeline_options import TrailOptions
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def _text(result: TrailResult) -> Iterator[Piece]:
             wheel.version,
             console.size(wheel.wheel.stat().st_size),
             " ".join(wheel.targets) or "-",
-            wheel.sha256[:12],
+            short_id(wheel.sha256),
             "cached" if wheel.cached else console.clock(wheel.seconds),
         )
         for wheel in result.wheels
@@ -66,7 +67,7 @@ def _text(result: TrailResult) -> Iterator[Piece]:
         yield from demands(result.promotion.report, unchanged=result.promotion.already_present)
         yield ""
     installers = " and ".join(result.installers)
-    yield f"the set {result.wheel_set.id[:12]} is in the release index; {installers} install it"
+    yield f"the set {short_id(result.wheel_set.id)} is in the release index; {installers} install it"
     yield f"report: {result.report.as_uri()}"
     yield "install it in any environment, with pip or with uv:"
     if result.untested_note:

@@ -13,6 +13,7 @@ from cairn.cli.answer import Answer, Piece, Table
 from cairn.cli.binder import command
 from cairn.options import Exclusive, argument, flag, option, repeated
 from cairn.output import console
+from cairn.output.wording import short_id
 
 if TYPE_CHECKING:
     from cairn.release.history.difference import Difference, Logged
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from cairn.release.history.rollback import Rollback as RollbackResult
     from cairn.release.history.yank import Yank
 
-_SHORT = 12  # digits of a set id or a digest that are shown
 _SUBJECT = Exclusive(required=True)
 _RULE = Exclusive(required=True)
 
@@ -141,7 +141,7 @@ def _rollback_text(request: Rollback, result: RollbackResult) -> Iterator[Piece]
         return
     yield from _changes(result.difference, dry_run=request.dry_run)
     for set_id in result.still_yanked:
-        yield "bypassed", f"set {set_id[:_SHORT]} was yanked since, and stays so"
+        yield "bypassed", f"set {short_id(set_id)} was yanked since, and stays so"
     verb = "would be" if request.dry_run else "is"
     was = f"what {result.to} was, of {result.to_when}" if result.to else "empty, as it began"
     yield f"generation {result.generation} of {index} {verb} {was}"
@@ -171,7 +171,7 @@ def _yank(request: YankSet) -> Answer:
 
 def _yank_text(request: YankSet, result: Yank) -> Iterator[Piece]:
     word = "not yanked" if request.undo else "yanked"
-    what = f"{'set' if request.night is None else 'the night of the manifest'} {result.subject[:_SHORT]}"
+    what = f"{'set' if request.night is None else 'the night of the manifest'} {short_id(result.subject)}"
     if not result.changed:
         yield f"{what} is {word} already"
         return
@@ -203,7 +203,7 @@ def _retain(request: Retain) -> Answer:
 
 def _retain_text(request: Retain, retention: Retained) -> Iterator[Piece]:
     for set_id, by in retention.held:
-        yield f"= set {set_id[:_SHORT]}: {by} names it"
+        yield f"= set {short_id(set_id)}: {by} names it"
     yield from _changes(retention.difference, dry_run=request.dry_run)
     if retention.changed:
         verb = "it would be" if request.dry_run else "it is"
@@ -223,7 +223,7 @@ def _log(request: Log) -> Answer:
 
 def _row(one: Logged) -> Sequence[object]:
     marks = (("+", one.brought), ("-", one.removed), ("~", one.marked))
-    sets = [f"{mark}{set_id[:_SHORT]}" for mark, ids in marks for set_id in ids]
+    sets = [f"{mark}{short_id(set_id)}" for mark, ids in marks for set_id in ids]
     when = f"{one.when[:10]} {one.when[11:16]}"
     return one.number, when, one.action or "", one.who, one.why or "", " ".join(sets)
 
@@ -234,7 +234,7 @@ def _changes(difference: Difference, *, dry_run: bool) -> Iterator[str]:
         (difference.gone_sets, difference.gone, "-", "would go:"),
         (difference.back_sets, difference.back, "+", "would come back:"),
     ):
-        for name in (*(f"set {set_id[:_SHORT]}" for set_id in sets), *(ref.filename for ref in refs)):
+        for name in (*(f"set {short_id(set_id)}" for set_id in sets), *(ref.filename for ref in refs)):
             yield f"{verb if dry_run else sign} {name}"
 
 

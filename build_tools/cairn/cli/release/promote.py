@@ -15,6 +15,7 @@ from cairn.cli.binder import command
 from cairn.errors import UsageError
 from cairn.options import option, repeated
 from cairn.output import console
+from cairn.output.wording import short_id
 
 if TYPE_CHECKING:
     from cairn.release.gate.judgement import GateReport, Outcome
@@ -157,7 +158,8 @@ def demands(report: GateReport, *, unchanged: bool = False) -> Iterator[Piece]:
         unchanged: it was asked when the set was promoted, and not again.
     """
     when = f"{report.judged[:10]} {report.judged[11:16]} UTC"
-    yield f"the gate on the set {report.set_id[:12]}, asked {when}{' and not again' if unchanged else ''}:"
+    when += " and not again" if unchanged else ""
+    yield f"the gate on the set {short_id(report.set_id)}, asked {when}:"
     for demand in report.demands:
         yield _MARKS[demand.outcome], f"{demand.outcome:8} {demand.number}. {demand.name}: {demand.why}"
     weakened = (f"weak policy: {text}" for text in report.weakened)

@@ -14,13 +14,12 @@ from cairn.cli import signing
 from cairn.cli.answer import Answer, Piece, Table, Warn
 from cairn.cli.binder import command
 from cairn.options import argument, option
+from cairn.output.wording import short_id
 
 if TYPE_CHECKING:
     from cairn.release.gate.evidence import Evidence
     from cairn.release.records import Kept
     from cairn.store.protocol import Store
-
-_SHOWN = 12  # digits of a digest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,8 +83,8 @@ def _add(request: AddRecords) -> Answer:
     late = [] if request.dry_run else _late(store, {str(item.record.set_id) for item in added})
     verb = "would add" if request.dry_run else "+"
     warnings = (
-        f"{index} offers the set {set_id[:_SHOWN]}, and its pages say by now: {why}. To take it back: "
-        f"cairn release yank {set_id[:_SHOWN]} --reason …; to say why it does not count: "
+        f"{index} offers the set {short_id(set_id)}, and its pages say by now: {why}. To take it back: "
+        f"cairn release yank {short_id(set_id)} --reason …; to say why it does not count: "
         "cairn release record answer"
         for index, set_id, why in late
     )
@@ -125,7 +124,7 @@ def _answer(request: AnswerRecord) -> Answer:
     set_id, digest = records.find(store, request.record)
     answer = records.answer(store, set_id, digest, who=request.who, reason=request.reason, dry_run=dry_run)
     verb = "would answer" if dry_run else "answered"
-    return Answer(answer, [f"{verb} {digest} of the set {set_id[:_SHOWN]}"], more={"dry_run": dry_run})
+    return Answer(answer, [f"{verb} {digest} of the set {short_id(set_id)}"], more={"dry_run": dry_run})
 
 
 def _list(request: ListRecords) -> Answer:
@@ -181,7 +180,7 @@ def _text(set_records: Kept, evidence: Evidence | None) -> Iterator[Piece]:
         if gpus and record.not_covered:
             where += f"; nothing on {', '.join(record.not_covered)}"
         counts = f"{record.counts.passed} of {record.counts.total}"
-        rows.append((item.digest[:_SHOWN], record.kind, record.verdict, where, counts, record.started, note))
+        rows.append((short_id(item.digest), record.kind, record.verdict, where, counts, record.started, note))
     if rows:
         yield Table(("record", "kind", "verdict", "hardware", "passed", "started", "remark"), rows)
     else:

@@ -13,6 +13,7 @@ import msgspec
 from cairn import datafile
 from cairn.concurrency import side_by_side
 from cairn.errors import CairnError
+from cairn.output.wording import short_id
 from cairn.release import records
 from cairn.release.audit.inventory import Inventory, Problem
 from cairn.release.audit.offered import readable_projects
@@ -24,7 +25,6 @@ from cairn.release.ledger_entries import Entry, Head
 
 _AT_ONCE = 16  # requests side by side
 _AHEAD = 2  # see `_set_back`
-_SHORT = 12
 
 
 def check_generations(snapshot: Snapshot, inventory: Inventory, *, hashes: bool) -> Iterator[Problem]:
@@ -111,7 +111,7 @@ def _set_back(snapshot: Snapshot, true: dict[str, Generation]) -> Iterator[Probl
         name, number = snapshot.index.name, snapshot.generation.number
         text = (
             f"{keys.state_key(name)} was set back: it names generation {number}, and {later.number} was made"
-            f" after it (cairn index recover --index {name} --generation {later.number}-{digest[:12]})"
+            f" after it (cairn index recover --index {name} --generation {later.number}-{short_id(digest)})"
         )
         yield Problem(code="pointer", index=name, where=keys.state_key(name), said=text)
 
@@ -228,7 +228,7 @@ def _marks(snapshot: Snapshot) -> Iterator[Problem]:
     name, store = snapshot.index.name, snapshot.index.store
     known, ledger = marks.known(store), Ledger(store)
     for set_id in snapshot.set_ids:
-        short = f"set {set_id[:_SHORT]}"
+        short = f"set {short_id(set_id)}"
         try:
             listed = snapshot.set(set_id)
             due = known(listed)

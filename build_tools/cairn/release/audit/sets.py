@@ -11,6 +11,7 @@ from packaging.utils import canonicalize_name
 from cairn.concurrency import side_by_side
 from cairn.errors import CairnError
 from cairn.output import Progress
+from cairn.output.wording import short_id
 from cairn.release.audit.inventory import Code, Inventory, Problem
 from cairn.release.audit.offered import differences, readable_projects
 from cairn.release.index import keys, write
@@ -25,7 +26,6 @@ from cairn.wheels.wheelset import WheelSet
 
 _AT_ONCE = 8  # sets looked at side by side
 _EVIDENCE = ("records", "answers", "judgements", "results")
-_SHORT = 12
 # What an entry repeats of its `set.json`.
 _SAME = ("stack", "line", "python", "platform", "family", "targets", "manifest_sha256")
 
@@ -38,7 +38,7 @@ def check(
     ids = snapshot.set_ids
 
     def one(set_id: str) -> list[Problem]:
-        short = f"set {set_id[:_SHORT]}"
+        short = f"set {short_id(set_id)}"
         return [
             Problem(code=code, index=name, where=set_id, said=f"{short}: {text}")
             for code, text in _problems(snapshot, inventory, set_id, trust)
@@ -167,7 +167,7 @@ def of_no_index(inventory: Inventory, offered: Collection[str], since: datetime)
         except (CairnError, OSError) as error:
             problems = [str(error)]
         for text in problems:
-            yield Problem(code="set", index=None, where=set_id, said=f"set {set_id[:_SHORT]}: {text}")
+            yield Problem(code="set", index=None, where=set_id, said=f"set {short_id(set_id)}: {text}")
 
 
 def _named_evidence(inventory: Inventory, entry: IndexSet) -> Iterator[str]:
@@ -193,7 +193,7 @@ def _judgement(snapshot: Snapshot, entry: IndexSet, wheel_set: WheelSet) -> Iter
     except (CairnError, OSError):
         return  # that it is missing or changed is said of it already
     if (verdict.set_id, verdict.target) != (entry.set_id, name):
-        yield f"{key} is of the set {verdict.set_id[:_SHORT]} for {str(verdict.target)[:64]}, not for {name}"
+        yield f"{key} is of the set {short_id(verdict.set_id)} for {str(verdict.target)[:64]}, not for {name}"
     try:
         yield from evidence.contradictions(store, wheel_set, entry, verdict)
     except CairnError as error:

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from cairn import datafile
 from cairn.errors import UsageError
 from cairn.output.safe_text import visible
+from cairn.output.wording import short_id
 from cairn.release import records as kept_records
 from cairn.release.records import SKEW, Kept, KeptRecord
 from cairn.stack import Floor, RecordKind
@@ -22,8 +23,6 @@ from cairn.targets import CPU, in_order
 from cairn.testing.gpus.gpu import covers, matches
 from cairn.testing.record import TestRecord
 from cairn.wheels.wheelset import WheelSet
-
-_SHORT = 12  # digits of a digest that are shown
 
 
 class Bypass(datafile.Value):
@@ -151,7 +150,7 @@ def weigh(asked: Asked, kept: Kept) -> Evidence:
         and (objections[item.digest] or not any(one.is_met_by(item.record) for one in by_demand))
     }
     on_hardware = [
-        f"{item.record.kind} record {item.digest[:_SHORT]} was made on {', '.join(item.record.hardware)} "
+        f"{item.record.kind} record {short_id(item.digest)} was made on {', '.join(item.record.hardware)} "
         f"and does not count ({objections[item.digest]}): run its tests there again, no bypass helps"
         for item in kept.records
         # What failed is weighed above; what is `untested` did not use the GPU that was there.
@@ -168,7 +167,9 @@ def weigh(asked: Asked, kept: Kept) -> Evidence:
         missing = ["there is no test record"]
     if missing:
         kinds = {item.digest: item.record.kind for item in kept.records}
-        missing += [f"{kinds[digest]} record {digest[:_SHORT]}: {why}" for digest, why in ineffective.items()]
+        missing += [
+            f"{kinds[digest]} record {short_id(digest)}: {why}" for digest, why in ineffective.items()
+        ]
     passed = (
         f"{record.kind} passed on {', '.join(dict.fromkeys(_computed_on(record))) or 'a CPU'}"
         for passed in by_demand.values()
@@ -203,14 +204,14 @@ def _against(
         ):
             tests = f" with {record.failures} failed tests" if record.verdict != "failed" else ""
             sentence = (
-                f"{record.kind} record {item.digest[:_SHORT]}: {record.verdict}{tests}: {record.reason}"
+                f"{record.kind} record {short_id(item.digest)}: {record.verdict}{tests}: {record.reason}"
             )
             problems[item.digest] = sentence
     known = {item.digest for item in kept.records} | problems.keys()
     open_failures = [problem for digest, problem in problems.items() if digest not in answers]
     # An answer outlives its record only where somebody has taken the record away.
     open_failures += [
-        f"the record {digest[:_SHORT]}, which {answer.who} has answered, is not there any more"
+        f"the record {short_id(digest)}, which {answer.who} has answered, is not there any more"
         for digest, answer in answers.items()
         if digest not in known
     ]

@@ -18,6 +18,7 @@ from cairn import datafile, targets
 from cairn.errors import CairnError
 from cairn.files import sha256_of
 from cairn.formats.zip.reader import Archive
+from cairn.output.wording import short_id
 from cairn.release.gate.case import Case, Files, ref
 from cairn.release.index import keys
 from cairn.release.index.generation import MIRRORED, PUBLISHED, project_of, version_of
@@ -236,6 +237,6 @@ def _differences(case: Case, file: SetWheel | ClosureFile, files: Files) -> Iter
             yield f"the metadata beside {file.file_name} was changed"
     if isinstance(file, SetWheel):
         if entry.build != case.wheel_set.manifest_sha256:
-            yield f"{file.file_name} is of a different build than the set: {entry.build[:12]}"
+            yield f"{file.file_name} is of a different build than the set: {short_id(entry.build)}"
         if wheels_to_set.describe(path) != file:
             yield f"{file.file_name} is not what set.json says of it"

@@ -18,6 +18,7 @@ from packaging.utils import canonicalize_name
 
 import cairn
 from cairn.errors import CairnError
+from cairn.output.wording import short_id
 from cairn.release.gate import evidence, files_of_set, installation
 from cairn.release.gate.case import Case, Files, opened, ref
 from cairn.release.gate.evidence import Asked, Evidence
@@ -142,7 +143,7 @@ def weakened(case: Case) -> Iterator[str]:
     ]
     last = max(same, key=lambda entry: (entry.added, entry.set_id), default=None)
     if last is not None:
-        other = f"which the last set of {case.target.index.name} has ({last.set_id[:12]})"
+        other = f"which the last set of {case.target.index.name} has ({short_id(last.set_id)})"
         if missing := last.projects.keys() - {wheel.distribution for wheel in made.wheels}:
             yield f"no {', '.join(sorted(missing))} is demanded, {other}"
         if lacking := in_order(set(last.targets) - set(made.targets)):
@@ -159,7 +160,7 @@ def _tested_otherwise(case: Case) -> Iterator[str]:
     }
     digest = policy.digest_of(case.stack)
     for item in last.values():
-        ran, name = item.record.policy, f"{item.record.kind} record {item.digest[:12]}"
+        ran, name = item.record.policy, f"{item.record.kind} record {short_id(item.digest)}"
         if ran is None:
             yield f"{name} was made by an unknown policy: an older Cairn wrote it"
             continue
@@ -240,8 +241,8 @@ def _replaced(case: Case, weighed: Evidence) -> dict[str, str]:
     listed = msgspec.structs.replace(index_set(case.wheel_set), untested_targets=weighed.untested)
     elsewhere = "/".join(filter(None, (keys.UNTESTED, family)))
     return {
-        target: f"{index} has the set {entry.set_id[:12]}, tested on {target}, which an untested one "
-        f"does not replace: cairn release promote {listed.set_id[:12]} --to {elsewhere} "
+        target: f"{index} has the set {short_id(entry.set_id)}, tested on {target}, which an untested one "
+        f"does not replace: cairn release promote {short_id(listed.set_id)} --to {elsewhere} "
         f"--bypass WHO --reason WHY"
         for entry in case.target.sets()
         if entry.yanked is None

@@ -23,6 +23,7 @@ from packaging.version import Version
 from cairn import isolation, process, venv
 from cairn.errors import CairnError, ProcessError, UsageError
 from cairn.output.console import size as readable_size
+from cairn.output.wording import short_id
 from cairn.release.gate.case import Case, Files
 from cairn.release.index import keys, render
 from cairn.release.index.generation import FileEntry, project_of, version_of
@@ -40,7 +41,6 @@ Installer = Literal["pip", "uv"]
 _TIMEOUT = 3600.0  # seconds; a torch wheel of gigabytes on a slow disk takes minutes
 _IGNORED_EXTRA = "does not provide the extra"  # pip and uv only warn, and install something incomplete
 _INSTALLERS: tuple[Installer, ...] = ("pip", "uv")
-_SHORT = 12  # digits of a set's id
 _VERSION = re.compile(r"[0-9]+\.[0-9]+")
 _ASK = "import sys, sysconfig; print('%d.%d' % sys.version_info[:2], sysconfig.get_platform())"
 _ANSWER_TIMEOUT = 60.0  # seconds that an interpreter may take to say which it is
@@ -112,8 +112,8 @@ def no_longer_resolving(case: Case) -> Iterator[str]:
         if problems and not resolve_set(case.target, staying).problems:
             versions = ", ".join(f"{wheel.distribution} {wheel.version}" for wheel in staying.wheels)
             yield (
-                f"{case.target.index.name} has the set {entry.set_id[:_SHORT]} ({versions}), which would not "
-                f"be what was tested any more: {'; '.join(problems)}: seal the new set with what it has, or "
+                f"{case.target.index.name} has the set {short_id(entry.set_id)} ({versions}), which would "
+                f"not be what was tested any more: {'; '.join(problems)}: seal the new set with what it has, or "
                 f"take that one off first (cairn release retain, or yank)"
             )
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from cairn import datafile
 from cairn.errors import CairnError, StoreError, UsageError
+from cairn.output.wording import short_id
 from cairn.release.history.difference import checked_reason
 from cairn.release.index import keys, marks
 from cairn.release.index.generation import now, who
@@ -141,12 +142,12 @@ def _refuse_banned_with_others(ledger: Ledger, subject: str, sets: Iterable[Whee
         if one.id != subject or ban is None or ban.set_id == subject:  # it was yanked itself just now
             continue
         if ban.set_id == one.manifest_sha256:
-            what, which = "its night", f"--night {ban.set_id[:12]}"
+            what, which = "its night", f"--night {short_id(ban.set_id)}"
         else:
-            other = (ban.of or ban.set_id)[:12]
+            other = short_id(ban.of or ban.set_id)
             what, which = f"the set {other}, whose wheels it has", other
         raise UsageError(
-            f"the set {subject[:12]} was yanked with {what}: {ban.why}",
+            f"the set {short_id(subject)} was yanked with {what}: {ban.why}",
             tip=f"take that back: cairn release yank {which} --undo --who … --reason …",
         )
 

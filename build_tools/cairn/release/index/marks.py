@@ -11,6 +11,7 @@ import msgspec
 from cairn import datafile
 from cairn.concurrency import side_by_side
 from cairn.errors import CairnError, GateError, StoreError
+from cairn.output.wording import short_id
 from cairn.release.index import keys
 from cairn.release.index.commit import attempts
 from cairn.release.index.generation import Action, FileEntry, IndexSet, ProjectState, project_of
@@ -116,7 +117,7 @@ def update_marks(  # noqa: PLR0913 - what is marked, where, and for the log
             problems.append(f"{name}: {error}")
     if problems:
         raise StoreError(
-            f"what is known of {subject[:12]} is not yet on all pages of {'; '.join(problems)}",
+            f"what is known of {short_id(subject)} is not yet on all pages of {'; '.join(problems)}",
             tip="see cairn index audit, and run the same command again: it does what is left",
         )
     return tuple(marks)
@@ -140,9 +141,9 @@ def refuse_stepping_back(index: str, after: Iterable[IndexSet], lifted: Collecti
         targets = new.replaces_tested(old)
         if targets and not {old.set_id, new.set_id}.isdisjoint(lifted):
             raise GateError(
-                f"{index} would offer the set {new.set_id[:12]}, not tested on {', '.join(targets)}, above "
-                f"{old.set_id[:12]}, which was",
-                tip=f"take {new.set_id[:12]} off first: yank it, or roll {index} back to before it came "
+                f"{index} would offer the set {short_id(new.set_id)}, not tested on {', '.join(targets)}, "
+                f"above {short_id(old.set_id)}, which was",
+                tip=f"take {short_id(new.set_id)} off first: yank it, or roll {index} back to before it came "
                 f"(cairn release log --index {index})",
             )
 

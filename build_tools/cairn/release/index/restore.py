@@ -8,6 +8,7 @@ import msgspec
 
 from cairn.concurrency import side_by_side
 from cairn.errors import CairnError, StoreError, UsageError
+from cairn.output.wording import short_id
 from cairn.release.index import commit, generation, keys, marks, render
 from cairn.release.index.generation import (
     Generation,
@@ -23,7 +24,6 @@ from cairn.store.protocol import MissingKeyError
 
 _AT_ONCE = 16  # requests side by side
 _SHORTEST = 4  # digits of a digest
-_SHOWN = 12
 
 
 class Candidate(GenerationOrigin):
@@ -44,7 +44,7 @@ class Candidate(GenerationOrigin):
     @property
     def name(self) -> str:
         """The name that `--generation` takes."""
-        return f"{self.number}-{self.digest[:_SHOWN]}"
+        return f"{self.number}-{short_id(self.digest)}"
 
 
 def candidates(index: Index) -> tuple[Candidate, ...]:

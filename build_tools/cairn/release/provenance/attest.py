@@ -16,6 +16,7 @@ from typing import Protocol
 
 from cairn import datafile
 from cairn.errors import PrerequisiteError, StoreError, UsageError
+from cairn.output.wording import short_id
 from cairn.release.index import keys
 from cairn.release.index.generation import Attested, FileEntry, IndexSet, ProvenanceKind
 from cairn.release.index.snapshot import MANIFEST_FILE, Snapshot
@@ -202,8 +203,8 @@ def vouched(data: bytes, trust: Trust | None, *, file_name: str, sha256: str) ->
         raise SignatureError(f"{name} holds no statement")
     for one in vouchers:
         if (one.claims.file_name, one.claims.sha256) != (file_name, sha256):
-            text = f"{name} is about {one.claims.file_name[:200]} with sha256 {one.claims.sha256[:12]}"
-            raise SignatureError(f"{text}, not about this file with {sha256[:12]}")
+            text = f"{name} is about {one.claims.file_name[:200]} with sha256 {short_id(one.claims.sha256)}"
+            raise SignatureError(f"{text}, not about this file with {short_id(sha256)}")
     sets = [one.claims.set_id for one in vouchers]
     if len(set(sets)) != len(sets):
         raise SignatureError(f"{name} has two statements about one set")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from cairn.errors import CairnError, NetworkError, PrerequisiteError, StoreError
+from cairn.output.wording import short_id
 from cairn.release.index import keys
 from cairn.release.index.generation import MIRRORED, PUBLISHED, FileEntry, IndexSet
 from cairn.release.provenance import evidence
@@ -25,8 +26,6 @@ LinkName = Literal[
     "generation", "wheel", "provenance", "set", "manifest", "builder", "statement", "records", "judgement"
 ]
 State = Literal["good", "broken", "unsigned"]
-
-_SHOWN = 12  # digits of a digest in a message
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +132,7 @@ def check(
         if statements is None or set_id in statements or trust is None:
             _set(report, reader, file, listed, (statements or {}).get(set_id), trust)
         else:
-            report.warnings.append(f"nobody has signed for the set {set_id[:_SHOWN]}, which has it too")
+            report.warnings.append(f"nobody has signed for the set {short_id(set_id)}, which has it too")
     return report
 
 
@@ -173,7 +172,7 @@ def _provenance(
         return None
     with report.link("provenance", good="unsigned" if trust is None else "good") as texts:
         every = evidence.vouched(reader, file, trust)
-        if strangers := sorted(set_id[:_SHOWN] for set_id in every if set_id not in file.sets):
+        if strangers := sorted(short_id(set_id) for set_id in every if set_id not in file.sets):
             raise StoreError(f"a statement is about the set {strangers[0]}, with which the file never came")
         known = {set_id: one for set_id, one in every.items() if set_id in offer.sets}
         if not known:
@@ -278,9 +277,9 @@ def _signers(
         reader.read(evidence.signature_key(set_id, digest))
         signers = evidence.record_signers(reader, set_id, record, trust)
     except MissingKeyError:
-        report.warnings.append(f"whoever tested did not sign the record {digest[:_SHOWN]}")
+        report.warnings.append(f"whoever tested did not sign the record {short_id(digest)}")
     except UntrustedKeyError as error:
         report.warnings.append(str(error))
     else:
-        return f", signed by key {', '.join(key[:_SHOWN] for key in signers)}"
+        return f", signed by key {', '.join(short_id(key) for key in signers)}"
     return ""

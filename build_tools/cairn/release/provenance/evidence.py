@@ -13,6 +13,7 @@ import msgspec
 
 from cairn import datafile, targets
 from cairn.errors import CairnError, StoreError, UsageError
+from cairn.output.wording import short_id
 from cairn.release.index import keys
 from cairn.release.index.generation import (
     FileEntry,
@@ -38,8 +39,6 @@ from cairn.wheels.build_statement import BuildStatement, Source, sources_in
 from cairn.wheels.wheelset import BUILDER_FILE, PARAMETERS, WheelSet
 
 V = TypeVar("V", bound=datafile.Value)
-
-_SHOWN = 12  # digits of a digest in a message
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,10 +120,10 @@ def _file_of(
 
 
 def _index_set(reader: Reader, index: str, set_id: str, digest: str, what: str) -> IndexSet:
-    name = f"{what}: the set {set_id[:_SHOWN]}"
+    name = f"{what}: the set {short_id(set_id)}"
     listed = _loads(_named(reader, keys.part_key(index, digest), digest, name), IndexSet, name)
     if listed.set_id != set_id:
-        raise StoreError(f"{what} gives the set {listed.set_id[:_SHOWN]} for {set_id[:_SHOWN]}")
+        raise StoreError(f"{what} gives the set {short_id(listed.set_id)} for {short_id(set_id)}")
     return listed
 
 
@@ -154,7 +153,7 @@ def sealed_set(reader: Reader, listed: IndexSet, file: FileEntry) -> WheelSet:
         StoreError: it is missing, was changed, is another set, or does not have the file.
         WheelError: its id is not that of its content.
     """
-    name = f"the set {listed.set_id[:_SHOWN]}"
+    name = f"the set {short_id(listed.set_id)}"
     data = _read(reader, keys.set_key(listed.set_id, "set.json"))
     try:
         wheel_set = wheelset.loads(data, name="set.json")
@@ -171,7 +170,7 @@ def sealed_set(reader: Reader, listed: IndexSet, file: FileEntry) -> WheelSet:
         raise StoreError(f"{name} and the index say different things of its {', '.join(differing)}")
     wheel = next((w for w in wheel_set.wheels if w.file_name == file.filename), None)
     if wheel is None or (wheel.sha256, wheel.size) != (file.sha256, file.size):
-        raise StoreError(f"{name} does not have {file.filename} with sha256 {file.sha256[:_SHOWN]}")
+        raise StoreError(f"{name} does not have {file.filename} with sha256 {short_id(file.sha256)}")
     # Installers resolve by these, before they have the file; where no metadata is offered, by the file's own.
     metadata = wheel.metadata_sha256 if file.metadata_sha256 is None else file.metadata_sha256
     offered = (file.version, file.requires_python, metadata, file.build)
@@ -219,7 +218,9 @@ def require_builder(reader: Reader, wheel_set: WheelSet, wheels: Sequence[Path])
         StoreError: it has.
     """
     if problems := tuple(builder_problems(reader, wheel_set, wheels)):
-        raise StoreError(f"the set {wheel_set.id[:12]} is not what its builder says: {'; '.join(problems)}")
+        raise StoreError(
+            f"the set {short_id(wheel_set.id)} is not what its builder says: {'; '.join(problems)}"
+        )
 
 
 def _of_builder(reader: Reader, wheel_set: WheelSet) -> bytes:
@@ -235,7 +236,7 @@ def record(reader: Reader, wheel_set: WheelSet, digest: str) -> tuple[bytes, Tes
     Raises:
         StoreError: it is missing, was changed, or is of something else.
     """
-    what = f"the record {digest[:_SHOWN]}"
+    what = f"the record {short_id(digest)}"
     data = _named(reader, keys.set_key(wheel_set.id, f"records/{digest}.json"), digest, what)
     try:
         test = test_record.loads(data, name=what)
@@ -243,7 +244,7 @@ def record(reader: Reader, wheel_set: WheelSet, digest: str) -> tuple[bytes, Tes
         raise StoreError(str(error)) from error
     own = [wheel.file_name for wheel in wheel_set.wheels]
     if test.set_id != wheel_set.set_id:
-        raise StoreError(f"{what} is of another set: {str(test.set_id)[:_SHOWN]}")
+        raise StoreError(f"{what} is of another set: {short_id(str(test.set_id))}")
     if problem := test_record.disagreement(test, wheel_set.sha256s, own):
         raise StoreError(f"{what} is not of the set: {problem}")
     return data, test
@@ -272,7 +273,7 @@ def record_signers(reader: Reader, set_id: str, record: bytes, trust: Trust) -> 
         SignatureError: it has no signature, no trusted one, or is not what was signed.
     """
     digest = hashlib.sha256(record).hexdigest()
-    name = f"the record {digest[:12]}"
+    name = f"the record {short_id(digest)}"
     try:
         data = reader.read(signature_key(set_id, digest)).data
     except MissingKeyError as error:
@@ -335,11 +336,11 @@ def judgement(reader: Reader, set_id: str, digest: str, index: str) -> Judgement
     Raises:
         StoreError: it is missing, was changed, is of another set or index, or is a no.
     """
-    what = f"the judgement {digest[:_SHOWN]}"
+    what = f"the judgement {short_id(digest)}"
     data = _named(reader, keys.set_key(set_id, f"judgements/{digest}.json"), digest, what)
     judgement = Judgement.read(data, what=what)
     if judgement.set_id != set_id:
-        raise StoreError(f"{what} is of another set: {judgement.set_id[:_SHOWN]}")
+        raise StoreError(f"{what} is of another set: {short_id(judgement.set_id)}")
     if judgement.target not in (None, index):
         raise StoreError(f"{what} is of another index: {str(judgement.target)[:100]}")
     if refused := [demand.name for demand in judgement.demands if demand.outcome == "not met"]:

@@ -11,6 +11,7 @@ import msgspec
 
 from cairn.errors import StoreError
 from cairn.output import Progress, silent
+from cairn.output.wording import short_id
 from cairn.release.index import marks, write
 from cairn.release.index.generation import MIRRORED, Attested, FileEntry, FileRef, IndexSet, now, project_of
 from cairn.release.index.snapshot import Change, Index, Snapshot, refs_of
@@ -164,8 +165,8 @@ def _sealed(
     sealed = wheelset.seal(open_set, tuple(_closure_file(snapshot, ref) for ref in resolved.files))
     if wheel_set.set_id not in (None, sealed.set_id):
         raise StoreError(
-            f"{snapshot.index.name} would give the set {wheel_set.id[:12]} a different closure than it was "
-            "sealed with",
+            f"{snapshot.index.name} would give the set {short_id(wheel_set.id)} a different closure than it "
+            "was sealed with",
             tip="build it again, or publish what it was sealed with",
         )
     return sealed

@@ -18,6 +18,7 @@ import msgspec
 from cairn.concurrency import side_by_side
 from cairn.errors import SourceError
 from cairn.output import Progress, silent
+from cairn.output.wording import short_id
 from cairn.retry import RetryPolicy
 from cairn.sources import mirror
 from cairn.sources.checkout import hipify_step, local_work
@@ -224,7 +225,7 @@ def _move(  # noqa: PLR0913 - where from, where to, and by what
     }
     # From here on the checkout is unfinished until the journal says `ready`.
     journal.write(root.git_dir, msgspec.structs.replace(after, phase="moving", moves=moves))
-    say(f"checking out {resolved.commit[:12]} in {request.checkout_dir}")
+    say(f"checking out {short_id(resolved.commit)} in {request.checkout_dir}")
     repository.create(root, origin=after.origin)
     repository.borrow_objects(root, mirror_path)
     submodules.remove(removed)

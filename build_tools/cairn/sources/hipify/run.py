@@ -21,6 +21,7 @@ from cairn import isolation, process
 from cairn.concurrency import side_by_side
 from cairn.errors import ProcessError, SourceError
 from cairn.output import Progress
+from cairn.output.wording import short_id
 from cairn.sources.git import command
 from cairn.sources.git.repository import HIPIFY_SUBJECT, HIPIFY_TAG, Repository
 from cairn.sources.hipify.report import HipifyReport, find_leftovers
@@ -271,7 +272,7 @@ def hipified(
             yield Hipified(kind=kind, copies=copies, commits=tuple(copied.commit for copied in copies))
             return
         shown = parts[0].repository.work_tree
-        say(f"hipifying {copies[0].commit[:12]} of {shown} in a copy")
+        say(f"hipifying {short_id(copies[0].commit)} of {shown} in a copy")
         changes = _changes(copies, kind, shown=shown, python=python, say=say)
         paths = [copied.path for copied in copies]
         generated, changed = _by_part(changes.generated, paths), _by_part(changes.changed, paths)

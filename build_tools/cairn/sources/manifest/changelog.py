@@ -27,6 +27,7 @@ from cairn import datafile, files, templates
 from cairn.concurrency import side_by_side
 from cairn.errors import SourceError
 from cairn.output import Progress, safe_text
+from cairn.output.wording import short_id
 from cairn.retry import RetryPolicy
 from cairn.sources import mirror
 from cairn.sources.git import command, url
@@ -135,7 +136,6 @@ def _shown(text: str) -> str:
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
 
 
-_SHORT = 12  # characters of a commit's id
 _BROWSABLE = "https://github.com/"
 _FULL = (40, 64)  # characters: of SHA-1 and SHA-256
 
@@ -311,7 +311,7 @@ def _with_commits(
 
 def lines(changelog: Changelog) -> Iterator[str]:
     """Yield the changelog as lines of text."""
-    yield f"{changelog.stack} {changelog.line}: {changelog.before[:_SHORT]} → {changelog.after[:_SHORT]}"
+    yield f"{changelog.stack} {changelog.line}: {short_id(changelog.before)} → {short_id(changelog.after)}"
     yield from (f"  {_change(change)}" for change in changelog.values)
     for project in changelog.projects:
         yield from _project_lines(project)
@@ -330,7 +330,7 @@ def _short(value: str | None) -> str:
     if value is None:
         return "none"
     is_id = len(value) in _FULL and set(value) <= set("0123456789abcdef")
-    return value[:_SHORT] if is_id else value
+    return short_id(value) if is_id else value
 
 
 def _link(commit: str, origin: str) -> str:

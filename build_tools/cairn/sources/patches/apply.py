@@ -10,6 +10,7 @@ import msgspec
 
 from cairn.errors import SourceError
 from cairn.output import Progress, wording
+from cairn.output.wording import short_id
 from cairn.sources.checkout import local_commits, local_work
 from cairn.sources.git import repository
 from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository
@@ -231,7 +232,7 @@ def _refuse_others(part: CommittedPart, patches: Sequence[PatchFile]) -> None:
     """Refuse commits on top of hipify's that the patches do not recreate, since they would have to move."""
     own = part.repository
     if mine := patches_put.not_of(own, local_commits.above(own, base_of(own)), patches):
-        shown = wording.some([f"{commit.id[:12]} {commit.subject}" for commit in mine])
+        shown = wording.some([f"{short_id(commit.id)} {commit.subject}" for commit in mine])
         raise SourceError(
             f"{own.work_tree} has {wording.count(mine, 'commit')} on top of hipify's, "
             f"and there are patches that go beneath it: {shown}",

@@ -19,6 +19,7 @@ from cairn import datafile
 from cairn.concurrency import side_by_side
 from cairn.errors import SourceError, UsageError
 from cairn.output import Progress, wording
+from cairn.output.wording import short_id
 from cairn.sources.checkout import local_commits
 from cairn.sources.checkout.local_commits import LocalCommit
 from cairn.sources.git.command import COMMIT_ID
@@ -145,7 +146,7 @@ def _refuse_duplicates(entries: tuple[Allowed, ...]) -> None:
     for entry in entries:
         first = seen.setdefault((entry.project, entry.path, entry.commit), entry)
         if first is not entry:
-            raise UsageError(f"{entry.where}: {entry.commit[:12]} is allowed at {first.where} already")
+            raise UsageError(f"{entry.where}: {short_id(entry.commit)} is allowed at {first.where} already")
 
 
 def _line_with(text: str, key: str, *, start: int = 1) -> int:
@@ -262,9 +263,8 @@ def audit(request: AuditRequest, *, say: Progress) -> Audit:
             problems += wrong + edits[part.path]
     for entry in allowed:
         if entry.expires < request.today:
-            text = (
-                f"{entry.where}: {entry.commit[:12]} was allowed until {entry.expires}; owner: {entry.owner}"
-            )
+            until = f"was allowed until {entry.expires}; owner: {entry.owner}"
+            text = f"{entry.where}: {short_id(entry.commit)} {until}"
             problems.append(Unexplained(kind="expired", path=entry.path, text=text, commit=entry.commit))
     explained = _flat([found for found, _ in local])
     return Audit(parts=len(parts), hipify=request.kind, problems=tuple(problems), explained=tuple(explained))
@@ -334,7 +334,7 @@ def _commits(part: CommittedPart, *, allowed: Sequence[Allowed]) -> tuple[list[E
         if entry is not None:
             explained.append(Explained(path=part.path, commit=commit, entry=entry))
             continue
-        text = f"{commit.id[:12]} {commit.subject!r} of {commit.author} is not on the allowlist"
+        text = f"{short_id(commit.id)} {commit.subject!r} of {commit.author} is not on the allowlist"
         problems.append(Unexplained(kind="commit", path=part.path, text=text, commit=commit.id, patch=digest))
     return explained, problems
 
@@ -366,4 +366,4 @@ def _edits(root: Repository, parts: Sequence[CommittedPart]) -> dict[str, list[U
 
 
 def _short(commit: str | None) -> str:
-    return commit[:12] if commit else "no commit"
+    return short_id(commit) if commit else "no commit"

@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from cairn import files, owned
 from cairn.errors import SourceError, UsageError
+from cairn.output.wording import short_id
 from cairn.sources.checkout import local_commits, local_work
 from cairn.sources.checkout.local_commits import LocalCommit
 from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository, root_at
@@ -150,7 +151,7 @@ def _write(
     own = part.repository
     if merge := next((commit for commit in commits if commit.is_merge), None):
         raise SourceError(
-            f"{merge.id[:12]} {merge.subject!r} in {own.work_tree} is a merge, which cannot be a patch",
+            f"{short_id(merge.id)} {merge.subject!r} in {own.work_tree} is a merge, which cannot be a patch",
             tip=f"make your commits linear: git rebase {base}",
         )
     if not commits:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from cairn.errors import SourceError, UsageError
+from cairn.output.wording import short_id
 from cairn.sources.checkout import local_commits
 from cairn.sources.checkout.local_commits import LocalCommit
 from cairn.sources.git.repository import Repository
@@ -416,7 +417,7 @@ def _refused(copied: Repository, ground: Ground, patch: PatchFile, error: Source
     said = f"{patch.path.name} does not apply to {where}: {reason}"
     if old := next((c for c in ground.commits if c.identity == patch.identity), None):
         return SourceError(
-            f"{said}; it was amended since {old.id[:12]}, which has the same author, date and subject",
+            f"{said}; it was amended since {short_id(old.id)}, which has the same author, date and subject",
             tip="nothing was changed; drop that commit (git rebase -i), or check out again and apply all",
         )
     if any("and the patch CRLF" in reason for reason in why):

@@ -16,10 +16,10 @@ from packaging.version import InvalidVersion, Version
 from cairn import datafile, files, isolation, process
 from cairn.errors import PrerequisiteError, ProcessError, UsageError
 from cairn.output import wording
+from cairn.output.wording import short_id
 from cairn.testing.suite.suite_toml import Suite
 
 _ASK_TIMEOUT = 60.0  # seconds
-_SHORT = 12  # digits of a commit that are shown
 
 # Finding a module does not import it: importing torch takes seconds, and makes it look at the GPUs.
 _ASK = """
@@ -92,7 +92,7 @@ def mismatch(
                 name for name in edits if name == suite.config_file or name.startswith(f"{suite.tests}/")
             ]
             return f"the tests have local edits: {wording.some(edited)}" if edited else None
-        checked_out, built = commits[0][:_SHORT], wheel.commit[:_SHORT]
+        checked_out, built = short_id(commits[0]), short_id(wheel.commit)
         return f"the tests are of commit {checked_out}, the wheel ({wheel.version}) of {built}"
     missing = "the wheel does not say" if commits else f"{checkout} is not a git checkout that says"
     source = _source_version(checkout / suite.version_file)
