@@ -166,13 +166,7 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
         python=python,
     )
     return _through_the_gate(
-        case,
-        given,
-        trust=trust,
-        readmission=readmission,
-        attester=attester,
-        dry_run=dry_run,
-        on_step=on_step,
+        case, given, trust=trust, readmission=readmission, attester=attester, dry_run=dry_run, on_step=on_step
     )
 
 

@@ -113,8 +113,8 @@ def no_longer_resolving(case: Case) -> Iterator[str]:
             versions = ", ".join(f"{wheel.distribution} {wheel.version}" for wheel in staying.wheels)
             yield (
                 f"{case.target.index.name} has the set {short_id(entry.set_id)} ({versions}), which would "
-                f"not be what was tested any more: {'; '.join(problems)}: seal the new set with what it has, or "
-                f"take that one off first (cairn release retain, or yank)"
+                f"not be what was tested any more: {'; '.join(problems)}: seal the new set with what it has, "
+                f"or take that one off first (cairn release retain, or yank)"
             )
 
 
