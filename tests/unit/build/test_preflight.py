@@ -66,7 +66,8 @@ def test_an_unfinished_checkout(wanted: Job) -> None:
 
 
 def test_a_version_file_without_a_version(wanted: Job) -> None:
-    for text in ("2.9.0 beta", "", "2.9\n2.10", "        (wanted.checkouts["torch"] / "version.txt").write_text(text)
+    for text in ("2.9.0 beta", "", "2.9\n2.10", "<<<<<<< HEAD", "two.nine", "2.9.0+"):
+        (wanted.checkouts["torch"] / "version.txt").write_text(text)
         error = refused(wanted)
         assert isinstance(error, SourceError), text
         assert "version.txt" in str(error)
@@ -82,7 +83,6 @@ def test_a_version_file_without_a_version(wanted: Job) -> None:
     ],
 )
 def test_what_was_asked_for_and_is_not_possible(wanted: Job, changes: dict[str, object], said: str) -> None:
-<<<<<<< HEAD
     error = refused(dataclasses.replace(wanted, **changes))  # type: ignore[arg-type]
     assert error.exit_code == UsageError.exit_code
     assert said in str(error)

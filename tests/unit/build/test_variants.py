@@ -220,7 +220,7 @@ def test_a_variant_that_fails_does_not_hold_the_others_back(several: Job, tmp_pa
     )
     going_on = dataclasses.replace(several, run=RunOptions(keep_going=True))
     with pytest.raises(BuildError):
-        job.run_all(variants.expand(going_on, Axes(pythons=(own, other)), root=tmp_path))
+        job.run(variants.expand(going_on, Axes(pythons=(own, other)), root=tmp_path))
     good, bad = (tmp_path / "out/l/cpu" / python.version for python in (other, own))
     assert [wheel.file_name for wheel in wheelset.read(good / "set.json").wheels]
     assert (good / "manifest.json").exists()

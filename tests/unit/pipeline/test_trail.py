@@ -120,7 +120,7 @@ RESULT = TrailResult(
         reason="31 tests passed",
         skips=(Skip(test="test_add", reason="no GPU"),),
     ),
-    promotion=Promotion(set_id=SET_ID, added=(), already=(), report=GATE, untested=None, dry_run=False),
+    promotion=Promotion(set_id=SET_ID, added=(), already=(), report=GATE, caveat=None, dry_run=False),
     untested_note="untested on hardware: gfx1100, gfx942",
     installers=("pip", "uv"),
     pip_line="pip install --index-url http://127.0.0.1:8383/release/simple/ torch",

@@ -147,11 +147,11 @@ def test_builds_with_different_settings_are_as_if_the_other_had_not_been(
 KILLED = """
 import os, signal, pathlib, sys
 from cairn.build.inputs import leftovers
-from cairn.sources.worktree import journal
+from cairn.sources.worktree import lent_file
 from cairn.sources.git.repository import root_at
-tree, flavour, init = sys.argv[1:]
+tree, settings, init = sys.argv[1:]
 root = root_at(pathlib.Path(tree))
-with leftovers.exchange(root, flavour, ('.',)), journal.lend(root, init, 'x = 1'):
+with leftovers.exchange(root, settings, ('.',)), lent_file.lend(root, init, 'x = 1'):
     os.makedirs(f"{tree}/build")
     pathlib.Path(tree, "build/CMakeCache.txt").write_text('rocm')
     os.kill(os.getpid(), signal.SIGKILL)
@@ -161,13 +161,13 @@ with leftovers.exchange(root, flavour, ('.',)), journal.lend(root, init, 'x = 1'
 def test_what_a_killed_build_left_is_taken_out_by_the_next_which_says_where_to(
     demo: Demo, tree: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    flavour = plan.make(demo(rocm=True)).steps[0].flavour
-    killed = subprocess.run([sys.executable, "-c", KILLED, str(tree), flavour, INIT], check=False)
+    settings = plan.make(demo(rocm=True)).steps[0].settings_digest
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(tree), settings, INIT], check=False)
     assert killed.returncode == -9
     assert (tree / INIT).exists()
     (tree / "build" / "since.txt").write_text("a person's, or not")
     found = members(built(demo()))
-    aside = tree / ".git" / "cairn-aside" / flavour
+    aside = tree / ".git" / "cairn-aside" / settings
     assert f"build/CMakeCache.txt, build/since.txt moved to {aside}" in capsys.readouterr().err
     assert (aside / "build" / "since.txt").read_text() == "a person's, or not"
     assert INIT not in found
@@ -305,5 +305,5 @@ def test_what_a_project_hipifies_for_one_variant_is_not_there_for_the_next(demo:
     assert (tree / "demo/hip/a.hip").exists()
     assert key(cpu) == before
     first = built(cpu)
-    assert (first.cached, first.identity) == (False, before)
+    assert (first.cached, first.first_key) == (False, before)
     assert built(rocm).cached
