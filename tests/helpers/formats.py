@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import struct
 import zlib
@@ -47,11 +48,7 @@ def make_elf(
     """
     versions, sections = versions or {}, sections or {}
     strings = bytearray(b"\0")
-
-    def text(value: str) -> int:
-        strings.extend(value.encode() + b"\0")
-        return len(strings) - len(value.encode()) - 1
-
+    text = functools.partial(add_text, strings)
     # Elf64_Sym: name, info (binding << 4 | type), other, section (0: undefined), value, size.
     table = bytes(24)
     for names, info, section in ((symbols, 0x10, 0), (weak, 0x20, 0), (defined, 0x10, 1)):
@@ -62,14 +59,7 @@ def make_elf(
     entries += [(15, text(rpath))] if rpath else []  # DT_RPATH
     entries += [(29, text(runpath))] if runpath else []  # DT_RUNPATH
     entries += [(0x6FFFFFFB, 0x08000000)] if pie else []  # DT_FLAGS_1: DF_1_PIE
-    needs = b""  # Elf64_Verneed, each with its Elf64_Vernaux behind it
-    for number, (library, wanted) in enumerate(versions.items()):
-        aux = b""
-        for index, version in enumerate(wanted):
-            following = 16 if index + 1 < len(wanted) else 0
-            aux += struct.pack("<IHHII", 0, 0, 2, text(version), following)
-        following = 16 + len(aux) if number + 1 < len(versions) else 0
-        needs += struct.pack("<HHIII", 1, len(wanted), text(library), 16, following) + aux
+    needs = version_needs(strings, versions)
     # What only looks like symbols, between other tables and the strings, which patchelf moves to the end.
     rows = b"".join(struct.pack("<IBBHQQ", text(name), 0x10, 0, 0, 0, 0) for name in lookalikes)
 
@@ -111,6 +101,23 @@ def make_elf(
     last = (3 if interpreter else 4, 4) if stack is None else (0x6474E551, stack)
     header += struct.pack("<IIQQQQQQ", *last, 0, 0, 0, 0, 0, 1)
     return header + body + blobs + headers
+
+
+def add_text(strings: bytearray, value: str) -> int:
+    """Where a text stands in a table of strings, once it is added."""
+    strings += value.encode() + b"\0"
+    return len(strings) - len(value.encode()) - 1
+
+
+def version_needs(strings: bytearray, versions: Mapping[str, Sequence[str]]) -> bytes:
+    """Elf64_Verneed of each library, each with its Elf64_Vernaux behind it."""
+    needs = b""
+    for number, (library, names) in enumerate(versions.items()):
+        rows = [(add_text(strings, name), 16 * (at + 1 < len(names))) for at, name in enumerate(names)]
+        aux = b"".join(struct.pack("<IHHII", 0, 0, 2, *row) for row in rows)
+        following = 16 + len(aux) if number + 1 < len(versions) else 0
+        needs += struct.pack("<HHIII", 1, len(names), add_text(strings, library), 16, following) + aux
+    return needs
 
 
 def _hash_table(kind: str, count: int, defined: int) -> bytes:

@@ -10,6 +10,8 @@ from typing import Literal
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import Section
 
+from helpers.formats import add_text, version_needs
+
 WRAPPER = struct.Struct("<IIQQ")
 MAGIC = 0x48495046
 RELATIVE = 8
@@ -129,20 +131,9 @@ def _linked(
 ) -> tuple[bytes, list[tuple[int, int]]]:
     """Strings and versions, and the dynamic entries that lead to them."""
     strings = bytearray(b"\0")
-
-    def text(value: str) -> int:
-        strings.extend(value.encode() + b"\0")
-        return len(strings) - len(value.encode()) - 1
-
-    entries = [(1, text(name)) for name in needed]
-    entries += [(14, text(soname))] if soname else []
-    entries += [(29, text(runpath))] if runpath else []
-    needs = b""
-    for number, (library, wanted) in enumerate(versions.items()):
-        rows = [(0, 0, 2, text(name), 16 * (index + 1 < len(wanted))) for index, name in enumerate(wanted)]
-        aux = b"".join(struct.pack("<IHHII", *row) for row in rows)
-        following = 16 + len(aux) if number + 1 < len(versions) else 0
-        needs += struct.pack("<HHIII", 1, len(wanted), text(library), 16, following) + aux
+    texts = [(1, name) for name in needed] + [(14, soname)] * bool(soname) + [(29, runpath)] * bool(runpath)
+    entries = [(kind, add_text(strings, text)) for kind, text in texts]
+    needs = version_needs(strings, versions)
     if not entries and not needs:
         return b"", []
     entries += [(0x6FFFFFFE, at), (0x6FFFFFFF, len(versions))] if needs else []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import html
-import struct
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -65,18 +64,6 @@ def write_index(root: Path, wheels: Sequence[Path]) -> None:
             name = html.escape(wheel.name)
             link = f"{name.replace('+', '%2B')}#sha256={hashlib.sha256(wheel.read_bytes()).hexdigest()}"
             file.write(f'<!DOCTYPE html>\n<a href="{link}">{name}</a>\n')
-
-
-def bundle(targets: Sequence[str]) -> bytes:
-    """A plain offload bundle with a code object of 64 bytes for each target."""
-    ids = ["host-x86_64-unknown-linux-gnu-", *(f"hipv4-amdgcn-amd-amdhsa--{t}" for t in targets)]
-    head = len(b"__CLANG_OFFLOAD_BUNDLE__") + 8 + sum(24 + len(i) for i in ids)
-    table, body = b"", b""
-    for name in ids:
-        code = b"" if name.startswith("host") else b"\x7fELF\x02\x01\x01" + bytes(57)
-        table += struct.pack("<QQQ", head + len(body), len(code), len(name)) + name.encode()
-        body += code
-    return b"__CLANG_OFFLOAD_BUNDLE__" + struct.pack("<Q", len(ids)) + table + body
 
 
 def set_of(wheels: Sequence[Path], *, targets: Sequence[str] = ("cpu",), family: str = "cpu") -> WheelSet:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+import subprocess
+import sys
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -86,6 +88,21 @@ def altered(wheel: Path, changes: Mapping[str, Change], *, record: bool = False)
     with zipfile.ZipFile(wheel) as archive:
         executables = [info.filename for info in archive.infolist() if info.external_attr >> 16 & 0o111]
     return pack(wheel, content, executables, record=record)
+
+
+def unpack(site: Path, *wheels: Path) -> Path:
+    """The folder with the files of wheels, as an installer leaves those that stay under their names."""
+    for wheel in wheels:
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(site)
+    return site
+
+
+def call(library: Path, function: str) -> str:
+    """What a function of a library returns in a process of its own, or why it cannot be called."""
+    code = f"import ctypes; print(ctypes.CDLL({str(library)!r}).{function})"
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    return done.stdout.strip() or done.stderr.splitlines()[-1]
 
 
 def with_empty_blocks(wheel: Path, name: str, count: int = 100) -> Path:

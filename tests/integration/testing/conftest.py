@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from cairn.testing.smoke import SmokeRequest, SmokeResult, run_smoke
+from helpers.formats import plain_bundle
 from helpers.packing import write_wheel
 from helpers.serving import serving
 from helpers.testing import (
@@ -19,10 +20,11 @@ from helpers.testing import (
     MakeWheel,
     Serve,
     Smoke,
-    bundle,
     set_of,
     write_index,
 )
+
+CODE = b"\x7fELF\x02\x01\x01" + bytes(57)
 
 
 @pytest.fixture
@@ -72,7 +74,7 @@ def device_library(tmp_path: Path, compile_library: CompileLibrary) -> DeviceLib
 
     def build(targets: Sequence[str]) -> bytes:
         (tmp_path / "native").mkdir(exist_ok=True)
-        (tmp_path / "native" / "bundle.bin").write_bytes(bundle(targets))
+        (tmp_path / "native" / "bundle.bin").write_bytes(plain_bundle(dict.fromkeys(targets, CODE)))
         code = '.section .hip_fatbin,\\"a\\",@progbits\\nbundle: .incbin \\"bundle.bin\\"\\n'
         code += '.section .hipFatBinSegment,\\"aw\\",@progbits\\n.p2align 3\\n'
         code += ".long 0x48495046, 1\\n.quad bundle, 0\\n.text\\n"

@@ -19,6 +19,7 @@ from cairn.wheels.rewrite.elf import BinaryEdit, change
 from cairn.wheels.rewrite.wheel import Edit, edit_wheel
 from cairn.wheels.verify import Expectation, verify
 from helpers.kpack_runtime import compiler
+from helpers.wheels import call
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="builds and loads Linux libraries")
 
@@ -34,12 +35,6 @@ def pair(compile_library: Compile) -> dict[str, bytes]:
     return {"inner": inner, "outer": outer}
 
 
-def load(path: Path) -> str:
-    code = f"import ctypes; print(ctypes.CDLL({str(path)!r}).outer())"
-    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
-    return done.stdout.strip() or done.stderr.splitlines()[-1]
-
-
 def write(folder: Path, pair: dict[str, bytes], name: str = "libinner.so.1") -> Path:
     (folder / "lib").mkdir()
     (folder / "lib" / name).write_bytes(pair["inner"])
@@ -50,17 +45,17 @@ def write(folder: Path, pair: dict[str, bytes], name: str = "libinner.so.1") -> 
 
 def test_a_run_path_is_added_shortened_and_removed(pair: dict[str, bytes], tmp_path: Path) -> None:
     outer = write(tmp_path, pair)
-    assert "cannot open shared object file" in load(outer)
+    assert "cannot open shared object file" in call(outer, "outer()")
     change(outer, BinaryEdit(run_path=MANY))
-    assert load(outer) == "42"
+    assert call(outer, "outer()") == "42"
     grown = outer.stat().st_size
     change(outer, BinaryEdit(run_path=("$ORIGIN/lib",)))
     assert elf.read_file(outer).rpath == ("$ORIGIN/lib",)
     assert outer.stat().st_size == grown  # the text was there already, as the end of another
-    assert load(outer) == "42"
+    assert call(outer, "outer()") == "42"
     change(outer, BinaryEdit(run_path=()))
     assert (elf.read_file(outer).rpath, elf.read_file(outer).runpath) == ((), ())
-    assert "cannot open shared object file" in load(outer)
+    assert "cannot open shared object file" in call(outer, "outer()")
 
 
 def test_a_needed_library_is_renamed(pair: dict[str, bytes], tmp_path: Path) -> None:
@@ -71,7 +66,7 @@ def test_a_needed_library_is_renamed(pair: dict[str, bytes], tmp_path: Path) -> 
     )
     change(outer, renamed)
     assert "libanother-1234.so.1" in elf.read_file(outer).needed
-    assert load(outer) == "42"
+    assert call(outer, "outer()") == "42"
 
 
 PHDRS = """
@@ -108,9 +103,9 @@ def test_the_program_headers_are_found_in_memory(tmp_path: Path, stripped: bool)
         cut = bytearray(data[:end])
         cut[40:48], cut[58:64] = bytes(8), bytes(6)
         library.write_bytes(cut)
-    assert load(library) == str(count)
+    assert call(library, "outer()") == str(count)
     change(library, BinaryEdit(run_path=MANY))
-    assert load(library) == str(count + 1)
+    assert call(library, "outer()") == str(count + 1)
 
 
 def test_symbol_versions_follow_their_library(compile_library: Compile, tmp_path: Path) -> None:
@@ -159,7 +154,7 @@ def test_a_wheel_with_changed_binaries(
     made = edit_wheel(wheel, edit, tmp_path / "out")
     accepted(made)
     assert verify(made, Expectation()) == ()
-    assert load(tmp_path / f"site-{made.stem}" / "demo" / "libouter.so") == "42"
+    assert call(tmp_path / f"site-{made.stem}" / "demo" / "libouter.so", "outer()") == "42"
     assert [path.name for path in (tmp_path / "out").iterdir()] == [made.name]
     with pytest.raises(WheelError, match="two ways"):
         edit_wheel(wheel, Edit(binaries=edit.binaries, remove_files=("demo/libouter.so",)), tmp_path / "out")

@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import sys
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, cast
@@ -33,6 +32,7 @@ from helpers.kpack_runtime import (
     reference_in,
 )
 from helpers.rocm import KERNEL
+from helpers.wheels import members_of
 
 
 def code(target: str, number: int) -> bytes:
@@ -137,8 +137,7 @@ def test_code_of_a_different_build_is_not_found(
     tmp_path: Path,
 ) -> None:
     """An upgrade of the host wheel alone leaves it there: it would run, with the wrong arguments."""
-    with zipfile.ZipFile(wheel) as archive:
-        members = {path: archive.read(path) for path in ("demo/__init__.py", *LIBRARIES)}
+    members = {path: members_of(wheel)[path] for path in ("demo/__init__.py", *LIBRARIES)}
     # A byte of host code: which kernels there are, and what the device code is, is as it was.
     members["demo/_C.so"] = members["demo/_C.so"].replace(b"the text of this", b"THE text of this")
     (host, *_) = split(pack_into(tmp_path, members), tmp_path / "parts")

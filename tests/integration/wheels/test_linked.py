@@ -23,6 +23,7 @@ from cairn.wheels.metadata import wheel_info
 from cairn.wheels.repair import repair_linked
 from cairn.wheels.rewrite.wheel import Edit, edit_wheel
 from cairn.wheels.verify import Expectation, verify
+from helpers.wheels import call, members_of, unpack
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="builds and loads Linux libraries")
 
@@ -106,9 +107,7 @@ def test_a_linked_wheel_gets_its_tag_and_works(
     site = tmp_path / f"site-{made.stem}"
     (site / "_rocm_sdk_core" / "lib").mkdir(parents=True)
     (site / "_rocm_sdk_core" / "lib" / "libamdhip64.so.6").write_bytes(libraries["sdk"])
-    code = f"import ctypes; print(ctypes.CDLL({str(site / 'demo/ext.so')!r}).extension(3))"
-    loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert loaded.stdout.strip() == "52"
+    assert call(site / "demo/ext.so", "extension(3)") == "52"
 
 
 def test_an_edited_wheel_is_accepted_by_every_judge(
@@ -198,11 +197,8 @@ def test_run_paths_to_the_sdk(
     assert found["demo/ext.so"].runpath == ("$ORIGIN/lib",)
     provided = Expectation(provided_libraries=("libamdhip64.so.*", "libcore.so"))
     assert verify(made, provided) == ()
-    with zipfile.ZipFile(made) as archive:
-        archive.extractall(site)
-    code = f"import ctypes; print(ctypes.CDLL({str(site / 'demo/lib/libanswer.so')!r}).answer())"
-    loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert loaded.stdout.strip() == "42"
+    unpack(site, made)
+    assert call(site / "demo/lib/libanswer.so", "answer()") == "42"
     again = repair_linked(made, tmp_path / "again", exclude=("libcore.so",), sdk=site)
     assert again.read_bytes() == made.read_bytes()
     with pytest.raises(UsageError, match="no ROCm SDK"):
@@ -235,14 +231,10 @@ def test_what_auditwheel_bundles_keeps_its_sbom(
     assert found["demo/user.so"].rpath == ("$ORIGIN/../_rocm_sdk_core/lib", "$ORIGIN/../demo.libs")
     changed = edit_wheel(made, Edit(version="2.0"), tmp_path / "edited")
     for path, version in ((made, "1.0"), (changed, "2.0")):
-        with zipfile.ZipFile(path) as archive:
-            sbom = json.loads(archive.read(f"demo-{version}.dist-info/sboms/auditwheel.cdx.json"))
+        sbom = json.loads(members_of(path)[f"demo-{version}.dist-info/sboms/auditwheel.cdx.json"])
         assert any("libgomp" in component["name"] for component in sbom["components"])
-    with zipfile.ZipFile(changed) as archive:
-        archive.extractall(site)
-    code = f"import ctypes; print(ctypes.CDLL({str(site / 'demo/user.so')!r}).user())"
-    loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert loaded.stdout.strip() == "42"
+    unpack(site, changed)
+    assert call(site / "demo/user.so", "user()") == "42"
 
 
 @pytest.mark.slow
@@ -278,8 +270,5 @@ def test_a_library_of_the_wheel_itself_is_found_where_nothing_tells_the_loader(
     wheel = pack(members)
     made = repair_linked(wheel, tmp_path / "out", exclude=(), search=(tmp_path / "system",))
     assert verify(made, Expectation(targets=("cpu",))) == ()
-    with zipfile.ZipFile(made) as archive:
-        archive.extractall(tmp_path / "site")
-    code = f"import ctypes; print(ctypes.CDLL({str(tmp_path / 'site/demo/user.so')!r}).user())"
-    loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert loaded.stdout.strip() == "42"
+    unpack(tmp_path / "site", made)
+    assert call(tmp_path / "site/demo/user.so", "user()") == "42"

@@ -32,7 +32,7 @@ from cairn.wheels.verify import Expectation, verify
 from helpers.formats import make_bundle, make_code_object, make_dll, make_elf
 from helpers.hip_library import make_hip_library
 from helpers.packing import pack
-from helpers.wheels import MakeWheel, with_empty_blocks
+from helpers.wheels import MakeWheel, members_of, with_empty_blocks
 
 Dice = random.Random
 
@@ -133,8 +133,7 @@ def spoiled(data: bytes, dice: Dice) -> bytes:
 
 def resealed(wheel: Path, target: Path, dice: Dice) -> Path:
     """A copy with one file spoiled, and a RECORD that agrees with it."""
-    with zipfile.ZipFile(wheel) as archive:
-        content = {name: archive.read(name) for name in archive.namelist()}
+    content = members_of(wheel)
     info = next(name.split("/")[0] for name in content if name.endswith(".dist-info/WHEEL"))
     del content[f"{info}/RECORD"]
     victim = dice.choice(sorted(content))
@@ -167,12 +166,10 @@ def judge(wheel: Path) -> None:
 
 
 def needed_by_others(wheel: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
-    with zipfile.ZipFile(wheel) as archive:
-        for name in archive.namelist():
-            data = archive.read(name)
-            if data.startswith(elf.MAGIC):
-                segments = ELFFile(io.BytesIO(data)).iter_segments("PT_DYNAMIC")
-                yield name, tuple(tag.needed for s in segments for tag in s.iter_tags("DT_NEEDED"))
+    for name, data in members_of(wheel).items():
+        if data.startswith(elf.MAGIC):
+            segments = ELFFile(io.BytesIO(data)).iter_segments("PT_DYNAMIC")
+            yield name, tuple(tag.needed for s in segments for tag in s.iter_tags("DT_NEEDED"))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -224,8 +221,7 @@ def test_what_is_joined_of_spoiled_parts_is_the_original(
             assert not (tmp_path / "out").exists() or not any((tmp_path / "out").iterdir())
             continue
         (found,) = made.libraries  # type: ignore[attr-defined]
-        with zipfile.ZipFile(made.path) as archive:  # type: ignore[attr-defined]
-            same = archive.read("demo/lib/libx.so") == library
+        same = members_of(made.path)["demo/lib/libx.so"] == library  # type: ignore[attr-defined]
         assert found.same_bytes == same
         assert not found.missing
         assert binaries.targets_of(made.path) == TARGETS  # type: ignore[attr-defined]

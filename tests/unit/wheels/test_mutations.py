@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import shutil
 import struct
-import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -23,7 +22,7 @@ from cairn.wheels.verify import Expectation, verify
 from helpers.formats import make_bundle
 from helpers.hip_library import make_hip_library
 from helpers.packing import pack
-from helpers.wheels import LINUX, MakeWheel
+from helpers.wheels import LINUX, MakeWheel, members_of
 
 SEEDS = range(40)
 BATCH = 8
@@ -77,14 +76,9 @@ def mutated(good: bytes, dice: random.Random) -> Iterator[bytes]:
     yield good.replace(name, evil.ljust(len(name), b"y"))
 
 
-def contents(path: Path) -> dict[str, bytes]:
-    with zipfile.ZipFile(path) as archive:
-        return {info.filename: archive.read(info) for info in archive.infolist()}
-
-
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_damage_escapes_as_another_error_or_passes_as_good(wheel: Path, tmp_path: Path, seed: int) -> None:
-    good, before = wheel.read_bytes(), contents(wheel)
+    good, before = wheel.read_bytes(), members_of(wheel)
     dice = random.Random(seed)  # noqa: S311 - a fixed sequence is the point
     around = sorted(tmp_path.rglob("*"))
     cases = list(mutated(good, dice))
@@ -94,7 +88,7 @@ def test_no_damage_escapes_as_another_error_or_passes_as_good(wheel: Path, tmp_p
         findings = verify(wheel, Expectation(targets=("gfx942", "gfx1100")))
         if not findings:
             # Only what no installer acts on may differ: every name and byte is the same.
-            assert contents(wheel) == before
+            assert members_of(wheel) == before
         for reader in (wheel_info.read, binaries.read_wheel, binaries.targets_of, summarise):
             attempt(lambda reader=reader: reader(wheel))  # type: ignore[misc]
         attempt(lambda: diff(wheel, wheel))
@@ -134,14 +128,14 @@ def attempt(action: Callable[[], object]) -> object:
 def test_files_whose_archive_is_sound_but_whose_content_is_not(
     wheel: Path, tmp_path: Path, file: str
 ) -> None:
-    good = contents(wheel)
+    good = members_of(wheel)
     dice = random.Random(file)  # noqa: S311 - a fixed sequence is the point
     for _ in range(25):
         pack(
             wheel, {name: spoiled(data, dice) if name.endswith(file) else data for name, data in good.items()}
         )
         findings = verify(wheel, Expectation(targets=("gfx942", "gfx1100"), require_device_code=True))
-        assert findings or contents(wheel) == good
+        assert findings or members_of(wheel) == good
         attempt(lambda: summarise(wheel))
         split_and_join(wheel, tmp_path / "split")
         attempt(lambda: edit_wheel(wheel, Edit(version="2.0", add_requirements=("a",)), tmp_path / "out"))

@@ -9,7 +9,6 @@ import re
 import shutil
 import subprocess
 import sys
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -23,7 +22,7 @@ from cairn.wheels.split.split import split
 from cairn.wheels.verify import Expectation, verify
 from helpers.formats import make_bundle, make_code_object
 from helpers.hip_library import make_hip_library
-from helpers.wheels import LINUX, build_wheel, cairn_wheel, members_of
+from helpers.wheels import LINUX, build_wheel, cairn_wheel, members_of, unpack
 
 TARGETS = ("gfx90a:xnack+", "gfx90a:xnack-", "gfx942", "gfx11-generic")
 ARCHIVES = ("demo/.kpack/demo_@GFXARCH@.kpack",)
@@ -72,13 +71,6 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ...]:
     return split(whole(folder), folder / "parts")
 
 
-def install(site: Path, *wheels: Path) -> Path:
-    for wheel in wheels:
-        with zipfile.ZipFile(wheel) as archive:
-            archive.extractall(site)
-    return site
-
-
 def device(parts: tuple[Path, ...], processor: str) -> Path:
     (found,) = (path for path in parts if f"_device_{processor}-" in path.name)
     return found
@@ -99,31 +91,31 @@ def imported(site: Path, gpus: str, *flags: str, **variables: str) -> subprocess
 def test_an_import_names_the_line_that_installs_what_is_lacking(
     parts: tuple[Path, ...], tmp_path: Path
 ) -> None:
-    site = install(tmp_path / "site", parts[0])
+    site = unpack(tmp_path / "site", parts[0])
     done = imported(site, "gfx942", "-W", "error")
     assert (done.returncode, done.stdout) == (0, "loaded\nimported\n")
     assert done.stderr == told("gfx942", "demo[device-gfx942]==1.0")
     # The extra that the metadata has, also where that is for several processors.
     several = imported(site, "gfx942,gfx1100,gfx942")
     assert several.stderr == told("gfx942 and gfx1100", "demo[device-gfx942,device-gfx11-generic]==1.0")
-    install(site, device(parts, "gfx942"))
+    unpack(site, device(parts, "gfx942"))
     assert imported(site, "gfx942").stderr == ""
     assert imported(site, "gfx1100").stderr == told("gfx1100", "demo[device-gfx11-generic]==1.0")
     assert imported(site, "gfx1100", CAIRN_DEVICE_HINT="0").stderr == ""
     assert imported(site, "gfx1100", ROCM_KPACK_PATH="/elsewhere").stderr == ""
-    install(site, device(parts, "gfx11_generic"))
+    unpack(site, device(parts, "gfx11_generic"))
     assert imported(site, "gfx1100").stderr == ""
 
 
 def test_a_wheel_variant_has_the_code_itself(parts: tuple[Path, ...], tmp_path: Path) -> None:
-    site = install(tmp_path / "site", write_variant(parts[0], device(parts, "gfx942"), tmp_path))
+    site = unpack(tmp_path / "site", write_variant(parts[0], device(parts, "gfx942"), tmp_path))
     assert imported(site, "gfx942").stderr == ""
     said = "demo 1.0 has no code for gfx1100, only for gfx942"
     assert imported(site, "gfx1100").stderr == f"{said}{HIDES}"
 
 
 def test_a_program_without_stderr_and_a_broken_check_import(parts: tuple[Path, ...], tmp_path: Path) -> None:
-    site = install(tmp_path / "site", parts[0])
+    site = unpack(tmp_path / "site", parts[0])
     code = "import sys; sys.stderr = None; import demo"
     env = os.environ | {"PYTHONPATH": str(site), "ROCM_BOOTSTRAP_FORCE_GFX_ARCH": "gfx942"}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
@@ -139,7 +131,7 @@ def test_a_program_without_stderr_and_a_broken_check_import(parts: tuple[Path, .
 
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
 def test_workers_of_a_program_say_nothing(parts: tuple[Path, ...], tmp_path: Path, method: str) -> None:
-    site = install(tmp_path / "site", parts[0])
+    site = unpack(tmp_path / "site", parts[0])
     (site / "rocm_bootstrap.py").write_text(BOOTSTRAP)
     (site / "work.py").write_text("import demo\ndef work(_):\n    return 1\n")
     program = (
@@ -158,7 +150,7 @@ def test_workers_of_a_program_say_nothing(parts: tuple[Path, ...], tmp_path: Pat
 
 
 def test_one_rank_of_a_machine_says_it(parts: tuple[Path, ...], tmp_path: Path) -> None:
-    site = install(tmp_path / "site", parts[0])
+    site = unpack(tmp_path / "site", parts[0])
     said = [imported(site, "gfx942", LOCAL_RANK=rank).stderr for rank in ("0", "1")]
     assert said == [told("gfx942", "demo[device-gfx942]==1.0"), ""]
 
@@ -205,7 +197,7 @@ def here(
         if "VISIBLE_DEVICES" in name or name.startswith(("ROCM_", "HSA_", "LOCAL_RANK")):
             monkeypatch.delenv(name)
     monkeypatch.setitem(sys.modules, "rocm_bootstrap", None)  # not installed
-    return Here(install(tmp_path / "site", parts[0]), parts[0], tmp_path, capsys)
+    return Here(unpack(tmp_path / "site", parts[0]), parts[0], tmp_path, capsys)
 
 
 def test_code_beside_links_is_out_of_reach(
@@ -213,7 +205,7 @@ def test_code_beside_links_is_out_of_reach(
 ) -> None:
     """As `uv pip install --link-mode symlink` leaves them: AMD's loader finds no archive there."""
     wheels = [parts[0], device(parts, "gfx942"), device(parts, "gfx90a")]
-    folders = [install(tmp_path / "cache" / str(number), wheel) for number, wheel in enumerate(wheels)]
+    folders = [unpack(tmp_path / "cache" / str(number), wheel) for number, wheel in enumerate(wheels)]
     site = tmp_path / "linked"
     for folder in folders:
         for file in (path for path in folder.rglob("*") if path.is_file()):
@@ -226,7 +218,7 @@ def test_code_beside_links_is_out_of_reach(
     expected = told("", "demo[device-gfx942]==1.0", what=what)
     assert linked.says() == expected.replace("pip install ", "pip install --force-reinstall ")
     # A link to the whole environment changes nothing.
-    install(tmp_path / "site", wheels[1])
+    unpack(tmp_path / "site", wheels[1])
     (tmp_path / "other").symlink_to(tmp_path / "site")
     assert Here(tmp_path / "other", parts[0], tmp_path, capsys).says() == ""
 
@@ -300,11 +292,11 @@ def test_an_archive_of_any_features_of_the_processor_is_enough(
     here: Here, tmp_path: Path, parts: tuple[Path, ...]
 ) -> None:
     here.gpus("gfx90a")
-    site = install(tmp_path / "site", device(parts, "gfx942"))
+    site = unpack(tmp_path / "site", device(parts, "gfx942"))
     folder = site / "demo" / ".kpack"
     (folder / "demo_gfx942.kpack").rename(folder / "demo_gfx90.kpack")
     assert here.says() == told("gfx90a", "demo[device-gfx90a]==1.0")
-    install(site, device(parts, "gfx90a"))
+    unpack(site, device(parts, "gfx90a"))
     (folder / "demo_gfx90a:xnack-.kpack").unlink()
     assert here.says() == ""
 
@@ -325,23 +317,23 @@ DIFFERENT = "the installed code for gfx942 is of a different version"
 
 def test_an_upgrade_of_the_host_wheel_alone(parts: tuple[Path, ...], tmp_path: Path) -> None:
     """`pip install --upgrade torch` leaves the code of last night beside the libraries of tonight."""
-    site = install(tmp_path / "site", parts[0], device(parts, "gfx942"))
+    site = unpack(tmp_path / "site", parts[0], device(parts, "gfx942"))
     assert imported(site, "gfx942").stderr == ""
     tonight = split(whole(tmp_path, seed=b"tonight"), tmp_path / "tonight")
     later = upgraded(tmp_path / "later", *tonight)
     uninstall(site, "demo")
-    install(site, later["demo"])
+    unpack(site, later["demo"])
     line = "demo[device-gfx942]==2.0"
     assert imported(site, "gfx942").stderr == told("", line, what=DIFFERENT)
     both = imported(site, "gfx942,gfx1100").stderr
     what = "the code for gfx942 and gfx1100 is not installed or of a different version"
     assert both == told("", "demo[device-gfx942,device-gfx11-generic]==2.0", what=what)
     uninstall(site, "demo_device_gfx942")
-    install(site, later["demo_device_gfx942"])
+    unpack(site, later["demo_device_gfx942"])
     assert imported(site, "gfx942").stderr == ""
     # Built again under the same version, as developers do: pip would not replace what is installed.
     again = split(whole(tmp_path, seed=b"again"), tmp_path / "again")
-    install(site, upgraded(tmp_path / "rebuilt", *again)["demo"])
+    unpack(site, upgraded(tmp_path / "rebuilt", *again)["demo"])
     said = imported(site, "gfx942").stderr
     what = "the installed code for gfx942 is of a different build"
     assert said == told("", line, what=what).replace("pip install", "pip install --force-reinstall")
@@ -350,16 +342,16 @@ def test_an_upgrade_of_the_host_wheel_alone(parts: tuple[Path, ...], tmp_path: P
 def test_libraries_that_did_not_change_run_the_code_that_is_there(
     parts: tuple[Path, ...], tmp_path: Path
 ) -> None:
-    site = install(tmp_path / "site", parts[0], device(parts, "gfx942"))
+    site = unpack(tmp_path / "site", parts[0], device(parts, "gfx942"))
     uninstall(site, "demo")
-    install(site, upgraded(tmp_path / "later", *parts)["demo"])
+    unpack(site, upgraded(tmp_path / "later", *parts)["demo"])
     assert imported(site, "gfx942").stderr == ""
 
 
 def test_old_code_of_the_gpu_hides_what_a_generic_target_brings_now(tmp_path: Path) -> None:
     old = split(whole(tmp_path, targets=("gfx1100",)), tmp_path / "old")
     new = upgraded(tmp_path / "later", *split(whole(tmp_path, targets=("gfx11-generic",)), tmp_path / "new"))
-    site = install(tmp_path / "site", device(old, "gfx1100"), *new.values())
+    site = unpack(tmp_path / "site", device(old, "gfx1100"), *new.values())
     what = "the installed code for gfx1100 is of a different version"
     line = told("", "demo[device-gfx11-generic]==2.0", what=what)
     remove = "pip uninstall demo-device-gfx1100 && pip install"
@@ -376,7 +368,7 @@ def test_a_gpu_that_nothing_was_compiled_for(here: Here, tmp_path: Path, parts: 
     # Beside one that can be used it is mostly the GPU inside a processor: nothing can be done, or need be.
     here.gpus("gfx1036", "gfx1100")
     assert here.says() == told("gfx1100", "demo[device-gfx11-generic]==1.0")
-    install(tmp_path / "site", device(parts, "gfx11_generic"))
+    unpack(tmp_path / "site", device(parts, "gfx11_generic"))
     assert here.says() == ""
 
 
@@ -385,16 +377,16 @@ def test_host_wheels_beside_it_are_named_too(here: Here, tmp_path: Path, parts: 
     others = {
         name: split(whole(tmp_path, name=name), tmp_path / name) for name in ("demovision", "demo_audio")
     }
-    site = install(tmp_path / "site", *(made[0] for made in others.values()))
+    site = unpack(tmp_path / "site", *(made[0] for made in others.values()))
     here.gpus("gfx942")
     words = ("demo[device-gfx942]==1.0", "demo_audio[device-gfx942]==1.0", "demovision[device-gfx942]==1.0")
     assert here.says() == told("gfx942", *words, who="demo, demo_audio and demovision")
-    install(site, device(parts, "gfx942"), device(others["demo_audio"], "gfx942"))
+    unpack(site, device(parts, "gfx942"), device(others["demo_audio"], "gfx942"))
     assert here.says() == told("gfx942", words[2], who="demovision")
-    install(site, device(others["demovision"], "gfx942"))
+    unpack(site, device(others["demovision"], "gfx942"))
     assert here.says() == ""
     uninstall(site, "demovision")
-    install(site, upgraded(tmp_path / "later", *others["demovision"])["demovision"])
+    unpack(site, upgraded(tmp_path / "later", *others["demovision"])["demovision"])
     line = "demovision[device-gfx942]==2.0"
     assert here.says() == told("", line, who="demovision", what=DIFFERENT, fails="may")
 
@@ -403,12 +395,12 @@ def test_device_wheels_may_have_other_names(here: Here, tmp_path: Path) -> None:
     """Those of the ROCm SDK, which share no part of their names with their host wheel; and upstream's."""
     libraries = split(whole(tmp_path, name="demo_libraries"), tmp_path / "sdk", Terms(stem="sdk-device"))
     vision = split(whole(tmp_path, name="vision"), tmp_path / "vision", Terms(prefix="amd"))
-    site = install(tmp_path / "site", libraries[0], vision[0])
+    site = unpack(tmp_path / "site", libraries[0], vision[0])
     (tmp_path / "site" / "demo-1.0.dist-info" / "cairn-split.json").unlink()
     here.gpus("gfx942")
     lines = ("demo_libraries[device-gfx942]==1.0", "vision[device-gfx942]==1.0")
     assert here.says() == told("gfx942", *lines, who="demo_libraries and vision")
-    install(site, device(libraries, "gfx942"), device(vision, "gfx942"))
+    unpack(site, device(libraries, "gfx942"), device(vision, "gfx942"))
     assert here.says() == ""
 
 
@@ -447,7 +439,7 @@ def test_what_rocm_bootstrap_says_counts_and_it_is_asked_only_when_something_is_
     bootstrap(monkeypatch, fail)
     assert here.says() == told("gfx942", "demo[device-gfx942]==1.0")
     asked = bootstrap(monkeypatch, fail)
-    install(tmp_path / "site", device(parts, "gfx942"))
+    unpack(tmp_path / "site", device(parts, "gfx942"))
     assert here.says() == ""
     assert not asked
 
@@ -472,7 +464,7 @@ def test_the_loader_comes_back_to_the_byte(tmp_path: Path, loader: bytes) -> Non
     parts = split(wheel, tmp_path / "parts")
     for part in parts:
         assert [f.code for f in verify(part, Expectation(targets=None))] == []
-    site = install(tmp_path / "site", parts[0])
+    site = unpack(tmp_path / "site", parts[0])
     done = imported(site, "gfx942")
     assert done.stdout == "loaded\nimported\n"
     assert done.stderr
@@ -485,7 +477,7 @@ def test_the_loader_comes_back_to_the_byte(tmp_path: Path, loader: bytes) -> Non
 def test_a_host_wheel_of_a_different_version_names_that(parts: tuple[Path, ...], tmp_path: Path) -> None:
     changed = tmp_path / "changed"
     assert not cairn_wheel("set-version", "--version", "2.0", "--output-dir", changed, *parts)
-    site = install(tmp_path / "site", changed / parts[0].name.replace("-1.0-", "-2.0-"))
+    site = unpack(tmp_path / "site", changed / parts[0].name.replace("-1.0-", "-2.0-"))
     assert imported(site, "gfx942").stderr == told("gfx942", "demo[device-gfx942]==2.0")
 
 

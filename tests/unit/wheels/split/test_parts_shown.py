@@ -32,13 +32,14 @@ Parts = Callable[..., dict[str, Path]]
 
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory: pytest.TempPathFactory) -> Parts:
-    made: dict[str, dict[str, Path]] = {}
+    made: dict[tuple[object, ...], dict[str, Path]] = {}
 
     def make(
         first: Mapping[str, bytes] = FIRST, second: Mapping[str, bytes] = SECOND, where: str = "split"
     ) -> dict[str, Path]:
-        if where in made:
-            return made[where]
+        key = (where, *first.items(), *second.items())
+        if key in made:
+            return made[key]
         files = {
             "demo/__init__.py": b"",
             "demo/lib/liba.so": make_hip_library([make_bundle(first, 2, 1)], [0, 0]),
@@ -48,8 +49,8 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> Parts:
         folder = tmp_path_factory.mktemp(where)
         host, *devices = split(build_wheel(folder, files=files, tags=LINUX), folder / "split")
         names = (path.name.partition("-")[0].partition("_device_")[2].replace("_", "-") for path in devices)
-        made[where] = {"host": host, **dict(zip(names, devices, strict=True))}
-        return made[where]
+        made[key] = {"host": host, **dict(zip(names, devices, strict=True))}
+        return made[key]
 
     return make
 
