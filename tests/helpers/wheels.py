@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import subprocess
 import sys
@@ -98,6 +99,13 @@ def unpack(site: Path, *wheels: Path) -> Path:
     return site
 
 
+def pip_install(*words: str | Path, pip: Sequence[str | Path] = ()) -> None:
+    """pip without an index and without anybody's settings; `pip` are words before its command."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")}
+    command = [sys.executable, "-m", "pip", *pip, "install", "--no-index", "--no-deps", *words]
+    subprocess.run(command, check=True, capture_output=True, env=env | {"PIP_CONFIG_FILE": os.devnull})
+
+
 def call(library: Path, function: str) -> str:
     """What a function of a library returns in a process of its own, or why it cannot be called."""
     code = f"import ctypes; print(ctypes.CDLL({str(library)!r}).{function})"
@@ -126,12 +134,17 @@ def with_empty_blocks(wheel: Path, name: str, count: int = 100) -> Path:
     return wheel
 
 
-def validated(path: Path) -> wheel_info.WheelInfo:
-    """The wheel's info, once `installer` has checked RECORD and every byte."""
-    with zipfile.ZipFile(path) as archive:
+def assert_sound(wheel: Path) -> None:
+    """The archive unpacks, and `installer` finds RECORD right to the last byte."""
+    with zipfile.ZipFile(wheel) as archive:
         assert archive.testzip() is None
-    with WheelFile.open(path) as wheel:
-        wheel.validate_record(validate_contents=True)
+    with WheelFile.open(wheel) as source:
+        source.validate_record(validate_contents=True)
+
+
+def validated(path: Path) -> wheel_info.WheelInfo:
+    """The wheel's info, once it is known to be sound."""
+    assert_sound(path)
     info = wheel_info.read(path)
     assert info.tags == info.wheel_tags
     assert (

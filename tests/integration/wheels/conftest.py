@@ -7,15 +7,14 @@ import os
 import shutil
 import subprocess
 import sys
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from installer.sources import WheelFile
 
 from cairn import files
 from helpers.packing import write_wheel
+from helpers.wheels import assert_sound, pip_install
 
 Compile = Callable[..., bytes]
 
@@ -72,24 +71,11 @@ def accepted(tmp_path: Path) -> Callable[[Path], None]:
     def check(wheel: Path) -> None:
         if shutil.which("unzip"):
             subprocess.run(["unzip", "-tq", str(wheel)], check=True, capture_output=True)
-        with zipfile.ZipFile(wheel) as archive:
-            assert archive.testzip() is None
-        with WheelFile.open(wheel) as source:
-            source.validate_record(validate_contents=True)
-        judge = [
-            sys.executable,
-            "-m",
-            "check_wheel_contents",
-            "--ignore",
-            "W004,W009,W101,W102,W201",
-            str(wheel),
-        ]
+        assert_sound(wheel)
+        ignored = "W004,W009,W101,W102,W201"
+        judge = [sys.executable, "-m", "check_wheel_contents", "--ignore", ignored, str(wheel)]
         judged = subprocess.run(judge, check=False, capture_output=True, text=True)
         assert judged.returncode == 0, judged.stdout + judged.stderr
-        env = {k: v for k, v in os.environ.items() if not k.startswith("PIP_")}
-        env["PIP_CONFIG_FILE"] = os.devnull
-        command = [sys.executable, "-m", "pip", "install", "--no-index", "--no-deps", "--target"]
-        command += [str(tmp_path / f"site-{wheel.stem}"), str(wheel)]
-        subprocess.run(command, check=True, capture_output=True, env=env)
+        pip_install("--target", tmp_path / f"site-{wheel.stem}", wheel)
 
     return check

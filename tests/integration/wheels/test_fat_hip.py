@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import venv
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +18,7 @@ from cairn.wheels.metadata import wheel_info
 from cairn.wheels.repair import repair_linked
 from cairn.wheels.verify import Expectation, verify
 from cairn.wheels.verify.findings import FindingCode
+from helpers.wheels import pip_install
 
 PREFIX = Path("/usr")
 HIP = "libamdhip64.so.5"
@@ -100,8 +100,9 @@ def test_a_fat_wheel_needs_no_sdk(extension: bytes, pack: Callable[..., Path], t
     assert (own.rpath, own.runpath) == (("$ORIGIN/lib",), ())
     assert own.code_objects == code_object.of_elf(extension)
 
-    python = environment(tmp_path / "env")
-    run_pip(python, made)
+    venv.create(tmp_path / "env", with_pip=False)
+    python = tmp_path / "env" / "bin" / "python"
+    pip_install(made, pip=("--python", python))
     probe = [str(python), "-I", "-c", PROBE]
     done = subprocess.run(probe, check=True, capture_output=True, text=True, cwd=tmp_path)
     found = json.loads(done.stdout)
@@ -111,15 +112,3 @@ def test_a_fat_wheel_needs_no_sdk(extension: bytes, pack: Callable[..., Path], t
     for part in ("libamdhip64", "libamd_comgr", "libLLVM-15", "libhsa-runtime64", "libnuma", "libelf"):
         assert [path for path in found["loaded"] if part in path and path.startswith(site)], part
         assert not [path for path in found["loaded"] if part in path and not path.startswith(site)], part
-
-
-def environment(folder: Path) -> Path:
-    venv.create(folder, with_pip=False)
-    return folder / "bin" / "python"
-
-
-def run_pip(python: Path, wheel: Path) -> None:
-    env = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")}
-    env["PIP_CONFIG_FILE"] = os.devnull
-    command = [sys.executable, "-m", "pip", "--python", str(python), "install", "--no-index", "--no-deps"]
-    subprocess.run([*command, str(wheel)], check=True, capture_output=True, env=env)

@@ -7,7 +7,6 @@ import random
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, cast
@@ -32,7 +31,7 @@ from helpers.kpack_runtime import (
     reference_in,
 )
 from helpers.rocm import KERNEL
-from helpers.wheels import members_of
+from helpers.wheels import members_of, pip_install
 
 
 def code(target: str, number: int) -> bytes:
@@ -102,9 +101,7 @@ def site(parts: tuple[Path, ...], tmp_path_factory: pytest.TempPathFactory) -> P
 
 
 def install(folder: Path, *wheels: Path) -> Path:
-    env = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")}
-    command = [sys.executable, "-m", "pip", "install", "--no-index", "--no-deps", "--target", folder, *wheels]
-    subprocess.run(command, check=True, capture_output=True, env=env | {"PIP_CONFIG_FILE": os.devnull})
+    pip_install("--target", folder, *wheels)
     return folder
 
 

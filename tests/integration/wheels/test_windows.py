@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import random
 import subprocess
 import sys
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pefile
 import pytest
-from installer.sources import WheelFile
 
 from cairn.errors import WheelError
 from cairn.formats import pe
@@ -22,6 +19,7 @@ from cairn.wheels.metadata import wheel_info
 from cairn.wheels.repair import repair_linked
 from cairn.wheels.rewrite.wheel import Edit, edit_wheel
 from cairn.wheels.verify import Expectation, verify
+from helpers.wheels import assert_sound, members_of, pip_install
 
 Build = Callable[..., Path]
 TAG = "cp311-cp311-win_amd64"
@@ -58,15 +56,8 @@ def dlls(tmp_path_factory: pytest.TempPathFactory, zig_environment: dict[str, st
     for name, (source, links) in SOURCES.items():
         (folder / "source.c").write_text(START + source)
         libraries = [f"{link.partition('.')[0]}.lib" for link in links]
-        command = [
-            *zig,
-            "-o",
-            name,
-            f"-Wl,--out-implib,{name.partition('.')[0]}.lib",
-            "source.c",
-            *libraries,
-            "-lkernel32",
-        ]
+        linker = f"-Wl,--out-implib,{name.partition('.')[0]}.lib"
+        command = [*zig, "-o", name, linker, "source.c", *libraries, "-lkernel32"]
         subprocess.run(command, cwd=folder, env=zig_environment, check=True, capture_output=True)
     return folder
 
@@ -120,18 +111,6 @@ def wheel(dlls: Path, pack: Callable[..., Path]) -> Path:
     return pack(members, tag=TAG, requires=("rocm[libraries]==7.10.0", "numpy"))
 
 
-def check_installable(wheel: Path, site: Path) -> None:
-    with zipfile.ZipFile(wheel) as archive:
-        assert archive.testzip() is None
-    with WheelFile.open(wheel) as source:
-        source.validate_record(validate_contents=True)
-    env = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")}
-    env["PIP_CONFIG_FILE"] = os.devnull
-    command = [sys.executable, "-m", "pip", "install", "--no-index", "--no-deps", "--target", str(site)]
-    command += ["--platform", "win_amd64", "--python-version", "3.11", "--only-binary=:all:", str(wheel)]
-    subprocess.run(command, check=True, capture_output=True, env=env)
-
-
 def test_our_reader_agrees_with_pefile(dlls: Path) -> None:
     for name in SOURCES:
         ours = pe.read_file(dlls / name)
@@ -153,7 +132,7 @@ def test_repaired_made_fat_and_verified(wheel: Path, dlls: Path, rocm: Path, tmp
         repair_linked(wheel, wheel.parent, exclude=linked, search=(dlls,))
     assert wheel.read_bytes() == before
     repaired = repair_linked(wheel, tmp_path / "repaired", exclude=linked, search=(dlls,))
-    bundled = [name for name in zipfile.ZipFile(repaired).namelist() if name.startswith("demo.libs/")]
+    bundled = [name for name in members_of(repaired) if name.startswith("demo.libs/")]
     assert [name.partition("-")[0] for name in bundled if name.endswith(".dll")] == ["demo.libs/helper"]
     assert verify(repaired, Expectation(provided_libraries=linked)) == ()
     codes = {finding.code for finding in verify(repaired, Expectation())}
@@ -165,11 +144,12 @@ def test_repaired_made_fat_and_verified(wheel: Path, dlls: Path, rocm: Path, tmp
     made = Path(report.wheel)
     assert made.name == f"demo-1.0+fat-{TAG}.whl"
     assert verify(made, Expectation()) == ()
-    check_installable(made, tmp_path / "site")
+    assert_sound(made)
+    platform = ("--platform", "win_amd64", "--python-version", "3.11", "--only-binary=:all:")
+    pip_install("--target", tmp_path / "site", *platform, made)
     assert wheel_info.read(made).requires_dist == ("numpy",)
-    with zipfile.ZipFile(made) as archive:
-        names = {name for name in archive.namelist() if name.startswith("demo/lib/") and name[-1] != "/"}
-        module = archive.read("demo/_rocm_init.py").decode()
+    names = {name for name in members_of(made) if name.startswith("demo/lib/") and name[-1] != "/"}
+    module = members_of(made)["demo/_rocm_init.py"].decode()
     assert names == {
         "demo/lib/inner.dll",
         "demo/lib/rocblas.dll",

@@ -32,14 +32,8 @@ def member(path: str, *needed: str) -> PackageMember:
 @pytest.fixture
 def prefix(tmp_path: Path) -> Path:
     root = tmp_path / "prefix"
-    for name in (
-        "lib/libcore.so.1.2",
-        "lib/libmath.so.3",
-        "share/data",
-        "include/a.h",
-        "bin/real",
-        "secret/x",
-    ):
+    files = ("lib/libcore.so.1.2", "lib/libmath.so.3", "share/data", "include/a.h", "bin/real", "secret/x")
+    for name in files:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(name)
     for link, target in {

@@ -112,19 +112,9 @@ def test_pip_is_asked_for_what_the_flags_say(tmp_path: Path) -> None:
 
 def test_the_command_line_becomes_pips(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     parser = main.make_parser()
-    words = [
-        "rocm",
-        "install",
-        "--python",
-        str(tmp_path),
-        "--find-links",
-        "a",
-        "--find-links",
-        "c",
-        "--no-pre",
-        "--dry-run",
-    ]
-    options = parser.parse_args([*words, "--rocm-extras", "libraries,profiler"])
+    words = ["rocm", "install", "--python", str(tmp_path), "--find-links", "a", "--find-links", "c"]
+    words += ["--no-pre", "--dry-run", "--rocm-extras", "libraries,profiler"]
+    options = parser.parse_args(words)
     console.use(console.Console())
     assert options.run(options) == 0
     shown = capsys.readouterr().out

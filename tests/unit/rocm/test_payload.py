@@ -33,17 +33,11 @@ def _description(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_dist, "load", lambda: DIST)
 
 
-@pytest.mark.parametrize(
-    ("version", "target"),
-    [
-        (90402, "gfx942"),
-        (90010, "gfx90a"),
-        (90012, "gfx90c"),
-        (110000, "gfx1100"),
-        (120001, "gfx1201"),
-        (100306, "gfx1036"),
-    ],
-)
+VERSIONS = {90402: "gfx942", 90010: "gfx90a", 90012: "gfx90c"}
+VERSIONS |= {110000: "gfx1100", 120001: "gfx1201", 100306: "gfx1036"}
+
+
+@pytest.mark.parametrize(("version", "target"), VERSIONS.items())
 def test_targets_as_the_kernel_writes_them(version: int, target: str) -> None:
     assert _dist.target_of(version) == target
 

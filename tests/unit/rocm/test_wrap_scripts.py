@@ -12,18 +12,8 @@ from cairn.errors import UsageError
 from cairn.rocm import packages_toml, write_packages
 from cairn.rocm.packages_toml import Wrap
 
-AWKWARD = [
-    "plain",
-    "two words",
-    "it's",
-    'a "quote"',
-    "$HOME `id` $(id)",
-    "back\\nslash",
-    "two\nlines",
-    "ünï ✓",
-    "-n",
-    "*",
-]
+AWKWARD = ["plain", "two words", "it's", 'a "quote"', "$HOME `id` $(id)", "back\\nslash", "two\nlines"]
+AWKWARD += ["ünï ✓", "-n", "*"]
 SAYING = '#!/bin/sh\nprintf \'%s|\' "$VALUE" "${GONE-unset}" "$@"\n'
 
 
