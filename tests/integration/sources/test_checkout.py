@@ -136,27 +136,18 @@ def test_ignored_files_stay_so_that_builds_go_on(bench: Bench, upstream: Upstrea
     assert (bench.path / "build/object.o").read_text() == "o"
 
 
-def test_no_hipify_has_the_first_tag_only(bench: Bench) -> None:
-    done = bench.begin(hipify=False)
-    assert done.hipify_commit is None
-    assert bench.git("tag", "--list", "THEROCK*").splitlines() == [UPSTREAM]
-    assert (bench.path / "src/device.cpp").read_text() == '#include "driver_types.h"\n'
-
-
-def test_no_commit_hipify_leaves_its_edits_uncommitted(bench: Bench) -> None:
-    done = bench.begin(commit_hipify=False)
-    assert done.hipify_commit is None
-    assert bench.git("rev-parse", "HEAD") == done.commit
-    assert bench.git("diff", "--name-only") == "src/device.cpp"
-    assert bench(commit_hipify=False) == done
-    assert (bench.path / "src/device.cpp").read_text() == '#include "hip/driver_types.h"\n'
-
-
 def test_choices_can_be_changed_on_one_checkout(bench: Bench) -> None:
     committed = bench.begin()
-    bench(commit_hipify=False)
+    uncommitted = bench(commit_hipify=False)
+    assert uncommitted.hipify_commit is None
+    assert bench.git("rev-parse", "HEAD") == uncommitted.commit
+    assert bench.git("diff", "--name-only") == "src/device.cpp"
+    assert bench(commit_hipify=False) == uncommitted
+    assert (bench.path / "src/device.cpp").read_text() == '#include "hip/driver_types.h"\n'
     plain = bench(hipify=False)
     assert plain.hipify_commit is None
+    assert bench.git("tag", "--list", "THEROCK*").splitlines() == [UPSTREAM]
+    assert (bench.path / "src/device.cpp").read_text() == '#include "driver_types.h"\n'
     assert bench() == committed
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,9 @@ import pytest
 from cairn.errors import SourceError
 from cairn.sources.git.repository import root_at
 from cairn.sources.manifest import manifest
-from cairn.sources.patches import apply, audit, export
+from cairn.sources.patches import export
 from cairn.sources.worktree.parts import walk_submodules
+from helpers.patches import apply, audit
 from helpers.sources import Bench, Upstream, git
 
 _TWICE = """
@@ -79,12 +79,8 @@ def test_a_path_that_is_declared_twice_is_one_submodule_for_every_command(
     folder = tmp_path / "patches"
     assert [p.path for p in export.export(bench.path, folder).patches] == [PATH]
     bench.git("-C", PATH, "reset", "--quiet", "--hard", "HEAD~1")
-    applied = apply.apply(apply.ApplyRequest(checkout=bench.path, folder=folder), say=lambda _line: None)
-    assert [(a.path, a.commit is not None) for a in applied] == [(PATH, True)]
-    request = audit.AuditRequest(
-        checkout=bench.path, project="torch", kind="build_amd", allowed=(), today=dt.date(2026, 6, 1)
-    )
-    assert audit.audit(request, say=lambda _line: None).parts == 4
+    assert [(a.path, a.commit is not None) for a in apply(bench, folder)] == [(PATH, True)]
+    assert audit(bench).parts == 4
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def real_like(upstream: Upstream) -> str:
     return str(upstream.commit("torch", {**PROGRAM, **sources}, "Hipify as upstream's"))
 
 
-def test_the_report_in_full(bench: Bench, real_like: str) -> None:
+def test_the_report_in_full_and_where_it_is(bench: Bench, real_like: str) -> None:
     report = bench(real_like).report
     assert report is not None
     assert (report.kind, report.when) == ("build_amd", "checkout")
@@ -80,10 +80,7 @@ def test_the_report_in_full(bench: Bench, real_like: str) -> None:
         "hipify: 3 files read, 2 changed, 1 generated, 2 GPU sources unchanged",
         "hipify left 2 unsupported calls (cudaLost, cudaUnknown) and CUDA headers in 2 GPU sources",
     ]
-
-
-def test_the_report_is_beside_the_state_and_goes_with_the_tree(bench: Bench, real_like: str) -> None:
-    bench(real_like)
+    # It is beside the state, and goes with the tree.
     path = bench.path / ".git/cairn.hipify.json"
     assert json.loads(path.read_text())["schema"] == "cairn.hipify/1"
     assert "cairn" not in bench.git("ls-files")
@@ -279,20 +276,13 @@ def test_a_build_for_a_gpu_that_hipifies_nothing_is_an_error(vision: Bench) -> N
         pass
 
 
-def test_a_failed_build_records_nothing(vision: Bench) -> None:
-    build = build_step.recorded(vision.path, "at-build", gpu=True)
-    with pytest.raises(ValueError, match="compiler"), build:
-        write(vision.path / "src/hip/kernel.hip", "")
-        raise ValueError("no compiler")
-    assert hipify_report.read(root_at(vision.path).git_dir) is None
-
-
-def test_a_build_after_a_failed_one_knows_what_that_made(vision: Bench) -> None:
+def test_a_failed_build_records_nothing_and_the_next_one_knows_what_it_made(vision: Bench) -> None:
     failing = build_step.recorded(vision.path, "at-build", gpu=True)
     with pytest.raises(ValueError, match="compiler"), failing:
         write(vision.path / "src/hip/signed.hip", hipify_run.BREADCRUMB.decode() + "\n")
         write(vision.path / "build/hip/ignored.hip", "no signature")
         raise ValueError("no compiler")
+    assert hipify_report.read(root_at(vision.path).git_dir) is None
     with build_step.recorded(vision.path, "at-build", gpu=True):
         pass
     report = hipify_report.read(root_at(vision.path).git_dir)

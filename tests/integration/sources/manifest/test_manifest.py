@@ -232,6 +232,8 @@ def test_a_changelog_as_text(two: Desk) -> None:
     assert any(line.startswith("- ") and "Begin torchvision" in line for line in lines)
     assert any(line.startswith("submodule third_party/cudakit: ") for line in lines)
     assert "\x1b" not in said
+    said = two.run("manifest", "diff", two.folder / "a.json", two.folder / "a.json")
+    assert said.splitlines()[-1] == "nothing changed"
 
 
 def test_a_changelog_as_json(two: Desk) -> None:
@@ -288,11 +290,6 @@ def test_a_commit_that_is_gone_leaves_a_note(two: Desk, monkeypatch: pytest.Monk
     said = two.run("manifest", "diff", two.folder / "a.json", two.folder / "b.json")
     assert "no commits to show: " in said
     assert "(2 new)" in said
-
-
-def test_nothing_changed(two: Desk) -> None:
-    said = two.run("manifest", "diff", two.folder / "a.json", two.folder / "a.json")
-    assert said.splitlines()[-1] == "nothing changed"
 
 
 def test_a_project_that_came_or_went(two: Desk) -> None:

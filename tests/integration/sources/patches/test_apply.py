@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-import datetime as dt
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,23 +13,10 @@ from cairn.sources.checkout.checkout import hipify_checkout
 from cairn.sources.checkout.describe import describe
 from cairn.sources.git.repository import root_at
 from cairn.sources.manifest import restore
-from cairn.sources.patches import apply as patches_apply
-from cairn.sources.patches import audit, export
-from cairn.sources.patches.audit import Allowed
+from cairn.sources.patches import export
 from cairn.stack import Project
+from helpers.patches import HIPIFY, UPSTREAM, allowed, audit, outcomes
 from helpers.sources import Bench, Saved, Upstream, dropped_ref
-
-UPSTREAM, HIPIFY = "THEROCK_UPSTREAM_DIFFBASE", "THEROCK_HIPIFY_DIFFBASE"
-
-
-def silent(_line: str) -> None:
-    """Say nothing."""
-
-
-def apply(bench: Bench, folder: Path, **how: Any) -> dict[str, str]:
-    """What became of each file."""
-    request = patches_apply.ApplyRequest(checkout=bench.path, folder=folder, kind="build_amd", **how)
-    return {applied.file: applied.outcome for applied in patches_apply.apply(request, say=silent)}
 
 
 def numbers(**changed: str) -> str:
@@ -63,15 +47,15 @@ def test_an_amended_patch_is_not_there_already(long: Bench, tmp_path: Path) -> N
     long.commit("src/long.py", numbers(n10="ten"), "Fix")
     date = long.git("log", "-1", "--format=%aD")
     patch_of(long, tmp_path / "first")
-    assert apply(long, tmp_path / "first") == {"0001-Fix.patch": "applied"}
+    assert outcomes(long, tmp_path / "first") == {"0001-Fix.patch": "applied"}
     long.git("reset", "--quiet", "--hard", HIPIFY)
     long.commit("src/long.py", numbers(n10="ten", n50="fifty"), "Fix")
     long.git("commit", "--quiet", "--amend", "--no-edit", f"--date={date}")
     patch_of(long, tmp_path / "second")
-    apply(long, tmp_path / "first")
-    assert apply(long, tmp_path / "second") == {"0001-Fix.patch": "applied"}
+    outcomes(long, tmp_path / "first")
+    assert outcomes(long, tmp_path / "second") == {"0001-Fix.patch": "applied"}
     assert (long.path / "src/long.py").read_text() == numbers(n10="ten", n50="fifty")
-    assert apply(long, tmp_path / "second") == {"0001-Fix.patch": "there already"}
+    assert outcomes(long, tmp_path / "second") == {"0001-Fix.patch": "there already"}
 
 
 def test_an_amended_patch_that_does_not_fit_names_the_commit_it_was(long: Bench, tmp_path: Path) -> None:
@@ -83,7 +67,7 @@ def test_an_amended_patch_that_does_not_fit_names_the_commit_it_was(long: Bench,
     patch_of(long, tmp_path / "patches")
     long.git("reset", "--quiet", "--hard", old)
     with pytest.raises(SourceError, match=rf"long\.py, hunk 1 of 1, line 7.* amended since {old[:12]}"):
-        apply(long, tmp_path / "patches")
+        outcomes(long, tmp_path / "patches")
     assert long.git("rev-parse", "HEAD") == old
 
 
@@ -96,7 +80,7 @@ def test_the_same_change_written_otherwise_is_there_already(
     long.commit("src/renamed.py", numbers(n10="TEN"), "Change it again")
     head = long.git("rev-parse", "HEAD")
     long.git("format-patch", "--quiet", *options, "-2", "-o", str(tmp_path / "patches"))
-    assert set(apply(long, tmp_path / "patches").values()) == {"there already"}
+    assert set(outcomes(long, tmp_path / "patches").values()) == {"there already"}
     assert long.git("rev-parse", "HEAD") == head
 
 
@@ -104,7 +88,7 @@ def test_a_change_that_was_reverted_is_not_there(long: Bench, tmp_path: Path) ->
     long.commit("src/long.py", numbers(n10="ten"), "Fix")
     long.git("format-patch", "--quiet", "-1", "-o", str(tmp_path / "patches"))
     long.git("revert", "--no-edit", "HEAD")
-    assert apply(long, tmp_path / "patches") == {"0001-Fix.patch": "applied"}
+    assert outcomes(long, tmp_path / "patches") == {"0001-Fix.patch": "applied"}
     assert (long.path / "src/long.py").read_text() == numbers(n10="ten")
 
 
@@ -124,7 +108,7 @@ def test_what_upstream_has_already_is_called_that(
         f"0002-Mine.patch: {head[:12]}",
     ]
     assert long.git("rev-parse", "HEAD~1") == long.git("rev-parse", HIPIFY)
-    assert apply(long, tmp_path / "patches") == {
+    assert outcomes(long, tmp_path / "patches") == {
         "0001-Fix.patch": "upstream has it",
         "0002-Mine.patch": "there already",
     }
@@ -138,11 +122,11 @@ def test_a_conflict_names_file_hunk_and_line(long: Bench, tmp_path: Path) -> Non
         SourceError,
         match=r"0001-Two-hunks\.patch does not apply to the root: src/long\.py, hunk 2 of 2, line 47",
     ):
-        apply(long, tmp_path / "patches")
+        outcomes(long, tmp_path / "patches")
     long.git("rm", "--quiet", "src/long.py")
     long.git("commit", "--quiet", "-m", "Gone")
     with pytest.raises(SourceError, match=r"there is no src/long\.py"):
-        apply(long, tmp_path / "patches")
+        outcomes(long, tmp_path / "patches")
     assert not list(long.path.rglob("*.rej"))
 
 
@@ -151,7 +135,7 @@ def test_a_file_that_is_made_twice(long: Bench, tmp_path: Path) -> None:
     patch_of(long, tmp_path / "patches")
     long.commit("new ü.txt", "2\n", "Make another")
     with pytest.raises(SourceError, match=r"new ü\.txt exists already, and the patch creates it"):
-        apply(long, tmp_path / "patches")
+        outcomes(long, tmp_path / "patches")
 
 
 @pytest.mark.parametrize("crlf", ["patch", "file"])
@@ -164,7 +148,7 @@ def test_line_ends_are_called_line_ends(long: Bench, tmp_path: Path, crlf: str) 
     else:
         long.commit("src/long.py", numbers().replace("\n", "\r\n"), "Windows")
     with pytest.raises(SourceError, match=r"src/long\.py has .*CRLF") as error:
-        apply(long, tmp_path / "patches")
+        outcomes(long, tmp_path / "patches")
     assert ("the patch CRLF" in str(error.value)) == (crlf == "patch")
     assert error.value.tip is not None
     assert ("sed" in error.value.tip) == (crlf == "patch")
@@ -174,7 +158,7 @@ def test_a_patch_of_a_crlf_file_applies_to_it(long: Bench, tmp_path: Path) -> No
     long.commit("win.txt", "a\r\nb\r\n", "Windows")
     long.commit("win.txt", "a\r\nB\r\n", "Fix")
     patch_of(long, tmp_path / "patches")
-    assert apply(long, tmp_path / "patches") == {"0001-Fix.patch": "applied"}
+    assert outcomes(long, tmp_path / "patches") == {"0001-Fix.patch": "applied"}
     assert (long.path / "win.txt").read_bytes() == b"a\r\nB\r\n"
 
 
@@ -217,7 +201,7 @@ def test_therocks_layout_is_read_as_it_is(bench: Bench, therocks: Path, tmp_path
             .replace("@@ -1 +1 @@", "@@ -1,2 +1,2 @@")
             .replace("// after\n", "// after\n // before\n")
         )
-    assert apply(bench, therocks) == PLACES
+    assert outcomes(bench, therocks) == PLACES
     form = ("log", "--format=%s", f"{UPSTREAM}..HEAD")
     assert bench.git(*form).splitlines() == ["After", "DO NOT SUBMIT: HIPIFY", "Before"]
     kit = ("-C", "third_party/cudakit")
@@ -231,13 +215,13 @@ def test_therocks_layout_is_read_as_it_is(bench: Bench, therocks: Path, tmp_path
     assert bench.git("status", "--porcelain") == bench.git(*kit, "status", "--porcelain") == ""
     head = bench.git("rev-parse", "HEAD")
 
-    assert set(apply(bench, therocks).values()) == {"there already"}
+    assert set(outcomes(bench, therocks).values()) == {"there already"}
     assert bench().hipify_commit == bench.git("rev-parse", HIPIFY)  # and nothing moved
     assert bench.git("rev-parse", "HEAD") == head
     export.export(bench.path, tmp_path / "back")
     bench(force=True, depth=1, hipify=False)
     bench(force=True)
-    assert set(apply(bench, tmp_path / "back").values()) == {"applied"}
+    assert set(outcomes(bench, tmp_path / "back").values()) == {"applied"}
     assert bench.git("rev-parse", "HEAD^{tree}", f"{HIPIFY}^{{tree}}") == bench.git(
         "rev-parse", f"{head}^{{tree}}", f"{head}~1^{{tree}}"
     )
@@ -246,30 +230,15 @@ def test_therocks_layout_is_read_as_it_is(bench: Bench, therocks: Path, tmp_path
 def test_patches_beneath_hipifys_commit_are_seen_by_every_command(bench: Bench, therocks: Path) -> None:
     """They are somebody's work, of which no origin knows: as those above it are."""
     (therocks / "pytorch/hipified/0001-After.patch").unlink()
-    apply(bench, therocks)
-    request = audit.AuditRequest(
-        checkout=bench.path, project="torch", kind="build_amd", allowed=(), today=dt.date(2026, 6, 1)
-    )
-    found = audit.audit(request, say=silent)
+    outcomes(bench, therocks)
+    found = audit(bench)
     assert [(p.kind, p.path) for p in found.problems] == [
         ("commit", ""),
         ("commit", "third_party/cudakit"),
         ("commit", "third_party/cudakit"),
     ]
-    entries = [
-        Allowed(
-            project="torch",
-            commit="0" * 40,
-            patch=problem.patch,
-            path=problem.path,
-            why="Nothing links without it.",
-            upstream="https://github.com/pytorch/pytorch/pull/7",
-            owner="Jo",
-            expires=dt.date(2026, 6, 1),
-        )
-        for problem in found.problems
-    ]
-    assert audit.audit(dataclasses.replace(request, allowed=entries), say=silent).problems == ()
+    entries = [allowed("0" * 40, patch=p.patch, path=p.path) for p in found.problems]
+    assert audit(bench, *entries).problems == ()
     local = restore.local_work([describe(bench.request.project, bench.path)])
     assert [name.split(" has ")[0] for name in local] == ["torch", "torch, submodule third_party/cudakit"]
     root = root_at(bench.path)
@@ -281,12 +250,12 @@ def test_patches_beneath_hipifys_commit_are_seen_by_every_command(bench: Bench, 
 def test_dry_run_of_patches_beneath_changes_nothing(bench: Bench, therocks: Path) -> None:
     (therocks / "pytorch/hipified/0001-After.patch").unlink()
     before = bench.git("show-ref", "--head"), bench.git("-C", "third_party/cudakit", "show-ref", "--head")
-    would = apply(bench, therocks, dry_run=True)
+    would = outcomes(bench, therocks, dry_run=True)
     assert (
         bench.git("show-ref", "--head"),
         bench.git("-C", "third_party/cudakit", "show-ref", "--head"),
     ) == before
-    assert apply(bench, therocks) == would
+    assert outcomes(bench, therocks) == would
 
 
 def test_patches_for_hipified_files_wait_on_a_checkout_that_is_not(
@@ -295,24 +264,24 @@ def test_patches_for_hipified_files_wait_on_a_checkout_that_is_not(
 
     (therocks / "pytorch/hipified/0001-After.patch").unlink()
     bench(hipify=False)
-    outcomes = apply(bench, therocks)
-    assert outcomes["pytorch/base/0001-Before.patch"] == "applied"
-    assert outcomes["third_party/cudakit/hipified/0001-Kit-after.patch"] == "waits for hipify"
+    first = outcomes(bench, therocks)
+    assert first["pytorch/base/0001-Before.patch"] == "applied"
+    assert first["third_party/cudakit/hipified/0001-Kit-after.patch"] == "waits for hipify"
     hipify_checkout(torch, bench.path)
-    assert set(apply(bench, therocks).values()) == {"there already", "applied"}
-    assert set(apply(bench, therocks).values()) == {"there already"}
+    assert set(outcomes(bench, therocks).values()) == {"there already", "applied"}
+    assert set(outcomes(bench, therocks).values()) == {"there already"}
 
 
 def test_own_commits_are_not_lost_when_patches_go_beneath(bench: Bench, therocks: Path) -> None:
     mine = bench.commit("mine.txt", "1", "Mine")
     with pytest.raises(SourceError, match=rf"on top of hipify's, and there are patches .* {mine[:12]} Mine"):
-        apply(bench, therocks)
+        outcomes(bench, therocks)
     assert bench.git("rev-parse", "HEAD") == mine
 
 
 def test_the_folder_above_a_patch_set_is_refused(bench: Bench, therocks: Path) -> None:
     with pytest.raises(SourceError, match=r"several patch sets, such as 2\.9") as error:
-        apply(bench, therocks.parent)
+        outcomes(bench, therocks.parent)
     assert str(therocks) in (error.value.tip or "")
 
 
@@ -324,7 +293,7 @@ def test_a_persons_own_commit_that_a_patch_replaces_is_kept(
     bench.git(*kit, "switch", "--quiet", "-c", "mine")
     mine = bench.commit("README", "kit after\n", "In words of my own", part="third_party/cudakit")
     (therocks / "pytorch/hipified/0001-After.patch").unlink()
-    assert set(apply(bench, therocks).values()) == {"applied"}
+    assert set(outcomes(bench, therocks).values()) == {"applied"}
     assert bench.git(*kit, "log", "-1", "--format=%s", "mine") == "Kit after"
     said = capsys.readouterr().err
     assert "In words of my own" in said

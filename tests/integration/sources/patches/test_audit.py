@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -18,37 +17,8 @@ from cairn.files import cache_dir, locked
 from cairn.sources.checkout.checkout import hipify_checkout
 from cairn.sources.patches import audit as patches_audit
 from cairn.stack import Project
+from helpers.patches import HIPIFY, TODAY, UPSTREAM, allowed, audit
 from helpers.sources import Bench, Upstream
-
-UPSTREAM, HIPIFY = "THEROCK_UPSTREAM_DIFFBASE", "THEROCK_HIPIFY_DIFFBASE"
-TODAY = dt.date(2026, 6, 1)
-
-
-def silent(_line: str) -> None:
-    """Say nothing."""
-
-
-def allowed(commit: str, **changes: Any) -> patches_audit.Allowed:
-    fields: dict[str, Any] = {
-        "project": "torch",
-        "commit": commit,
-        "why": "Nothing links without it.",
-        "upstream": "https://github.com/pytorch/pytorch/pull/7",
-        "owner": "Jo",
-        "expires": TODAY,
-    }
-    return patches_audit.Allowed(**(fields | changes))
-
-
-def audit(bench: Bench, *entries: patches_audit.Allowed, **changes: Any) -> patches_audit.Audit:
-    fields: dict[str, Any] = {
-        "checkout": bench.path,
-        "project": "torch",
-        "kind": "build_amd",
-        "allowed": entries,
-        "today": TODAY,
-    }
-    return patches_audit.audit(patches_audit.AuditRequest(**(fields | changes)), say=silent)
 
 
 def said(found: patches_audit.Audit) -> list[tuple[str, str]]:

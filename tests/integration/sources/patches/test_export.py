@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -11,21 +10,9 @@ import pytest
 
 from cairn.cli.main import main
 from cairn.errors import SourceError, UsageError
-from cairn.sources.patches import apply as patches_apply
 from cairn.sources.patches import export
+from helpers.patches import HIPIFY, apply
 from helpers.sources import Bench
-
-UPSTREAM, HIPIFY = "THEROCK_UPSTREAM_DIFFBASE", "THEROCK_HIPIFY_DIFFBASE"
-TODAY = dt.date(2026, 6, 1)
-
-
-def silent(_line: str) -> None:
-    """Say nothing."""
-
-
-def apply(bench: Bench, folder: Path) -> tuple[patches_apply.Applied, ...]:
-    request = patches_apply.ApplyRequest(checkout=bench.path, folder=folder, kind="build_amd")
-    return patches_apply.apply(request, say=silent)
 
 
 def test_export_and_apply_keep_authors_dates_and_messages(bench: Bench, tmp_path: Path) -> None:

@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 
 from cairn.errors import SourceError
-from cairn.sources.patches import apply as patches_apply
+from helpers.patches import HIPIFY, UPSTREAM, outcomes
 from helpers.sources import Bench
 
-UPSTREAM, HIPIFY = "THEROCK_UPSTREAM_DIFFBASE", "THEROCK_HIPIFY_DIFFBASE"
 KIT = "third_party/cudakit"
 
 # Ends itself before the N-th program that it would start once the checkout has begun to move.
@@ -57,11 +56,6 @@ def state(bench: Bench) -> list[str]:
     return [bench.git("-C", part, "rev-parse", *names) for part in (".", KIT)]
 
 
-def apply(bench: Bench, folder: Path) -> set[str]:
-    request = patches_apply.ApplyRequest(checkout=bench.path, folder=folder, kind="build_amd")
-    return {done.outcome for done in patches_apply.apply(request, say=lambda _line: None)}
-
-
 @pytest.mark.slow
 def test_killed_while_it_moves_it_loses_nothing_and_can_be_done_again(
     bench: Bench, patches: Path, tmp_path: Path
@@ -74,7 +68,7 @@ def test_killed_while_it_moves_it_loses_nothing_and_can_be_done_again(
     (bench.path / "notes.ignored").write_text("mine\n")
     before = tmp_path / "before"
     shutil.copytree(bench.path, before, symlinks=True)
-    apply(bench, patches)
+    outcomes(bench, patches)
     wanted = state(bench)
     nth, killed = random.randint(1, 4), 0  # noqa: S311 - in the course of time every step has its turn
     while True:
@@ -86,13 +80,13 @@ def test_killed_while_it_moves_it_loses_nothing_and_can_be_done_again(
             break
         assert done.returncode == -signal.SIGKILL, done.stderr
         with pytest.raises(SourceError, match="unfinished"):
-            apply(bench, patches)
+            outcomes(bench, patches)
         try:
             bench()
         except SourceError as error:
             assert " Base" in str(error)  # noqa: PT017 - the patches that are in already: nobody's but theirs
             bench(force=True)
-        assert "applied" in apply(bench, patches), nth
+        assert "applied" in outcomes(bench, patches).values(), nth
         assert state(bench) == wanted, nth
         assert bench.git("rev-parse", "elsewhere") == mine
         assert (bench.path / "notes.ignored").read_text() == "mine\n"
