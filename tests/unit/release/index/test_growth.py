@@ -59,28 +59,23 @@ def promoted() -> tuple[MemoryStore, list[int]]:
     return store, sizes
 
 
-def test_parts_of_200_promotions_grow_with_what_changes(promoted: tuple[MemoryStore, list[int]]) -> None:
+def test_parts_of_200_promotions_grow_with_what_changes_and_are_read_in_a_few_requests(
+    promoted: tuple[MemoryStore, list[int]],
+) -> None:
     store, sizes = promoted
     offered = sum(len(msgspec.json.encode(p)) for p in Index(store, "release").load().projects())
     assert sizes[199] - sizes[99] < 1.35 * sizes[99]  # it was three times the first hundred
     assert sizes[199] < 6 * offered
-
-
-def test_a_project_of_200_promotions_is_read_in_a_few_requests(
-    promoted: tuple[MemoryStore, list[int]],
-) -> None:
-    counted = FaultyStore(promoted[0], Plan())
+    counted = FaultyStore(store, Plan())
     now = Index(counted, "release").load()
     begun = len(counted.plan.requests)
     assert len(now.project("torch").files) == 200
     assert len(counted.plan.requests) - begun <= 1 + math.log2(200)
-
-
-def test_a_wheel_is_checked_with_the_newest_parts_alone(promoted: tuple[MemoryStore, list[int]]) -> None:
-    counted = FaultyStore(promoted[0], Plan())
+    # A wheel is checked with the newest parts alone.
+    counted = FaultyStore(store, Plan())
     name = entry("torch", "2.199.0+rocm7.10.0").filename
     found = evidence.offer(counted, "release", name)
-    assert found.file == Index(promoted[0], "release").load().project("torch").file(name)
+    assert found.file == Index(store, "release").load().project("torch").file(name)
     assert [kind for kind, _ in counted.plan.requests] == ["read"] * 3  # pointer, generation, part
 
 

@@ -125,12 +125,9 @@ def test_code_for_a_generic_target_or_with_features_serves_its_processors() -> N
         assert offers(target, shown), target
     assert not offers("gfx1201", shown)
     assert not targets_file.make("release", (shown,)).entry("gfx11-generic").products
-
-
-def test_a_set_without_torch_names_all_that_it_has() -> None:
-    scatter = msgspec.structs.replace(
-        one_set(1, "2.9.0", ("gfx942",)), projects={"torch-scatter": "2.1.2", "torch-cluster": "1.6.3"}
-    )
+    # A set without torch names all that it has.
+    projects = {"torch-scatter": "2.1.2", "torch-cluster": "1.6.3"}
+    scatter = msgspec.structs.replace(one_set(1, "2.9.0", ("gfx942",)), projects=projects)
     assert offers("gfx942", view(scatter))[0].packages == ("torch-cluster", "torch-scatter")
 
 

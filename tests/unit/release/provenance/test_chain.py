@@ -408,10 +408,17 @@ def test_a_generation_of_another_index_or_a_file_offered_twice_does_not_count(th
 # What is no attack.
 
 
-def test_nobody_is_trusted_by_default(made: Released) -> None:
+def test_what_is_not_trusted_or_not_signed_is_told(made: Released, tmp_path: Path) -> None:
     report = made.check(trust=Trust())
     assert broken(report) == ["provenance"]
     assert "which is not trusted" in said(report)
+    # A tester whom the user does not know, and a record that nobody signed.
+    report = made.check(trust=Trust(keys={RELEASER.key_id: RELEASER.public}))
+    assert not report.broken
+    assert [TESTER.key_id[:16] in warning for warning in report.warnings] == [True]
+    report = released(tmp_path, tested_by=None).check()
+    assert not report.broken
+    assert ["did not sign the record" in warning for warning in report.warnings] == [True]
 
 
 def test_without_signatures_the_digests_are_checked(there: Released) -> None:
@@ -421,18 +428,6 @@ def test_without_signatures_the_digests_are_checked(there: Released) -> None:
         assert not report.broken
         assert {link.name: link.state for link in report.links}["provenance"] == "unsigned"
         assert [source.name for source in report.sources] == ["triton", "torch"]
-
-
-def test_a_tester_whom_the_user_does_not_know_is_told(made: Released) -> None:
-    report = made.check(trust=Trust(keys={RELEASER.key_id: RELEASER.public}))
-    assert not report.broken
-    assert [TESTER.key_id[:16] in warning for warning in report.warnings] == [True]
-
-
-def test_a_record_that_nobody_signed_is_told(tmp_path: Path) -> None:
-    report = released(tmp_path, tested_by=None).check()
-    assert not report.broken
-    assert ["did not sign the record" in warning for warning in report.warnings] == [True]
 
 
 def test_what_was_yanked_or_is_in_quarantine_is_told(there: Released) -> None:
