@@ -387,8 +387,8 @@ def run_quickstart(options: argparse.Namespace, rest: list[str]) -> int:
 def run_tests(options: argparse.Namespace, rest: list[str]) -> int:
     """The unit tests, or those that the words name; as many at a time as there are cores or `-n` says."""
     os.environ.setdefault("CAIRN_TEST_CACHE", str(ROOT / ".cairn" / "test-cache"))
-    own = any(word.startswith("-n") for word in rest)
-    workers = [] if own else ["-n", "auto", "--dist", "loadgroup", "-p", "helpers.scheduling"]
+    workers = ["--dist", "loadgroup", "-p", "helpers.scheduling"]
+    workers += [] if any(word.startswith("-n") for word in rest) else ["-n", "auto"]
     chosen = {"-k", "-m"} & {*rest} or any(Path(word.partition("::")[0]).exists() for word in rest)
     quick = [] if options.all or chosen else ["-m", "not slow", "tests/unit"]
     return run(python(), "-m", "pytest", "-p", "helpers.progress", *workers, *quick, *rest)
