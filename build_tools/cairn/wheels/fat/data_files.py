@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -50,10 +51,9 @@ def collect(
             continue
         # Beside the library first: in a tree of several SDK packages each has its own data.
         bases = (Path(library.binary.path).parent, tree.root)
-        places = (base / source for source in entry.sources for base in bases)
-        source = next((place for place in places if place.exists()), None)
-        if source is not None:
-            folders.append(_folder(entry, source, targets))
+        place = next(_places(entry, bases), None)
+        if place is not None:
+            folders.append(_folder(entry, *place, targets))
         elif entry.required:
             raise WheelError(
                 f"{tree.root} has no {entry.sources[0]} for {library.name}",
@@ -64,7 +64,22 @@ def collect(
     return tuple(folders), tuple(missing)
 
 
-def _folder(entry: Data, source: Path, targets: Sequence[TargetId]) -> DataFolder:
+def _places(entry: Data, bases: Sequence[Path]) -> Iterator[tuple[Path, str]]:
+    """The folders, or files, of an entry that are below these folders, and where they go."""
+    for source, base in itertools.product(entry.sources, bases):
+        before, any_, behind = source.partition("*")
+        if not any_:
+            if (base / source).exists():
+                yield base / source, entry.target
+            continue
+        for place in sorted((base / before).glob(f"*{behind}")):
+            parts = PurePosixPath(entry.target).parts
+            at = len(parts) - behind.count("/")
+            version = place.relative_to(base / before).parts[0]
+            yield place, str(PurePosixPath(*parts[:at], version, *parts[at:]))
+
+
+def _folder(entry: Data, source: Path, target: str, targets: Sequence[TargetId]) -> DataFolder:
     files: dict[str, Path] = {}
     sizes: dict[str, int] = {}
     served_targets: set[TargetId] = set()
@@ -77,14 +92,14 @@ def _folder(entry: Data, source: Path, targets: Sequence[TargetId]) -> DataFolde
         if not serves(named, targets):
             left_out.append(size)
             continue
-        files[str(PurePosixPath(entry.target) / relative)] = path
+        files[str(PurePosixPath(target) / relative)] = path
         # A file may name several targets, and counts for each: the sizes say what a target needs.
         for name in map(str, named) if named else ("any",):
             sizes[name] = sizes.get(name, 0) + size
         served_targets |= {target for target in targets if named and serves(named, (target,))}
     lacking = tuple(str(target) for target in targets if target not in served_targets)
     return DataFolder(
-        target=entry.target,
+        target=target,
         files=files,
         sizes=sizes,
         left_out=len(left_out),

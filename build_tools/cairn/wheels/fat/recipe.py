@@ -87,7 +87,8 @@ class Data(datafile.Value):
     Attributes:
         library: whose they are, without `lib`.
         sources: where they may be: counted from the library's folder, then from the tree's root.
-        target: where they go, counted from the package's folder.
+        target: where they go, counted from the package's folder; what a `*` of the source is, is put at the
+            same place from its end.
         names: how their names say which GPU target they are for.
         required: whether the library does not work without.
     """

@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -191,6 +192,21 @@ def test_only_data_of_wanted_targets(fat: Fat) -> None:
     assert "demo/lib/rocblas/library/a_gfx942.co" not in chosen
     without = fat(targets=(parse_target_id("gfx950"),))
     assert "it has no file for gfx950" in left_out(without, "lib/rocblas/library")
+
+
+def test_data_in_a_folder_named_by_a_version_stays_there(fat: Fat, linked: Linked, rocm: Rocm) -> None:
+    # As Debian's rocBLAS looks for it.
+    shutil.rmtree(rocm.root / "lib" / "rocblas")
+    rocm.data("lib/rocblas/4.4.1/library", "a_gfx942.co", "a_gfx1100.co")
+    names = members(fat(linked("librocblas.so.5")))
+    assert {name for name in names if "/rocblas/" in name} == {"demo/lib/rocblas/4.4.1/library/a_gfx942.co"}
+
+
+def test_miopen_works_without_its_databases(fat: Fat, linked: Linked, rocm: Rocm) -> None:
+    shutil.rmtree(rocm.root / "share" / "miopen")
+    report = fat(linked("libMIOpen.so.1"))
+    assert "demo/lib/libMIOpen.so.1" in members(report)
+    assert left_out(report, "share/miopen/db") == {"the ROCm tree has none for libMIOpen.so.1"}
 
 
 def test_needs_are_renamed_to_sonames(fat: Fat, linked: Linked, rocm: Rocm) -> None:
