@@ -201,7 +201,7 @@ class _Sharing:
             member = self._member(entry, source)
             other = by_name.setdefault(member.path, member)
             if other.source != source and other.source.read_bytes() != source.read_bytes():
-                raise UsageError(f"two files for {member.path}: {other.source} and {source}")
+                raise _differ(member, other)
         return tuple(by_name[path] for path in sorted(by_name))
 
     def _member(self, entry: TreeEntry, source: Path) -> PackageMember:
@@ -255,6 +255,18 @@ class _Sharing:
             return None
         inside = self.description.relocated(source.relative_to(root).as_posix())
         return DevelLink(path=path, component="devel", target=inside)
+
+
+def _differ(one: PackageMember, other: PackageMember) -> UsageError:
+    """Two different files have one place."""
+    if one.package is None or other.package is None or one.package == other.package:
+        return UsageError(f"two files for {one.path}: {other.source} and {one.source}")
+    parts = sorted({one.package, other.package})
+    names = " and ".join(f"{part.name} {part.version}" for part in parts)
+    return UsageError(
+        f"two files for {one.path}: those of {names} differ",
+        tip="leave out one of the two, as a system that they are installed on must",
+    )
 
 
 def unmet(layout: Layout, system: frozenset[str]) -> Iterator[tuple[str, str]]:

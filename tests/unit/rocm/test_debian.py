@@ -396,6 +396,16 @@ def test_files_may_have_any_name(rocm: Path, tmp_path: Path) -> None:
     ]
 
 
+def test_packages_with_different_files_of_one_name_are_named(rocm: Path, tmp_path: Path) -> None:
+    # As libhipblaslt1 and libhipsparselt-dev of 7.2.4 have, which cannot be installed together either.
+    debs.write(rocm, "x1", {f"{LIBRARIES}/liborigami.a": b"1"})
+    debs.write(rocm, "x2", {f"{LIBRARIES}/liborigami.a": b"2"})
+    message = r"two files for lib/x86_64-linux-gnu/liborigami\.a: those of x1 1\.0-1 and x2 1\.0-1 differ"
+    with pytest.raises(UsageError, match=message) as caught:
+        package.package(request(tmp_path, rocm))
+    assert "leave out" in str(caught.value.tip)
+
+
 def test_packages_for_different_machines_are_refused(rocm: Path, tmp_path: Path) -> None:
     debs.write(rocm, "libnuma1", {}, architecture="arm64")
     with pytest.raises(UsageError, match=r"libnuma1 is for arm64") as caught:

@@ -120,7 +120,19 @@ def test_policies_are_ordered_from_old_to_new() -> None:
     assert found is not None
     assert found.name == "manylinux_2_17"
     assert system_libraries.policy_of("musllinux_1_2_x86_64") is None
-    assert system_libraries.newest_policy().name == names[-1]
+    assert system_libraries.newest_policy().name in names
+
+
+def test_there_is_a_tag_for_each_glibc(make_wheel: MakeWheel, tmp_path: Path) -> None:
+    # auditwheel's list ends somewhere; PEP 600 does not. Debian unstable has 2.43.
+    listed = int(system_libraries.newest_policy().name.rpartition("_")[2])
+    needs = (f"GLIBC_2.{listed + 2}", "GLIBC_2.17")
+    elf = make_elf(needed=("libc.so.6",), versions={"libc.so.6": needs})
+    made = repair_linked(tagged(make_wheel, "linux_x86_64", elf), tmp_path / "out", exclude=())
+    assert made.name == f"demo-1.0-cp311-cp311-manylinux_2_{listed + 2}_x86_64.whl"
+    assert verify(made, Expectation()) == ()
+    lower = tagged(make_wheel, f"manylinux_2_{listed + 1}_x86_64", elf)
+    assert [finding.code for finding in verify(lower, Expectation())] == ["symbols-too-new"]
 
 
 def binary(path: str, **facts: tuple[str, ...]) -> Binary:

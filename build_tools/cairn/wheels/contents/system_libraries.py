@@ -13,8 +13,8 @@ import functools
 import importlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,6 +23,8 @@ from typing import Any
 from cairn.errors import PrerequisiteError
 from cairn.wheels.contents.binaries import Binary, shipped
 
+_MANYLINUX = "manylinux-policy.json"
+_LAST_GLIBC = 60  # 2.60, of about 2034: two a year
 # musl's C library: the linker of Alpine writes libc.musl-x86_64.so.1, the policies call it libc.so.
 _MUSL = re.compile(r"libc\.musl-[a-z0-9_]+\.so\.1")
 
@@ -117,7 +119,19 @@ def policies() -> tuple[Policy, ...]:
     Raises:
         PrerequisiteError: auditwheel is not installed.
     """
-    return _policies("manylinux-policy.json")
+    return (*_policies(_MANYLINUX), *_newer(newest_policy()))
+
+
+def _newer(newest: Policy) -> Iterator[Policy]:
+    """Policies that auditwheel does not list yet: there is a tag for each version of glibc (PEP 600)."""
+    listed = int(newest.name.rpartition("_")[2])
+    for number in range(listed + 1, _LAST_GLIBC + 1):
+        later = frozenset(f"2.{minor}" for minor in range(listed + 1, number + 1))
+        versions = {
+            machine: {**prefixes, "GLIBC": prefixes.get("GLIBC", frozenset()) | later}
+            for machine, prefixes in newest.versions.items()
+        }
+        yield replace(newest, name=f"manylinux_2_{number}", aliases=(), versions=versions)
 
 
 def policy_of(platform: str) -> Policy | None:
@@ -156,8 +170,8 @@ def watched_symbols() -> frozenset[str]:
 
 
 def newest_policy() -> Policy:
-    """The policy of the newest systems, which allows most."""
-    return policies()[-1]
+    """The policy of the newest systems that auditwheel lists."""
+    return _policies(_MANYLINUX)[-1]
 
 
 def lowest_policy(binaries: Sequence[Binary], elsewhere: Sequence[str], machine: str) -> Policy | None:

@@ -120,7 +120,7 @@ def tags_of(
         if policy.runs(judged, provided, beside=beside):
             tag = f"{policy.name}_{platform.machine}"
             return tuple(sorted({"-".join((*text.split("-")[:2], tag)) for text in info.tags}))
-    newest = system_libraries.newest_policy()
+    newest = known[-1]
     wrong = {objection for binary in judged for objection in newest.objections(binary)}
     raise WheelError(
         f"no manylinux tag promises what the libraries need: {', '.join(sorted(wrong)[:5])}",
