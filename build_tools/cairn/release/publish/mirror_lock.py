@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
@@ -299,16 +300,20 @@ def resolve(
         UsageError: uv has no name for a platform.
     """
     locked: list[LockedFile] = []
+    earlier = before.files if before is not None else ()
+    sizes = {file.sha256: file.size for file in earlier}  # an index may have stopped saying it
     for platform in platforms:
         lines = tuple(lines_for(asked, platform))
-        known = [f for f in (before.files if before else ()) if platform.takes(f.file_name, None)]
+        known = [f for f in earlier if platform.takes(f.file_name, None)]
         locked += _locked(lines, platform, settings=settings, known=known)
     return MirrorLock(
         stack=stack.name,
         pythons=tuple(dict.fromkeys(platform.python for platform in platforms)),
         platforms=tuple(dict.fromkeys(platform.tag for platform in platforms)),
         asked=tuple(asked),
-        files=in_order(locked),
+        files=in_order(
+            msgspec.structs.replace(file, size=file.size or sizes.get(file.sha256)) for file in locked
+        ),
     )
 
 
