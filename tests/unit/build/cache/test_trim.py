@@ -1,4 +1,5 @@
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -228,3 +229,12 @@ def test_a_size_and_an_age() -> None:
         with pytest.raises(UsageError):
             trim.parse_age(text)
     assert trim.parse_age("2w") == trim.parse_age("14") == timedelta(days=14)
+
+
+def test_what_is_used_is_noted_again_where_the_cache_was_removed(tmp_path: Path) -> None:
+    """As by somebody who empties the folder while a long run goes on."""
+    in_use.note(tmp_path, KEYS[0])
+    shutil.rmtree(tmp_path / ".in-use")
+    in_use.note(tmp_path, KEYS[1])
+    assert in_use.keys(tmp_path) == {KEYS[1]}
+    forget(tmp_path)
