@@ -72,6 +72,8 @@ import os, signal, sys, time
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 live = set()
 for line in sys.stdin:
+    if line == "leave\\n":
+        sys.exit()
     (live.add if line[0] == "+" else live.discard)(int(line[1:]))
 for number in (signal.SIGTERM, signal.SIGKILL):
     for group in live:
@@ -106,11 +108,12 @@ for number in (signal.SIGTERM, signal.SIGKILL):
                     self._process.stdin.write(f"{sign}{pid}\n".encode())
 
     def leave(self) -> None:
-        """End it; nothing is left that it would have to end."""
+        """End it alone: programs that other threads started meanwhile, outside of any block, go on."""
         with self._lock:
             self._left = True
         if self._process is not None and self._process.stdin is not None:
             with contextlib.suppress(OSError):
+                self._process.stdin.write(b"leave\n")
                 self._process.stdin.close()
             self._process.wait()
 

@@ -49,6 +49,6 @@ def test_a_member_larger_than_four_gigabytes(tmp_path: Path) -> None:
         last, count = b"", 0
         with archive.open("moved/big") as big:
             while piece := big.read(1 << 24):
-                last, count = piece, count + len(piece)
+                last, count = (last + piece)[-4:], count + len(piece)
     assert count == LARGE
     assert last.endswith(b"\0end")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cairn import process
+from cairn import platforms, process
 from cairn.errors import PrerequisiteError, ProcessError
 from cairn.process import run_program
 
@@ -119,7 +119,7 @@ def test_an_interrupt_while_programs_end_kills_them(tmp_path: Path) -> None:
 import os, signal, sys, threading, time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from cairn import process
+from cairn import platforms, process
 stubborn = "import os, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
 stubborn += "print(os.getpid(), flush=True); time.sleep(60)"
 pid = []
@@ -306,7 +306,7 @@ def test_an_interrupt_ends_a_program_however_it_is_watched(tmp_path: Path, watch
     code = f"""
 import sys
 from pathlib import Path
-from cairn import process
+from cairn import platforms, process
 inner = "import subprocess, sys; sleep = [sys.executable, '-c', 'import time; time.sleep(60)']; "
 inner += "c = subprocess.Popen(sleep); open('pid', 'w').write(str(c.pid)); open('up', 'w'); c.wait()"
 try:
@@ -329,3 +329,13 @@ def test_a_program_that_somebody_types_to_has_our_streams_and_its_own_exit_code(
     assert capfd.readouterr().out == "here\n"
     with pytest.raises(PrerequisiteError, match="no-such-engine is not on this machine"):
         process.interactive(["no-such-engine", "run"])
+
+
+@pytest.mark.skipif(os.name != "posix", reason="programs are guarded by a process of POSIX's")
+def test_the_end_of_a_guarded_block_ends_no_program_of_another_thread() -> None:
+    """One project's checkout is done while another's origin is still being written: 2 of 6 failed."""
+    with ThreadPoolExecutor(1) as pool:
+        with platforms.here.guarding():
+            other = pool.submit(process.run, python("import time; print('up', flush=True); time.sleep(1.5)"))
+            process.run(python("import time; time.sleep(0.7)"))  # by now the other one is known to the guard
+        assert other.result().returncode == 0

@@ -147,8 +147,11 @@ def test_many_bundles_take_as_long_as_they_are_large(make_wheel: MakeWheel) -> N
         one = bundle(WHOLE, (1, 1)).ljust(1 << 12, b"\0")
         files = {"demo/x.so": make_elf(sections={".rodata": filler, ".hip_fatbin": one * count})}
         wheel = linux(make_wheel, files)
-        began = time.process_time()
-        assert found(wheel) == []
-        return time.process_time() - began
+        least = float("inf")
+        for _ in range(3):
+            began = time.process_time()
+            assert found(wheel) == []
+            least = min(least, time.process_time() - began)
+        return least
 
     assert seconds(800) < 12 * seconds(100)
