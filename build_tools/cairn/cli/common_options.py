@@ -8,6 +8,7 @@ argcomplete calls with the beginning of the word at the cursor, and with what wa
 from __future__ import annotations
 
 import argparse
+import sys
 from argparse import ArgumentTypeError
 from dataclasses import dataclass
 from pathlib import Path
@@ -189,18 +190,17 @@ class StoreOptions(OptionalStoreOptions):
 class PatientStoreOptions(StoreOptions):
     """`--store`, `--endpoint-url` and `--patience`, for commands that run when nobody is there."""
 
-    patience: float = option(
-        "seconds for which a bucket that does not answer is waited for (default: %(default)s)",
+    patience: float | None = option(
+        "seconds for which a bucket that does not answer is waited for (default: 600; 15 on a terminal)",
         metavar="SECONDS",
         convert=converters.seconds,
-        default=600.0,
     )
 
     def retry_policy(self) -> RetryPolicy | None:
         """One that lasts so long."""
         from cairn.retry import RetryPolicy
 
-        return RetryPolicy.lasting(self.patience)
+        return RetryPolicy.lasting(self.patience or (15.0 if sys.stderr.isatty() else 600.0))
 
 
 def cache_store(default: str) -> Any:

@@ -20,7 +20,7 @@ from cairn.pipeline.night import plan, shards
 from cairn.pipeline.night.plan import NightPlan
 from cairn.pipeline.pipeline_options import FreezeOptions
 from cairn.release.index import keys
-from cairn.release.index.generation import now
+from cairn.release.index.generation import MIRRORED, now
 from cairn.release.index.snapshot import Index
 from cairn.sources import checkout_stack
 from cairn.sources.checkout.checkout import CheckoutRequest
@@ -33,7 +33,7 @@ from cairn.venv import PackageSource
 from cairn.wheels.metadata import rocm_version
 
 _BY_DIGEST = re.compile(r"[^\s@]+@sha256:[0-9a-f]{64}")
-_TIMEOUT = 120.0  # seconds that pip may take to list the versions of one package
+_TIMEOUT = 900.0  # seconds that pip may take, which waits ten minutes for an index that does not answer
 _AT_ONCE = 4  # indexes
 
 
@@ -87,7 +87,7 @@ def freeze(
         legs=request.legs,
         log=github.run_url(),
     )
-    _refuse_versions(store, new_plan, request.stack, frozen)
+    _refuse_versions(store, new_plan, request.stack, frozen, say)
     if dry_run:
         return new_plan
     try:
@@ -142,25 +142,46 @@ def _refuse_tests(request: FreezeRequest) -> None:
             )
 
 
-def _refuse_versions(store: Store, night: NightPlan, stack: Stack, frozen: Manifest) -> None:
-    """Refuse a night whose wheels staging or the gate would refuse for their versions, once they are built.
+def _refuse_versions(
+    store: Store, night: NightPlan, stack: Stack, frozen: Manifest, say: Progress = silent
+) -> None:
+    """Refuse a night of whose wheels none could be published for their versions, once they are built.
+
+    Of names that no index lists any more, such as after a rollback, the ledger is asked at staging alone.
 
     Raises:
-        StoreError: an index has a version of a different manifest, or a higher one of the same line.
+        StoreError: for each leg, an index has a version of a different manifest, or a higher one of the line.
     """
-    problems = dict.fromkeys(
-        problem
-        for leg in night.legs
-        for channel in (night.staging, night.release)
-        for problem in _taken(
-            Index(store, plan.index_of(leg, channel)), _versions_of(leg, stack, frozen), frozen
-        )
-    )
-    if problems:
+    by_leg: dict[str, list[str]] = {}
+    known: dict[tuple[str, str], list[str]] = {}  # legs of other Pythons have the same indexes and versions
+    for leg in night.legs:
+        versions = _versions_of(leg, stack, frozen)
+        for channel in _channels_of(leg, night):
+            name = plan.index_of(leg, channel)
+            key = name, str(versions)
+            if key not in known:
+                try:
+                    known[key] = list(_taken(Index(store, name), versions, frozen))
+                except StoreError as error:  # a damaged index holds up the legs of that index alone
+                    known[key] = [str(error)]
+            by_leg.setdefault(leg.name, []).extend(known[key])
+    problems = dict.fromkeys(problem for texts in by_leg.values() for problem in texts)
+    if problems and all(by_leg.values()):
         raise StoreError(
             f"wheels of this night could not be published: {'; '.join(problems)}",
             tip="wait for a new version of the sources or of ROCm, or take that manifest again (--like)",
         )
+    for name, texts in by_leg.items():
+        if texts:
+            say(f"{name} will not get through: {'; '.join(texts)}")
+
+
+def _channels_of(leg: Leg, night: NightPlan) -> tuple[str, ...]:
+    """Return the channels that a leg's set goes to if nothing fails."""
+    if leg.ends == "staged":
+        return (night.staging,)
+    is_untested = leg.ends == "untested" and not leg.bypass_tests
+    return night.staging, keys.UNTESTED if is_untested else night.release
 
 
 def _versions_of(leg: Leg, stack: Stack, frozen: Manifest) -> dict[str, str]:
@@ -176,7 +197,9 @@ def _taken(index: Index, versions: Mapping[str, str], frozen: Manifest) -> Itera
     current = index.load()
     for name, version in versions.items():
         others = [file for file in current.project(name).files if file.build != frozen.digest()]
-        if same := [file for file in others if Version(file.version) == Version(version)]:
+        if any(file.build == MIRRORED for file in others):
+            yield f"{index.name} has {name} from a mirror"
+        elif same := [file for file in others if Version(file.version) == Version(version)]:
             yield f"{index.name} has {name} {same[0].version} from the manifest {same[0].build[:12]}"
         elif keys.is_gated(index.name):
             line = Version(version).release[:2]
@@ -292,9 +315,12 @@ def _newest_of_all(request: FreezeRequest, say: Progress) -> str:
 
     Families are published one after another: in the small hours, the index of one may lack what others have.
     """
-    urls = {leg.family: family_url(str(request.rocm_index_url), leg) for leg in request.legs}
-    say(f"looking for the newest ROCm SDK of {len(urls)} famil{'y' if len(urls) == 1 else 'ies'}")
-    found = dict(zip(urls, side_by_side(_versions, urls.values(), jobs=_AT_ONCE), strict=True))
+    legs = {leg.family: leg for leg in request.legs if plan.targets_of(leg) != (CPU,)}
+    urls = {family: family_url(str(request.rocm_index_url), leg) for family, leg in legs.items()}
+    distinct = tuple(dict.fromkeys(urls.values()))
+    say(f"looking for the newest ROCm SDK of {', '.join(urls)}")
+    by_url = dict(zip(distinct, side_by_side(_versions, distinct, jobs=_AT_ONCE), strict=True))
+    found = {family: by_url[url] for family, url in urls.items()}
     newest = {family: max(versions) for family, versions in found.items()}
     common = frozenset.intersection(*found.values())
     if not common:
@@ -323,8 +349,10 @@ def _versions(url: str) -> frozenset[Version]:
         with venv.own_pip(PackageSource(index_url=url)) as env:
             listing = process.run([*words, "--pre", "--index-url", url, "rocm"], env=env, timeout=_TIMEOUT)
     except ProcessError as error:
-        raise NetworkError(
-            f"pip finds no rocm package at {url}", tip="name the version: --rocm-sdk-version"
-        ) from error
+        problem = f"pip finds no rocm package at {url}"
+        if "No matching distribution" not in error.output:
+            message = " ".join(error.output.split())[-300:]
+            problem = f"pip cannot list the rocm packages of {url}: {message or error}"
+        raise NetworkError(problem, tip="name the version: --rocm-sdk-version") from error
     _, _, versions = listing.output.partition("Available versions:")
     return frozenset(Version(word) for word in versions.partition("\n")[0].replace(",", " ").split())

@@ -105,7 +105,8 @@ def _refuse_a_part(run: NightRun, stood: Sequence[Standing], say: Progress) -> N
     ]
     for before in () if behind else stood:
         say(f"{before.leg.name}: asking the gate")
-        if (judged := _one(trial, before)).refused:
+        # What users of the channel do not get holds up nothing of it.
+        if (judged := _one(trial, before)).refused and before.channel is None:
             behind.append((before, judged.reason))
     if behind:
         raise GateError(

@@ -81,10 +81,10 @@ def _of_leg(
         outcome: Outcome = "good" if stands.is_tested else "untested"
         return msgspec.structs.replace(shown, outcome=outcome, reason=stands.caveat)
     stage, reason, reported = _why(stands, notes)
-    if leg.expect_failure:
-        outcome, reason = "expected", f"{reason} (expected {leg.known_failure or 'by the matrix'})"
-    elif stands.state == "held":
+    if stands.state == "held":
         outcome = "held"
+    elif leg.expect_failure:
+        outcome, reason = "expected", f"{reason} (expected {leg.known_failure or 'by the matrix'})"
     else:
         outcome = "cancelled" if cancelled and not reported else "failed"
         if leg.known_failure:
@@ -190,8 +190,10 @@ def is_new(one: Night) -> bool:
 
 
 def age(one: Night) -> str:
-    """Say since when a leg fails: `new`, or `since 2026-11-20`."""
-    return "new" if is_new(one) or one.since is None else f"since {one.since[:10]}"
+    """Say since when a leg fails: `new`, or `since 2026-11-20`; of one that was ended, nothing is known."""
+    if one.since is None:
+        return "nothing known"
+    return "new" if is_new(one) else f"since {one.since[:10]}"
 
 
 def overdue(

@@ -89,7 +89,7 @@ def _look(run: NightRun, leg: Leg) -> Standing:
     if state == "ready" and bypass is not None:
         # Such a set may not replace one of the night's channel that was tested.
         elsewhere = plan.set_of(run.index(leg, keys.UNTESTED), night, leg)
-        if elsewhere is not None and elsewhere.yanked is None:
+        if elsewhere is not None and elsewhere.yanked is None and elsewhere.set_id == staged.set_id:
             return _promoted(leg, elsewhere, f"in {plan.index_of(leg, keys.UNTESTED)}: ")
     return Standing(leg=leg, state=state, reason=reason, set_id=staged.set_id, bypass=bypass)
 
@@ -100,7 +100,7 @@ def _promoted(leg: Leg, entry: IndexSet, where: str = "") -> Standing:
         state="promoted",
         set_id=entry.set_id,
         caveat=f"{where}{entry.caveat}" if entry.caveat else None,
-        is_tested=entry.untested is None,
+        is_tested=not entry.untested_targets,  # `untested` tells of failures that were answered, too
     )
 
 

@@ -61,12 +61,19 @@ class Night(datafile.Value, tag_field="schema", tag="cairn.night/1"):
 
     def after(self, previous: Night | None) -> Night:
         """Return this run with what depends on the run before it: `last_good` and `since`."""
+        if previous is not None and previous.started > self.started:
+            previous = None  # of a later night, which says nothing of this one
         if self.outcome in CAME_THROUGH:
             return msgspec.structs.replace(self, last_good=self.finished, since=None)
-        if previous is None:
-            return msgspec.structs.replace(self, last_good=None, since=self.started)
-        since = self.started if previous.outcome in CAME_THROUGH else previous.since or previous.started
-        return msgspec.structs.replace(self, last_good=previous.last_good, since=since)
+        since = None if self.outcome == "cancelled" else self.started
+        # A run that was ended neither began a failure nor ended one.
+        if previous is not None and (
+            previous.outcome == self.outcome or "cancelled" in (previous.outcome, self.outcome)
+        ):
+            first = previous.started if previous.outcome == "failed" else None  # in files without `since`
+            since = previous.since or first or since
+        last_good = previous.last_good if previous is not None else None
+        return msgspec.structs.replace(self, last_good=last_good, since=since)
 
 
 class IndexView(datafile.Value):

@@ -101,7 +101,7 @@ def test_versions_that_could_not_be_published_are_refused_before_the_builds(
     frozen = msgspec.structs.replace(FROZEN, projects=(torch,))
     earlier = msgspec.structs.replace(run.plan, night="6", manifest_sha256=frozen.digest())
     plan.create(run.store, earlier, frozen)
-    request = dataclasses.replace(request_, like="6")
+    request = dataclasses.replace(request_, like="6", legs=run.plan.legs[:1])
     name = f"torch-{version}-cp311-cp311-linux_x86_64.whl"
     file = FileEntry(filename=name, sha256="a" * 64, size=1, version=version, build="e" * 64)
     index = run.index(run.plan.legs[0], channel)
@@ -115,6 +115,13 @@ def test_versions_that_could_not_be_published_are_refused_before_the_builds(
         freeze(run.store, request)
     assert reason in str(refused.value)
     assert plan.find(run.store, "8") is None
+    # One family's version is no reason against the others, nor one in a channel that its sets do not go to.
+    lines: list[str] = []
+    freeze(run.store, dataclasses.replace(request_, like="6", night="9"), say=lines.append)
+    assert any(f"{run.plan.legs[0].name} will not get through: {reason}" in line for line in lines)
+    if channel == "release":
+        elsewhere = leg_of("gfx94X-dcgpu", test_runs_on=())
+        freeze(run.store, dataclasses.replace(request, night="10", legs=(elsewhere,)))
     # What the same manifest gave may be there: a night that goes on, or has more legs.
     hold(msgspec.structs.replace(file, build=frozen.digest()))
     assert freeze(run.store, request).night == "8"

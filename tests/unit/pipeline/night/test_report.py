@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -15,11 +16,12 @@ from cairn.pipeline.night import plan, promote, report
 from cairn.pipeline.night.plan import NightRun, Stage, StepNote
 from cairn.release.audit.audit import audit
 from cairn.release.index import keys
-from cairn.release.index.generation import now
+from cairn.release.index.generation import FileEntry, ProjectState, now
+from cairn.release.index.snapshot import Change
 from cairn.release.pages.view import Night as NightStatus
 from cairn.store.memory import MemoryStore
 from helpers.night import FROZEN, MakeNight, Night, leg_of, plan_of
-from helpers.release import contents
+from helpers.release import commit, contents
 
 DAY = timedelta(days=1)
 
@@ -155,6 +157,73 @@ def test_what_broke_since_the_last_night_is_told_from_what_failed_before(run: Ni
     assert report.counts(second) == "2 failed (1 of them new)"
     rows = [line for line in report.markdown(tomorrow.plan, second).splitlines() if "**failed**" in line]
     assert ["gfx110X-all" in row for row in rows] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("before", "now_", "since"),
+    [
+        (("good", None), "failed", "22"),
+        (("failed", "20"), "failed", "20"),
+        (("failed", None), "failed", "21"),  # of a file that an earlier version wrote
+        (("cancelled", None), "failed", "22"),  # a run that was ended began nothing
+        (("cancelled", "20"), "failed", "20"),  # and ended nothing
+        (("good", None), "cancelled", None),
+        (("failed", "20"), "cancelled", "20"),
+        (("expected", "20"), "failed", "22"),  # its last day has passed
+        (("expected", "20"), "expected", "20"),
+        (("failed", "20"), "untested", None),
+    ],
+)
+def test_since_when_a_leg_fails(
+    run: NightRun, before: tuple[Any, str | None], now_: Any, since: str | None
+) -> None:
+    def day(number: str | None) -> str | None:
+        return number and f"2026-11-{number}T01:17:00Z"
+
+    one = report.of_night(run)[0]
+    outcome, first = before
+    previous = msgspec.structs.replace(
+        one, outcome=outcome, started=day("21"), since=day(first), last_good="x"
+    )
+    ended = msgspec.structs.replace(one, outcome=now_, started=day("22")).after(previous)
+    assert ended.since == day(since)
+    assert (ended.last_good == "x") is (now_ != "untested")
+    # A night that is reported after a later one learns nothing from that.
+    late = msgspec.structs.replace(one, outcome="failed", started=day("20")).after(previous)
+    assert (late.since, late.last_good) == (day("20"), None)
+
+
+def test_a_leg_that_is_held_is_no_expected_failure(night_of: MakeNight) -> None:
+    held = leg_of("gfx110X-all", test_runs_on=(), push_on_success=False, expect_failure=True)
+    night = night_of(held)
+    night.built_and_staged(0)
+    assert [one.outcome for one in report.of_night(night.run)] == ["held"]
+
+
+def test_a_set_of_which_a_failure_was_answered_is_tested(night_of: MakeNight) -> None:
+    night = night_of(leg_of("gfx94X-dcgpu"))
+    night.built_and_staged(0)
+    (staged_set,) = night.run.index(night.leg(0), "staging").load().sets()
+    entry = msgspec.structs.replace(
+        staged_set, judgement="c" * 64, untested="a failed record was answered by me"
+    )
+    commit(
+        night.run.index(night.leg(0), "release"), "promote", lambda _now: Change(sets={entry.set_id: entry})
+    )
+    (ended,) = report.of_night(night.run)
+    assert (ended.outcome, ended.reason) == ("good", "a failed record was answered by me")
+
+
+def test_what_is_higher_in_untested_holds_up_no_whole_night(night_of: MakeNight) -> None:
+    """A nightly's sets lie there beside those of releases."""
+    night = night_of(GOOD, leg_of("gfx110X-all", test_runs_on=()))
+    night.built_and_staged(0, 1)
+    name = "torch-2.9.9-cp311-cp311-linux_x86_64.whl"
+    file = FileEntry(filename=name, sha256="a" * 64, size=1, version="2.9.9", build="e" * 64)
+    state = ProjectState(name="torch", files=()).with_files((file,))
+    there = night.run.index(night.leg(1), "untested")
+    commit(there, "publish", lambda _now: Change(projects={"torch": state}))
+    assert [one.promoted for one in promote.promote_night(night.run, whole=True).legs] == [True, False]
 
 
 def test_the_summary_is_a_table_in_which_a_reason_is_text(run: NightRun) -> None:
