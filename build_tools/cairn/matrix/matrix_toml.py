@@ -100,8 +100,8 @@ class FamilyPlatform(datafile.Value):
     Attributes:
         test: the labels of a runner with a GPU of the family; empty where there is none, so that its sets go
             to `untested`.
-        except_lines: the release lines that it is not built for.
         multi_gpu: the labels of a runner with several such GPUs; may be empty.
+        except_lines: the release lines that it is not built for.
         expect_failure: a failure that is known, with its issue and the last day on which it is expected.
         bypass_tests: it may be promoted to the channel of the night untested, and is shown so wherever it is
             listed.

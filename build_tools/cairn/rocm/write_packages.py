@@ -327,7 +327,7 @@ def _texts(package: Package, release: SdkRelease) -> list[New]:
     values = {"major": version.major, "minor": version.minor, "patch": version.micro}
     present = {member.path for member in package.members}
     texts = []
-    for name in release.description.texts.keys() - present:
+    for name in sorted(release.description.texts.keys() - present):
         text = release.description.texts[name].replace("{version}", release.version)
         for key, value in values.items():
             text = text.replace(f"{{{key}}}", str(value))

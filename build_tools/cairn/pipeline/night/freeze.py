@@ -15,7 +15,7 @@ from cairn.build.inputs import variables
 from cairn.concurrency import side_by_side
 from cairn.errors import NetworkError, ProcessError, SourceError, StoreError, UsageError
 from cairn.matrix.legs import MOST_LEGS, Leg
-from cairn.output import Progress, github, silent
+from cairn.output import Progress, github, silent, wording
 from cairn.pipeline.night import plan, shards
 from cairn.pipeline.night.plan import NightPlan
 from cairn.pipeline.pipeline_options import FreezeOptions
@@ -153,18 +153,20 @@ def _refuse_versions(
         StoreError: for each leg, an index has a version of a different manifest, or a higher one of the line.
     """
     by_leg: dict[str, list[str]] = {}
-    known: dict[tuple[str, str], list[str]] = {}  # legs of other Pythons have the same indexes and versions
+    problems_of: dict[
+        tuple[str, str], list[str]
+    ] = {}  # legs of other Pythons have the same indexes and versions
     for leg in night.legs:
         versions = _versions_of(leg, stack, frozen)
         for channel in _channels_of(leg, night):
             name = plan.index_of(leg, channel)
             key = name, str(versions)
-            if key not in known:
+            if key not in problems_of:
                 try:
-                    known[key] = list(_taken(Index(store, name), versions, frozen))
+                    problems_of[key] = list(_taken(Index(store, name), versions, frozen))
                 except StoreError as error:  # a damaged index holds up the legs of that index alone
-                    known[key] = [str(error)]
-            by_leg.setdefault(leg.name, []).extend(known[key])
+                    problems_of[key] = [str(error)]
+            by_leg.setdefault(leg.name, []).extend(problems_of[key])
     problems = dict.fromkeys(problem for texts in by_leg.values() for problem in texts)
     if problems and all(by_leg.values()):
         raise StoreError(
@@ -200,7 +202,8 @@ def _taken(index: Index, versions: Mapping[str, str], frozen: Manifest) -> Itera
         if any(file.build == MIRRORED for file in others):
             yield f"{index.name} has {name} from a mirror"
         elif same := [file for file in others if Version(file.version) == Version(version)]:
-            yield f"{index.name} has {name} {same[0].version} from the manifest {same[0].build[:12]}"
+            build = wording.short_id(same[0].build)
+            yield f"{index.name} has {name} {same[0].version} from the manifest {build}"
         elif keys.is_gated(index.name):
             line = Version(version).release[:2]
             have = {f.version for f in others if f.yanked is None and Version(f.version).release[:2] == line}
@@ -320,9 +323,9 @@ def _newest_of_all(request: FreezeRequest, say: Progress) -> str:
     distinct = tuple(dict.fromkeys(urls.values()))
     say(f"looking for the newest ROCm SDK of {', '.join(urls)}")
     by_url = dict(zip(distinct, side_by_side(_versions, distinct, jobs=_AT_ONCE), strict=True))
-    found = {family: by_url[url] for family, url in urls.items()}
-    newest = {family: max(versions) for family, versions in found.items()}
-    common = frozenset.intersection(*found.values())
+    by_family = {family: by_url[url] for family, url in urls.items()}
+    newest = {family: max(versions) for family, versions in by_family.items()}
+    common = frozenset.intersection(*by_family.values())
     if not common:
         each = ", ".join(f"{family} has {version}" for family, version in newest.items())
         raise NetworkError(
@@ -332,7 +335,7 @@ def _newest_of_all(request: FreezeRequest, say: Progress) -> str:
     chosen = max(common)
     for family, version in newest.items():
         if version > chosen:
-            others = [name for name, versions in found.items() if version not in versions]
+            others = [name for name, versions in by_family.items() if version not in versions]
             say(f"{family} has ROCm {version}, which {others[0]} lacks: all take {chosen}")
     return str(chosen)
 

@@ -18,7 +18,7 @@ from typing import Literal
 from cairn import datafile, targets
 from cairn.errors import StoreError, UsageError
 from cairn.matrix.legs import Leg
-from cairn.output import console, github
+from cairn.output import console, github, wording
 from cairn.release.index import keys, write
 from cairn.release.index.generation import IndexSet, now
 from cairn.release.index.snapshot import Index
@@ -340,8 +340,9 @@ def set_of(index: Index, plan: NightPlan, leg: Leg) -> IndexSet | None:
     ]
     valid = [one for one in sets if one.yanked is None]
     if len(valid) > 1:
+        ids = ", ".join(wording.short_id(one.set_id) for one in valid)
         raise StoreError(
-            f"{index.name} has {len(valid)} sets for {leg.name}: {', '.join(s.set_id[:12] for s in valid)}",
+            f"{index.name} has {len(valid)} sets for {leg.name}: {ids}",
             tip="take off the one that is not meant: cairn release rollback "
             f"--index {index.name}; a yank would ban the wheels that they share",
         )

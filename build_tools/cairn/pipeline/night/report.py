@@ -14,7 +14,7 @@ import msgspec
 from cairn import datafile
 from cairn.errors import StoreError, UsageError
 from cairn.matrix.legs import Leg
-from cairn.output import safe_text
+from cairn.output import safe_text, wording
 from cairn.pipeline.night import plan, standing
 from cairn.pipeline.night.plan import STAGES, NightPlan, NightRun, Stage, StepNote
 from cairn.pipeline.night.standing import Standing
@@ -161,12 +161,12 @@ def markdown(night: NightPlan, ended: Sequence[Night]) -> str:
         outcome = f"**{one.outcome}** in {one.stage}, {age(one)}" if one.is_bad else one.outcome
         # What a build says of itself may hold any text: here it is a text, and no link, picture or tag.
         why = safe_text.markdown(one.reason or "")
-        short_id = f"`{one.set_id[:12]}`" if one.set_id else ""
-        rows.append((one.family, one.python, one.platform, outcome, why, short_id))
+        set_id = f"`{wording.short_id(one.set_id)}`" if one.set_id else ""
+        rows.append((one.family, one.python, one.platform, outcome, why, set_id))
     lines = (
         f"## Night {night.night}: {night.stack}, {night.line}",
         "",
-        f"{counts(ended)}; manifest `{night.manifest_sha256[:12]}`.",
+        f"{counts(ended)}; manifest `{wording.short_id(night.manifest_sha256)}`.",
         "",
         *safe_text.markdown_table(("family", "Python", "platform", "outcome", "why", "set"), rows),
     )

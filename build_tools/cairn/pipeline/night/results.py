@@ -10,7 +10,7 @@ from pathlib import Path
 from cairn import files
 from cairn.errors import CairnError
 from cairn.matrix.legs import Leg
-from cairn.output import Progress, console, github, silent
+from cairn.output import Progress, console, github, silent, wording
 from cairn.pipeline.night import plan
 from cairn.pipeline.night.plan import NightRun
 from cairn.release import records
@@ -106,6 +106,6 @@ def _with_results(store: Store, set_id: str, item: KeptRecord, say: Progress) ->
         data = records.junit_of(store, item)
         outcomes = None if data is None else junit.loads(data, name=test_record.JUNIT).by_test
     except CairnError as error:
-        say(f"no results of the set {set_id[:12]}: {error}")
+        say(f"no results of the set {wording.short_id(set_id)}: {error}")
         outcomes = None
     return EarlierRun(set_id=set_id, record=item.record, outcomes=outcomes)
