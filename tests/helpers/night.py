@@ -11,6 +11,7 @@ import msgspec
 
 from cairn.matrix.legs import Leg
 from cairn.pipeline.night import plan, stage, standing
+from cairn.pipeline.night.build import set_folder
 from cairn.pipeline.night.plan import NightPlan, NightRun
 from cairn.pipeline.night.stage import StagedLeg
 from cairn.release import records
@@ -115,7 +116,7 @@ class Night:
 
     def artifact(self, leg: int = 0, attempt: int = 1) -> Path:
         """Where the build job of a leg leaves what it uploads."""
-        return self.artifacts / stage.artifact_name(self.leg(leg), attempt)
+        return self.artifacts / stage.artifact_name(self.leg(leg).build_id, attempt)
 
     def build(
         self, number: int = 0, *, content: str | None = None, folder: Path | None = None, **changes: Any
@@ -123,6 +124,8 @@ class Night:
         """What the build job of a leg uploads; the set that it says its wheels form, with `changes`."""
         leg, folder = self.leg(number), folder or self.artifact(number)
         wheels = [make_wheel(folder, "torch", "2.9.0", content=content)]
+        folder = set_folder(folder, leg)
+        folder.mkdir(exist_ok=True)
         made = make_set(wheels, family=leg.family, targets=plan.targets_of(leg))
         made = msgspec.structs.replace(made, manifest_sha256=FROZEN.digest())
         (folder / "builder.json").write_bytes(statement_of(made, wheels, FROZEN.canonical()))

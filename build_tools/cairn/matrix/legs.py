@@ -58,6 +58,9 @@ class Leg(datafile.Value):
         suites: configurations of the stack's suite.toml that its set is tested with.
         compat: whether it is measured what the compatibility pages claim of its set.
         known_failure: the failure that is known: its issue and last day; also one whose last day has passed.
+        build: the id of the build that makes its wheels, which may be that of other families too; empty, as
+            in older nights, for one with its own id.
+        split: its wheels are host wheels and device wheels.
     """
 
     id: str
@@ -79,6 +82,13 @@ class Leg(datafile.Value):
     suites: tuple[str, ...] = ()
     compat: bool = False
     known_failure: str = ""
+    build: str = ""
+    split: bool = False
+
+    @property
+    def build_id(self) -> str:
+        """The id of the build that makes its wheels."""
+        return self.build or self.id
 
     @property
     def ends(self) -> End:
@@ -86,6 +96,61 @@ class Leg(datafile.Value):
         if not self.push_on_success:
             return "staged"
         return "tested" if self.test_runs_on else "untested"
+
+
+class Build(datafile.Value):
+    """One build: the wheels of one leg, or of all families of a line, Python and platform.
+
+    Attributes:
+        id: its name as file and artifact names may have it; that of the leg where it is of one alone.
+        name: its name for people.
+        line, python, platform, os: those of its legs.
+        build_runs_on: the labels of its runner.
+        targets: those of all its legs, joined by commas: a build for fewer would give other bytes.
+        split: it leaves host wheels, which its legs share, and device wheels for each target.
+        legs: the ids of the legs whose wheels it makes.
+        families: the families of these.
+    """
+
+    id: str
+    name: str
+    line: str
+    python: str
+    platform: str
+    os: str
+    build_runs_on: tuple[str, ...]
+    targets: str
+    split: bool
+    legs: tuple[str, ...]
+    families: tuple[str, ...]
+
+
+def builds_of(legs: Iterable[Leg]) -> tuple[Build, ...]:
+    """The builds that make the wheels of these legs, in their order."""
+    by_build: dict[str, list[Leg]] = {}
+    for leg in legs:
+        by_build.setdefault(leg.build_id, []).append(leg)
+    return tuple(_build(name, tuple(made)) for name, made in by_build.items())
+
+
+def _build(name: str, legs: tuple[Leg, ...]) -> Build:
+    first = legs[0]
+    targets = (target for leg in legs for target in gpu.parse_targets(leg.targets))
+    return Build(
+        id=name,
+        name=first.name
+        if name == first.id
+        else f"{first.line} Python {first.python} {first.platform}, {len(legs)} families",
+        line=first.line,
+        python=first.python,
+        platform=first.platform,
+        os=first.os,
+        build_runs_on=first.build_runs_on,
+        targets=",".join(gpu.in_order(targets)),
+        split=first.split,
+        legs=tuple(leg.id for leg in legs),
+        families=tuple(leg.family for leg in legs),
+    )
 
 
 class Matrix(datafile.Value, tag_field="schema", tag="cairn.matrix/1"):
@@ -108,6 +173,11 @@ class Matrix(datafile.Value, tag_field="schema", tag="cairn.matrix/1"):
     def without_runner(self) -> tuple[Leg, ...]:
         """The legs that nothing here can test."""
         return tuple(leg for leg in self.legs if not leg.test_runs_on)
+
+    @property
+    def builds(self) -> tuple[Build, ...]:
+        """The builds that make the wheels of the legs."""
+        return builds_of(self.legs)
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -161,8 +231,11 @@ def _leg(
 ) -> Leg:
     line, family, python, platform = names
     here, event = config.families[family][platform], config.triggers.get(trigger, Trigger())
+    own_id = _UNSAFE.sub("-", f"{line}-{family}-py{python}-{platform}")
+    split = config.platforms[platform].build_together and gpu.parse_targets(family) != (gpu.CPU,)
+    together = _UNSAFE.sub("-", f"{line}-py{python}-{platform}")
     return Leg(
-        id=_UNSAFE.sub("-", f"{line}-{family}-py{python}-{platform}"),
+        id=own_id,
         name=f"{line} {family} Python {python} {platform}",
         stack=stack_path.as_posix(),
         line=line,
@@ -181,6 +254,8 @@ def _leg(
         push_on_success=here.push_on_success,
         suites=event.suites,
         compat=event.compat,
+        build=together if split and not here.build_alone else own_id,
+        split=split,
     )
 
 
@@ -218,11 +293,13 @@ def _refuse_one_id_for_two(legs: Sequence[Leg]) -> None:
     """Artifacts and status pages are named by ids, in which `release/2.9` and `release-2.9` are one line."""
     by_id: dict[str, Leg] = {}
     for leg in legs:
-        if (other := by_id.setdefault(leg.id, leg)) is not leg:
-            raise UsageError(
-                f"{other.name} and {leg.name} have one id, {leg.id}",
-                tip="rename one of the lines in the stack.toml",
-            )
+        for name in (leg.id, leg.build_id):  # legs of one line may share a build
+            other = by_id.setdefault(name, leg)
+            if other.line != leg.line or (name == leg.id and other is not leg):
+                raise UsageError(
+                    f"{other.name} and {leg.name} have one id, {name}",
+                    tip="rename one of the lines in the stack.toml",
+                )
 
 
 def _refuse_too_many(legs: Sequence[Leg], *axes: Sequence[str]) -> None:

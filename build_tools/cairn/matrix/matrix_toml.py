@@ -39,10 +39,14 @@ class Platform(datafile.Value):
     Attributes:
         build: the labels of its build runner.
         elsewhere: those in a repository that is not the `owner`'s, where they are different.
+        build_together: one build for each line and Python makes the wheels of all families: host wheels,
+            which they share, and device wheels for each target. It needs a ROCm SDK that serves every target.
+            Otherwise each family has builds of its own.
     """
 
     build: tuple[str, ...]
     elsewhere: tuple[str, ...] = ()
+    build_together: bool = False
 
 
 class Trigger(datafile.Value):
@@ -106,6 +110,8 @@ class FamilyPlatform(datafile.Value):
         bypass_tests: it may be promoted to the channel of the night untested, and is shown so wherever it is
             listed.
         push_on_success: it is promoted when it passes; otherwise it ends in staging.
+        build_alone: it has builds of its own where the other families of the platform are built together, so
+            that it takes none of them with it if it fails.
     """
 
     test: tuple[str, ...] = ()
@@ -114,6 +120,7 @@ class FamilyPlatform(datafile.Value):
     expect_failure: ExpectedFailure | None = None
     bypass_tests: bool = False
     push_on_success: bool = True
+    build_alone: bool = False
 
 
 class MatrixToml(datafile.Value, tag_field="schema", tag="cairn.matrix-toml/1"):

@@ -22,7 +22,7 @@ from cairn.rocm.assign_files import Layout, Package, PackageMember
 from cairn.rocm.debian import DebianPackage
 from cairn.rocm.packages_toml import Description, Wrap, matches
 from cairn.rocm.tree import RocmTree
-from cairn.targets import in_order
+from cairn.targets import families, in_order
 
 _CMAKE = "lib/cmake"
 # include() keeps `..` in CMAKE_CURRENT_LIST_FILE, which the included file takes folders off.
@@ -162,6 +162,13 @@ def _dist(plan: Layout, release: SdkRelease) -> dict[str, object]:
         "version": release.version,
         "default_family": next(iter(release.families)),
         "families": {family: list(targets) for family, targets in release.families.items()},
+        # Libraries for many targets are also those of each family that has no others.
+        "groups": {
+            name: family
+            for family, own in release.families.items()
+            for name, members in families().items()
+            if name not in release.families and set(members) <= set(own)
+        },
         "folders": {"core": plan.core.folder, "devel": plan.devel.folder}
         | {f"libraries/{name}": p.folder for name, p in libraries.items()},
         "requires": [f"{plan.core.distribution}=={release.version}"],

@@ -11,6 +11,7 @@ commits.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import os
 import urllib.parse
@@ -149,6 +150,23 @@ def of_set(
         inputs=inputs,
         derived_from=wheel_set.derived_from,
         builder=this_builder(),
+    )
+
+
+def of_part(statement: bytes, part: WheelSet) -> bytes:
+    """Return what a builder's statement about a set says of some of its wheels, which form a set too.
+
+    Raises:
+        StoreError: it is not such a statement.
+    """
+    whole, names = decode(statement, name=BUILDER_FILE), {wheel.file_name for wheel in part.wheels}
+    return encode(
+        dataclasses.replace(
+            whole,
+            wheels={name: sha256 for name, sha256 in whole.wheels.items() if name in names},
+            bills={name: sha256 for name, sha256 in whole.bills.items() if name in names},
+            parameters=part.parameters,
+        )
     )
 
 

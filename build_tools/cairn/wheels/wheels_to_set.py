@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+
 from cairn import files
+from cairn.targets import family_of, parse_target_id
 from cairn.wheels import wheelset
 from cairn.wheels.contents import binaries
-from cairn.wheels.metadata import wheel_info
+from cairn.wheels.metadata import device_names, wheel_info
 from cairn.wheels.wheelset import SetWheel, WheelSet
 
 
@@ -43,6 +46,23 @@ def make(  # noqa: PLR0913 - each is one property of a set
     )
     wheelset.check(wheel_set, "the set")
     return wheel_set
+
+
+def part_of(whole: WheelSet, targets: Sequence[str]) -> WheelSet:
+    """The open set for some targets of a split build: the host wheels, and these targets' device wheels."""
+    processors = {parse_target_id(name).processor for name in targets}
+    names = [wheel.distribution for wheel in whole.wheels]
+
+    def is_for_others(name: str) -> bool:
+        found = filter(None, (device_names.processor_of(name, host) for host in names))
+        return any(processor not in processors for processor in found)
+
+    return msgspec.structs.replace(
+        whole,
+        family=family_of(targets),
+        targets=tuple(targets),
+        wheels=tuple(wheel for wheel in whole.wheels if not is_for_others(wheel.distribution)),
+    )
 
 
 def describe(wheel: Path) -> SetWheel:

@@ -98,7 +98,35 @@ def test_a_leg_says_all_that_its_jobs_need(tmp_path: Path) -> None:
         "push_on_success": False,
         "suites": (),
         "compat": False,
+        "build": "nightly-gfx110X-all-py3.12-linux_x86_64",
+        "split": False,
     }
+
+
+def test_families_that_are_built_together_have_one_build_for_all_their_targets(tmp_path: Path) -> None:
+    text = CONFIG.replace(
+        'elsewhere = ["ubuntu-24.04"]', 'build_together = true\nelsewhere = ["ubuntu-24.04"]'
+    )
+    found = _make(tmp_path, text, lines=("nightly",), pythons=("3.11",))
+    together, windows = found.builds
+    assert (together.id, together.split) == ("nightly-py3.11-linux_x86_64", True)
+    assert together.targets == "gfx942,gfx1100,gfx1101,gfx1102,gfx1103,gfx1151"
+    assert together.families == ("gfx94X-dcgpu", "gfx110X-all", "gfx1151")
+    assert (windows.id, windows.split) == ("nightly-gfx110X-all-py3.11-win_amd64", False)
+    # The legs are what they are without it: each is tested and promoted by itself.
+    apart = _make(tmp_path, lines=("nightly",), pythons=("3.11",))
+    assert [leg.id for leg in found.legs] == [leg.id for leg in apart.legs]
+    assert [build.legs for build in apart.builds] == [(leg.id,) for leg in apart.legs]
+
+
+def test_a_family_can_be_left_out_of_the_common_build(tmp_path: Path) -> None:
+    text = CONFIG.replace('elsewhere = ["ubuntu-24.04"]', "build_together = true")
+    text = text.replace('test = ["ubuntu-24.04"]', "build_alone = true")
+    found = _make(tmp_path, text, platforms=("linux_x86_64",), lines=("nightly",), pythons=("3.11",))
+    together, alone = found.builds
+    assert together.families == ("gfx94X-dcgpu", "gfx110X-all")
+    # Users of its index ask for its device wheels by the same extras as before.
+    assert (alone.id, alone.targets, alone.split) == ("nightly-gfx1151-py3.11-linux_x86_64", "gfx1151", True)
 
 
 def test_build_and_test_have_the_same_legs_but_for_those_without_a_runner(tmp_path: Path) -> None:
@@ -149,8 +177,11 @@ def test_two_lines_whose_legs_would_have_one_id_are_refused() -> None:
     stack = stacks.load(STACKS[1])
     config = matrix_toml.load_matrix_toml(STACKS[1] / matrix_toml.FILE, stack)
     legs_ = legs.make(stack, config, legs.Choice(trigger="presubmit"), stack_path=STACKS[1]).legs
+    other = msgspec.structs.replace(legs_[0], line="release-2.9")
     with pytest.raises(UsageError, match=r"have one id, release-2\.9-gfx94X"):
-        legs._refuse_one_id_for_two([*legs_, msgspec.structs.replace(legs_[0], line="release-2.9")])
+        legs._refuse_one_id_for_two([*legs_, other])
+    with pytest.raises(UsageError, match=r"have one id, release-2\.9-py3\.12"):
+        legs._refuse_one_id_for_two([*legs_, msgspec.structs.replace(other, id="release-2.9-gfx90a")])
 
 
 def test_what_is_named_takes_the_place_of_what_the_trigger_has(tmp_path: Path) -> None:

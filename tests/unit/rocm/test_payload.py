@@ -20,6 +20,7 @@ DIST: dict[str, object] = {
     "version": "7.10.0",
     "default_family": "gfx94X-dcgpu",
     "families": {"gfx94X-dcgpu": ["gfx942"], "gfx110X-all": ["gfx1100", "gfx1101"]},
+    "groups": {"gfx110X-dgpu": "gfx110X-all"},
     "requires": ["rocm-sdk-core==7.10.0"],
     "extras": {
         "devel": ["rocm-sdk-devel==7.10.0"],
@@ -60,6 +61,7 @@ def test_gpus_are_found_in_the_kernels_order(tmp_path: Path) -> None:
         ({}, ["gfx906", "gfx1100"], "gfx110X-all"),
         ({"ROCM_SDK_TARGET_FAMILY": "gfx110X-all"}, ["gfx942"], "gfx110X-all"),
         ({"ROCM_SDK_TARGET_FAMILY": "gfx1100"}, [], "gfx110X-all"),
+        ({"ROCM_SDK_TARGET_FAMILY": "gfx110X-dgpu"}, [], "gfx110X-all"),
     ],
 )
 def test_the_family_asked_for_then_the_gpu_then_the_default(

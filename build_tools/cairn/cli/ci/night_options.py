@@ -16,7 +16,7 @@ from cairn.errors import CairnError, UsageError
 from cairn.options import flag, option
 
 if TYPE_CHECKING:
-    from cairn.matrix.legs import Leg
+    from cairn.matrix.legs import Build, Leg
     from cairn.pipeline.night.plan import NightRun, Stage
     from cairn.pipeline.night.shards import Shard
 
@@ -103,6 +103,18 @@ class LegOptions(NightOptions):
     leg: str = option("which leg of it", metavar="ID", convert=converters.nonempty, required=True)
 
 
+@dataclass(frozen=True, kw_only=True)
+class BuildIdOptions(NightOptions):
+    """A night, and `--leg` for one of its builds."""
+
+    leg: str = option(
+        "which build of it, by the id that `freeze` gave: that of a leg, or one for all families of a Python",
+        metavar="ID",
+        convert=converters.nonempty,
+        required=True,
+    )
+
+
 def shard_of(run: NightRun, leg: Leg, config: str, number: int) -> Shard:
     """A shard of a leg's suites.
 
@@ -125,7 +137,7 @@ def shard_of(run: NightRun, leg: Leg, config: str, number: int) -> Shard:
 
 @contextmanager
 def note_ending(
-    run: NightRun, leg: Leg, stage: Stage, folder: Path | None = None, *, part: str = ""
+    run: NightRun, leg: Leg | Build, stage: Stage, folder: Path | None = None, *, part: str = ""
 ) -> Iterator[None]:
     """Record how a job of a leg ends: in the store, or in `folder`, for `cairn ci night keep`."""
     from cairn import datafile
@@ -150,8 +162,8 @@ def note_ending(
         raise failure
 
 
-def outputs(name: str, legs: Sequence[Leg]) -> dict[str, str]:
-    """Return the step outputs that pass legs to a job matrix: NAME and NAME_count."""
+def outputs(name: str, legs: Sequence[Leg | Build]) -> dict[str, str]:
+    """Return the step outputs that pass legs or builds to a job matrix: NAME and NAME_count."""
     from cairn import datafile
     from cairn.output import github
 

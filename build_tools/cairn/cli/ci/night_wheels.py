@@ -29,8 +29,8 @@ class Freeze(night_options.NightOptions):
     """Options of `cairn ci night freeze`.
 
     A night of that id that is there already goes on, with the manifest that it has. Outputs of the step,
-    under GitHub Actions: `night`, `to`, `image` (of its manifest), `build` (the legs that are yet to be
-    built, for a matrix) and `build_count`.
+    under GitHub Actions: `night`, `to`, `image` (of its manifest), `build` (the builds that are yet to be
+    made, for a matrix) and `build_count`.
 
         cairn ci night freeze --night 2026-01-31 --stack external-builds/sample --store ./store
         --matrix matrix.json
@@ -47,11 +47,11 @@ class Freeze(night_options.NightOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Build(night_options.LegOptions):
+class Build(night_options.BuildIdOptions):
     """Options of `cairn ci night build`.
 
-    Reads the store and writes nothing into it: the wheels, their set.json and how it went (step.json) are
-    left in the output folder.
+    Reads the store and writes nothing into it: the wheels, the set.json of each leg and how it went
+    (step.json) are left in the output folder.
 
         cairn ci night build --night latest --leg nightly-gfx94X-dcgpu-py3.12-linux_x86_64 --stack
         external-builds/sample --store ./store --output-dir wheels
@@ -77,18 +77,21 @@ def _freeze(request: Freeze) -> Answer:
         night = freeze(store, freeze_request, dry_run=request.dry_run, say=stage.update)
     run = plan.NightRun(store=store, plan=night, stack=stack)
     stood = [standing.look(run, leg) for leg in night.legs]
-    missing = [one.leg for one in stood if one.state == "missing"]
+    missing = {one.leg.id for one in stood if one.state == "missing"}
+    # With all targets of its legs, whichever of these are staged already: for fewer, other bytes would come.
+    builds = [build for build in night.builds if not missing.isdisjoint(build.legs)]
     image = "" if request.dry_run else plan.manifest_of(store, night).toolchain.get("image", "")
     if request.how.image and not request.dry_run and image != request.how.image:
         note = f"builds run in {image or 'no container'}, as the manifest says, not in {request.how.image}"
         console.current().warn(note)
     begun = {"night": night.night, "to": night.release, "image": image}
-    github.write_outputs({**begun, **night_options.outputs("build", missing)})
+    github.write_outputs({**begun, **night_options.outputs("build", builds)})
     text = (
         f"night {night.night}: {night.stack}, {night.line}, manifest {short_id(night.manifest_sha256)}",
         Table(("leg", "stands at"), [(one.leg.id, one.state) for one in stood]),
     )
-    return Answer(night, text, more={"missing": [leg.id for leg in missing]})
+    more = {"missing": [leg.id for leg in night.legs if leg.id in missing], "build": builds}
+    return Answer(night, text, more=more)
 
 
 def _stack_and_legs(request: Freeze) -> tuple[Stack, tuple[Leg, ...]]:
@@ -125,18 +128,18 @@ def _build(request: Build) -> Answer:
     from cairn.pipeline.staging import SET_FILE
 
     run = request.load_run()
-    leg = run.plan.leg(request.leg)
+    build = run.plan.build(request.leg)
     cache = SharedCache(url=request.cache_store, endpoint_url=request.endpoint_url, read_only=False)
     job = LegBuild(
         run=run,
-        leg=leg,
+        build=build,
         output_dir=request.output_dir.absolute(),
         shared_cache=cache if request.cache_store else None,
         **vars(request.how),
     )
-    for name in (NOTE_FILE, SET_FILE):  # of an earlier build in the same folder
+    for name in (NOTE_FILE, SET_FILE, *(f"{leg}/{SET_FILE}" for leg in build.legs)):  # of an earlier build
         (job.output_dir / name).unlink(missing_ok=True)
-    with night_options.note_ending(run, leg, "build", job.output_dir):
+    with night_options.note_ending(run, build, "build", job.output_dir):
         wheels = build_leg(job)
     return built_wheels(wheels)
 

@@ -1,4 +1,8 @@
-"""Build a leg of a night: frozen sources and the family's ROCm SDK become wheels for the next job."""
+"""Make the wheels of a leg of a night, or of all families of a line and Python, for the next job.
+
+Left in a folder are the wheels, and for each leg an open set of those that are its own. A leg with a build of
+its own has that at the top, the others in a folder of their id.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +11,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cairn import files, interpreters
+from cairn import targets as gpu
 from cairn.build import job, preflight, rocm_sdk
 from cairn.build.cache import SharedCache
 from cairn.build.model import BuiltWheel, InstalledSdk, Job, SdkRequest
 from cairn.errors import PrerequisiteError, SourceError, UsageError
 from cairn.interpreters import Interpreter
-from cairn.matrix.legs import Leg
+from cairn.matrix.legs import Build, Leg
 from cairn.output import console
 from cairn.pipeline import staging
 from cairn.pipeline.night import plan
-from cairn.pipeline.night.freeze import family_url
+from cairn.pipeline.night.freeze import sdk_url
 from cairn.pipeline.night.plan import NightRun
 from cairn.pipeline.pipeline_options import LegBuildOptions
+from cairn.pipeline.staging import SET_FILE
 from cairn.release.index import keys
 from cairn.release.serve import serving
+from cairn.rocm import install as rocm
 from cairn.sources import checkout_stack
 from cairn.sources.checkout.checkout import CheckoutRequest
 from cairn.sources.checkout.describe import Checkout
@@ -31,6 +38,8 @@ from cairn.stack import Stack
 from cairn.store.folder import LocalStore
 from cairn.targets import CPU
 from cairn.venv import PackageSource
+from cairn.wheels import build_statement, wheels_to_set, wheelset
+from cairn.wheels.wheelset import BUILDER_FILE
 
 _LOCK_WAIT = 12 * 3600.0  # seconds; the other build may be at torch
 
@@ -40,29 +49,29 @@ SDK_FOLDER = "rocm-sdk"
 
 @dataclass(frozen=True, kw_only=True)
 class LegBuild(LegBuildOptions):
-    """A leg to build on this machine.
+    """A build of a night to make on this machine.
 
     Attributes:
         run: the night.
-        leg: one of its legs.
-        output_dir: receives the wheels, `set.json`, `manifest.json` and the SDK that a stack made itself.
+        build: one of its builds.
+        output_dir: receives the wheels, their sets, `manifest.json` and the SDK that a stack made itself.
         shared_cache: where built wheels are kept for other machines; None for nowhere.
     """
 
     run: NightRun
-    leg: Leg
+    build: Build
     output_dir: Path
     shared_cache: SharedCache | None = None
 
     @property
     def stack(self) -> Stack:
-        """The stack of the leg, on its line."""
+        """The stack of the night, on its line."""
         return self.run.stack
 
     @property
     def own_dir(self) -> Path:
-        """The leg's own part of the work folder."""
-        return self.work_dir.absolute() / self.leg.id
+        """The build's own part of the work folder."""
+        return self.work_dir.absolute() / self.build.id
 
     @property
     def makes_sdk(self) -> bool:
@@ -72,26 +81,26 @@ class LegBuild(LegBuildOptions):
     @property
     def for_cpu(self) -> bool:
         """Whether it is built without ROCm."""
-        return self.stack.sdk is None or plan.targets_of(self.leg) == (CPU,)
+        return self.stack.sdk is None or plan.targets_of(self.build) == (CPU,)
 
 
 def build_leg(request: LegBuild) -> tuple[BuiltWheel, ...]:
-    """Build the wheels of a leg from exactly the frozen inputs of the night.
+    """Make the wheels of a build from exactly the frozen inputs of the night, and the set of each leg of it.
 
     Raises:
         PrerequisiteError: this is a different Python or platform than the leg's.
         SourceError: the checkouts cannot be made as they were frozen.
         BuildError: a project did not become a wheel.
     """
-    leg, python = request.leg, interpreters.find(request.leg.python)
-    if python.platform != leg.platform:  # first: nothing is downloaded for a machine that cannot build it
+    build, python = request.build, interpreters.find(request.build.python)
+    if python.platform != build.platform:  # first: nothing is downloaded for a machine that cannot build it
         raise PrerequisiteError(
-            f"{leg.name} is for {leg.platform}, and this machine builds for {python.platform}",
-            tip=f"give the runner labels {', '.join(leg.build_runs_on)} to machines of that kind",
+            f"{build.name} is for {build.platform}, and this machine builds for {python.platform}",
+            tip=f"give the runner labels {', '.join(build.build_runs_on)} to machines of that kind",
         )
     # A run of another night would move the trees under this one.
     waiting = functools.partial(
-        console.current().info, f"waiting for another build of {leg.id} in {request.work_dir}"
+        console.current().info, f"waiting for another build of {build.id} in {request.work_dir}"
     )
     with files.locked(request.own_dir / "leg.lock", timeout=_LOCK_WAIT, on_wait=waiting):
         frozen = plan.manifest_of(request.run.store, request.run.plan)
@@ -100,7 +109,26 @@ def build_leg(request: LegBuild) -> tuple[BuiltWheel, ...]:
         preflight.targets(build_job)
         (build_job,) = job.check((build_job,))
         installed = None if request.for_cpu else _install_sdk(request, build_job, frozen)
-        return job.build((build_job,), (installed,), trees=trees)[0]
+        (wheels,) = job.build((build_job,), (installed,), trees=trees)
+        _write_sets(request)
+        return wheels
+
+
+def set_folder(folder: Path, leg: Leg) -> Path:
+    """Return where a build that left its wheels in `folder` left the set of a leg."""
+    return folder if leg.build_id == leg.id else folder / leg.id
+
+
+def _write_sets(request: LegBuild) -> None:
+    """Write the sets of legs that share a build: the host wheels, and the device wheels of their targets."""
+    folder = request.output_dir
+    for leg in map(request.run.plan.leg, request.build.legs):
+        if (place := set_folder(folder, leg)) != folder:
+            whole, statement = wheelset.read(folder / SET_FILE), build_statement.beside(folder / SET_FILE)
+            part = wheels_to_set.part_of(whole, plan.targets_of(leg))
+            place.mkdir(parents=True, exist_ok=True)
+            files.write_bytes(place / BUILDER_FILE, build_statement.of_part(statement, part))
+            wheelset.write(place / SET_FILE, part)
 
 
 def _checkouts(request: LegBuild, frozen: Manifest) -> tuple[Checkout, ...]:
@@ -138,16 +166,26 @@ def _job(request: LegBuild, frozen: Manifest, python: Interpreter) -> Job:
         line=stack.line,
         checkouts={p.name: request.own_dir / "src" / p.checkout_dir for p in stack.projects},
         output_dir=request.output_dir,
-        sdk=SdkRequest(version=frozen.sdk_version, family=None if request.for_cpu else request.leg.family),
+        sdk=SdkRequest(version=frozen.sdk_version, family=_sdk_family(request)),
         install_rocm=not request.for_cpu,
-        targets=request.leg.targets,
+        targets=request.build.targets,
         jobs=request.jobs,
         build_env=tuple(f"{name}={value}" for name, value in frozen.build_env.items()),
         env_dir=request.own_dir / "envs",
         python=python,
         shared_cache=request.shared_cache,
+        split=request.build.split,
         frozen=frozen,
     )
+
+
+def _sdk_family(request: LegBuild) -> str | None:
+    """Return the family of the SDK's libraries; None where they serve all families, or there are none."""
+    if request.for_cpu or (request.build.split and not request.makes_sdk):
+        return None
+    if request.build.split:
+        return gpu.family_of(plan.targets_of(request.build))  # as its packages are named
+    return request.build.families[0]
 
 
 def _install_sdk(request: LegBuild, build_job: Job, frozen: Manifest) -> InstalledSdk:
@@ -158,16 +196,23 @@ def _install_sdk(request: LegBuild, build_job: Job, frozen: Manifest) -> Install
         raise UsageError(
             f"nothing says where the ROCm SDK {frozen.sdk_version} comes from", tip="--rocm-index-url URL"
         )
-    source = PackageSource(index_url=family_url(request.rocm_index_url, request.leg), pre=True)
+    source = PackageSource(index_url=sdk_url(request.rocm_index_url, request.build), pre=True)
     sdk = replace(build_job.sdk, source=source)
-    return job.install_rocm(replace(build_job, sdk=sdk), log=logs / "install-sdk.log")
+    installed = job.install_rocm(replace(build_job, sdk=sdk), log=logs / "install-sdk.log")
+    if request.build.split and rocm.device_packages(installed.environment) is None:
+        raise UsageError(
+            f"the ROCm SDK {frozen.sdk_version} of {request.rocm_index_url} is that of one family, and "
+            f"{request.build.name} needs one that serves every target",
+            tip="name an index of such (--rocm-index-url), or take build_together out of matrix.toml",
+        )
+    return installed
 
 
 def _install_own_sdk(request: LegBuild, build_job: Job, logs: Path) -> InstalledSdk:
     """Make the ROCm SDK of a stack that builds its own, and install it from an index of its own."""
     work_dir, index = request.work_dir.absolute(), request.run.plan.staging
     with console.current().stage("make the ROCm SDK") as stage:
-        targets, log = plan.targets_of(request.leg), logs / "sdk.log"
+        targets, log = plan.targets_of(request.build), logs / "sdk.log"
         dists = rocm_sdk.make(request.stack, targets, work_dir / "sdk", log=log, say=stage.update)
     handed_over = request.output_dir / SDK_FOLDER
     handed_over.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ from cairn import process, venv
 from cairn.build.inputs import variables
 from cairn.concurrency import side_by_side
 from cairn.errors import NetworkError, ProcessError, SourceError, StoreError, UsageError
-from cairn.matrix.legs import MOST_LEGS, Leg
+from cairn.matrix.legs import MOST_LEGS, Build, Leg, builds_of
 from cairn.output import Progress, github, silent, wording
 from cairn.pipeline.night import plan, shards
 from cairn.pipeline.night.plan import NightPlan
@@ -318,8 +318,10 @@ def _newest_of_all(request: FreezeRequest, say: Progress) -> str:
 
     Families are published one after another: in the small hours, the index of one may lack what others have.
     """
-    legs = {leg.family: leg for leg in request.legs if plan.targets_of(leg) != (CPU,)}
-    urls = {family: family_url(str(request.rocm_index_url), leg) for family, leg in legs.items()}
+    builds = [build for build in builds_of(request.legs) if plan.targets_of(build) != (CPU,)]
+    urls = {
+        family: sdk_url(str(request.rocm_index_url), build) for build in builds for family in build.families
+    }
     distinct = tuple(dict.fromkeys(urls.values()))
     say(f"looking for the newest ROCm SDK of {', '.join(urls)}")
     by_url = dict(zip(distinct, side_by_side(_versions, distinct, jobs=_AT_ONCE), strict=True))
@@ -340,9 +342,18 @@ def _newest_of_all(request: FreezeRequest, say: Progress) -> str:
     return str(chosen)
 
 
-def family_url(url: str, leg: Leg) -> str:
-    """Return the index of ROCm packages for a leg, with `{family}` in its URL replaced."""
-    return url.replace("{family}", leg.family)
+def sdk_url(url: str, build: Build) -> str:
+    """Return the index of ROCm packages for a build, with `{family}` in its URL replaced.
+
+    Raises:
+        UsageError: the URL is of one family, and the build is for all.
+    """
+    if build.split and "{family}" in url:
+        raise UsageError(
+            f"{url} is the index of one family, and {build.name} needs a ROCm SDK that serves every target",
+            tip="name an index that has one, without {family}, or take build_together out of matrix.toml",
+        )
+    return url.replace("{family}", build.families[0])
 
 
 def _versions(url: str) -> frozenset[Version]:

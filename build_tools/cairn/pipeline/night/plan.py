@@ -17,7 +17,8 @@ from typing import Literal
 
 from cairn import datafile, targets
 from cairn.errors import StoreError, UsageError
-from cairn.matrix.legs import Leg
+from cairn.matrix import legs as matrix_legs
+from cairn.matrix.legs import Build, Leg
 from cairn.output import console, github, wording
 from cairn.release.index import keys, write
 from cairn.release.index.generation import IndexSet, now
@@ -85,6 +86,25 @@ class NightPlan(datafile.Value, tag_field="schema", tag="cairn.night-plan/1"):
             tip=f"its legs are: {', '.join(leg.id for leg in self.legs)}",
         )
 
+    @property
+    def builds(self) -> tuple[Build, ...]:
+        """The builds that make the wheels of its legs."""
+        return matrix_legs.builds_of(self.legs)
+
+    def build(self, name: str) -> Build:
+        """Return the build with that id.
+
+        Raises:
+            UsageError: the night has none.
+        """
+        for build in self.builds:
+            if build.id == name:
+                return build
+        raise UsageError(
+            f"the night {self.night} has no build {name!r}",
+            tip=f"its builds are: {', '.join(build.id for build in self.builds)}",
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class NightRun:
@@ -115,7 +135,7 @@ class StepNote(datafile.Value, tag_field="schema", tag="cairn.night-step/1"):
     """How one job of a leg ended, in one attempt.
 
     Attributes:
-        night, leg, stage, attempt: which.
+        night, leg, stage, attempt: which; in what a build leaves, `leg` is the id of the build.
         good: whether it succeeded.
         reason: what went wrong, or what was done, in one sentence.
         started, finished: RFC 3339 in UTC.
@@ -135,8 +155,8 @@ class StepNote(datafile.Value, tag_field="schema", tag="cairn.night-step/1"):
     part: str = ""
 
 
-def targets_of(leg: Leg) -> tuple[str, ...]:
-    """Return the targets of a leg as a tuple."""
+def targets_of(leg: Leg | Build) -> tuple[str, ...]:
+    """Return the targets of a leg or a build as a tuple."""
     return targets.parse_targets(leg.targets)
 
 
@@ -266,13 +286,13 @@ def manifest_of(store: Store, plan: NightPlan) -> Manifest:
 
 
 def step_note(  # noqa: PLR0913 - what a note says
-    run: NightRun, leg: Leg, stage: Stage, started: str, *, good: bool, reason: str, part: str = ""
+    run: NightRun, leg: Leg | Build, stage: Stage, started: str, *, good: bool, reason: str, part: str = ""
 ) -> StepNote:
     """Make a note of how a job of a leg has just ended.
 
     Args:
         run: the night.
-        leg: one of its legs.
+        leg: one of its legs, or one of its builds.
         stage: what the job is for.
         started: when it began, RFC 3339 in UTC.
         good: whether it succeeded.

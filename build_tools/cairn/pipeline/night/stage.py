@@ -11,13 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from cairn import datafile
 from cairn.errors import CairnError, StoreError, UsageError
 from cairn.matrix.legs import Leg
 from cairn.output import Progress, github, silent
 from cairn.pipeline import staging
 from cairn.pipeline.night import plan
-from cairn.pipeline.night.build import SDK_FOLDER
+from cairn.pipeline.night.build import SDK_FOLDER, set_folder
 from cairn.pipeline.night.plan import NightPlan, NightRun, StepNote
 from cairn.pipeline.staging import SET_FILE
 from cairn.release.index.generation import now
@@ -26,9 +28,9 @@ from cairn.wheels import wheelset
 from cairn.wheels.wheelset import WheelSet
 
 NOTE_FILE = "step.json"
-"""Beside the wheels of a leg: how its build ended, also where it failed."""
+"""Beside the wheels of a build: how it ended, also where it failed."""
 
-_ARTIFACT = re.compile(r"wheels-(?P<leg>.+)-(?P<attempt>[0-9]{1,5})")
+_ARTIFACT = re.compile(r"wheels-(?P<build>.+)-(?P<attempt>[0-9]{1,5})")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,9 +50,9 @@ class StagedLeg:
     kept: bool = False
 
 
-def artifact_name(leg: Leg, attempt: int) -> str:
-    """Return the name of the artifact with a leg's wheels; each attempt has its own."""
-    return f"wheels-{leg.id}-{attempt}"
+def artifact_name(build: str, attempt: int) -> str:
+    """Return the name of the artifact with the wheels of a build; each attempt has its own."""
+    return f"wheels-{build}-{attempt}"
 
 
 def stage_night(run: NightRun, artifacts: Path, *, say: Progress = silent) -> tuple[StagedLeg, ...]:
@@ -62,17 +64,17 @@ def stage_night(run: NightRun, artifacts: Path, *, say: Progress = silent) -> tu
             may be missing.
         say: progress callback.
     """
-    artifacts_by_leg = _artifacts(artifacts)
+    artifacts_by_build = _artifacts(artifacts)
     results = []
     for leg in run.plan.legs:
-        folders = artifacts_by_leg.get(leg.id, {})
+        folders = artifacts_by_build.get(leg.build_id, {})
         say(leg.name)
         started = now()
         result = _try_to_stage(run, leg, [folders[attempt] for attempt in sorted(folders)])
         if not run.dry_run:
             _keep_notes(run, leg, folders)
             # Where nothing was built, the build alone has something to say.
-            if not result.kept and any((folder / SET_FILE).is_file() for folder in folders.values()):
+            if not result.kept and any(_has_set(folder, leg) for folder in folders.values()):
                 reason = result.reason or f"set {(result.set_id or '')[:12]}"
                 good = result.set_id is not None
                 plan.note(run.store, plan.step_note(run, leg, "stage", started, good=good, reason=reason))
@@ -85,7 +87,7 @@ def _try_to_stage(run: NightRun, leg: Leg, folders: Sequence[Path]) -> StagedLeg
         staged = plan.set_of(run.index(leg, run.plan.staging), run.plan, leg)
         if staged is not None:
             return StagedLeg(leg=leg, set_id=staged.set_id, kept=True)
-        whole = [folder for folder in folders if (folder / SET_FILE).is_file()]
+        whole = [folder for folder in folders if _has_set(folder, leg)]
         if not whole:
             return StagedLeg(leg=leg, reason="no wheels were built")
         return StagedLeg(leg=leg, set_id=_stage(run, leg, whole[-1]).id)
@@ -93,10 +95,14 @@ def _try_to_stage(run: NightRun, leg: Leg, folders: Sequence[Path]) -> StagedLeg
         return StagedLeg(leg=leg, reason=str(error))
 
 
+def _has_set(folder: Path, leg: Leg) -> bool:
+    return (set_folder(folder, leg) / SET_FILE).is_file()
+
+
 def _stage(run: NightRun, leg: Leg, folder: Path) -> WheelSet:
     """Publish the set of a leg and its dependencies."""
     stack, index = run.stack, plan.index_of(leg, run.plan.staging)
-    wheel_set = wheelset.read(folder / SET_FILE)
+    wheel_set = wheelset.read(set_folder(folder, leg) / SET_FILE)
     _refuse_other_set(wheel_set, run.plan, leg)
     names = [wheel.file_name for wheel in wheel_set.wheels]
     if absent := [name for name in names if name != Path(name).name or not (folder / name).is_file()]:
@@ -106,7 +112,7 @@ def _stage(run: NightRun, leg: Leg, folder: Path) -> WheelSet:
     return staging.stage_set(
         run.store,
         index,
-        folder,
+        set_folder(folder, leg),
         [folder / name for name in names],
         stack=stack,
         platform=Platform(python=leg.python, tag=leg.platform),
@@ -140,7 +146,7 @@ def _refuse_other_set(wheel_set: WheelSet, night: NightPlan, leg: Leg) -> None:
 
 
 def _artifacts(folder: Path) -> dict[str, dict[int, Path]]:
-    """Return the folders of each leg, by attempt."""
+    """Return the folders of each build, by attempt."""
     if (folder / NOTE_FILE).is_file():
         # actions/download-artifact makes a folder for each artifact, but not where there is one alone
         # (`artifacts.length === 1` in its download-artifact.ts). Whose it is, it says itself; what it may
@@ -155,16 +161,21 @@ def _artifacts(folder: Path) -> dict[str, dict[int, Path]]:
         match = _ARTIFACT.fullmatch(path.name)
         # Any job can upload anything under any name; but no build has left what is of an attempt to come.
         if match is not None and path.is_dir() and not github.is_to_come(int(match["attempt"])):
-            folders.setdefault(match["leg"], {})[int(match["attempt"])] = path
+            folders.setdefault(match["build"], {})[int(match["attempt"])] = path
     return folders
 
 
 def _keep_notes(run: NightRun, leg: Leg, folders: dict[int, Path]) -> None:
-    """Store the notes of this leg's builds."""
+    """Store what the builds of this leg say of themselves, as notes of the leg."""
+    others = [one.family for one in run.plan.legs if one.build_id == leg.build_id and one.id != leg.id]
     for attempt, folder in folders.items():
         try:
             note = datafile.read(folder / NOTE_FILE, StepNote)
         except UsageError:
             continue
-        if (note.night, note.leg, note.stage, note.attempt) == (run.plan.night, leg.id, "build", attempt):
-            plan.note(run.store, note)
+        of_build = (run.plan.night, leg.build_id, "build", attempt)
+        if (note.night, note.leg, note.stage, note.attempt) == of_build:
+            reason = note.reason
+            if others and not note.good:
+                reason = f"{reason} (the same build makes the wheels of {', '.join(others)})"
+            plan.note(run.store, msgspec.structs.replace(note, leg=leg.id, reason=reason))

@@ -221,7 +221,7 @@ def _evidence(inventory: Inventory, set_id: str) -> Iterator[str]:
 
 
 def _unmet(wheel_set: WheelSet, metadata: dict[str, bytes]) -> Iterator[str]:
-    """The requirements, extras included, that no file of the set satisfies."""
+    """The requirements, extras for its own targets included, that no file of the set satisfies."""
     versions: dict[str, set[str]] = {}
     needs = {}
     for file in wheel_set.files:
@@ -231,7 +231,9 @@ def _unmet(wheel_set: WheelSet, metadata: dict[str, bytes]) -> Iterator[str]:
             needs[project] = distribution.needs_of(metadata[file.file_name], filename=file.file_name)
     markers = Platform(python=wheel_set.python, tag=wheel_set.platform).markers()
     own = [wheel.distribution for wheel in wheel_set.wheels]
-    extras = {name: needs[name].extras if name in needs else () for name in own}
+    extras = {
+        name: distribution.extras_beside(needs[name], name, own) if name in needs else () for name in own
+    }
     todo = [(name, extra) for name in own for extra in ("", *extras[name])]
     seen = set(todo)
     while todo:

@@ -28,14 +28,14 @@ from cairn.release.gate.case import Case, Files
 from cairn.release.index import keys, render
 from cairn.release.index.generation import FileEntry, project_of, version_of
 from cairn.release.index.snapshot import read_set
+from cairn.release.publish import distribution
 from cairn.release.publish.compatibility import Platform
 from cairn.release.publish.resolve import resolve_set
 from cairn.release.serve import serving
 from cairn.store.memory import OverlayStore
 from cairn.store.protocol import Store
 from cairn.targets import CPU
-from cairn.wheels.metadata import wheel_info
-from cairn.wheels.wheelset import WheelSet
+from cairn.wheels.wheelset import SetWheel, WheelSet
 
 Installer = Literal["pip", "uv"]
 _TIMEOUT = 3600.0  # seconds; a torch wheel of gigabytes on a slow disk takes minutes
@@ -75,6 +75,9 @@ def judge(case: Case, files: Files) -> Installation:
     problems += tuple(no_longer_resolving(case))
     count, size = len(case.wheel_set.files), readable_size(sum(file.size for file in case.wheel_set.files))
     note = f"uv chooses the {count} files of the set, {size}, after reading {readable_size(read or 0)}"
+    for wheel, _, absent in _extras(case, files):
+        if absent:
+            note = f"{note}; {wheel.distribution} has no wheel here for its extras {', '.join(absent)}"
     try:
         python = interpreter(case)
     except CairnError as error:
@@ -218,17 +221,29 @@ def _concerned(staying: WheelSet, coming: dict[str, list[FileEntry]]) -> bool:
 
 
 def requirements(case: Case, files: Files) -> tuple[str, ...]:
-    """The requirements to install the set: each wheel, pinned to its version, with every extra.
+    """The requirements to install the set: each wheel, pinned to its version, with every extra that it has.
 
     Raises:
-        WheelError: one of them cannot be read.
+        CairnError: one of them cannot be read.
     """
-    lines = []
+    return tuple(
+        f"{wheel.distribution}{f'[{extras}]' if extras else ''}=={wheel.version}"
+        for wheel, given, _ in _extras(case, files)
+        for extras in [",".join(given)]
+    )
+
+
+def _extras(case: Case, files: Files) -> Iterator[tuple[SetWheel, tuple[str, ...], tuple[str, ...]]]:
+    """Yield each wheel of the set, the extras that the set has, and those for device wheels of other sets."""
+    own = {wheel.distribution for wheel in case.wheel_set.wheels}
     for wheel in case.wheel_set.wheels:
         path = files.paths.get(wheel.file_name)
-        extras = ",".join(wheel_info.read(path).extras) if path is not None else ""
-        lines.append(f"{wheel.distribution}{f'[{extras}]' if extras else ''}=={wheel.version}")
-    return tuple(lines)
+        if path is None:
+            yield wheel, (), ()
+            continue
+        needs = distribution.read(path).needs
+        given = distribution.extras_beside(needs, wheel.distribution, own)
+        yield wheel, given, tuple(extra for extra in needs.extras if extra not in given)
 
 
 def interpreter(case: Case) -> Path | None:

@@ -9,7 +9,7 @@ import struct
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
@@ -27,7 +27,7 @@ from cairn import datafile, files, requirements
 from cairn.errors import StoreError
 from cairn.formats.zip.reader import Archive
 from cairn.release.index.generation import FileRef
-from cairn.wheels.metadata import variants
+from cairn.wheels.metadata import device_names, variants
 from cairn.wheels.metadata import wheel_info as wheel_metadata
 from cairn.wheels.metadata.fields import core_metadata
 from cairn.wheels.metadata.variants import Variants
@@ -147,6 +147,30 @@ def needs_of(data: bytes, *, filename: str) -> Needs:
         # Old metadata has others, such as `*`, which nobody can ask for.
         extras=tuple(sorted(extra for extra in extras if is_normalized_name(extra))),
         reliable=filename.endswith(".whl") or _is_static(raw),
+    )
+
+
+def extras_beside(needs: Needs, project: str, beside: Collection[str]) -> tuple[str, ...]:
+    """The extras of a distribution that can be asked for in a set.
+
+    A host wheel has an extra for the device wheel of each target it was built for, and is in the sets of
+    several families: in each of these, the extras for other targets' device wheels are left out.
+
+    Args:
+        needs: of the distribution.
+        project: its name.
+        beside: the projects of the set.
+    """
+    absent = [
+        requirement
+        for requirement in needs.requires
+        if device_names.processor_of(requirement.name, project)
+        and canonicalize_name(requirement.name) not in beside
+    ]
+    return tuple(
+        extra
+        for extra in needs.extras
+        if not any(one.marker is not None and one.marker.evaluate({"extra": extra}) for one in absent)
     )
 
 

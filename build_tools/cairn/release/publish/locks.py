@@ -146,7 +146,8 @@ def _packages(wheel_set: WheelSet, metadata: Mapping[str, bytes]) -> tuple[_Pack
     roots = [Requirement(name) for name in sorted(own - graph.optional(own))]
     always = graph.reached([*roots, *map(requirements.requirement, wheel_set.requirements)])
     by_extra: dict[str, set[str]] = {}
-    for extra in sorted({extra for name in own for extra in needs[name].extras}):
+    # With no extra that asks for device wheels of other sets: an installation would lack them in silence.
+    for extra in sorted({e for name in own for e in distribution.extras_beside(needs[name], name, own)}):
         requested = [Requirement(f"{root.name}[{extra}]") for root in roots]
         for name in graph.reached(requested) - always:
             by_extra.setdefault(name, set()).add(extra)

@@ -92,7 +92,9 @@ def closure(
     requirements: Sequence[str] = (),
     platform: Platform,
 ) -> Closure:
-    """Resolve the dependencies of `roots`, with all extras, and of `requirements` within a channel.
+    """Resolve the dependencies of `roots`, with their extras, and of `requirements` within a channel.
+
+    Extras for device wheels that are not among the roots are left out (`distribution.extras_beside`).
 
     Args:
         snapshot: the channel.
@@ -116,7 +118,7 @@ def closure(
 
 @dataclass(frozen=True, kw_only=True)
 class Resolution:
-    """The result of resolving a whole set, with every extra.
+    """The result of resolving a whole set, with every extra that it has.
 
     Attributes:
         problems: a sentence for everything that is missing, and for every file that uv takes and the set does
@@ -129,7 +131,7 @@ class Resolution:
 
 
 def resolve_set(snapshot: Snapshot, wheel_set: WheelSet) -> Resolution:
-    """Resolve a set from an index alone, for the set's Python and platform.
+    """Resolve a set from an index alone, for the set's Python and platform, with the extras that it has.
 
     Args:
         snapshot: the index, as it is or as it will be (`Snapshot.with_change`).
@@ -140,9 +142,11 @@ def resolve_set(snapshot: Snapshot, wheel_set: WheelSet) -> Resolution:
         UsageError: uv has no name for the platform.
     """
     store, requested = snapshot.index.store, list[str]()
-    for wheel in wheel_set.wheels:  # each exactly, and with all its extras
+    own = {wheel.distribution for wheel in wheel_set.wheels}
+    for wheel in wheel_set.wheels:  # each exactly, and with all the extras that the set has
         data = store.read(keys.sidecar_key(wheel.sha256, wheel.file_name)).data
-        extras = ",".join(distribution.needs_of(data, filename=wheel.file_name).extras)
+        needs = distribution.needs_of(data, filename=wheel.file_name)
+        extras = ",".join(distribution.extras_beside(needs, wheel.distribution, own))
         requested.append(f"{wheel.distribution}{f'[{extras}]' if extras else ''}=={wheel.version}")
     requested += wheel_set.requirements
     platform = Platform(python=wheel_set.python, tag=wheel_set.platform)
@@ -228,7 +232,8 @@ class _OfferedIndex:
                 own += f"-{root.sha256[:8]}"
             lines = [self._line(requirement, root.path.name) for requirement in root.needs.requires]
             self._made[own] = {root.version: _metadata(own, root.version, lines, root.needs.extras)}
-            extras = ",".join(filter(_EXTRA.fullmatch, root.needs.extras))
+            given = distribution.extras_beside(root.needs, root.name, self._roots)
+            extras = ",".join(filter(_EXTRA.fullmatch, given))
             self.asked.append(f"{own}[{extras}]=={root.version}")
 
     def page(self, name: str) -> bytes | None:

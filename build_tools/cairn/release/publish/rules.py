@@ -172,14 +172,17 @@ def refuse_other_family(index: str, wheel_set: WheelSet) -> None:
     """
     family = index.partition("/")[2]
     members = targets.families().get(family, (family,))
-    processors = {
-        targets.parse_target_id(name).processor for name in wheel_set.targets if name != targets.CPU
-    }
+    processors = _processors(wheel_set)
     if family and not (processors and processors <= set(members)):
         raise GateError(
             f"the set is for {wheel_set.family}, not for {family}",
             tip=f"name the index {index.partition('/')[0]}, or that of its own family",
         )
+
+
+def _processors(wheel_set: WheelSet) -> set[str]:
+    """The processors that a set is for."""
+    return {targets.parse_target_id(name).processor for name in wheel_set.targets if name != targets.CPU}
 
 
 def name_clashes(target: Snapshot, refs: Sequence[FileRef]) -> tuple[str, ...]:
@@ -282,8 +285,9 @@ def split_problems(
 ) -> tuple[str, ...]:
     """The problems of the host and device wheels of a set, a sentence each.
 
-    Every device wheel is there, with all the code of its targets as it was before the split; every extra asks
-    for device wheels that are there, and each has its extras; the ROCm of the closure finds the code.
+    Every device wheel for a target of the set is there, with all its code as it was before the split; every
+    extra asks for device wheels that were split, and each has its extras; the ROCm of the closure finds the
+    code.
 
     Args:
         wheel_set: with its closure.
@@ -297,4 +301,11 @@ def split_problems(
     """
     versions = {project_of(file.file_name): version_of(file.file_name) for file in wheel_set.closure}
     rocm = next((versions[name] for name in _ROCM if name in versions), None)
-    return tuple(completeness.problems(wheels, rocm=rocm, floor=floor, all_recorded=all_recorded))
+    found = completeness.problems(
+        wheels,
+        processors=_processors(wheel_set),
+        rocm=rocm,
+        floor=floor,
+        all_recorded=all_recorded,
+    )
+    return tuple(found)

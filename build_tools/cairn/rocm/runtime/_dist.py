@@ -35,9 +35,12 @@ def choose_family(environ: Mapping[str, str], installed: Iterable[str]) -> str:
     Raises:
         RocmSdkError: this SDK does not have the one asked for.
     """
-    # A family's own name counts, and each target of one: ROCM_SDK_TARGET_FAMILY=gfx942 is gfx94X-dcgpu.
+    # A family's own name counts, each target of one (ROCM_SDK_TARGET_FAMILY=gfx942 is gfx94X-dcgpu), and that
+    # of a smaller family whose targets one has.
     families: Mapping[str, list[str]] = load()["families"]
     requested = environ.get(FAMILY_VARIABLE)
+    if requested:
+        requested = str(load().get("groups", {}).get(requested, requested))
     for name in [requested] if requested else installed:
         for family, targets in families.items():
             if name == family or name in targets:

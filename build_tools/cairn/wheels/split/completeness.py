@@ -8,7 +8,7 @@ code of each target, and the sha256 of that code as the whole wheel had it.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,12 +64,19 @@ class Host:
 
 
 def problems(
-    wheels: Sequence[Path], *, rocm: str | None = None, floor: str | None = None, all_recorded: bool = False
+    wheels: Sequence[Path],
+    *,
+    processors: Collection[str] | None = None,
+    rocm: str | None = None,
+    floor: str | None = None,
+    all_recorded: bool = False,
 ) -> Iterator[str]:
     """The problems of the host and device wheels among the wheels of a set; none where none was split.
 
     Args:
         wheels: of the set.
+        processors: those whose device wheels must be there, of what was split from a host wheel that other
+            sets have too; None for all.
         rocm: the version of ROCm that they run on; None where that is not known.
         floor: the first release of ROCm whose runtime finds the code, where a host wheel does not say a later
             one; None to believe the host wheels.
@@ -90,7 +97,7 @@ def problems(
             wheel = beside.get(canonicalize_name(name))
             if wheel is not None:
                 yield from _device_wheel(host, processor, wheel)
-            else:
+            elif processors is None or processor in processors:
                 extra = device_names.extra_of(processor)
                 yield f"{name} is missing, which {host.info.name}[{extra}] asks for"
     unknown = sorted(name for name in beside.keys() - recorded if _MARK in name)

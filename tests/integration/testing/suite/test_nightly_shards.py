@@ -68,7 +68,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NightRun:
     frozen = msgspec.structs.replace(
         FROZEN, projects=(source,), pythons=(PYTHON.version,), platform=PYTHON.platform
     )
-    folder = tmp_path / "artifacts" / staging.artifact_name(leg, 1)
+    folder = tmp_path / "artifacts" / staging.artifact_name(leg.id, 1)
     folder.mkdir(parents=True)
     members = {
         "torch/__init__.py": "def answer():\n    return 42\n",

@@ -100,7 +100,7 @@ def test_what_was_fetched_of_a_night_is_all_that_its_builds_read_of_the_store(
     assert [found.key for found in here.list("")] == ["nights/7/manifest.json", "nights/7/night.json"]
     assert all(here.read(found.key).data == there.read(found.key).data for found in here.list(""))
     words = ("--night", "7", "--leg", "none", "--output-dir", tmp_path / "wheels")
-    assert "the night 7 has no leg 'none'" in call(fetched, "build", *words, code=2).err
+    assert "the night 7 has no build 'none'" in call(fetched, "build", *words, code=2).err
 
 
 def test_whoever_cannot_be_told_changes_nothing_of_the_report(store: Path, call: Call) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from cairn import datafile
 from cairn.errors import CairnError, StoreError, UsageError
+from cairn.pipeline.night import freeze as freezing
 from cairn.pipeline.night import plan, standing
 from cairn.pipeline.night.freeze import FreezeRequest, freeze
 from cairn.pipeline.night.plan import NightPlan, NightRun
@@ -125,6 +126,15 @@ def test_versions_that_could_not_be_published_are_refused_before_the_builds(
     # What the same manifest gave may be there: a night that goes on, or has more legs.
     hold(msgspec.structs.replace(file, build=frozen.digest()))
     assert freeze(run.store, request).night == "8"
+
+
+def test_a_build_for_all_families_takes_no_index_of_one(run: NightRun, request_: FreezeRequest) -> None:
+    stack = msgspec.structs.replace(run.stack, sdk=Sdk())
+    legs = tuple(leg_of(name, build="main-py3.11", split=True) for name in ("gfx94X-dcgpu", "gfx110X-all"))
+    urls = "https://example.org/{family}/"
+    request = dataclasses.replace(request_, stack=stack, legs=legs, rocm_index_url=urls)
+    with pytest.raises(UsageError, match=r"is the index of one family, and main Python 3.11 linux_x86_64, 2"):
+        freezing._newest_of_all(request, lambda _line: None)
 
 
 class BegunMeanwhile(MemoryStore):

@@ -15,7 +15,7 @@ from cairn.pipeline.night.plan import StepNote
 from cairn.release.index.generation import now
 from cairn.store.memory import MemoryStore
 from cairn.wheels import wheelset
-from helpers.night import FROZEN, Night
+from helpers.night import FROZEN, MakeNight, Night, leg_of
 from helpers.release import contents, make_wheel
 
 A, B = 0, 1
@@ -136,6 +136,35 @@ def test_a_build_says_itself_why_it_failed_and_nothing_of_others(night: Night) -
     night.stage()
     notes = plan.notes(night.run.store, night.run.plan)
     assert {key: note.reason for key, note in notes.items()} == {(night.leg(A).id, "build"): "no disk"}
+
+
+def test_one_build_makes_the_sets_of_several_legs(night_of: MakeNight) -> None:
+    families = ("gfx94X-dcgpu", "gfx110X-all", "gfx1151")
+    night = night_of(*(leg_of(name, build="main-py3.11" if name != "gfx1151" else "") for name in families))
+    assert [build.legs for build in night.run.plan.builds] == [
+        tuple(leg.id for leg in night.run.plan.legs[:2]),
+        (night.leg(2).id,),
+    ]
+    for number in (A, B):
+        assert night.artifact(number).name == "wheels-main-py3.11-1"
+        night.build(number)
+    done = night.stage()
+    assert [one.reason for one in done] == ["", "", "no wheels were built"]
+    names = {night.run.index(night.leg(number), "staging").name for number in (A, B)}
+    assert names == {"staging/gfx94X-dcgpu", "staging/gfx110X-all"}
+
+
+def test_the_build_of_several_legs_fails_for_all_of_them(night_of: MakeNight) -> None:
+    night = night_of(*(leg_of(name, build="main-py3.11") for name in ("gfx94X-dcgpu", "gfx110X-all")))
+    night.artifact(A).mkdir(parents=True)
+    note = msgspec.structs.replace(note_of(night, A), leg="main-py3.11", reason="hipcc fails for gfx1101")
+    datafile.write(night.artifact(A) / stage.NOTE_FILE, note)
+    night.stage()
+    notes = plan.notes(night.run.store, night.run.plan)
+    assert [notes[night.leg(number).id, "build"].reason for number in (A, B)] == [
+        "hipcc fails for gfx1101 (the same build makes the wheels of gfx110X-all)",
+        "hipcc fails for gfx1101 (the same build makes the wheels of gfx94X-dcgpu)",
+    ]
 
 
 LIES = (

@@ -10,11 +10,14 @@ import msgspec
 import pytest
 
 from cairn.errors import StoreError
-from cairn.release.gate import files_of_set, gate
+from cairn.release.gate import files_of_set, gate, installation
 from cairn.release.gate.case import Case, opened
+from cairn.release.index.snapshot import Index
+from cairn.release.publish import wheel_set
+from cairn.release.publish.resolve import resolve_set
 from cairn.stack.model import DeviceWheels
 from cairn.store.memory import MemoryStore
-from cairn.wheels import wheelset
+from cairn.wheels import build_statement, wheels_to_set, wheelset
 from cairn.wheels.rewrite.wheel import Edit, edit_wheel
 from cairn.wheels.split.device_wheel import Terms
 from cairn.wheels.split.split import split
@@ -22,7 +25,17 @@ from cairn.wheels.wheelset import WheelSet
 from helpers.formats import make_bundle, make_code_object
 from helpers.gate import case_of, kept, record_of, stack_of
 from helpers.hip_library import make_hip_library
-from helpers.release import make_set, make_wheel, put, stage_set, with_bill
+from helpers.release import (
+    MANIFEST,
+    audit,
+    keys_of,
+    make_set,
+    make_wheel,
+    put,
+    stage_set,
+    statement_of,
+    with_bill,
+)
 from helpers.wheels import build_wheel
 
 TARGETS = ("gfx942", "gfx1100")
@@ -95,6 +108,44 @@ def test_a_split_that_is_not_whole_is_not_sealed(parts: list[Path], tmp_path: Pa
         with pytest.raises(StoreError, match=rf"device code of the set is not whole: .*{said}|lacks what"):
             staged(fresh, wrong, tmp_path)
         assert not [key for key in fresh.objects if key.startswith("sets/")]
+
+
+def test_families_of_one_build_share_the_host_wheel(
+    store: MemoryStore, parts: list[Path], tmp_path: Path
+) -> None:
+    """Each set has the device wheels of its own targets, and not the extras for those of the others."""
+    index = "staging/gfx94X-dcgpu"
+    put(store, index, [make_wheel(tmp_path / "sdk", "rocm-sdk-core", "7.14.0")])
+    whole = make_set(parts, family="gfx942-gfx1100", targets=TARGETS)
+    own = wheels_to_set.part_of(whole, ("gfx942",))
+    host, device, _ = parts
+    assert {wheel.file_name for wheel in own.wheels} == {host.name, device.name}
+    statement = build_statement.of_part(statement_of(whole, parts), own)
+    words: dict[str, Any] = {"manifest": MANIFEST, "statement": statement}
+    with pytest.raises(StoreError, match="these files are not those of the set"):
+        wheel_set.stage_set(store, index, own, parts, **words)
+    made = wheel_set.stage_set(store, index, own, [host, device], **words)
+    assert not resolve_set(Index(store, index).load(), made).problems
+    source = Index(store, index).load()
+    case = case_with_code(store, made, source=source, target="release/gfx94X-dcgpu")
+    with opened(case) as files:
+        assert list(files_of_set.not_of_split(case, files)) == []
+        assert list(files_of_set.not_of_stack(case)) == []
+        assert installation.requirements(case, files) == (
+            "amd-torch-device-gfx942==2.9.0",
+            "torch[device-gfx942,device-gfx94x-dcgpu,fast]==2.9.0",
+        )
+        note = installation.judge(case, files).note
+    assert "torch has no wheel here for its extras device-all, device-gfx1100" in note
+    assert audit(store, index, hashes=True) == ()
+    lock = store.read(next(key for key in keys_of(store, f"sets/{made.id}/") if key.endswith(".toml"))).data
+    assert b"device-gfx942" in lock
+    assert b"device-all" not in lock
+    # Its own device wheel is missed as before.
+    alone = msgspec.structs.replace(own, wheels=tuple(w for w in own.wheels if w.distribution == "torch"))
+    words["statement"] = build_statement.of_part(statement_of(whole, parts), alone)
+    with pytest.raises(StoreError, match=r"amd-torch-device-gfx942 is missing, which torch\[device-gfx942\]"):
+        wheel_set.stage_set(store, index, alone, [host], **words)
 
 
 def test_the_code_of_the_sdk_must_be_there_too(store: MemoryStore, tmp_path: Path) -> None:
