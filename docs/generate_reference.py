@@ -26,6 +26,7 @@ from cairn.matrix import legs, matrix_toml
 from cairn.pipeline import bisect
 from cairn.pipeline.doctor import model
 from cairn.pipeline.night import plan as night_plan
+from cairn.pipeline.repository.choices import Lock
 from cairn.release import ledger_entries, records
 from cairn.release.audit import inventory
 from cairn.release.gate import judgement
@@ -171,6 +172,11 @@ def _formats() -> Iterator[tuple[str, type[datafile.Value], str]]:
         "targets.json",
         targets_file.TargetsFile,
         "Beside the pages of an index; `cairn install` reads it.",
+    )
+    yield (
+        "lock.json",
+        Lock,
+        "In `.github/cairn`: what `cairn ci init` wrote into a repository, and was told.",
     )
     yield (
         "night.json",

@@ -287,9 +287,10 @@ _CI_NIGHT = Group(
 )
 
 _CI = Group(
-    about="run a stack end to end, or the jobs of a night",
+    about="run a stack end to end, set a repository up for nights, or run their jobs",
     example="cairn ci run --stack external-builds/sample --line release/2.9 --targets gfx942,gfx1100",
     commands={
+        "init": "have a repository of one's own on GitHub run nights: its workflows, stack and policies",
         "run": "run the whole trail of a stack on this machine: checkout, build, stage, smoke-test, gate, "
         "promote, install",
         "night": _CI_NIGHT,

@@ -1,0 +1,149 @@
+"""`cairn ci init`: make a repository on GitHub one that runs nights."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cairn import converters
+from cairn.cli import common_options as common
+from cairn.cli.answer import Answer, Note, Piece, Warn
+from cairn.cli.binder import command
+from cairn.errors import UsageError
+from cairn.options import argument, flag, option, repeated
+from cairn.output import console
+
+if TYPE_CHECKING:
+    from cairn.output.console import Mark
+    from cairn.pipeline.repository.github import Command
+    from cairn.pipeline.repository.init import State, WrittenFile
+
+_MARKS: Mapping[State, Mark] = {
+    "new": "done",
+    "updated": "done",
+    "replaced": "done",
+    "unchanged": "kept",
+    "edited": "bypassed",
+    "not ours": "bypassed",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Init:
+    """Options of `cairn ci init`.
+
+    It writes workflows that call the Cairn that is installed here, the stack, and the policies of the roles
+    that jobs take, and prints the commands that set the repository up. A later run goes by what an earlier
+    one was told; it brings the files up to date, but leaves those alone that somebody has changed.
+
+        cairn ci init --store s3://my-wheels/pytorch --repository me/wheels
+    """
+
+    folder: Path = argument(
+        "DIR", "the root of a git repository", nargs="?", convert=converters.folder, default=Path()
+    )
+    stack: str | None = option(
+        "a stack.toml, or the folder that has one (default: a copy of Cairn's sample; pytorch: of PyTorch's)",
+        convert=converters.nonempty,
+        completer=common.complete_stack_folders,
+    )
+    store: str | None = common.store(required=False)
+    endpoint_url: str | None = common.endpoint_url()
+    region: str | None = option("region of the bucket", convert=converters.nonempty)
+    repository: str | None = option(
+        "its name on GitHub (default: that of the remote origin)",
+        metavar="OWNER/NAME",
+        convert=converters.nonempty,
+    )
+    cairn: str | None = option(
+        "what jobs install: git+https://…@COMMIT, https://….whl#sha256=…, or a wheel to copy into the "
+        "repository (default: what runs here)",
+        metavar="REQUIREMENT",
+        convert=converters.nonempty,
+    )
+    aws_account: str | None = option("number of the AWS account that has the roles", metavar="NUMBER")
+    credentials: str | None = option(
+        "how jobs come to them (default: roles for Amazon's buckets, keys for others, none for a folder)",
+        choices=("roles", "keys", "none"),
+    )
+    runs_on: tuple[str, ...] | None = option(
+        "labels of the runner of jobs that no matrix places, joined by commas (default: ubuntu-24.04)",
+        metavar="LABELS",
+        convert=converters.words,
+    )
+    reviewer: tuple[str, ...] = repeated("account that reviews releases", metavar="LOGIN")
+    apply: bool = flag("set the repository on GitHub up too, by gh")
+    force: bool = flag("write files again that somebody has changed, or that were there before")
+    dry_run: bool = common.dry_run()
+    json: bool = common.json()
+
+
+def _init(request: Init) -> Answer:
+    from cairn.pipeline.repository import choices as chosen
+    from cairn.pipeline.repository import github, init
+
+    root = request.folder.absolute()
+    if not (root / ".git").exists():
+        raise UsageError(f"{root} is not the root of a git repository", tip="git init, or name the root")
+    choices = chosen.chosen(
+        root,
+        request.cairn,
+        stack=request.stack and request.stack.removesuffix("stack.toml").rstrip("/"),
+        store=request.store,
+        endpoint_url=request.endpoint_url,
+        region=request.region,
+        repository=request.repository,
+        account=request.aws_account,
+        credentials=request.credentials,
+        runs_on=request.runs_on,
+        reviewers=request.reviewer,
+    )
+    wheel = Path(request.cairn) if request.cairn and choices.cairn.startswith("./") else None
+    made = init.contents(choices, root, wheel=wheel)
+    planned = init.plan(root, made, force=request.force)
+    commands = tuple(init.settings(choices, made).commands())
+    if request.apply:
+        chosen.refuse_incomplete(choices)
+    if not request.dry_run:
+        init.write(root, choices, made, planned)
+        if request.apply:
+            with console.current().stage(f"set {choices.repository} up") as stage:
+                github.apply(commands, say=stage.update)
+    plain = {
+        "schema": "cairn.ci-init/1",
+        "choices": choices,
+        "files": planned,
+        "commands": [list(words) for words in commands],
+        "applied": request.apply and not request.dry_run,
+    }
+    return Answer(plain, _text(planned, commands, request))
+
+
+def _text(planned: tuple[WrittenFile, ...], commands: tuple[Command, ...], request: Init) -> Iterator[Piece]:
+    from cairn.pipeline.repository import github
+
+    stack = Counter[str]()
+    for file in planned:
+        if file.state == "new" and not file.path.startswith("."):
+            stack[file.path.partition("/")[0]] += 1
+        elif file.state != "unchanged":
+            yield _MARKS[file.state], f"{file.path}: {file.state}"
+    for name, count in stack.items():
+        yield "done", f"{name}/: new, {count} files"
+    left = [file.path for file in planned if file.state in ("edited", "not ours")]
+    same = sum(file.state == "unchanged" for file in planned)
+    yield Note(f"{same} of {len(planned)} files are as they should be")
+    if left:
+        yield Warn(
+            f"{len(left)} files are left alone, since somebody wrote or changed them (--force writes them)"
+        )
+    if not request.apply or request.dry_run:
+        yield Note("what sets the repository up (--apply runs it):")
+        yield from map(github.line_of, commands)
+        yield Note(".github/cairn/README.md says what else is to be done; `cairn ci check` what is missing")
+
+
+COMMANDS = {"init": command(Init, _init)}

@@ -1,0 +1,153 @@
+"""The roles of AWS that the jobs of a night take: what each may do in the bucket, and who may take it.
+
+Sources: "Actions, resources, and condition keys for Amazon S3" of AWS; for the subjects of tokens, "About
+security hardening with OpenID Connect" of GitHub.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from cairn.pipeline.repository.workflows import JobRole
+from cairn.release.index import keys
+
+ACCOUNT = "ACCOUNT_ID"
+"""Stands for the number of an account that nobody has named."""
+PROVIDER = "token.actions.githubusercontent.com"
+AUDIENCE = "sts.amazonaws.com"
+
+_NOTED = (".conditional-writes*",)  # whoever is the first to write tries the bucket
+# Who adds a record has the pages of every index say what it comes to; those of channels are made again.
+_CHANNELS = tuple(f"{channel}/*" for channel in keys.CHANNELS if channel != "staging")
+_WRITES: Mapping[str, tuple[str, ...]] = {
+    "FREEZE": ("nights/*",),
+    "BUILD": (),
+    "STAGE": ("files/*", "sets/*", "staging/*", "ledger/*", keys.LANDING, "nights/*/steps/*"),
+    "TEST": ("sets/*/records/*", "sets/*/results/*", "nights/*/steps/*", "nights/*/shards/*"),
+    "PROMOTE": (*_CHANNELS, "sets/*", "ledger/*", keys.LANDING, "nights/*/steps/*"),
+    "REPORT": tuple(
+        f"{channel}/{page}"
+        for channel in keys.CHANNELS
+        for page in ("status/*", "*/status/*", "*.html", "targets.json", "*/targets.json")
+    ),
+}
+"""What the jobs of each role write, below the store's prefix; in words: docs/reference/nightly.md."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A bucket of Amazon's, and the part of it that is the store.
+
+    Attributes:
+        bucket: its name.
+        prefix: what the keys of the store begin with; empty, or with a slash at the end.
+    """
+
+    bucket: str
+    prefix: str
+
+    @classmethod
+    def of(cls, url: str) -> Place:
+        """The place that `s3://bucket/prefix` names."""
+        bucket, _, prefix = url.partition("://")[2].partition("/")
+        prefix = prefix.strip("/")
+        return cls(bucket=bucket, prefix=f"{prefix}/" if prefix else "")
+
+
+def role_name(repository: str, role: str) -> str:
+    """Return the name of a role in AWS, such as `cairn-me-wheels-promote`, of at most 64 characters."""
+    return f"cairn-{repository.replace('/', '-')}"[: 63 - len(role)] + f"-{role.lower()}"
+
+
+def arn(account: str, repository: str, role: str) -> str:
+    """Return the ARN of a role."""
+    return f"arn:aws:iam::{account}:role/{role_name(repository, role)}"
+
+
+def permissions(role: str, place: Place) -> dict[str, object]:
+    """Return the policy of what a role may do.
+
+    The pointer of an index is written on a condition or not at all: AWS refuses a write that has none.
+    """
+    bucket = f"arn:aws:s3:::{place.bucket}"
+    prefixes = [f"{place.prefix}*", place.prefix] if place.prefix else ["*"]
+    statements: list[dict[str, object]] = [
+        {
+            "Sid": "List",
+            "Effect": "Allow",
+            "Action": ["s3:ListBucket"],
+            "Resource": bucket,
+            "Condition": {"StringLike": {"s3:prefix": prefixes}},
+        },
+        {
+            "Sid": "Read",
+            "Effect": "Allow",
+            "Action": ["s3:GetObject"],
+            "Resource": f"{bucket}/{place.prefix}*",
+        },
+    ]
+    if writes := _WRITES.get(role, ()):
+        written = [f"{bucket}/{place.prefix}{pattern}" for pattern in (*writes, *_NOTED)]
+        statements += [
+            {
+                "Sid": "Write",
+                "Effect": "Allow",
+                "Action": ["s3:PutObject", "s3:AbortMultipartUpload"],
+                "Resource": written,
+            },
+            {
+                "Sid": "CleanUp",
+                "Effect": "Allow",
+                "Action": ["s3:DeleteObject"],
+                "Resource": [f"{bucket}/{place.prefix}{pattern}" for pattern in _NOTED],
+            },
+            {
+                "Sid": "PointersOnConditionOnly",
+                "Effect": "Deny",
+                "Action": ["s3:PutObject"],
+                "Resource": f"{bucket}/{place.prefix}*/state.json",
+                "Condition": {"Null": {"s3:if-match": "true", "s3:if-none-match": "true"}},
+            },
+        ]
+    return {"Version": "2012-10-17", "Statement": statements}
+
+
+def subjects(role: str, jobs: Sequence[JobRole], repository: str, branch: str) -> tuple[str, ...]:
+    """Return the subjects of the tokens with which jobs take a role.
+
+    A job in an environment has that in its subject, any other the branch that its run is of.
+    """
+    found = dict.fromkeys(
+        f"repo:{repository}:environment:{environment}"
+        if environment
+        else f"repo:{repository}:ref:refs/heads/{branch}"
+        for job in jobs
+        if job.role == role
+        for environment in (job.environments or ("",))
+    )
+    return tuple(found)
+
+
+def trust(account: str, allowed: Sequence[str]) -> dict[str, object]:
+    """Return the policy of who may take a role: jobs whose tokens have one of these subjects."""
+    statement = {
+        "Effect": "Allow",
+        "Principal": {"Federated": f"arn:aws:iam::{account}:oidc-provider/{PROVIDER}"},
+        "Action": "sts:AssumeRoleWithWebIdentity",
+        "Condition": {
+            "StringEquals": {f"{PROVIDER}:aud": AUDIENCE, f"{PROVIDER}:sub": list(allowed)},
+        },
+    }
+    return {"Version": "2012-10-17", "Statement": [statement]}
+
+
+def policy_files(
+    jobs: Sequence[JobRole], place: Place, *, repository: str, branch: str, account: str
+) -> Iterator[tuple[str, bytes]]:
+    """Yield the policies of each role that jobs take: `promote.permissions.json`, `promote.trust.json`."""
+    for role in dict.fromkeys(job.role for job in jobs):
+        allowed = subjects(role, jobs, repository, branch)
+        for kind, policy in (("permissions", permissions(role, place)), ("trust", trust(account, allowed))):
+            yield f"{role.lower()}.{kind}.json", f"{json.dumps(policy, indent=2)}\n".encode()

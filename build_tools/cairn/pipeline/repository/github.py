@@ -1,0 +1,114 @@
+"""A repository on GitHub, through the program `gh`: its name, and the commands that set it up."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from cairn import process
+from cairn.errors import PrerequisiteError, UsageError
+from cairn.output import Progress, silent
+
+Command = tuple[str, ...]
+_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+_REMOTE = re.compile(r"[/:]([\w.-]+/[\w.-]+?)(?:\.git)?/?$")
+_NUMBER = re.compile(r"\$\(gh api users/(\S+) --jq \.id\)")
+_TIMEOUT = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What a repository is to have.
+
+    Attributes:
+        repository: `owner/name`.
+        branch: the default branch, the only one whose jobs may use the environments.
+        variables: by name.
+        environments: those of the jobs.
+        reviewers: accounts that say yes before a job in an environment of `reviewed` begins.
+        reviewed: the environments that have reviewers.
+    """
+
+    repository: str
+    branch: str
+    variables: Mapping[str, str]
+    environments: tuple[str, ...]
+    reviewers: tuple[str, ...] = ()
+    reviewed: tuple[str, ...] = ("release",)
+
+    def commands(self) -> Iterator[Command]:
+        """The commands that set it up, each of which may run again."""
+        for name, value in self.variables.items():
+            yield ("gh", "variable", "set", name, "--repo", self.repository, "--body", value)
+        for environment in self.environments:
+            place = f"repos/{self.repository}/environments/{environment}"
+            fields = ["deployment_branch_policy[protected_branches]=false"]
+            fields += ["deployment_branch_policy[custom_branch_policies]=true"]
+            if environment in self.reviewed:
+                for login in self.reviewers:
+                    fields += ["reviewers[][type]=User", f"reviewers[][id]={_id_of(login)}"]
+            yield ("gh", "api", "--silent", "--method", "PUT", place, *(w for f in fields for w in ("-F", f)))
+            branch = f"name={self.branch}"
+            yield (
+                "gh",
+                "api",
+                "--silent",
+                "--method",
+                "POST",
+                f"{place}/deployment-branch-policies",
+                "-f",
+                branch,
+            )
+
+
+def _id_of(login: str) -> str:
+    return f"$(gh api users/{login} --jq .id)"
+
+
+def checked_name(text: str) -> str:
+    """Return `owner/name`.
+
+    Raises:
+        UsageError: it is not the name of a repository.
+    """
+    if not _NAME.fullmatch(text):
+        raise UsageError(f"{text} is not the name of a repository", tip="write owner/name")
+    return text
+
+
+def name_in(url: str) -> str | None:
+    """Return the `owner/name` in the URL of a remote; None where it has none."""
+    match = _REMOTE.search(url)
+    return match[1] if match else None
+
+
+def line_of(command: Command) -> str:
+    """Return a command as a line for a shell, which looks the numbers of accounts up."""
+    words = (f'"{word}"' if "$(" in word else shlex.quote(word) for word in command)
+    return " ".join(words)
+
+
+def apply(commands: Sequence[Command], *, say: Progress = silent) -> None:
+    """Run commands, the first that fails being the last.
+
+    Raises:
+        PrerequisiteError: `gh` is not here.
+        ProcessError: one failed.
+    """
+    if shutil.which("gh") is None:
+        raise PrerequisiteError("--apply needs gh, GitHub's program", tip="install it, then: gh auth login")
+    for command in commands:
+        say(" ".join(command[:4]))
+        _run(
+            *(
+                _NUMBER.sub(lambda match: _run("api", f"users/{match[1]}", "--jq", ".id"), word)
+                for word in command[1:]
+            )
+        )
+
+
+def _run(*words: str) -> str:
+    return process.run(["gh", *words], timeout=_TIMEOUT).output.strip()

