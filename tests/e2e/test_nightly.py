@@ -157,6 +157,7 @@ def test_a_family_that_fails_holds_up_no_other(nights: TwoNights) -> None:
         "test": ["success"],
         "promote": ["success"],
         "report": ["failure"],
+        "notify": ["success"],
     }, str(nights.first)
     assert nights.first.code != 0
     assert nights.nightly.released(A) == 1
@@ -279,7 +280,7 @@ def test_a_killed_test_job_promotes_nothing_and_a_second_attempt_goes_on(
     killed = nightly.run("workflow_dispatch", run_id="1", families=A)
     assert killed.results() == {
         "freeze": ["success"], "build": ["success"], "stage": ["success"], "test": ["failure"],
-        "promote": ["success"], "report": ["failure"],
+        "promote": ["success"], "report": ["failure"], "notify": ["success"],
     }  # fmt: skip
     # The matrix lets this family through without a GPU, but not without its tests.
     assert nightly.released(A) == 0
@@ -304,6 +305,7 @@ def test_a_killed_shard_promotes_nothing_and_a_second_attempt_runs_it_alone(
     assert killed.results() == {
         "freeze": ["success"], "build": ["success"], "stage": ["success"], "test": ["success"],
         "suite": ["failure", "success"], "merge": ["failure"], "promote": ["success"], "report": ["failure"],
+        "notify": ["success"],
     }, str(killed)  # fmt: skip
     assert nightly.released(A) == 0
     assert "of 2 shards, 2 left no result" in str(nightly.status(A)["reason"])
@@ -353,7 +355,9 @@ def test_an_empty_matrix_promotes_nothing(fresh: Callable[..., Nightly]) -> None
     toml = nightly.stack / "matrix.toml"
     toml.write_text(re.sub(r"^families = .*$", "families = []", toml.read_text(), flags=re.MULTILINE))
     done = nightly.run(run_id="1")
-    assert done.results() == {"freeze": ["failure"]}
+    # The report says that nothing was frozen.
+    assert done.results() == {"freeze": ["failure"], "report": ["failure"], "notify": ["success"]}
+    assert "the night 1 was not frozen" in done.text("report")
     assert "the matrix is empty" in done.text("freeze")
     assert done.code != 0
     assert nightly.released(A) == nightly.released(B) == 0

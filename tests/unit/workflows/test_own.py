@@ -31,6 +31,8 @@ VALUES = {
     "STORE": "s3://bucket/wheels",
     "CACHE_STORE": "s3://bucket/cache",
     "LINE": "nightly",
+    "line": "nightly",
+    "NIGHTLY_LINES": "nightly,release/2.9",
     "FAMILIES": "all",
     "PYTHONS": "all",
     "NIGHT": "12345",
@@ -108,6 +110,10 @@ def pins(workflows: Workflows) -> Iterator[str]:
                 yield f"{name}: {line} is not pinned"
 
 
+_ALSO_WRITES = {"lines": {"actions"}, "notify": {"issues"}}
+"""Jobs that run nothing but `gh`, and what they may change with it."""
+
+
 def permissions(workflows: Workflows) -> Iterator[str]:
     """None for all jobs, and for a job none that writes but the ones named here."""
     for name, file in workflows.files.items():
@@ -122,7 +128,8 @@ def permissions(workflows: Workflows) -> Iterator[str]:
                     yield f"{name}: {job} writes for a fork's pull request"
     for name, job in workflows.jobs():
         writing = {scope for scope, level in (job.get("permissions") or {}).items() if level != "read"}
-        if "permissions" not in job or writing - {"id-token", "packages"}:
+        also = _ALSO_WRITES.get(name.rpartition(": ")[2], set())
+        if "permissions" not in job or writing - {"id-token", "packages"} - also:
             yield f"{name}: permissions"
 
 
@@ -145,7 +152,10 @@ def credentials(workflows: Workflows) -> Iterator[str]:
                 cache and not all(env[key].startswith("${{ inputs.cache-store && ") for key in given)
             ):
                 yield f"{name}: {step.get('run')} has {sorted(given)}"
-            if _HELD.search(str({**step, "env": {key: env[key] for key in env.keys() - ROLE}})):
+            webhook = step.get("uses") == "./.github/actions/notify" and "webhook" in step["with"]
+            beside = {key: env[key] for key in env.keys() - ROLE}
+            given = {**step["with"], "webhook": ""} if webhook else step.get("with")
+            if _HELD.search(str({**step, "env": beside, "with": given})):
                 yield f"{name}: {step.get('name') or step.get('uses')} gets credentials by another way"
 
 
@@ -154,9 +164,14 @@ def evaluate(text: str, context: Mapping[str, object]) -> object:
     text = re.sub(r"^\$\{\{(.*)\}\}$", r"\1", text.strip(), flags=re.DOTALL)
     text = text.replace("&&", " and ").replace("||", " or ")
     text = re.sub(r"!(?!=)", " not ", text)
-    names = r"'[^']*'|\b(?:github|inputs|needs|vars)(?:\.[\w-]+)+"
+    names = r"'[^']*'|\b(?:github|inputs|needs|vars)(?:\.[\w*-]+)+"
     text = re.sub(names, lambda m: m[0] if m[0].startswith("'") else f"get({m[0]!r})", text)
-    known = {"get": lambda name: context.get(name, ""), "cancelled": lambda: False, "always": lambda: True}
+    known = {
+        "get": lambda name: context.get(name, ""),
+        "cancelled": lambda: False,
+        "always": lambda: True,
+        "contains": lambda values, one: one in values,
+    }
     return eval(" ".join(text.split()), {"__builtins__": {}}, known)  # noqa: S307 - our own files
 
 
@@ -166,7 +181,8 @@ def runs(job: Mapping[str, Any], results: Mapping[str, str]) -> bool:
     if not re.search(r"\b(always|cancelled|failure|success)\(\)", condition):
         condition = f"success() && ({condition.removeprefix('${{').removesuffix('}}')})"
     success = str(all(result == "success" for result in results.values()))
-    context = {f"needs.{name}.result": result for name, result in results.items()}
+    context: dict[str, object] = {f"needs.{name}.result": result for name, result in results.items()}
+    context["needs.*.result"] = list(results.values())
     return bool(evaluate(condition.replace("success()", success), context))
 
 
@@ -290,15 +306,21 @@ def test_a_planted_fault_is_found(rule: Callable[[Workflows], Iterator[str]], go
     assert list(rule(Workflows({**OWN, name: OWN[name].replace(good, bad)}))), name
 
 
-def test_a_job_that_writes_what_users_install_asks_reviewers_first() -> None:
-    """The trust policy of that role names environments, so that it is of no use to a job without one."""
+def test_each_role_has_environments_of_its_own() -> None:
+    """A trust policy names the environment of a role's jobs, so that no other job can take that role."""
     own = Workflows(OWN)
     promoting = 0
     for name, job in own.jobs():
         roles = set(re.findall(r"vars\.CAIRN_ROLE_(\w+)", str(job)))
-        assert len(roles) == (1 if name.startswith(("workflows/nightly", "workflows/release")) else 0), name
-        assert ("PROMOTE" in roles) == own.promotes(job) == ("environment" in job), name
+        of_nights = name.startswith(("workflows/nightly", "workflows/release"))
+        assert len(roles) == (of_nights and name.rpartition(": ")[2] not in _ALSO_WRITES), name
+        assert ("PROMOTE" in roles) == own.promotes(job), name
+        assert bool(roles) == ("environment" in job), name
+        for role in roles - {"PROMOTE"}:
+            assert job["environment"] == f"night-{role.lower()}", name
         promoting += own.promotes(job)
+        if own.promotes(job):
+            assert not re.search(r"\bnight-", job["environment"]), name
     assert promoting >= 3  # a night, between nights, a release
 
 
@@ -324,21 +346,62 @@ def test_a_night_to_the_channel_of_a_release_asks_its_reviewers(to: str, own: st
     assert evaluate(text, {"needs.freeze.outputs.to": to, "vars.CAIRN_CHANNEL": own}) == environment
 
 
+def _group(file: str, **context: object) -> str:
+    text = Workflows(OWN).files[f"workflows/{file}.yml"]["concurrency"]["group"]
+    known = {"github.run_id": "123", "github.ref": "main", "github.event_name": "workflow_dispatch"} | context
+    return re.sub(r"\$\{\{.*?\}\}", lambda m: str(evaluate(m[0], known)), text, flags=re.DOTALL)
+
+
+INPUTS = {"line": "", "families": "all", "pythons": "all", "night": "", "like": "", "to": "", "image": ""}
+DISPATCH = {f"inputs.{name}": value for name, value in INPUTS.items()}
+SCHEDULE = {"github.event_name": "schedule"}
+
+
 @pytest.mark.parametrize(
-    ("inputs", "line", "group"),
+    "other",
     [
-        ({}, "", "nightly"),
-        ({}, "release/2.9", "release/2.9"),
-        ({"line": "nightly"}, "", "nightly"),
-        ({"line": "release/2.9", "dry-run": False}, "nightly", "release/2.9"),
-        ({"line": "release/2.9", "night": "7"}, "", "7"),
-        ({"dry-run": True, "line": "nightly"}, "", "123"),
+        DISPATCH,
+        {"github.event_name": "workflow_dispatch", **DISPATCH, "github.ref": "feature"},
+        *({**DISPATCH, f"inputs.{name}": "other"} for name in INPUTS),
+        {**DISPATCH, "inputs.dry-run": True},
     ],
 )
-def test_a_night_replaces_one_of_its_line_and_a_dry_run_none(
-    inputs: dict[str, object], line: str, group: str
-) -> None:
-    text = Workflows(OWN).files["workflows/nightly.yml"]["concurrency"]["group"]
-    context = {f"inputs.{name}": value for name, value in inputs.items()}
-    context |= {"vars.CAIRN_LINE": line, "github.run_id": "123"}
-    assert evaluate(text.removeprefix("nightly-"), context) == group
+def test_a_night_by_hand_neither_replaces_nor_holds_up_that_of_the_schedule(other: dict[str, object]) -> None:
+    assert _group("nightly", **other) != _group("nightly", **SCHEDULE)
+    assert (other == DISPATCH) == (_group("nightly", **other) == _group("nightly", **DISPATCH))
+
+
+def test_a_run_replaces_one_that_is_for_the_same() -> None:
+    """So a night that hangs, or waits for reviewers, ends when the next one begins."""
+    files = Workflows(OWN).files
+    nightly = files["workflows/nightly.yml"]
+    assert set(nightly[True]["workflow_dispatch"]["inputs"]) == {*INPUTS, "dry-run"}
+    assert _group("nightly", **SCHEDULE) == _group("nightly", **SCHEDULE, **{"github.run_id": "124"})
+    assert "github.run_id" not in str(files["workflows/nightly-watch.yml"]["concurrency"])
+    for name in ("nightly", "nightly-watch", "release"):
+        assert files[f"workflows/{name}.yml"]["concurrency"]["cancel-in-progress"] is True
+
+
+def test_a_release_that_waits_for_reviewers_holds_up_no_other() -> None:
+    runs = [{"inputs.release": ""}, {"inputs.release": "", "github.run_id": "124"}, {"inputs.dry-run": True}]
+    groups = [_group("release", **run) for run in runs]
+    assert groups == ["release-123", "release-124", "release-123"]  # a run is of one id, dry or not
+    assert _group("release", **{"inputs.release": "123", "github.run_id": "125"}) == groups[0]
+    wait = Workflows(OWN).files["workflows/release.yml"]["jobs"]["promote"]["concurrency"]
+    assert wait["cancel-in-progress"] is True
+    assert set(re.findall(r"inputs\.(\w+)", wait["group"])) == {"line", "to", "families", "pythons"}
+
+
+def test_somebody_is_told_of_every_end_that_is_not_good() -> None:
+    """Whichever job it was, freezing included; and a report is made."""
+    for name in ("nightly", "release", "nightly-watch"):
+        jobs = Workflows(OWN).files[f"workflows/{name}.yml"]["jobs"]
+        told = jobs["notify"]
+        assert set(told["needs"]) == set(jobs) - {"notify", "dry-run"}, name
+        for bad, others in itertools.product(("failure", "cancelled"), ("success", "skipped")):
+            for ended in told["needs"]:
+                results = dict.fromkeys(told["needs"], others) | {ended: bad}
+                assert runs(told, results), (name, results)
+                if "report" in jobs and results["freeze"] != "skipped":
+                    assert runs(jobs["report"], {need: results[need] for need in jobs["report"]["needs"]})
+        assert not runs(told, dict.fromkeys(told["needs"], "success"))

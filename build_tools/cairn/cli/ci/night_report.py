@@ -78,8 +78,10 @@ class Watch(common.PatientStoreOptions):
 def _report(request: Report) -> Answer:
     from cairn import datafile
     from cairn.output import github
-    from cairn.pipeline.night import report
+    from cairn.pipeline.night import plan, report
 
+    if request.night != "latest" and plan.find(request.open_store(), request.night) is None:
+        return _never_frozen(request)
     run = request.load_run()
     ended = report.of_night(run, cancelled="cancelled" in request.results.split())
     unwritten = () if run.dry_run else report.record(run.store, run.plan, ended)
@@ -116,6 +118,28 @@ def _report(request: Report) -> Answer:
     return Answer(plain, [table, Note(report.counts(ended))], error=error)
 
 
+def _never_frozen(request: Report) -> Answer:
+    """The report of a night that ended before it had a plan."""
+    from cairn.output import github
+
+    error = GateError(
+        f"the night {request.night} was not frozen, and nothing of it was built",
+        tip="see the log of the job that freezes, then run the failed jobs again",
+    )
+    github.add_summary(f"## Night {request.night}\n\nIt was **not frozen**, and nothing of it was built.")
+    plain: dict[str, object] = {
+        "schema": "cairn.night-report/1",
+        "night": request.night,
+        "line": request.line,
+        "log": github.run_url(),
+        "counts": "not frozen",
+        "legs": [],
+    }
+    if request.notify and not request.dry_run:
+        _notify(request.notify, plain)
+    return Answer(plain, error=error)
+
+
 def _notify(command: str, plain: dict[str, object]) -> None:
     """Send the notification; a failure to send it does not affect the night."""
     import json
@@ -145,7 +169,7 @@ def _watch(request: Watch) -> Answer:
 
     problems = report.overdue(
         request.open_existing_store(),
-        lines=tuple(word.strip() for word in request.lines.split(",") if word.strip()),
+        lines=tuple(dict.fromkeys(word.strip() for word in request.lines.split(",") if word.strip())),
         begun_within=timedelta(hours=request.begun_within),
         good_within=timedelta(hours=request.good_within),
         release=request.to,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -101,6 +102,16 @@ def test_what_was_fetched_of_a_night_is_all_that_its_builds_read_of_the_store(
     assert all(here.read(found.key).data == there.read(found.key).data for found in here.list(""))
     words = ("--night", "7", "--leg", "none", "--output-dir", tmp_path / "wheels")
     assert "the night 7 has no build 'none'" in call(fetched, "build", *words, code=2).err
+
+
+def test_a_night_that_was_never_frozen_has_a_report_too(tmp_path: Path, call: Call) -> None:
+    told = tmp_path / "told.json"
+    words = ("--night", "12", "--notify", f"tee {told}")
+    for store in (tmp_path / "none yet", tmp_path / "store"):
+        _, err = call(store, "report", *words, code=10)
+        assert "the night 12 was not frozen, and nothing of it was built" in err
+        store.mkdir(exist_ok=True)
+    assert json.loads(told.read_text())["night"] == "12"
 
 
 def test_whoever_cannot_be_told_changes_nothing_of_the_report(store: Path, call: Call) -> None:
