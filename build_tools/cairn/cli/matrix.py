@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import common_options as common
-from cairn.cli.answer import Answer, Table
+from cairn.cli.answer import Answer, Note, Table
 from cairn.cli.binder import command
 from cairn.errors import UsageError
 from cairn.matrix.matrix_options import Choice
@@ -19,6 +19,7 @@ from cairn.output import console
 
 if TYPE_CHECKING:
     from cairn.matrix.legs import Matrix
+    from cairn.stack import Stack
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +38,10 @@ class MatrixRequest:
     github_output: bool = flag(
         "write matrix, count, empty, test_matrix, test_count, test_empty, lines and without_runner to "
         "the outputs of the step, and a table to its summary"
+    )
+    figures: bool = flag(
+        "print how many builds, jobs and artifacts the night of each line has, and which limits of GitHub's "
+        "they come near, in place of the legs"
     )
     allow_empty: bool = flag("only warn of an empty matrix; its `empty` says so")
     json: bool = common.json()
@@ -58,7 +63,23 @@ def _run(request: MatrixRequest) -> Answer:
     elif not matrix.legs:
         tip = "name a different trigger or filter, or pass --allow-empty if that is right"
         error = UsageError(message, tip=tip)
+    if request.figures and matrix.legs:
+        return _figures(stack, matrix)
     return Answer(matrix, [_table(matrix)] if matrix.legs else (), error=error)
+
+
+def _figures(stack: Stack, matrix: Matrix) -> Answer:
+    from cairn.matrix import figures
+    from cairn.pipeline.night import shards
+
+    by_line = []
+    for line in matrix.lines:
+        legs = [leg for leg in matrix.legs if leg.line == line]
+        count = sum(len(shards.expected(stack, leg)) for leg in legs)
+        by_line.append(figures.of_line(legs, shards=count))
+    names = ("line", "legs", "builds", "tests", "shards", "jobs", "artifacts")
+    rows = [tuple(getattr(one, name) for name in names) for one in by_line]
+    return Answer(by_line, [Table(names, rows), *(Note(text) for one in by_line for text in one.limits())])
 
 
 def _table(matrix: Matrix) -> Table:

@@ -189,8 +189,7 @@ def make(stack: Stack, config: MatrixToml, choice: Choice, *, stack_path: Path) 
     """The matrix of a trigger: its lines, then families, then Pythons, then platforms, each in natural order.
 
     Raises:
-        UsageError: a name is not known, a platform has no runner here, two legs would have one id, or there
-            are more than GitHub takes.
+        UsageError: a name is not known, a platform has no runner here, or two legs would have one id.
     """
     trigger = config.triggers.get(choice.trigger, Trigger())
     lines = _select(choice.lines, stack.line_names(), "line") or trigger.lines or (stack.line,)
@@ -209,7 +208,6 @@ def make(stack: Stack, config: MatrixToml, choice: Choice, *, stack_path: Path) 
         if (here := config.families[names[1]].get(names[3])) is not None and names[0] not in here.except_lines
     )
     _refuse_one_id_for_two(legs)
-    _refuse_too_many(legs, lines, families, pythons, platforms)
     if legs:
         return Matrix(legs=legs)
     if not families:
@@ -302,20 +300,18 @@ def _refuse_one_id_for_two(legs: Sequence[Leg]) -> None:
                 )
 
 
-def _refuse_too_many(legs: Sequence[Leg], *axes: Sequence[str]) -> None:
-    if len(legs) <= MOST_LEGS:
-        return
-    options = ("--lines", "--families", "--pythons", "--platforms")
-    longest = max(zip(axes, options, strict=True), key=lambda axis: len(axis[0]))
-    sizes = ", ".join(f"{len(axis)} {option[2:]}" for axis, option in zip(axes, options, strict=True))
-    raise UsageError(
-        f"the matrix has {len(legs)} legs ({sizes}), and GitHub takes {MOST_LEGS}",
-        tip=f"run it in parts with {longest[1]}, or take some out of the trigger",
-    )
-
-
 def outputs(matrix: Matrix) -> Mapping[str, str]:
-    """The outputs of a step, by name; lists and matrices as JSON for `fromJSON`."""
+    """The outputs of a step, by name; lists and matrices as JSON for `fromJSON`.
+
+    Raises:
+        UsageError: GitHub would not make so many jobs of one matrix.
+    """
+    if len(matrix.legs) > MOST_LEGS:
+        raise UsageError(
+            f"the matrix has {len(matrix.legs)} legs of {len(matrix.lines)} lines, "
+            f"and GitHub takes {MOST_LEGS}",
+            tip="run it in parts, with --lines, --families or --pythons",
+        )
     return {
         "matrix": _include(matrix.legs),
         "count": str(len(matrix.legs)),

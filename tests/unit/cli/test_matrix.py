@@ -54,3 +54,12 @@ def test_outputs_need_a_step_of_github(monkeypatch: pytest.MonkeyPatch, cairn: C
     monkeypatch.delenv("GITHUB_OUTPUT", raising=False)
     _, err = cairn("matrix", "--stack", SAMPLE, "--github-output", code=2)
     assert "GITHUB_OUTPUT is not set" in err
+
+
+def test_the_figures_of_each_line_are_beside_the_limits_that_they_come_near(cairn: Cairn) -> None:
+    """As docs/explanation/one-build.md shows them."""
+    out, err = cairn("matrix", "--stack", PYTORCH, "--figures")
+    shown = (ROOT / "docs/explanation/one-build.md").read_text(encoding="utf-8")
+    assert f"```console\n{out}{err}```" in shown
+    lines = cairn.json("matrix", "--stack", PYTORCH, "--figures", "--lines", "nightly,release/2.14")
+    assert [(one["line"], one["builds"]) for one in lines] == [("nightly", 70), ("release/2.14", 65)]

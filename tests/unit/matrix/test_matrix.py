@@ -12,7 +12,7 @@ import pytest
 
 from cairn import stack as stacks
 from cairn.errors import UsageError
-from cairn.matrix import legs, matrix_toml
+from cairn.matrix import figures, legs, matrix_toml
 
 ROOT = Path(__file__).parents[3]
 STACKS = [ROOT / "external-builds" / name for name in ("pytorch", "sample")]
@@ -117,6 +117,28 @@ def test_families_that_are_built_together_have_one_build_for_all_their_targets(t
     apart = _make(tmp_path, lines=("nightly",), pythons=("3.11",))
     assert [leg.id for leg in found.legs] == [leg.id for leg in apart.legs]
     assert [build.legs for build in apart.builds] == [(leg.id,) for leg in apart.legs]
+
+
+def test_the_figures_of_a_night_are_those_of_its_jobs(tmp_path: Path) -> None:
+    text = CONFIG.replace('build = ["big-linux"]', 'build = ["big-linux"]\nbuild_together = true')
+    together, apart = (
+        figures.of_line(_make(tmp_path, one, lines=("nightly",), pythons=("3.11",)).legs, shards=6)
+        for one in (text, CONFIG)
+    )
+    # freeze, stage, merge, promote and report, and a job for each build, smoke test and shard.
+    assert (together.builds, together.tests, together.jobs, together.artifacts) == (
+        2,
+        3,
+        2 + 3 + 6 + 5,
+        2 + 3 + 6 + 1,
+    )
+    assert (apart.builds, apart.jobs, apart.downloads) == (4, together.jobs + 2, 4)
+    assert list(together.limits()) == [
+        "nightly: 1 of 2 builds run on GitHub's own runners, which end after 6 hours and have 14 GB of disk",
+        "nightly: stage downloads 2 artifacts: on a runner of GitHub's own they may have 7000 MB each",
+    ]
+    crowded = msgspec.structs.replace(together, shards=257)
+    assert "nightly: 257 shards, and GitHub makes 256 jobs of one matrix at most" in list(crowded.limits())
 
 
 def test_a_family_can_be_left_out_of_the_common_build(tmp_path: Path) -> None:
@@ -242,8 +264,10 @@ def test_more_jobs_than_github_takes_are_refused(tmp_path: Path) -> None:
     assert len(_make(tmp_path, text, lines=lines, families=tuple(families), pythons=("3.12",)).legs) == 70
     lines = (*lines, "nightly", "main")
     assert len(_make(tmp_path, text, lines=lines, families=tuple(families[:9])).legs) == 162
-    with pytest.raises(UsageError, match=r"270 legs .9 lines, 10 families, 3 pythons, 2 plat.*takes 256"):
-        _make(tmp_path, text, lines=lines, families=tuple(families), pythons=("3.11", "3.12", "3.13"))
+    # Each line has a night, whose jobs are counted as it is frozen; in one matrix they are too many.
+    found = _make(tmp_path, text, lines=lines, families=tuple(families), pythons=("3.11", "3.12", "3.13"))
+    with pytest.raises(UsageError, match=r"270 legs of 9 lines, and GitHub takes 256"):
+        legs.outputs(found)
 
 
 @pytest.mark.parametrize(

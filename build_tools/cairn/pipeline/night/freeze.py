@@ -126,13 +126,18 @@ def _refuse_legs(request: FreezeRequest) -> None:
 
 
 def _refuse_tests(request: FreezeRequest) -> None:
-    """Refuse a night whose tests cannot all run, or whose sets could never be promoted."""
-    shards_of_all = [shard for leg in request.legs for shard in shards.expected(request.stack, leg)]
-    if len(shards_of_all) > MOST_LEGS:
-        raise UsageError(
-            f"the suites have {len(shards_of_all)} shards, and GitHub takes {MOST_LEGS} jobs of a matrix",
-            tip="run it in parts, with --families or --pythons of cairn matrix, or with fewer shards",
-        )
+    """Refuse a night whose jobs cannot all run, or whose sets could never be promoted."""
+    matrices = {
+        "builds": len(builds_of(request.legs)),
+        "smoke tests": sum(bool(leg.test_runs_on) for leg in request.legs),
+        "shards of suites": sum(len(shards.expected(request.stack, leg)) for leg in request.legs),
+    }
+    for what, count in matrices.items():
+        if count > MOST_LEGS:
+            raise UsageError(
+                f"the night has {count} {what}, and GitHub takes {MOST_LEGS} jobs of a matrix",
+                tip="run it in parts, with --families or --pythons of cairn matrix, or with fewer shards",
+            )
     for leg in request.legs:
         kinds = {"smoke", *(["suite"] if leg.suites else []), *(["compat"] if leg.compat else [])}
         if lacking := [kind for kind in request.stack.gate.records if kind not in kinds]:
