@@ -78,7 +78,7 @@ class Nightly:
 
     def artifacts(self, kind: str = "wheels") -> list[str]:
         """The artifacts of a kind: wheels, smoke, suite or suites."""
-        names = (path.name for path in self.runner.artifacts.iterdir())
+        names = (path.name for path in self.runner.artifacts.glob("*/*"))
         return sorted(name for name in names if name.startswith(f"{kind}-"))
 
 
@@ -333,6 +333,33 @@ def test_a_killed_build_is_built_by_the_second_attempt(fresh: Callable[..., Nigh
     assert again.code == 0
     assert (nightly.released(A), nightly.released(B)) == (1, 1)
     assert [name.rpartition("-")[2] for name in nightly.artifacts()] == ["2"]
+
+
+@pytest.mark.by_hand
+def test_another_run_takes_what_one_has_built_from_the_store(
+    fresh: Callable[..., Nightly], tmp_path: Path
+) -> None:
+    """Artifacts belong to the run that made them, and a machine's own cache to that machine."""
+    nightly = fresh()
+    nightly.runner.variables |= {
+        "CAIRN_CACHE_STORE": nightly.runner.variables["CAIRN_STORE"].replace("/store", "/cache"),
+        "CAIRN_COMPILER_CACHE": "ccache",
+    }
+    nightly.runner.kill = "*night\\ stage*"
+    killed = nightly.run(run_id="1")
+    assert (killed.results()["build"], killed.results()["stage"]) == (["success"], ["failure"])
+    nightly.runner.kill = "-"
+    nightly.runner.environment["CAIRN_CACHE_DIR"] = str(tmp_path / "another")
+    nightly.runner.variables["CAIRN_WORK_DIR"] = str(tmp_path / "work")
+    again = nightly.run("workflow_dispatch", run_id="2", night="1")
+    assert again.results()["build"] == ["success"], str(again)
+    for project in ("triton", "torch", "torchaudio", "torchvision"):
+        assert re.search(rf"fetch the wheel of {project}\b.*from the shared cache", again.text("build")), (
+            project
+        )
+    assert (nightly.released(A), nightly.released(B)) == (1, 1)
+    tomorrow = nightly.run(run_id="3")
+    assert set(tomorrow.results()) == {"freeze", "stage", "promote", "report"}
 
 
 @pytest.mark.by_hand

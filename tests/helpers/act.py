@@ -119,7 +119,7 @@ class Runner:
 
     @property
     def artifacts(self) -> Path:
-        """What `actions/upload-artifact` has kept, a folder for each name."""
+        """What `actions/upload-artifact` has kept, a folder for each run, and in it one for each name."""
         return self.folder / "artifacts"
 
     @property

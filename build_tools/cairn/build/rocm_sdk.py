@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
+import re
 import shutil
 import sys
 from collections.abc import Sequence
@@ -26,6 +27,7 @@ from cairn.stack import Sdk, Stack
 from cairn.venv import PackageSource
 
 _MARKER = "cairn-sdk.json"
+_SCRIPT = re.compile(r"(\.\./)+(bin|Scripts)/")  # of a RECORD: where an environment has its programs
 
 
 class _Marker(datafile.Value, tag_field="schema", tag="cairn.sdk-environment/1"):
@@ -153,8 +155,7 @@ def install(
         log=log,
     )
     info = rocm.query(env.python)
-    records = sorted(env.site_packages.glob("rocm*.dist-info/RECORD"))
-    digest = cache.key_of({path.parent.name: files.sha256_of(path) for path in records})
+    digest = digest_of(env.site_packages)
     folders = {"root": str(info.root), "bin": str(info.bin), "cmake": str(info.cmake)}
     installed = _Marker(
         request=request.identity(),
@@ -166,6 +167,18 @@ def install(
     )
     datafile.write(env_dir / _MARKER, installed)
     return InstalledSdk(environment=env.path, info=info, digest=digest)
+
+
+def digest_of(site_packages: Path) -> str:
+    """Return a digest of the SDK that is installed in an environment, the same in each where it is installed.
+
+    The scripts that pip makes of entry points begin with the path of their environment: those do not count.
+    """
+    records = sorted(site_packages.glob("rocm*.dist-info/RECORD"))
+    lines = {path.parent.name: path.read_text(encoding="utf-8").splitlines() for path in records}
+    return cache.key_of(
+        {name: [line for line in own if not _SCRIPT.match(line)] for name, own in lines.items()}
+    )
 
 
 def runtime_requirements(installed: InstalledSdk, *, devices: bool = True) -> tuple[str, ...]:

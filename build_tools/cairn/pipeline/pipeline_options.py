@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn import converters
-from cairn.build.build_options import CompileOptions, build_env, compile_jobs
+from cairn.build.build_options import CompileOptions, CompilerCacheOptions, build_env, compile_jobs
 from cairn.options import option
 from cairn.sources.checkout.checkout_options import as_of, force
 
@@ -80,7 +80,7 @@ class FreezeOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LegBuildOptions:
+class LegBuildOptions(CompilerCacheOptions):
     """How a leg of a night is built.
 
     Attributes:

@@ -71,3 +71,19 @@ def test_where_no_sdk_is_installed_the_option_that_installs_one_is_named(tmp_pat
     # `cairn build` has no such command: only upstream's script has.
     assert "install-rocm command" not in str(caught.value.tip)
     assert "--install-rocm --index-url URL" in str(caught.value.tip)
+
+
+def test_one_sdk_has_one_digest_wherever_it_is_installed(tmp_path: Path) -> None:
+    """Otherwise no machine would take a wheel that another one has built with it."""
+
+    def installed(name: str, script: str, library: str) -> str:
+        about = tmp_path / name / "rocm-7.10.0.dist-info"
+        about.mkdir(parents=True)
+        (about / "RECORD").write_text(f"{script},sha256={name},218\nrocm_sdk/lib.so,sha256={library},9\n")
+        return rocm_sdk.digest_of(tmp_path / name)
+
+    here = installed("here", "../../../bin/rocm-sdk", "one")
+    assert installed("there", "../../../bin/rocm-sdk", "one") == here
+    assert installed("other", "../../../bin/rocm-sdk", "two") != here
+    windows = installed("windows", "../../Scripts/rocm-sdk.exe", "one")
+    assert windows == here

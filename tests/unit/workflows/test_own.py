@@ -30,6 +30,7 @@ VALUES = {
     "STACK": "external-builds/pytorch",
     "STORE": "s3://bucket/wheels",
     "CACHE_STORE": "s3://bucket/cache",
+    "COMPILER_CACHE": "--use-sccache",
     "LINE": "nightly",
     "line": "nightly",
     "NIGHTLY_LINES": "nightly,release/2.9",
@@ -133,6 +134,10 @@ def permissions(workflows: Workflows) -> Iterator[str]:
             yield f"{name}: permissions"
 
 
+WHERE_CACHED = "${{ (inputs.cache-store || inputs.compiler-cache-bucket) && "
+"""What stands before each credential of a step that builds, and may use a cache."""
+
+
 def credentials(workflows: Workflows) -> Iterator[str]:
     """They are the outputs of a step; only commands that name the store get them, no job and no action."""
     for name, file in workflows.files.items():
@@ -149,7 +154,7 @@ def credentials(workflows: Workflows) -> Iterator[str]:
             given, run = ROLE & env.keys(), step.get("run", "")
             cache = '--cache-store "$CACHE_STORE"' in run
             if given != (ROLE if cache or '--store "$STORE"' in run else set()) or (
-                cache and not all(env[key].startswith("${{ inputs.cache-store && ") for key in given)
+                cache and not all(env[key].startswith(WHERE_CACHED) for key in given)
             ):
                 yield f"{name}: {step.get('run')} has {sorted(given)}"
             webhook = step.get("uses") == "./.github/actions/notify" and "webhook" in step["with"]
@@ -271,7 +276,7 @@ FAULTS: tuple[tuple[Callable[[Workflows], Iterator[str]], str, str], ...] = (
     (credentials, "AWS_SESSION_TOKEN: ${{ steps.role.outputs.aws-session-token }}", "A: b"),
     (credentials, "          role:", "          token: ${{ secrets.TOKEN }}\n          role:"),
     (credentials, '--store "$STORE" --results', "--results"),
-    (credentials, "${{ inputs.cache-store && steps.role.outputs.aws-session-token || '' }}", "x"),
+    (credentials, f"{WHERE_CACHED}steps.role.outputs.aws-session-token || '' }}}}", "x"),
     (promotions, "needs.freeze.result == 'success' && needs.stage.result == 'success'", "always()"),
     (promotions, "needs.freeze.result == 'success' && needs.stage.result == 'success' }}", "always() }}"),
     (promotions, "!cancelled() && needs.freeze.result == 'success' && needs.stage", "needs.stage"),
@@ -322,6 +327,13 @@ def test_each_role_has_environments_of_its_own() -> None:
         if own.promotes(job):
             assert not re.search(r"\bnight-", job["environment"]), name
     assert promoting >= 3  # a night, between nights, a release
+
+
+def test_a_release_takes_nothing_from_the_caches_of_nights() -> None:
+    nightly, release = (OWN[f"workflows/{name}.yml"] for name in ("nightly", "release"))
+    caches = set(re.findall(r"vars\.(CAIRN_\w*CACHE\w*)", nightly))
+    assert len(caches) == 3
+    assert not [name for name in caches if f"vars.{name} " in release]
 
 
 def test_what_builds_does_so_in_the_container_of_the_manifest() -> None:

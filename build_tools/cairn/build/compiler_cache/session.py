@@ -217,12 +217,12 @@ def _server(cache: Path, variables: Mapping[str, str], log: Path) -> Iterator[No
     Only the server gets the location of results and its credentials; builds get its port. But it starts
     their compilers, so it is confined as they are.
     """
-    # Of the caller's variables it sees sccache's, and the logins of the cloud that they name.
-    clouds = (
-        login for name, login in _LOGINS_OF_SCCACHE.items() if {name, "SCCACHE_CONF"} & os.environ.keys()
-    )
+    # Of the caller's variables it sees sccache's, and the logins of the cloud that they name. What is empty,
+    # as workflows pass what nobody has set, names nothing.
+    given = {name: value for name, value in os.environ.items() if value}
+    clouds = (login for name, login in _LOGINS_OF_SCCACHE.items() if {name, "SCCACHE_CONF"} & given.keys())
     seen = re.compile("|".join(("SCCACHE_", *clouds)))
-    own = {name: value for name, value in os.environ.items() if seen.match(name)}
+    own = {name: value for name, value in given.items() if seen.match(name)}
     own.setdefault("SCCACHE_DIR", str(files.cache_dir() / "sccache"))
     Path(own["SCCACHE_DIR"]).mkdir(parents=True, exist_ok=True)  # what a confined program makes may be hidden
     env = {**own, **variables, "SCCACHE_START_SERVER": "1", "SCCACHE_NO_DAEMON": "1"}

@@ -173,6 +173,7 @@ def _job(request: LegBuild, frozen: Manifest, python: Interpreter) -> Job:
         build_env=tuple(f"{name}={value}" for name, value in frozen.build_env.items()),
         env_dir=request.own_dir / "envs",
         python=python,
+        compiler_cache=request.compiler_cache,
         shared_cache=request.shared_cache,
         split=request.build.split,
         frozen=frozen,
