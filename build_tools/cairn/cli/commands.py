@@ -291,6 +291,7 @@ _CI = Group(
     example="cairn ci run --stack external-builds/sample --line release/2.9 --targets gfx942,gfx1100",
     commands={
         "init": "have a repository of one's own on GitHub run nights: its workflows, stack and policies",
+        "check": "say what a repository lacks to run nights, and what to do about each",
         "run": "run the whole trail of a stack on this machine: checkout, build, stage, smoke-test, gate, "
         "promote, install",
         "night": _CI_NIGHT,

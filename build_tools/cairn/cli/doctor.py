@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ from cairn.output import console
 
 if TYPE_CHECKING:
     from cairn.output.console import Mark
-    from cairn.pipeline.doctor.model import DoctorReport, HostCompiler, Level, Need, Purpose
+    from cairn.pipeline.doctor.model import Finding, HostCompiler, Level, Need, Purpose
     from cairn.stack import Stack
 
 _MARKS: Mapping[Level, Mark] = {"ok": "done", "note": "kept", "warning": "bypassed", "missing": "failed"}
@@ -70,7 +70,7 @@ def _doctor(request: Doctor) -> Answer:
         f"{_PURPOSES[request.purpose]} needs what is missing here: {', '.join(missing)}",
         tip="do what is said below each, then run `cairn doctor` again",
     )
-    return Answer(report, _text(report), error=error if missing else None)
+    return Answer(report, text_of(findings), error=error if missing else None)
 
 
 def _need(request: Doctor) -> Need:
@@ -98,8 +98,9 @@ def _compiler(stack: Stack | None, targets: Sequence[str]) -> HostCompiler:
     return "brought" if stack is not None and not stack.host_compiler else "needed"
 
 
-def _text(report: DoctorReport) -> Iterator[Piece]:
-    for finding in report.findings:
+def text_of(findings: Iterable[Finding]) -> Iterator[Piece]:
+    """Findings for people: each with what to do about it."""
+    for finding in findings:
         if console.current().quiet and finding.level in ("ok", "note"):
             continue
         yield _MARKS[finding.level], f"{finding.check}: {finding.text}"

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cairn import converters
 from cairn.cli import common_options as common
@@ -31,6 +31,15 @@ _MARKS: Mapping[State, Mark] = {
 }
 
 
+def repository_name() -> Any:
+    """`--repository`."""
+    return option(
+        "its name on GitHub (default: that of the remote origin)",
+        metavar="OWNER/NAME",
+        convert=converters.nonempty,
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Init:
     """Options of `cairn ci init`.
@@ -53,11 +62,7 @@ class Init:
     store: str | None = common.store(required=False)
     endpoint_url: str | None = common.endpoint_url()
     region: str | None = option("region of the bucket", convert=converters.nonempty)
-    repository: str | None = option(
-        "its name on GitHub (default: that of the remote origin)",
-        metavar="OWNER/NAME",
-        convert=converters.nonempty,
-    )
+    repository: str | None = repository_name()
     cairn: str | None = option(
         "what jobs install: git+https://…@COMMIT, https://….whl#sha256=…, or a wheel to copy into the "
         "repository (default: what runs here)",

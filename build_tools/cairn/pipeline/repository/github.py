@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from cairn import process
-from cairn.errors import PrerequisiteError, UsageError
+from cairn.errors import PrerequisiteError, ProcessError, UsageError
 from cairn.output import Progress, silent
 
 Command = tuple[str, ...]
@@ -101,6 +103,8 @@ def apply(commands: Sequence[Command], *, say: Progress = silent) -> None:
     if shutil.which("gh") is None:
         raise PrerequisiteError("--apply needs gh, GitHub's program", tip="install it, then: gh auth login")
     for command in commands:
+        if _is_done(command):
+            continue
         say(" ".join(command[:4]))
         _run(
             *(
@@ -110,5 +114,42 @@ def apply(commands: Sequence[Command], *, say: Progress = silent) -> None:
         )
 
 
+def _is_done(command: Command) -> bool:
+    """Whether an environment names a branch already: GitHub refuses to be told again."""
+    *_, place, _, field = command
+    if not place.endswith("/deployment-branch-policies"):
+        return False
+    answer = ask(place)
+    policies = () if isinstance(answer, Unanswered) else answer.get("branch_policies", ())
+    return any(field == f"name={policy['name']}" for policy in policies)
+
+
 def _run(*words: str) -> str:
     return process.run(["gh", *words], timeout=_TIMEOUT).output.strip()
+
+
+@dataclass(frozen=True)
+class Unanswered:
+    """A question that GitHub did not answer, and why."""
+
+    reason: str
+
+
+def ask(path: str) -> dict[str, Any] | Unanswered:
+    """Ask GitHub's API, such as `repos/me/wheels/environments`.
+
+    Returns the answer, in which a list has its first hundred items.
+    """
+    if shutil.which("gh") is None:
+        return Unanswered("gh, GitHub's program, is not here")
+    try:
+        asked = process.run(["gh", "api", f"{path}?per_page=100"], timeout=_TIMEOUT, separate_stderr=True)
+        answer = json.loads(asked.output)
+    except (ProcessError, ValueError) as error:
+        return Unanswered(f"gh api {path} has no answer: {_last_line(error)}")
+    return answer if isinstance(answer, dict) else Unanswered(f"gh api {path} answers what it should not")
+
+
+def _last_line(error: Exception) -> str:
+    text = error.output if isinstance(error, ProcessError) else str(error)
+    return next(reversed(text.strip().splitlines()), str(error))

@@ -136,7 +136,9 @@ class BucketStore:
         valid_key(key)
         with self._lock:
             if not self._tried:
-                self._require_conditions()
+                if self.bucket.scheme == "s3" and download.stat(self.bucket, _PASSED) is None:
+                    self.require_conditions()
+                    self._put(_PASSED, b"", "overwrite")
                 self._tried = True
         return self._put_if(key, data, etag)
 
@@ -265,17 +267,15 @@ class BucketStore:
     def _delete(self, key: str) -> None:
         self.bucket.request(lambda: self.bucket.objects.delete(key), key)
 
-    def _require_conditions(self) -> None:
+    def require_conditions(self) -> None:
         """Check that the server honours conditional writes: otherwise two writers at once would lose changes.
 
         Older servers, and some gateways in front of other storage, take `If-Match` and `If-None-Match: *` on
-        a write and pay no attention. So they are tried once for each store.
+        a write and pay no attention. So they are tried once for each store, on a key that is then removed.
 
         Raises:
             StoreError: they do not work.
         """
-        if self.bucket.scheme != "s3" or download.stat(self.bucket, _PASSED) is not None:
-            return
         trial = f"{_PASSED}.{secrets.token_hex(8)}"
         self._put(trial, b"1", "overwrite")
         try:
@@ -287,7 +287,6 @@ class BucketStore:
                     )
         finally:
             self._delete(trial)
-        self._put(_PASSED, b"", "overwrite")
 
     def _contents(self, folder: str) -> Iterator[ObjectMeta]:
         """List a folder and everything below; after a lost connection, resume where it stopped."""

@@ -136,10 +136,13 @@ def test_a_bucket_elsewhere_has_keys_and_no_roles(init: Init, repository: Path) 
     )
 
 
-# It notes what it is asked, and knows the number of one account.
+# It notes what it is asked, knows the number of one account, and the branches of one environment.
 _GH = """#!/bin/sh
 printf '%s\\n' "$*" >> "@log@"
-[ "$2" != users/ann ] || echo 42
+case "$2" in
+    users/ann) echo 42;;
+    */environments/nightly/deployment-branch-policies*) echo '{"branch_policies": [{"name": "main"}]}';;
+esac
 """
 
 
@@ -158,3 +161,5 @@ def test_apply_runs_the_commands_that_it_prints(
     assert "variable set CAIRN_STORE --repo me/wheels --body s3://wheels/torch" in said
     assert any("environments/release" in line and "reviewers[][id]=42" in line for line in said)
     assert not any("environments/nightly" in line and "reviewers" in line for line in said)
+    (posted,) = (line for line in said if "POST" in line)
+    assert posted.endswith("repos/me/wheels/environments/release/deployment-branch-policies -f name=main")

@@ -1,0 +1,284 @@
+"""What a repository lacks to run nights: its files, its store, and its settings on GitHub."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import cairn
+from cairn.errors import CairnError
+from cairn.matrix.matrix_toml import FILE as MATRIX
+from cairn.matrix.matrix_toml import MatrixToml, load_matrix_toml, usable
+from cairn.output import wording
+from cairn.pipeline.doctor.model import Finding, missing, note, ok, warning
+from cairn.pipeline.repository import aws, github, init, pinned, workflows
+from cairn.pipeline.repository.choices import Choices, Lock
+from cairn.pipeline.repository.github import Unanswered
+from cairn.stack.read import load
+from cairn.store import opening
+from cairn.store.folder import LocalStore
+
+AGAIN = "cairn ci init"
+_APPLY = "cairn ci init --apply"
+_FILES: Mapping[init.State, str] = {
+    "new": "not there",
+    "updated": "of a different Cairn",
+    "edited": "changed by somebody",
+    "not ours": "not written by cairn ci init",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repository:
+    """What is looked at.
+
+    Attributes:
+        root: the working tree.
+        lock: what `cairn ci init` left there.
+        files: the workflows and policies as they are there, by path.
+        expected: the settings that it is to have on GitHub.
+    """
+
+    root: Path
+    lock: Lock
+    files: Mapping[str, bytes]
+    expected: github.Settings
+
+    @property
+    def choices(self) -> Choices:
+        """What it was set up with."""
+        return self.lock.choices
+
+
+def look(root: Path, lock: Lock) -> Repository:
+    """Read what is looked at."""
+    paths = (path for path in sorted((root / ".github").rglob("*")) if path.is_file())
+    files = {path.relative_to(root).as_posix(): path.read_bytes() for path in paths}
+    return Repository(root=root, lock=lock, files=files, expected=init.settings(lock.choices, files))
+
+
+def check(repository: Repository) -> Iterator[Finding]:
+    """Yield what there is and what is missing, each with what to do."""
+    yield from _files(repository)
+    variables = _listed(f"repos/{repository.expected.repository}/actions/variables", "variables", repository)
+    if isinstance(variables, Unanswered):
+        unchecked = "variables, environments, runners and schedules"
+        yield note(unchecked, f"not checked: {variables.reason}", fix="install gh, then: gh auth login")
+        yield from _store(repository, repository.choices.store)
+        yield from _trust(repository)
+        return
+    values = {str(one["name"]): str(one["value"]) for one in variables}
+    yield from _variables(repository, values)
+    yield from _store(repository, values.get("CAIRN_STORE") or repository.choices.store)
+    yield from _trust(repository)
+    yield from _environments(repository)
+    yield from _runners(repository)
+    yield from _schedules(repository)
+
+
+def _files(repository: Repository) -> Iterator[Finding]:
+    """Compare the files with what this Cairn writes."""
+    try:
+        made = init.contents(repository.choices, repository.root)
+    except CairnError as error:
+        yield missing("files", str(error), fix=error.tip)
+        return
+    planned = init.plan(repository.root, made, force=False)
+    for state, words in _FILES.items():
+        names = [file.path for file in planned if file.state == state]
+        if not names:
+            continue
+        text = f"{words}: {wording.some(names)}"
+        if state == "new":
+            yield missing("files", text, fix=AGAIN)
+        elif state == "updated":
+            text += f" ({repository.lock.version}; {cairn.__version__} runs here)"
+            yield warning("files", text, fix=AGAIN)
+        else:
+            yield note("files", text)
+    if all(file.state == "unchanged" for file in planned):
+        yield ok("files", f"{wording.count(planned, 'file')} as Cairn {cairn.__version__} writes them")
+
+
+def _variables(repository: Repository, values: Mapping[str, str]) -> Iterator[Finding]:
+    """Compare the variables of the repository with what is to be set."""
+    required = {"CAIRN_STORE", *repository.expected.variables}
+    if repository.choices.credentials == "roles":
+        roles = {job.role for job in workflows.job_roles(repository.files)}
+        required |= {"CAIRN_AWS_REGION", *(f"CAIRN_ROLE_{role}" for role in roles)}
+    for name in sorted(required):
+        expected = repository.expected.variables.get(name)
+        if not values.get(name):
+            line = f"gh variable set {name} --repo {repository.expected.repository} --body {expected or '…'}"
+            yield missing(f"variable {name}", "is not set", fix=line)
+        elif expected not in (None, values[name]) and aws.ACCOUNT not in str(expected):
+            text = f"is {values[name]}, and {AGAIN} was told {expected}"
+            yield warning(f"variable {name}", text, fix=_APPLY)
+        else:
+            yield ok(f"variable {name}", values[name])
+
+
+def _store(repository: Repository, url: str | None) -> Iterator[Finding]:
+    """Open the store, and try whether it does what conditional writes ask."""
+    if not url:
+        yield missing("store", "none is named", fix="cairn ci init --store s3://bucket/prefix")
+        return
+    try:
+        store = opening.open_store(url, endpoint_url=repository.choices.endpoint_url)
+        if isinstance(store, LocalStore):
+            yield ok("store", f"{url} is a folder: every job needs a runner that has it")
+            return
+        next(iter(store.list("nights/")), None)
+    except CairnError as error:
+        yield missing("store", f"{url} cannot be read: {error}", fix=error.tip)
+        return
+    yield ok("store", f"{url} answers")
+    from cairn.store.buckets.bucket import BucketStore  # noqa: PLC0415 - an extra, which is here by now
+
+    try:
+        if isinstance(store, BucketStore):
+            store.require_conditions()
+    except CairnError as error:
+        yield missing("conditional writes", f"{url} is unfit: {error}", fix=error.tip)
+    else:
+        yield ok("conditional writes", "of two writers at once one wins, and the other one is told")
+
+
+def _trust(repository: Repository) -> Iterator[Finding]:
+    """Compare the policies of trust with the jobs that take the roles."""
+    if repository.choices.credentials != "roles":
+        return
+    jobs, name = workflows.job_roles(repository.files), repository.expected.repository
+    for role in dict.fromkeys(job.role for job in jobs):
+        path = f"{pinned.FOLDER}/aws/{role.lower()}.trust.json"
+        if path not in repository.files:
+            yield missing(f"role {role}", f"there is no {path}", fix=f"{AGAIN} --store s3://bucket/prefix")
+            continue
+        allowed = set(_subjects_in(repository.files[path]))
+        needed = set(aws.subjects(role, jobs, name, repository.choices.branch))
+        if lacking := sorted(needed - allowed):
+            yield missing(f"role {role}", f"{path} does not trust {', '.join(lacking)}", fix=AGAIN)
+        elif wider := sorted(allowed - needed):
+            text = f"{path} trusts {', '.join(wider)}, whose jobs do not need it"
+            yield warning(f"role {role}", text, fix=f"{AGAIN} --force")
+        else:
+            yield ok(f"role {role}", f"trusts {', '.join(sorted(allowed))}")
+
+
+def _subjects_in(policy: bytes) -> Iterator[str]:
+    try:
+        statements = json.loads(policy)["Statement"]
+    except (ValueError, KeyError, TypeError):
+        return
+    for statement in statements:
+        for condition in statement.get("Condition", {}).values():
+            subjects = condition.get(f"{aws.PROVIDER}:sub", [])
+            yield from [subjects] if isinstance(subjects, str) else subjects
+
+
+def _environments(repository: Repository) -> Iterator[Finding]:
+    """Look for the environments, their branches, their reviewers and their secrets."""
+    place = f"repos/{repository.expected.repository}/environments"
+    found = _listed(place, "environments", repository)
+    if isinstance(found, Unanswered):
+        yield note("environments", f"not checked: {found.reason}")
+        return
+    known = {one["name"]: one for one in found}
+    for name in repository.expected.environments:
+        if name not in known:
+            yield missing(f"environment {name}", "there is none", fix=_APPLY)
+            continue
+        rules = known[name].get("protection_rules") or []
+        reviewed = any(rule.get("type") == "required_reviewers" for rule in rules)
+        if not known[name].get("deployment_branch_policy"):
+            text = "jobs of every branch may use it, and take what it may"
+            yield missing(f"environment {name}", text, fix=_APPLY)
+        elif name in repository.expected.reviewed and not reviewed:
+            yield missing(f"environment {name}", "has no reviewers", fix=f"{_APPLY} --reviewer LOGIN")
+        elif reviewed and name not in repository.expected.reviewed:
+            yield note(f"environment {name}", "has reviewers, for whom every night waits")
+        else:
+            yield ok(f"environment {name}", "reviewed" if reviewed else "of the default branch alone")
+        if repository.choices.credentials == "keys":
+            yield from _secrets(repository, f"{place}/{name}/secrets", name)
+
+
+def _secrets(repository: Repository, place: str, environment: str) -> Iterator[Finding]:
+    found = _listed(place, "secrets", repository)
+    if isinstance(found, Unanswered):
+        yield note(f"secrets of {environment}", f"not checked: {found.reason}")
+        return
+    there = {one["name"] for one in found}
+    for name in (workflows.ACCESS_KEY, workflows.SECRET_KEY):
+        if name not in there:
+            line = f"gh secret set {name} --repo {repository.expected.repository} --env {environment}"
+            yield missing(f"secrets of {environment}", f"{name} is not set", fix=line)
+
+
+def _runners(repository: Repository) -> Iterator[Finding]:
+    """Look for a runner with the labels of each job."""
+    folder = repository.root / repository.choices.stack_folder
+    try:
+        matrix = load_matrix_toml(folder / MATRIX, load(folder))
+    except CairnError as error:
+        yield missing(MATRIX, str(error), fix=error.tip)
+        return
+    owner = repository.expected.repository.partition("/")[0]
+    own = [labels for labels in _label_sets(matrix, owner, repository) if not usable(labels, at_home=False)]
+    if not own:
+        yield ok("runners", "all jobs run on GitHub's own")
+        return
+    there: list[set[str]] = []
+    for place in (f"repos/{repository.expected.repository}", f"orgs/{owner}"):
+        found = _listed(f"{place}/actions/runners", "runners", repository)
+        if not isinstance(found, Unanswered):
+            there += [{label["name"].casefold() for label in one["labels"]} for one in found]
+        elif place.startswith("repos/"):
+            yield note("runners", f"not checked: {found.reason}")
+            return
+    for labels in own:
+        name = f"runner {' '.join(labels)}"
+        if any({label.casefold() for label in labels} <= labels_there for labels_there in there):
+            yield ok(name, "is registered")
+        else:
+            fix = f"register one, or change {repository.choices.stack_folder}/{MATRIX}"
+            yield missing(name, "there is none: a job for it waits for a day, and fails", fix=fix)
+
+
+def _label_sets(matrix: MatrixToml, owner: str, repository: Repository) -> Iterable[tuple[str, ...]]:
+    at_home = matrix.at_home(owner)
+    sets = [repository.choices.runs_on]
+    sets += [matrix.build_labels(platform, at_home=at_home) for platform in matrix.platforms]
+    for platforms in matrix.families.values():
+        for here in platforms.values():
+            sets += [usable(here.test, at_home=at_home), usable(here.multi_gpu, at_home=at_home)]
+    return dict.fromkeys(labels for labels in sets if labels)
+
+
+def _schedules(repository: Repository) -> Iterator[Finding]:
+    """Look whether GitHub has the workflows, and has not switched their schedules off."""
+    found = _listed(f"repos/{repository.expected.repository}/actions/workflows", "workflows", repository)
+    if isinstance(found, Unanswered):
+        yield note("workflows", f"not checked: {found.reason}")
+        return
+    states = {Path(one["path"]).name: one["state"] for one in found}
+    for name in workflows.WORKFLOWS:
+        state = states.get(name)
+        if state == "active":
+            yield ok(f"workflow {name}", "is enabled")
+        elif state is None:
+            yield missing(f"workflow {name}", "GitHub does not have it", fix="commit it, and push it")
+        else:
+            why = " after two months without a commit" if state == "disabled_inactivity" else ""
+            fix = f"gh workflow enable {name} --repo {repository.expected.repository}"
+            yield missing(f"workflow {name}", f"GitHub has switched it off{why}", fix=fix)
+
+
+def _listed(path: str, name: str, repository: Repository) -> list[dict[str, Any]] | Unanswered:
+    if repository.choices.repository is None:
+        return Unanswered("nobody has said which repository it is on GitHub (--repository owner/name)")
+    answer = github.ask(path)
+    return answer if isinstance(answer, Unanswered) else list(answer.get(name, ()))
