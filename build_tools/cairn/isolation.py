@@ -76,6 +76,11 @@ _VISUAL_CPP = _names(
     r"VSINSTALLDIR|VSCMD_(ARG_\w+|VER)|VisualStudioVersion|DevEnvDir|Platform|WindowsSdk\w*|UCRTVersion",
     r"UniversalCRTSdkDir|ExtensionSdkDir|Framework(Dir|Version)\w*",
 )
+# What Cairn and the programs that it runs are set up by.
+_OF_TOOLS = _names(
+    r"(CAIRN|PIP|UV|ZIG|CCACHE|SCCACHE)_\w+|SOURCE_DATE_EPOCH|CC|CXX|COLUMNS|CI|VIRTUAL_ENV|CONDA_PREFIX",
+    r"GITHUB_(ACTIONS|RUN_ID|RUN_ATTEMPT|SERVER_URL|REPOSITORY|REPOSITORY_OWNER|OUTPUT|STEP_SUMMARY)",
+)
 _NO_PIP_CONFIG = {"PIP_CONFIG_FILE": os.devnull}  # pip's documentation: this disables all configuration files
 _ADDED: Mapping[Isolation, Mapping[str, str]] = {
     # git refuses a tree that somebody else owns (container builds) unless it is told to trust it, which the
@@ -140,6 +145,21 @@ def variables(
             with contextlib.suppress(OSError):
                 Path(passed[name]).mkdir(parents=True, exist_ok=True)
     return passed
+
+
+def without_credentials(base: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The variables of a command of ours that runs foreign code and reaches no store.
+
+    They are those that any isolated program may see, and the settings of Cairn and of the tools that it runs,
+    except for what is named like a secret.
+    """
+    environ = os.environ if base is None else base
+    allowed = (_EVERY, *_OF_KIND.values(), _VISUAL_CPP, _OF_TOOLS)
+    return {
+        name: value
+        for name, value in environ.items()
+        if any(names.fullmatch(name) for names in allowed) and not SECRET.search(name)
+    }
 
 
 def compiler_variables(base: Mapping[str, str] | None = None) -> dict[str, str]:

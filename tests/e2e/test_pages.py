@@ -28,8 +28,11 @@ PAGES = (
     "how-to/bring-up-a-gpu.md",
     "how-to/run-the-nightly.md",
 )
-# Needs Debian unstable and 25 GB; integration/rocm/test_debian_packages.py does the same with Debian 12's.
-ELSEWHERE = ("how-to/rocm-from-debian.md",)
+ELSEWHERE = (
+    # Needs Debian unstable and 25 GB; integration/rocm/test_debian_packages.py does it with Debian 12's.
+    "how-to/rocm-from-debian.md",
+    "how-to/run-a-night-without-github.md",  # test_night_run.py
+)
 
 
 def test_the_pages_from_first_to_last(project: Path, tmp_path: Path) -> None:

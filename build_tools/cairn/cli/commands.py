@@ -267,8 +267,10 @@ _CI_NIGHT = Group(
         "ci.night_wheels": ("freeze", "build", "stage", "promote"),
         "ci.night_tests": ("fetch", "test", "suite", "keep", "merge"),
         "ci.night_report": ("report", "list", "watch"),
+        "ci.night_run": ("run",),
     },
     commands={
+        "run": "run a whole night from this process, on this machine or on a cluster",
         "freeze": "begin a night: freeze its sources in one manifest, and write down what is expected of it",
         "build": "build the wheels of one leg from what the night froze",
         "fetch": "bring what `build`, `test` or `suite` reads of a night into a folder, which is a store, "

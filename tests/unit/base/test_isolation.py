@@ -203,3 +203,13 @@ def test_our_own_pip_has_the_users_index_and_nothing_else_of_the_user(tmp_path: 
     seen = settings.pip_environment(tmp_path)
     assert (seen["PIP_INDEX_URL"], seen["HOME"]) == ("https://i.example", str(tmp_path))
     assert "PIP_TARGET" not in seen
+
+
+def test_a_command_without_credentials_has_its_settings_and_no_secret() -> None:
+    mine = {"PATH": "/bin", "HOME": "/home/me", "CAIRN_CACHE_DIR": "/c", "GITHUB_RUN_ID": "5", "CI": "true"}
+    names = (
+        *("AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID", "AWS_SESSION_TOKEN", "CAIRN_API_TOKEN", "MY_OWN"),
+        *("ACTIONS_ID_TOKEN_REQUEST_TOKEN", "GOOGLE_APPLICATION_CREDENTIALS"),
+    )
+    secrets = dict.fromkeys(names, "secret")
+    assert isolation.without_credentials(mine | secrets) == mine

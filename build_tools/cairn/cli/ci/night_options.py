@@ -13,7 +13,7 @@ from cairn import converters
 from cairn.cli import common_options as common
 from cairn.cli import signing
 from cairn.errors import CairnError, UsageError
-from cairn.options import flag, option
+from cairn.options import flag, option, repeated
 
 if TYPE_CHECKING:
     from cairn.matrix.legs import Build, Leg
@@ -35,6 +35,11 @@ def later() -> Any:
     return flag("write nothing into the store: leave what it came to in the work folder, for `keep`")
 
 
+def only() -> Any:
+    """`--leg` of commands that work on all legs without it."""
+    return repeated("which leg of it (default: all)", "--leg", metavar="ID", convert=converters.nonempty)
+
+
 def shard(default: int | None = None) -> Any:
     """`--shard`."""
     without = " (default: smoke tests)" if default is None else ""
@@ -54,6 +59,7 @@ class NightOptions(common.StackOptions, common.PatientStoreOptions):
     to: str | None = None
     trust: tuple[str, ...] = ()
     dry_run: bool = False
+    only: tuple[str, ...] = ()
 
     def load_run(self) -> NightRun:
         """Load the night, with its stack on the line that it was frozen for.
@@ -82,6 +88,7 @@ class NightOptions(common.StackOptions, common.PatientStoreOptions):
             stack=stack.for_line(night.line),
             trust=signing.read_trust(self.trust),
             dry_run=self.dry_run,
+            only=self.only,
         )
 
 

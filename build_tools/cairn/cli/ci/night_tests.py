@@ -39,13 +39,20 @@ class Fetch(night_options.NightOptions):
 class Keep(signing.SignOptions, night_options.LegOptions):
     """Options of `cairn ci night keep`.
 
-    cairn ci night keep --night latest --leg nightly-gfx94X-dcgpu-py3.12-linux_x86_64 --stack
-    external-builds/sample --store ./store
+    With --built-dir, it is what a build has left, for `stage` where no workflow has artifacts.
+
+        cairn ci night keep --night latest --leg nightly-gfx94X-dcgpu-py3.12-linux_x86_64 --stack
+        external-builds/sample --store ./store
     """
 
     test_config: str = common.test_config()
     shard: int | None = night_options.shard()
     work_dir: Path = common.work_dir()
+    built_dir: Path | None = option(
+        "the output folder of a build (default: what tests have left is kept)",
+        metavar="DIR",
+        convert=converters.any_path,
+    )
 
 
 def _fetch(request: Fetch) -> None:
@@ -62,6 +69,9 @@ def _keep(request: Keep) -> list[Piece]:
     from cairn.pipeline.night import handover
 
     run, work_dir = request.load_run(), request.work_dir.absolute()
+    if request.built_dir is not None:
+        is_whole = handover.keep_built(run, request.leg, request.built_dir.absolute())
+        return ["it is kept" if is_whole else "the build has left nothing: it was ended"]
     leg = run.plan.leg(request.leg)
     if request.shard:
         shard = night_options.shard_of(run, leg, request.test_config, request.shard)
@@ -122,6 +132,7 @@ class Merge(signing.SignOptions, night_options.NightOptions):
     """
 
     work_dir: Path = common.work_dir()
+    only: tuple[str, ...] = night_options.only()
     json: bool = common.json()
 
 

@@ -157,12 +157,13 @@ class Stage(night_options.AttestedNightOptions):
         artifacts
     """
 
-    artifacts: Path = option(
-        "a folder `wheels-<leg>-<attempt>` for each; the last attempt of a leg counts",
+    artifacts: Path | None = option(
+        "a folder `wheels-<leg>-<attempt>` for each; the last attempt of a leg counts (default: what `keep "
+        "--built-dir` has put into the store)",
         metavar="DIR",
         convert=converters.any_path,
-        required=True,
     )
+    only: tuple[str, ...] = night_options.only()
     json: bool = common.json()
 
 
@@ -181,20 +182,24 @@ class Promote(night_options.AttestedNightOptions):
         "every leg or none: nothing is promoted while one that may come is not ready, or is refused"
     )
     trust: tuple[str, ...] = signing.trust("whose signature each test record must have to count")
+    only: tuple[str, ...] = night_options.only()
     json: bool = common.json()
 
 
 def _stage(request: Stage) -> Answer:
     from cairn.output import github
-    from cairn.pipeline.night import shards, standing
+    from cairn.pipeline.night import handover, shards, standing
     from cairn.pipeline.night.stage import stage_night
 
     with (
         request.attested_run() as run,
         console.current().stage(f"stage the night {run.plan.night}") as stage,
     ):
-        results = stage_night(run, request.artifacts, say=stage.update)
-    stood = [standing.look(run, leg) for leg in run.plan.legs]
+        if request.artifacts is None:
+            results = handover.stage_built(run, say=stage.update)
+        else:
+            results = stage_night(run, request.artifacts, say=stage.update)
+    stood = [standing.look(run, leg) for leg in run.legs]
     testable = [one.leg for one in stood if one.state in ("untested", "failed") and one.leg.test_runs_on]
     to_run = [shard for leg in testable for shard in shards.due(run, leg)]
     suites = {(shard.leg.id, shard.config) for leg in testable for shard in shards.expected(run.stack, leg)}

@@ -2,21 +2,27 @@
 
 `fetch` copies the objects that the job reads to a folder, which is itself a store. `keep_tests` and
 `keep_shard` store the results in the job's work folder, as `smoke.smoke_leg` and `suite.run_shard` would have
-done.
+done. `keep_built` and `stage_built` bring wheels from build to stage where no workflow has artifacts:
+
+nights/<id>/built/<build>/<run>.<attempt>/  the output folder of a build, until its sets are staged
 """
 
 from __future__ import annotations
 
+import re
+import tempfile
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from cairn import datafile
+from cairn import datafile, files
 from cairn.errors import CairnError, UsageError
 from cairn.matrix.legs import Leg
-from cairn.pipeline.night import plan, shards, smoke
+from cairn.output import Progress, github, silent
+from cairn.pipeline.night import plan, shards, smoke, stage
 from cairn.pipeline.night.plan import NightRun, StepNote
 from cairn.pipeline.night.shards import Shard
-from cairn.pipeline.night.stage import NOTE_FILE
+from cairn.pipeline.night.stage import NOTE_FILE, StagedLeg
 from cairn.release.index import keys
 from cairn.release.index.snapshot import read_set
 from cairn.release.provenance.signers import Signer
@@ -26,6 +32,8 @@ from cairn.store.protocol import Store, StoredObject
 from cairn.testing import record
 from cairn.testing.gpus import kernel
 from cairn.testing.suite import suite_results
+
+_ATTEMPT = re.compile(r"[0-9]+\.[0-9]+")
 
 
 class _Copying(OverlayStore):
@@ -117,3 +125,65 @@ def _keep_note(run: NightRun, leg: Leg, folder: Path, part: str = "") -> bool:
     if (note.night, note.leg, note.stage, note.part) == (run.plan.night, leg.id, "test", part):
         plan.note(run.store, note)
     return True
+
+
+def keep_built(run: NightRun, build: str, folder: Path) -> bool:
+    """Store the output folder of a build; return whether it has left anything.
+
+    Of a build that failed, it is the note that says why.
+    """
+    if not (folder / NOTE_FILE).is_file():
+        return False
+    is_good = datafile.read(folder / NOTE_FILE, StepNote).good
+    paths = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    # Hidden files are of the build alone; a workflow's artifacts have none either.
+    names = [path.as_posix() for path in paths if not any(part.startswith(".") for part in path.parts)]
+    prefix = f"{_built(run, build)}{github.run_id()}.{github.attempt()}/"
+    # The note last: what has one is whole.
+    for name in (*sorted(set(names) - {NOTE_FILE} if is_good else ()), NOTE_FILE):
+        run.store.put_file(prefix + name, folder / name)
+    return True
+
+
+def built(run: NightRun) -> frozenset[str]:
+    """The builds that have ended well and wait to be staged."""
+    names = run.store.folders(keys.night_key(run.plan.night, "built/"))
+    return frozenset(name for name in names if any(note.good for _, note in _attempts(run, name)))
+
+
+def stage_built(run: NightRun, *, say: Progress = silent) -> tuple[StagedLeg, ...]:
+    """Stage what builds have left in the store, and remove it there once all legs of it are staged."""
+    builds = dict.fromkeys(leg.build_id for leg in run.legs)
+    with tempfile.TemporaryDirectory(prefix="cairn-built-") as temporary:
+        for name in builds:
+            attempts = sorted(_attempts(run, name), key=lambda one: (one[1].good, one[1].finished))
+            for prefix, note in attempts[-1:]:
+                say(f"fetching {name}")
+                _copy(run.store, prefix, Path(temporary, f"wheels-{name}-{note.attempt}"))
+        staged = stage.stage_night(run, Path(temporary), say=say)
+    is_staged = {one.leg.id: one.set_id is not None for one in staged}
+    for name in builds if not run.dry_run else ():
+        if all(is_staged.get(leg) for leg in run.plan.build(name).legs):
+            for item in list(run.store.list(_built(run, name))):
+                run.store.delete(item.key)
+    return staged
+
+
+def _attempts(run: NightRun, build: str) -> Iterator[tuple[str, StepNote]]:
+    """Yield the prefix and the note of each whole output folder of a build."""
+    for name in run.store.folders(_built(run, build)):
+        key = f"{_built(run, build)}{name}/{NOTE_FILE}"
+        if _ATTEMPT.fullmatch(name) and run.store.exists(key):
+            yield key.removesuffix(NOTE_FILE), datafile.loads(run.store.read(key).data, StepNote, name=key)
+
+
+def _copy(store: Store, prefix: str, folder: Path) -> None:
+    for item in store.list(prefix):
+        path = folder / item.key.removeprefix(prefix)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with store.as_file(item.key) as source:
+            files.copy(source, path)
+
+
+def _built(run: NightRun, build: str) -> str:
+    return keys.night_key(run.plan.night, f"built/{build}/")

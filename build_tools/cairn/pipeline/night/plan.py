@@ -117,6 +117,7 @@ class NightRun:
         trust: the keys one of which must have signed each test record; None accepts unsigned ones.
         attester: attests wheels; None for no attestation.
         dry_run: refuse what would be refused, and write nothing.
+        only: ids of the legs that are worked on; empty for all.
     """
 
     store: Store
@@ -125,6 +126,16 @@ class NightRun:
     trust: Trust | None = None
     attester: Attester | None = None
     dry_run: bool = False
+    only: tuple[str, ...] = ()
+
+    @property
+    def legs(self) -> tuple[Leg, ...]:
+        """The legs that are worked on.
+
+        Raises:
+            UsageError: the night has no such leg.
+        """
+        return tuple(self.plan.leg(name) for name in self.only) if self.only else self.plan.legs
 
     def index(self, leg: Leg, channel: str) -> Index:
         """Return the index of a channel for a leg's sets."""

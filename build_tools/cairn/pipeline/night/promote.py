@@ -47,7 +47,8 @@ class NightPromotion:
 
     Attributes:
         legs: each leg that was expected.
-        strangers: ids of staged sets of the night's manifest that no leg expects; they are not promoted.
+        strangers: ids of staged sets of the night's manifest that no leg expects, where all legs were asked
+            for; they are not promoted.
     """
 
     legs: tuple[LegPromotion, ...]
@@ -75,10 +76,10 @@ def promote_night(run: NightRun, *, whole: bool = False, say: Progress = silent)
         raise GateError(f"the night {night.night} expects nothing, so nothing of it may be promoted")
     plan.manifest_of(run.store, night)
     # What is there is compared with what was expected before the first leg moves.
-    stood = [standing.look(run, leg) for leg in night.legs]
+    stood = [standing.look(run, leg) for leg in run.legs]
     if whole:
         _refuse_a_part(run, stood, say)
-    strangers = _strangers(run, stood)
+    strangers = () if run.only else _strangers(run, stood)
     legs = []
     for before in stood:
         say(before.leg.name)

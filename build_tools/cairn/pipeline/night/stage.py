@@ -66,7 +66,7 @@ def stage_night(run: NightRun, artifacts: Path, *, say: Progress = silent) -> tu
     """
     artifacts_by_build = _artifacts(artifacts)
     results = []
-    for leg in run.plan.legs:
+    for leg in run.legs:
         folders = artifacts_by_build.get(leg.build_id, {})
         say(leg.name)
         started = now()

@@ -201,7 +201,7 @@ def merge_night(
         say: progress callback.
     """
     merges = []
-    for leg in run.plan.legs:
+    for leg in run.legs:
         stands = standing.look(run, leg)
         if stands.set_id is None or stands.state == "promoted":
             continue

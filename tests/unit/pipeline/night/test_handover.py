@@ -8,17 +8,19 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from cairn import datafile
 from cairn.errors import UsageError
-from cairn.pipeline.night import handover, smoke
+from cairn.pipeline.night import handover, plan, smoke
 from cairn.pipeline.night.plan import NightRun
 from cairn.release import records
 from cairn.release.index import keys
+from cairn.release.index.generation import now
 from cairn.release.index.snapshot import read_set
 from cairn.stack import Sdk
 from cairn.store.folder import LocalStore
 from cairn.testing import record
 from helpers.gate import record_of
-from helpers.night import Night, staged
+from helpers.night import MakeNight, Night, leg_of, staged
 
 
 @pytest.fixture
@@ -63,3 +65,91 @@ def test_a_record_of_the_staged_set_is_kept_and_of_another_is_refused(
     record.write(tmp_path / record.FILE, good)
     assert handover.keep_tests(run, leg, tmp_path, None)
     assert [kept.record for kept in records.read(run.store, set_id).records] == [good]
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Path:
+    """The output folder of a build, which has one below it."""
+    folder = tmp_path / "wheels"
+    (folder / "rocm-sdk").mkdir(parents=True)
+    (folder / "rocm-sdk" / "rocm-7.tar.gz").write_bytes(b"sdk")
+    (folder / ".split-torch.json").write_text("{}")  # of the build alone: no key of a store
+    return folder
+
+
+def left(run: NightRun) -> list[str]:
+    prefix = keys.night_key(run.plan.night, "built/")
+    return sorted(item.key.removeprefix(prefix) for item in run.store.list(prefix))
+
+
+def end_build(run: NightRun, folder: Path, *, good: bool = True, number: int = 0) -> None:
+    leg = run.plan.legs[number]
+    note = plan.step_note(run, leg, "build", now(), good=good, reason="done" if good else "no compiler")
+    datafile.write(folder / "step.json", note)
+
+
+def test_what_a_build_left_is_staged_from_the_store_and_then_removed(
+    night: Night, run: NightRun, output: Path
+) -> None:
+    leg, other = run.plan.legs
+    made = night.build(folder=output)
+    assert not handover.keep_built(run, leg.id, output)  # it was killed before it had ended
+    end_build(run, output)
+    assert handover.keep_built(run, leg.id, output)
+    assert handover.built(run) == {leg.id}
+    assert f"{leg.id}/0.1/rocm-sdk/rocm-7.tar.gz" in left(run)
+    (first,) = handover.stage_built(replace(run, only=(leg.id,)))
+    assert first.reason == ""
+    assert {w.sha256 for w in staged(run, str(first.set_id)).wheels} == {w.sha256 for w in made.wheels}
+    assert left(run) == []
+    (again,) = handover.stage_built(replace(run, only=(leg.id,)))
+    assert (again.set_id, again.kept) == (first.set_id, True)
+    (nothing,) = handover.stage_built(replace(run, only=(other.id,)))
+    assert nothing.reason == "no wheels were built"
+
+
+def test_what_two_legs_share_stays_until_both_are_staged(night_of: MakeNight, output: Path) -> None:
+    night = night_of(*(leg_of(family, build="both") for family in ("gfx94X-dcgpu", "gfx110X-all")))
+    run = night.run
+    first, second = run.plan.legs
+    for number in (0, 1):
+        night.build(number, folder=output)
+    note = plan.step_note(run, run.plan.build("both"), "build", now(), good=True, reason="done")
+    datafile.write(output / "step.json", note)
+    assert handover.keep_built(run, "both", output)
+    handover.stage_built(replace(run, only=(first.id,)))
+    assert left(run) != []
+    both = handover.stage_built(replace(run, only=(first.id, second.id)))
+    assert [one.reason for one in both] == ["", ""]
+    assert left(run) == []
+
+
+def test_an_upload_that_was_cut_short_is_none(night: Night, run: NightRun, output: Path) -> None:
+    leg = run.plan.legs[0]
+    night.build(folder=output)
+    end_build(run, output)
+    handover.keep_built(run, leg.id, output)
+    run.store.delete(keys.night_key(run.plan.night, f"built/{leg.id}/0.1/step.json"))
+    assert handover.built(run) == frozenset()
+    assert handover.stage_built(replace(run, only=(leg.id,)))[0].set_id is None
+
+
+def test_of_a_build_that_failed_its_reason_is_kept_and_a_good_attempt_counts(
+    night: Night, run: NightRun, output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leg = run.plan.legs[0]
+    night.build(folder=output)
+    end_build(run, output, good=False)
+    handover.keep_built(run, leg.id, output)
+    assert left(run) == [f"{leg.id}/0.1/step.json"]
+    assert handover.built(run) == frozenset()
+    handover.stage_built(replace(run, only=(leg.id,)))
+    assert plan.notes(run.store, run.plan)[leg.id, "build"].reason == "no compiler"
+    monkeypatch.setenv("GITHUB_RUN_ID", "5")
+    end_build(run, output)
+    handover.keep_built(run, leg.id, output)
+    end_build(run, output, good=False)
+    monkeypatch.setenv("GITHUB_RUN_ID", "6")
+    handover.keep_built(run, leg.id, output)
+    assert handover.stage_built(replace(run, only=(leg.id,)))[0].set_id is not None
+    assert left(run) == []

@@ -1,0 +1,184 @@
+"""`cairn ci night run`: a whole night from one process, on this machine or on a cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cairn import converters
+from cairn.cli import common_options as common
+from cairn.cli.answer import Answer, Note, Piece, Table
+from cairn.cli.binder import command
+from cairn.cli.ci.night_options import NightOptions
+from cairn.errors import UsageError
+from cairn.matrix.matrix_options import Choice
+from cairn.options import option, part
+from cairn.output import console
+from cairn.pipeline.pipeline_options import FreezeOptions
+
+if TYPE_CHECKING:
+    from cairn.pipeline.night.driver import Driven, DriveRequest, Executor
+    from cairn.pipeline.night.steps import NightStep
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run(NightOptions):
+    """Options of `cairn ci night run`.
+
+    The steps are the jobs of the nightly workflow, and each leg goes its own way. What is finished is in the
+    store: run it again with --night after an error, an interrupt or a crash, and it goes on. A leg for whose
+    GPU no machine is there goes to `untested`. Exit code as of `cairn ci night report`: 10 for a bad night.
+
+        cairn ci night run --stack external-builds/sample --store ./store --families gfx94X-dcgpu --pythons
+        3.12
+    """
+
+    night: str = option(
+        "go on with this night, or call a new one so (default: a new one, called by the time)",
+        metavar="ID",
+        convert=converters.nonempty,
+        default="",
+    )
+    matrix: Path | None = option("a matrix.toml (default: beside the stack.toml)", convert=converters.file)
+    choice: Choice = part(Choice)
+    how: FreezeOptions = part(FreezeOptions)
+    cache_store: str = option(
+        "where built wheels are kept for other machines, such as s3://bucket/cache; empty for nowhere",
+        metavar="URL",
+        default="",
+    )
+    notify: str = option(
+        "run this with the report as JSON on its standard input, where the night was not good",
+        metavar="COMMAND",
+        default="",
+    )
+    jobs: int = common.jobs("cores that steps may use")
+    dry_run: bool = common.dry_run()
+    json: bool = common.json()
+
+
+def _run(request: Run) -> Answer:
+    from cairn.pipeline.night import driver
+
+    executor = driver.Here(request.jobs or _cores())
+    drive_request = _drive_request(request, executor)
+    if request.dry_run:
+        return _planned(drive_request, driver.planned(drive_request))
+    try:
+        driven = driver.drive(drive_request, executor)
+    except KeyboardInterrupt:
+        console.current().info(f"go on with: cairn ci night run --night {drive_request.night} …")
+        raise
+    return _ended(driven)
+
+
+def _cores() -> int:
+    import os
+
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _drive_request(request: Run, executor: Executor) -> DriveRequest:
+    import os
+
+    from cairn import stack as stacks
+    from cairn.matrix import legs, matrix_toml
+    from cairn.pipeline.night import placing, plan
+    from cairn.pipeline.night.driver import DriveRequest
+    from cairn.pipeline.night.steps import Settings
+
+    if request.choice.lines:
+        raise UsageError("a night has one line", tip="name it with --line")
+    if request.how.image:
+        raise UsageError(
+            "--image is of workflows, which run builds in it", tip="run the whole of it in that image"
+        )
+    night = request.night or f"{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    plan.check_id(night)
+    stack = stacks.load(request.stack)
+    config = matrix_toml.load_matrix_toml(request.matrix or Path(stack.folder, matrix_toml.FILE), stack)
+    trigger = config.triggers.get(request.choice.trigger)
+    lines = trigger.lines if trigger and trigger.lines else (stack.for_line(None).line,)
+    stack = stack.for_line(request.line or lines[0])
+    choice = replace(request.choice, lines=(stack.line,), owner=os.environ.get("GITHUB_REPOSITORY_OWNER"))
+    matrix = legs.make(stack, config, choice, stack_path=request.stack)
+    if not matrix.legs:
+        raise UsageError(
+            f"the matrix is empty: {matrix.empty_because}", tip="name a different trigger or filter"
+        )
+    placed, remarks = placing.place(matrix.legs, stack, executor.machines)
+    for remark in remarks:
+        console.current().info(remark)
+    how, work_dir = request.how, request.how.work_dir.absolute()
+    endpoint = ("--endpoint-url", request.endpoint_url) if request.endpoint_url else ()
+    patience = ("--patience", f"{request.patience:g}") if request.patience is not None else ()
+    return DriveRequest(
+        night=night,
+        stack=stack,
+        store=request.open_store(),
+        legs=placed,
+        freeze_options=replace(how, work_dir=work_dir / "freeze"),
+        report_arguments=("--notify", request.notify) if request.notify else (),
+        settings=Settings(
+            stack=Path(stack.folder).absolute(),
+            store=_absolute(request.store),
+            store_arguments=(*endpoint, *patience),
+            work_dir=work_dir,
+            build_arguments=("--rocm-index-url", how.rocm_index_url),
+            cache_store=_absolute(request.cache_store),
+            cores=max(machine.cores for machine in executor.machines),
+        ),
+    )
+
+
+def _absolute(url: str) -> str:
+    """The URL of a store, as it is in every folder."""
+    return str(Path(url).absolute()) if url and "://" not in url else url
+
+
+def _planned(request: DriveRequest, due: tuple[NightStep, ...]) -> Answer:
+    plain = [
+        {
+            "step": one.step.name,
+            "waits_for": one.step.waits_for,
+            "needs": str(one.demand) or "the driver",
+            "cores": one.step.cores,
+            "commands": [("cairn", *each.arguments) for each in one.commands],
+        }
+        for one in due
+    ]
+    rows = [
+        (
+            one.step.name,
+            "the driver" if one.is_central else str(one.demand),
+            one.step.cores,
+            ", ".join(one.step.waits_for) or "-",
+        )
+        for one in due
+    ]
+    text: list[Piece] = [Table(("step", "runs on", "cores", "waits for"), rows)] if due else []
+    text.append(Note(f"{len(due)} steps of the night {request.night}; nothing was begun"))
+    return Answer({"night": request.night, "steps": plain}, text)
+
+
+def _ended(driven: Driven) -> Answer:
+    legs = driven.report["legs"]
+    rows = [
+        (
+            f"{one['line']} {one['family']} Python {one['python']} {one['platform']}",
+            one["outcome"],
+            one.get("stage"),
+            one.get("reason"),
+        )
+        for one in legs  # type: ignore[attr-defined] # of `cairn ci night report --json`
+    ]
+    text = (
+        Table(("leg", "outcome", "ended in", "why"), rows),
+        Note(f"night {driven.report['night']}: {driven.report['counts']}"),
+    )
+    return Answer(driven.report, text, exit_code=driven.code)
+
+
+COMMANDS = {"run": command(Run, _run)}

@@ -1,0 +1,322 @@
+"""Drive a whole night from one process: freeze it, run what it still needs, and report.
+
+The steps are the commands of the jobs of a workflow, and what they have done is in the store: a driver that
+is killed loses no finished step, since the next one asks the store what is left. Two drivers of one night do
+the same work twice; the store takes the first of each set, as it does of two runs of a workflow.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from cairn import datafile, interpreters, process
+from cairn.build.engine import run as engine
+from cairn.build.engine import schedule
+from cairn.build.engine.run import Running
+from cairn.build.engine.schedule import Limits
+from cairn.errors import BuildError, CairnError, GateError
+from cairn.matrix.legs import Leg, Matrix
+from cairn.output import Progress, console
+from cairn.pipeline.night import handover, plan, standing, step_run, steps
+from cairn.pipeline.night.placing import Demand, Machine
+from cairn.pipeline.night.plan import NightPlan, NightRun
+from cairn.pipeline.night.step_run import StepEnd, StepJob
+from cairn.pipeline.night.steps import NightStep, Settings
+from cairn.pipeline.pipeline_options import FreezeOptions
+from cairn.stack import Stack
+from cairn.store.protocol import Store
+from cairn.testing.gpus import kernel
+from cairn.testing.gpus.visible import visible_gpus
+
+DURATIONS = "night-durations.json"
+"""In the work folder: how long the steps of earlier nights took."""
+_DONE = ("promoted", "yanked")
+
+
+class Executor(Protocol):
+    """Where steps are carried out.
+
+    Attributes:
+        machines: what it has.
+        limits: what it may use at once, as the engine counts.
+    """
+
+    machines: tuple[Machine, ...]
+    limits: Limits
+
+    def carry_out(self, job: StepJob, demand: Demand, *, urgency: float, say: Progress) -> StepEnd:
+        """Run a step to its end on a machine that meets its demand; called in a thread of the step's own.
+
+        Args:
+            job: the step.
+            demand: what it needs.
+            urgency: seconds from its start to the end of the last step behind it: the longest come first.
+            say: progress callback.
+
+        Raises:
+            CairnError: no machine could carry it out.
+        """
+
+
+class Here:
+    """This machine, as an executor."""
+
+    def __init__(self, cores: int) -> None:
+        names = visible_gpus(kernel.gpu_names(), os.environ.get("ROCR_VISIBLE_DEVICES"))
+        gpus = {name: names.count(name) for name in names}
+        here = Machine(name="this machine", platform=interpreters.own().platform, cores=cores, gpus=gpus)
+        self.machines: tuple[Machine, ...] = (here,)
+        self.limits = Limits(cores=cores)
+
+    def carry_out(self, job: StepJob, _demand: Demand, *, urgency: float, say: Progress) -> StepEnd:  # noqa: ARG002
+        """See `Executor.carry_out`."""
+        return step_run.run_step(job, say=say)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriveRequest:
+    """A night to drive.
+
+    Attributes:
+        night: its id.
+        stack: its stack, on its line.
+        store: where it lives.
+        legs: what is expected of it, with the runners that there are; not used for one that is frozen.
+        freeze_options: how it begins.
+        report_arguments: options of `cairn ci night report`.
+        settings: what all its commands are given.
+    """
+
+    night: str
+    stack: Stack
+    store: Store
+    legs: tuple[Leg, ...]
+    freeze_options: FreezeOptions
+    report_arguments: tuple[str, ...]
+    settings: Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Driven:
+    """How a night ended.
+
+    Attributes:
+        code: the exit code of `cairn ci night report`.
+        report: what it printed, as JSON.
+        failed: the steps that failed, and why.
+    """
+
+    code: int
+    report: Mapping[str, object]
+    failed: Mapping[str, CairnError]
+
+
+def planned(request: DriveRequest) -> tuple[NightStep, ...]:
+    """Return the steps that a night needs, as far as the store knows it, and begin nothing."""
+    night = plan.find(request.store, request.night)
+    if night is None:
+        night = NightPlan(
+            night=request.night,
+            stack=request.stack.name,
+            line=request.stack.line,
+            frozen="1970-01-01T00:00:00Z",
+            manifest_sha256="",
+            staging=request.freeze_options.staging,
+            release=request.freeze_options.release,
+            legs=request.legs,
+        )
+        builds = {build.id for build in night.builds}
+        return steps.steps_of(night, request.stack, request.settings, builds=builds, legs=night.legs)
+    return _due(request, night)
+
+
+def drive(request: DriveRequest, executor: Executor) -> Driven:
+    """Run a night to its end, or what an earlier run has left of it.
+
+    Raises:
+        CairnError: it could not be frozen, or not be reported.
+    """
+    variables = _run_variables()
+    _freeze(request, variables)
+    due = _due(request, plan.read(request.store, request.night))
+    outcome = _Drive(request, executor, due, variables).carry_out() if due else None
+    failed = outcome.failures if outcome else {}
+    return _report(request, variables, failed)
+
+
+def _run_variables() -> dict[str, str]:
+    """The variables by which commands tell one run of a night from another."""
+    if os.environ.get("GITHUB_RUN_ID", "").isdecimal():
+        return {}
+    return {"GITHUB_RUN_ID": str(time.time_ns() // 1_000_000), "GITHUB_RUN_ATTEMPT": "1"}
+
+
+def _freeze(request: DriveRequest, variables: Mapping[str, str]) -> None:
+    """Begin the night, or find it."""
+    with tempfile.TemporaryDirectory(prefix="cairn-night-") as temporary:
+        matrix = Path(temporary, "matrix.json")
+        datafile.write(matrix, Matrix(legs=request.legs))
+        with console.current().stage(f"freeze the night {request.night}") as stage:
+            _command(
+                request,
+                "freeze",
+                *("--line", request.stack.line, "--matrix", str(matrix)),
+                *_freeze_arguments(request.freeze_options),
+                variables=variables,
+                say=stage.update,
+            )
+
+
+def _freeze_arguments(how: FreezeOptions) -> tuple[str, ...]:
+    """Return the options of `cairn ci night freeze` that say the same."""
+    return (
+        *("--staging", how.staging, "--to", how.release, "--like", how.like, "--work-dir", str(how.work_dir)),
+        *("--rocm-index-url", how.rocm_index_url),
+        *(("--rocm-sdk-version", how.rocm_sdk_version) if how.rocm_sdk_version else ()),
+        *(("--as-of", how.as_of.isoformat()) if how.as_of else ()),
+        *(word for value in how.build_env for word in ("--build-env", value)),
+    )
+
+
+def _due(request: DriveRequest, night: NightPlan) -> tuple[NightStep, ...]:
+    """Return the steps of what the store does not have yet."""
+    run = NightRun(store=request.store, plan=night, stack=request.stack)
+    stood = {leg.id: standing.look(run, leg).state for leg in night.legs}
+    legs = [leg for leg in night.legs if stood[leg.id] not in _DONE]
+    builds = {leg.build_id for leg in legs if stood[leg.id] == "missing"} - handover.built(run)
+    return steps.steps_of(night, request.stack, request.settings, builds=builds, legs=legs)
+
+
+class _Drive:
+    """One run of the steps of a night."""
+
+    def __init__(
+        self,
+        request: DriveRequest,
+        executor: Executor,
+        due: Sequence[NightStep],
+        variables: Mapping[str, str],
+    ) -> None:
+        self._request, self._executor, self._variables = request, executor, variables
+        self._steps = {one.step.name: one for one in due}
+        self._graph = steps.graph_of(due)
+        self._durations = request.settings.work_dir / DURATIONS
+        known = schedule.read_durations(self._durations)
+        costs = known.costs(self._graph)
+        self._paths = schedule.remaining_paths(self._graph, costs, executor.limits.cores)
+        self._work = {name: cost.work for name, cost in costs.items()}
+        self._kinds = {record.kind for record in known.steps.values()}
+        self._left = set(self._steps)
+        self._to_test: set[str] = set()  # what staging has left to do
+
+    def carry_out(self) -> engine.Outcome[StepEnd]:
+        """Run them."""
+        work = {name: functools.partial(self._one, one) for name, one in self._steps.items()}
+        self._request.settings.work_dir.mkdir(parents=True, exist_ok=True)
+        options = engine.Options(
+            limits=self._executor.limits,
+            keep_going=True,
+            durations=self._durations,
+            place=self._request.settings.work_dir,
+        )
+        with console.current().steps(len(self._steps)):
+            return engine.run(self._graph, work, options)
+
+    def _one(self, one: NightStep, running: Running) -> StepEnd:
+        name = one.step.name
+        try:
+            if one.step.kind in ("test", "suite") and name not in self._to_test:
+                running.keep("nothing to test")
+                return StepEnd(code=0)
+            with console.current().stage(name) as stage:
+                end = self._carry_out(one, running.jobs, stage.update)
+                self._left.discard(name)
+                stage.note = self._eta()
+                if end.code:
+                    raise BuildError(
+                        f"{name} failed with exit code {end.code}", tip=f"its log is {end.log}", tail=end.tail
+                    )
+        except CairnError as error:
+            lines = error.tail if isinstance(error, BuildError) else ()
+            console.current().error(str(error), tip=error.tip, lines=lines)
+            raise
+        finally:
+            self._left.discard(name)
+        self._to_test.update(_tests(end.outputs))
+        return end
+
+    def _carry_out(self, one: NightStep, cores: int, say: Progress) -> StepEnd:
+        job = StepJob(
+            name=one.step.name,
+            commands=one.commands,
+            folder=one.folder,
+            cores=cores,
+            variables=self._variables,
+        )
+        if one.is_central:
+            return step_run.run_step(job, say=say)
+        return self._executor.carry_out(job, one.demand, urgency=self._paths[one.step.name], say=say)
+
+    def _eta(self) -> str:
+        """Say how long the rest will take, where it is known of steps of each kind."""
+        left = [self._steps[name].step for name in self._left.copy()]
+        if not left or not {step.kind for step in left} <= self._kinds:
+            return ""
+        work = sum(self._work[step.name] for step in left) / self._executor.limits.cores
+        seconds = max([work, *(self._paths[step.name] for step in left)])
+        return f"about {console.clock(seconds)} to go"
+
+
+def _tests(outputs: Mapping[str, str]) -> list[str]:
+    """Return the names of the steps that test what a step has staged."""
+    tests = json.loads(outputs.get("test") or "{}").get("include", [])
+    shards = json.loads(outputs.get("suite") or "{}").get("include", [])
+    return [
+        *(f"test {one['id']}" for one in tests),
+        *(f"suite {one['id']} {one['config']}-{one['shard']}" for one in shards),
+    ]
+
+
+def _report(request: DriveRequest, variables: Mapping[str, str], failed: Mapping[str, CairnError]) -> Driven:
+    with console.current().stage(f"report the night {request.night}"):
+        ended = _command(
+            request, "report", "--json", *request.report_arguments, variables=variables, may_fail=True
+        )
+    try:
+        report = json.loads(ended.output)
+    except ValueError:
+        raise GateError(
+            f"the night {request.night} could not be reported",
+            tip="run it again: finished steps are kept",
+            reasons=process.tail(ended.stderr),
+        ) from None
+    return Driven(code=ended.returncode, report=report, failed=failed)
+
+
+def _command(
+    request: DriveRequest,
+    name: str,
+    *arguments: str,
+    variables: Mapping[str, str],
+    say: Progress | None = None,
+    may_fail: bool = False,
+) -> process.Completed:
+    """Run a command of the night beside the driver."""
+    settings = request.settings
+    where = ("--stack", str(settings.stack), "--night", request.night, "--store", settings.store)
+    return process.run(
+        [sys.executable, "-m", "cairn", "ci", "night", name, *where, *settings.store_arguments, *arguments],
+        env={**os.environ, **variables},
+        on_line=say,
+        check=not may_fail,
+        separate_stderr=True,
+    )

@@ -1,0 +1,127 @@
+"""What the steps of a night are, what each waits for, and which of their commands get credentials."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cairn.cli.main import make_parser
+from cairn.pipeline.night import steps
+from cairn.pipeline.night.plan import NightRun
+from cairn.pipeline.night.steps import NightStep, Settings
+from helpers.night import MakeNight, leg_of
+from helpers.trail import ROOT
+
+A = leg_of("gfx94X-dcgpu", suites=("default",))
+B = leg_of("gfx110X-all", test_runs_on=(), suites=("default",))
+
+
+@pytest.fixture
+def run(night_of: MakeNight) -> NightRun:
+    return night_of(A, B).run
+
+
+def settings(**changes: object) -> Settings:
+    values = {"stack": Path("/stack"), "store": "s3://b/s", "work_dir": Path("/work"), "cores": 8}
+    return Settings(**(values | changes))  # type: ignore[arg-type]
+
+
+def made(run: NightRun, *built: object, **changes: object) -> dict[str, NightStep]:
+    every = steps.steps_of(
+        run.plan,
+        run.stack,
+        settings(**changes),
+        builds={leg.id for leg in (A, B) if leg in (built or (A, B))},
+        legs=(A, B),
+    )
+    return {one.step.name: one for one in every}
+
+
+def test_a_leg_waits_for_no_step_of_another(run: NightRun) -> None:
+    graph = steps.graph_of(tuple(made(run).values()))
+    for step in graph.steps:
+        of = A.id if A.id in step.name else B.id
+        assert all(of in name for name in step.waits_for), step
+    assert [step.name.replace(A.id, "A") for step in graph.order if A.id in step.name] == [
+        "build A", "stage A", "test A", "suite A default-1", "suite A default-2", "merge A", "promote A",
+    ]  # fmt: skip
+
+
+def test_legs_of_one_build_are_staged_at_once_and_then_go_their_own_ways(night_of: MakeNight) -> None:
+    one, other = (leg_of(family, build="both") for family in ("gfx94X-dcgpu", "gfx110X-all"))
+    night = night_of(one, other).run
+    every = steps.steps_of(night.plan, night.stack, settings(), builds={"both"}, legs=(one, other))
+    assert [step.step.name for step in every] == [
+        "build both", "stage both",
+        f"test {one.id}", f"promote {one.id}", f"test {other.id}", f"promote {other.id}",
+    ]  # fmt: skip
+    assert every[1].step.exclusive == ("staging/gfx94X-dcgpu", "staging/gfx110X-all")
+    assert [word for word in every[1].commands[0].arguments if word in (one.id, other.id)] == [
+        one.id,
+        other.id,
+    ]
+    assert every[4].step.waits_for == ("stage both",)
+
+
+def test_what_fails_is_staged_merged_and_judged_all_the_same(run: NightRun) -> None:
+    every = made(run)
+    assert every[f"stage {A.id}"].step.needs == ()
+    assert every[f"stage {A.id}"].step.after == (f"build {A.id}",)
+    assert every[f"merge {A.id}"].step.needs == every[f"promote {A.id}"].step.needs == (f"stage {A.id}",)
+    assert f"test {A.id}" in every[f"promote {A.id}"].step.after
+
+
+def test_a_leg_without_a_runner_is_built_and_judged(run: NightRun) -> None:
+    kinds = {name.partition(" ")[0] for name in made(run) if B.id in name}
+    assert kinds == {"build", "stage", "promote"}
+
+
+def test_what_is_built_is_staged_without_a_build(run: NightRun) -> None:
+    every = made(run, A)
+    assert f"build {B.id}" not in every
+    assert every[f"stage {B.id}"].step.waits_for == ()
+
+
+def test_writers_of_one_index_come_one_after_another(run: NightRun) -> None:
+    every = made(run)
+    assert every[f"stage {A.id}"].step.exclusive == ("staging/gfx94X-dcgpu",)
+    assert every[f"promote {A.id}"].step.exclusive == ("release/gfx94X-dcgpu",)
+
+
+def test_only_central_steps_write_what_users_see(run: NightRun) -> None:
+    assert {one.step.kind for one in made(run).values() if one.is_central} == {"stage", "merge", "promote"}
+
+
+def test_the_commands_are_those_of_the_jobs_and_have_their_credentials(run: NightRun) -> None:
+    """A step of an action that has credentials in its environment is a command that has them here."""
+    every = made(run, cache_store="")
+    for kind in ("build", "test", "suite", "stage", "promote"):
+        action = yaml.safe_load((ROOT / f".github/actions/night-{kind}/action.yml").read_text())
+        theirs = [
+            (
+                match[1],
+                "AWS_SESSION_TOKEN" in step["env"] and "cache-store" not in step["env"]["AWS_SESSION_TOKEN"],
+            )
+            for step in action["runs"]["steps"]
+            if (match := re.match(r"cairn ci night (\w+)", step.get("run", "")))
+        ]
+        name = next(name for name in every if name.startswith(f"{kind} {A.id}"))
+        ours = [(each.arguments[2], each.has_credentials) for each in every[name].commands]
+        # What a workflow has as artifacts goes through the store.
+        assert [one for one in ours if kind != "build" or one[0] != "keep"] == theirs
+
+
+def test_with_a_cache_of_wheels_a_build_has_credentials(run: NightRun) -> None:
+    build = made(run, cache_store="s3://b/cache")[f"build {A.id}"].commands[1]
+    assert build.has_credentials
+    assert build.arguments[-2:] == ("--cache-store", "s3://b/cache")
+
+
+def test_every_command_is_one_that_cairn_takes(run: NightRun) -> None:
+    for one in made(run, store_arguments=("--patience", "5")).values():
+        for each in one.commands:
+            words = [word.replace(steps.CORES, "3").replace("/stack", str(ROOT)) for word in each.arguments]
+            make_parser(whole=True).parse_args(words)
