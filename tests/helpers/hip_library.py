@@ -14,7 +14,7 @@ from helpers.formats import add_text, version_needs
 
 WRAPPER = struct.Struct("<IIQQ")
 MAGIC = 0x48495046
-RELATIVE = 8
+DIRECT, GLOBAL_DATA, RELATIVE = 1, 6, 8
 
 
 def in_row(bundles: Sequence[bytes], alignment: int = 4096) -> tuple[bytes, list[int]]:
@@ -31,7 +31,7 @@ def make_hip_library(
     bundles: Sequence[bytes],
     leads: Sequence[int] | None = None,
     *,
-    relocations: Literal["rela", "rel", "relr", "none"] = "rela",
+    relocations: Literal["rela", "rel", "relr", "symbols", "none"] = "rela",
     page: int = 4096,
     behind: bytes = b"read only data behind the code",
     trailing: bytes = b"",
@@ -52,7 +52,8 @@ def make_hip_library(
     Args:
         bundles: the content of `.hip_fatbin`, a page apart.
         leads: which bundle each wrapper leads to; by default each has one.
-        relocations: what fills in the pointers of the wrappers; `none` leaves them as they are in the file.
+        relocations: what fills in the pointers of the wrappers: `symbols` has one of the code for each,
+            numbered from 1; `none` leaves them as they are in the file.
         page: p_align of the segments.
         behind: what stands in the segment of the code, after it.
         trailing: what stands after everything that belongs to the library.
@@ -87,10 +88,16 @@ def make_hip_library(
     if more_relocations:
         at = tables_at + len(tables)
         rows = [struct.pack("<QQq", wrappers_at + offset, *rest) for offset, *rest in more_relocations]
-        old = tables if relocations == "rela" else b""
+        old = tables if relocations in ("rela", "symbols") else b""
         tables += old + b"".join(rows)
         entries = [e for e in entries if e[0] not in (7, 8, 9)]
         entries += [(7, at), (8, len(old) + 24 * len(rows)), (9, 24)]
+    symbols_at, symbols = tables_at + len(tables), b""
+    if relocations == "symbols":
+        symbols = b"".join(struct.pack("<IBBHQQ", 0, 0x11, 0, 1, pointer, 0) for pointer in pointers)
+        symbols = bytes(24) + symbols
+        tables += symbols
+        entries += [(6, symbols_at), (11, 24)]
     dynamic = b"".join(struct.pack("<QQ", *entry) for entry in [*linked_entries, *entries, (0, 0)])
     second = made + dynamic
     segments = [
@@ -100,7 +107,7 @@ def make_hip_library(
         (6, 4, 64, 64, 56 * count, 56 * count, 8),
     ]
     segments += [(3, 4, 0, 0, 1, 1, 1)] if interpreter else []
-    names = b"\0.hip_fatbin\0.hipFatBinSegment\0.bss\0.shstrtab\0.dynamic\0"
+    names = b"\0.hip_fatbin\0.hipFatBinSegment\0.bss\0.shstrtab\0.dynamic\0.dynsym\0"
     names_at = second_at + len(second)
     sections_at = names_at + len(names) + -(names_at + len(names)) % 8
     sections = [
@@ -113,6 +120,8 @@ def make_hip_library(
     if dynamic_section:
         place = wrappers_at + len(made), second_at + len(made)
         sections.append((names.index(b".dynamic"), 6, 3, *place, len(dynamic), 8))
+    if symbols:
+        sections.append((names.index(b".dynsym"), 11, 2, symbols_at, symbols_at, len(symbols), 8))
     header = b"\x7fELF\x02\x01\x01" + bytes(9)
     header += struct.pack(
         "<HHIQQQIHHHHHH", kind, machine, 1, 0, 64, sections_at, 0, 64, 56, count, 64, len(sections), 4
@@ -121,7 +130,8 @@ def make_hip_library(
     data = ((header + tables).ljust(linked_at, b"\0") + linked).ljust(code_at, b"\0") + code + behind
     data = (data.ljust(second_at, b"\0") + second + names).ljust(sections_at, b"\0")
     data += b"".join(
-        struct.pack("<IIQQQQIIQQ", n, k, f, a, o, s, 0, 0, p, 0) for n, k, f, a, o, s, p in sections
+        struct.pack("<IIQQQQIIQQ", n, k, f, a, o, s, 4 * (k == 11), 0, p, 24 * (k == 11))
+        for n, k, f, a, o, s, p in sections
     )
     return data + trailing
 
@@ -148,6 +158,9 @@ def _tables(
         rows = [
             struct.pack("<QQq", slot, RELATIVE, value) for slot, value in zip(slots, pointers, strict=True)
         ]
+        return b"".join(rows), [(7, at), (8, 24 * len(rows)), (9, 24)]
+    if kind == "symbols":
+        rows = [struct.pack("<QQq", slot, DIRECT | n << 32, 0) for n, slot in enumerate(slots, start=1)]
         return b"".join(rows), [(7, at), (8, 24 * len(rows)), (9, 24)]
     if kind == "rel":
         return b"".join(struct.pack("<QQ", slot, RELATIVE) for slot in slots), [

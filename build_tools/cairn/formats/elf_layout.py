@@ -35,6 +35,7 @@ EXECUTABLE = 2  # e_type
 PT_LOAD, PT_DYNAMIC, PT_INTERP, PT_PHDR, PT_GNU_STACK = 1, 2, 3, 6, 0x6474E551
 RUNS = 1  # p_flags: PF_X
 SHT_PROGBITS, SHT_STRTAB, SHT_DYNAMIC, SHT_NOBITS = 1, 3, 6, 8  # NOBITS: room in memory alone, as .bss
+SHT_DYNSYM = 11
 SHF_ALLOC = 2
 # Limits. What is real stays far below; what is above would cost time or memory out of proportion to the file.
 _MOST_SECTIONS = 200_000

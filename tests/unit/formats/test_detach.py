@@ -17,7 +17,16 @@ from cairn.formats.offload import detach
 from cairn.formats.offload.detach import Undo
 from cairn.formats.view import BytesView, FileView
 from helpers.formats import make_bundle, make_code_object, make_elf
-from helpers.hip_library import WRAPPER, in_memory, in_row, make_hip_library, section_of, word
+from helpers.hip_library import (
+    GLOBAL_DATA,
+    RELATIVE,
+    WRAPPER,
+    in_memory,
+    in_row,
+    make_hip_library,
+    section_of,
+    word,
+)
 
 CODES = {
     "gfx942": make_code_object("gfx942", random.Random(1).randbytes(9000)),  # noqa: S311 - fixed content
@@ -39,6 +48,7 @@ OPTIONS: list[dict[str, Any]] = [
     {},
     {"relocations": "relr"},
     {"relocations": "rel"},
+    {"relocations": "symbols"},
     {"relocations": "none", "kind": 2},
     {"interpreter": True},
     {"page": 1 << 16},
@@ -85,11 +95,12 @@ def test_code_goes_and_all_else_stays_where_it_was(options: dict[str, Any], tmp_
     different = {
         at for at in old.keys() | {a for a in new if a < end} if old.get(at) != new.get(at)
     } - changed
-    if options.get("relocations", "rela") == "rela":
+    if (relocations := options.get("relocations", "rela")) in ("rela", "symbols"):
         start = 64 + 56 * before.num_segments()
-        places = range(start, start + 24 * count)  # the addends in the table of relocations
+        places = range(start, start + 24 * count)  # the addends in the table of relocations, and their types
         assert different <= set(places)
-        assert all((at - places.start) % 24 >= 16 for at in different)
+        assert all((at - places.start) % 24 >= (16 if relocations == "rela" else 8) for at in different)
+        assert all(word(new, places.start + 24 * n + 8, 8) == RELATIVE for n in range(count))
         assert all(word(new, places.start + 24 * n + 16, 8) == pointer for n in range(count))
     else:
         assert not different
@@ -150,6 +161,11 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("nothing relocates its wrapper 0", {"relocations": "none"}),
     ("nothing relocates its wrapper 5", {"wrappers": wrapper() * 6}),
     ("two relocations change its wrapper", {"more_relocations": [(8, 8, 4096)]}),
+    ("relocated by type 8", {"more_relocations": [(16, 8 | 1 << 32, 0)], "relocations": "symbols"}),
+    (
+        "leads to its device code too",
+        {"more_relocations": [(24 * 5 + 8, GLOBAL_DATA | 1 << 32, 0)], "relocations": "symbols"},
+    ),
     ("relocated by type 1", {"more_relocations": [(16, 1 | 1 << 32, 0)]}),
     ("which is no pointer", {"more_relocations": [(24 * 5 - 4, 8, 0)]}),
     ("leads to its device code too", {"more_relocations": [(24 * 5 + 8, 8, 4096)]}),

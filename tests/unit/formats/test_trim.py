@@ -15,7 +15,7 @@ from cairn.formats.offload import detach, trim
 from cairn.formats.offload.record import unpacking
 from cairn.formats.view import BytesView, FileView
 from helpers.formats import make_bundle, make_code_object
-from helpers.hip_library import in_memory, make_hip_library, section_of, word
+from helpers.hip_library import RELATIVE, in_memory, make_hip_library, section_of, word
 
 RANDOM = random.Random(2)  # noqa: S311 - fixed content
 CODES = {
@@ -51,6 +51,7 @@ OPTIONS: list[dict[str, Any]] = [
     {},
     {"relocations": "relr"},
     {"relocations": "rel"},
+    {"relocations": "symbols", "leads": [3, 0, 1, 0, 2, 2]},
     {"page": 1 << 16},
     {"behind": b""},
     {"behind": b"", "bss": 0},
@@ -83,11 +84,18 @@ def test_code_for_others_goes_and_all_else_stays_where_it_was(
     changed |= {*range(wrappers["sh_addr"], wrappers["sh_addr"] + wrappers["sh_size"])}
     end = max(old) + 1
     different = {a for a in old.keys() | {a for a in new if a < end} if old.get(a) != new.get(a)} - changed
-    if options.get("relocations", "rela") == "rela":
+    relocations = options.get("relocations", "rela")
+    if relocations in ("rela", "symbols"):
         start = 64 + 56 * before.num_segments()
         pointers = [word(new, wrappers["sh_addr"] + 24 * n + 8, 8) for n in range(len(leads))]
+        # Those that named a symbol are as the others afterwards.
+        assert [word(new, start + 24 * n + 8, 8) for n in range(len(leads))] == [RELATIVE] * len(leads)
         assert [word(new, start + 24 * n + 16, 8) for n in range(len(leads))] == pointers
         different -= {*range(start, start + 24 * len(leads))}
+        if relocations == "symbols":
+            start += 24 * (len(leads) + 1)
+            assert [word(new, start + 24 * n + 8, 8) for n in range(len(leads))] == pointers
+            different -= {*range(start, start + 24 * len(leads))}
     assert not different
     small = section_of(ELFFile(io.BytesIO(after)), ".hip_fatbin")
     assert small["sh_addr"] == code["sh_addr"]

@@ -366,9 +366,8 @@ class Cut:
         for ordinal, wrapper in enumerate(self._library.wrappers):
             data = LAYOUT.pack(IN_ARCHIVE, 1, pointer, ordinal)
             yield Patch(at=self.moved(wrapper.at), data=data[: wrappers.ORDINAL_AT + 4])
-            place = wrapper.addend_at
-            if place is not None and not wrapper.at <= place < wrapper.at + LAYOUT.size:
-                yield Patch(at=self.moved(place), data=WORD.pack(pointer))
+            for patch in wrapper.led_to(pointer):
+                yield Patch(at=self.moved(patch.at), data=patch.data)
 
     def _check_overlaps(self) -> None:
         """Check that the removed bytes hold nothing but zeros and the code itself."""

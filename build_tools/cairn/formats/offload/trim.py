@@ -11,17 +11,18 @@ import shutil
 import struct
 import tempfile
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
 from cairn.errors import WheelError
 from cairn.formats.elf_layout import SHDR, SHNUM_AT, WORD
 from cairn.formats.offload import bundle as offload_bundle
-from cairn.formats.offload import code_object
+from cairn.formats.offload import code_object, wrappers
 from cairn.formats.offload.bundle import HOST, PLAIN_MAGIC, Entry, Packing
 from cairn.formats.offload.detach import Cut, Library
 from cairn.formats.offload.record import UnpackedBundle, unpacking
-from cairn.formats.offload.wrappers import LAYOUT, POINTER_AT
+from cairn.formats.offload.wrappers import POINTER_AT
 from cairn.formats.view import Patch, apply_patches, pieces
 
 _PAGE = 4096  # what clang aligns bundles for HIP to, and the code in them
@@ -128,13 +129,19 @@ def _write_plain(content: UnpackedBundle, entries: list[Entry], out: IO[bytes]) 
 
 
 def _wrappers(library: Library, cut: Cut, places: list[int]) -> list[Patch]:
-    """The changes to the wrappers and to the relocations of their pointers."""
+    """The changes to the wrappers, to the relocations of their pointers, and to symbols of the code."""
+    code = library.code
+    new_places = {
+        code.address + bundle.at - code.offset: code.address + place
+        for bundle, place in zip(library.bundles, places, strict=True)
+    }
     patches = []
-    for wrapper, lead in zip(library.wrappers, library.leads, strict=True):
-        pointer = WORD.pack(library.code.address + places[lead])
-        at = wrapper.at + POINTER_AT
-        patches.append(Patch(at=cut.moved(at), data=pointer))
-        place = wrapper.addend_at
-        if place is not None and not wrapper.at <= place < wrapper.at + LAYOUT.size:
-            patches.append(Patch(at=cut.moved(place), data=pointer))
+    for wrapper in library.wrappers:
+        pointer = new_places[wrapper.pointer]
+        patches.append(Patch(at=cut.moved(wrapper.at + POINTER_AT), data=WORD.pack(pointer)))
+        patches += [replace(patch, at=cut.moved(patch.at)) for patch in wrapper.led_to(pointer)]
+    for _, at, value in wrappers.symbols_of(library.layout, range(code.address, code.address + code.size)):
+        if value not in new_places:
+            raise WheelError(f"a symbol of it leads into its device code, to {value:#x}")
+        patches.append(Patch(at=cut.moved(at), data=WORD.pack(new_places[value])))
     return patches
