@@ -22,6 +22,15 @@ from helpers.program import Cairn
 
 COMMIT = f"git+https://github.com/me/cairn.git@{'0' * 40}"
 REPOSITORY = "repos/me/wheels"
+ENVIRONMENTS = (
+    "night-freeze",
+    "night-build",
+    "night-stage",
+    "night-test",
+    "night-report",
+    "nightly",
+    "release",
+)
 ROLES = ("FREEZE", "BUILD", "STAGE", "TEST", "PROMOTE", "REPORT")
 # Answers with the file of that path, or as GitHub does where there is nothing.
 _GH = """#!{python}
@@ -47,8 +56,12 @@ class GitHub:
             f"{REPOSITORY}/actions/variables": {"variables": variables},
             f"{REPOSITORY}/environments": {
                 "environments": [
-                    {"name": "nightly", "protection_rules": [], "deployment_branch_policy": branches},
-                    {"name": "release", "protection_rules": reviewers, "deployment_branch_policy": branches},
+                    {
+                        "name": name,
+                        "protection_rules": reviewers if name == "release" else [],
+                        "deployment_branch_policy": branches,
+                    }
+                    for name in ENVIRONMENTS
                 ]
             },
             f"{REPOSITORY}/actions/runners": {"runners": []},

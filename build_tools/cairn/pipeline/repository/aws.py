@@ -19,19 +19,23 @@ PROVIDER = "token.actions.githubusercontent.com"
 AUDIENCE = "sts.amazonaws.com"
 
 _NOTED = (".conditional-writes*",)  # whoever is the first to write tries the bucket
-# Who adds a record has the pages of every index say what it comes to; those of channels are made again.
 _CHANNELS = tuple(f"{channel}/*" for channel in keys.CHANNELS if channel != "staging")
+_PAGES = tuple(
+    f"{channel}/{page}"
+    for channel in keys.CHANNELS
+    for page in ("status/*", "*/status/*", "*.html", "targets.json", "*/targets.json")
+)
 _WRITES: Mapping[str, tuple[str, ...]] = {
     "FREEZE": ("nights/*",),
     "BUILD": (),
     "STAGE": ("files/*", "sets/*", "staging/*", "ledger/*", keys.LANDING, "nights/*/steps/*"),
-    "TEST": ("sets/*/records/*", "sets/*/results/*", "nights/*/steps/*", "nights/*/shards/*"),
-    "PROMOTE": (*_CHANNELS, "sets/*", "ledger/*", keys.LANDING, "nights/*/steps/*"),
-    "REPORT": tuple(
-        f"{channel}/{page}"
-        for channel in keys.CHANNELS
-        for page in ("status/*", "*/status/*", "*.html", "targets.json", "*/targets.json")
+    # The ledger has every record, and staging says of a set that one stands against it.
+    "TEST": (
+        *("sets/*/records/*", "sets/*/results/*", "nights/*/steps/*", "nights/*/shards/*"),
+        *("ledger/entries/*", "ledger/sets/*", keys.LEDGER_HEAD, "staging/*"),
     ),
+    "PROMOTE": (*_CHANNELS, "sets/*/judgements/*", "ledger/*", keys.LANDING, "nights/*/steps/*"),
+    "REPORT": (keys.LANDING, *_PAGES),
 }
 """What the jobs of each role write, below the store's prefix; in words: docs/reference/nightly.md."""
 

@@ -36,6 +36,9 @@ _PAGES = {
 _JOB = re.compile(r"^  ([\w-]+):\n((?:    .*\n|\s*\n|  +#.*\n)*)", re.MULTILINE)
 _ROLE = re.compile(r"\bvars\.CAIRN_ROLE_(\w+)")
 _ENVIRONMENT = re.compile(r"^    environment: (.*)$", re.MULTILINE)
+_HOSTED_JOB = re.compile(
+    rf"\bruns-on: (\S*|\$\{{\{{ vars\.\w+ \|\| '){re.escape(HOSTED[0])}(' \}}\}})?$", re.MULTILINE
+)
 _TOKEN = re.compile(r"^ +id-token: write(?!.*\bsign\b).*\n", re.MULTILINE)
 _AWS_STEP = re.compile(
     r"(?:^ *#.*\n)*^( *)- .*\n(?:\1  .*\n)*?"
@@ -136,7 +139,8 @@ def _fit(name: str, text: str, terms: Terms) -> str:
     for page, there in _PAGES.items():
         text = text.replace(page, there)
     if terms.runs_on != HOSTED:
-        text = text.replace(f"runs-on: {HOSTED[0]}\n", f"runs-on: {json.dumps(list(terms.runs_on))}\n")
+        # Also one that a variable may name, such as that of `stage`.
+        text = _HOSTED_JOB.sub(f"runs-on: {json.dumps(list(terms.runs_on))}", text)
     if name == "actions/setup-cairn/action.yml":
         text = _with_installation(text, terms.requirement)
     if terms.credentials != "roles":
@@ -165,8 +169,6 @@ def _with_installation(text: str, requirement: str) -> str:
 def _without_roles(text: str, credentials: Credentials, *, is_action: bool) -> str:
     """Take roles out of a file; steps that have a role's credentials then have keys, or none."""
     keys = credentials == "keys"
-    if keys and not is_action:
-        text = _JOB.sub(_with_environment, text)
     text = _TOKEN.sub("", _AWS_STEP.sub("", text))
     text = re.sub(r"^ +AWS_SESSION_TOKEN: .*\n", "", text, flags=re.MULTILINE)
     inputs, declared = "", ""
@@ -186,17 +188,3 @@ def _without_roles(text: str, credentials: Credentials, *, is_action: bool) -> s
     if left := re.search(r"CAIRN_ROLE_\w+|outputs\.aws-[\w-]+|aws-actions/\S+", text):
         raise CairnError(f"a workflow uses {left[0]} in a way that `cairn ci init` does not know")
     return text
-
-
-def _with_environment(job: re.Match[str]) -> str:
-    """Put a job without an environment into one named for its role: the secrets of that are its keys."""
-    role = _ROLE.search(job[2])
-    if role is None or _ENVIRONMENT.search(job[2]):
-        return job[0]
-    return re.sub(
-        r"^    timeout-minutes: .*\n",
-        rf"\g<0>    environment: {role[1].lower()}\n",
-        job[0],
-        count=1,
-        flags=re.MULTILINE,
-    )

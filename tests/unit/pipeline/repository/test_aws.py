@@ -27,9 +27,10 @@ def may_write(role: str, key: str) -> bool:
     ("key", "roles"),
     [
         ("torch/nights/7/night.json", {"FREEZE"}),
-        ("torch/staging/gfx110X-all/state.json", {"STAGE"}),
+        ("torch/staging/gfx110X-all/state.json", {"STAGE", "TEST"}),
+        ("torch/ledger/names/torch.json", {"STAGE", "PROMOTE"}),
         (f"torch/files/aa/{D}/torch.whl", {"STAGE"}),
-        (f"torch/sets/{D}/records/{D}.json", {"STAGE", "TEST", "PROMOTE"}),
+        (f"torch/sets/{D}/records/{D}.json", {"STAGE", "TEST"}),
         ("torch/nightly/gfx110X-all/state.json", {"PROMOTE"}),
         ("torch/release/state.json", {"PROMOTE"}),
         ("torch/untested/gfx110X-all/generations/1.json", {"PROMOTE"}),

@@ -131,7 +131,7 @@ def test_a_bucket_elsewhere_has_keys_and_no_roles(init: Init, repository: Path) 
     assert not (repository / ".github" / "cairn" / "aws").exists()
     assert "CAIRN_S3_ENDPOINT_URL" in shown.out
     assert (
-        "gh secret set CAIRN_S3_SECRET_ACCESS_KEY --repo me/wheels --env stage"
+        "gh secret set CAIRN_S3_SECRET_ACCESS_KEY --repo me/wheels --env night-stage"
         in (repository / ".github" / "cairn" / "README.md").read_text()
     )
 
@@ -161,5 +161,6 @@ def test_apply_runs_the_commands_that_it_prints(
     assert "variable set CAIRN_STORE --repo me/wheels --body s3://wheels/torch" in said
     assert any("environments/release" in line and "reviewers[][id]=42" in line for line in said)
     assert not any("environments/nightly" in line and "reviewers" in line for line in said)
-    (posted,) = (line for line in said if "POST" in line)
-    assert posted.endswith("repos/me/wheels/environments/release/deployment-branch-policies -f name=main")
+    posted = {line.split("/environments/")[1].split("/")[0] for line in said if "POST" in line}
+    assert "release" in posted
+    assert "nightly" not in posted
