@@ -21,7 +21,7 @@ from pathlib import Path
 from cairn import datafile, files
 from cairn.build.model import BuildRequest
 from cairn.errors import UsageError, WheelError
-from cairn.output import console
+from cairn.output import Progress, console, silent
 from cairn.rocm import install as rocm
 from cairn.rocm import package as sdk
 from cairn.rocm.package import PackageRequest, WrittenPackage
@@ -103,11 +103,12 @@ def parts_of(whole: Path, sha256: str, project: Project, request: BuildRequest) 
     return parts
 
 
-def package_sdk(request: PackageRequest) -> tuple[WrittenPackage, ...]:
+def package_sdk(request: PackageRequest, *, say: Progress = silent) -> tuple[WrittenPackage, ...]:
     """Make the packages of an SDK, with the device code of its libraries in separate packages.
 
     Args:
         request: with `libraries_for_all`.
+        say: progress callback.
 
     Raises:
         UsageError: the tree, its description, the version or the targets make no sense.
@@ -118,11 +119,12 @@ def package_sdk(request: PackageRequest) -> tuple[WrittenPackage, ...]:
     # has left stays whole.
     with tempfile.TemporaryDirectory(prefix=".split.", dir=request.output_dir) as scratch:
         packages: list[WrittenPackage] = []
-        whole = sdk.package(dataclasses.replace(request, output_dir=Path(scratch)))
+        whole = sdk.package(dataclasses.replace(request, output_dir=Path(scratch)), say=say)
         for item in whole:
             if item.distribution != _LIBRARIES:
                 packages.append(item)
                 continue
+            say(f"split {item.path.name}")
             host, *devices = split(item.path, Path(scratch, "parts"), SDK)
             _require_all(host, whole[-1].path)
             parts = [

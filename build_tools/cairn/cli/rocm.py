@@ -275,11 +275,11 @@ def write_packages(request: PackageRequest, *, dry_run: bool) -> Answer:
     from cairn.wheels.split.split import RUNTIME
 
     screen = console.current()
-    with screen.stage("package ROCm"):
+    with screen.stage("package ROCm") as stage:
         if request.libraries_for_all and not dry_run:
-            dists = device_packages.package_sdk(request)
+            dists = device_packages.package_sdk(request, say=stage.update)
         else:
-            dists = package.package(request, dry_run=dry_run)
+            dists = package.package(request, dry_run=dry_run, say=stage.update)
     if request.libraries_for_all and rocm_version.is_before(request.version, RUNTIME):
         screen.warn(
             f"the runtime of ROCm {request.version} finds no code in device packages: {RUNTIME} is the first"

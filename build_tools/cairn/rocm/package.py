@@ -11,6 +11,7 @@ from pathlib import Path
 
 from cairn import files, requirements, targets
 from cairn.errors import UsageError, WheelError
+from cairn.output import Progress, silent
 from cairn.rocm import assign_files, binaries, debian, device_code, packages_toml, write_packages
 from cairn.rocm import tree as rocm_tree
 from cairn.rocm.assign_files import Layout, Package
@@ -73,8 +74,15 @@ class WrittenPackage:
     lacks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def package(request: PackageRequest, *, dry_run: bool = False) -> tuple[WrittenPackage, ...]:
+def package(
+    request: PackageRequest, *, dry_run: bool = False, say: Progress = silent
+) -> tuple[WrittenPackage, ...]:
     """Make the packages of an SDK: core, libraries of every family, devel, and the `rocm` sdist.
+
+    Args:
+        request: what is to be packaged.
+        dry_run: write nothing, and return what would be written.
+        say: progress callback.
 
     Raises:
         UsageError: the tree, its description, the version or the targets make no sense.
@@ -91,7 +99,7 @@ def package(request: PackageRequest, *, dry_run: bool = False) -> tuple[WrittenP
         )
     _check_targets(request)
     with tempfile.TemporaryDirectory(prefix="cairn-rocm-") as staging:
-        tree, described = _read(request, Path(staging, "debs"))
+        tree, described = _read(request, Path(staging, "debs"), say)
         families = _families(request, tree)
         plan = assign_files.plan(tree, described, families, libraries_for_all=request.libraries_for_all)
         _check_needs(plan, described)
@@ -102,18 +110,18 @@ def package(request: PackageRequest, *, dry_run: bool = False) -> tuple[WrittenP
             version=request.version, families=families, description=described, tree=tree, only=only
         )
         if dry_run:
-            return tuple(_write_all(plan, release, request.output_dir, Path(staging), dry_run=True))
+            return tuple(_write_all(plan, release, request.output_dir, Path(staging), say, dry_run=True))
         request.output_dir.mkdir(parents=True, exist_ok=True)
         # All are made before one is moved into place: an SDK that lacks a part is none.
         with tempfile.TemporaryDirectory(prefix=".rocm.", dir=request.output_dir) as made:
-            packages = tuple(_write_all(plan, release, Path(made), Path(staging), dry_run=False))
+            packages = tuple(_write_all(plan, release, Path(made), Path(staging), say, dry_run=False))
             return tuple(
                 dataclasses.replace(item, path=item.path.replace(request.output_dir / item.path.name))
                 for item in packages
             )
 
 
-def _read(request: PackageRequest, unpacked: Path) -> tuple[RocmTree, Description]:
+def _read(request: PackageRequest, unpacked: Path, say: Progress) -> tuple[RocmTree, Description]:
     """The tree that a request names, and what describes it."""
     if sum((request.prefix is not None, request.artifacts is not None, bool(request.debs))) != 1:
         raise UsageError("name one tree to package", tip="--prefix, --artifacts or --debs")
@@ -122,7 +130,7 @@ def _read(request: PackageRequest, unpacked: Path) -> tuple[RocmTree, Descriptio
         return rocm_tree.read_artifacts(request.artifacts), own or packages_toml.therock()
     if request.debs:
         own = own or packages_toml.debian()
-        return rocm_tree.read_debs(request.debs, unpacked), own
+        return rocm_tree.read_debs(request.debs, unpacked, say=say), own
     assert request.prefix is not None  # noqa: S101 - see the first lines
     if own is None and debian.database(request.prefix).is_dir():
         own = packages_toml.debian()
@@ -186,16 +194,16 @@ def _check_needs(plan: Layout, described: Description) -> None:
 
 
 def _write_all(
-    plan: Layout, release: SdkRelease, folder: Path, staging: Path, *, dry_run: bool
+    plan: Layout, release: SdkRelease, folder: Path, staging: Path, say: Progress, *, dry_run: bool
 ) -> Iterator[WrittenPackage]:
     for item in plan.packages:
         if item.component == "libraries" and not item.members:
             continue
         path = folder / write_packages.wheel_name(item, plan, release)
         if not dry_run and item.component == "devel":
-            write_packages.write_devel_wheel(path, plan, release, staging=staging)
+            write_packages.write_devel_wheel(path, plan, release, staging=staging, say=say)
         elif not dry_run:
-            write_packages.write_runtime_wheel(path, item, plan, release, staging=staging)
+            write_packages.write_runtime_wheel(path, item, plan, release, staging=staging, say=say)
         package = written(path, item.distribution, len(item.members), dry_run=dry_run)
         lacks = device_code.missing(item, _targets_of(item, release))
         yield dataclasses.replace(package, lacks=lacks)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cairn.errors import PrerequisiteError, UsageError
+from cairn.output import Progress, silent
 from cairn.rocm import debian
 from cairn.rocm.debian import DebianPackage
 from cairn.rocm.fetch.unpack import MANIFEST
@@ -147,12 +148,13 @@ def read_prefix(prefix: Path, description: Description) -> RocmTree:
     )
 
 
-def read_debs(places: tuple[Path, ...], folder: Path) -> RocmTree:
+def read_debs(places: tuple[Path, ...], folder: Path, *, say: Progress = silent) -> RocmTree:
     """Unpack Debian's packages, each into a folder of its own in `folder`, and read what they have in /usr.
 
     Args:
         places: .deb files, or folders with some.
         folder: where to unpack them.
+        say: progress callback.
 
     Raises:
         UsageError: there is none, two versions of one package, or packages for different machines.
@@ -164,6 +166,7 @@ def read_debs(places: tuple[Path, ...], folder: Path) -> RocmTree:
     roots: dict[DebianPackage, Path] = {}
     for number, deb in enumerate(debs):
         root = folder / str(number)
+        say(f"unpack {deb.name} ({number + 1} of {len(debs)})")
         package = debian.extract(deb, root)
         for other in roots:
             if "all" != package.architecture != other.architecture != "all":

@@ -17,6 +17,7 @@ from cairn.errors import UsageError, WheelError
 from cairn.formats import cyclonedx
 from cairn.formats.offload import code_object
 from cairn.formats.zip.writer import New
+from cairn.output import Progress
 from cairn.rocm import archive, assign_files, binaries
 from cairn.rocm.assign_files import Layout, Package, PackageMember
 from cairn.rocm.debian import DebianPackage
@@ -64,23 +65,23 @@ def wheel_name(package: Package, plan: Layout, release: SdkRelease) -> str:
 
 
 def write_runtime_wheel(
-    path: Path, package: Package, plan: Layout, release: SdkRelease, *, staging: Path
+    path: Path, package: Package, plan: Layout, release: SdkRelease, *, staging: Path, say: Progress
 ) -> None:
     """Write core or one libraries package; files whose RUNPATH must change are copied to `staging` first."""
     members = [New(name=f"{package.folder}/__init__.py", content=_init(release))]
     members += (
         New(
             name=f"{package.folder}/{m.path}",
-            content=_staged(package, m, plan, release, staging),
+            content=_staged(package, m, plan, release, staging, say),
             executable=m.executable,
         )
         for m in package.members
     )
     requires = [] if package.component == "core" else [f"{plan.core.distribution}=={release.version}"]
-    _write(path, package, members, release, requires)
+    _write(path, package, members, release, requires, say)
 
 
-def write_devel_wheel(path: Path, plan: Layout, release: SdkRelease, *, staging: Path) -> None:
+def write_devel_wheel(path: Path, plan: Layout, release: SdkRelease, *, staging: Path, say: Progress) -> None:
     """Write devel: a tar of headers, CMake files, tools and links, unpacked when first asked for."""
     package = plan.devel
     # A tar inside the wheel, since wheels hold no links and pip would compile every Python file of the
@@ -92,7 +93,7 @@ def write_devel_wheel(path: Path, plan: Layout, release: SdkRelease, *, staging:
     wraps += _cmake_includes(package, description)
     wraps += _texts(package, release)
     files = [
-        New(name=m.path, content=_staged(package, m, plan, release, staging), executable=m.executable)
+        New(name=m.path, content=_staged(package, m, plan, release, staging, say), executable=m.executable)
         for m in package.members
         if m.path not in {w.name for w in wraps}
     ]
@@ -112,7 +113,7 @@ def write_devel_wheel(path: Path, plan: Layout, release: SdkRelease, *, staging:
         New(name=f"{pure}/links.json", content=json.dumps(across, indent=0).encode()),
     ]
     requires = [f"{plan.core.distribution}=={release.version}", f"rocm=={release.version}"]
-    _write(path, package, members, release, requires)
+    _write(path, package, members, release, requires, say)
 
 
 def _leads_into(link: tuple[str, str], names: list[str]) -> bool:
@@ -231,7 +232,12 @@ def _shortnames(plan: Layout, description: Description) -> dict[str, list[str]]:
 
 
 def _staged(
-    package: Package, member: PackageMember, plan: Layout, release: SdkRelease, staging: Path
+    package: Package,
+    member: PackageMember,
+    plan: Layout,
+    release: SdkRelease,
+    staging: Path,
+    say: Progress,
 ) -> Path:
     """The file of a member, with the run path it needs, and without the code that it shall not have."""
     if member.binary is None:
@@ -245,6 +251,7 @@ def _staged(
     copy.parent.mkdir(parents=True, exist_ok=True)
     # Trimmed first: patchelf holds a library twice in memory, and some of them have 2 GB.
     if trims:
+        say(f"trim {member.path}")
         binaries.trim(member.source, release.only, copy)
     else:
         files.copy_into(member.source, copy)
@@ -255,7 +262,12 @@ def _staged(
 
 
 def _write(
-    path: Path, package: Package, members: list[New], release: SdkRelease, requires: list[str]
+    path: Path,
+    package: Package,
+    members: list[New],
+    release: SdkRelease,
+    requires: list[str],
+    say: Progress,
 ) -> None:
     info = f"{_escaped(package.distribution)}-{release.version}.dist-info"
     tag = path.stem.split("-", 2)[2]  # NAME-VERSION-TAG.whl: no build tag here (PEP 427)
@@ -280,6 +292,7 @@ def _write(
         bill = _bill_of_materials(package, release)
         head.append(New(name=f"{info}/{cyclonedx.NAME}", content=bill))
     # dist-info comes last, as PEP 427 recommends; the contents sorted, whatever the tree's order was.
+    say(f"write {path.name}")
     archive.write_wheel(path, [*sorted(members, key=_name_of), *head], dist_info=info)
 
 
