@@ -26,6 +26,8 @@ class FaultyServer(http.server.ThreadingHTTPServer):
         backend: host and port of the server.
         plan: which request breaks; a different one may be put in its place at any time.
         dropped: headers that do not get through, in lower case.
+        away: it does not answer any more.
+        refuses: the code with which it refuses all requests, such as `ExpiredToken`; empty for none.
         before: called with the number of each request before it is passed on; a test may kill something.
     """
 
@@ -37,6 +39,8 @@ class FaultyServer(http.server.ThreadingHTTPServer):
         self.backend = urllib.parse.urlsplit(endpoint).netloc
         self.plan = Plan()
         self.dropped: set[str] = set()
+        self.away = False
+        self.refuses = ""
         self.before: Callable[[int], None] = lambda _number: None
         self.gave_up = threading.Event()
 
@@ -74,17 +78,23 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         fault = self.server.plan.next(self.command, self.path)
         self.server.before(len(self.server.plan.requests))
         conditional = {"if-match", "if-none-match"} & {name.lower() for name in self.headers}
-        if fault is Fault.TIMEOUT:
+        if self.server.away:
+            self.close_connection = True
+        elif self.server.refuses:
+            self._refuse(400, self.server.refuses)
+        elif fault is Fault.TIMEOUT:
             self.server.gave_up.wait(30)
             self.close_connection = True
         elif fault in _ANSWERS and (conditional or fault in (Fault.FAILED, Fault.BUSY)):
-            status, code = _ANSWERS[fault]
-            said = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>injected</Message></Error>"
-            self._reply(status, [("Content-Type", "application/xml")], said.encode())
+            self._refuse(*_ANSWERS[fault])
         else:
             self._pass_on(body, fault)
 
     do_PUT = do_POST = do_DELETE = do_HEAD = do_GET  # noqa: N815 - where the class above looks
+
+    def _refuse(self, status: int, code: str) -> None:
+        said = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>injected</Message></Error>"
+        self._reply(status, [("Content-Type", "application/xml")], said.encode())
 
     def _pass_on(self, body: bytes, fault: Fault | None) -> None:
         line = http.client.HTTPConnection(self.server.backend, timeout=60)

@@ -64,6 +64,7 @@ def run_all(
         WheelError: a wheel was built but is not what was asked for.
         ProblemsError: several steps failed.
         SystemFailureError: the disk is too small for what the steps have needed before.
+        CredentialsError: those of the shared cache have expired: all is built, and not all of it there.
     """
     first = plans[0].request
     folder = output_dir or first.output_dir
@@ -92,6 +93,9 @@ def run_all(
         if all(name in outcome.results for name in own):
             on_whole(number, tuple(outcome.results[name] for name in own))
     outcome.require()
+    shared = first.wheel_cache.shared
+    if shared is not None and shared.expired is not None:
+        raise shared.expired
     return tuple(tuple(outcome.results[name] for name in own) for own in names)
 
 

@@ -25,6 +25,10 @@ class MissingKeyError(StoreError):
     """There is no object under that key."""
 
 
+class CredentialsError(StoreError):
+    """The server knows the credentials no longer, or never did."""
+
+
 class DamagedObjectError(StoreError):
     """An object differs from what was put there."""
 

@@ -21,7 +21,7 @@ from cairn.build.cache import entry as entries
 from cairn.build.model import BuildRequest, BuiltWheel
 from cairn.retry import RetryPolicy
 from cairn.store.buckets import bucket, client
-from cairn.store.protocol import Store
+from cairn.store.protocol import CredentialsError, Store
 from helpers import build, pure_wheel
 from helpers.buckets import Server
 from helpers.build import stand_in_compiler
@@ -140,6 +140,40 @@ def test_a_bucket_out_of_reach_is_a_warning_and_a_build(
     said = [line for line in capsys.readouterr().err.splitlines() if "cannot be used" in line]
     assert len(said) == 1
     assert "the build goes on without it" in said[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("code", ["ExpiredToken", "InvalidAccessKeyId"])
+def test_credentials_that_are_no_good_end_a_build_before_it_begins(
+    machine: Machine, shared: SharedCache, s3_server: Server, tmp_path: Path, code: str
+) -> None:
+    with faulty_server(s3_server.endpoint) as server:
+        server.refuses = code
+        with pytest.raises(CredentialsError):
+            run(machine("one", SharedCache(url=shared.url, endpoint_url=server.endpoint)))
+    assert built(tmp_path) == 0
+
+
+@pytest.mark.slow
+def test_credentials_that_expire_during_a_build_lose_no_wheel_and_are_an_error(
+    machine: Machine, shared: SharedCache, store: Store, s3_server: Server, tmp_path: Path
+) -> None:
+    """A build of hours goes on, and whoever counts on the cache is told that not all of it is there."""
+    with faulty_server(s3_server.endpoint) as server:
+
+        def expire(_number: int) -> None:
+            if built(tmp_path):
+                server.refuses = "ExpiredToken"
+
+        server.before = expire
+        request = machine("one", SharedCache(url=shared.url, endpoint_url=server.endpoint))
+        with pytest.raises(CredentialsError, match="have expired"):
+            run(request)
+    assert built(tmp_path) == 2
+    assert len(list(request.output_dir.glob("*.whl"))) == 2
+    assert list(store.list("entries/")) == []
+    # With new ones, the same command takes what is there.
+    assert [wheel.origin for wheel in run(machine("one again"))] == ["built", "built"]
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ from obstore.exceptions import GenericError
 from cairn.errors import CairnError, NetworkError, PrerequisiteError, StoreError
 from cairn.store.buckets.download import Parts
 from cairn.store.buckets.errors import ChangedError, PastEndError, Place, translated
-from cairn.store.protocol import MissingKeyError
+from cairn.store.protocol import CredentialsError, MissingKeyError
 
 PLACE = Place(url="s3://wheels/a", bucket="wheels", endpoint="https://s3.example")
 
@@ -33,9 +33,19 @@ def no_answer(source: str) -> Exception:
         (answer(404, "NoSuchBucket"), StoreError, "there is no bucket wheels at https://s3.ex", "--store"),
         (answer(403, "AccessDenied"), StoreError, "access to s3://wheels/a is denied", "s3:ListBucket"),
         (answer(403, ""), StoreError, "access to s3://wheels/a is denied", "s3:ListBucket"),
-        (answer(403, "InvalidAccessKeyId"), StoreError, "does not know the access key", "AWS_ACCESS_KEY_ID"),
-        (answer(403, "SignatureDoesNotMatch"), StoreError, "refuses the secret key", "AWS_SECRET_ACCESS_KEY"),
-        (answer(400, "ExpiredToken"), StoreError, "have expired", "sign in again"),
+        (
+            answer(403, "InvalidAccessKeyId"),
+            CredentialsError,
+            "does not know the access key",
+            "AWS_ACCESS_KEY_ID",
+        ),
+        (
+            answer(403, "SignatureDoesNotMatch"),
+            CredentialsError,
+            "refuses the secret key",
+            "AWS_SECRET_ACCESS_KEY",
+        ),
+        (answer(400, "ExpiredToken"), CredentialsError, "have expired", "sign in again"),
         (answer(403, "RequestTimeTooSkewed"), StoreError, "the clock of this machine differs", "clock"),
         (answer(301, "PermanentRedirect"), StoreError, "in a different region", "AWS_REGION"),
         (answer(405, "MethodNotAllowed"), StoreError, "does not do what a server of", "--endpoint-url"),

@@ -13,6 +13,7 @@ import requests
 from cairn.errors import CairnError, NetworkError, StoreError
 from cairn.retry import RetryPolicy
 from cairn.store.buckets.client import Bucket, connect
+from cairn.store.protocol import CredentialsError
 
 ENDPOINT = "https://s3.example:9000"
 SECRETS = ("AKIAEXAMPLE", "session-token", "X-Amz-Signature=")
@@ -111,7 +112,7 @@ def refusal(url: str) -> requests.Response:
 
 @pytest.mark.parametrize(
     ("answer", "kind", "said"),
-    [(no_answer, NetworkError, "Refused"), (refusal, StoreError, "refuses the secret key")],
+    [(no_answer, NetworkError, "Refused"), (refusal, CredentialsError, "refuses the secret key")],
 )
 def test_no_credentials_are_shown_where_a_request_fails(
     monkeypatch: pytest.MonkeyPatch, answer: Answer, kind: type[CairnError], said: str

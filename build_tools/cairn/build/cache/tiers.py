@@ -1,7 +1,8 @@
 """The two tiers of a cache: a folder of this machine, and a store that several machines share.
 
 The shared one, a bucket or a folder that all machines mount, only ever saves work: whatever goes wrong with
-it is one warning, and the build goes on without it.
+it is one warning, and the build goes on without it. Credentials that are no good are an error: others count
+on what a build of hours leaves there.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from cairn.errors import CairnError, NetworkError
 from cairn.output import Progress, console, silent
 from cairn.output.wording import short_id
 from cairn.store.folder import LocalStore
-from cairn.store.protocol import DamagedObjectError, MissingKeyError, Store, keep_young
+from cairn.store.protocol import CredentialsError, DamagedObjectError, MissingKeyError, Store, keep_young
 
 _STAGED = ".staged."
 _ABANDONED = 24 * 3600.0  # seconds after which no living process goes on with what it has staged
@@ -152,11 +153,14 @@ class SharedTier:
     Attributes:
         store: where they are.
         read_only: nothing is put there, and nothing removed.
+        expired: why its credentials are no longer good, where they have been.
     """
 
     def __init__(self, store: Store, *, read_only: bool = False) -> None:
         self.store = store
         self.read_only = read_only
+        self.expired: CredentialsError | None = None
+        self._has_answered = False
         self._lock = threading.Lock()
         self._out_of_reach = False
 
@@ -282,16 +286,27 @@ class SharedTier:
         return None
 
     def _attempt(self, work: Callable[[], T], *, writes: bool = False) -> T | None:
-        """Return the result of `work`; None, after one warning, if the store fails."""
+        """Return the result of `work`; None, after one warning, if the store fails.
+
+        Raises:
+            CredentialsError: of the first request; that of a later one does not end a build of hours.
+        """
         if self._out_of_reach or (writes and self.read_only):
             return None
+        result = None
         try:
-            return work()
-        except MissingKeyError:
-            return None
+            with contextlib.suppress(MissingKeyError):
+                result = work()
+        except CredentialsError as error:
+            if not self._has_answered:
+                raise
+            self.expired = error
+            self._give_up(error, writes=writes)
         except (CairnError, OSError) as error:
             self._give_up(error, writes=writes)
-            return None
+        else:
+            self._has_answered = True
+        return result
 
     def _give_up(self, error: Exception, *, writes: bool) -> None:
         """Degrade after a failure: to reading where writing is refused, to nothing where the server fails."""

@@ -26,6 +26,7 @@ from cairn.errors import PrerequisiteError, UsageError
 from cairn.output import Progress, safe_text, silent
 from cairn.retry import RetryPolicy
 from cairn.store.buckets.errors import Place, translated
+from cairn.store.buckets.github_role import GitHubRole
 from cairn.store.protocol import valid_key
 
 if TYPE_CHECKING:
@@ -119,6 +120,9 @@ class Bucket:
         try:
             return _interruptible(work)
         except (BaseError, FileNotFoundError) as error:
+            role = self.settings.get("credential_provider")
+            if isinstance(role, GitHubRole) and role.failure is not None:
+                raise role.failure from None
             place = Place(
                 url=self.url if key is None else f"{self.scheme}://{self.name}/{self.prefix}{key}",
                 bucket=self.name,
@@ -286,7 +290,7 @@ def connect(
         )
     if scheme == "s3" and endpoint_url is None:
         endpoint_url = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-    settings = _credentials(scheme, public=public)
+    settings = _credentials(scheme, public=public, say=say)
     if endpoint_url is not None:
         settings[_ENDPOINTS[scheme]] = endpoint_url
     options: dict[str, Any] = {
@@ -314,8 +318,10 @@ def _masked(address: str) -> str:
     return re.sub(r"^(\w+://)?.*@", r"\1***@", address)
 
 
-def _credentials(scheme: str, *, public: bool) -> dict[str, Any]:
+def _credentials(scheme: str, *, public: bool, say: Progress) -> dict[str, Any]:
     """The obstore settings for credentials that it does not find itself, such as `aws sso login` profiles."""
+    if scheme == "s3" and (role := GitHubRole.of_job(say)) is not None:
+        return {"credential_provider": role}
     named = os.environ.get("AWS_PROFILE") if scheme == "s3" else None
     if not named and any(os.environ.get(name) for name in _KEYS[scheme]):
         return {}

@@ -23,6 +23,7 @@ from obstore.exceptions import BaseError
 
 from cairn import files
 from cairn.concurrency import side_by_side
+from cairn.errors import StoreError
 from cairn.store.buckets.client import Bucket
 from cairn.store.buckets.errors import PastEndError
 from cairn.store.protocol import DamagedObjectError, MissingKeyError, ObjectInfo, OnBytes
@@ -243,6 +244,10 @@ def stat(bucket: Bucket, key: str) -> ObjectInfo | None:
         answer = bucket.request(lambda: bucket.objects.get(key, options={"head": True}), key)
     except MissingKeyError:
         return None
+    except StoreError:
+        # An answer to HEAD has no body: that to GET says why, such as that the credentials have expired.
+        bucket.request(lambda: bucket.objects.get_range(key, start=0, length=1), key)
+        raise
     meta, sha256 = answer.meta, answer.attributes.get(SHA256)
     return ObjectInfo(
         key=key,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from cairn.errors import CairnError, NetworkError, PrerequisiteError, StoreError
 from cairn.output import safe_text
-from cairn.store.protocol import MissingKeyError
+from cairn.store.protocol import CredentialsError, MissingKeyError
 
 _DEBUG = "\n\nDebug source:"  # what obstore writes between the text of an error and all that it is made of
 _STATUS = re.compile(r"status code: (\d{3})")
@@ -84,6 +84,7 @@ _NOT_S3 = "{endpoint} does not do what a server of buckets does"
 _ELSEWHERE = "the bucket {bucket} is in a different region"
 _NO_BUCKET = ("there is no bucket {bucket} at {endpoint}", "create it, or correct --store or --endpoint-url")
 _EXPIRED = "the credentials for {endpoint} have expired"
+_AGAIN = "sign in again; a job of GitHub gets new ones when it is run again"
 _DENIED = (
     "access to {url} is denied",
     "the credentials need s3:ListBucket, GetObject, PutObject and DeleteObject there, or their like",
@@ -95,8 +96,8 @@ _REFUSED: Mapping[str, tuple[str, str]] = {
     "AllAccessDisabled": ("access to {url} is denied", "ask the owner of the bucket"),
     "InvalidAccessKeyId": ("{endpoint} does not know the access key", _CREDENTIALS),
     "SignatureDoesNotMatch": ("{endpoint} refuses the secret key", _CREDENTIALS),
-    "ExpiredToken": (_EXPIRED, "sign in again"),
-    "TokenRefreshRequired": (_EXPIRED, "sign in again"),
+    "ExpiredToken": (_EXPIRED, _AGAIN),
+    "TokenRefreshRequired": (_EXPIRED, _AGAIN),
     "InvalidToken": ("{endpoint} refuses the session token", _CREDENTIALS),
     "RequestTimeTooSkewed": (
         "the clock of this machine differs from that of {endpoint} by over 15 minutes",
@@ -111,6 +112,9 @@ _REFUSED: Mapping[str, tuple[str, str]] = {
     "MethodNotAllowed": (_NOT_S3, _ENDPOINT),
     "NotImplemented": (_NOT_S3, _ENDPOINT),
 }
+_NO_CREDENTIALS = frozenset(
+    {"ExpiredToken", "TokenRefreshRequired", "InvalidToken", "InvalidAccessKeyId", "SignatureDoesNotMatch"}
+)
 # What a status means where there is no code: an answer to HEAD has no body to hold one.
 _BY_STATUS = {
     "301": "PermanentRedirect",
@@ -172,7 +176,8 @@ def _of_answer(text: str, place: Place) -> CairnError:
 
 def _refusal(code: str, place: Place) -> StoreError:
     message, tip = _REFUSED[code]
-    return StoreError(message.format(url=place.url, bucket=place.bucket, endpoint=place.endpoint), tip=tip)
+    kind = CredentialsError if code in _NO_CREDENTIALS else StoreError
+    return kind(message.format(url=place.url, bucket=place.bucket, endpoint=place.endpoint), tip=tip)
 
 
 def _first(pattern: re.Pattern[str], text: str) -> str:
