@@ -31,7 +31,7 @@ from cairn.release import ledger_entries, records
 from cairn.release.audit import inventory
 from cairn.release.gate import judgement
 from cairn.release.index import generation
-from cairn.release.pages import targets_file, view
+from cairn.release.pages import night_history, targets_file, view
 from cairn.release.provenance import attest
 from cairn.release.publish import mirror_lock
 from cairn.rocm import packages_toml
@@ -182,6 +182,11 @@ def _formats() -> Iterator[tuple[str, type[datafile.Value], str]]:
         "night.json",
         view.Night,
         "Below `status/` of an index: how the last run of a line, family, Python and platform ended.",
+    )
+    yield (
+        "nights.json",
+        night_history.History,
+        "Beside a channel's pages: its last nights, which `nights.html` and `nights.atom` show.",
     )
     yield (
         "night-plan.json",

@@ -48,6 +48,11 @@ def source(name: str) -> str:
     return importlib.resources.files("cairn.templates").joinpath(name).read_text(encoding="utf-8")
 
 
+def web_address(target: str) -> str:
+    """The target of a link, if it is an address of the web, otherwise empty."""
+    return _address(target, "http", "https")
+
+
 def script_source(script: str) -> str:
     """The source expression of a Content Security Policy that allows this one script (CSP level 2)."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"

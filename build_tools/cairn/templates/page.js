@@ -67,13 +67,15 @@ if (search) {
   const named = [...document.querySelectorAll("[data-words]")];
   const items = named.length ? named : [...document.querySelectorAll("tbody tr")];
   const matches = items.map((item) => (named.length ? byName(item) : byText(item)));
+  const foldable = new Map([...document.querySelectorAll("details:has([data-words])")].map((part) => [part, part.open]));
   const filter = () => {
     const asks = search.value.trim() !== "";
     items.forEach((item, i) => { item.hidden = asks && !matches[i](search.value); });
     for (const group of document.querySelectorAll("[data-group]")) {
       group.hidden = asks && !items.some((item) => !item.hidden && group.contains(item));
-      const folded = group.querySelector("details:has([data-words])");
-      if (folded) folded.open = asks;
+    }
+    for (const [part, open] of foldable) {
+      part.open = asks ? items.some((item) => !item.hidden && part.contains(item)) : open;
     }
     const count = items.filter((item) => !item.hidden).length;
     document.getElementById("found").textContent = asks ? `${count} of ${items.length}` : "";

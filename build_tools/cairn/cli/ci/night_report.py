@@ -92,6 +92,7 @@ def _report(request: Report) -> Answer:
         "line": run.plan.line,
         "log": run.plan.log,
         "counts": report.counts(ended),
+        "problems": report.sentences(ended),
         "legs": [datafile.to_plain(one) for one in ended],
     }
     for problem in unwritten:
@@ -100,10 +101,7 @@ def _report(request: Report) -> Answer:
     if bad := report.bad_legs(run.plan, ended):
         error = GateError(
             f"{len(bad)} of {len(ended)} legs of the night {run.plan.night} did not come through",
-            reasons=tuple(
-                f"{leg.name}: {one.outcome} in {one.stage}, {report.age(one)}: {one.reason}"
-                for leg, one in bad
-            ),
+            reasons=report.sentences(ended, only_bad=True),
             tip="run the failed jobs again: what is done stays done",
         )
     elif unwritten:
@@ -111,7 +109,7 @@ def _report(request: Report) -> Answer:
     if error is not None and request.notify and not run.dry_run:
         _notify(request.notify, plain)
     rows = (
-        (leg.name, f"{one.outcome}, {report.age(one)}" if one.is_bad else one.outcome, one.stage, one.reason)
+        (leg.name, f"{one.outcome}, {one.age}" if one.is_bad else one.outcome, one.stage, one.reason)
         for leg, one in zip(run.plan.legs, ended, strict=True)
     )
     table = Table(("leg", "outcome", "ended in", "why"), rows)
@@ -133,6 +131,7 @@ def _never_frozen(request: Report) -> Answer:
         "line": request.line,
         "log": github.run_url(),
         "counts": "not frozen",
+        "problems": ["the night was not frozen, and nothing of it was built"],
         "legs": [],
     }
     if request.notify and not request.dry_run:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
@@ -344,14 +344,11 @@ def notes_of_parts(store: Store, plan: NightPlan) -> dict[tuple[str, Stage, str]
     return last
 
 
-def notes(store: Store, plan: NightPlan) -> dict[tuple[str, Stage], StepNote]:
-    """Return the latest note on each stage of each leg; that of a failed part, if there is one."""
-    last = notes_of_parts(store, plan)
-    by_stage: dict[tuple[str, Stage], StepNote] = {}
+def by_stage(notes: Iterable[StepNote]) -> dict[tuple[str, Stage], StepNote]:
+    """Return the latest of the notes on each stage of each leg; that of a failed part, if there is one."""
     # The good ones first, by time, so that the last bad one stays.
-    for step in sorted(last.values(), key=lambda one: (not one.good, one.finished, one.attempt)):
-        by_stage[step.leg, step.stage] = step
-    return by_stage
+    ordered = sorted(notes, key=lambda one: (not one.good, one.finished, one.attempt))
+    return {(step.leg, step.stage): step for step in ordered}
 
 
 def set_of(index: Index, plan: NightPlan, leg: Leg) -> IndexSet | None:

@@ -6,21 +6,23 @@ A schedule that has stopped causes no failure and no message: `overdue` detects 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from cairn import datafile
+from cairn import datafile, templates
 from cairn.errors import StoreError, UsageError
 from cairn.matrix.legs import Leg
-from cairn.output import safe_text, wording
+from cairn.output import console, safe_text, wording
 from cairn.pipeline.night import plan, standing
 from cairn.pipeline.night.plan import STAGES, NightPlan, NightRun, Stage, StepNote
 from cairn.pipeline.night.standing import Standing
 from cairn.release.index import keys, people
-from cairn.release.index.generation import now
-from cairn.release.pages.view import Night, Outcome
+from cairn.release.index.generation import encode, now
+from cairn.release.pages import night_history
+from cairn.release.pages.night_history import History, LegName, PastNight
+from cairn.release.pages.view import Night, Outcome, troubles
 from cairn.store.protocol import Store, StoredObject, attempts_at, read_or_none, replace
 
 _SKEW = timedelta(minutes=5)  # by which the clocks of two machines may differ
@@ -45,14 +47,35 @@ def of_night(run: NightRun, *, cancelled: bool = False) -> tuple[Night, ...]:
         run: the night.
         cancelled: the run was ended before its jobs were done.
     """
-    notes, moment = plan.notes(run.store, run.plan), now()
+    parts, moment = plan.notes_of_parts(run.store, run.plan), now()
+    notes = plan.by_stage(parts.values())
     ended = []
     for leg in run.plan.legs:
         key = keys.status_key(plan.index_of(leg, run.plan.release), leg.id)
         previous = _status(read_or_none(run.store, key), key)
         shown = _of_leg(run.plan, standing.look(run, leg), notes, moment, cancelled=cancelled)
+        minutes, machine = _minutes(run.plan, leg, [note for note in parts.values() if note.leg == leg.id])
+        shown = msgspec.structs.replace(shown, minutes=minutes, machine_minutes=machine)
         ended.append(shown.after(previous))
     return tuple(ended)
+
+
+def _minutes(night: NightPlan, leg: Leg, notes: Sequence[StepNote]) -> tuple[int | None, int | None]:
+    """Return how long after the beginning of a night a leg ended, and how long machines worked on it.
+
+    A machine that leaves no note, such as one that was killed, is not counted. A build for several legs
+    counts for each of them with its share.
+    """
+    if not notes:
+        return None, None
+    sharing = sum(one.build_id == leg.build_id for one in night.legs)
+    seconds = 0.0
+    for note in notes:
+        took = datetime.fromisoformat(note.finished) - datetime.fromisoformat(note.started)
+        seconds += took.total_seconds() / (sharing if note.stage == "build" else 1)
+    last = max(datetime.fromisoformat(note.finished) for note in notes)
+    elapsed = last - datetime.fromisoformat(night.frozen)
+    return max(0, round(elapsed.total_seconds() / 60)), max(0, round(seconds / 60))
 
 
 def _of_leg(
@@ -65,7 +88,7 @@ def _of_leg(
 ) -> Night:
     leg = stands.leg
     last = [notes[leg.id, stage] for stage in STAGES if (leg.id, stage) in notes]
-    log = last[-1].log if last else night.log
+    log = next((note.log for note in reversed(last) if note.log), night.log)
     shown = Night(
         line=leg.line,
         family=leg.family,
@@ -76,6 +99,7 @@ def _of_leg(
         outcome="good",
         set_id=stands.set_id,
         log=log,
+        night=night.night,
     )
     if stands.state == "promoted":
         outcome: Outcome = "good" if stands.is_tested else "untested"
@@ -103,7 +127,12 @@ def _why(stands: Standing, notes: Mapping[tuple[str, Stage], StepNote]) -> tuple
     if stands.state == "missing":
         return stage, "its build left nothing: it failed before it began, or was ended", False
     if stands.state == "untested" and leg.test_runs_on and (leg.id, "test") not in notes:
-        return stage, "its tests left no record: the job was ended, or waits for a runner", False
+        labels = ", ".join(leg.test_runs_on)
+        return (
+            stage,
+            f"its tests left no record: no runner ({labels}) took the job yet, or it was ended",
+            False,
+        )
     return stage, stands.reason, stands.state in ("failed", "untested", "unclear")
 
 
@@ -126,7 +155,65 @@ def record(store: Store, night: NightPlan, ended: Sequence[Night]) -> tuple[str,
                     break
         except StoreError as error:
             problems.append(f"the pages of {index} were not written: {error}")
+    try:
+        _write_history(store, night, ended)
+    except StoreError as error:
+        problems.append(f"the page of the last nights of {night.release} was not written: {error}")
     return tuple(problems)
+
+
+def _write_history(store: Store, night: NightPlan, ended: Sequence[Night]) -> None:
+    """Add a night to the history of its channel, and write the page and the feed of that.
+
+    These are two reads and three writes for a night of any number of legs, and what the page reads of the
+    indexes.
+    """
+    past = PastNight(
+        night=night.night,
+        stack=night.stack,
+        line=night.line,
+        started=night.frozen,
+        finished=max((one.finished for one in ended), default=night.frozen),
+        manifest_sha256=night.manifest_sha256,
+        log=night.log,
+        legs={
+            leg.id: night_history.leg_end(one, log=night.log)
+            for leg, one in zip(night.legs, ended, strict=True)
+        },
+    )
+    names = {
+        leg.id: LegName(line=leg.line, family=leg.family, python=leg.python, platform=leg.platform)
+        for leg in night.legs
+    }
+    key = keys.nights_key(night.release, "json")
+    for _ in attempts_at(key):
+        old = read_or_none(store, key)
+        history = _history(old, night.release, key).plus(past, names)
+        if replace(store, key, old, encode(history)):
+            break
+    while True:
+        people.write_nights(store, history)
+        # A writer that came between has added its night, and perhaps written the page before this one did.
+        if (newest := history_of(store, night.release)) == history:
+            return
+        history = newest
+
+
+def history_of(store: Store, channel: str) -> History:
+    """Return the last nights of a channel; empty where none was reported."""
+    key = keys.nights_key(channel, "json")
+    return _history(read_or_none(store, key), channel, key)
+
+
+def _history(page: StoredObject | None, channel: str, key: str) -> History:
+    if page is not None:
+        try:
+            return datafile.loads(page.data, History, name=key)
+        except (
+            UsageError
+        ) as error:  # of another version: a history that begins anew is no reason to tell nothing
+            console.current().warn(f"the history of nights begins anew: {error}")
+    return History(channel=channel)
 
 
 def _write(store: Store, key: str, shown: Night) -> None:
@@ -155,45 +242,50 @@ def bad_legs(night: NightPlan, ended: Sequence[Night]) -> tuple[tuple[Leg, Night
 
 
 def markdown(night: NightPlan, ended: Sequence[Night]) -> str:
-    """Render the night as a table for the summary of its run, what is new and bad first."""
+    """Render the night for the summary of its run: what is new and bad first, each reason once."""
     rows = []
-    for one in sorted(ended, key=lambda one: (_ORDER.index(one.outcome), not is_new(one))):
-        outcome = f"**{one.outcome}** in {one.stage}, {age(one)}" if one.is_bad else one.outcome
+    for trouble in troubles(ended):
+        one = trouble.first
+        outcome = f"**{one.outcome}** in {one.stage}, {one.age}" if one.is_bad else one.outcome
+        log = templates.web_address(one.log or "")
+        link = f"[log](<{log}>)" if log and not set(log) & set("<>|`\\") and log.isascii() else ""
         # What a build says of itself may hold any text: here it is a text, and no link, picture or tag.
         why = safe_text.markdown(one.reason or "")
-        set_id = f"`{wording.short_id(one.set_id)}`" if one.set_id else ""
-        rows.append((one.family, one.python, one.platform, outcome, why, set_id))
+        rows.append((safe_text.markdown(trouble.who), outcome, why, link, _moment(trouble.last_good)))
+    heads = ("legs", "outcome", "why", "log", "last good")
     lines = (
         f"## Night {night.night}: {night.stack}, {night.line}",
         "",
         f"{counts(ended)}; manifest `{wording.short_id(night.manifest_sha256)}`.",
-        "",
-        *safe_text.markdown_table(("family", "Python", "platform", "outcome", "why", "set"), rows),
+        *(("", *safe_text.markdown_table(heads, rows)) if rows else ()),
     )
     return "\n".join(lines)
 
 
-def counts(ended: Sequence[Night]) -> str:
+def sentences(ended: Iterable[Night], *, only_bad: bool = False) -> tuple[str, ...]:
+    """Say what did not come through, a sentence for each reason, what is new first."""
+    return tuple(
+        f"{one.outcome} in {one.stage}, {one.age}: {trouble.who}: {one.reason}"
+        + (f" (last good {_moment(trouble.last_good)})" if trouble.last_good else "")
+        for trouble in troubles(ended)
+        if (one := trouble.first).is_bad or not only_bad
+    )
+
+
+def _moment(text: str | None) -> str:
+    return text[:16].replace("T", " ") if text else "none known"
+
+
+def counts(ended: Iterable[Night]) -> str:
     """Say how many legs ended in which way, such as `39 good, 30 untested, 1 failed (new)`."""
+    ended = tuple(ended)
     number = Counter(one.outcome for one in ended)
-    new = sum(one.is_bad and is_new(one) for one in ended)
+    new = sum(one.is_bad and one.is_new for one in ended)
     bad = sum(one.is_bad for one in ended)
     words = ", ".join(f"{number[outcome]} {outcome}" for outcome in reversed(_ORDER) if number[outcome])
     if not new:
         return words
     return f"{words} ({'new' if new == bad else f'{new} of them new'})"
-
-
-def is_new(one: Night) -> bool:
-    """Whether a leg that did not come through had come through, or was not there, the last time."""
-    return one.since == one.started
-
-
-def age(one: Night) -> str:
-    """Say since when a leg fails: `new`, or `since 2026-11-20`; of one that was ended, nothing is known."""
-    if one.since is None:
-        return "nothing known"
-    return "new" if is_new(one) else f"since {one.since[:10]}"
 
 
 def overdue(

@@ -23,7 +23,7 @@ _CHANNELS = tuple(f"{channel}/*" for channel in keys.CHANNELS if channel != "sta
 _PAGES = tuple(
     f"{channel}/{page}"
     for channel in keys.CHANNELS
-    for page in ("status/*", "*/status/*", "*.html", "targets.json", "*/targets.json")
+    for page in ("status/*", "*/status/*", "*.html", "nights.*", "targets.json", "*/targets.json")
 )
 _WRITES: Mapping[str, tuple[str, ...]] = {
     "FREEZE": ("nights/*",),

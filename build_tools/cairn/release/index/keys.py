@@ -20,6 +20,7 @@
     <index>/parts/<digest>.json                          a set, a project, or what changed of one
     <index>/simple/…/index.html and index.json           pages, which can be made again from the generation
     <index>/index.html, status.html, targets.json, locks/, status/    for people, and for installers
+    <channel>/nights.html, nights.json, nights.atom      how its last nights ended: page, data and feed
     index.html                                           for people: every index of the store
 
 `<index>` is a channel (`release`), or a channel and a family (`release/gfx110X-all`). What has a digest in
@@ -82,7 +83,8 @@ _KINDS = {
     "generation": rf"INDEX/generations/[0-9]{{8}}-{_DIGEST}\.json",
     "part": rf"INDEX/parts/{_DIGEST}\.json",
     "page": rf"INDEX/{_PAGES}",
-    "for people": rf"index\.html|INDEX/((index|status)\.html|targets\.json|{_LOCKS}|{_STATUS})",
+    "for people": rf"index\.html|(?:{'|'.join(CHANNELS)})/nights\.(html|json|atom)"
+    rf"|INDEX/((index|status)\.html|targets\.json|{_LOCKS}|{_STATUS})",
 }
 _INDEX = rf"(?:{'|'.join(CHANNELS)})(?:/[A-Za-z0-9-]+)?"
 _OWN = {kind: re.compile(pattern.replace("INDEX", _INDEX)) for kind, pattern in _KINDS.items()}
@@ -206,6 +208,11 @@ def night_key(night: str, name: str) -> str:
 def status_key(index: str, name: str) -> str:
     """The key of the result of the last night of a line, family, Python and platform, named by `name`."""
     return f"{status_prefix(index)}{name}.json"
+
+
+def nights_key(channel: str, kind: str) -> str:
+    """The key of the last nights of a channel: `html` is the page, `json` the data, `atom` the feed."""
+    return f"{channel}/nights.{kind}"
 
 
 def ledger_entry_key(number: int) -> str:

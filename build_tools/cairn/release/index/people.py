@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from datetime import UTC, datetime
 
 from cairn import datafile
 from cairn.errors import UsageError
@@ -14,7 +15,8 @@ from cairn.output import console
 from cairn.release.index import keys
 from cairn.release.index.generation import DamagedIndexError, IndexSet
 from cairn.release.index.snapshot import Index, Snapshot, traces, with_status
-from cairn.release.pages import landing, status, targets_file
+from cairn.release.pages import landing, nights, status, targets_file
+from cairn.release.pages.night_history import History
 from cairn.release.pages.view import IndexView, Night
 from cairn.store.protocol import DamagedObjectError, MissingKeyError, Store, read_or_none, replace
 
@@ -43,6 +45,21 @@ def write(store: Store, name: str) -> bool:
         if not all(replace(store, key, old[key], data) for key, data in pages.items()):
             return False
     return True
+
+
+def write_nights(store: Store, history: History) -> None:
+    """Write the page and the feed of a channel's last nights."""
+    channel = history.channel
+    names = {f"{channel}/{leg.family}" for leg in history.legs.values()} | {channel}
+    both = {*names, *(f"{keys.UNTESTED}/{name.partition('/')[2]}".rstrip("/") for name in names)}
+    views = tuple(
+        view_of(Index(store, name).load())
+        for name in sorted(both & set(keys.possible_indexes()))
+        if store.exists(keys.state_key(name)) or any(True for _ in store.list(keys.status_prefix(name)))
+    )
+    page, feed = (keys.nights_key(channel, kind) for kind in ("html", "atom"))
+    store.write(page, nights.page(history, views, datetime.now(UTC)))
+    store.write(feed, nights.feed(history))
 
 
 def objects(store: Store, name: str, shared: dict[str, dict[str, bytes]] | None = None) -> dict[str, bytes]:

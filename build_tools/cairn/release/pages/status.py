@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from cairn import targets as gpu
 from cairn import templates
+from cairn.release.index import keys
 from cairn.release.index.generation import IndexSet, comparable
 from cairn.release.pages.targets_file import relative
 from cairn.release.pages.view import IndexView, Night
@@ -61,6 +62,7 @@ def page(views: Sequence[IndexView], *, folder: str) -> bytes:
         damaged=[view.name for view in views if view.damaged],
         unknown=sum(row.night is None for row in shown),
         install=relative(f"{folder}/index.html", folder),
+        nights=relative(keys.nights_key(folder.partition("/")[0], "html"), folder),
         platform_words=platform_words,
     ).encode()
 

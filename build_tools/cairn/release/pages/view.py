@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
@@ -38,6 +39,9 @@ class Night(datafile.Value, tag_field="schema", tag="cairn.night/1"):
             that is not known.
         since: when the first of the runs in a row had begun in which something failed, RFC 3339 in UTC; None
             where nothing did.
+        night: the id of the night, or None.
+        minutes: from the beginning of the night to the end of its last job, or None.
+        machine_minutes: how long machines worked on it, with its share of a build for several, or None.
     """
 
     line: str
@@ -53,11 +57,26 @@ class Night(datafile.Value, tag_field="schema", tag="cairn.night/1"):
     log: str | None = None
     last_good: str | None = None
     since: str | None = None
+    night: str | None = None
+    minutes: int | None = None
+    machine_minutes: int | None = None
 
     @property
     def is_bad(self) -> bool:
         """Whether something failed that was not expected to."""
         return self.outcome in ("failed", "cancelled")
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it failed, and had come through, or was not there, the last time."""
+        return self.since == self.started
+
+    @property
+    def age(self) -> str:
+        """Since when it fails: `new`, or `since 2026-11-20`; of one that was ended, nothing is known."""
+        if self.since is None:
+            return "nothing known"
+        return "new" if self.is_new else f"since {self.since[:10]}"
 
     def after(self, previous: Night | None) -> Night:
         """Return this run with what depends on the run before it: `last_good` and `since`."""
@@ -74,6 +93,56 @@ class Night(datafile.Value, tag_field="schema", tag="cairn.night/1"):
             since = previous.since or first or since
         last_good = previous.last_good if previous is not None else None
         return msgspec.structs.replace(self, last_good=last_good, since=since)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trouble:
+    """What did not come through for one and the same reason.
+
+    Attributes:
+        nights: the legs of it, at least one.
+    """
+
+    nights: tuple[Night, ...]
+
+    @property
+    def first(self) -> Night:
+        """One of them, which stands for all in outcome, stage, reason and age."""
+        return self.nights[0]
+
+    @property
+    def who(self) -> str:
+        """Which legs they are: `gfx110X-all 3.11, 3.12; gfx94X-dcgpu 3.12 (win_amd64)`."""
+        pythons: dict[tuple[str, str], list[str]] = {}
+        for one in self.nights:
+            pythons.setdefault((one.family, one.platform), []).append(one.python)
+        return "; ".join(
+            f"{family} {', '.join(of)}" + ("" if platform.startswith("linux") else f" ({platform})")
+            for (family, platform), of in pythons.items()
+        )
+
+    @property
+    def last_good(self) -> str | None:
+        """When the last good night of the leg had finished that has had none for longest; None if unknown."""
+        return min((one.last_good for one in self.nights if one.last_good), default=None)
+
+
+def troubles(nights: Iterable[Night]) -> tuple[Trouble, ...]:
+    """Group what did not come through by reason: bad ones first, and among them what is new."""
+    groups: dict[tuple[object, ...], list[Night]] = {}
+    for one in nights:
+        if one.outcome not in CAME_THROUGH:
+            groups.setdefault((one.outcome, one.stage, one.reason, one.since), []).append(one)
+    ordered = sorted(
+        groups.values(),
+        key=lambda group: (
+            not group[0].is_bad,
+            not group[0].is_new,
+            group[0].outcome != "failed",
+            -len(group),
+        ),
+    )
+    return tuple(Trouble(nights=tuple(group)) for group in ordered)
 
 
 class IndexView(datafile.Value):

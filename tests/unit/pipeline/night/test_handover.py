@@ -144,7 +144,10 @@ def test_of_a_build_that_failed_its_reason_is_kept_and_a_good_attempt_counts(
     assert left(run) == [f"{leg.id}/0.1/step.json"]
     assert handover.built(run) == frozenset()
     handover.stage_built(replace(run, only=(leg.id,)))
-    assert plan.notes(run.store, run.plan)[leg.id, "build"].reason == "no compiler"
+    assert (
+        plan.by_stage(plan.notes_of_parts(run.store, run.plan).values())[leg.id, "build"].reason
+        == "no compiler"
+    )
     monkeypatch.setenv("GITHUB_RUN_ID", "5")
     end_build(run, output)
     handover.keep_built(run, leg.id, output)

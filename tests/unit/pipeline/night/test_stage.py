@@ -83,7 +83,12 @@ def test_the_only_artifact_has_no_folder_of_its_own(night: Night) -> None:
     datafile.write(one / stage.NOTE_FILE, note_of(night, B))
     done = stage.stage_night(night.run, one)
     assert [one.set_id is not None for one in done] == [False, True]
-    assert plan.notes(night.run.store, night.run.plan)[night.leg(B).id, "build"].reason == "no disk"
+    assert (
+        plan.by_stage(plan.notes_of_parts(night.run.store, night.run.plan).values())[
+            night.leg(B).id, "build"
+        ].reason
+        == "no disk"
+    )
     (one / stage.NOTE_FILE).write_text("{")
     assert stage._artifacts(one) == {}
 
@@ -134,7 +139,7 @@ def test_a_build_says_itself_why_it_failed_and_nothing_of_others(night: Night) -
         night.artifact(leg).mkdir(parents=True)
         datafile.write(night.artifact(leg) / stage.NOTE_FILE, note_of(night, A))
     night.stage()
-    notes = plan.notes(night.run.store, night.run.plan)
+    notes = plan.by_stage(plan.notes_of_parts(night.run.store, night.run.plan).values())
     assert {key: note.reason for key, note in notes.items()} == {(night.leg(A).id, "build"): "no disk"}
 
 
@@ -160,7 +165,7 @@ def test_the_build_of_several_legs_fails_for_all_of_them(night_of: MakeNight) ->
     note = msgspec.structs.replace(note_of(night, A), leg="main-py3.11", reason="hipcc fails for gfx1101")
     datafile.write(night.artifact(A) / stage.NOTE_FILE, note)
     night.stage()
-    notes = plan.notes(night.run.store, night.run.plan)
+    notes = plan.by_stage(plan.notes_of_parts(night.run.store, night.run.plan).values())
     assert [notes[night.leg(number).id, "build"].reason for number in (A, B)] == [
         "hipcc fails for gfx1101 (the same build makes the wheels of gfx110X-all)",
         "hipcc fails for gfx1101 (the same build makes the wheels of gfx94X-dcgpu)",
