@@ -180,7 +180,14 @@ def load_matrix_toml(path: Path, stack: Stack) -> MatrixToml:
         UsageError: no such file, malformed, or it names a family, platform, line or Python that is not there.
     """
     tip = f"write one beside the {stack.name} stack's stack.toml, or name one with --matrix"
-    matrix = datafile.read(path, MatrixToml, tip=tip)
+    try:
+        matrix = datafile.read(path, MatrixToml, tip=tip)
+    except UsageError as error:
+        if "expect_failure" not in str(error):
+            raise
+        # It was true or false before it had an issue and a date.
+        how = 'write expect_failure = { issue = "https://…", until = "2026-12-31" }, or leave it out for none'
+        raise UsageError(str(error), tip=how) from error
     if mistake := next(_mistakes(matrix, stack), None):
         what, tip = mistake
         raise UsageError(f"{path}: {what}", tip=tip)

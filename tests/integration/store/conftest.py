@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -46,7 +47,9 @@ def connection(line: FaultyServer) -> Bucket:
 @pytest.fixture
 def behind(connection: Bucket, store: BucketStore) -> BucketStore:
     """The new bucket as it is seen over the line."""
-    return BucketStore(replace(connection, name=store.bucket.name), parts=PARTS)
+    # An outage of the test before is none of this one.
+    own = replace(connection, name=store.bucket.name, is_away=threading.Event())
+    return BucketStore(own, parts=PARTS)
 
 
 @pytest.fixture

@@ -178,3 +178,22 @@ def test_an_outage_that_ends_in_time_costs_nothing_but_time(
     assert waiting.read("small").data == b"small"
     assert len(lines) == 6
     assert all("trying again in" in text for text in lines)
+
+
+def test_an_outage_that_does_not_end_is_waited_for_once(
+    store: BucketStore, behind: BucketStore, line: FaultyServer
+) -> None:
+    """A step with a hundred requests would wait for a hundred times ten minutes, until its job is ended."""
+    store.write("a", b"1")
+    asked = []
+    for away in (True, True, False):
+        line.away, line.plan = away, Plan()
+        if away:
+            with pytest.raises(NetworkError):
+                behind.read("a")
+        else:
+            assert behind.read("a").data == b"1"
+        asked.append(len(line.plan.requests))
+    assert asked == [behind.bucket.policy.attempts, 1, 1]
+    line.plan = Plan(Fault.BUSY, 1)
+    assert behind.read("a").data == b"1"  # it has answered: the next outage is waited for again

@@ -58,6 +58,14 @@ def _make(tmp_path: Path, text: str = CONFIG, **choice: object) -> legs.Matrix:
     return legs.make(stack, _config(tmp_path, text), chosen, stack_path=Path("external-builds/pytorch"))
 
 
+@pytest.mark.parametrize("old", ["true", "false"])
+def test_a_failure_that_is_expected_without_an_issue_says_what_to_write(tmp_path: Path, old: str) -> None:
+    known = CONFIG.replace('{ issue = "TheRock#1927", until = "2999-12-31" }', old)
+    with pytest.raises(UsageError, match="expect_failure") as refused:
+        _config(tmp_path, known)
+    assert "write expect_failure = { issue = " in str(refused.value.tip)
+
+
 def test_a_night_has_what_earlier_triggers_have_in_natural_order(tmp_path: Path) -> None:
     found = _make(tmp_path)
     assert [leg.id for leg in found.legs] == [

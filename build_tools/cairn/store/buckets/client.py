@@ -22,7 +22,7 @@ from obstore.exceptions import BaseError, GenericError
 from obstore.store import AzureStore, GCSStore, ObjectStore, S3Store
 
 from cairn import concurrency, retry
-from cairn.errors import PrerequisiteError, UsageError
+from cairn.errors import CairnError, NetworkError, PrerequisiteError, UsageError
 from cairn.output import Progress, safe_text, silent
 from cairn.retry import RetryPolicy
 from cairn.store.buckets.errors import Place, translated
@@ -76,6 +76,8 @@ class Bucket:
         options: of obstore's HTTP client.
         policy: how often a request is tried again.
         say: told of every try that failed.
+        is_away: its server did not answer for as long as `policy` allows. Until it does, no further request
+            waits: a step with many of them would wait for hours.
     """
 
     scheme: str
@@ -86,6 +88,7 @@ class Bucket:
     options: Mapping[str, Any]
     policy: RetryPolicy = field(default_factory=lambda: RetryPolicy(attempts=6, wait=0.5, factor=2.0))
     say: Progress = silent
+    is_away: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
 
     @property
     def url(self) -> str:
@@ -113,7 +116,17 @@ class Bucket:
             NetworkError: the last try failed too.
             StoreError: the server refuses.
         """
-        return retry.retrying(lambda: self.explained(work, key), retry=self.policy, say=self.say)
+        policy = RetryPolicy(attempts=1) if self.is_away.is_set() else self.policy
+        try:
+            result = retry.retrying(lambda: self.explained(work, key), retry=policy, say=self.say)
+        except NetworkError:
+            self.is_away.set()
+            raise
+        except CairnError:
+            self.is_away.clear()  # it has answered
+            raise
+        self.is_away.clear()
+        return result
 
     def explained(self, work: Callable[[], T], key: str | None) -> T:
         """Call `work`, and translate a failure of obstore into our errors."""
