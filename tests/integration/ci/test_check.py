@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 
 from cairn.pipeline.repository import aws
 from helpers.buckets import Server
+from helpers.http_proxy import proxy
 from helpers.program import Cairn
 
 COMMIT = f"git+https://github.com/me/cairn.git@{'0' * 40}"
@@ -140,58 +137,13 @@ def test_a_server_that_ignores_conditions_is_unfit(
 ) -> None:
     assert lacking(cairn, repository, code=0) == {}
     for header in ("If-None-Match", "If-Match"):
-        with without_header(header, s3_server.endpoint) as endpoint:
+        with proxy(s3_server.endpoint, without=header) as endpoint:
             monkeypatch.setenv("AWS_ENDPOINT_URL_S3", endpoint)
             (found,) = lacking(cairn, repository).items()
         assert found[0] == "conditional writes"
         assert f"is unfit: {endpoint} ignores {header}: two writers at once would lose changes" in found[1]
     bucket = github.answers[f"{REPOSITORY}/actions/variables"]["variables"][0]["value"]
     assert "Contents" not in s3_server.client.list_objects_v2(Bucket=bucket.split("/")[2])
-
-
-def without_header(name: str, endpoint: str) -> Any:
-    """A server in front of another that hands everything on but one header."""
-    address = urlsplit(endpoint).netloc
-
-    class Proxy(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def _forward(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            headers = {key: value for key, value in self.headers.items() if key.lower() != name.lower()}
-            connection = http.client.HTTPConnection(address, timeout=30)
-            connection.request(self.command, self.path, body, headers)
-            answer = connection.getresponse()
-            data = answer.read()
-            self.send_response(answer.status)
-            for key, value in answer.getheaders():
-                if key.lower() not in ("content-length", "transfer-encoding", "connection", "date", "server"):
-                    self.send_header(key, value)
-            length = answer.getheader("Content-Length", "0") if self.command == "HEAD" else str(len(data))
-            self.send_header("Content-Length", length)
-            self.end_headers()
-            self.wfile.write(data)
-            connection.close()
-
-        do_GET = do_PUT = do_HEAD = do_DELETE = do_POST = _forward  # noqa: N815 - names of http.server
-
-        def log_message(self, *_words: object) -> None:
-            pass
-
-    return _serving(Proxy)
-
-
-class _serving:  # noqa: N801 - a context manager
-    def __init__(self, handler: type[BaseHTTPRequestHandler]) -> None:
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-
-    def __enter__(self) -> str:
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        return f"http://127.0.0.1:{self.server.server_port}"
-
-    def __exit__(self, *_ended: object) -> None:
-        self.server.shutdown()
-        self.server.server_close()
 
 
 def _variable(name: str) -> Callable[[dict[str, Any]], None]:

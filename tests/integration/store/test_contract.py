@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
 from cairn.store.buckets.bucket import BucketStore
-from cairn.store.buckets.client import Bucket
+from cairn.store.buckets.client import Bucket, connect
+from cairn.store.protocol import Store
 from helpers.buckets import Server
+from helpers.http_proxy import proxy
+from helpers.release import keys_of
 from helpers.store_contract import StoreContract
 
 
@@ -14,6 +18,26 @@ class TestBucket(StoreContract):
     @pytest.fixture
     def store(self, s3_server: Server, bucket: Bucket) -> BucketStore:
         return BucketStore(replace(bucket, name=s3_server.new_bucket()))
+
+
+class TestVirtualHosts(StoreContract):
+    """The bucket is in the name of the server, which a proxy finds."""
+
+    @pytest.fixture
+    def store(self, s3_server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[BucketStore]:
+        with proxy(s3_server.endpoint) as address:
+            monkeypatch.setenv("http_proxy", address)
+            monkeypatch.delenv("no_proxy", raising=False)
+            monkeypatch.setenv("AWS_VIRTUAL_HOSTED_STYLE_REQUEST", "true")
+            connection = connect(f"s3://{s3_server.new_bucket()}/wheels", endpoint_url="http://s3.lab.test")
+            yield BucketStore(connection)
+
+    def test_a_name_that_obstore_does_not_read_is_listed(self, store: Store, s3_server: Server) -> None:
+        store.write("a/b", b"1")
+        name = store.url.split("/")[2]
+        s3_server.client.put_object(Bucket=name, Key="wheels/a//b", Body=b"")
+        assert keys_of(store) == ["a/b"]
+        assert [stray.name for stray in store.strays()] == ["a//b"]
 
 
 class TestPrefix(StoreContract):

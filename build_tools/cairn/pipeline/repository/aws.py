@@ -18,8 +18,9 @@ ACCOUNT = "ACCOUNT_ID"
 PROVIDER = "token.actions.githubusercontent.com"
 AUDIENCE = "sts.amazonaws.com"
 
-_NOTED = (".conditional-writes*",)  # whoever is the first to write tries the bucket
+_TRIAL = ".conditional-writes*"
 _CHANNELS = tuple(f"{channel}/*" for channel in keys.CHANNELS if channel != "staging")
+_CACHES = ("cache/*", "compiled/*")  # of built wheels and of sccache, in the bucket but not in the store
 _PAGES = tuple(
     f"{channel}/{page}"
     for channel in keys.CHANNELS
@@ -76,46 +77,36 @@ def permissions(role: str, place: Place) -> dict[str, object]:
     The pointer of an index is written on a condition or not at all: AWS refuses a write that has none.
     """
     bucket = f"arn:aws:s3:::{place.bucket}"
-    prefixes = [f"{place.prefix}*", place.prefix] if place.prefix else ["*"]
-    statements: list[dict[str, object]] = [
-        {
-            "Sid": "List",
-            "Effect": "Allow",
-            "Action": ["s3:ListBucket"],
-            "Resource": bucket,
-            "Condition": {"StringLike": {"s3:prefix": prefixes}},
-        },
-        {
-            "Sid": "Read",
-            "Effect": "Allow",
-            "Action": ["s3:GetObject"],
-            "Resource": f"{bucket}/{place.prefix}*",
-        },
+    store = f"{bucket}/{place.prefix}"
+    # A store that is the whole bucket has no room beside it.
+    caches = _CACHES if role == "BUILD" and place.prefix else ()
+    writes = [f"{store}{pattern}" for pattern in _WRITES.get(role, ())] + [f"{bucket}/{c}" for c in caches]
+    prefixes = [f"{place.prefix}*", *([place.prefix] if place.prefix else []), *caches]
+    lists = {"StringLike": {"s3:prefix": prefixes}}
+    statements = [
+        _statement("List", ["s3:ListBucket"], [bucket], Condition=lists),
+        _statement("Read", ["s3:GetObject"], [f"{store}*", *(f"{bucket}/{cache}" for cache in caches)]),
     ]
-    if writes := _WRITES.get(role, ()):
-        written = [f"{bucket}/{place.prefix}{pattern}" for pattern in (*writes, *_NOTED)]
+    if writes:
+        # Whoever is the first to write tries the conditions of the bucket, on a key that is then removed.
+        trials = [f"{bucket}/{folder}{_TRIAL}" for folder in (place.prefix, *(c[:-1] for c in caches))]
+        pointers = {"Null": {"s3:if-match": "true", "s3:if-none-match": "true"}}
         statements += [
-            {
-                "Sid": "Write",
-                "Effect": "Allow",
-                "Action": ["s3:PutObject", "s3:AbortMultipartUpload"],
-                "Resource": written,
-            },
-            {
-                "Sid": "CleanUp",
-                "Effect": "Allow",
-                "Action": ["s3:DeleteObject"],
-                "Resource": [f"{bucket}/{place.prefix}{pattern}" for pattern in _NOTED],
-            },
-            {
-                "Sid": "PointersOnConditionOnly",
-                "Effect": "Deny",
-                "Action": ["s3:PutObject"],
-                "Resource": f"{bucket}/{place.prefix}*/state.json",
-                "Condition": {"Null": {"s3:if-match": "true", "s3:if-none-match": "true"}},
-            },
+            _statement("Write", ["s3:PutObject", "s3:AbortMultipartUpload"], [*writes, *trials]),
+            _statement("CleanUp", ["s3:DeleteObject"], trials),
+            _statement(
+                "PointersOnConditionOnly",
+                ["s3:PutObject"],
+                [f"{store}*/state.json"],
+                Effect="Deny",
+                Condition=pointers,
+            ),
         ]
     return {"Version": "2012-10-17", "Statement": statements}
+
+
+def _statement(sid: str, actions: list[str], resources: list[str], **more: object) -> dict[str, object]:
+    return {"Sid": sid, "Effect": "Allow", "Action": actions, "Resource": resources, **more}
 
 
 def subjects(role: str, jobs: Sequence[JobRole], repository: str, branch: str) -> tuple[str, ...]:

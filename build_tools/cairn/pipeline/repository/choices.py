@@ -94,11 +94,10 @@ def _branch_of(checkout: git.Repository) -> str:
 
 
 def _credentials(store: object, endpoint_url: object) -> Credentials:
-    """Roles for a bucket of Amazon's, or no store yet; keys for other buckets; none for a folder."""
-    scheme, separator, _ = str(store or "s3://").partition("://")
-    if not separator or scheme == "file":
+    """Roles for a bucket of Amazon's, or no store yet; keys for S3 elsewhere; none for a folder, gs:// or az://."""
+    if not str(store or "s3://").startswith("s3://"):
         return "none"
-    return "roles" if scheme == "s3" and not endpoint_url else "keys"
+    return "keys" if endpoint_url else "roles"
 
 
 def _refuse_contradictions(root: Path, choices: Choices) -> None:
@@ -106,8 +105,8 @@ def _refuse_contradictions(root: Path, choices: Choices) -> None:
         github.checked_name(choices.repository)
     if choices.credentials == "none" and choices.runs_on == workflows.HOSTED:
         raise UsageError(
-            f"{choices.store} is a folder, and GitHub's own runners keep none from one job to the next",
-            tip="name the labels of a runner that has it: --runs-on self-hosted,my-machine",
+            f"the workflows give GitHub's own runners no way to {choices.store}",
+            tip="--runs-on LABELS: of a runner that has the folder, or credentials for the bucket",
         )
     if choices.credentials == "roles" and choices.store and not choices.repository:
         raise UsageError("the trust policies of roles name the repository", tip="--repository owner/name")

@@ -32,7 +32,8 @@ _ROLES = """
 ## Roles of AWS
 
 `aws/` has two policies for each role: `permissions` for what it may do in the bucket, `trust` for the jobs
-that may take it. {account}
+that may take it. {account} The one that builds may also write below `cache/` and `compiled/` of the bucket,
+beside the store, for the variables `CAIRN_CACHE_STORE` and `CAIRN_COMPILER_CACHE_BUCKET`.
 
 ```
 {lines}
@@ -57,9 +58,10 @@ do no more than its job (Cairn's docs/reference/nightly.md says what that is):
 _FOLDER = """
 ## The store
 
-`{store}` is a folder: every job runs on a machine that has it, so all labels in matrix.toml must be of such
-machines. Code that is built and tested there runs as the user of the runner, and could write into it: for
-more than trying it out, the store is a bucket, with roles or keys.
+Jobs get no credentials for `{store}`: each runs on a machine that has the folder, or a role in the cloud that
+has the bucket. So all labels in matrix.toml must be of such machines. Code that is built and tested there
+runs as the user of the runner, and could write into the store: for more than trying it out, take a bucket of
+S3, with roles or keys.
 """
 
 

@@ -265,7 +265,8 @@ class BucketStore:
         return True
 
     def _delete(self, key: str) -> None:
-        self.bucket.request(lambda: self.bucket.objects.delete(key), key)
+        with contextlib.suppress(MissingKeyError):  # Azure says so, where others say nothing
+            self.bucket.request(lambda: self.bucket.objects.delete(key), key)
 
     def require_conditions(self) -> None:
         """Check that the server honours conditional writes: otherwise two writers at once would lose changes.

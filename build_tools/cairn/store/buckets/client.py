@@ -186,10 +186,9 @@ class Bucket:
             query["continuation-token"] = html.unescape(token[1])
 
     def _raw_page(self, query: Mapping[str, str]) -> str:
-        server = self.settings.get(_ENDPOINTS["s3"], f"https://s3.{self._region}.amazonaws.com").rstrip("/")
         # obstore signs requests for objects alone. So what it takes for the address of the bucket ends in a
         # parameter that no server knows, and whose value is the object.
-        url = f"{server}/{self.name}?{urllib.parse.urlencode(query, quote_via=urllib.parse.quote)}&x-unused="
+        url = f"{self._address}?{urllib.parse.urlencode(query, quote_via=urllib.parse.quote)}&x-unused="
         if "skip_signature" not in self.settings:
             settings = {
                 **self.settings,
@@ -223,12 +222,11 @@ class Bucket:
     def _client(self, options: Mapping[str, Any], tries: int) -> ObjectStore:
         wait = {"init_backoff": timedelta(seconds=self.policy.wait), "base": self.policy.factor}
         settings = dict(self.settings)
-        if self.scheme == "s3" and _ENDPOINTS["s3"] not in settings:
-            # A dot in the bucket's name would be one of the server's, which the certificate does not cover.
-            # Elsewhere than at Amazon, the name of a server with a bucket in it seldom exists.
-            settings["virtual_hosted_style_request"] = "." not in self.name
         if self.scheme == "s3":
             settings["region"] = self._region
+            settings["virtual_hosted_style_request"] = self._is_virtual
+            if _ENDPOINTS["s3"] in settings and self._is_virtual:
+                settings[_ENDPOINTS["s3"]] = self._address
         return _KINDS[self.scheme](
             self.name,
             prefix=self.prefix or None,
@@ -236,6 +234,24 @@ class Bucket:
             retry_config={"max_retries": tries - 1, "backoff": wait},
             **settings,
         )
+
+    @functools.cached_property
+    def _is_virtual(self) -> bool:
+        """Whether the bucket is in the name of the server, and not in the path."""
+        if _ENDPOINTS["s3"] in self.settings:
+            # Elsewhere than at Amazon, the name of a server with a bucket in it seldom exists.
+            return os.environ.get("AWS_VIRTUAL_HOSTED_STYLE_REQUEST", "").lower() in ("1", "true")
+        # A dot in the bucket's name would be one of the server's, which the certificate does not cover.
+        return "." not in self.name
+
+    @functools.cached_property
+    def _address(self) -> str:
+        """The URL of a bucket of S3, at its server."""
+        server = self.settings.get(_ENDPOINTS["s3"], f"https://s3.{self._region}.amazonaws.com").rstrip("/")
+        if not self._is_virtual:
+            return f"{server}/{self.name}"
+        scheme, _, host = server.partition("://")
+        return server if host.startswith(f"{self.name}.") else f"{scheme}://{self.name}.{host}"
 
     @functools.cached_property
     def _region(self) -> str:

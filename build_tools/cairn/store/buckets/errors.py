@@ -70,6 +70,8 @@ _CONDITIONS: Mapping[str, tuple[type[StoreError], str]] = {
     "NoSuchKey": (MissingKeyError, "there is no {url}"),
     "BlobNotFound": (MissingKeyError, "there is no {url}"),
     "PreconditionFailed": (ChangedError, "{url} was changed meanwhile"),
+    "ConditionNotMet": (ChangedError, "{url} was changed meanwhile"),  # Azure's, of If-Match
+    "BlobAlreadyExists": (ChangedError, "{url} is there already"),  # and of If-None-Match
     # As when the reply that it is complete was lost: whoever sent it looks for the object.
     "NoSuchUpload": (ChangedError, "the upload of {url} was ended by someone else"),
     "InvalidRange": (PastEndError, "{url} is shorter than that"),
@@ -93,6 +95,9 @@ _REFUSED: Mapping[str, tuple[str, str]] = {
     "NoSuchBucket": _NO_BUCKET,
     "ContainerNotFound": _NO_BUCKET,
     "AccessDenied": _DENIED,
+    "AuthorizationFailure": _DENIED,
+    "AuthorizationPermissionMismatch": _DENIED,
+    "AuthenticationFailed": ("{endpoint} refuses the key of the account", _CREDENTIALS),
     "AllAccessDisabled": ("access to {url} is denied", "ask the owner of the bucket"),
     "InvalidAccessKeyId": ("{endpoint} does not know the access key", _CREDENTIALS),
     "SignatureDoesNotMatch": ("{endpoint} refuses the secret key", _CREDENTIALS),
@@ -131,6 +136,8 @@ _BY_STATUS = {
 def translated(error: Exception, place: Place) -> CairnError:
     """Translate a failure of obstore; a `NetworkError` means that a retry may help."""
     text, _, source = str(error).partition(_DEBUG)
+    if isinstance(error, FileNotFoundError) and not _CODE.search(text) and not place.whole:
+        return MissingKeyError(f"there is no {place.url}")  # such as Azure's answer to a delete
     if any(sign in text for sign in _WITHOUT_CREDENTIALS):
         return PrerequisiteError(f"there are no credentials for {place.endpoint}", tip=_CREDENTIALS)
     if _STATUS.search(text) or _CODE.search(text):
@@ -150,6 +157,8 @@ def _without_answer(text: str, source: str, place: Place) -> CairnError:
         )
     if "redirect" in text:
         return _refusal("PermanentRedirect", place)
+    if "Wanted range starting at" in text:  # obstore's own words, where a server answers all the same
+        return PastEndError(f"{place.url} is shorter than that")
     message = f"{place.url}: {_in_one_line(text)}"
     if "invalid path" in text:
         return UnreadableNameError(message, tip="remove that object, which no store can name")

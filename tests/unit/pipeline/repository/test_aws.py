@@ -36,6 +36,8 @@ def may_write(role: str, key: str) -> bool:
         ("torch/untested/gfx110X-all/generations/1.json", {"PROMOTE"}),
         ("torch/nightly/gfx110X-all/status/leg.json", {"PROMOTE", "REPORT"}),
         ("other/nights/7/night.json", set()),
+        ("cache/wheels/1.json", {"BUILD"}),
+        ("torch/cache/wheels/1.json", set()),
     ],
 )
 def test_who_may_write_what(key: str, roles: set[str]) -> None:
@@ -49,7 +51,7 @@ def test_a_pointer_is_written_on_a_condition_alone() -> None:
         for statement in aws.permissions("PROMOTE", PLACE)["Statement"]  # type: ignore[attr-defined]
         if statement["Effect"] == "Deny"
     )
-    assert fnmatchcase("arn:aws:s3:::wheels/torch/nightly/gfx110X-all/state.json", deny["Resource"])
+    assert fnmatchcase("arn:aws:s3:::wheels/torch/nightly/gfx110X-all/state.json", deny["Resource"][0])
     assert deny["Condition"] == {"Null": {"s3:if-match": "true", "s3:if-none-match": "true"}}
 
 
