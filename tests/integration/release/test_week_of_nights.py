@@ -25,9 +25,11 @@ from cairn.release.index import keys
 from cairn.release.index.generation import IndexSet
 from cairn.release.index.snapshot import Change
 from cairn.release.pages.view import Night as Ended
+from cairn.store.folder import LocalStore
 from cairn.store.memory import MemoryStore
 from helpers.html import Element, parse
 from helpers.night import FROZEN, TARGETS, Night, leg_of, run_of
+from helpers.program import Cairn
 from helpers.release import commit, contents
 
 FIRST = (datetime.now(UTC) - timedelta(days=8, hours=9)).replace(microsecond=0)
@@ -275,3 +277,28 @@ def test_a_report_again_takes_the_place_of_the_first(week: Nights) -> None:
 def test_nothing_of_it_is_foreign_in_the_store(week: Nights) -> None:
     assert audit(week.store).keys["foreign"].count == 0
     assert all(keys.kind_of(keys.nights_key("nightly", kind)) for kind in ("html", "json", "atom"))
+
+
+def test_the_list_says_how_each_night_ended_and_who_is_late(
+    week: Nights, tmp_path: Path, cairn: Cairn
+) -> None:
+    under_way = datetime.now(UTC) - timedelta(hours=9)
+    store = LocalStore(tmp_path)
+    for key, data in contents(week.store).items():
+        if key.startswith("nights/") or key == "nightly/nights.json":
+            store.write(key, data)
+    last = plan.find(store, "8008")
+    assert last is not None
+    plan.create(store, msgspec.structs.replace(last, night="9000", frozen=under_way.isoformat()), FROZEN)
+    plan.create(store, msgspec.structs.replace(last, night="7000", frozen=f"{day(-3)}T01:17:00Z"), FROZEN)
+    out, err = cairn("ci", "night", "list", "--store", tmp_path)
+    lines = {line.split()[0]: line for line in out.splitlines() if line}
+    assert "under way: 6 waiting" in lines["9000"]
+    assert "no report" in lines["7000"]
+    assert "3 failed, 2 untested, 1 good" in lines["8007"]
+    assert "https://github.com/me/cairn/actions/runs/8006" in lines["8006"]
+    assert f"late in 9000: main {GOOD} Python 3.11 linux_x86_64: 9 h 00 min, usually 5 h 00 min" in err
+    assert "late in 8008: " in err
+    shown = json.loads(cairn("ci", "night", "list", "--store", tmp_path, "--json").out)
+    assert [one["night"] for one in shown][:2] == ["9000", "8008"]
+    assert shown[1]["counts"] == {"untested": 2, "good": 4}

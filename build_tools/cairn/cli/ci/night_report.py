@@ -53,7 +53,10 @@ class Report(NightOptions):
 class ListNights(common.StoreOptions):
     """Options of `cairn ci night list`.
 
-    cairn ci night list --store ./store
+    Of a night that was reported: how many legs ended in which way. Of one under way: how far they are. A leg
+    is late that takes half as much again as it usually does, and 30 minutes more.
+
+        cairn ci night list --store ./store
     """
 
     json: bool = common.json()
@@ -152,14 +155,30 @@ def _notify(command: str, plain: dict[str, object]) -> None:
 
 
 def _list(request: ListNights) -> Answer:
-    from cairn.pipeline.night import plan
+    from cairn.pipeline.night import progress
 
-    nights = sorted(plan.every(request.open_existing_store()), key=lambda n: n.frozen, reverse=True)
+    nights = progress.of_nights(request.open_existing_store())
+    plain = [
+        {
+            "night": one.plan.night,
+            "stack": one.plan.stack,
+            "line": one.plan.line,
+            "to": one.plan.release,
+            "frozen": one.plan.frozen,
+            "manifest_sha256": one.plan.manifest_sha256,
+            "log": one.plan.log,
+            "state": one.state,
+            "counts": one.counts,
+            "late": one.late,
+        }
+        for one in nights
+    ]
     rows = (
-        (n.night, n.frozen[:16], n.stack, n.line, n.release, len(n.legs), n.manifest_sha256[:12])
-        for n in nights
+        (one.plan.night, one.plan.line, one.plan.frozen[:16], one.plan.release, one.words, one.plan.log)
+        for one in nights
     )
-    return Answer(nights, [Table(("night", "frozen", "stack", "line", "to", "legs", "manifest"), rows)])
+    late = [Note(f"late in {one.plan.night}: {text}") for one in nights for text in one.late]
+    return Answer(plain, [Table(("night", "line", "began", "to", "legs", "run"), rows), *late])
 
 
 def _watch(request: Watch) -> Answer:

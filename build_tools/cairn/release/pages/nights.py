@@ -118,7 +118,7 @@ def page(history: History, views: Sequence[IndexView], now: datetime) -> bytes:
         night_key=keys.night_key,
         set_simple=keys.set_simple_prefix,
         platform_words=platform_words,
-        hours=_hours,
+        hours=duration,
         links={
             "Install": "index.html",
             "Status of the sets": "status.html",
@@ -184,7 +184,7 @@ def _leg(history: History, leg: str, rows: Sequence[status.Row], columns: Sequen
     due = ""
     if usual is not None:
         began = datetime.fromisoformat(night.started)
-        due = f"{began + timedelta(minutes=usual):%H:%M} UTC, after {_hours(usual)}"
+        due = f"{began + timedelta(minutes=usual):%H:%M} UTC, after {duration(usual)}"
     ends = [(one, one.night.legs.get(leg) if one.night is not None else None) for one in columns]
     cells = tuple(
         _cell(one.night, end) if one.night is not None and end is not None else None for one, end in ends
@@ -196,7 +196,7 @@ def _leg(history: History, leg: str, rows: Sequence[status.Row], columns: Sequen
         last=night,
         last_sign=next((cell for cell in reversed(cells) if cell is not None), None),
         due=due,
-        late=f"{_hours(night.minutes)}, usually {_hours(usual)}"
+        late=f"{duration(night.minutes)}, usually {duration(usual)}"
         if late and night.minutes is not None and usual is not None
         else "",
         machine_minutes=night.machine_minutes,
@@ -215,7 +215,8 @@ def _cell(past: PastNight, end: LegEnd) -> Cell:
     return Cell(tone=tone, sign=sign, words=f"{past.started[:10]} {end.outcome}{where}{why}", link=link)
 
 
-def _hours(minutes: int) -> str:
+def duration(minutes: int) -> str:
+    """Return a time in hours and minutes: `5 h 20 min`."""
     return f"{minutes // 60} h {minutes % 60:02} min" if minutes >= 60 else f"{minutes} min"  # noqa: PLR2004
 
 
