@@ -246,6 +246,20 @@ def test_a_good_night_of_two_families_and_every_python(fresh: Callable[..., Nigh
     assert sorted(nightly.verdicts(A)) == ["smoke"] * len(pythons) + ["suite default"] * len(pythons)
     assert done.code == 0
     assert nightly.released(A) == nightly.released(B) == len(pythons)
+    # Both have the host wheel; an extra for what the index of one does not have is an error, and no warning.
+    with serving(nightly.store) as server:
+        pip = [sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--no-cache-dir"]
+        pip += ["--index-url", f"{server.url}/release/{A}/simple/"]
+        env = {k: v for k, v in os.environ.items() if k != "PIP_FIND_LINKS"} | {"PIP_CONFIG_FILE": os.devnull}
+        own, others = (
+            subprocess.run(
+                [*pip, f"torch[{extra}]"], env=env, capture_output=True, text=True, check=False, timeout=300
+            )
+            for extra in ("device-gfx942", "device-all")
+        )
+    assert own.returncode == 0, own.stderr
+    assert others.returncode != 0
+    assert "No matching distribution found for torch-device-gfx1100" in others.stderr
     assert nightly.artifacts() == [f"wheels-release-2.9-py{p}-linux_x86_64-1" for p in sorted(pythons)]
     legs = [f"release-2.9-{f}-py{p}-linux_x86_64" for f in (A, B) for p in pythons]
     assert len(nightly.artifacts("smoke")) == 2 * len(pythons)
@@ -345,6 +359,8 @@ def test_another_run_takes_what_one_has_built_from_the_store(
         "CAIRN_CACHE_STORE": nightly.runner.variables["CAIRN_STORE"].replace("/store", "/cache"),
         "CAIRN_COMPILER_CACHE": "ccache",
     }
+    here = str(tmp_path / "here")  # of its own, too: what this has already is not put into the store
+    nightly.runner.environment["CAIRN_CACHE_DIR"] = here
     nightly.runner.kill = "*night\\ stage*"
     killed = nightly.run(run_id="1")
     assert (killed.results()["build"], killed.results()["stage"]) == (["success"], ["failure"])
@@ -353,11 +369,10 @@ def test_another_run_takes_what_one_has_built_from_the_store(
     nightly.runner.variables["CAIRN_WORK_DIR"] = str(tmp_path / "work")
     again = nightly.run("workflow_dispatch", run_id="2", night="1")
     assert again.results()["build"] == ["success"], str(again)
-    for project in ("triton", "torch", "torchaudio", "torchvision"):
-        assert re.search(rf"fetch the wheel of {project}\b.*from the shared cache", again.text("build")), (
-            project
-        )
+    taken = re.findall(r"build (\w+) +kept: .* the cache that machines share", again.text("build"))
+    assert sorted(taken) == ["audio", "torch", "triton", "vision"], str(again)
     assert (nightly.released(A), nightly.released(B)) == (1, 1)
+    nightly.runner.environment["CAIRN_CACHE_DIR"] = here
     tomorrow = nightly.run(run_id="3")
     assert set(tomorrow.results()) == {"freeze", "stage", "promote", "report"}
 

@@ -1,6 +1,6 @@
 """How much a matrix asks of GitHub Actions: jobs and artifacts of a line, beside the limits of the service.
 
-Jobs are those of nightly.yml, artifacts those of its actions.
+Jobs are those of nightly.yml where nothing fails, artifacts those of its actions.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ HOSTED_DISK = 14_000_000_000
 HOSTED_HOURS = 6
 """After so many hours GitHub ends a job on its own runners (docs.github.com, "Actions limits")."""
 
-_SINGLE_JOBS = ("freeze", "stage", "promote", "report")
+SINGLE_JOBS = ("freeze", "stage", "promote", "report")
+"""The jobs of nightly.yml that a night has once, besides `merge` where there are suites."""
 
 
 class Figures(datafile.Value):
@@ -81,7 +82,7 @@ def of_line(legs: Iterable[Leg], *, shards: int) -> Figures:
         hosted_builds=hosted,
         tests=tests,
         shards=shards,
-        jobs=len(builds) + tests + shards + merging + len(_SINGLE_JOBS),
+        jobs=len(builds) + tests + shards + merging + len(SINGLE_JOBS),
         artifacts=len(builds) + tests + shards + merging,
         downloads=len(builds),
     )

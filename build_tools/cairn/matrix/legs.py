@@ -230,7 +230,9 @@ def _leg(
     line, family, python, platform = names
     here, event = config.families[family][platform], config.triggers.get(trigger, Trigger())
     own_id = _UNSAFE.sub("-", f"{line}-{family}-py{python}-{platform}")
-    split = config.platforms[platform].build_together and gpu.parse_targets(family) != (gpu.CPU,)
+    labels, own = config.build_labels(platform, at_home=at_home), config.platforms[platform]
+    # All targets of PyTorch are more than GitHub's own runners compile in the six hours that they have.
+    split = own.build_together and labels == own.build and gpu.parse_targets(family) != (gpu.CPU,)
     together = _UNSAFE.sub("-", f"{line}-py{python}-{platform}")
     return Leg(
         id=own_id,
@@ -243,7 +245,7 @@ def _leg(
         platform=platform,
         os={"win": "windows", "macosx": "macos"}.get(platform.partition("_")[0], platform.partition("_")[0]),
         trigger=trigger,
-        build_runs_on=config.build_labels(platform, at_home=at_home),
+        build_runs_on=labels,
         test_runs_on=usable(here.test, at_home=at_home),
         multi_gpu_runs_on=usable(here.multi_gpu, at_home=at_home),
         expect_failure=here.expect_failure is not None and here.expect_failure.holds(),

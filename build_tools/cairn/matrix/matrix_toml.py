@@ -41,7 +41,7 @@ class Platform(datafile.Value):
         elsewhere: those in a repository that is not the `owner`'s, where they are different.
         build_together: one build for each line and Python makes the wheels of all families: host wheels,
             which they share, and device wheels for each target. It needs a ROCm SDK that serves every target.
-            Otherwise each family has builds of its own.
+            Otherwise, and on the runners of `elsewhere`, each family has builds of its own.
     """
 
     build: tuple[str, ...]

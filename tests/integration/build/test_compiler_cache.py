@@ -17,6 +17,7 @@ from cairn.build.model import BuildRequest, BuiltWheel
 from cairn.stack import Environment, Stack
 from cairn.venv import PackageSource
 from helpers import foreign
+from helpers.buckets import Server
 from helpers.build import project, repository
 
 SETUPTOOLS = """
@@ -126,6 +127,27 @@ def test_a_setuptools_build_is_compiled_once_and_is_the_same_bytes(
     assert (event.step, event.program, event.hits, event.misses) == ("build host", cache, 2, 0)
 
 
+def test_machines_share_in_a_bucket_what_they_have_compiled(
+    build: Callable[..., BuiltWheel], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s3_server: Server
+) -> None:
+    for name, value in {
+        "BUCKET": s3_server.new_bucket(),
+        "REGION": "us-east-1",
+        "S3_KEY_PREFIX": "compiled",
+        "ENDPOINT": s3_server.endpoint,
+        "S3_USE_SSL": "false",
+    }.items():
+        monkeypatch.setenv(f"SCCACHE_{name}", value)
+    tree = repository(tmp_path / "tree", {"setup.py": SETUPTOOLS, "host.cpp": HOST, "free.cpp": FREE})
+    found = []
+    for machine in ("one", "two"):
+        monkeypatch.setenv("SCCACHE_DIR", str(tmp_path / machine))
+        counted = build(tree, "sccache").compiler_cache
+        assert counted is not None
+        found.append((counted.hits, counted.misses))
+    assert found == [(0, 2), (2, 0)]
+
+
 # A compiler that looks into the server, which has started it, and into us.
 NOSY = """#!/bin/sh
 tr '\\0' '\\n' < /proc/$PPID/environ >> {seen}/server
@@ -143,6 +165,7 @@ def test_compilers_that_sccache_starts_see_no_credentials_but_those_of_its_bucke
     seen.mkdir()
     tree = repository(tmp_path / "tree", {"setup.py": SETUPTOOLS, "host.cpp": HOST, "free.cpp": FREE})
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "f4ke")
+    monkeypatch.setenv("SCCACHE_BUCKET", "")  # as a workflow passes a variable that nobody has set
     monkeypatch.setenv("ACTIONS_RUNTIME_TOKEN", "f4ke")
     with foreign.home_folder() as home:
         secret = home / "token"

@@ -121,6 +121,12 @@ def test_families_that_are_built_together_have_one_build_for_all_their_targets(t
     assert together.targets == "gfx942,gfx1100,gfx1101,gfx1102,gfx1103,gfx1151"
     assert together.families == ("gfx94X-dcgpu", "gfx110X-all", "gfx1151")
     assert (windows.id, windows.split) == ("nightly-gfx110X-all-py3.11-win_amd64", False)
+    # On GitHub's own runners, which have six hours, each family is built by itself.
+    fork = _make(tmp_path, text, lines=("nightly",), pythons=("3.11",), owner="somebody")
+    assert [(build.families, build.split) for build in fork.builds[:2]] == [
+        (("gfx94X-dcgpu",), False),
+        (("gfx110X-all",), False),
+    ]
     # The legs are what they are without it: each is tested and promoted by itself.
     apart = _make(tmp_path, lines=("nightly",), pythons=("3.11",))
     assert [leg.id for leg in found.legs] == [leg.id for leg in apart.legs]

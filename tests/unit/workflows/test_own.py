@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cairn.matrix import figures
 from helpers.trail import ROOT
 from helpers.workflows import (
     OWN,
@@ -134,3 +135,11 @@ def test_a_release_that_waits_for_reviewers_holds_up_no_other() -> None:
     wait = Workflows(OWN).files["workflows/release.yml"]["jobs"]["promote"]["concurrency"]
     assert wait["cancel-in-progress"] is True
     assert set(re.findall(r"inputs\.(\w+)", wait["group"])) == {"line", "to", "families", "pythons"}
+
+
+def test_the_figures_of_a_matrix_are_of_the_jobs_of_a_night() -> None:
+    jobs = Workflows(OWN).files["workflows/nightly.yml"]["jobs"]
+    several = {name for name, job in jobs.items() if "strategy" in job}
+    # Those of other lines and of bad nights aside.
+    assert set(jobs) - {"lines", "notify"} == {*figures.SINGLE_JOBS, "merge", *several}
+    assert several == {"build", "test", "suite"}
