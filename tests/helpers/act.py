@@ -91,6 +91,8 @@ class Runner:
         folder: all of it.
         environment: what every job sees.
         variables: of the repository, which `vars` has.
+        secrets: of the repository or of the jobs' environments, which act does not tell apart.
+        job: the only one to run, with those that it needs; all where empty.
         labels: of runners that are there; a job for others does not run.
         kill: a pattern of the shell; a `cairn` whose words fit is killed as it starts.
         hang: likewise; it says so with a file `hanging` in the folder, and does not end by itself.
@@ -99,6 +101,8 @@ class Runner:
     folder: Path
     environment: dict[str, str] = field(default_factory=dict)
     variables: dict[str, str] = field(default_factory=dict)
+    secrets: dict[str, str] = field(default_factory=dict)
+    job: str = ""
     labels: tuple[str, ...] = ("ubuntu-24.04",)
     kill: str = "-"
     hang: str = "-"
@@ -156,7 +160,8 @@ class Runner:
         }
         words += [word for name, value in values.items() for word in ("--env", f"{name}={value}")]
         words += [word for name, value in self.variables.items() for word in ("--var", f"{name}={value}")]
-        return words
+        words += [word for name, value in self.secrets.items() for word in ("--secret", f"{name}={value}")]
+        return [*words, "-j", self.job] if self.job else words
 
     def start(
         self,

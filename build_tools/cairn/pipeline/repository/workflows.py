@@ -170,7 +170,7 @@ def _without_roles(text: str, credentials: Credentials, *, is_action: bool) -> s
     """Take roles out of a file; steps that have a role's credentials then have keys, or none."""
     keys = credentials == "keys"
     text = _TOKEN.sub("", _AWS_STEP.sub("", text))
-    text = re.sub(r"^ +AWS_SESSION_TOKEN: .*\n", "", text, flags=re.MULTILINE)
+    text = re.sub(r"^ +AWS_(SESSION_TOKEN|ROLE_ARN): .*\n", "", text, flags=re.MULTILINE)
     inputs, declared = "", ""
     for name, secret in _OUTPUTS.items():
         place = f"inputs.{name}" if is_action else f"secrets.{secret}"
@@ -185,6 +185,6 @@ def _without_roles(text: str, credentials: Credentials, *, is_action: bool) -> s
     text = re.sub(r"^( +)role: \$\{\{ vars\.CAIRN_ROLE_\w+ \}\}\n", inputs, text, flags=re.MULTILINE)
     text = re.sub(r"^  role:\n(?:    .*\n)+", declared, text, flags=re.MULTILINE)
     text = re.sub(r"^( +)env:\n(?!\1 )", "", text, flags=re.MULTILINE)  # with nothing left in it
-    if left := re.search(r"CAIRN_ROLE_\w+|outputs\.aws-[\w-]+|aws-actions/\S+", text):
+    if left := re.search(r"CAIRN_ROLE_\w+|inputs\.role\b|outputs\.aws-[\w-]+|aws-actions/\S+", text):
         raise CairnError(f"a workflow uses {left[0]} in a way that `cairn ci init` does not know")
     return text
