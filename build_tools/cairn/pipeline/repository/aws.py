@@ -7,9 +7,13 @@ security hardening with OpenID Connect" of GitHub.
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from cairn import process
+from cairn.errors import ProcessError
 from cairn.pipeline.repository.workflows import JobRole
 from cairn.release.index import keys
 
@@ -18,6 +22,10 @@ ACCOUNT = "ACCOUNT_ID"
 PROVIDER = "token.actions.githubusercontent.com"
 AUDIENCE = "sts.amazonaws.com"
 
+POLICY = "store"
+"""The name of the policy of what a role may do."""
+
+_TIMEOUT = 60.0
 _TRIAL = ".conditional-writes*"
 _CHANNELS = tuple(f"{channel}/*" for channel in keys.CHANNELS if channel != "staging")
 _CACHES = ("cache/*", "compiled/*")  # of built wheels and of sccache, in the bucket but not in the store
@@ -136,6 +144,25 @@ def trust(account: str, allowed: Sequence[str]) -> dict[str, object]:
         },
     }
     return {"Version": "2012-10-17", "Statement": [statement]}
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """A policy that AWS did not give, and why."""
+
+    reason: str
+
+
+def ask(*words: str) -> dict[str, Any] | Unknown:
+    """Ask AWS through its program, such as `iam get-role --role-name …`."""
+    if shutil.which("aws") is None:
+        return Unknown("aws, Amazon's program, is not here")
+    try:
+        asked = process.run(["aws", *words, "--output", "json"], timeout=_TIMEOUT, separate_stderr=True)
+        return dict(json.loads(asked.output))
+    except (ProcessError, ValueError) as error:
+        text = error.output if isinstance(error, ProcessError) else str(error)
+        return Unknown(" ".join(text.split()))
 
 
 def policy_files(

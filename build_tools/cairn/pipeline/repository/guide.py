@@ -101,5 +101,5 @@ def _role_lines(choices: Choices, made: Mapping[str, bytes]) -> Iterator[str]:
             role = file.removesuffix(".trust.json")
             name = aws.role_name(str(choices.repository), role)
             yield f"aws iam create-role --role-name {name} --assume-role-policy-document file://{path}"
-            policy = f"--policy-name store --policy-document file://{folder}/{role}.permissions.json"
+            policy = f"--policy-name {aws.POLICY} --policy-document file://{folder}/{role}.permissions.json"
             yield f"aws iam put-role-policy --role-name {name} {policy}"
