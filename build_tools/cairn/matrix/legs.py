@@ -358,7 +358,7 @@ def summary_text(matrix: Matrix) -> str:
         for leg in matrix.legs
     )
     table = safe_text.markdown_table(head, (map(safe_text.markdown, cells) for cells in rows))
-    title = f"### Matrix: {len(matrix.legs)} legs, {len(matrix.tested)} tested"
+    title = f"### Matrix: {len(matrix.legs)} legs, {len(matrix.builds)} builds, {len(matrix.tested)} tested"
     return "\n".join((title, "", *table, ""))
 
 

@@ -38,6 +38,7 @@ def test_prints_json_and_hands_the_same_to_github(outputs: Path, cairn: Cairn) -
     assert (written["before"], written["count"]) == ("1", str(len(legs)))
     assert json.loads(written["matrix"])["include"] == legs
     summary = outputs.with_name("summary").read_text(encoding="utf-8")
+    assert "### Matrix: 145 legs, 70 builds, 45 tested" in summary
     assert "| no runner | goes to untested |" in summary
     assert summary.count("| nightly |") == len(legs)
 
