@@ -135,7 +135,7 @@ def is_late(minutes: int | None, usual: int | None) -> bool:
 
 def leg_end(one: Night, *, log: str | None) -> LegEnd:
     """Return how a leg ended, as the history keeps it; `log` is that of the night."""
-    tells = one.outcome != "good"
+    tells = one.outcome not in CAME_THROUGH
     return LegEnd(
         outcome=one.outcome,
         stage=one.stage,
