@@ -15,7 +15,7 @@ from cairn.pipeline.night import plan
 from cairn.store.folder import LocalStore
 from helpers.night import FROZEN, leg_of, plan_of
 from helpers.program import Cairn, Shown
-from helpers.trail import SAMPLE
+from helpers.trail import ROOT, SAMPLE
 
 LINE = "release/2.9"
 IMAGE = f"ghcr.io/me/build@sha256:{'5e' * 32}"
@@ -52,6 +52,12 @@ def test_a_release_is_not_the_last_night_to_the_channel_of_nights(
     _, err = cairn("ci", "night", "watch", "--store", store, "--lines", LINE, "--to", "nightly", code=9)
     assert f"{LINE}: there was no night yet" in err
     call(store, "promote", "--night", "latest", "--to", "release", "--line", LINE)
+
+
+def test_a_night_of_another_stack_is_refused(store: Path, cairn: Cairn) -> None:
+    words = ("--store", store, "--stack", ROOT / "external-builds" / "pytorch", "--night", "7")
+    _, err = cairn("ci", "night", "promote", *words, code=2)
+    assert "the night 7 is of the stack sample, and not of pytorch" in err
 
 
 def test_a_night_that_goes_whole_is_refused_while_a_leg_is_missing(store: Path, call: Call) -> None:
