@@ -9,6 +9,8 @@
 ARG BASE=docker.io/library/debian:sid
 FROM ${BASE}
 ARG BASE
+# useradd and the like write a day into /etc/shadow: that of the build, unless this says another.
+ARG SOURCE_DATE_EPOCH
 ARG DEBIAN_FRONTEND=noninteractive
 
 LABEL org.opencontainers.image.title="build_debian_unstable" \

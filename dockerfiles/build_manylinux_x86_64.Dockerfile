@@ -8,6 +8,8 @@
 ARG BASE=quay.io/pypa/manylinux_2_28_x86_64@sha256:d632b5e68ab39e59e128dcf0e59e438b26f122d7f2d45f3eea69ffd2877ab017
 FROM ${BASE}
 ARG BASE
+# useradd and the like write a day into /etc/shadow: that of the build, unless this says another.
+ARG SOURCE_DATE_EPOCH
 
 LABEL org.opencontainers.image.title="build_manylinux_x86_64" \
       org.opencontainers.image.description="manylinux_2_28 with what PyTorch wheels for AMD GPUs are built with" \

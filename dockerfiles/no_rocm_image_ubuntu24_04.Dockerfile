@@ -8,6 +8,8 @@
 ARG BASE=docker.io/library/ubuntu:24.04@sha256:786a8b558f7be160c6c8c4a54f9a57274f3b4fb1491cf65146521ae77ff1dc54
 FROM ${BASE}
 ARG BASE
+# useradd and the like write a day into /etc/shadow: that of the build, unless this says another.
+ARG SOURCE_DATE_EPOCH
 ARG DEBIAN_FRONTEND=noninteractive
 
 LABEL org.opencontainers.image.title="no_rocm_image_ubuntu24_04" \

@@ -191,9 +191,10 @@ def build_command(build: ImageBuild) -> tuple[str, ...]:
     labels = {_REVISION: build.revision, _SOURCE: build.source}
     words += [word for name, value in labels.items() if value for word in ("--label", f"{name}={value}")]
     if build.epoch is not None:
-        # BuildKit takes the variable of reproducible-builds.org as a build argument; Buildah has an option.
-        arguments = ("--build-arg", f"SOURCE_DATE_EPOCH={build.epoch}")
-        words += arguments if build.engine == "docker" else ("--timestamp", str(build.epoch))
+        # The build argument is for programs that run in the build. BuildKit sets time stamps by it, too, and
+        # Buildah by an option.
+        words += ("--build-arg", f"SOURCE_DATE_EPOCH={build.epoch}")
+        words += () if build.engine == "docker" else ("--timestamp", str(build.epoch))
     if build.pip_config is not None:
         words += ["--secret", f"id={SECRET},src={build.pip_config}"]
     return (*words, *build.extra, str(build.file.path.parent))

@@ -241,6 +241,9 @@ def matrices(workflows: Workflows) -> Iterator[str]:  # noqa: C901 - as above
         for step in re.findall(r"uses: actions/upload-artifact@.*?(?=\n *- |\Z)", text, flags=re.DOTALL):
             if "github.run_attempt" not in step:
                 yield f"{name}: an artifact without its attempt"
+            # upload-artifact leaves them out, and an artifact without files is no failure.
+            if re.search(r"(?m)^ *(path: )?\.\w", step) and "include-hidden-files: true" not in step:
+                yield f"{name}: an artifact of hidden files, which are left out"
 
 
 def command_lines(workflows: Workflows) -> Iterator[str]:

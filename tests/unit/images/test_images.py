@@ -63,7 +63,11 @@ def test_images_name_their_base_by_digest() -> None:
 
 @pytest.mark.parametrize("name", [TEST, BUILD, DEBIAN])
 @pytest.mark.parametrize(
-    "epoch", [("docker", "--build-arg SOURCE_DATE_EPOCH=7"), ("buildah", "--timestamp 7")]
+    "epoch",
+    [
+        ("docker", "--build-arg SOURCE_DATE_EPOCH=7"),
+        ("buildah", "--build-arg SOURCE_DATE_EPOCH=7 --timestamp 7"),
+    ],
 )
 def test_building(name: str, epoch: tuple[str, str], cairn: Cairn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "7")
@@ -84,6 +88,13 @@ def test_building(name: str, epoch: tuple[str, str], cairn: Cairn, monkeypatch: 
         "--label org.opencontainers.image.source=https://github.example/a/b "
         f"{epoch[1]} --network host {shlex.quote(str(FOLDER))}"
     )
+
+
+def test_programs_that_date_what_they_write_are_told_the_date() -> None:
+    """`useradd` writes the day into /etc/shadow, and an image would be another one after midnight."""
+    for name in (TEST, BUILD, DEBIAN):
+        text = (FOLDER / f"{name}.Dockerfile").read_text()
+        assert text.index("FROM ") < text.index("\nARG SOURCE_DATE_EPOCH\n") < text.index("\nRUN ")
 
 
 def test_pip_s_configuration_is_a_secret(tmp_path: Path, cairn: Cairn) -> None:

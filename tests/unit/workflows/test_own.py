@@ -50,6 +50,7 @@ FAULTS: tuple[tuple[Callable[[Workflows], Iterator[str]], str, str], ...] = (
     (matrices, "      fail-fast: false\n", ""),
     (matrices, "needs.freeze.outputs.build_count != '' && ", ""),
     (matrices, "-${{ github.run_attempt }}", ""),
+    (matrices, "        include-hidden-files: true # .cairn\n", ""),
     (command_lines, "--trigger nightly", "--trigger nightli"),
     (command_lines, "cairn ci night promote", "cairn ci night promot"),
     (command_lines, '--leg "$LEG"', '--leg "$LEG" --legs'),
