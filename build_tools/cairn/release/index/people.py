@@ -50,13 +50,22 @@ def write(store: Store, name: str) -> bool:
 def write_nights(store: Store, history: History) -> None:
     """Write the page and the feed of a channel's last nights."""
     channel = history.channel
-    names = {f"{channel}/{leg.family}" for leg in history.legs.values()} | {channel}
-    both = {*names, *(f"{keys.UNTESTED}/{name.partition('/')[2]}".rstrip("/") for name in names)}
-    views = tuple(
-        view_of(Index(store, name).load())
-        for name in sorted(both & set(keys.possible_indexes()))
-        if store.exists(keys.state_key(name)) or any(True for _ in store.list(keys.status_prefix(name)))
-    )
+    known = keys.possible_indexes()
+    nights_of: dict[str, list[Night]] = {}
+    for one in history.last:
+        index = f"{channel}/{one.family}" if f"{channel}/{one.family}" in known else channel
+        nights_of.setdefault(index, []).append(one)
+
+    def view(name: str) -> IndexView:
+        ended = tuple(nights_of.get(name, ()))
+        try:
+            return IndexView(name=name, sets=tuple(Index(store, name).load().sets()), nights=ended)
+        except (DamagedIndexError, DamagedObjectError):  # how its nights ended is told all the same
+            return IndexView(name=name, nights=ended, damaged=True)
+
+    # A set that nobody tested lies in `untested`.
+    names = {index: index.replace(channel, keys.UNTESTED, 1) for index in nights_of}
+    views = tuple(view(name) for name in sorted({*names, *names.values()}))
     page, feed = (keys.nights_key(channel, kind) for kind in ("html", "atom"))
     store.write(page, nights.page(history, views, datetime.now(UTC)))
     store.write(feed, nights.feed(history))

@@ -40,8 +40,9 @@ class LegEnd(datafile.Value, omit_defaults=True):
     """How a leg ended in one night.
 
     Attributes:
-        outcome, stage, reason, log, minutes, machine_minutes: as `cairn.night/1` has them; the log only where
-            it is not that of the night, and the reason cut to 300 characters.
+        outcome, stage, reason, log, minutes, machine_minutes, since, last_good: as `cairn.night/1` has them;
+            of a leg that came through, without reason, log and last_good, which is this night. The log only
+            where it is not that of the night, and the reason cut to 300 characters.
     """
 
     outcome: Outcome
@@ -50,6 +51,8 @@ class LegEnd(datafile.Value, omit_defaults=True):
     log: str | None = None
     minutes: int | None = None
     machine_minutes: int | None = None
+    since: str | None = None
+    last_good: str | None = None
 
 
 class PastNight(datafile.Value):
@@ -113,7 +116,19 @@ class History(datafile.Value, tag_field="schema", tag="cairn.nights/1"):
             reason=end.reason,
             log=end.log or past.log,
             night=past.night,
+            since=end.since,
+            last_good=past.finished if end.outcome in CAME_THROUGH else end.last_good,
+            minutes=end.minutes,
+            machine_minutes=end.machine_minutes,
         )
+
+    @property
+    def last(self) -> tuple[Night, ...]:
+        """How each leg ended last."""
+        newest: dict[str, PastNight] = {}
+        for past in reversed(self.nights):
+            newest |= dict.fromkeys(past.legs, past)
+        return tuple(self.night_of(past, leg) for leg, past in newest.items())
 
     def usual_minutes(self, leg: str, *, before: str = "9") -> int | None:
         """Return the median time that a leg took in the good nights that began before a moment, or None."""
@@ -143,6 +158,8 @@ def leg_end(one: Night, *, log: str | None) -> LegEnd:
         log=one.log if tells and one.log != log else None,
         minutes=one.minutes,
         machine_minutes=one.machine_minutes,
+        since=one.since,
+        last_good=one.last_good if tells else None,
     )
 
 

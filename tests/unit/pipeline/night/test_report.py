@@ -96,7 +96,10 @@ def test_a_damaged_index_of_one_family_holds_up_no_other(night: Night, run: Nigh
     ended = report.of_night(run)
     assert [one.stage for one in ended] == ["stage", "test"]
     problems = report.record(run.store, run.plan, ended)  # the channel's pages show every family
+    assert len(problems) == 1
     assert problems[0].startswith("the pages of release/gfx94X-dcgpu were not written: ")
+    nights = run.store.read("release/nights.html").data.decode()
+    assert all(f"<code>{leg.family}</code>" in nights for leg in run.plan.legs)
     assert status(run, 1).stage == "test"
 
 
