@@ -129,7 +129,7 @@ def _keep(wheel: Path, context: Context, *, seconds: float, changed: bool) -> ca
     # folder to go on with. These are the build's own, so it is kept under the new key of the tree, too.
     unclean = dataclasses.replace(request, clean=False)
     after = keys_of(unclean, step.project, checkout=step.checkout, needs=step.needs)
-    if step.key not in after.all():
+    if step.key not in after.in_lookup_order():
         wheel_cache.put(
             after.in_tree,
             hit.wheel,
@@ -202,7 +202,7 @@ def _build_in_tree(
             f"{step.checkout} was edited while it was built: it is not what the manifest froze any more",
             tip="run it again, in a work folder of its own",
         )
-    return result, commits, edited or step.key not in keys.all()
+    return result, commits, edited or step.key not in keys.in_lookup_order()
 
 
 @contextlib.contextmanager

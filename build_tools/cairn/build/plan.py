@@ -10,7 +10,7 @@ A project is built again when its key is new. The key is a sha256 over everythin
 - the keys of the wheels it is built against: a rebuilt torch rebuilds torchvision.
 
 A tree in which a build of the same settings has left its build folder has a second key, since going on with
-that folder may give different bytes: the wheel of such a build is found again from this tree alone.
+that folder may give different bytes: only this tree may use the wheel of such a build again.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ class BuildStep:
         settings_digest: of the settings of the build, and of the compiler cache's launchers: what a build
             folder was made with, and must be used with again (`cairn.build.inputs.leftovers`).
         key: of the cache, over everything that may change the wheel.
-        inputs: what the key is a digest of, and what tells more of it (`cairn build plan --explain`).
+        inputs: what the key is a digest of; where the cache lacks it, also the edited files of the tree,
+            which are in no key (`cairn build plan --explain`).
         private: the key means nothing outside of this tree, or of this machine.
         hit: the wheel, where the cache has it.
     """
@@ -162,7 +163,7 @@ def step_of(
     keys = keys_of(request, project, checkout=checkout, needs=needs, trees=trees)
     wheel_cache, hit = request.wheel_cache, None
     if not request.clean:
-        # From other machines only what any tree may have, and not before it was looked at.
+        # A shared wheel is taken only under the clean key, and only after it was verified.
         hit = wheel_cache.get(keys.clean, check=check_of(project, request), private=keys.private)
         hit = hit or wheel_cache.get(keys.in_tree, private=True)
     inputs = keys.inputs
@@ -213,7 +214,7 @@ class Keys:
 
     Attributes:
         settings_digest: as in `BuildStep`.
-        clean: of a build that begins with the files the key covers and nothing else; any tree may have it.
+        clean: of a build that starts without a leftover build folder; any tree may have it.
         in_tree: of a build that goes on with what earlier ones left in this very tree; `clean` where there is
             nothing of that kind.
         cmake: see `cairn.build.inputs.leftovers.TreeLeftovers`.
@@ -228,8 +229,8 @@ class Keys:
     inputs: Mapping[str, object]
     private: bool = False
 
-    def all(self) -> tuple[str, ...]:
-        """Each once, the better one first."""
+    def in_lookup_order(self) -> tuple[str, ...]:
+        """Each once, the clean one first."""
         return tuple(dict.fromkeys((self.clean, self.in_tree)))
 
 

@@ -222,7 +222,7 @@ def _through_the_gate(  # noqa: PLR0913 - as `promote` has them
 def _judge(case: Case, readmission: Readmission | None, on_step: Progress) -> GateReport:
     """Judge the set; return the report if the gate lets it in.
 
-    Neither a set that was yanked comes in, nor one of its wheels as a part of another. One that a rollback
+    A set that was yanked is refused, and so is one that brings wheels of its own back. A set that a rollback
     took off the target does not come back by itself, such as in the next night.
 
     Raises:

@@ -69,7 +69,7 @@ class TreeLeftovers:
     Attributes:
         unseen: a digest of what no build of these settings is known to have left; None for nothing.
         resumed_from: a digest of the leftovers that the build would go on with; None where it begins anew.
-        cmake: the CMakeCache.txt of a build that was not ours, whose settings are not known.
+        cmake: the path of a CMakeCache.txt that no build of Cairn made, whose settings are not known.
     """
 
     unseen: str | None = None

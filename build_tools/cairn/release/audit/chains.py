@@ -226,7 +226,7 @@ def _names(snapshot: Snapshot, published: dict[str, str]) -> Iterator[Problem]:
 def _marks(snapshot: Snapshot) -> Iterator[Problem]:
     """The sets whose marks contradict the ledger or the records, and those that failed a test since."""
     name, store = snapshot.index.name, snapshot.index.store
-    known, ledger = marks.known(store), Ledger(store)
+    known, ledger = marks.marking_from_ledger(store), Ledger(store)
     for set_id in snapshot.set_ids:
         short = f"set {short_id(set_id)}"
         try:

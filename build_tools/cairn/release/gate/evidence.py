@@ -78,14 +78,13 @@ class Evidence:
     Attributes:
         open_failures: the failures that stand against the set, a sentence each; no bypass overrides them.
         missing: why it counts as untested, a sentence each; nothing where each target was tested.
-        untested: the targets that were not tested with every kind of record, in order; `cpu` for a set
-            without targets.
+        untested: the targets that were not tested with every kind of record, in order; `cpu` for
+            a set without targets.
         answered: who answered a failed record, and why, a sentence each.
         passed: what was tested on what.
         on_hardware: records that were made on the hardware of a target which counts as untested, and do not
             count, a sentence each; what may be bypassed is that nobody has the hardware.
-        ran: for each kind of record there is one against which nothing can be said but that it was made
-            without the hardware.
+        ran: for each kind of record there is one whose only fault is that it was made without the hardware.
         ineffective: digest of a record that counts neither for nor against the set, to the reason.
     """
 

@@ -183,7 +183,7 @@ def _moment(to: str) -> datetime:
 
 def _change(now: Snapshot, past: Snapshot) -> Change:
     """The change that turns `now` back into `past`, except for what has become known of its sets since."""
-    mark = marks.known(now.index.store)
+    mark = marks.marking_from_ledger(now.index.store)
     sets = {set_id: mark(past.set(set_id)) for set_id in past.set_ids}
     lifted = {i for i, one in sets.items() if one.yanked is None and past.set(i).yanked is not None}
     marks.refuse_stepping_back(now.index.name, sets.values(), lifted)
@@ -206,7 +206,7 @@ def _change(now: Snapshot, past: Snapshot) -> Change:
 
 def _yanked_since(past: Snapshot) -> tuple[str, ...]:
     """The ids of the sets of a past state that have been yanked since."""
-    mark = marks.known(past.index.store)
+    mark = marks.marking_from_ledger(past.index.store)
     return tuple(one.set_id for one in past.sets() if one.yanked is None and mark(one).yanked is not None)
 
 

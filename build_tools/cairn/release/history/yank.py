@@ -160,7 +160,7 @@ def _refuse_stepping_back(
     Raises:
         GateError: it would.
     """
-    mark = marks.known(store, pending=events)
+    mark = marks.marking_from_ledger(store, pending=events)
     places = marks.update_marks(store, subject, "unyank", alike=sets, pending=events, dry_run=True)
     for name in dict.fromkeys(place.index for place in places):
         lifted = {place.set_id for place in places if place.index == name and place.changed}

@@ -47,7 +47,7 @@ class Marked(datafile.Value):
     changed: bool
 
 
-def known(store: Store, *, pending: Iterable[Event] = ()) -> Marking:
+def marking_from_ledger(store: Store, *, pending: Iterable[Event] = ()) -> Marking:
     """The marks that follow from what the store knows: bans, and test records that stand against sets.
 
     Args:
@@ -96,7 +96,7 @@ def update_marks(  # noqa: PLR0913 - what is marked, where, and for the log
     Raises:
         StoreError: an index cannot be changed; all others say it then.
     """
-    marking, banned = known(store, pending=pending), tuple(alike)
+    marking, banned = marking_from_ledger(store, pending=pending), tuple(alike)
     marks: list[Marked] = []
     problems = []
     # What users install from first.
@@ -153,7 +153,7 @@ def finish(store: Store) -> None:
 
     What cannot be finished is left as it is, for `cairn index audit` to name.
     """
-    marking = known(store)
+    marking = marking_from_ledger(store)
     for name in existing(store):
         snapshot = Index(store, name).load()
         for set_id in snapshot.set_ids:

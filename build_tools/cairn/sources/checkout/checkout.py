@@ -1,5 +1,7 @@
 """Make or update the checkout of an upstream repository: at a hashtag, hipified, both diff bases tagged.
 
+The diff bases are upstream's commit and that of hipify, with the tags that TheRock gives them.
+
 The order is such that a run that is killed or refused leaves either the old checkout or a journal from which
 the next run goes on (`cairn.sources.worktree.journal`): repair what an earlier run left; fetch everything
 into the mirrors, submodules too; refuse to lose work of the user; move the files; tag; hipify.
@@ -75,7 +77,7 @@ def checkout(request: CheckoutRequest, *, say: Progress = silent) -> Checkout:
         _refuse_foreign(root, before)
         own_mirror = mirror.of(request.origin, depth=request.depth, retry=request.retry)
         resolved = own_mirror.find(_ref_to_fetch(request, own_mirror, say), say=say)
-        after = _journal_of(request, resolved)
+        after = _journal_when_done(request, resolved)
         if not _is_current(root, before, after):
             _move(root, request, resolved, own_mirror.path, before=before, after=after, say=say)
         elif before is not None and before != after:
@@ -168,7 +170,8 @@ def _ref_to_fetch(request: CheckoutRequest, own_mirror: Mirror, say: Progress) -
     return mirror.as_of(whole, request.hashtag, request.as_of, say=say)
 
 
-def _journal_of(request: CheckoutRequest, resolved: ResolvedCommit) -> Journal:
+def _journal_when_done(request: CheckoutRequest, resolved: ResolvedCommit) -> Journal:
+    """The journal of a checkout that has come to its end."""
     return Journal(
         project=request.project.name,
         origin=url.without_credentials(request.origin),

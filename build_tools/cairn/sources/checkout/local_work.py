@@ -90,7 +90,7 @@ class Survey:
 
 
 def of(root: Repository) -> Losses:
-    """Return the user's work in the root and every submodule that no branch or tag has."""
+    """Return the user's work that no branch or tag keeps, in the root and every submodule."""
     parts = [MovingPart(path=part.path, repository=part.repository) for part in walk(root)]
     return combined_losses(root, survey(parts))
 
