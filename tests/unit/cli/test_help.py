@@ -56,6 +56,7 @@ SEVERAL_MEANINGS = {
     "--github-output": "of a matrix of builds, and of shards",
     "--image": "what a night builds in, and what to run",
     "--jobs": "compile jobs, and submodules",
+    "--leg": "of a night, and a build for several of them",
     "--lines": "built side by side, of a matrix, and those that must have nights",
     "--matrix": "a matrix.toml, and the legs that a night expects",
     "--night": "one to go on with, and one to take back",
