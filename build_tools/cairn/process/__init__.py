@@ -11,6 +11,7 @@ because four things may end it, and none may leave a compiler behind that goes o
 
 from cairn.process.children import Group as Group
 from cairn.process.children import end_groups as end_groups
+from cairn.process.children import is_ended as is_ended
 from cairn.process.children import terminate_all as terminate_all
 from cairn.process.run_program import LINGER as LINGER
 from cairn.process.run_program import Completed as Completed

@@ -72,6 +72,12 @@ class Group:
         return (self, *(self._whole.and_whole() if self._whole is not None else ()))
 
 
+def is_ended() -> bool:
+    """Whether the programs of the calling thread's group were ended, so that it should return."""
+    group: Group | None = getattr(_of_thread, "group", None)
+    return group is not None and any(each.ended for each in group.and_whole())
+
+
 def end_groups(groups: Collection[Group]) -> None:
     """End every program of several groups at once, and let their threads start no more."""
     with _live_lock:

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from cairn import converters
 from cairn.cli import common_options as common
 from cairn.cli.answer import Answer, Note, Piece, Table
 from cairn.cli.binder import command
 from cairn.cli.ci.night_options import NightOptions
-from cairn.errors import UsageError
+from cairn.errors import PrerequisiteError, UsageError
 from cairn.matrix.matrix_options import Choice
-from cairn.options import option, part
+from cairn.options import Exclusive, option, part
 from cairn.output import console
 from cairn.pipeline.pipeline_options import FreezeOptions
 
 if TYPE_CHECKING:
     from cairn.pipeline.night.driver import Driven, DriveRequest, Executor
     from cairn.pipeline.night.steps import NightStep
+
+
+_CLUSTER = Exclusive()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +59,30 @@ class Run(NightOptions):
         metavar="COMMAND",
         default="",
     )
-    jobs: int = common.jobs("cores that steps may use")
+    jobs: int = common.jobs("cores of this machine that steps may use")
+    executor: Literal["local", "dask"] = option(
+        "where steps run: on this machine, or on the workers of a Dask cluster (default: %(default)s)",
+        choices=("local", "dask"),
+        default="local",
+    )
+    scheduler: str | None = option(
+        "of Dask: its address, such as tcp://head:8786", metavar="URL", group=_CLUSTER
+    )
+    scheduler_file: Path | None = option(
+        "of Dask: the file that `dask scheduler --scheduler-file` wrote",
+        convert=converters.any_path,
+        group=_CLUSTER,
+    )
+    cluster: str | None = option(
+        "start one by this class of dask-jobqueue, as its configuration says: SLURMCluster, PBSCluster, …",
+        metavar="CLASS",
+        group=_CLUSTER,
+    )
+    workers: int = option(
+        "how many workers of Dask to wait for, and to start with --cluster (default: %(default)s)",
+        convert=converters.positive,
+        default=1,
+    )
     dry_run: bool = common.dry_run()
     json: bool = common.json()
 
@@ -62,16 +90,51 @@ class Run(NightOptions):
 def _run(request: Run) -> Answer:
     from cairn.pipeline.night import driver
 
-    executor = driver.Here(request.jobs or _cores())
-    drive_request = _drive_request(request, executor)
-    if request.dry_run:
-        return _planned(drive_request, driver.planned(drive_request))
+    with _executor(request) as executor:
+        drive_request = _drive_request(request, executor)
+        if request.dry_run:
+            return _planned(drive_request, driver.planned(drive_request))
+        try:
+            return _ended(driver.drive(drive_request, executor))
+        except KeyboardInterrupt:
+            night = drive_request.night
+            console.current().info(
+                f"finished steps are kept; go on with the same command and --night {night}"
+            )
+            raise
+
+
+@contextmanager
+def _executor(request: Run) -> Iterator[Executor]:
+    from cairn.pipeline.night import driver
+
+    place = request.scheduler or request.scheduler_file or request.cluster
+    if request.executor == "local":
+        if place:
+            raise UsageError(f"{place} is of a Dask cluster", tip="add --executor dask")
+        yield driver.Here(request.jobs or _cores())
+        return
+    if not place:
+        raise UsageError(
+            "nothing says where the Dask cluster is", tip="--scheduler, --scheduler-file or --cluster"
+        )
     try:
-        driven = driver.drive(drive_request, executor)
-    except KeyboardInterrupt:
-        console.current().info(f"go on with: cairn ci night run --night {drive_request.night} …")
-        raise
-    return _ended(driven)
+        from cairn.cluster import dask_executor
+    except ImportError as error:
+        raise PrerequisiteError(
+            f"{error.name} is not installed, which nights on a cluster need",
+            tip="pip install 'cairn[cluster]'",
+        ) from error
+    file = request.scheduler_file
+    where = dask_executor.Where(
+        scheduler=request.scheduler,
+        scheduler_file=str(file) if file else None,
+        cluster=request.cluster,
+        workers=request.workers,
+        patience=request.patience or 600.0,
+    )
+    with dask_executor.connect(where) as cluster:
+        yield cluster
 
 
 def _cores() -> int:
@@ -128,7 +191,9 @@ def _drive_request(request: Run, executor: Executor) -> DriveRequest:
             work_dir=work_dir,
             build_arguments=("--rocm-index-url", how.rocm_index_url),
             cache_store=_absolute(request.cache_store),
-            cores=max(machine.cores for machine in executor.machines),
+            # So that each machine can make any build.
+            cores=min(machine.cores for machine in executor.machines),
+            on_one_machine=request.executor == "local",
         ),
     )
 

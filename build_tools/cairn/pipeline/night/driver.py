@@ -12,6 +12,7 @@ import json
 import os
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,8 +23,8 @@ from cairn import datafile, interpreters, process
 from cairn.build.engine import run as engine
 from cairn.build.engine import schedule
 from cairn.build.engine.run import Running
-from cairn.build.engine.schedule import Limits
-from cairn.errors import BuildError, CairnError, GateError
+from cairn.build.engine.schedule import Limits, Record
+from cairn.errors import BuildError, CairnError, GateError, NetworkError
 from cairn.matrix.legs import Leg, Matrix
 from cairn.output import Progress, console
 from cairn.pipeline.night import handover, plan, standing, step_run, steps
@@ -42,16 +43,25 @@ DURATIONS = "night-durations.json"
 _DONE = ("promoted", "yanked")
 
 
+class ExecutorGoneError(Exception):
+    """What carries the steps out is gone: no step has failed, and those that ran may have ended."""
+
+
 class Executor(Protocol):
     """Where steps are carried out.
 
     Attributes:
         machines: what it has.
-        limits: what it may use at once, as the engine counts.
+        cores: of all its machines.
+        limits: how many steps may be begun.
     """
 
     machines: tuple[Machine, ...]
+    cores: int
     limits: Limits
+
+    def renew(self) -> bool:
+        """Wait for it after an `ExecutorGoneError`; return whether it is back."""
 
     def carry_out(self, job: StepJob, demand: Demand, *, urgency: float, say: Progress) -> StepEnd:
         """Run a step to its end on a machine that meets its demand; called in a thread of the step's own.
@@ -64,6 +74,7 @@ class Executor(Protocol):
 
         Raises:
             CairnError: no machine could carry it out.
+            ExecutorGoneError: nothing can be carried out any more.
         """
 
 
@@ -75,11 +86,15 @@ class Here:
         gpus = {name: names.count(name) for name in names}
         here = Machine(name="this machine", platform=interpreters.own().platform, cores=cores, gpus=gpus)
         self.machines: tuple[Machine, ...] = (here,)
-        self.limits = Limits(cores=cores)
+        self.cores, self.limits = cores, Limits(cores=cores)
+
+    def renew(self) -> bool:
+        """See `Executor.renew`."""
+        return False
 
     def carry_out(self, job: StepJob, _demand: Demand, *, urgency: float, say: Progress) -> StepEnd:  # noqa: ARG002
         """See `Executor.carry_out`."""
-        return step_run.run_step(job, say=say)
+        return step_run.run_step(job, say=say, is_ended=process.is_ended)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,8 +162,17 @@ def drive(request: DriveRequest, executor: Executor) -> Driven:
     """
     variables = _run_variables()
     _freeze(request, variables)
-    due = _due(request, plan.read(request.store, request.night))
-    outcome = _Drive(request, executor, due, variables).carry_out() if due else None
+    outcome = None
+    while due := _due(request, plan.read(request.store, request.night)):
+        try:
+            outcome = _Drive(request, executor, due, variables).carry_out()
+            break
+        except ExecutorGoneError as error:
+            if not executor.renew():
+                raise NetworkError(
+                    "the scheduler is gone",
+                    tip=f"finished steps are kept: start it again, and go on with --night {request.night}",
+                ) from error
     failed = outcome.failures if outcome else {}
     return _report(request, variables, failed)
 
@@ -216,6 +240,8 @@ class _Drive:
         self._work = {name: cost.work for name, cost in costs.items()}
         self._kinds = {record.kind for record in known.steps.values()}
         self._left = set(self._steps)
+        self._records: dict[str, Record] = {}
+        self._beside = threading.BoundedSemaphore(os.cpu_count() or 1)
         self._to_test: set[str] = set()  # what staging has left to do
 
     def carry_out(self) -> engine.Outcome[StepEnd]:
@@ -228,8 +254,12 @@ class _Drive:
             durations=self._durations,
             place=self._request.settings.work_dir,
         )
-        with console.current().steps(len(self._steps)):
-            return engine.run(self._graph, work, options)
+        try:
+            with console.current().steps(len(self._steps)):
+                return engine.run(self._graph, work, options)
+        finally:
+            # What the engine has noted has the time in it for which a step waited for a machine.
+            schedule.add_durations(self._durations, self._records)
 
     def _one(self, one: NightStep, running: Running) -> StepEnd:
         name = one.step.name
@@ -246,12 +276,20 @@ class _Drive:
                         f"{name} failed with exit code {end.code}", tip=f"its log is {end.log}", tail=end.tail
                     )
         except CairnError as error:
-            lines = error.tail if isinstance(error, BuildError) else ()
-            console.current().error(str(error), tip=error.tip, lines=lines)
+            if not process.is_ended():
+                lines = error.tail if isinstance(error, BuildError) else ()
+                console.current().error(str(error), tip=error.tip, lines=lines)
             raise
         finally:
             self._left.discard(name)
         self._to_test.update(_tests(end.outputs))
+        self._records[name] = Record(
+            kind=one.step.kind,
+            project=one.step.project,
+            seconds=end.seconds,
+            cores=running.jobs,
+            ended=time.time(),
+        )
         return end
 
     def _carry_out(self, one: NightStep, cores: int, say: Progress) -> StepEnd:
@@ -262,16 +300,17 @@ class _Drive:
             cores=cores,
             variables=self._variables,
         )
-        if one.is_central:
-            return step_run.run_step(job, say=say)
-        return self._executor.carry_out(job, one.demand, urgency=self._paths[one.step.name], say=say)
+        if not one.is_central:
+            return self._executor.carry_out(job, one.demand, urgency=self._paths[one.step.name], say=say)
+        with self._beside:
+            return step_run.run_step(job, say=say, is_ended=process.is_ended)
 
     def _eta(self) -> str:
         """Say how long the rest will take, where it is known of steps of each kind."""
         left = [self._steps[name].step for name in self._left.copy()]
         if not left or not {step.kind for step in left} <= self._kinds:
             return ""
-        work = sum(self._work[step.name] for step in left) / self._executor.limits.cores
+        work = sum(self._work[step.name] for step in left) / self._executor.cores
         seconds = max([work, *(self._paths[step.name] for step in left)])
         return f"about {console.clock(seconds)} to go"
 

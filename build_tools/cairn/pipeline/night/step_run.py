@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import socket
 import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +16,7 @@ from cairn import files, isolation, process
 from cairn.output import Progress, silent
 from cairn.pipeline.night.steps import CORES, Command
 
+_LOCK_WAIT = 12 * 3600.0  # seconds; the other run may be at torch
 _TAIL = 20  # lines of a log that the driver shows
 
 
@@ -42,12 +45,14 @@ class StepEnd:
 
     Attributes:
         code: the exit code of the first command that failed; 0 where none did.
+        seconds: that it took.
         outputs: what its commands gave to the steps behind it, as they would to those of a workflow.
         log: where its log is, with the machine.
         tail: the end of the log, where it failed.
     """
 
     code: int
+    seconds: float = 0.0
     outputs: Mapping[str, str] = field(default_factory=dict)
     log: str = ""
     tail: tuple[str, ...] = ()
@@ -58,12 +63,20 @@ def run_step(
 ) -> StepEnd:
     """Run the commands of a step; its log is beside its folder.
 
+    Where another run of the same night is at the same step in this folder, it is waited for.
+
     Args:
         job: the step.
         say: called with each line of output.
         is_ended: whether the run that the step is of has ended, so that no command is begun.
     """
-    log = job.folder.with_name(f"{job.folder.name}.log")
+    waiting = functools.partial(say, "waits for another run of this night")
+    with files.locked(job.folder.with_name(f"{job.folder.name}.lock"), timeout=_LOCK_WAIT, on_wait=waiting):
+        return _run(job, say, is_ended)
+
+
+def _run(job: StepJob, say: Progress, is_ended: Callable[[], bool]) -> StepEnd:
+    began, log = time.monotonic(), job.folder.with_name(f"{job.folder.name}.log")
     log.unlink(missing_ok=True)
     shutil.rmtree(job.folder, ignore_errors=True)  # of a run that was killed
     job.folder.mkdir(parents=True, exist_ok=True)
@@ -86,6 +99,7 @@ def run_step(
         shutil.rmtree(job.folder, ignore_errors=True)
     return StepEnd(
         code=code,
+        seconds=time.monotonic() - began,
         outputs=dict(line.split("=", 1) for line in text.splitlines() if "=" in line),
         log=f"{socket.gethostname()}:{log}",
         tail=process.tail(files.text_or_empty(log), _TAIL) if code else (),

@@ -73,6 +73,7 @@ class Settings:
         build_arguments: options of builds.
         cache_store: where built wheels are kept for other machines; empty for nowhere.
         cores: the most that a build may use.
+        on_one_machine: all steps run on this machine, so that those of one GPU come one after another.
     """
 
     stack: Path
@@ -82,6 +83,7 @@ class Settings:
     build_arguments: tuple[str, ...] = ()
     cache_store: str = ""
     cores: int
+    on_one_machine: bool = True
 
 
 def graph_of(steps: Sequence[NightStep]) -> Graph:
@@ -188,7 +190,7 @@ class _Steps:
                 kind=kind,
                 project=shard.config if shard else "",
                 needs=(f"stage {leg.build_id}",),
-                exclusive=(demand.gpu,) if demand.gpu else (),
+                exclusive=(demand.gpu,) if demand.gpu and self._settings.on_one_machine else (),
             ),
             commands=(
                 self._reaching("fetch", *of_leg, "--output-dir", fetched),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -124,3 +125,32 @@ def test_whoever_cannot_be_told_changes_nothing_of_the_report(store: Path, call:
     for command in ("'", "/nowhere/at-all", "false"):
         _, err = call(store, "report", "--night", "7", "--notify", command, code=10)
         assert "was to be told of it, and failed" in err
+
+
+def test_a_run_says_what_a_cluster_needs(tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    scheduler = ("--scheduler", "tcp://head:8786")
+    assert "add --executor dask" in call(tmp_path, "run", *scheduler, code=2)[1]
+    assert (
+        "--scheduler, --scheduler-file or --cluster" in call(tmp_path, "run", "--executor", "dask", code=2)[1]
+    )
+    # As where the extra is not installed.
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    for name in ("cairn.cluster.dask_executor", "cairn.cluster.worker_step"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    _, err = call(tmp_path, "run", "--executor", "dask", *scheduler, code=3)
+    assert "pip install 'cairn[cluster]'" in err
+
+
+def test_a_run_has_one_line_and_no_image(tmp_path: Path, call: Call) -> None:
+    assert "name it with --line" in call(tmp_path, "run", "--lines", "nightly", code=2)[1]
+    assert "--image is of workflows" in call(tmp_path, "run", "--image", IMAGE, code=2)[1]
+
+
+def test_a_dry_run_of_a_night_begins_nothing(tmp_path: Path, call: Call) -> None:
+    words = ("--pythons", "3.12", "--families", "gfx94X-dcgpu", "--night", "new", "--dry-run", "--json")
+    shown, _ = call(tmp_path / "store", "run", *words)
+    steps = json.loads(shown)["steps"]
+    assert [one["step"].partition(" ")[0] for one in steps] == [
+        "build", "stage", "test", "suite", "suite", "merge", "promote",
+    ]  # fmt: skip
+    assert not (tmp_path / "store").exists()

@@ -1,0 +1,209 @@
+"""Submit the steps of a night to a Dask cluster: https://distributed.dask.org/en/stable/resources.html.
+
+A worker says what it has by its resources: `cores`, and a GPU by its target, such as `gfx1100=1`. One that
+names no cores takes a step for each of its threads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import CancelledError
+from dataclasses import dataclass
+from typing import Any
+
+import dask_jobqueue
+from distributed import Client, KilledWorker
+from distributed.comm.core import CommClosedError
+
+import cairn
+from cairn import process
+from cairn.build.engine.schedule import Limits
+from cairn.cluster import worker_step
+from cairn.errors import NetworkError, PrerequisiteError, ProcessError, UsageError
+from cairn.output import Progress, console
+from cairn.pipeline.night.driver import ExecutorGoneError
+from cairn.pipeline.night.placing import Demand, Machine
+from cairn.pipeline.night.step_run import StepEnd, StepJob
+
+_LOOK = 0.5  # seconds between two looks at whether the run has ended
+_FRESH = 5.0  # seconds for which the list of workers is taken to be right
+_GRACE = 60.0  # seconds that a worker which meets a demand may be away
+_MANY = 100_000  # steps that may wait for a worker: Dask says which starts
+_GONE = (CommClosedError, CancelledError)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Where:
+    """Which cluster.
+
+    Attributes:
+        scheduler: the address of a scheduler, or None.
+        scheduler_file: a file that a scheduler wrote, or None.
+        cluster: a class of dask-jobqueue, such as `SLURMCluster`, or None: it is started, and ends with us.
+        workers: how many to wait for, and to start.
+        patience: seconds to wait for them, and for a scheduler that is gone.
+    """
+
+    scheduler: str | None = None
+    scheduler_file: str | None = None
+    cluster: str | None = None
+    workers: int = 1
+    patience: float = 600.0
+
+
+@contextlib.contextmanager
+def connect(where: Where) -> Iterator[Cluster]:
+    """Connect to a cluster, or start one.
+
+    Raises:
+        NetworkError: the scheduler does not answer, or no worker came.
+        PrerequisiteError: workers have no Cairn, or another version of it.
+        UsageError: dask-jobqueue has no such cluster.
+    """
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what goes wrong is ours to say
+    with contextlib.ExitStack() as stack:
+        if where.cluster:
+            kind = getattr(dask_jobqueue, where.cluster, None)
+            if kind is None:
+                raise UsageError(
+                    f"dask-jobqueue has no {where.cluster!r}",
+                    tip="such as SLURMCluster, PBSCluster, HTCondorCluster",
+                )
+            jobs = stack.enter_context(kind())
+            jobs.scale(jobs=where.workers)
+            where = Where(scheduler=jobs.scheduler_address, workers=where.workers, patience=where.patience)
+        cluster = Cluster(where)
+        stack.callback(cluster.close)
+        yield cluster
+
+
+class Cluster:
+    """A cluster, as an executor of steps (`cairn.pipeline.night.driver.Executor`)."""
+
+    def __init__(self, where: Where) -> None:
+        self._where = where
+        self._lock = threading.Lock()
+        self._looked = 0.0
+        self._run = time.time_ns()
+        self._connect()
+        self.machines: tuple[Machine, ...] = self._look()
+        self.cores = sum(machine.cores for machine in self.machines)
+        self.limits = Limits(cores=_MANY)
+
+    def close(self) -> None:
+        """Let go of the scheduler, which ends the steps that still run."""
+        with contextlib.suppress(OSError, TimeoutError, RuntimeError):
+            self._client.close(timeout=5)
+
+    def renew(self) -> bool:
+        """Connect again to a scheduler that was gone; False if it does not come back."""
+        console.current().warn(f"the scheduler is gone; waiting for it for {self._where.patience:.0f} s")
+        self.close()
+        try:
+            self._connect()
+        except NetworkError:
+            return False
+        return True
+
+    def carry_out(self, job: StepJob, demand: Demand, *, urgency: float, say: Progress) -> StepEnd:
+        """See `Executor.carry_out`.
+
+        Raises:
+            ExecutorGoneError: the scheduler is gone.
+            PrerequisiteError: the workers that could do it are gone, or died of it.
+            ProcessError: the run has ended.
+        """
+        say("waits for a worker")
+        try:
+            future = self._client.submit(
+                worker_step.carry_out,
+                job,
+                key=f"{job.name}-{self._run}-{time.time_ns()}",
+                resources=self._resources(job, demand),
+                priority=int(urgency),
+                pure=False,
+            )
+            missing_since: float | None = None
+            while True:
+                with contextlib.suppress(TimeoutError):
+                    end: StepEnd = future.result(timeout=_LOOK)
+                    return end
+                if process.is_ended():
+                    future.cancel()
+                    raise ProcessError(f"{job.name} was ended", returncode=-1)
+                if any(demand.is_met_by(machine) for machine in self._look()):
+                    missing_since = None
+                elif missing_since is None:
+                    missing_since = time.monotonic()
+                elif time.monotonic() - missing_since > _GRACE:
+                    future.cancel()
+                    raise PrerequisiteError(
+                        f"no worker has {demand} any more", tip="start one, and run the night again"
+                    )
+        except KilledWorker as error:
+            raise PrerequisiteError(
+                f"the workers of {job.name} died, the last one at {error.last_worker.address}",
+                tip="see their logs: did they run out of memory?",
+            ) from error
+        except _GONE as error:
+            raise ExecutorGoneError from error
+
+    def _connect(self) -> None:
+        where, patience = self._where, self._where.patience
+        name = where.scheduler or where.scheduler_file
+        try:
+            self._client: Any = Client(
+                where.scheduler, scheduler_file=where.scheduler_file, timeout=patience, name="cairn"
+            )
+            self._client.wait_for_workers(where.workers, timeout=patience)
+            found = self._client.run(worker_step.describe, on_error="return")
+        except (OSError, TimeoutError, *_GONE) as error:
+            raise NetworkError(
+                f"the Dask cluster at {name} does not answer, or has not {where.workers} workers",
+                tip="see that both run: dask scheduler, dask worker",
+            ) from error
+        for address, answer in found.items():
+            if not isinstance(answer, tuple):
+                raise PrerequisiteError(
+                    f"the worker at {address} cannot run Cairn: {answer}",
+                    tip="pip install cairn[cluster] there",
+                )
+            if answer[0] != cairn.__version__:
+                raise PrerequisiteError(
+                    f"the worker at {address} has Cairn {answer[0]}, and this is {cairn.__version__}",
+                    tip="install one version everywhere",
+                )
+        self._platforms = {address: platform for address, (_, platform) in found.items()}
+
+    def _look(self) -> tuple[Machine, ...]:
+        """Return the workers that there are, by a list that is a few seconds old at most."""
+        with self._lock:
+            if time.monotonic() - self._looked < _FRESH:
+                return self.machines
+            workers = self._client.scheduler_info()["workers"]
+            default = next(iter(self._platforms.values()))
+            self.machines = tuple(
+                Machine(
+                    name=address,
+                    # One that came later is as the others were.
+                    platform=self._platforms.get(address, default),
+                    cores=int(worker["resources"].get("cores", worker["nthreads"])),
+                    gpus={
+                        name: int(count)
+                        for name, count in worker["resources"].items()
+                        if name.startswith("gfx")
+                    },
+                )
+                for address, worker in workers.items()
+            )
+            self._counts = any("cores" in worker["resources"] for worker in workers.values())
+            self._looked = time.monotonic()
+            return self.machines
+
+    def _resources(self, job: StepJob, demand: Demand) -> dict[str, float]:
+        resources: dict[str, float] = {"cores": job.cores} if self._counts else {}
+        return resources | ({demand.gpu: demand.gpus} if demand.gpu else {})

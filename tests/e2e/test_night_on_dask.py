@@ -1,0 +1,163 @@
+"""`cairn ci night run` on a Dask cluster of three workers: the bytes of a local night, whatever is killed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from cairn.release.index.snapshot import Index, read_set
+from cairn.store.folder import LocalStore
+from helpers import tiny_stack
+from helpers.dask_cluster import DaskCluster, kill
+from helpers.trail import clean_environment
+
+pytest.importorskip("distributed", reason="pip install 'cairn[cluster]'")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("night-on-dask")]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A store, a work folder and a cache of their own for one night."""
+
+    folder: Path
+    stack: Path
+
+    @property
+    def env(self) -> dict[str, str]:
+        return clean_environment(self.folder / "cache") | {"PIP_CONFIG_FILE": os.devnull}
+
+    def begin(self, *words: str) -> subprocess.Popen[bytes]:
+        """Start a driver; what it says is in `log`."""
+        command = [
+            sys.executable,
+            "-m",
+            "cairn",
+            "ci",
+            "night",
+            "run",
+            "--stack",
+            str(self.stack),
+            "--night",
+            "1",
+        ]
+        command += ["--store", str(self.folder / "store"), "--work-dir", str(self.folder / "work"), *words]
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with self.log.open("ab") as log:
+            return subprocess.Popen(command, env=self.env, stdout=log, stderr=log, start_new_session=True)
+
+    def run(self, *words: str) -> None:
+        assert self.begin(*words).wait(600) == 0, self.said()
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "driver.log"
+
+    def said(self) -> str:
+        return self.log.read_text("utf-8") if self.log.is_file() else ""
+
+    def wait_for(self, text: str) -> None:
+        deadline = time.monotonic() + 300
+        while text not in self.said():
+            assert time.monotonic() < deadline, self.said()
+            time.sleep(0.05)
+
+    def promoted(self) -> dict[str, dict[str, str]]:
+        """The sets that users install, by their id, and the sha256 of each of their files."""
+        store = LocalStore(self.folder / "store")
+        sets = Index(store, "nightly").load().sets()
+        return {
+            one.set_id: {file.file_name: file.sha256 for file in read_set(store, one.set_id).files}
+            for one in sets
+        }
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_stack.write(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture(scope="module")
+def local(stack: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
+    """What a night on this machine alone promotes."""
+    place = Place(tmp_path_factory.mktemp("local"), stack)
+    place.run()
+    return place.promoted()
+
+
+@pytest.fixture
+def place(stack: Path, tmp_path: Path) -> Place:
+    return Place(tmp_path / "night", stack)
+
+
+def on(cluster: DaskCluster) -> tuple[str, ...]:
+    return ("--executor", "dask", "--scheduler", cluster.address, "--workers", "3")
+
+
+def test_a_night_on_three_workers_has_the_bytes_of_a_local_one(
+    place: Place, local: dict[str, dict[str, str]], tmp_path: Path
+) -> None:
+    with DaskCluster(tmp_path / "dask", place.env) as cluster:
+        place.run(*on(cluster))
+        assert place.promoted() == local
+        begun = place.said().count("→ build")
+        place.run(*on(cluster))  # once more, with nothing left
+    assert place.said().count("→ build") == begun == 1
+
+
+def break_and_go_on(place: Place, folder: Path, victim: str, step: str, after: float) -> None:
+    """Kill one part seconds after a step has begun, start it again, and let the night end."""
+    with DaskCluster(folder, place.env) as cluster:
+        driver = place.begin(*on(cluster))
+        place.wait_for(f"→ {step}")
+        time.sleep(after)
+        if victim == "driver":
+            kill(driver)
+            place.run(*on(cluster))
+            return
+        if victim == "worker":
+            for each in cluster.workers[:2]:
+                kill(each)
+            cluster.start_worker()
+            cluster.start_worker()
+        else:
+            kill(cluster.scheduler)
+            cluster.start_scheduler()
+            for each in cluster.workers:
+                kill(each)
+            for _ in range(3):
+                cluster.start_worker()
+        assert driver.wait(600) == 0, place.said()
+
+
+@pytest.mark.by_hand
+@pytest.mark.parametrize(
+    ("victim", "step", "after"),
+    [
+        ("driver", "build", 2.0),
+        ("worker", "build", 2.0),
+        ("scheduler", "test", 1.0),
+        ("driver", "promote", 1.0),
+    ],
+)
+def test_what_is_killed_changes_nothing(
+    place: Place, local: dict[str, dict[str, str]], tmp_path: Path, victim: str, step: str, after: float
+) -> None:
+    break_and_go_on(place, tmp_path / "dask", victim, step, after)
+    assert place.promoted() == local
+
+
+@pytest.mark.by_hand
+@pytest.mark.parametrize("point", range(10))
+@pytest.mark.parametrize("victim", ["driver", "worker", "scheduler"])
+def test_thirty_points(
+    place: Place, local: dict[str, dict[str, str]], tmp_path: Path, victim: str, point: int
+) -> None:
+    step = ("build", "build", "build", "stage", "test")[point % 5]
+    break_and_go_on(place, tmp_path / "dask", victim, step, after=0.2 + 0.9 * point)
+    assert place.promoted() == local
