@@ -37,8 +37,8 @@ BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
 STAMP = VENV / "cairn-stamp"
 MINIMUM_PYTHON = (3, 11)
 BUILD_REQUIRES = ["pip", "setuptools"]
-EXTRAS = "dev,fast,s3"  # of a developer
-VENV_DISK = {"": 130_000_000, EXTRAS: 1_100_000_000}  # bytes, by the extras that are installed
+EXTRAS = "dev"  # of a developer
+VENV_DISK = {"release": 130_000_000, EXTRAS: 1_100_000_000}  # bytes, by the extras that are installed
 TICK = 0.2  # seconds between two states of a line that moves
 HEARTBEAT = 10.0  # seconds between two lines where none can move
 LAST_LINES = 12  # of pip's, shown when it fails
@@ -104,7 +104,7 @@ def parse(argv: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
         default="sample",
         help="a folder of external-builds/ (default: %(default)s)",
     )
-    quickstart.set_defaults(run=run_quickstart, extra="")
+    quickstart.set_defaults(run=run_quickstart, extra="release")
     test = commands.add_parser("test", help="run the tests", allow_abbrev=False, add_help=False)
     test.add_argument("--all", action="store_true", help="those with real programs and servers too")
     test.set_defaults(run=run_tests, extra=EXTRAS)
@@ -269,9 +269,8 @@ def install(extra: str) -> None:
             base = getattr(sys, "_base_executable", sys.executable)
             subprocess.run([base, "-m", "venv", "--clear", VENV], check=True)
         STAMP.unlink(missing_ok=True)
-        requirement = f"{ROOT}[{extra}]" if extra else str(ROOT)
         # What builds Cairn comes first: an environment of pip's own would not be constrained.
-        for words in (BUILD_REQUIRES, ["--no-build-isolation", "--editable", requirement]):
+        for words in (BUILD_REQUIRES, ["--no-build-isolation", "--editable", f"{ROOT}[{extra}]"]):
             pip_install(words, progress)
         STAMP.write_text(stamp(extra), encoding="utf-8")
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
 
-from cairn import process
+from cairn import process, shipped
 from cairn.errors import PrerequisiteError, ProcessError, StoreError, UsageError
 from cairn.output import Progress, wording
 
@@ -108,16 +108,15 @@ class Dockerfile:
 
 
 def dockerfiles_folder(start: Path) -> Path:
-    """The `dockerfiles/` of a folder or of one above it, else that of the checkout Cairn runs from.
+    """The `dockerfiles/` of a folder or of one above it, else Cairn's own.
 
     Raises:
         UsageError: there is none.
     """
-    ours = Path(__file__).resolve().parents[2]
-    for place in (start.absolute(), *start.absolute().parents, ours):
+    for place in (start.absolute(), *start.absolute().parents):
         if any((place / FOLDER).glob(f"*{SUFFIX}")):
             return place / FOLDER
-    raise UsageError(f"there is no folder {FOLDER} here", tip="name a Dockerfile by its path")
+    return shipped.folder(FOLDER)
 
 
 def find_dockerfile(name: str, start: Path) -> Dockerfile:

@@ -16,13 +16,12 @@ import functools
 import html
 import os
 import re
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 
-from cairn import isolation, process
+from cairn import extras, isolation, process
 from cairn.errors import UsageError
 from cairn.isolation import Isolation
 
@@ -133,7 +132,7 @@ def read_pip_settings() -> PipSettings:
 
 @functools.lru_cache(maxsize=1)  # a build asks for each of its steps, and pip takes half a second to start
 def _read(env: tuple[tuple[str, str], ...]) -> PipSettings:
-    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "config", "list"]
+    command = [*extras.pip(), "--disable-pip-version-check", "config", "list"]
     result = process.run(command, env=dict(env), separate_stderr=True, timeout=_TIMEOUT, check=False)
     if result.returncode != 0:
         reason = " ".join(result.stderr.split())[-300:]

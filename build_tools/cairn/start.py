@@ -81,6 +81,11 @@ def _without_reader() -> int:
 def _unforeseen(error: Exception) -> int:
     # A missing package of ours is a defect; one that we depend on, an installation that was half removed.
     if isinstance(error, ImportError) and (error.name or "cairn").partition(".")[0] != "cairn":
+        from cairn import extras  # noqa: PLC0415 - see `run`
+
+        if extra := extras.extra_of(error.name or ""):
+            message = f"this needs {error.name}, which the core of Cairn does without"
+            return _say(message, EXIT_PREREQUISITE, extras.line(extra))
         tip = "install Cairn again: `pip install -e .` in its folder, or `python3 dev.py check`"
         return _say(f"{error.name}, which Cairn needs, cannot be imported: {error}", EXIT_PREREQUISITE, tip)
     if isinstance(error, OSError | MemoryError):

@@ -11,7 +11,9 @@ import contextlib
 import dataclasses
 import importlib.metadata
 import json
+import os
 import re
+import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +21,7 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from cairn import isolation, owned, package_index, platforms, process
+from cairn import extras, isolation, owned, package_index, platforms, process
 from cairn.errors import NetworkError, PrerequisiteError, ProcessError
 from cairn.isolation import Isolation
 from cairn.output import Progress
@@ -163,18 +165,22 @@ def share(environment: VirtualEnvironment, other: VirtualEnvironment) -> None:
 
 def pip_command(python: Path) -> tuple[str, ...]:
     """Our pip, to install for an interpreter (or the folder of its environment), up to its own options."""
-    pip = (sys.executable, "-m", "pip", "--python", str(python), "--disable-pip-version-check")
+    pip = (*extras.pip(), "--python", str(python), "--disable-pip-version-check")
     return (*pip, "install", "--no-input", "--no-user")  # a configuration file may say `user = true`
 
 
 def uv_program() -> str:
-    """Return the uv that was installed with us.
+    """Return the uv that was installed with us, else the one that started us (`uvx`) or is on PATH.
 
     Raises:
         PrerequisiteError: it is not there, such as where only its Python module was copied.
     """
-    from uv import find_uv_bin  # noqa: PLC0415 - few commands need it
-
+    try:
+        from uv import find_uv_bin  # noqa: PLC0415 - few commands need it
+    except ModuleNotFoundError as error:
+        if program := os.environ.get("UV") or shutil.which("uv"):
+            return program
+        raise PrerequisiteError("uv, which this needs, is not here", tip=extras.line("release")) from error
     try:
         return find_uv_bin()
     except FileNotFoundError as error:

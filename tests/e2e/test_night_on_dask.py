@@ -17,7 +17,7 @@ from helpers import tiny_stack
 from helpers.dask_cluster import DaskCluster, kill
 from helpers.trail import clean_environment
 
-pytest.importorskip("distributed", reason="pip install 'cairn[cluster]'")
+pytest.importorskip("distributed", reason="pip install 'cairn-wheels[cluster]'")
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("night-on-dask")]
 
 

@@ -60,7 +60,7 @@ def free_port(folder: Path) -> int:
 
 def test_step_by_step(project: Path, tmp_path: Path) -> None:
     # As `dev.py` leaves it, without running a trail first.
-    made = "import dev; dev.ready('') or dev.install('')"
+    made = "import dev; dev.ready('release') or dev.install('release')"
     subprocess.run([sys.executable, "-c", made], cwd=project, check=True)
 
     headings = ("The same, step by step", "Wheels that are built already")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from cairn import converters
+from cairn import converters, extras
 from cairn.cli.answer import Result, show
 from cairn.cli.parser import Parser
 from cairn.options import KEY, Exclusive, Option
@@ -44,19 +44,26 @@ class Command:
             is also made for `--help`.
         omit: fields of the request without an option.
         takes_rest: what follows `--` is not read, and becomes the field `rest`.
+        needs: the extra that must be installed before it begins.
     """
 
     request: type[object]
     run: Callable[[Any], Result]
     omit: Collection[str] = ()
     takes_rest: bool = False
+    needs: extras.Extra | None = None
 
     def add_to(self, parser: Parser, *, about: str) -> None:
         """Have a parser take the options, and show the help; `about` is its line in the help of its group."""
         more, parser.epilog = _help(self.request)
         parser.description = f"{sentence(about)}. {more}".strip()
         parser.takes_rest = self.takes_rest
-        bind(parser, self.request, self.run, omit=self.omit)
+        bind(parser, self.request, self._run, omit=self.omit)
+
+    def _run(self, request: object) -> Result:
+        if self.needs is not None:
+            extras.demand(self.needs)
+        return self.run(request)
 
 
 def command(request: type[Request], run: Callable[[Request], Result], **more: Any) -> Command:

@@ -111,4 +111,4 @@ def _row(one: IndexSet) -> tuple[str, str, str]:
     return short_id(one.set_id), one.added[:16].replace("T", " "), versions
 
 
-COMMANDS = {"bisect": command(Bisect, _bisect)}
+COMMANDS = {"bisect": command(Bisect, _bisect, needs="release")}

@@ -84,6 +84,7 @@ def _text(checkout: Checkout) -> Iterator[str]:
 
 
 def _run(command: CheckoutCommand) -> Answer:
+    from cairn import stack as stacks
     from cairn.sources import checkout_stack
     from cairn.sources.checkout.checkout import CheckoutRequest
 
@@ -92,7 +93,7 @@ def _run(command: CheckoutCommand) -> Answer:
         with console.current().stage(f"make the repositories of {stack.name}"):
             origins = {p.name: checkout_stack.origin_of(p) for p in stack.projects}
         return Answer(origins, [Table(("project", "origin"), origins.items())])
-    root = (command.root_checkout_dir or Path(stack.folder)).absolute()
+    root = (command.root_checkout_dir or stacks.checkouts_folder(stack)).absolute()
     if command.what == _ALL:
         _refuse_for_all(command)
         with console.current().stage(f"check out {stack.name} {stack.line}") as stage:

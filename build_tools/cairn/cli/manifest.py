@@ -312,7 +312,10 @@ def _local_origins(stack: Stack | None, frozen: Manifest) -> dict[str, str]:
 
 
 def _root(stack: Stack | None, request: CheckoutPlaces) -> Path:
-    return (request.root_checkout_dir or Path(stack.folder if stack else ".")).absolute()
+    from cairn import stack as stacks
+
+    here = stacks.checkouts_folder(stack) if stack else Path()
+    return (request.root_checkout_dir or here).absolute()
 
 
 def _own_folders(frozen: Manifest, stack: Stack | None) -> dict[str, str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cairn import converters
+from cairn import converters, extras
 from cairn.cli import common_options as common
 from cairn.errors import PrerequisiteError
 from cairn.options import Exclusive, flag, option, repeated
@@ -57,7 +57,7 @@ class AttestOptions(SignOptions):
             try:
                 from cairn.release.provenance.pep740 import workflow_attester
             except ImportError as error:
-                tip = "pip install 'cairn[sign]'"
+                tip = extras.line("sign")
                 raise PrerequisiteError("--sign-as-workflow needs the extra sign", tip=tip) from error
             with workflow_attester() as workflow:
                 yield workflow

@@ -20,7 +20,7 @@ from distributed import Client, KilledWorker
 from distributed.comm.core import CommClosedError
 
 import cairn
-from cairn import process
+from cairn import extras, process
 from cairn.build.engine.schedule import Limits
 from cairn.cluster import worker_step
 from cairn.errors import NetworkError, PrerequisiteError, ProcessError, UsageError
@@ -170,7 +170,7 @@ class Cluster:
             if not isinstance(answer, tuple):
                 raise PrerequisiteError(
                     f"the worker at {address} cannot run Cairn: {answer}",
-                    tip="pip install cairn[cluster] there",
+                    tip=f"{extras.line('cluster')} there",
                 )
             if answer[0] != cairn.__version__:
                 raise PrerequisiteError(

@@ -6,15 +6,14 @@ import zlib
 from collections.abc import Callable
 from typing import IO, Any, Protocol
 
-import zstandard
-
 from cairn.errors import WheelError
+from cairn.formats import zstd
 from cairn.formats.view import View
 
 ZLIB, ZSTD = 0, 1  # the method in the header of a compressed bundle
 _STEP = 1 << 16
-_SMALL_STEP = 1024  # packed bytes of zstd at a time, see `Unpacker`
-_MOST_WINDOW = 1 << 27  # bytes; what zstd allows itself with --long, which clang uses
+# What zstd allows itself with --long, which clang uses: 128 MiB.
+_LONGEST_WINDOW: dict[int, int] = {zstd.DecompressionParameter.window_log_max: 27}
 _RATIO_CHECK_MIN_SIZE = 16 << 20  # what unpacks to less does no harm however well it is compressed
 _RATIO = 250  # far more than code for many targets is ever compressed by
 
@@ -69,7 +68,7 @@ class Unpacker:
         self._packed = packed
         self._begin = packed.at
         self._zlib = zlib.decompressobj() if zlib_stream else None
-        self._zstd = zstandard.ZstdDecompressor(max_window_size=_MOST_WINDOW).decompressobj()
+        self._zstd = zstd.ZstdDecompressor(options=_LONGEST_WINDOW)
         self._left = b""
 
     @property
@@ -102,9 +101,9 @@ class Unpacker:
             data = self._zlib.unconsumed_tail or self._packed.read(_STEP)
             part = self._zlib.decompress(data, size)
             return part if part or data else None
-        # Small steps, since nothing bounds what one gives: a few bytes of zstd can stand for 128 KiB.
-        data = self._packed.read(_SMALL_STEP)
-        return self._zstd.decompress(data) if data else None
+        needs_input = self._zstd.needs_input
+        data = self._packed.read(_STEP) if needs_input else b""
+        return self._zstd.decompress(data, size) if data or not needs_input else None
 
 
 class Forward:
@@ -171,7 +170,8 @@ def compress(plain: bytes, method: int, level: int) -> bytes:
     """The packed data of a bundle, as clang packs it."""
     if method == ZLIB:
         return zlib.compress(plain, level)
-    return zstandard.ZstdCompressor(compression_params=_parameters(level)).compress(plain)
+    packer = zstd.ZstdCompressor(options=_options(level))
+    return packer.compress(plain, packer.FLUSH_FRAME)
 
 
 def compress_file(plain: IO[bytes], size: int, out: IO[bytes], method: int, level: int) -> None:
@@ -179,17 +179,17 @@ def compress_file(plain: IO[bytes], size: int, out: IO[bytes], method: int, leve
     if method == ZLIB:
         packer: Any = zlib.compressobj(level)
     else:
-        packer = zstandard.ZstdCompressor(compression_params=_parameters(level)).compressobj(size=size)
+        packer = zstd.ZstdCompressor(options=_options(level))
+        packer.set_pledged_input_size(size)
     while part := plain.read(_STEP):
         out.write(packer.compress(part))
     out.write(packer.flush())
 
 
-def _parameters(level: int) -> zstandard.ZstdCompressionParameters:
+def _options(level: int) -> dict[int, int]:
     # Level and matching alone, as clang sets them: zstd then chooses all else by the size of the content.
-    return zstandard.ZstdCompressionParameters(
-        compression_level=level, enable_ldm=True, write_content_size=True
-    )
+    parameter = zstd.CompressionParameter
+    return {parameter.compression_level: level, parameter.enable_long_distance_matching: 1}
 
 
 def level_of(plain: bytes, packed: bytes, method: int) -> int | None:

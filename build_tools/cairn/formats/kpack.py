@@ -41,11 +41,10 @@ from pathlib import Path
 from typing import IO
 
 import msgspec
-import zstandard
 
 from cairn import datafile, files
 from cairn.errors import UsageError, WheelError
-from cairn.formats import msgpack
+from cairn.formats import msgpack, zstd
 from cairn.formats.compression import Unpacker, ViewReader, most_unpacked
 from cairn.formats.view import View
 from cairn.targets import parse_target_id
@@ -250,7 +249,7 @@ class Archive:
                 if count > entry.original_size:
                     break
                 yield piece
-        except (zstandard.ZstdError, MemoryError) as error:
+        except (zstd.ZstdError, MemoryError) as error:
             raise WheelError(f"a code object of {self.name} cannot be unpacked: {error}") from error
         if count == entry.original_size and not (stream.ended and stream.used == place.size):
             raise WheelError(f"a frame of {self.name} does not end with its bytes")
@@ -296,11 +295,12 @@ class Archive:
             return
         head = self.view.read(place.offset, min(_LONGEST_FRAME_HEADER, place.size))
         try:
-            says = zstandard.get_frame_parameters(head).content_size
-        except zstandard.ZstdError as error:
+            # Its types leave out that a frame need not say it.
+            says: int | None = zstd.get_frame_info(head).decompressed_size
+        except zstd.ZstdError as error:
             raise WheelError(f"a code object of {self.name} cannot be unpacked: {error}") from error
         if says != entry.original_size:
-            claim = "does not say its size" if says == zstandard.CONTENTSIZE_UNKNOWN else f"says {says} bytes"
+            claim = "does not say its size" if says is None else f"says {says} bytes"
             raise WheelError(
                 f"the frame of a code object of {entry.original_size} bytes in {self.name} {claim}: "
                 "AMD's own tools cannot read it"
@@ -442,12 +442,13 @@ class Writer:
         self._out.write(bytes(WORD.size))
         # A stream does not know its length by itself, and rocm-kpack's Python reader, which unpacks in
         # one go (`ZstdDecompressor.decompress`), refuses a frame that does not say it.
-        packer = zstandard.ZstdCompressor(level=_LEVEL).compressobj(size=plain)
+        packer = zstd.ZstdCompressor(level=_LEVEL)
+        packer.set_pledged_input_size(plain)
         try:
             for piece in pieces:
                 size += self._out.write(packer.compress(piece))
             size += self._out.write(packer.flush())
-        except zstandard.ZstdError as error:
+        except zstd.ZstdError as error:
             raise WheelError(f"a code object is not of {plain} bytes: {error}") from error
         if size > _LONGEST_FRAME:
             raise WheelError(f"a code object that takes {size} bytes is too large for a kpack archive")

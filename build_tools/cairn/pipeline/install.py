@@ -7,6 +7,7 @@ carries it out.
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import shutil
 import sys
@@ -14,14 +15,24 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from http import HTTPStatus
 from pathlib import Path
 from typing import Literal
 
 from packaging.requirements import InvalidRequirement, Requirement
 
-from cairn import datafile, files, interpreters, isolation, package_index, platforms, process, targets, venv
-from cairn.errors import NetworkError, StoreError, UsageError
+from cairn import (
+    datafile,
+    files,
+    interpreters,
+    isolation,
+    package_index,
+    platforms,
+    process,
+    targets,
+    venv,
+    web,
+)
+from cairn.errors import StoreError, UsageError
 from cairn.interpreters import Interpreter
 from cairn.output import Progress
 from cairn.release.pages import targets_file
@@ -249,19 +260,10 @@ def _read(address: str) -> bytes:
         raise UsageError(
             f"pip and uv cannot install from {address}", tip="name the https:// address where it is served"
         )
-    import requests  # noqa: PLC0415 - a folder needs none of it
-
-    try:
-        answer = requests.get(address, timeout=_TIMEOUT)
-    except requests.RequestException as error:
-        raise NetworkError(f"cannot read {address}: {type(error).__name__}", tip=package_index.TIP) from error
-    if answer.status_code == HTTPStatus.NOT_FOUND:
+    data = io.BytesIO()
+    if not web.read(address, out=data, timeout=_TIMEOUT, tip=package_index.TIP):
         raise StoreError(f"there is no {address}", tip=_MISSING)
-    if not answer.ok:
-        raise NetworkError(
-            f"cannot read {address}: it answers {answer.status_code} {answer.reason}", tip=package_index.TIP
-        )
-    return answer.content
+    return data.getvalue()
 
 
 def _check(offer: Offer, address: str) -> None:

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import cairn
-from cairn import datafile, files, isolation
+from cairn import DISTRIBUTION, datafile, files, isolation
 from cairn.build import cache
 from cairn.errors import UsageError
 from cairn.isolation import Isolation
@@ -32,7 +32,7 @@ from cairn.wheels.wheelset import WheelSet
 _NO_MATTER = frozenset({"TMPDIR", "TEMP", "TMP", "TERM", "PIP_CACHE_DIR", "UV_CACHE_DIR"})
 _PACKAGE = Path(cairn.__file__).parent
 # Which versions of these ran counts; what they ran with is in the set's closure.
-_PROGRAMS = ("cairn", "pip", "pytest", "uv")
+_PROGRAMS = (DISTRIBUTION, "pip", "pytest", "uv")
 
 
 class StoredVerdict(datafile.Value, tag_field="schema", tag="cairn.kept/1"):

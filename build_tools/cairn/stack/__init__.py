@@ -17,4 +17,5 @@ from cairn.stack.model import RecordKind as RecordKind
 from cairn.stack.model import Sdk as Sdk
 from cairn.stack.model import Stack as Stack
 from cairn.stack.read import FILE as FILE
+from cairn.stack.read import checkouts_folder as checkouts_folder
 from cairn.stack.read import load as load

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from cairn import datafile, requirements
+from cairn import datafile, requirements, shipped
 from cairn.errors import UsageError
 from cairn.output import wording
 from cairn.stack.model import Line, Origin, Project, Stack
@@ -41,10 +41,14 @@ _MAY_BE_EMPTY = re.compile(
 def load(path: Path) -> Stack:
     """Read a stack.toml; folders and files it names become absolute.
 
+    A bare name is that of a stack of Cairn's own, where there is no such file or folder.
+
     Raises:
         UsageError: no such file, not TOML, a field missing, unknown or mistyped, or an edge to nowhere.
     """
     named = path
+    if not path.exists() and str(path) in shipped.STACKS:
+        path = shipped.folder(f"stacks/{path}")
     path = path / FILE if path.is_dir() else path
     try:
         data = datafile.parse_toml(path.read_bytes(), name=str(path))
@@ -62,6 +66,12 @@ def load(path: Path) -> Stack:
     return _absolute(stack, path.parent.absolute())
 
 
+def checkouts_folder(stack: Stack) -> Path:
+    """Return where checkouts go by default: beside the stack.toml, or here for one of an installed Cairn."""
+    folder = Path(stack.folder)
+    return Path.cwd() if shipped.is_unpacked(folder) else folder
+
+
 def _meant(path: Path) -> str:
     """Return a tip for a path without a stack: the stacks beside it, in it and in `external-builds`."""
     path = path.parent if path.name == FILE else path
@@ -71,7 +81,10 @@ def _meant(path: Path) -> str:
     names = wording.nearest(path.name, [candidate.name for candidate in near])
     if likely := [str(candidate) for candidate in near if candidate.name in names]:
         return f"did you mean {' or '.join(likely)}?"
-    return f"name one with --stack; near it are: {', '.join(map(str, near)) or 'none'}"
+    if own := wording.nearest(str(path), shipped.STACKS):
+        return f"did you mean {' or '.join(own)}?"
+    ours = f"Cairn's own: {', '.join(shipped.STACKS)}"
+    return f"name one with --stack; near it are: {', '.join(map(str, near)) or 'none'}; {ours}"
 
 
 def _absolute(stack: Stack, root: Path) -> Stack:

@@ -6,7 +6,7 @@ import dataclasses
 import urllib.request
 from pathlib import Path
 
-from cairn import files
+from cairn import extras, files
 from cairn.errors import PrerequisiteError, StoreError, UsageError
 from cairn.output import Progress, safe_text, silent
 from cairn.retry import RetryPolicy
@@ -114,8 +114,8 @@ def _bucket(
         # Loaded here because an extra of ours has to be there.
         from cairn.store.buckets import bucket, client  # noqa: PLC0415
     except ModuleNotFoundError as error:
-        if error.name != "obstore":
+        if error.name not in ("obstore", "requests"):
             raise
-        raise PrerequisiteError(f"{url}: a bucket needs obstore", tip="pip install cairn[s3]") from error
+        raise PrerequisiteError(f"{url}: a bucket needs obstore", tip=extras.line("s3")) from error
     place = client.connect(url, endpoint_url=endpoint_url, public=public, say=say)
     return bucket.BucketStore(place if retry is None else dataclasses.replace(place, policy=retry))

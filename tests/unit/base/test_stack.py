@@ -327,7 +327,7 @@ def test_a_missing_stack_says_how_to_name_one(tmp_path: Path) -> None:
             "there is no stack external-builds/pyt",
             "did you mean external-builds/pytorch?",
         ),
-        ("pytorch", "there is no stack pytorch", "did you mean external-builds/pytorch?"),
+        ("pytroch", "there is no stack pytroch", "did you mean external-builds/pytorch?"),
         ("zzz", "there is no stack zzz", "near it are: sample, external-builds/pytorch"),
     ],
 )

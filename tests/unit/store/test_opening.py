@@ -90,7 +90,7 @@ def test_without_obstore_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(PrerequisiteError, match="a bucket needs obstore") as raised:
         open_store("s3://bucket")
-    assert raised.value.tip == "pip install cairn[s3]"
+    assert raised.value.tip == "pip install 'cairn-wheels[s3]'"
 
 
 def test_what_needs_a_folder_says_so() -> None:

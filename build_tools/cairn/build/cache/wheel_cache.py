@@ -6,7 +6,6 @@ What is only in the store is fetched into the folder, and what is built is put i
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from cairn import files
+from cairn import __version__, files
 from cairn.build.cache import entry as entries
 from cairn.build.cache import trim
 from cairn.build.cache.entry import CacheEntry, DamagedEntryError, Hit
@@ -221,7 +220,7 @@ class WheelCache:
 
 def _builder() -> str:
     """Describe the builder for a shared cache, without the name of a machine or a user."""
-    version = f"Cairn {importlib.metadata.version('cairn')}"
+    version = f"Cairn {__version__}"
     # Of every run of GitHub Actions; GitLab and others have none of these names.
     run = [os.environ.get(f"GITHUB_{name}", "") for name in ("SERVER_URL", "REPOSITORY", "RUN_ID")]
     return f"{version}, {run[0]}/{run[1]}/actions/runs/{run[2]}" if all(run) else version

@@ -135,6 +135,7 @@ def jobs_of(request: BuildOptions) -> tuple[Job, ...]:
         PrerequisiteError: the machine lacks a Python.
     """
     from cairn import interpreters
+    from cairn import stack as stacks
     from cairn.build import variants
 
     job = job_of(request)
@@ -149,7 +150,7 @@ def jobs_of(request: BuildOptions) -> tuple[Job, ...]:
         families=request.families,
         pythons=interpreters.find_all(pythons),
     )
-    return variants.expand(job, axes, root=request.root_checkout_dir or Path(job.stack.folder))
+    return variants.expand(job, axes, root=request.root_checkout_dir or stacks.checkouts_folder(job.stack))
 
 
 def job_of(request: BuildOptions) -> Job:
@@ -166,7 +167,7 @@ def job_of(request: BuildOptions) -> Job:
             "--resume is for a run with --clean", tip="leave it out: finished wheels are always kept"
         )
     stack = stacks.load(request.stack)
-    folder = request.root_checkout_dir or Path(stack.folder)
+    folder = request.root_checkout_dir or stacks.checkouts_folder(stack)
     job = fill(
         Job,
         request,
@@ -254,5 +255,5 @@ def _rows(wheels: Iterable[tuple[BuiltWheel, tuple[str, ...]]]) -> Iterator[tupl
 
 
 COMMANDS = {
-    "run": command(Run, _run),
+    "run": command(Run, _run, needs="build"),
 }

@@ -202,7 +202,7 @@ def _watch(request: Watch) -> Answer:
 
 
 COMMANDS = {
-    "report": command(Report, _report),
+    "report": command(Report, _report, needs="release"),
     "list": command(ListNights, _list),
     "watch": command(Watch, _watch),
 }

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from cairn import converters
+from cairn import converters, extras
 from cairn.cli import common_options as common
 from cairn.cli.answer import Answer, Note, Piece, Table
 from cairn.cli.binder import command
@@ -123,7 +123,7 @@ def _executor(request: Run) -> Iterator[Executor]:
     except ImportError as error:
         raise PrerequisiteError(
             f"{error.name} is not installed, which nights on a cluster need",
-            tip="pip install 'cairn[cluster]'",
+            tip=extras.line("cluster"),
         ) from error
     file = request.scheduler_file
     where = dask_executor.Where(
@@ -246,4 +246,4 @@ def _ended(driven: Driven) -> Answer:
     return Answer(driven.report, text, exit_code=driven.code)
 
 
-COMMANDS = {"run": command(Run, _run)}
+COMMANDS = {"run": command(Run, _run, needs="release")}

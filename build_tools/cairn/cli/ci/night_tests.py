@@ -188,9 +188,9 @@ def _merge(request: Merge) -> Answer:
 
 
 COMMANDS = {
-    "test": command(SmokeLeg, _test),
-    "fetch": command(Fetch, _fetch),
-    "keep": command(Keep, _keep),
-    "suite": command(Suite, _suite),
-    "merge": command(Merge, _merge),
+    "test": command(SmokeLeg, _test, needs="release"),
+    "fetch": command(Fetch, _fetch, needs="release"),
+    "keep": command(Keep, _keep, needs="release"),
+    "suite": command(Suite, _suite, needs="release"),
+    "merge": command(Merge, _merge, needs="release"),
 }

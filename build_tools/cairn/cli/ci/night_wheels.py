@@ -259,8 +259,8 @@ def _mark(leg: LegPromotion) -> console.Mark:
 
 
 COMMANDS = {
-    "freeze": command(Freeze, _freeze),
-    "build": command(Build, _build),
-    "stage": command(Stage, _stage),
-    "promote": command(Promote, _promote),
+    "freeze": command(Freeze, _freeze, needs="release"),
+    "build": command(Build, _build, needs="release"),
+    "stage": command(Stage, _stage, needs="release"),
+    "promote": command(Promote, _promote, needs="release"),
 }

@@ -96,4 +96,4 @@ def _plain(result: TrailResult) -> dict[str, object]:
     }
 
 
-COMMANDS = {"run": command(Run, _run)}
+COMMANDS = {"run": command(Run, _run, needs="release")}

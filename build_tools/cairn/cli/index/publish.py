@@ -246,9 +246,9 @@ def publish_answer(new: Iterable[str], already: Sequence[str] = ()) -> Answer:
 
 
 COMMANDS = {
-    "publish": command(Publish, _publish),
-    "lock": command(Lock, _lock),
-    "sync": command(Sync, _sync),
+    "publish": command(Publish, _publish, needs="release"),
+    "lock": command(Lock, _lock, needs="release"),
+    "sync": command(Sync, _sync, needs="release"),
     "verify": command(Verify, _verify),
     "fetch": command(Fetch, _fetch_needed),
 }

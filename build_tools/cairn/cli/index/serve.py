@@ -73,4 +73,4 @@ def _announce(url: str, store: Store, indexes: Sequence[str]) -> None:
         screen.out(keys.index_url(url, index))
 
 
-COMMANDS = {"serve": command(Serve, _serve)}
+COMMANDS = {"serve": command(Serve, _serve, needs="serve")}

@@ -239,8 +239,8 @@ def _changes(difference: Difference, *, dry_run: bool) -> Iterator[str]:
 
 
 COMMANDS = {
-    "rollback": command(Rollback, _rollback),
-    "yank": command(YankSet, _yank),
-    "retain": command(Retain, _retain),
-    "log": command(Log, _log),
+    "rollback": command(Rollback, _rollback, needs="release"),
+    "yank": command(YankSet, _yank, needs="release"),
+    "retain": command(Retain, _retain, needs="release"),
+    "log": command(Log, _log, needs="release"),
 }

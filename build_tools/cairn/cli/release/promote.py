@@ -192,4 +192,4 @@ def plain_demands(report: GateReport | None) -> dict[str, object]:
     }
 
 
-COMMANDS = {"promote": command(Promote, _promote)}
+COMMANDS = {"promote": command(Promote, _promote, needs="release")}

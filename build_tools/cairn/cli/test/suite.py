@@ -300,8 +300,8 @@ def _try_skipped(request: SuiteRequest, work_dir: Path) -> Mapping[str, bool]:
 
 
 COMMANDS = {
-    "suite": command(RunSuite, _run_suite),
+    "suite": command(RunSuite, _run_suite, needs="release"),
     "merge": command(Merge, _merge),
     "shards": command(Shards, _shards),
-    "retry": command(Retry, _retry),
+    "retry": command(Retry, _retry, needs="release"),
 }

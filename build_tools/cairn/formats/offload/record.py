@@ -15,11 +15,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import zstandard
-
 from cairn import datafile
 from cairn.errors import WheelError
-from cairn.formats import compression
+from cairn.formats import compression, zstd
 from cairn.formats.compression import ZLIB, Unpacker, ViewReader
 from cairn.formats.offload import bundle as offload_bundle
 from cairn.formats.offload import code_object
@@ -193,7 +191,7 @@ def unpacking(view: View, bundle: Bundle, folder: Path) -> Iterator[UnpackedBund
         try:
             while part := stream.read(min(_STEP, packing.plain_size + 1 - file.tell())):
                 file.write(part)
-        except (zlib.error, zstandard.ZstdError, MemoryError) as error:
+        except (zlib.error, zstd.ZstdError, MemoryError) as error:
             raise WheelError(f"a compressed offload bundle cannot be unpacked: {error}") from error
         if file.tell() != packing.plain_size:
             raise WheelError(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
 from packaging.version import Version
 
-from cairn import process, venv
+from cairn import extras, process, venv
 from cairn.build.inputs import variables
 from cairn.concurrency import side_by_side
 from cairn.errors import NetworkError, ProcessError, SourceError, StoreError, UsageError
@@ -363,7 +362,7 @@ def sdk_url(url: str, build: Build) -> str:
 
 def _versions(url: str) -> frozenset[Version]:
     """Return the versions of the `rocm` package that an index has."""
-    words = [sys.executable, "-m", "pip", "index", "versions", "--disable-pip-version-check"]
+    words = [*extras.pip(), "index", "versions", "--disable-pip-version-check"]
     try:
         with venv.own_pip(PackageSource(index_url=url)) as env:
             listing = process.run([*words, "--pre", "--index-url", url, "rocm"], env=env, timeout=_TIMEOUT)

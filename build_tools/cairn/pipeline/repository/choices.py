@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from cairn import datafile
+from cairn import datafile, shipped
 from cairn.errors import UsageError
-from cairn.pipeline.repository import github, pinned, shipped, workflows
+from cairn.pipeline.repository import github, pinned, workflows
 from cairn.pipeline.repository.workflows import Credentials
 from cairn.sources.git import repository as git
 

@@ -11,11 +11,11 @@ from typing import Literal
 import msgspec
 
 import cairn
-from cairn import datafile, files
+from cairn import datafile, files, shipped
 from cairn.errors import UsageError
 from cairn.matrix.matrix_toml import FILE as MATRIX
 from cairn.matrix.matrix_toml import usable
-from cairn.pipeline.repository import aws, github, guide, pinned, shipped, workflows
+from cairn.pipeline.repository import aws, github, guide, pinned, workflows
 from cairn.pipeline.repository.choices import LOCK, STACK, Choices, Lock, read_lock
 from cairn.pipeline.repository.workflows import Terms
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from cairn import files
+from cairn import DISTRIBUTION, files
 from cairn.errors import UsageError
 from cairn.sources.git import repository as git
 
@@ -43,7 +43,7 @@ def installed() -> str:
     Raises:
         UsageError: it came from where no job can get it: a file, or an index of whatever name.
     """
-    note = metadata.distribution("cairn").read_text("direct_url.json")
+    note = metadata.distribution(DISTRIBUTION).read_text("direct_url.json")
     place = json.loads(note) if note else {}
     url = str(place.get("url", ""))
     if commit := place.get("vcs_info", {}).get("commit_id"):

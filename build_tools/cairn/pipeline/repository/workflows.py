@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from cairn import DISTRIBUTION, shipped
 from cairn.errors import CairnError
-from cairn.pipeline.repository import shipped
 
 Credentials = Literal["roles", "keys", "none"]
 """Roles of AWS by OIDC; keys in the secrets of environments; none, for a folder."""
@@ -158,10 +158,10 @@ def _fit(name: str, text: str, terms: Terms) -> str:
 def _with_installation(text: str, requirement: str) -> str:
     if text.count(_INSTALL) != 1:
         raise CairnError("the action setup-cairn installs Cairn in a way that `cairn ci init` does not know")
-    what = (
-        f'"{requirement}[$EXTRAS]"' if requirement.startswith("./") else f'"cairn[$EXTRAS] @ {requirement}"'
-    )
-    return text.replace(_INSTALL, f"--constraint {_CONSTRAINTS} {what}").replace(
+    what = f"{DISTRIBUTION}[$EXTRAS] @ {requirement}"
+    if requirement.startswith("./"):
+        what = f"{requirement}[$EXTRAS]"
+    return text.replace(_INSTALL, f'--constraint {_CONSTRAINTS} "{what}"').replace(
         "Cairn from this checkout, in", "Cairn as this repository pins it, in"
     )
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from cairn import datafile
+from cairn import datafile, extras
 from cairn.errors import PrerequisiteError, StoreError, UsageError
 from cairn.output.wording import short_id
 from cairn.release.index import keys
@@ -193,7 +193,7 @@ def vouched(data: bytes, trust: Trust | None, *, file_name: str, sha256: str) ->
         except ImportError as error:
             raise PrerequisiteError(
                 f"{file_name} is attested by a workflow, which needs the extra `sign` to check",
-                tip="pip install 'cairn[sign]'",
+                tip=extras.line("sign"),
             ) from error
         statements = pep740.statements(data, trust, file_name=file_name, sha256=sha256)
         vouchers = [Vouched(claims=statement.decode(payload, name=name), by=by) for payload, by in statements]

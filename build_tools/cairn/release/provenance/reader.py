@@ -7,17 +7,17 @@ a digest in an object that was checked before, starting from the pointer, which 
 from __future__ import annotations
 
 import contextlib
+import io
 import re
 import urllib.parse
 import zipfile
 import zlib
 from collections.abc import Mapping
-from http import HTTPStatus
 from pathlib import Path
 from typing import Protocol
 
-from cairn import files
-from cairn.errors import NetworkError, StoreError, UsageError
+from cairn import files, web
+from cairn.errors import StoreError, UsageError
 from cairn.release.index import keys
 from cairn.store.folder import LocalStore
 from cairn.store.memory import MemoryStore
@@ -91,29 +91,15 @@ def fetch(url: str, *, to: Path | None = None) -> bytes:
         NetworkError: it does not answer, or with an error.
         StoreError: it is far larger than what can be there.
     """
-    import requests  # noqa: PLC0415 - only where an index is on the web
-
-    data = bytearray()
-    try:
-        with contextlib.ExitStack() as stack:
-            answer = stack.enter_context(requests.get(url, timeout=_SECONDS, stream=True))
-            if answer.status_code == HTTPStatus.NOT_FOUND:
-                raise MissingKeyError(f"there is no {url}")
-            if not answer.ok:
-                raise NetworkError(
-                    f"cannot read {url}: it answers {answer.status_code} {answer.reason}", tip=_TIP
-                )
-            file = stack.enter_context(to.open("wb")) if to else None
-            for block in answer.iter_content(1 << 20):
-                if file:
-                    file.write(block)
-                    continue
-                data += block
-                if len(data) > _MOST_BYTES:
-                    raise StoreError(f"{url} is larger than what an index has there")
-    except requests.RequestException as error:
-        raise NetworkError(f"cannot read {url}: {type(error).__name__}", tip=_TIP) from error
-    return bytes(data)
+    data = io.BytesIO()
+    with to.open("wb") if to else data as out:
+        most = None if to else _MOST_BYTES + 1
+        if not web.read(url, out=out, most=most, timeout=_SECONDS, tip=_TIP):
+            raise MissingKeyError(f"there is no {url}")
+        content = data.getvalue()
+    if len(content) > _MOST_BYTES:
+        raise StoreError(f"{url} is larger than what an index has there")
+    return content
 
 
 def parse_index_url(url: str) -> tuple[str, str]:

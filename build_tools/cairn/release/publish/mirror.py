@@ -8,7 +8,6 @@ and what else of that set-up it is kept from.
 from __future__ import annotations
 
 import collections
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from cairn import files, package_index, process
+from cairn import extras, files, package_index, process
 from cairn.errors import NetworkError, ProcessError, StoreError
 from cairn.release.index import keys
 from cairn.release.index.generation import MIRRORED
@@ -255,7 +254,7 @@ def _download(
 
 def _pip_download(words: Sequence[str], env: Mapping[str, str]) -> str | None:
     """Run `pip download`; return the errors that it printed, or None."""
-    command = [sys.executable, "-m", "pip", "download", "--no-input", "--disable-pip-version-check"]
+    command = [*extras.pip(), "download", "--no-input", "--disable-pip-version-check"]
     try:
         process.run([*command, "--quiet", *words], env=env, timeout=_TIMEOUT)
     except ProcessError as error:

@@ -19,10 +19,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Self, cast
 
-import zstandard
-
 from cairn.concurrency import go_on
 from cairn.errors import WheelError
+from cairn.formats import zstd
 
 MANIFEST = "artifact_manifest.txt"
 """The file of an artifact that lists its base folders."""
@@ -30,7 +29,9 @@ MOST_UNPACKED = 32 << 30
 """Bytes that one archive may unpack to: ROCm's largest have 2 GB, and 1 MB can become 1 GB of zeros."""
 
 _BLOCK = 1 << 20
-_MOST_WINDOW = 1 << 31  # bytes, what `zstd --long=31` needs
+_LONGEST_WINDOW: dict[int, int] = {
+    zstd.DecompressionParameter.window_log_max: 31
+}  # 2 GiB, what `zstd --long=31` needs
 _MOST_MEMBERS = 1_000_000
 _MOST_BESIDE = 64  # times what a file may have, the whole tar around it
 _MOST_HEADER = 1 << 20  # bytes of a name or of extended headers, which tarfile holds in memory
@@ -47,7 +48,7 @@ _MALFORMED = (
     tarfile.TarError,
     lzma.LZMAError,
     zlib.error,
-    zstandard.ZstdError,
+    zstd.ZstdError,
     EOFError,
     ValueError,
     OverflowError,
@@ -225,8 +226,8 @@ def _opened(archive: Path, most: int) -> Iterator[tarfile.TarFile]:
         file = stack.enter_context(archive.open("rb"))
         stream: IO[bytes]
         if archive.name.endswith(".tar.zst"):
-            decompressor = zstandard.ZstdDecompressor(max_window_size=_MOST_WINDOW)
-            stream = stack.enter_context(decompressor.stream_reader(file, read_across_frames=True))
+            opened = stack.enter_context(zstd.ZstdFile(file, options=_LONGEST_WINDOW))
+            stream = cast("IO[bytes]", opened)
         else:
             stream = stack.enter_context(lzma.open(file))
         limited = cast("IO[bytes]", _Limited(stream, most))

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
 import tarfile
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,7 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
-from cairn import files, process, requirements
+from cairn import extras, files, process, requirements
 from cairn.errors import NetworkError, ProcessError, SourceError, UsageError
 from cairn.sources.origins import history_toml, pkginfo_backend
 from cairn.sources.origins.history_toml import EXECUTABLE, FILE, NewCommit, NewEntry, NewRepository
@@ -58,7 +57,7 @@ def fetch(requirement: str, sha256: str, folder: Path) -> Path:
     requirements = folder / "requirements.txt"
     files.write_text(requirements, f"{requirement} --hash=sha256:{sha256}\n")
     target = folder / "sdist"
-    command = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-input"]
+    command = [*extras.pip(), "download", "--disable-pip-version-check", "--no-input"]
     choice = ["--no-deps", "--no-binary=:all:", "--require-hashes", "--requirement", str(requirements)]
     # pip asks the build backend for the metadata of all it downloads, even with --no-deps (pypa/pip#1884):
     # setuptools would run setup.py. Without isolation it imports the backend that PYTHONPATH has: ours.

@@ -20,6 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from cairn import extras
 from cairn.errors import PrerequisiteError
 from cairn.wheels.contents.binaries import Binary, shipped
 
@@ -226,6 +227,6 @@ def _known(machine: str) -> tuple[frozenset[str], tuple[re.Pattern[str], ...]]:
     try:
         lists = importlib.import_module("delvewheel._dll_list")
     except ModuleNotFoundError as error:
-        raise PrerequisiteError("delvewheel is not installed", tip="pip install delvewheel") from error
+        raise PrerequisiteError("delvewheel is not installed", tip=extras.line("windows")) from error
     kind = lists.MachineType.platform_tag_to_type(machine)
     return frozenset(lists.ignore_names.get(kind, ())), tuple(lists.ignore_regexes)

@@ -138,7 +138,7 @@ def test_a_run_says_what_a_cluster_needs(tmp_path: Path, call: Call, monkeypatch
     for name in ("cairn.cluster.dask_executor", "cairn.cluster.worker_step"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     _, err = call(tmp_path, "run", "--executor", "dask", *scheduler, code=3)
-    assert "pip install 'cairn[cluster]'" in err
+    assert "pip install 'cairn-wheels[cluster]'" in err
 
 
 def test_a_run_has_one_line_and_no_image(tmp_path: Path, call: Call) -> None:

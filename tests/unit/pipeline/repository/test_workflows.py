@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from cairn.pipeline.repository import shipped, workflows
+from cairn import shipped
+from cairn.pipeline.repository import workflows
 from cairn.pipeline.repository.workflows import Credentials, Terms
 
 COMMIT = f"git+https://github.com/me/cairn.git@{'0' * 40}"
@@ -39,7 +40,7 @@ def test_nothing_of_cairns_own_repository_is_left(credentials: Credentials) -> N
     constraints = re.search(r"--constraint (\S+)", install)
     assert constraints is not None
     assert constraints[1] in files
-    assert f'"cairn[$EXTRAS] @ {COMMIT}"' in install
+    assert f'"cairn-wheels[$EXTRAS] @ {COMMIT}"' in install
 
 
 def test_an_edit_of_a_workflow_of_cairns_is_in_what_is_written() -> None:

@@ -1,11 +1,9 @@
 """Where what is checked comes from: the web and bundles, which anybody may have made."""
 
-import io
 import zipfile
 from pathlib import Path
 
 import pytest
-import requests
 
 from cairn.errors import NetworkError, StoreError, UsageError
 from cairn.release.index import keys
@@ -13,6 +11,7 @@ from cairn.release.provenance import reader
 from cairn.release.provenance.reader import Reader, Recorder, WebReader
 from cairn.store.memory import MemoryStore
 from cairn.store.protocol import MissingKeyError
+from helpers.answers import answering
 from helpers.provenance import Released, released
 from helpers.serving import serving
 
@@ -144,12 +143,9 @@ def test_a_server_cannot_fill_the_memory(tmp_path: Path, monkeypatch: pytest.Mon
         WebReader(url).read("release/state.json")
 
 
-def test_an_error_of_the_server_is_not_a_missing_object(monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = requests.Response()
-    answer.status_code, answer.reason, answer.raw = 503, "Busy", io.BytesIO()
-    monkeypatch.setattr(requests, "get", lambda *_args, **_options: answer)
-    with pytest.raises(NetworkError, match="503 Busy"):
-        WebReader("http://x").read("release/state.json")
+def test_an_error_of_the_server_is_not_a_missing_object() -> None:
+    with answering("503 Busy") as url, pytest.raises(NetworkError, match="503 Busy"):
+        WebReader(url).read("release/state.json")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,126 @@
+"""The wheel and the sdist of Cairn: what they hold, how light the core is, and that it works by itself."""
+
+from __future__ import annotations
+
+import email
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import zipfile
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from cairn import shipped
+from helpers import installed
+from helpers.installed import Installed
+from helpers.trail import ROOT
+
+MOST_PACKAGES = 15
+MOST_BYTES = 16_000_000  # on the disk; 5 MB to download
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    return installed.install(tmp_path_factory.mktemp("installed"))
+
+
+def closure(requirements: list[str]) -> set[str]:
+    """The packages that requirements of the core bring, as this environment has them."""
+    seen: set[str] = set()
+    todo = [Requirement(text) for text in requirements]
+    while todo:
+        requirement = todo.pop()
+        name = canonicalize_name(requirement.name)
+        if name in seen or (requirement.marker and not requirement.marker.evaluate({"extra": ""})):
+            continue
+        seen.add(name)
+        todo += map(Requirement, metadata.requires(name) or ())
+    return seen
+
+
+def size_of(name: str) -> int:
+    """The bytes of an installed package, without what Python compiled."""
+    paths = (Path(str(file.locate())) for file in metadata.files(name) or () if file.suffix != ".pyc")
+    return sum(path.stat().st_size for path in paths if path.is_file())
+
+
+def test_the_core_is_light(program: Installed) -> None:
+    with zipfile.ZipFile(program.wheel) as wheel:
+        own = sum(entry.file_size for entry in wheel.infolist())
+        (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+        requires = email.message_from_bytes(wheel.read(name)).get_all("Requires-Dist") or []
+    packages = closure(requires)
+    assert len(packages) + 1 <= MOST_PACKAGES, sorted(packages)
+    assert own + sum(map(size_of, packages)) <= MOST_BYTES
+
+
+def test_the_wheel_has_what_belongs_to_it_and_nothing_else(program: Installed) -> None:
+    checker = Path(sysconfig.get_path("scripts"), "check-wheel-contents")
+    subprocess.run([checker, program.wheel], check=True)
+    said = program.run("wheel", "verify", program.wheel, cwd=program.wheel.parent)
+    assert "finding" not in said
+    with zipfile.ZipFile(program.wheel) as wheel:
+        names = wheel.namelist()
+    tracked = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "build_tools/cairn"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    ).stdout.split()
+    ours = {name.removeprefix("build_tools/") for name in tracked if (ROOT / name).is_file()}
+    assert {name for name in names if name.startswith("cairn/")} == ours | {f"cairn/{shipped.ARCHIVE}"}
+
+
+def test_the_sdist_builds_the_same_wheel(program: Installed, tmp_path: Path) -> None:
+    tree = program.wheel.parents[1] / "tree"
+    build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(tmp_path)]
+    subprocess.run([*build, "--sdist", str(tree)], check=True, capture_output=True)
+    (sdist,) = tmp_path.glob("cairn_wheels-*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        tops = {name.split("/")[1] for name in archive.getnames() if "/" in name}
+        archive.extractall(tmp_path, filter="data")
+    assert not tops & {".git", ".venv", ".cairn", "benchmarks", "docs"}
+    subprocess.run([*build, "--wheel", str(tmp_path / sdist.name.removesuffix(".tar.gz"))], check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    assert wheel.name == program.wheel.name
+    with zipfile.ZipFile(wheel) as one, zipfile.ZipFile(program.wheel) as other:
+        assert {n: one.getinfo(n).CRC for n in one.namelist() if "dist-info" not in n} == {
+            n: other.getinfo(n).CRC for n in other.namelist() if "dist-info" not in n
+        }
+
+
+def test_what_is_shipped_is_that_of_the_checkout(program: Installed) -> None:
+    with zipfile.ZipFile(program.wheel) as wheel, wheel.open(f"cairn/{shipped.ARCHIVE}") as file:
+        with zipfile.ZipFile(file) as content:
+            packed = {name: content.read(name) for name in content.namelist()}
+    assert packed == {name: path.read_bytes() for name, path in shipped.of_checkout(ROOT)}
+    stacks = {name for name in packed if name.endswith("/stack.toml")}
+    assert {f"stacks/{name}/stack.toml" for name in shipped.STACKS} <= stacks
+
+
+def test_stacks_and_images_have_names_anywhere(program: Installed, tmp_path: Path) -> None:
+    env = {"CAIRN_CACHE_DIR": str(tmp_path / "cache")}
+    work = tmp_path / "an empty folder, naïve"
+    work.mkdir()
+    listed = program.run("matrix", "--stack", "pytorch", "--trigger", "nightly", cwd=work, **env)
+    assert "gfx94X-dcgpu" in listed
+    printed = program.run("image", "print", "no_rocm_image_ubuntu24_04", "--engine", "docker", cwd=work, **env)
+    assert "FROM" in printed
+    assert list(work.iterdir()) == []
+    program.run("checkout", "torch", "--stack", "sample", cwd=work, **env)
+    assert [path.name for path in work.iterdir()] == ["pytorch"]
+    assert re.search(r"did you mean", program.run("matrix", "--stack", "pytroch", cwd=work, code=2, **env))
+
+
+@pytest.mark.by_hand
+def test_the_sample_runs_from_the_wheel_alone(program: Installed, tmp_path: Path) -> None:
+    done = program.run(
+        "ci", "run", "--stack", "sample", cwd=tmp_path, CAIRN_CACHE_DIR=os.environ.get("CAIRN_TEST_CACHE", str(tmp_path / "cache"))
+    )
+    assert "is in the release index; pip and uv install it" in done
+    assert {path.name for path in tmp_path.iterdir()} <= {".cairn", "cache"}
