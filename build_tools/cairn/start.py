@@ -38,7 +38,7 @@ def run(program: Callable[[], int]) -> int:
     except BrokenPipeError:
         code = _without_reader()
     except Exception as error:  # the one guard: an unforeseen error must not be a page of code
-        if "--debug" in sys.argv:
+        if "--debug" in sys.argv or os.environ.get("CAIRN_DEBUG"):
             raise
         code = _unforeseen(error)
     gc.freeze()  # the collector looks through everything once more while the interpreter ends, for nothing

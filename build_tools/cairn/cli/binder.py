@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from cairn import converters, extras
+from cairn.cli import setting_values
 from cairn.cli.answer import Result, show
 from cairn.cli.parser import Parser
 from cairn.options import KEY, Exclusive, Option
@@ -28,7 +29,6 @@ _METAVARS: Mapping[object, str] = {
     converters.new_folder: "DIR",
     converters.seconds: "SECONDS",
 }
-_BELOW = " below"  # ends the name under which a parser keeps what it adds to the list of the parser above
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,8 +151,10 @@ def add_options(
             into = groups[option.group]
         if field.name in (*inherited, *values):
             option = dataclasses.replace(option, required=False)  # noqa: PLW2901
-        below = _BELOW if option.kind == "repeated" and field.name in inherited else ""
-        _add(into, field.name, option, values.get(field.name, field.default), below=below)
+        below = setting_values.BELOW if option.kind == "repeated" and field.name in inherited else ""
+        action = _add(into, field.name, option, values.get(field.name, field.default), below=below)
+        if field.name in inherited:
+            setting_values.leave_to_parent(action)
     parser.set_defaults(**values)
 
 
@@ -164,7 +166,7 @@ def make(request: type[Request], options: argparse.Namespace) -> Request:
         if isinstance(declared, type):
             values[field.name] = make(declared, options)
             continue
-        value, more = (getattr(options, name, None) for name in (field.name, field.name + _BELOW))
+        value, more = (getattr(options, name, None) for name in (field.name, field.name + setting_values.BELOW))
         if isinstance(value or more, list):
             value = (*(value or ()), *(more or ()))
         if value is not None:
@@ -183,7 +185,7 @@ def _options(request: type[object]) -> Iterator[tuple[dataclasses.Field[Any], Op
 
 def _add(
     into: argparse._ActionsContainer, name: str, option: Option, default: object, *, below: str = ""
-) -> None:
+) -> argparse.Action:
     # argparse has no defaults: it would convert those that are texts, and one of a command would replace what
     # was given before the command's name. The request has them.
     words: dict[str, Any] = {
@@ -203,3 +205,4 @@ def _add(
         action = into.add_argument(*flags, dest=name + below, default=argparse.SUPPRESS, **words)
     if option.completer is not None:
         action.completer = option.completer  # type: ignore[attr-defined]  # where argcomplete looks for it
+    return action

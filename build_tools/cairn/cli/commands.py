@@ -300,6 +300,21 @@ _CI = Group(
     },
 )
 
+_CONFIG = Group(
+    about="options that need not be given again: show and set them",
+    description="Show and set what options have where they are not given: in CAIRN_* variables, in cairn.toml "
+    "beside the work, and in your own file.",
+    example="cairn config list",
+    module="config",
+    commands={
+        "list": "list the settings that hold here, and where each stands",
+        "get": "print what an option is set to",
+        "set": "set an option for every command, or for one",
+        "debug": "say where settings are looked for, what each place says, and what hides what",
+        "trust": "let the files of a project set every option",
+    },
+)
+
 PROGRAM = Group(
     about="build, test and promote PyTorch wheels for AMD GPUs (ROCm)",
     example="cairn ci run --stack external-builds/sample/stack.toml",
@@ -319,5 +334,6 @@ PROGRAM = Group(
         "doctor": "check a machine for a build, an installation or tests",
         "matrix": "list what is built and tested when, and on which runners",
         "ci": _CI,
+        "config": _CONFIG,
     },
 )

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn, TypeAlias
 
+from cairn.cli import setting_values
 from cairn.errors import UsageError
 from cairn.output import console, wording
 
@@ -32,6 +33,9 @@ class Parser(argparse.ArgumentParser):
 
     takes_rest = False
     """What follows `--` is not ours to read: it becomes the list `rest`, wherever options stand before it."""
+
+    general = frozenset({"verbose", "quiet", "debug"})
+    """Where the values of the general options are kept."""
 
     fill_later: Callable[[], None] | None = None
     """Adds the options or the commands below when they are needed: `--help` of a group needs none of them."""
@@ -84,13 +88,16 @@ class Parser(argparse.ArgumentParser):
         if self.takes_rest and "--" in words:
             at = words.index("--")
             words, rest = words[:at], words[at + 1 :]
-        namespace, unread = super().parse_known_args(words, namespace)
+        values = setting_values.SettingValues(self, words)
+        with values.instead_of_required():
+            namespace, unread = super().parse_known_args(words, namespace)
+        values.fill(namespace)
         if self.takes_rest:
             namespace.rest = rest
         # argparse reports what is left over from the top, under the name of the whole program: too far away.
         if unread and self._commands() is None:
             unexpected = next((word for word in unread if word != "--"), unread[0])
-            self._fail(
+            self.fail(
                 f"unexpected argument {unexpected!r}",
                 tip=f"`{self.prog} --help` shows what it takes, and where",
             )
@@ -98,7 +105,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Say in one line what is wrong with the command line, and exit."""
-        self._fail(message, tip=f"`{self.prog} --help` shows how to use it")
+        self.fail(message, tip=f"`{self.prog} --help` shows how to use it")
 
     def _print_message(self, message: str, file: Any = None) -> None:
         """What argparse prints help with; its own ignores that it could not be written."""
@@ -107,7 +114,7 @@ class Parser(argparse.ArgumentParser):
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
         """What argparse calls for a value; before Python 3.13 it takes `--name=--` for an empty list."""
         if action.option_strings and action.nargs is None and arg_strings == ["--"]:
-            self._fail(
+            self.fail(
                 f"{action.option_strings[-1]} cannot be '--'", tip=f"`{self.prog} --help` shows how to use it"
             )
         return super()._get_values(action, arg_strings)
@@ -119,17 +126,18 @@ class Parser(argparse.ArgumentParser):
             return
         choices = [str(choice) for choice in action.choices]
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - see `Subparsers`
-            self._fail(
+            self.fail(
                 f"there is no command {value!r}",
                 tip=wording.did_you_mean(str(value), choices, what="the commands are"),
             )
         name = "/".join(action.option_strings) or str(action.metavar or action.dest)
-        self._fail(
+        self.fail(
             f"{name} cannot be {value!r}",
             tip=wording.did_you_mean(str(value), choices, what="the choices are"),
         )
 
-    def _fail(self, message: str, *, tip: str) -> NoReturn:
+    def fail(self, message: str, *, tip: str) -> NoReturn:
+        """Say in one line what is wrong and what to do, and exit."""
         console.current().error(f"{self.prog}: {message}", tip=tip)
         sys.exit(UsageError.exit_code)
 
@@ -155,7 +163,7 @@ class Parser(argparse.ArgumentParser):
         asks_more = {"-h", "--help", "--version"}.isdisjoint(names)
         options = self._option_string_actions
         if unknown := [name for name in names if name not in options and name[:2] not in options]:
-            self._fail(f"unknown option {', '.join(unknown)}", tip=self._suggestion(unknown[0]))
+            self.fail(f"unknown option {', '.join(unknown)}", tip=self._suggestion(unknown[0]))
         names_command = len(own) < len(words)
         if self._commands() is not None and not names_command and asks_more:
             # The exit code is not 0: a script whose variable for the command is empty did not succeed.

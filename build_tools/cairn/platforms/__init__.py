@@ -111,6 +111,10 @@ class System(Protocol):
         """What an administrator may switch on: `long_paths` and `developer_mode`, where there are such."""
         ...
 
+    def config_home(self) -> str:
+        """The folder in which programs keep what their users set; it may begin with `~`."""
+        ...
+
     def name(self) -> str:
         """The system as `related_commits` of a torch checkout writes it: `ubuntu`, `centos`, `windows`."""
         ...

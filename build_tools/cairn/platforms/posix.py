@@ -251,6 +251,13 @@ def settings() -> Mapping[str, bool]:
     return {}
 
 
+def config_home() -> str:
+    """See `System.config_home`: the XDG base directory, or Apple's."""
+    if sys.platform == "darwin":
+        return "~/Library/Application Support"
+    return os.environ.get("XDG_CONFIG_HOME") or "~/.config"
+
+
 def name() -> str:
     """See `System.name`."""
     if sys.platform == "linux":

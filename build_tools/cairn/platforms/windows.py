@@ -156,6 +156,11 @@ def _switched_on(key: str, value: str) -> bool:
         return False
 
 
+def config_home() -> str:
+    """See `System.config_home`."""
+    return os.environ.get("APPDATA") or "~"
+
+
 def name() -> str:
     """See `System.name`."""
     return "windows"

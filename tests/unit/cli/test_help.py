@@ -1,47 +1,19 @@
 import argparse
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from helpers.parsers import all_parsers, below, leaves
 
-from cairn import stack
 from cairn.cli import main
-from cairn.cli.upstream import build_prod_wheels, checkouts, pytorch_tests, wheels
+from cairn.cli.upstream import build_prod_wheels
 
-PYTORCH = Path(__file__).resolve().parents[3] / "external-builds" / "pytorch"
-
-
-def below(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    """A parser, and those of all commands in it."""
-    yield parser
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for child in action.choices.values():
-                yield from below(child)
-
-
-def leaves(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    """Those of its commands that have none in them."""
-    return (child for child in below(parser) if len([*below(child)]) == 1)
-
-
-PARSERS = (
-    main.make_parser(whole=True),
-    build_prod_wheels._parser(Path("build_prod_wheels.py"), stack.load(PYTORCH).projects),
-    pytorch_tests.run_pytorch_smoke_tests(Path("run_pytorch_smoke_tests.py")),
-    pytorch_tests.run_pytorch_tests(Path("run_pytorch_tests.py")),
-    *(
-        checkouts.pytorch_repo(name, Path(f"pytorch_{name}_repo.py"))
-        for name in ("torch", "vision", "triton")
-    ),
-    *(
-        wheels.patch_fat_wheel(Path(n), windows=w)
-        for n, w in (("patch_fat_wheel.py", False), ("windows.py", True))
-    ),
-)
+PARSERS = all_parsers()
 COMMANDS = [command for parser in PARSERS for command in below(parser)]
 every_command = pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.prog)
+
+UPSTREAMS_OWN = ("checkout_from_manifest", "fetch_artifacts", "build_python_packages", "sanity_check")
+"""Scripts whose options are worded after upstream's pages."""
 
 # Options that have the same name and, on purpose, another meaning where another thing is asked for.
 SEVERAL_MEANINGS = {
@@ -118,7 +90,8 @@ def test_names_of_options_are_of_one_kind(command: argparse.ArgumentParser) -> N
 
 def test_an_option_has_one_wording_wherever_it_is() -> None:
     wordings: dict[str, set[str]] = {}
-    for command in COMMANDS:
+    ours = [command for command in COMMANDS if not command.prog.startswith(UPSTREAMS_OWN)]
+    for command in ours:
         for action in command._actions:
             for name in action.option_strings:
                 wordings.setdefault(name, set()).add(str(action.help).partition(" (default: ")[0])

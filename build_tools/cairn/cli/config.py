@@ -1,0 +1,385 @@
+"""`cairn config`: what options have where the command line does not give them, and where that stands."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cairn import converters
+from cairn.cli import common_options as common
+from cairn.cli import setting_names, setting_values
+from cairn.cli.answer import Answer, Note, Piece, Table, Warn
+from cairn.cli.binder import command
+from cairn.errors import UsageError
+from cairn.options import argument, flag
+from cairn.output import safe_text, wording
+
+if TYPE_CHECKING:
+    from cairn.settings import Setting, Settings
+
+_KEY_HELP = "an option without its dashes, for all commands; or COMMAND.OPTION, such as build.targets"
+
+
+@dataclass(frozen=True, kw_only=True)
+class List:
+    """Options of `cairn config list`.
+
+    What a place sets that goes before hides what a later one does; `cairn config debug` shows both.
+
+        cairn config list
+    """
+
+    json: bool = common.json()
+
+
+def _list(_request: List) -> Answer:
+    from cairn import settings
+
+    in_force = [setting for setting, hidden_by in _all(settings.load()) if hidden_by is None]
+    plain = {"schema": "cairn.settings/1", "settings": [_plain(setting) for setting in in_force]}
+    rows = [(_key(s), _shown(s), s.origin) for s in in_force]
+    empty = Note("nothing is set; `cairn config set NAME VALUE` sets an option of every command")
+    return Answer(plain, [Table(("option", "value", "where"), rows)] if rows else [empty])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Get:
+    """Options of `cairn config get`.
+
+        cairn config get build.targets
+    """
+
+    name: str = argument("NAME", _KEY_HELP)
+    json: bool = common.json()
+
+
+def _get(request: Get) -> Answer:
+    from cairn import settings
+
+    section, name = _split(request.name)
+    _actions(section, name)
+    here = settings.load()
+    setting = here.of_variable(name) or here.of_files(section).get(name)
+    if setting is None:
+        raise UsageError(f"{request.name} is not set", tip=f"cairn config set {request.name} VALUE")
+    return Answer(
+        {"schema": "cairn.setting/1", **_plain(setting)}, [_shown(setting), Note(f"from {setting.origin}")]
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Set:
+    """Options of `cairn config set`.
+
+    Without --local it is your own file that is written. Without a value, the setting is removed. A flag is
+    set to true or false; an option that may be repeated takes several values.
+
+        cairn config set store s3://my-wheels/pytorch
+    """
+
+    name: str = argument("NAME", _KEY_HELP)
+    values: tuple[str, ...] = argument("VALUE", "what the option has without being given", nargs="*")
+    local: bool = flag("write the project's file: the one that holds here, else cairn.toml in this folder")
+    dry_run: bool = common.dry_run()
+
+
+def _set(request: Set) -> Iterator[Piece]:
+    from cairn import settings
+
+    section, name = _split(request.name)
+    path = _file_to_write(local=request.local)
+    value: object = None
+    if request.values:
+        value = _checked_value(_actions(section, name), request, path)
+    if request.local:
+        place = settings.Setting(name=name, value=" ".join(request.values), place="project", origin=str(path))
+        setting_names.refuse_untrusted(place, is_trusted=True)
+    if not request.dry_run:
+        _write(path, section, name, value)
+    verb = "is written into" if request.values else "is taken out of"
+    yield f"{request.name} {verb} {path}"
+    if request.local and request.values and name not in setting_names.FREE:
+        here = settings.load().project
+        if here is None or not here.is_trusted:
+            yield Note(f"it holds once that folder is trusted: cairn config trust {path.parent}")
+    variable = settings.variable_of(name)
+    if os.environ.get(variable) and name not in settings.NOT_SETTINGS:
+        yield Warn(f"the variable {variable} is set, and goes before it")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Debug:
+    """Options of `cairn config debug`.
+
+    The files that are looked for, every setting in the order in which they go, what hides it, and variables
+    that begin with CAIRN_ and set no option.
+
+        cairn config debug
+    """
+
+    json: bool = common.json()
+
+
+def _debug(_request: Debug) -> Answer:
+    from cairn import settings
+
+    here = settings.load()
+    files = [
+        {
+            "place": file.place,
+            "path": file.path,
+            "exists": file.table is not None,
+            "trusted": file.is_trusted,
+        }
+        for file in here.files()
+    ]
+    every = _all(here)
+    known = setting_names.FREE | setting_names.GUARDED
+    variables = {settings.variable_of(name) for name in known}
+    others = sorted(v for v in here.variables if v.startswith("CAIRN_") and v not in variables)
+    plain = {
+        "schema": "cairn.settings/1",
+        "files": files,
+        "settings": [{**_plain(s), "hidden_by": hider and hider.origin} for s, hider in every],
+        "other_variables": others,
+    }
+    return Answer(plain, _debug_text(here, every, others))
+
+
+def _debug_text(
+    here: Settings, every: list[tuple[Setting, Setting | None]], others: list[str]
+) -> Iterator[Piece]:
+    for file in here.files():
+        state = "not there" if file.table is None else "trusted" if file.is_trusted else "not trusted"
+        yield f"{file.place} file: {file.path} ({state if file.place == 'project' or file.table is None else 'read'})"
+    if here.project is None:
+        yield "project file: none in this folder or above it, up to the root of the repository"
+    rows = [(_key(s), _shown(s), s.origin, hider and f"hidden by {hider.origin}") for s, hider in every]
+    yield Table(("option", "value", "where", "state"), [(*row[:3], row[3] or "holds") for row in rows])
+    if others:
+        yield Note(f"variables that set no option: {wording.some(others)}")
+    if here.project is not None and not here.project.is_trusted:
+        refused = sorted({s.name for s, _ in every if s.place == "project"} - setting_names.FREE)
+        if refused:
+            tip = f"cairn config trust {here.project.path.parent}"
+            yield Warn(f"{here.project.path} may not set {', '.join(refused)}: {tip}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trust:
+    """Options of `cairn config trust`.
+
+    The cairn.toml of a project may then also name stores, indexes and programs. It is written into your own
+    file of settings, under trusted-folders.
+
+        cairn config trust ~/wheels
+    """
+
+    folder: Path = argument(
+        "DIR", "the folder; by default, this one", nargs="?", convert=converters.folder, default=Path()
+    )
+    dry_run: bool = common.dry_run()
+
+
+def _trust(request: Trust) -> str | list[Piece]:
+    from cairn import settings
+
+    path = _file_to_write(local=False)
+    folder = str(request.folder.resolve())
+    table = settings.read_table(path) if path.is_file() else {}
+    folders = [*table.get(settings.TRUSTED, []), folder]
+    if not request.dry_run:
+        _write(path, "", settings.TRUSTED, list(dict.fromkeys(folders)))
+    return [f"{folder} is trusted, by {path}"]
+
+
+def _file_to_write(*, local: bool) -> Path:
+    from cairn import settings
+
+    if local:
+        return settings.project_file(Path.cwd()) or Path.cwd() / settings.PROJECT_FILE
+    path = settings.user_file()
+    if path is None:
+        raise UsageError(
+            "there is no place for your own file of settings",
+            tip="name it in CAIRN_CONFIG, or write the project's with --local",
+        )
+    return path
+
+
+def _split(key: str) -> tuple[str, str]:
+    """The command and the option of `build.run.targets`; the dot of a script's name stays."""
+    section, _, name = key.rpartition(".")
+    return re.sub(r"\.(?!py\b)", " ", section).strip(), name.removeprefix("--").replace("_", "-")
+
+
+def _actions(section: str, name: str) -> list[argparse.Action]:
+    """The options of this name in a command, a group or (empty) in all.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if section.partition(" ")[0].endswith(".py"):  # upstream's scripts have parsers of their own
+        return []
+    from cairn.cli.main import make_parser
+    from cairn.settings import NOT_SETTINGS
+
+    actions: dict[str, list[argparse.Action]] = {}
+    commands: list[str] = []
+    todo = [make_parser(whole=True)]
+    while todo:
+        parser = todo.pop()
+        own = parser.prog.removeprefix("cairn").strip()
+        commands.append(own)
+        for action in parser._actions:  # noqa: SLF001 - argparse has no public name
+            if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+                todo += action.choices.values()
+            elif setting_values.can_be_set(action) and f"{own} ".startswith(f"{section} ".lstrip()):
+                actions.setdefault(setting_values.name_of(action), []).append(action)
+    if section not in commands:
+        raise UsageError(
+            f"there is no command {section!r}",
+            tip=wording.did_you_mean(section, [c for c in commands if c], what="the commands are"),
+        )
+    if name not in actions or name in NOT_SETTINGS:
+        if not section and name in setting_names.FREE | setting_names.GUARDED:
+            return []  # an option of the scripts alone
+        where = f"`cairn {section}`" if section else "any command"
+        close = wording.nearest(name, actions)
+        raise UsageError(
+            f"{name!r} is no option of {where}",
+            tip=f"did you mean {' or '.join(close)}?" if close else "name it as `--help` does",
+        )
+    return actions[name]
+
+
+def _checked_value(actions: list[argparse.Action], request: Set, path: Path) -> object:
+    """The value as TOML has it, which some command takes.
+
+    Raises:
+        UsageError: none does.
+    """
+    if actions and all(setting_values.is_flag(action) for action in actions):
+        from cairn import settings
+
+        text = " ".join(request.values)
+        return settings.truth_of(
+            settings.Setting(name=request.name, value=text, place="user", origin=str(path))
+        )
+    reasons = []
+    for action in actions:
+        several = isinstance(action, argparse._AppendAction) or action.nargs in ("*", "+")  # noqa: SLF001
+        if len(request.values) > 1 and not several:
+            reasons.append("it takes one value")
+            continue
+        try:
+            for value in request.values:
+                if callable(action.type):
+                    action.type(value)
+                if action.choices is not None and value not in action.choices:
+                    raise ValueError(f"the choices are: {', '.join(map(str, action.choices))}")
+        except (argparse.ArgumentTypeError, ValueError) as error:
+            reasons.append(str(error))
+        else:
+            return list(request.values) if several else request.values[0]
+    if reasons:
+        raise UsageError(f"{request.name} cannot be {' '.join(request.values)[:60]!r}: {reasons[0]}")
+    return request.values[0] if len(request.values) == 1 else list(request.values)
+
+
+def _write(path: Path, section: str, name: str, value: object) -> None:
+    """Change one key of a file, and nothing else in it; without a value, remove it."""
+    import tomlkit
+
+    from cairn import files, settings
+
+    if path.is_file():
+        settings.read_table(path)  # says what is wrong with it
+    document = tomlkit.parse(path.read_text(encoding="utf-8-sig") if path.is_file() else "")
+    table: Any = document
+    names = ("tool", "cairn") if path.name == "pyproject.toml" else ()
+    for key in (*names, *((settings.COMMANDS, section) if section else ())):
+        if key not in table:
+            is_outer = key in ("tool", settings.COMMANDS)
+            table.add(key, tomlkit.table(is_super_table=is_outer))
+        table = table[key]
+    if value is None:
+        table.pop(name, None)
+    elif name in table or not isinstance(table, tomlkit.TOMLDocument):
+        table[name] = value
+    else:  # before the first table: behind it, the key would be one of the table's
+        tables = {k: table.pop(k) for k in list(table) if isinstance(table[k], Mapping)}
+        table[name] = value
+        for key, each in tables.items():
+            table.add(key, each)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    is_new = not path.exists()
+    files.write_text(path, tomlkit.dumps(document))
+    if is_new and names == () and path.parent.name == "cairn":
+        path.chmod(0o600)  # an address in it may have a password
+
+
+def _all(here: Settings) -> list[tuple[Setting, Setting | None]]:
+    """Every setting in the order in which they go, each with what hides it.
+
+    Raises:
+        UsageError: a file names an option or a command that does not exist.
+    """
+    every: list[Setting] = []
+    for name in sorted(setting_names.FREE | setting_names.GUARDED):
+        if (setting := here.of_variable(name)) is not None:
+            every.append(setting)
+    for file in here.files():
+        for section in ("", *file.sections()):
+            for setting in file.settings(section):
+                _actions(section, setting.name)
+                every.append(setting)
+    places = ("environment", "project", "user")
+    every.sort(key=lambda s: (places.index(s.place), s.section, s.name))
+    pairs = []
+    for setting in every:
+        rivals = (s for s in every if s.name == setting.name and s is not setting)
+        above = (
+            s
+            for s in rivals
+            if places.index(s.place) < places.index(setting.place)
+            and (s.place == "environment" or s.section == setting.section)
+        )
+        pairs.append((setting, next(above, None)))
+    return pairs
+
+
+def _key(setting: Setting) -> str:
+    return ".".join((*setting.section.split(), setting.name))
+
+
+def _shown(setting: Setting) -> str:
+    value = setting.value
+    text = " ".join(value) if isinstance(value, tuple) else str(value)
+    return safe_text.mask(text.lower() if isinstance(value, bool) else text)
+
+
+def _plain(setting: Setting) -> dict[str, object]:
+    value = setting.value
+    shown: object = [safe_text.mask(v) for v in value] if isinstance(value, tuple) else value
+    return {
+        "option": setting.name,
+        "command": setting.section or None,
+        "value": safe_text.mask(shown) if isinstance(shown, str) else shown,
+        "place": setting.place,
+        "origin": setting.origin,
+    }
+
+
+COMMANDS = {
+    "list": command(List, _list),
+    "get": command(Get, _get),
+    "set": command(Set, _set),
+    "debug": command(Debug, _debug),
+    "trust": command(Trust, _trust),
+}

@@ -1,0 +1,95 @@
+"""The names that settings may have, and which of them a project's file may set although nobody trusts it.
+
+A checkout of somebody else's may bring a `cairn.toml`, and who works in it has not read that. So only what was
+looked at and cannot lead anywhere else stands in `FREE`: what is built, for what, and how it is shown. Everything
+that names a store, an index, a key, a program or a variable, or that waives a check, needs a folder that the
+user trusts (`cairn config trust`). A new option stands in one of the two: tests/unit/cli/test_settings.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from cairn.errors import UsageError
+from cairn.output import safe_text, wording
+from cairn.settings import NOT_SETTINGS, PERSONAL, Setting
+
+FREE = frozenset(
+    """
+    amdgpu-family amdgpu-targets apex-dir as-of build-apex build-number build-pytorch-audio
+    build-pytorch-vision build-triton cache-read-only causes checkout-dir checkout-root commit-hipify
+    commits debug depth device-prefix dry-run enable-pytorch-flash-attention
+    enable-pytorch-flash-attention-windows env-dir explain families family figures for hipify html jobs
+    json keep-going layout limit line lines linux-amdgpu-families local matrix max-memory nights output
+    output-dir output-path platform platforms pre product project projects python-version
+    pytorch-audio-dir pytorch-build-number pytorch-dir pytorch-rocm-arch pytorch-version
+    pytorch-vision-dir quiet release-type repo-name rocm-extras rocm-sdk-version rocm-version
+    root-checkout-dir sdk-version split stack submodules summary target targets test-config test-timeout
+    time-limit timeout times times-key title torch-dir tries trigger triton-dir use-ccache use-sccache
+    variants verbose version-suffix windows-amdgpu-families work-dir workers
+    """.split()
+)
+GUARDED = frozenset(
+    """
+    again allow allow-empty allow-local allow-unsigned allow-untested allow-unverified
+    allow-version-mismatch allowlist apply artifact-dir artifact-group artifacts aws-account bad base
+    baseline begun-within build-arg build-env built-dir bundle bypass cache cache-store cairn checkout
+    clean cluster collection collection-timeout credentials days debs delete-after-extract description
+    dest-dir develop develop-env-dir device-floor device-query download-concurrency endpoint-url engine
+    exclude executor expected-pytorch-git-ref expires expression extract extract-concurrency find-links
+    flatten floor forbid force from generation github-output gitrepo-origin good good-within gpu
+    gpu-policy hashes host image include index index-url install-rocm keep keep-archives keep-last later
+    leg library library-path like lock machine manifest manifest-url max-size mirror-lock mount-dir
+    multi-gpu-runner new-record night no-extract no-hipify notify num-shards offline older-than only
+    only-skipped owner patience pip-cache-dir pip-config port prefix promote provided push python pythons
+    reason record region release repo-hashtag repository require require-device-code
+    require-related-commit results resume retries reviewer rocm-index-url run run-github-repo run-id
+    runner runs-on save-bundle sccache-no-wrap scheduler scheduler-file sdk set shard sibling
+    sign-as-workflow sign-key skip-tests smoke-dir sources-dir staging store strict suite tag test-env to
+    tools-index-url topology-dir translate trim trust trust-tester undo upgrade version wheel who whole
+    """.split()
+)
+
+
+def check(setting: Setting, *, own: Collection[str] | None = None) -> None:
+    """Refuse a name that no option has.
+
+    Args:
+        setting: of a file.
+        own: the options of the command, if the setting is for that command alone.
+
+    Raises:
+        UsageError: there is no such option.
+    """
+    known = (FREE | GUARDED if own is None else frozenset(own)) - NOT_SETTINGS
+    if setting.name not in known:
+        where = f" of `cairn {setting.section}`" if setting.section and own is not None else ""
+        raise UsageError(
+            f"{setting.origin}: there is no option {setting.name!r}{where}",
+            tip=wording.did_you_mean(setting.name, sorted(known), what="those that it has")
+            if own is not None or wording.nearest(setting.name, known)
+            else "`cairn help options` lists them",
+        )
+
+
+def refuse_untrusted(setting: Setting, *, is_trusted: bool) -> None:
+    """Refuse what a project's file may not say.
+
+    Raises:
+        UsageError: it is a person's, has a password, or needs a folder that is trusted.
+    """
+    if setting.place != "project":
+        return
+    text = str(setting.value)
+    if setting.name in PERSONAL or safe_text.mask(text) != text:
+        what = "a password is" if setting.name not in PERSONAL else f"{setting.name} is"
+        raise UsageError(
+            f"{setting.origin}: {what} a person's, and not for the file of a project",
+            tip="`cairn config set` puts it into your own file",
+        )
+    if not is_trusted and setting.name not in FREE:
+        raise UsageError(
+            f"{setting.origin} sets {setting.name}, which a project's file may do only in a folder that you "
+            "trust",
+            tip=f"read it; then `cairn config trust {setting.folder}`, or give --{setting.name} yourself",
+        )
