@@ -72,6 +72,15 @@ FORMATS = """\
 Each is a JSON or TOML file with its version in `schema`. A file of an unknown version, with an unknown key,
 or with a value of a wrong type is refused, and the error names the place in it.
 
+**What is promised.** What a released Cairn wrote into a store or a repository, each later one reads: a
+key is added with a default only, and none is taken away. A format that must change otherwise gets a new
+number, and its reader takes the old one as long as stores may hold it, as that of records does:
+`cairn.record/2` and `/3`. What a deprecated option, key or format is replaced by, and the day after which
+it may go, at least half a year later, is in [CHANGELOG.md](../../CHANGELOG.md), and a warning says it
+when it is used. An older Cairn refuses what a newer one wrote, and says so. What commands print with
+`--json`, and caches, follow the program. A file of each released version is read by a test
+(`tests/unit/project/test_released_formats.py`).
+
 {table}"""
 
 
@@ -95,6 +104,27 @@ def pages() -> Mapping[str, str]:
         rows.append((f"[{name}](formats/{_slug(name)}.md)", use))
     written["formats.md"] = GENERATED + FORMATS.format(table=_table("file", rows))
     return written
+
+
+def formats() -> Mapping[str, type[datafile.Value]]:
+    """The class that reads each format, by the name of its file."""
+    return {name: cls for name, cls, _ in _formats()}
+
+
+def shapes() -> dict[str, Any]:
+    """Return what compatibility of formats is judged by: required keys and all keys of each object.
+
+    At a release it is kept in `tests/unit/project/released/<version>/shapes.json`.
+    """
+    return {
+        name: {
+            inner: {"required": sorted(shape.get("required", ())), "keys": sorted(shape["properties"])}
+            for inner, shape in sorted(datafile.json_schema(cls)["$defs"].items())
+            if "properties" in shape
+        }
+        | {"schema": str(cls.__struct_config__.tag)}
+        for name, cls in formats().items()
+    }
 
 
 def _table(head: str, rows: Sequence[tuple[str, str]]) -> str:

@@ -25,7 +25,7 @@ class Origin(datafile.Value):
     """Where a project's repository comes from; exactly one of `url`, `tree` and `sdist`.
 
     Attributes:
-        url: a git URL or path.
+        url: a git URL, or a path; one that begins with `./` or `../` counts from the stack's folder.
         tree: a folder that describes a repository (`history.toml`), materialized in the cache.
         sdist: an exact requirement such as `torch-scatter==2.1.2`, whose sdist is imported as a repository.
         sha256: of the sdist.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fnmatch
 import graphlib
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -91,6 +92,8 @@ def _absolute(stack: Stack, root: Path) -> Stack:
     """The stack with the folders and files that it names below `root` as absolute paths."""
 
     def origin_at(origin: Origin) -> Origin:
+        if origin.url and origin.url.startswith(("./", "../")):
+            return msgspec.structs.replace(origin, url=os.path.normpath(root / origin.url))
         return msgspec.structs.replace(origin, tree=str(root / origin.tree)) if origin.tree else origin
 
     projects = []

@@ -44,6 +44,7 @@ _ONE_LINE = (
 )
 _TEXTS = ("author", "author_email", "maintainer", "maintainer_email", "license", "description")
 _URLS = ("home_page", "download_url", "project_urls")
+_LABEL = "label"  # of an address: a line of text
 _FOLD = re.compile(r"\r?\n[ \t]+")  # how a long value goes on in the next line (RFC 822)
 # What a browser takes for a tag, and is not `Name <name@example.org>`.
 _TAG = re.compile(r"<[A-Za-z/!?][^<>@]*>")
@@ -92,8 +93,8 @@ def _unshowable(filename: str, raw: RawMetadata) -> Iterator[str]:
     yield from (
         f"{filename}: {field.replace('_', '-').title()} {problem}: {requirements.shown(value)}"
         for field in (*_ONE_LINE, *_TEXTS)
-        for value in _values(raw, field)
-        if (problem := _problem(field, value))
+        for kind, value in _values(raw, field)
+        if (problem := _problem(kind, value))
     )
 
 
@@ -128,14 +129,16 @@ def _spelling(prefix: str, version: str, build: str) -> Iterator[str]:
         yield f"the version is to be spelt {Version(version)}"
 
 
-def _values(raw: RawMetadata, field: str) -> Iterator[str]:
+def _values(raw: RawMetadata, field: str) -> Iterator[tuple[str, str]]:
+    """Yield the values of a field, each with the field whose rules hold for it."""
     value: Any = raw.get(field)
     if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):  # project_urls: label to address
-        yield from (text for pair in value.items() for text in pair)
+        yield field, value
+    elif isinstance(value, dict):  # project_urls: label, such as `CI: GitHub Actions`, to address
+        yield from ((_LABEL, text) for text in value)
+        yield from ((field, text) for text in value.values())
     elif value:
-        yield from value
+        yield from ((field, text) for text in value)
 
 
 def _problem(field: str, value: str) -> str | None:

@@ -207,6 +207,7 @@ def test_metadata_that_a_page_should_not_show_is_refused_by_its_field(line: str,
         "Project-URL: Mail, mailto:a@b.example",
         "Summary: tensors for x < 1 and y > 2",
         "Author: Zoë Ångström, 青山",
+        "Project-URL: CI: GitHub Actions, https://x.example/ci",  # as aiohttp has it
     ],
 )
 def test_metadata_as_people_write_it_is_good(line: str) -> None:
