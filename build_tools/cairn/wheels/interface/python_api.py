@@ -1,0 +1,329 @@
+"""The Python names of a wheel, read statically by griffe (the extra `diff`); nothing of the wheel is run.
+
+Public is what PEP 8 ("Public and Internal Interfaces") and the typing specification ("Library interface")
+call so: names without a leading underscore in modules without one; where a module has `__all__`, what that
+lists; what is imported only in the `__init__` of a package, from the same project. What only running the code
+would tell stays unknown, and is never taken for missing: see `PythonSources.defines`.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cairn import extras
+from cairn.errors import WheelError
+from cairn.formats.zip.reader import Archive
+from cairn.wheels.contents.binaries import MODULE
+from cairn.wheels.metadata.wheel_info import installed_path
+
+if TYPE_CHECKING:
+    import griffe
+
+_LARGEST = 8 << 20  # bytes of a module that is parsed
+_MOST_ALIASES = 64  # that lead to each other
+_OF_TESTS = frozenset(("tests", "test", "conftest", "setup"))
+_MAKES_NAMES = re.compile(
+    r"\bglobals\(\)|\bsys\.modules\[|\bsetattr\(|\b__dict__\b|^\s*def __getattr__\(", re.MULTILINE
+)
+_EVERYTHING = "/*"  # the end of griffe's name for `from x import *`
+
+
+class Parameter(NamedTuple):
+    """A parameter of a function.
+
+    Attributes:
+        name: its name.
+        kind: `positional-only`, `positional or keyword`, `variadic positional`, `keyword-only` or
+            `variadic keyword`.
+        default: as it is written; None where a value must be given, or it is variadic.
+    """
+
+    name: str
+    kind: str
+    default: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PythonName:
+    """A public name.
+
+    Attributes:
+        path: where users find it: `torch.nn.Linear`.
+        kind: `module`, `class`, `function`, `attribute` or `unknown`, what is imported and cannot be read.
+        parameters: of a function, or of a class that has an `__init__` of its own, without `self`; None where
+            there is none, or several signatures.
+        target: where it is defined, if that is elsewhere.
+    """
+
+    path: str
+    kind: str
+    parameters: tuple[Parameter, ...] | None = None
+    target: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PythonApi:
+    """The public names of a wheel.
+
+    Attributes:
+        names: by path.
+        dynamic: the modules that make names while they are imported, so that a name which is not here may be
+            there all the same.
+        unread: the modules that could not be parsed.
+    """
+
+    names: Mapping[str, PythonName] = field(repr=False)
+    dynamic: frozenset[str] = field(repr=False)
+    unread: tuple[str, ...] = ()
+
+
+class PythonSources:
+    """The modules of a wheel, each parsed when it is first asked for."""
+
+    def __init__(self, archive: Archive) -> None:
+        """Find the modules.
+
+        Raises:
+            PrerequisiteError: griffe is not installed.
+        """
+        extras.demand("diff")
+        import griffe  # noqa: PLC0415
+
+        self._griffe = griffe
+        self._archive = archive
+        self.paths: dict[str, str] = {}
+        self.compiled: set[str] = set()
+        self.unread: dict[str, str] = {}
+        self._modules: dict[str, griffe.Module | None] = {}
+        self._dynamic: dict[str, bool] = {}
+        self._members: dict[str, Mapping[str, griffe.Object | griffe.Alias]] = {}
+        # A stub speaks for a module where nothing else does: one in C.
+        for member in sorted(archive.members, key=lambda member: member.name.endswith(".pyi")):
+            path = installed_path(member.name)
+            if path.endswith((".py", ".pyi")):
+                name = module_name(path)
+                if name:
+                    self.paths.setdefault(name, member.name)
+            elif MODULE.search(path):
+                self.compiled.add(
+                    ".".join((*PurePosixPath(path).parts[:-1], path.rpartition("/")[2].split(".")[0]))
+                )
+
+    def module(self, name: str) -> griffe.Module | None:
+        """A module; None where the wheel has none of that name that can be parsed."""
+        if name not in self._modules:
+            self._modules[name] = self._parse(name) if name in self.paths else None
+        return self._modules[name]
+
+    def is_dynamic(self, name: str) -> bool:
+        """Whether a module has names that only running it would tell."""
+        if self.module(name) is None:
+            return name in self.compiled or name in self.unread
+        return self._dynamic[name] or any(
+            self.is_package(target) and self.module(target) is None for target in self._wildcards(name)
+        )
+
+    def is_package(self, name: str) -> bool:
+        """Whether a name begins with that of a package of this wheel."""
+        top = name.partition(".")[0]
+        return any(module == top or module.startswith(f"{top}.") for module in (*self.paths, *self.compiled))
+
+    def defines(self, path: str) -> bool | None:
+        """Whether `from module import name`, or `import module`, finds what a dotted path names.
+
+        None where only running the code would tell: in a module in C without a stub, in one that fills its
+        own namespace while it is imported, or in another project. A name behind the first one, such as the
+        method of a class, is not looked for.
+        """
+        owner, rest = self._split(path)
+        if not owner:
+            return False if self.is_package(path) and not self._may_be_compiled(path) else None
+        if rest and f"{owner}.{rest[0]}" in self.compiled:
+            return True if len(rest) == 1 else None
+        if not rest or rest[0] in self.members(owner):
+            return True
+        return None if self.is_dynamic(owner) else False
+
+    def members(
+        self, name: str, _open: frozenset[str] = frozenset()
+    ) -> Mapping[str, griffe.Object | griffe.Alias]:
+        """The names of a module, those of `from x import *` with them."""
+        if name in self._members:
+            return self._members[name]
+        module = self.module(name)
+        if module is None or name in _open:
+            return {}
+        found: dict[str, griffe.Object | griffe.Alias] = {}
+        for key, member in module.members.items():
+            if not key.endswith(_EVERYTHING):
+                found[key] = member
+                continue
+            target = _leads_to(member)
+            for inner, what in self.members(target, _open | {name}).items():
+                listed = self.listed(target)
+                if inner in listed if listed is not None else not inner.startswith("_"):
+                    found.setdefault(inner, what)
+        if not _open:
+            self._members[name] = found
+        return found
+
+    def listed(self, name: str) -> frozenset[str] | None:
+        """What `__all__` of a module lists; None where it has none, or one that is computed."""
+        module = self.module(name)
+        exports = module.exports if module is not None else None
+        if exports is None or not all(isinstance(one, str) for one in exports):
+            return None
+        return frozenset(map(str, exports))
+
+    def resolve(self, what: griffe.Object | griffe.Alias) -> griffe.Object | None:
+        """What an imported name stands for; None where that is in another project, or cannot be read."""
+        for _ in range(_MOST_ALIASES):
+            if not what.is_alias:
+                return what  # type: ignore[return-value]
+            path = _leads_to(what)
+            owner, rest = self._split(path)
+            if not owner:
+                return None
+            if not rest:
+                return self.module(owner)
+            members: Mapping[str, griffe.Object | griffe.Alias] = self.members(owner)
+            found = members.get(rest[0])
+            for part in rest[1:]:
+                found = found.members.get(part) if found is not None and not found.is_alias else None
+            if found is None or found is what:
+                return None
+            what = found
+        return None
+
+    def _split(self, path: str) -> tuple[str, list[str]]:
+        """The module that a dotted path begins with, and the names behind it."""
+        parts = path.split(".")
+        for count in range(len(parts), 0, -1):
+            name = ".".join(parts[:count])
+            if name in self.paths:
+                return name, parts[count:]
+        return "", parts
+
+    def _may_be_compiled(self, path: str) -> bool:
+        parts = path.split(".")
+        return any(".".join(parts[:count]) in self.compiled for count in range(1, len(parts) + 1))
+
+    def _wildcards(self, name: str) -> Iterator[str]:
+        module = self.module(name)
+        for key, member in module.members.items() if module is not None else ():
+            if key.endswith(_EVERYTHING) and member.is_alias:
+                yield _leads_to(member)
+
+    def _parse(self, name: str) -> griffe.Module | None:
+        path = self.paths[name]
+        try:
+            text = self._archive.read(path, limit=_LARGEST).decode("utf-8-sig")
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of invalid escapes in strings
+                module = self._griffe.visit(name, PurePosixPath(path), text)  # type: ignore[arg-type]
+        except (WheelError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            self.unread[name] = str(error)
+            return None
+        self._dynamic[name] = bool(_MAKES_NAMES.search(text))
+        return module
+
+
+def _leads_to(what: griffe.Object | griffe.Alias) -> str:
+    """Where an imported name is defined, as the import says; empty for what is defined here."""
+    return str(getattr(what, "target_path", ""))
+
+
+def module_name(path: str) -> str:
+    """The module that a file is, by its path in site-packages; empty where no `import` finds it."""
+    parts = path.removesuffix(".pyi").removesuffix(".py").split("/")
+    if parts[-1] == "__init__":
+        parts.pop()
+    return ".".join(parts) if all(part.isidentifier() for part in parts) else ""
+
+
+def public_api(sources: PythonSources) -> PythonApi:
+    """The public names of a wheel."""
+    names: dict[str, PythonName] = {}
+    public = [name for name in sorted(sources.paths) if _is_public(name)]
+    for module in public:
+        names[module] = PythonName(path=module, kind="module")
+        for name, what in _public_members(sources, module):
+            for one in _described(sources, f"{module}.{name}", what):
+                names.setdefault(one.path, one)
+    for module in sorted(sources.compiled):
+        if _is_public(module):
+            names.setdefault(module, PythonName(path=module, kind="module"))
+    return PythonApi(
+        names=names,
+        dynamic=frozenset(name for name in (*public, *sources.compiled) if sources.is_dynamic(name)),
+        unread=tuple(f"{name}: {reason}" for name, reason in sorted(sources.unread.items())),
+    )
+
+
+def _is_public(module: str) -> bool:
+    parts = module.split(".")
+    return not any(part.startswith("_") or part in _OF_TESTS for part in parts)
+
+
+def _public_members(
+    sources: PythonSources, module: str
+) -> Iterator[tuple[str, griffe.Object | griffe.Alias]]:
+    listed = sources.listed(module)
+    top = module.partition(".")[0]
+    is_package = sources.paths[module].rpartition("/")[2].startswith("__init__.")
+    for name, what in sources.members(module).items():
+        if listed is not None:
+            if name in listed:
+                yield name, what
+        elif not name.startswith("_") and (
+            not what.is_alias or (is_package and _leads_to(what).partition(".")[0] == top)
+        ):
+            yield name, what
+
+
+def _described(sources: PythonSources, path: str, what: griffe.Object | griffe.Alias) -> Iterator[PythonName]:
+    target = sources.resolve(what)
+    if target is None:
+        yield PythonName(path=path, kind="unknown", target=_leads_to(what))
+        return
+    elsewhere = "" if target.path == path else target.path
+    if target.is_module:
+        yield PythonName(path=path, kind="module", target=elsewhere)
+        return
+    yield PythonName(
+        path=path,
+        kind=target.kind.value if target.is_class or target.is_function else "attribute",
+        parameters=_parameters(target),
+        target=elsewhere,
+    )
+    # A class that is public where it is defined has its members there.
+    if target.is_class and (not elsewhere or not _is_public(target.path)):
+        for name, member in target.members.items():
+            if not name.startswith("_") and not member.is_alias:
+                yield PythonName(
+                    path=f"{path}.{name}",
+                    kind="function" if member.is_function else "class" if member.is_class else "attribute",
+                    parameters=_parameters(member),  # type: ignore[arg-type]
+                )
+
+
+def _parameters(what: griffe.Object) -> tuple[Parameter, ...] | None:
+    function: Any = what.members.get("__init__") if what.is_class else what
+    if function is None or function.is_alias or not function.is_function:
+        return None
+    owner = function.parent
+    of_class = owner is not None and owner.is_class
+    if function.overloads or (of_class and owner.overloads.get(function.name)):
+        return None
+    parameters = tuple(Parameter(one.name, one.kind.value, _default(one)) for one in function.parameters)
+    return parameters[1:] if of_class and "staticmethod" not in function.labels else parameters
+
+
+def _default(parameter: griffe.Parameter) -> str | None:
+    variadic = parameter.kind is not None and parameter.kind.value.startswith("variadic")
+    return None if variadic or parameter.default is None else str(parameter.default)

@@ -1,0 +1,154 @@
+"""Reading what a wheel offers and wants, each of its binaries in one go.
+
+Sources: the ELF specification's `.comment`, and what `formats` and the modules beside this one name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from cairn.errors import PrerequisiteError, WheelError
+from cairn.formats import kpack, macho
+from cairn.formats.image import Section
+from cairn.formats.offload.kernels import Kernel, KernelReader
+from cairn.formats.view import MemberView, View
+from cairn.formats.zip.layout import Member
+from cairn.formats.zip.reader import Archive, Limits
+from cairn.wheels.contents import binaries, code_archives
+from cairn.wheels.contents.binaries import Binary, Format
+from cairn.wheels.interface.model import FileState, Interface, Library
+from cairn.wheels.interface.operators import operators_in
+from cairn.wheels.interface.python_api import PythonApi, PythonSources, public_api
+from cairn.wheels.metadata import wheel_info
+from cairn.wheels.metadata.fields import core_metadata
+
+_CONSTANTS = (".rodata", ".rdata")  # of ELF, with the parts that `-fdata-sections` makes, and of PE
+_MOST_CONSTANTS = 256 << 20  # bytes
+_LARGEST_COMMENT = 1 << 20
+_LARGEST_CODE = 512 << 20  # bytes of a code object that is a file of its own
+_MACHO_SUFFIXES = (".so", ".dylib")
+_LICENCE = "License :: "
+_LONGEST_LICENCE = 200
+
+
+def read_interface(wheel: Path, *, python: bool = True) -> Interface:
+    """Read what a wheel offers and wants.
+
+    Args:
+        wheel: the file.
+        python: whether to read its Python names too, which takes griffe and, of torch, 10 s.
+
+    Raises:
+        WheelError: the archive or its metadata cannot be read; a library that cannot be is named in `unread`.
+    """
+    unread: list[str] = []
+    with Archive.open(wheel, limits=Limits(links=True)) as archive:
+        info = wheel_info.read_archive(archive, variants_too=True)
+        read = binaries.for_each(archive, lambda member, kind: _read_library(archive, member, kind))
+        read += [_read_macho(archive, member) for member in archive.members if _is_macho(archive, member)]
+        unread += [problem for _, problems in read for problem in problems]
+        archived: dict[str, tuple[Kernel, ...]] = {}
+        for one in (archives := code_archives.read_archives(archive)):
+            archived[one.path], problems = _archived_kernels(archive, one.path)
+            unread += problems
+        api: PythonApi | None = None
+        if python:
+            try:
+                api = public_api(PythonSources(archive))
+            except PrerequisiteError as error:
+                unread.append(f"Python names: {error} ({error.tip})")
+        return Interface(
+            **vars(info),
+            files={
+                member.name: FileState(member.size, member.crc, member.executable)
+                for member in archive.members
+                if not member.is_dir
+            },
+            libraries=tuple(
+                sorted(
+                    (one for libraries, _ in read for one in libraries),
+                    key=lambda one: (one.path, one.machine),
+                )
+            ),
+            archives=archives,
+            archived_kernels=archived,
+            python=api,
+            licences=_licences(info.metadata),
+            unread=tuple(sorted(unread)),
+        )
+
+
+def _read_library(archive: Archive, member: Member, kind: Format) -> tuple[Sequence[Library], Sequence[str]]:
+    view = MemberView(archive, member)
+    reader = KernelReader()
+    try:
+        binary = binaries.read_view(view, member.name, kind, checker=reader, symbols=True)
+        if binary.is_device_code and view.size <= _LARGEST_CODE:
+            reader.look_at(view.read(0, view.size))
+        library = _as_library(view, binary)
+    except WheelError as error:
+        return (), [f"{member.name}: {error}"]
+    problems = [f"{member.name}: {problem}" for problem in reader.problems]
+    return [replace(library, kernels=tuple(reader.kernels))], problems
+
+
+def _as_library(view: View, binary: Binary) -> Library:
+    """The binary with what its sections of constants and of comments hold."""
+    constants = [
+        view.read(section.offset, section.size)
+        for section in binary.sections
+        if section.name.startswith(_CONSTANTS) and section.size <= _MOST_CONSTANTS
+    ]
+    comment = binary.section(".comment")
+    return Library(
+        **vars(binary),
+        operators=operators_in(constants) if not binary.is_device_code else frozenset(),
+        compilers=_texts(view, comment) if comment and comment.size <= _LARGEST_COMMENT else (),
+    )
+
+
+def _texts(view: View, section: Section) -> tuple[str, ...]:
+    data = view.read(section.offset, section.size)
+    texts = (text.decode("utf-8", "backslashreplace").strip() for text in data.split(b"\0"))
+    return tuple(dict.fromkeys(text for text in texts if text))
+
+
+def _is_macho(archive: Archive, member: Member) -> bool:
+    """Whether a member is a library of macOS; what is called otherwise is not looked at."""
+    if not member.name.endswith(_MACHO_SUFFIXES) or member.size < 8:  # noqa: PLR2004 - bytes of a magic number
+        return False
+    try:
+        return macho.is_macho(MemberView(archive, member).read(0, 8))
+    except WheelError:
+        return False
+
+
+def _read_macho(archive: Archive, member: Member) -> tuple[Sequence[Library], Sequence[str]]:
+    try:
+        images = binaries.read_macho(MemberView(archive, member), member.name, symbols=True)
+    except WheelError as error:
+        return (), [f"{member.name}: {error}"]
+    return [Library(**vars(one)) for one in images], ()
+
+
+def _archived_kernels(archive: Archive, path: str) -> tuple[tuple[Kernel, ...], Sequence[str]]:
+    reader = KernelReader()
+    try:
+        opened = kpack.Archive.open(MemberView(archive, archive.member(path)), path)
+        for _, size, pieces in opened.checked():
+            if size:
+                reader.look_at(b"".join(pieces))
+    except WheelError as error:
+        return (), [f"{path}: {error}"]
+    return tuple(reader.kernels), [f"{path}: {problem}" for problem in reader.problems]
+
+
+def _licences(metadata: bytes) -> tuple[str, ...]:
+    raw = core_metadata(metadata, name="METADATA")
+    classifiers = (text for text in raw.get("classifiers", ()) if text.startswith(_LICENCE))
+    # Before PEP 639 `License` could be the whole text.
+    old = (raw.get("license") or "").strip().partition("\n")[0][:_LONGEST_LICENCE]
+    named = (raw.get("license_expression") or old, *classifiers, *raw.get("license_files", ()))
+    return tuple(dict.fromkeys(text for text in named if text))

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cairn.wheels.interface.operators import Operator, operators_in
+
+CONSTANTS = b"\0".join(
+    (
+        b"torchvision::nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+        b"add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
+        b"aten::add",
+        b"aten::_add",
+        b"roll(Tensor(a!) self, int[1] shifts=[], str mode='a, b') -> (Tensor(a!), int[])",
+        b"wait(__torch__.torch.classes.c10d.Work work) -> ()",
+        b"mine::roll",
+        b"theirs::roll",
+        b"both.x(Tensor? a=None) -> Tensor[]",
+        b"aten::both.x(Tensor",
+        b"extra::both",
+        b"Expected f(x) -> y, but got z",
+        b"f(int x) -> int { return 1; }",
+        b"operator->",
+        b"std::function<void (int)> -> nothing",
+        b"(Tensor self) -> Tensor",
+        b"add(Tensor self -> Tensor",
+    )
+)
+
+
+def test_operators_are_the_schemas_among_the_constants() -> None:
+    found = {(one.qualified, one.schema) for one in operators_in([CONSTANTS, b"\0nothing here\0"])}
+    assert found == {
+        ("torchvision::nms", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"),
+        ("aten::add.Tensor", "(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"),
+        # Two namespaces have the name: which one is meant is not known.
+        ("roll", "(Tensor(a!) self, int[1] shifts=[], str mode='a, b') -> (Tensor(a!), int[])"),
+        ("wait", "(__torch__.torch.classes.c10d.Work work) -> ()"),
+        ("aten::both.x", "(Tensor? a=None) -> Tensor[]"),
+    }
+
+
+@given(st.lists(st.binary(max_size=80) | st.sampled_from([b"f(Tensor x) -> Tensor", b"-> ", b"::", b"\0"])))
+def test_any_bytes_are_read(parts: list[bytes]) -> None:
+    found = operators_in([b"".join(parts), b"\0".join(parts) + b"\0"])
+    assert all(isinstance(one, Operator) for one in found)
+    if b"f(Tensor x) -> Tensor" in parts:
+        assert Operator("", "f", "(Tensor x) -> Tensor") in found
