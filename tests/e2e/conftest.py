@@ -54,6 +54,13 @@ def trail(tmp_path_factory: pytest.TempPathFactory) -> Trail:
     )
 
 
+@pytest.fixture(scope="session")
+def cache_of_nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Cairn's cache of a machine that runs nights, one for all workers: few ask how wheels are built."""
+    own = tmp_path_factory.getbasetemp()
+    return (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "cache-of-nights"
+
+
 @pytest.fixture
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A new copy of the project at one place: a `.venv` that an earlier test made there stays."""

@@ -39,10 +39,10 @@ def line(s3_server: Server) -> Iterator[FaultyServer]:
 
 
 @pytest.fixture
-def nightly(line: FaultyServer, s3_server: Server, tmp_path: Path) -> Nightly:
+def nightly(line: FaultyServer, s3_server: Server, tmp_path: Path, cache_of_nights: Path) -> Nightly:
     """A repository whose jobs reach their bucket by that way."""
     behind = Server(endpoint=line.endpoint, environment=s3_server.environment)
-    return make(tmp_path / "ci", behind, tmp_path / "cache")
+    return make(tmp_path / "ci", behind, cache_of_nights)
 
 
 def at(line: FaultyServer, moment: str, **changes: object) -> threading.Event:

@@ -29,8 +29,8 @@ def blocks() -> list[str]:
     return [block.replace("--pythons 3.12", f"--pythons {HERE}") for block in found]
 
 
-def test_the_page(project: Path, tmp_path: Path) -> None:
-    env = clean_environment(tmp_path / "cache") | {
+def test_the_page(project: Path, cache_of_nights: Path) -> None:
+    env = clean_environment(cache_of_nights) | {
         "PIP_CONFIG_FILE": os.devnull,
         "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])),
     }

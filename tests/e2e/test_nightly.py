@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -120,21 +120,13 @@ class TwoNights:
 
 
 @pytest.fixture(scope="module")
-def shared_cache(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    folder = tmp_path_factory.mktemp("cache")
-    yield folder
-    if not request.session.testsfailed:
-        shutil.rmtree(folder)  # with the SDKs of all nights, which would stay until all tests have ended
-
-
-@pytest.fixture(scope="module")
-def nights(s3_server: Server, tmp_path_factory: pytest.TempPathFactory, shared_cache: Path) -> TwoNights:
+def nights(s3_server: Server, tmp_path_factory: pytest.TempPathFactory, cache_of_nights: Path) -> TwoNights:
     """A night in which one family's SDK cannot be made, and one of the other family with nothing changed.
 
     It has builds of its own. The others have one build for all, which here are one family.
     """
     folder = tmp_path_factory.mktemp("nightly")  # act quotes no paths of its own
-    nightly = make(folder / "ci", s3_server, shared_cache)
+    nightly = make(folder / "ci", s3_server, cache_of_nights)
     nightly.edit(
         "matrix.toml", f"[families.{B}.linux_x86_64]\n", f"[families.{B}.linux_x86_64]\nbuild_alone = true\n"
     )
@@ -226,9 +218,9 @@ def pythons_here() -> list[str]:
 
 
 @pytest.fixture
-def fresh(s3_server: Server, tmp_path: Path, shared_cache: Path) -> Callable[..., Nightly]:
+def fresh(s3_server: Server, tmp_path: Path, cache_of_nights: Path) -> Callable[..., Nightly]:
     def one(**settings: Any) -> Nightly:
-        return make(tmp_path / "ci", s3_server, shared_cache, **settings)
+        return make(tmp_path / "ci", s3_server, cache_of_nights, **settings)
 
     return one
 

@@ -73,11 +73,11 @@ class OwnNight:
 
 
 @pytest.fixture(scope="module")
-def night(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnNight]:
+def night(tmp_path_factory: pytest.TempPathFactory, cache_of_nights: Path) -> Iterator[OwnNight]:
     folder = tmp_path_factory.mktemp("own")
     program = installed.install(folder / "program")
     store, log = folder / "store", folder / "commands.jsonl"
-    env = clean_environment(folder / "cache")
+    env = clean_environment(cache_of_nights)
     runner = Runner(
         folder=folder / "ci",
         environment={name: env[name] for name in ("CAIRN_CACHE_DIR", "ZIG_GLOBAL_CACHE_DIR", "COLUMNS")},
