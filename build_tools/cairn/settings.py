@@ -22,7 +22,7 @@ Place: TypeAlias = Literal["environment", "project", "user"]
 Value: TypeAlias = "str | bool | tuple[str, ...]"
 
 FILE_VARIABLE = "CAIRN_CONFIG"
-"""Names the file that is read instead of the user's; the null device stands for no file at all, as pip has it."""
+"""Names the file that is read instead of the user's; the null device stands for no file, as in pip."""
 PROJECT_FILE = "cairn.toml"
 TRUSTED = "trusted-folders"
 """The key of the user's file with the folders whose project files may set anything."""

@@ -166,7 +166,9 @@ def make(request: type[Request], options: argparse.Namespace) -> Request:
         if isinstance(declared, type):
             values[field.name] = make(declared, options)
             continue
-        value, more = (getattr(options, name, None) for name in (field.name, field.name + setting_values.BELOW))
+        value, more = (
+            getattr(options, name, None) for name in (field.name, field.name + setting_values.BELOW)
+        )
         if isinstance(value or more, list):
             value = (*(value or ()), *(more or ()))
         if value is not None:

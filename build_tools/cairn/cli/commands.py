@@ -302,8 +302,8 @@ _CI = Group(
 
 _CONFIG = Group(
     about="options that need not be given again: show and set them",
-    description="Show and set what options have where they are not given: in CAIRN_* variables, in cairn.toml "
-    "beside the work, and in your own file.",
+    description="Show and set what options have where they are not given: in CAIRN_* variables, in "
+    "cairn.toml beside the work, and in your own file.",
     example="cairn config list",
     module="config",
     commands={

@@ -51,7 +51,7 @@ def _list(_request: List) -> Answer:
 class Get:
     """Options of `cairn config get`.
 
-        cairn config get build.targets
+    cairn config get build.targets
     """
 
     name: str = argument("NAME", _KEY_HELP)
@@ -156,7 +156,8 @@ def _debug_text(
 ) -> Iterator[Piece]:
     for file in here.files():
         state = "not there" if file.table is None else "trusted" if file.is_trusted else "not trusted"
-        yield f"{file.place} file: {file.path} ({state if file.place == 'project' or file.table is None else 'read'})"
+        state = state if file.place == "project" or file.table is None else "read"
+        yield f"{file.place} file: {file.path} ({state})"
     if here.project is None:
         yield "project file: none in this folder or above it, up to the root of the repository"
     rows = [(_key(s), _shown(s), s.origin, hider and f"hidden by {hider.origin}") for s, hider in every]
@@ -231,15 +232,10 @@ def _actions(section: str, name: str) -> list[argparse.Action]:
 
     actions: dict[str, list[argparse.Action]] = {}
     commands: list[str] = []
-    todo = [make_parser(whole=True)]
-    while todo:
-        parser = todo.pop()
-        own = parser.prog.removeprefix("cairn").strip()
-        commands.append(own)
-        for action in parser._actions:  # noqa: SLF001 - argparse has no public name
-            if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
-                todo += action.choices.values()
-            elif setting_values.can_be_set(action) and f"{own} ".startswith(f"{section} ".lstrip()):
+    for name_of_command, all_actions in _walk(make_parser(whole=True)):
+        commands.append(name_of_command)
+        if f"{name_of_command} ".startswith(f"{section} ".lstrip()):
+            for action in filter(setting_values.can_be_set, all_actions):
                 actions.setdefault(setting_values.name_of(action), []).append(action)
     if section not in commands:
         raise UsageError(
@@ -256,6 +252,16 @@ def _actions(section: str, name: str) -> list[argparse.Action]:
             tip=f"did you mean {' or '.join(close)}?" if close else "name it as `--help` does",
         )
     return actions[name]
+
+
+def _walk(parser: argparse.ArgumentParser) -> Iterator[tuple[str, list[argparse.Action]]]:
+    """Each command, and what its own parser takes."""
+    actions = parser._actions  # noqa: SLF001 - argparse has no public name
+    below = [action for action in actions if isinstance(action, argparse._SubParsersAction)]  # noqa: SLF001
+    yield parser.prog.removeprefix("cairn").strip(), [action for action in actions if action not in below]
+    for group in below:
+        for each in group.choices.values():
+            yield from _walk(each)
 
 
 def _checked_value(actions: list[argparse.Action], request: Set, path: Path) -> object:
@@ -278,15 +284,16 @@ def _checked_value(actions: list[argparse.Action], request: Set, path: Path) -> 
             reasons.append("it takes one value")
             continue
         try:
-            for value in request.values:
-                if callable(action.type):
-                    action.type(value)
-                if action.choices is not None and value not in action.choices:
-                    raise ValueError(f"the choices are: {', '.join(map(str, action.choices))}")
+            for value in request.values if callable(action.type) else ():
+                action.type(value)  # type: ignore[misc,operator]
         except (argparse.ArgumentTypeError, ValueError) as error:
             reasons.append(str(error))
-        else:
-            return list(request.values) if several else request.values[0]
+            continue
+        choices = action.choices or request.values
+        if not set(request.values) <= set(choices):
+            reasons.append(f"the choices are: {', '.join(map(str, choices))}")
+            continue
+        return list(request.values) if several else request.values[0]
     if reasons:
         raise UsageError(f"{request.name} cannot be {' '.join(request.values)[:60]!r}: {reasons[0]}")
     return request.values[0] if len(request.values) == 1 else list(request.values)
@@ -330,10 +337,8 @@ def _all(here: Settings) -> list[tuple[Setting, Setting | None]]:
     Raises:
         UsageError: a file names an option or a command that does not exist.
     """
-    every: list[Setting] = []
-    for name in sorted(setting_names.FREE | setting_names.GUARDED):
-        if (setting := here.of_variable(name)) is not None:
-            every.append(setting)
+    names = sorted(setting_names.FREE | setting_names.GUARDED)
+    every = [setting for name in names if (setting := here.of_variable(name)) is not None]
     for file in here.files():
         for section in ("", *file.sections()):
             for setting in file.settings(section):

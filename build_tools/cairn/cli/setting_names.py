@@ -1,9 +1,10 @@
 """The names that settings may have, and which of them a project's file may set although nobody trusts it.
 
-A checkout of somebody else's may bring a `cairn.toml`, and who works in it has not read that. So only what was
-looked at and cannot lead anywhere else stands in `FREE`: what is built, for what, and how it is shown. Everything
-that names a store, an index, a key, a program or a variable, or that waives a check, needs a folder that the
-user trusts (`cairn config trust`). A new option stands in one of the two: tests/unit/cli/test_settings.py.
+A checkout of somebody else's may bring a `cairn.toml`, and who works in it has not read that. So only what
+was looked at and cannot lead anywhere else stands in `FREE`: what is built, for what, and how it is shown.
+Everything that names a store, an index, a key, a program or a variable, or that waives a check, needs a
+folder that the user trusts (`cairn config trust`). A new option stands in one of the two:
+tests/unit/cli/test_settings.py.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ FREE = frozenset(
     root-checkout-dir sdk-version split stack submodules summary target targets test-config test-timeout
     time-limit timeout times times-key title torch-dir tries trigger triton-dir use-ccache use-sccache
     variants verbose version-suffix windows-amdgpu-families work-dir workers
-    """.split()
+    """.split()  # noqa: SIM905 - a list of 100 names, one to a line, would fill two screens
 )
 GUARDED = frozenset(
     """
@@ -47,7 +48,7 @@ GUARDED = frozenset(
     runner runs-on save-bundle sccache-no-wrap scheduler scheduler-file sdk set shard sibling
     sign-as-workflow sign-key skip-tests smoke-dir sources-dir staging store strict suite tag test-env to
     tools-index-url topology-dir translate trim trust trust-tester undo upgrade version wheel who whole
-    """.split()
+    """.split()  # noqa: SIM905 - a list of 100 names, one to a line, would fill two screens
 )
 
 

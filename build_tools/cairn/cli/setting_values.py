@@ -1,4 +1,4 @@
-"""Give options of a parser the values that `cairn.settings` has for them, where the command line gives none."""
+"""Give options of a parser what `cairn.settings` has for them, where the command line gives nothing."""
 
 from __future__ import annotations
 
@@ -168,7 +168,9 @@ class SettingValues:
         try:
             value = action.type(text) if callable(action.type) else text
         except (argparse.ArgumentTypeError, ValueError, TypeError) as error:
-            why = str(error) if isinstance(error, argparse.ArgumentTypeError) else f"it cannot be {word[:40]!r}"
+            why = (
+                str(error) if isinstance(error, argparse.ArgumentTypeError) else f"it cannot be {word[:40]!r}"
+            )
             raise argparse.ArgumentTypeError(f"{setting.origin}: {setting.name}: {why}") from error
         if action.choices is not None and value not in action.choices:
             from cairn.errors import UsageError

@@ -3,10 +3,10 @@ import re
 from pathlib import Path
 
 import pytest
-from helpers.parsers import all_parsers, below, leaves
 
 from cairn.cli import main
 from cairn.cli.upstream import build_prod_wheels
+from helpers.parsers import all_parsers, below, leaves
 
 PARSERS = all_parsers()
 COMMANDS = [command for parser in PARSERS for command in below(parser)]

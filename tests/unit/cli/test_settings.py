@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from helpers.parsers import all_parsers, below
 
 from cairn.cli import binder, common_options, main, setting_names, setting_values
 from cairn.cli.parser import Parser
 from cairn.cli.upstream import build_prod_wheels
 from cairn.settings import NOT_SETTINGS, variable_of
+from helpers.parsers import all_parsers, below
 
 Place = Callable[[str, str], None]
 """Sets an option, for a command or a group or (empty) for all, to text."""
@@ -250,9 +250,7 @@ def test_a_flag_that_is_off_is_as_if_it_were_not_there(here: Path, monkeypatch: 
         ("\u0000", "is not TOML"),
     ],
 )
-def test_a_bad_file_is_one_line(
-    text: str, said: str, here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_bad_file_is_one_line(text: str, said: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_user(here, text)
     with pytest.raises(SystemExit) as end:
         main.make_parser().parse_args([*LOG])
@@ -348,6 +346,6 @@ def test_a_request_is_made_of_settings(here: Path) -> None:
     (here / "cairn.toml").write_text("stack = 'a folder'\nline = 'nightly'")
     parser = Parser(prog="program")
     requests: list[common_options.StackOptions] = []
-    binder.bind(parser, common_options.StackOptions, lambda request: requests.append(request))
+    binder.bind(parser, common_options.StackOptions, requests.append)
     parser.parse_args([]).run(parser.parse_args([]))
     assert requests == [common_options.StackOptions(stack=here / "a folder", line="nightly")]
