@@ -166,6 +166,7 @@ _TEST = Group(
         "shards": "cut a suite into shards that take equally long, and print the matrix for GitHub Actions",
         "merge": "judge the shards of a suite together, and write one record of them",
         "compat": _TEST_COMPAT,
+        "consumers": "look up whether what other wheels use of one set is in another, before it is promoted",
         "report": "show what test runs came to: verdict, modules, failures, flaky and slow tests, skips, "
         "history",
         "skips": _TEST_SKIPS,

@@ -261,6 +261,23 @@ class Gate(datafile.Value):
     notify: tuple[str, ...] = ()
 
 
+class Consumer(datafile.Value):
+    """A project that depends on the stack's and is built elsewhere: whom a new set must not break.
+
+    Attributes:
+        name: its distribution.
+        wheels: its wheels on this machine, seen from the stack's folder; `*` stands for anything in a file
+            name. Where there are none, pip fetches one.
+        requirement: what pip fetches, such as `torch-scatter==2.1.2`; the newest where it is None.
+        index_url: where from; the index that pip is set up for where it is None.
+    """
+
+    name: str
+    wheels: tuple[str, ...] = ()
+    requirement: str | None = None
+    index_url: str | None = None
+
+
 class Stack(datafile.Value, tag_field="schema", tag="cairn.stack/1"):
     """The projects, the edges between them, and the defaults of a run.
 
@@ -281,6 +298,8 @@ class Stack(datafile.Value, tag_field="schema", tag="cairn.stack/1"):
         features: name to when it is on, for `{on_or_off:NAME}`.
         device_wheels: how its wheels are split.
         gate: what promotion demands of its sets.
+        consumers: who depends on its wheels. The gate refuses a set that breaks one which works with the last
+            set of the index.
         pythons: versions of Python that its sets are built for, such as `3.11`; the build's where empty.
         platforms: such as `linux_x86_64`; the build's where empty.
         host_compiler: its builds for GPUs take the machine's C++ compiler and Python's headers too, as those
@@ -303,6 +322,7 @@ class Stack(datafile.Value, tag_field="schema", tag="cairn.stack/1"):
     features: Mapping[str, Feature] = msgspec.field(default_factory=dict)
     device_wheels: DeviceWheels = msgspec.field(default_factory=DeviceWheels)
     gate: Gate = msgspec.field(default_factory=Gate)
+    consumers: tuple[Consumer, ...] = ()
     pythons: tuple[str, ...] = ()
     platforms: tuple[str, ...] = ()
     disk: int | None = None

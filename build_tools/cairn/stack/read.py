@@ -112,6 +112,10 @@ def _absolute(stack: Stack, root: Path) -> Stack:
         sdk=sdk,
         gate=msgspec.structs.replace(stack.gate, allow=stack.gate.allow and str(root / stack.gate.allow)),
         smoke_tests=tuple(str(root / folder) for folder in stack.smoke_tests),
+        consumers=tuple(
+            msgspec.structs.replace(one, wheels=tuple(str(root / wheel) for wheel in one.wheels))
+            for one in stack.consumers
+        ),
         projects=tuple(projects),
     )
 
@@ -241,6 +245,7 @@ def _check(stack: Stack, path: Path) -> None:
     _check_places(stack, path)
     _check_versions(stack, path)
     _check_gate(stack, path)
+    _check_consumers(stack, path)
     _check_device_wheels(stack, path)
     _check_order(stack, path)
 
@@ -284,6 +289,19 @@ def _check_gate(stack: Stack, path: Path) -> None:
         raise UsageError(f"{path}: the gate demands no test record", tip="leave `records` out: smoke tests")
     if any(floor.tests < 1 or floor.device_tests < 0 for floor in stack.gate.records.values()):
         raise UsageError(f"{path}: a floor of the gate is too low: at least one test must have run")
+
+
+def _check_consumers(stack: Stack, path: Path) -> None:
+    for consumer in stack.consumers:
+        if not requirements.is_project_name(consumer.name):
+            raise UsageError(f"{path}: {requirements.shown(consumer.name)} cannot be the name of a consumer")
+        if consumer.wheels and (consumer.requirement or consumer.index_url):
+            raise UsageError(
+                f"{path}: the consumer {consumer.name} has wheels of its own, and what pip is to fetch",
+                tip="name its wheels, or its requirement and index_url",
+            )
+        if consumer.requirement is not None:
+            _check_requirement(consumer.requirement, path)
 
 
 def _check_device_wheels(stack: Stack, path: Path) -> None:

@@ -193,6 +193,15 @@ checkout_dir = "b"
 origin.url = "u"
 hashtag = "main"
 needs = ["a"]
+
+[[consumers]]
+name = "user"
+requirement = "user==1.0"
+index_url = "https://example.org/simple"
+
+[[consumers]]
+name = "ours"
+wheels = ["ours-*.whl"]
 """  # noqa: E501
 EMPTY_IS_FINE = re.compile(
     r"sdk\.(build|machine)\.1|gate\.notify\.1|device_wheels\.prefix"

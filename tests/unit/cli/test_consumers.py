@@ -1,0 +1,87 @@
+"""`cairn test consumers`, and the consumers that a stack names."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cairn import stack as stacks
+from cairn.cli.main import main
+from cairn.errors import UsageError
+from helpers.tiny_stack import write as write_stack
+from helpers.wheels import build_wheel
+
+USER = b"from demo import gone\n"
+
+
+def _sets(folder: Path) -> tuple[Path, Path]:
+    build_wheel(folder / "old", files={"demo/__init__.py": b"gone = 1\n"})
+    build_wheel(folder / "to night", version="1.1", files={"demo/__init__.py": b""})
+    return folder / "old", folder / "to night"
+
+
+def test_it_names_what_breaks_and_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    old, new = _sets(tmp_path)
+    build_wheel(tmp_path / "users", name="user", requires=(), files={"user/é.py": USER})
+    code = main(["test", "consumers", str(old), str(new), "--consumer", str(tmp_path / "users"), "--json"])
+    said = json.loads(capsys.readouterr().out)
+    assert code == 8
+    assert [(one["consumer"], one["kind"], one["name"]) for one in said["breaks"]] == [
+        ("user", "import", "demo.gone")
+    ]
+    assert main(["test", "consumers", str(old), str(old), "--consumer", str(tmp_path / "users")]) == 0
+    assert "1 wheels of consumers looked at, 0 consumers break" in capsys.readouterr().out
+
+
+def test_it_takes_the_consumers_of_a_stack(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    old, new = _sets(tmp_path)
+    stack = write_stack(tmp_path / "stack")
+    build_wheel(tmp_path / "stack/wheels", name="user", requires=(), files={"user/a.py": USER})
+    path = stack / "stack.toml" if stack.is_dir() else stack
+    path.write_text(path.read_text() + '\n[[consumers]]\nname = "user"\nwheels = ["wheels/user-*.whl"]\n')
+    assert main(["test", "consumers", str(old), str(new), "--stack", str(path)]) == 8
+    assert "cannot be imported without demo.gone: demo 1.0 has it, 1.1 has not" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("lines", "problem"),
+    [
+        ('name = "-r"', "cannot be the name of a consumer"),
+        ('name = "a"\nwheels = ["a.whl"]\nrequirement = "a==1"', "has wheels of its own"),
+        ('name = "a"\nrequirement = "a=>1"', "is not a requirement"),
+    ],
+)
+def test_a_stack_with_a_consumer_that_is_none_is_refused(tmp_path: Path, lines: str, problem: str) -> None:
+    stack = write_stack(tmp_path / "stack")
+    path = stack / "stack.toml" if stack.is_dir() else stack
+    path.write_text(f"{path.read_text()}\n[[consumers]]\n{lines}\n")
+    with pytest.raises(UsageError, match=problem):
+        stacks.load(path)
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        ([], "no consumer is named"),
+        (["--consumer", "no/such.whl"], "there is no wheel no/such.whl"),
+        (["--consumer", "not a requirement"], "is not a requirement"),
+    ],
+)
+def test_who_is_not_there_is_said_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], problem: str
+) -> None:
+    old, new = _sets(tmp_path)
+    assert main(["test", "consumers", str(old), str(new), *words]) == 2
+    assert problem in capsys.readouterr().err
+
+
+def test_two_wheels_of_one_distribution_are_not_one_set(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old, new = _sets(tmp_path)
+    build_wheel(old, version="1.2", files={"demo/__init__.py": b""})
+    build_wheel(tmp_path / "users", name="user", requires=(), files={"user/a.py": USER})
+    assert main(["test", "consumers", str(old), str(new), "--consumer", str(tmp_path / "users")]) == 7
+    assert "two wheels of demo" in capsys.readouterr().err
