@@ -130,9 +130,11 @@ def check_requirements(info: WheelInfo, name: FileName, expected: Expectation) -
             yield _of_metadata(info, FindingCode.REQUIREMENT_URL, reason, fix)
         # An extra that names its own project without extras of it asks for nothing.
         of_extra = requirement.marker is not None and "extra" in str(requirement.marker)
-        if required == info.distribution and not requirement.extras and not of_extra:
-            reason = f"it requires itself: {requirement}"
-            yield _of_metadata(info, FindingCode.REQUIRES_ITSELF, reason, "remove the requirement")
+        if required == info.distribution:
+            # An extra may name other extras of its own distribution; that pins nothing.
+            if not requirement.extras and not of_extra:
+                reason = f"it requires itself: {requirement}"
+                yield _of_metadata(info, FindingCode.REQUIRES_ITSELF, reason, "remove the requirement")
         elif required in siblings and not _is_exactly(requirement, siblings[required]):
             reason = f"it requires {requirement}, but was built against {required} {siblings[required]}"
             fix = f"require {required}=={siblings[required]}"
