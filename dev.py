@@ -37,7 +37,7 @@ BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
 STAMP = VENV / "cairn-stamp"
 MINIMUM_PYTHON = (3, 11)
 BUILD_REQUIRES = ["pip", "setuptools"]
-EXTRAS = "dev"  # of a developer
+EXTRAS = "cluster,diff,fast,release,s3,sign,windows"  # of a developer, who has the group `dev` too
 VENV_DISK = {"release": 130_000_000, EXTRAS: 1_100_000_000}  # bytes, by the extras that are installed
 TICK = 0.2  # seconds between two states of a line that moves
 HEARTBEAT = 10.0  # seconds between two lines where none can move
@@ -270,7 +270,8 @@ def install(extra: str) -> None:
             subprocess.run([base, "-m", "venv", "--clear", VENV], check=True)
         STAMP.unlink(missing_ok=True)
         # What builds Cairn comes first: an environment of pip's own would not be constrained.
-        for words in (BUILD_REQUIRES, ["--no-build-isolation", "--editable", f"{ROOT}[{extra}]"]):
+        group = ["--group", f"{ROOT / 'pyproject.toml'}:dev"] if extra == EXTRAS else []
+        for words in (BUILD_REQUIRES, ["--no-build-isolation", "--editable", f"{ROOT}[{extra}]", *group]):
             pip_install(words, progress)
         STAMP.write_text(stamp(extra), encoding="utf-8")
 

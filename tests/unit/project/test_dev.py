@@ -100,9 +100,13 @@ def test_every_package_that_is_installed_has_one_version_which_pyproject_allows(
     held = [Requirement(line) for line in lines if not line.startswith("#")]
     versions = {canonicalize_name(r.name): str(r.specifier).removeprefix("==") for r in held}
     extras = metadata.metadata("cairn-wheels").get_all("Provides-Extra") or []
+    pyproject = tomllib.loads(DEV.with_name("pyproject.toml").read_text())
+    group = [Requirement(text) for text in pyproject["dependency-groups"]["dev"]]
     packages = needed("cairn-wheels", extras) - {"cairn-wheels"}
+    for one in group:
+        packages |= {canonicalize_name(one.name)} | needed(one.name, one.extras)
     assert packages <= versions.keys()
-    for requirement in map(Requirement, metadata.requires("cairn-wheels") or ()):
+    for requirement in (*map(Requirement, metadata.requires("cairn-wheels") or ()), *group):
         if canonicalize_name(requirement.name) in packages:
             assert requirement.specifier.contains(versions[canonicalize_name(requirement.name)])
 

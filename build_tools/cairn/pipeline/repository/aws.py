@@ -37,14 +37,21 @@ _PAGES = tuple(
 _WRITES: Mapping[str, tuple[str, ...]] = {
     "FREEZE": ("nights/*",),
     "BUILD": (),
-    "STAGE": ("files/*", "sets/*", "staging/*", "ledger/*", keys.LANDING, "nights/*/steps/*"),
+    "STAGE": ("files/*", "sets/*", "staging/*", "ledger/*", keys.LANDING, keys.CHOOSER, "nights/*/steps/*"),
     # The ledger has every record, and staging says of a set that one stands against it.
     "TEST": (
         *("sets/*/records/*", "sets/*/results/*", "nights/*/steps/*", "nights/*/shards/*"),
         *("ledger/entries/*", "ledger/sets/*", keys.LEDGER_HEAD, "staging/*"),
     ),
-    "PROMOTE": (*_CHANNELS, "sets/*/judgements/*", "ledger/*", keys.LANDING, "nights/*/steps/*"),
-    "REPORT": (keys.LANDING, *_PAGES),
+    "PROMOTE": (
+        *_CHANNELS,
+        "sets/*/judgements/*",
+        "ledger/*",
+        keys.LANDING,
+        keys.CHOOSER,
+        "nights/*/steps/*",
+    ),
+    "REPORT": (keys.LANDING, keys.CHOOSER, *_PAGES),
 }
 """What the jobs of each role write, below the store's prefix; in words: docs/reference/nightly.md."""
 

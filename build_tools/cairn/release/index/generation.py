@@ -262,6 +262,7 @@ class IndexSet(datafile.Value, tag_field="schema", tag="cairn.index-set/1"):
         yanked: why it was yanked, or None.
         failed: the test records that stand against it by now, in words, or None.
         weakened: where the policy asked less than it should that let it in, a sentence each.
+        download: bytes of every file that it installs; 0 in an entry of Cairn 0.1, which did not say.
     """
 
     set_id: str
@@ -282,6 +283,7 @@ class IndexSet(datafile.Value, tag_field="schema", tag="cairn.index-set/1"):
     yanked: str | None = None
     failed: str | None = None
     weakened: tuple[str, ...] = ()
+    download: int = 0
 
     def replaces_tested(self, other: IndexSet) -> tuple[str, ...]:
         """The targets that this set was not tested on and `other`, for the same installers, was, in order."""

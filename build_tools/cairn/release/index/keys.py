@@ -21,7 +21,7 @@
     <index>/simple/…/index.html and index.json           pages, which can be made again from the generation
     <index>/index.html, status.html, targets.json, locks/, status/    for people, and for installers
     <channel>/nights.html, nights.json, nights.atom      how its last nights ended: page, data and feed
-    index.html                                           for people: every index of the store
+    index.html, choose.html                              for people: every index of the store
 
 `<index>` is a channel (`release`), or a channel and a family (`release/gfx110X-all`). What has a digest in
 its key, and all below `sets/`, is written once and never changes.
@@ -52,13 +52,16 @@ LEDGER_HEAD = "ledger/head.json"
 LANDING = "index.html"
 """Where people begin: every index of the store."""
 
+CHOOSER = "choose.html"
+"""Where people choose what to install."""
+
 SET_LOCKS = ("constraints.txt", "pylock.toml", "requirements.txt")
 """What lies in `sets/<set id>/locks/`."""
 
 NIGHTS = "nights/"
 """Where nights are kept, by id."""
 
-FOLDERS = frozenset({"files", "sets", "nights", "ledger", LANDING, ".locks", *CHANNELS})
+FOLDERS = frozenset({"files", "sets", "nights", "ledger", LANDING, CHOOSER, ".locks", *CHANNELS})
 """What is in the folder of a store, also of one whose first change did not get to its end."""
 
 # What a store consists of, and so all that may be served of the folder it is in. A name has no `/`, so that
@@ -83,7 +86,7 @@ _KINDS = {
     "generation": rf"INDEX/generations/[0-9]{{8}}-{_DIGEST}\.json",
     "part": rf"INDEX/parts/{_DIGEST}\.json",
     "page": rf"INDEX/{_PAGES}",
-    "for people": rf"index\.html|(?:{'|'.join(CHANNELS)})/nights\.(html|json|atom)"
+    "for people": rf"(?:index|choose)\.html|(?:{'|'.join(CHANNELS)})/nights\.(html|json|atom)"
     rf"|INDEX/((index|status)\.html|targets\.json|{_LOCKS}|{_STATUS})",
 }
 _INDEX = rf"(?:{'|'.join(CHANNELS)})(?:/[A-Za-z0-9-]+)?"

@@ -15,7 +15,7 @@ from cairn.output import console
 from cairn.release.index import keys
 from cairn.release.index.generation import DamagedIndexError, IndexSet
 from cairn.release.index.snapshot import Index, Snapshot, traces, with_status
-from cairn.release.pages import landing, nights, status, targets_file
+from cairn.release.pages import chooser, landing, nights, status, targets_file
 from cairn.release.pages.night_history import History
 from cairn.release.pages.view import IndexView, Night
 from cairn.store.protocol import DamagedObjectError, MissingKeyError, Store, read_or_none, replace
@@ -37,7 +37,7 @@ def write(store: Store, name: str) -> bool:
     for folder in (*_folders(name), ""):
         locks = lock_keys(Index(store, name).load()) if folder == name else ()
         ends = ("targets.json", "status.html", "index.html")
-        paths = [*locks, *(f"{folder}/{end}" for end in ends)] if folder else [keys.LANDING]
+        paths = [*locks, *(f"{folder}/{end}" for end in ends)] if folder else [keys.LANDING, keys.CHOOSER]
         old = {key: read_or_none(store, key) for key in paths}
         pages = _pages(store, name, folder, indexes)
         if old.keys() != pages.keys():
@@ -108,7 +108,8 @@ def _pages(store: Store, name: str, folder: str, indexes: dict[str, Index]) -> d
     below = [one for one in every if not folder or f"{one}/".startswith(f"{folder}/")]
     views = {one: view(one) for one in below}
     if not folder:
-        return {keys.LANDING: landing.page(tuple(views.values()), folder="")}
+        every_view = tuple(views.values())
+        return {keys.LANDING: landing.page(every_view, folder=""), keys.CHOOSER: chooser.page(every_view)}
     own = indexes.setdefault(name, Index(store, name)).load()
     locks = lock_keys(own) if folder == name else ()
     offered = tuple(view for one, view in views.items() if one in published)

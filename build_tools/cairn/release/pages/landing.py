@@ -80,7 +80,9 @@ def _links(name: str, views: Sequence[IndexView], folder: str) -> dict[str, str]
         if not folder:
             targets |= {f"Channel {one}": f"{one}/index.html" for one in by_channel(views) if one != name}
     links = {text: relative(key, folder) for text, key in targets.items()}
-    return links | {"All indexes": "#indexes"} if views and not folder else links
+    if folder:
+        return links
+    return {"Choose your GPU": keys.CHOOSER} | links | ({"All indexes": "#indexes"} if views else {})
 
 
 def _indexes(views: Sequence[IndexView]) -> dict[str, IndexView | None]:

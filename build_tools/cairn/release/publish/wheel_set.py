@@ -96,6 +96,7 @@ def index_set(wheel_set: WheelSet) -> IndexSet:
         manifest_sha256=wheel_set.manifest_sha256,
         projects={wheel.distribution: wheel.version for wheel in wheel_set.wheels},
         added=now(),
+        download=sum(file.size for file in wheel_set.files),
     )
 
 

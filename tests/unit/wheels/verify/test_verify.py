@@ -469,6 +469,7 @@ def test_empty_and_malformed_code_objects(make_wheel: MakeWheel) -> None:
         ("torch===2.9.0+rocm7.10.0", None),
         ("numpy", None),
         ("demo[fast]==1.0", None),
+        ("demo[fast,safe] ; extra == 'all'", None),
         ("torch==2.9.0", "sibling-not-exact"),
         ("torch", "sibling-not-exact"),
         ("torch>=2.9.0,==2.9.0+rocm7.10.0", "sibling-not-exact"),
@@ -478,7 +479,7 @@ def test_empty_and_malformed_code_objects(make_wheel: MakeWheel) -> None:
     ],
 )
 def test_requirements(make_wheel: MakeWheel, requirement: str, code: str | None) -> None:
-    found = codes(make_wheel(requires=(requirement,)), siblings={"torch": "2.9.0+rocm7.10.0"})
+    found = codes(make_wheel(requires=(requirement,)), siblings={"torch": "2.9.0+rocm7.10.0", "demo": "1.0"})
     assert found == ([(code, METADATA)] if code else [])
 
 
