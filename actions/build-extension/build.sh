@@ -2,6 +2,8 @@
 # Build a project against the torch of an index, verify its wheel, and test it. See action.yml for the variables.
 set -euo pipefail
 
+checkout=${CAIRN:?}
+
 temporary=$(mktemp -d "${RUNNER_TEMP:-/tmp}/extension-XXXXXX")
 python3 -m venv "$temporary/build"
 python=$temporary/build/bin/python
@@ -37,8 +39,17 @@ EOF
 fi
 
 mkdir -p "$OUTPUT_DIR"
-"$python" -m build --wheel --no-isolation --outdir "$temporary/wheels" "$PROJECT"
-WHEELS="$temporary/wheels/*.whl" FIND_LINKS=$fetched bash "$CAIRN/actions/verify/verify.sh"
+"$python" -m build --wheel --no-isolation --outdir "$temporary/built" "$PROJECT"
+
+# The lowest platform tag that its symbols justify. What torch and the SDK bring stays theirs.
+python3 -m venv "$temporary/tools"
+"$temporary/tools/bin/python" -m pip install --quiet --disable-pip-version-check \
+    --constraint "$checkout/constraints.txt" "${checkout}[build]"
+program=$temporary/tools/bin/cairn
+site=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+"$program" wheel repair --exclude 'libtorch*' --exclude 'libc10*' ${TARGETS:+--sdk "$site"} \
+    --output-dir "$temporary/wheels" "$temporary"/built/*.whl
+"$program" wheel verify ${TARGETS:+--targets "$TARGETS"} --find-links "$fetched" "$temporary"/wheels/*.whl
 
 if [ -n "${TEST:-}" ]; then
     python3 -m venv "$temporary/test"
