@@ -49,7 +49,7 @@ _MANIFEST = Group(
         "create": "write the manifest of a stack's checkouts",
         "checkout": "make the checkouts that a manifest froze, and prove by their trees that they are the "
         "same",
-        "diff": "what changed between two manifests: commits, submodules, SDK, toolchain",
+        "diff": "the older name of `cairn diff`",
         "verify": "compare checkouts with a manifest",
     },
 )
@@ -116,7 +116,7 @@ _WHEEL = Group(
     },
     commands={
         "show": "show a wheel's name, tags, requirements, sizes, targets and needed libraries",
-        "diff": "show what changed between two wheels: metadata, requirements, files, libraries",
+        "diff": "the older name of `cairn diff`",
         "verify": "check everything that a published wheel must satisfy, and list every breach",
         "set-version": "write wheels under new versions",
         "repair": "give wheels the platform tag that their symbols justify, and the libraries that nothing "
@@ -329,6 +329,7 @@ PROGRAM = Group(
         "test": _TEST,
         "index": _INDEX,
         "release": _RELEASE,
+        "diff": "show what changed between two wheels, sets, nights or manifests, and what it breaks",
         "bisect": "find the first bad set between two nights, and the commits that came with it",
         "install": "print the lines that install a release on this machine",
         "image": _IMAGE,

@@ -272,14 +272,15 @@ def _answer(
 
 
 def _diff(request: Diff) -> Answer:
-    from cairn.sources.manifest import changelog, manifest
+    from cairn.cli import diff
 
-    before, after = manifest.read(request.before), manifest.read(request.after)
-    with console.current().stage("compare") as stage:
-        changes = changelog.between(before, after, commits=request.commits, say=stage.update)
-    if request.html:
-        changelog.write_page(request.html, changes)
-    return Answer(changes, changelog.lines(changes))
+    console.current().warn(
+        "cairn manifest diff is called cairn diff now; this name goes with the next release"
+    )
+    old, new = str(request.before), str(request.after)
+    return diff.run(
+        diff.Diff(old=old, new=new, commits=request.commits, html=request.html, json=request.json)
+    )
 
 
 def _some(problems: Sequence[str]) -> str:

@@ -151,14 +151,16 @@ def prepare(
         raise missing(store, index)
     every = sorted(snapshot.sets(), key=lambda one: (one.added, one.set_id))
     # A date names no set by itself.
-    ends = [snapshot.set(whole_id(text, snapshot)) if _moment(text) is None else None for text in (good, bad)]
-    kinds = {_kind(one) for one in ends if one} or {_kind(one) for one in every}
+    ends = [
+        snapshot.set(whole_id(text, snapshot)) if moment_of(text) is None else None for text in (good, bad)
+    ]
+    kinds = {kind_of(one) for one in ends if one} or {kind_of(one) for one in every}
     if len(kinds) > 1:
         raise UsageError(
             f"{index} has sets of different lines, families, Pythons or platforms",
             tip=f"name the good and the bad set by their ids: {'; '.join(sorted(map(' '.join, kinds)))}",
         )
-    alike = [one for one in every if {_kind(one)} == kinds]
+    alike = [one for one in every if {kind_of(one)} == kinds]
     first, last = (
         alike.index(one or _by_date(alike, text, index)) for one, text in zip(ends, (good, bad), strict=True)
     )
@@ -247,14 +249,19 @@ def result(store: Store, search: Search, *, commits: bool, say: Progress) -> Bis
 
 
 def _by_date(sets: Sequence[IndexSet], text: str, index: str) -> IndexSet:
-    moment = _moment(text)
-    candidates = [one for one in sets if moment is not None and datetime.fromisoformat(one.added) < moment]
+    moment = moment_of(text)
+    candidates = [one for one in sets if moment is not None and added_before(one, moment)]
     if not candidates:
         raise StoreError(f"{index} has no set of {text} or before", tip="see cairn release log")
     return candidates[-1]
 
 
-def _moment(text: str) -> datetime | None:
+def added_before(one: IndexSet, moment: datetime) -> bool:
+    """Whether an index took a set before a moment."""
+    return datetime.fromisoformat(one.added) < moment
+
+
+def moment_of(text: str) -> datetime | None:
     """Parse a date, as the end of that day, or a time; None for other texts."""
     if text.count("-") < len("--"):
         return None
@@ -268,7 +275,8 @@ def _moment(text: str) -> datetime | None:
         ) from error
 
 
-def _kind(one: IndexSet) -> tuple[str, ...]:
+def kind_of(one: IndexSet) -> tuple[str, ...]:
+    """What two sets have in common that can be compared."""
     return one.stack, one.line, one.family, one.python, one.platform
 
 

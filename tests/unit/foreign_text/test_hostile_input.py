@@ -117,6 +117,7 @@ ENTRIES = b"[console_scripts]\ndemo = demo:main\n[other]\na=b:c [d]\n"
 WHEEL_COMMANDS = (
     "wheel show WHEEL",
     "wheel verify WHEEL",
+    "diff WHEEL WHEEL",
     "wheel diff WHEEL WHEEL",
     "wheel set-version --version 2.0 --output-dir FOLDER/out WHEEL",
     "index publish --store FOLDER/store WHEEL",
@@ -191,7 +192,7 @@ FILES: Mapping[str, tuple[bytes, Sequence[str]]] = {
     ),
     "manifest.json": (
         b'{"schema": "cairn.manifest/1", "stack": "x", "line": "nightly", "projects": []}',
-        ("manifest diff FILE FILE", "manifest checkout FILE", "manifest verify FILE"),
+        ("diff FILE FILE", "manifest diff FILE FILE", "manifest checkout FILE", "manifest verify FILE"),
     ),
     "state.json": (
         b'{"schema": "cairn.state/1", "generation": 1, "projects": {"a": "b"}, "sets": {}, "pending": {}}',

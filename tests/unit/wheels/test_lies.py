@@ -19,9 +19,9 @@ from cairn.errors import WheelError
 from cairn.formats import elf
 from cairn.targets import parse_target_id
 from cairn.wheels.contents import binaries
-from cairn.wheels.contents.diff import diff
 from cairn.wheels.contents.summary import needed_tree, summarise
 from cairn.wheels.fat import build
+from cairn.wheels.interface.difference import diff
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.repair import repair_linked
 from cairn.wheels.rewrite.elf import BinaryEdit, change

@@ -12,8 +12,8 @@ import pytest
 
 from cairn.errors import WheelError
 from cairn.wheels.contents import binaries
-from cairn.wheels.contents.diff import diff
 from cairn.wheels.contents.summary import summarise
+from cairn.wheels.interface.difference import diff
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.rewrite.wheel import Edit, edit_wheel
 from cairn.wheels.split.join import join

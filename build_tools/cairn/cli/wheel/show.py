@@ -1,10 +1,9 @@
-"""`cairn wheel show` and `diff`: show the contents of a wheel, and the differences between two."""
+"""`cairn wheel show`: the contents of a wheel; and `diff`, the older name of `cairn diff`."""
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +14,12 @@ from cairn.cli import common_options as common
 from cairn.cli.answer import Answer, Piece, Table
 from cairn.cli.binder import command
 from cairn.options import argument
+from cairn.output import console
 from cairn.output.console import size
 
 if TYPE_CHECKING:
     from cairn.wheels.contents.binaries import Binary
     from cairn.wheels.contents.code_archives import CodeArchive
-    from cairn.wheels.contents.diff import Delta, Difference
     from cairn.wheels.contents.summary import Summary
 
 
@@ -130,42 +129,12 @@ class Diff:
 
 
 def _diff(request: Diff) -> Answer:
-    from cairn.wheels.contents.diff import diff
+    from cairn.cli import diff
 
-    difference = diff(request.first, request.second)
-    return Answer(difference, _differences(difference) or ["no difference"])
-
-
-def _differences(difference: Difference) -> list[str]:
-    lines = [
-        f"{name}: {values[0] or '-'} -> {values[1] or '-'}" for name, values in difference.fields.items()
-    ]
-    lines += _signed("requires", difference.requirements)
-    lines += _signed("file", difference.files)
-    lines += [f"~ file {path}" for path in difference.changed]
-    lines += [f"~ run bit {path}" for path in difference.modes]
-    for library in difference.libraries:
-        for kind in ("needed", "run_paths", "targets", "version_needs"):
-            lines += _signed(f"{library.member}: {kind.replace('_', ' ')}", getattr(library, kind))
-    for archive in difference.archives:
-        lines += _signed(f"{archive.member}: target", archive.targets)
-        lines += [f"- code in {archive.member}: {text}" for text in _counted(archive.code.removed)]
-        lines += [f"+ code in {archive.member}: {text}" for text in _counted(archive.code.added)]
-        of = archive.same + len(archive.changed)
-        lines += [f"~ code in {archive.member}: {text}, of {of}" for text in _counted(archive.changed)]
-    if difference.order and not lines:
-        lines.append("the same files, in a different order or with different times")
-    return lines
-
-
-def _counted(places: Iterable[str]) -> list[str]:
-    """Code objects by library, since a library may have hundreds: `lib/libtorch_hip.so for gfx942: 12`."""
-    libraries = Counter((name.rpartition("#")[0], arch) for name, arch in (p.rsplit(" ", 1) for p in places))
-    return [f"{name} for {arch}: {count}" for (name, arch), count in sorted(libraries.items())]
-
-
-def _signed(kind: str, change: Delta) -> list[str]:
-    return [f"- {kind} {text}" for text in change.removed] + [f"+ {kind} {text}" for text in change.added]
+    console.current().warn("cairn wheel diff is called cairn diff now; this name goes with the next release")
+    return diff.run(
+        diff.Diff(old=str(request.first), new=str(request.second), json=request.json, python=False)
+    )
 
 
 COMMANDS = {

@@ -20,11 +20,15 @@ __all__ = ["FileState", "Interface", "Kernel", "Library", "Operator", "PythonApi
 
 
 class FileState(NamedTuple):
-    """A file of a wheel, as far as its headers tell; equal content has equal size and CRC."""
+    """A file of a wheel, as far as its headers tell; equal content has equal size and CRC.
+
+    `stamp` is its time, as ZIP packs it.
+    """
 
     size: int
     crc: int
     executable: bool
+    stamp: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +51,7 @@ class Interface(WheelInfo):
     """What a wheel offers to others and wants of them.
 
     Attributes:
-        files: its members by path, as they are in the archive.
+        files: its members by path, in the order of the archive.
         libraries: those of Linux, Windows and macOS that can be read, by path.
         archives: the kpack archives of a device wheel.
         archived_kernels: path of an archive to the kernels in it.
@@ -78,7 +82,8 @@ class Interface(WheelInfo):
     @functools.cached_property
     def exported(self) -> frozenset[str]:
         """The names of all symbols that its libraries have for others."""
-        return frozenset(symbol.name for library in self.libraries for symbol in library.exports)
+        libraries = (library for library in self.libraries if not library.is_program)
+        return frozenset(symbol.name for library in libraries for symbol in library.exports)
 
     @functools.cached_property
     def wanted(self) -> frozenset[Symbol]:

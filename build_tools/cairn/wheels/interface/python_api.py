@@ -159,7 +159,7 @@ class PythonSources:
         if module is None or name in _open:
             return {}
         found: dict[str, griffe.Object | griffe.Alias] = {}
-        for key, member in module.members.items():
+        for key, member in _members(module).items():
             if not key.endswith(_EVERYTHING):
                 found[key] = member
                 continue
@@ -238,6 +238,12 @@ def _leads_to(what: griffe.Object | griffe.Alias) -> str:
     return str(getattr(what, "target_path", ""))
 
 
+def _members(what: griffe.Object) -> dict[str, griffe.Object | griffe.Alias]:
+    """The members of a module or a class; in a stub a function may have overloads alone."""
+    overloads: Mapping[str, list[griffe.Function]] = getattr(what, "overloads", {})
+    return {name: several[0] for name, several in overloads.items() if several} | what.members
+
+
 def module_name(path: str) -> str:
     """The module that a file is, by its path in site-packages; empty where no `import` finds it."""
     parts = path.removesuffix(".pyi").removesuffix(".py").split("/")
@@ -280,8 +286,10 @@ def _public_members(
         if listed is not None:
             if name in listed:
                 yield name, what
-        elif not name.startswith("_") and (
-            not what.is_alias or (is_package and _leads_to(what).partition(".")[0] == top)
+        elif (
+            not name.startswith("_")
+            and name != "TYPE_CHECKING"
+            and (not what.is_alias or (is_package and _leads_to(what).partition(".")[0] == top))
         ):
             yield name, what
 
@@ -303,7 +311,7 @@ def _described(sources: PythonSources, path: str, what: griffe.Object | griffe.A
     )
     # A class that is public where it is defined has its members there.
     if target.is_class and (not elsewhere or not _is_public(target.path)):
-        for name, member in target.members.items():
+        for name, member in _members(target).items():
             if not name.startswith("_") and not member.is_alias:
                 yield PythonName(
                     path=f"{path}.{name}",
@@ -318,7 +326,7 @@ def _parameters(what: griffe.Object) -> tuple[Parameter, ...] | None:
         return None
     owner = function.parent
     of_class = owner is not None and owner.is_class
-    if function.overloads or (of_class and owner.overloads.get(function.name)):
+    if function.overloads or getattr(owner, "overloads", {}).get(function.name):
         return None
     parameters = tuple(Parameter(one.name, one.kind.value, _default(one)) for one in function.parameters)
     return parameters[1:] if of_class and "staticmethod" not in function.labels else parameters

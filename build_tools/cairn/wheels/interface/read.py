@@ -62,7 +62,7 @@ def read_interface(wheel: Path, *, python: bool = True) -> Interface:
         return Interface(
             **vars(info),
             files={
-                member.name: FileState(member.size, member.crc, member.executable)
+                member.name: FileState(member.size, member.crc, member.executable, member.stamp)
                 for member in archive.members
                 if not member.is_dir
             },

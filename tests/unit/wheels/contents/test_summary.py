@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from cairn.errors import WheelError
-from cairn.wheels.contents.diff import Delta, diff
 from cairn.wheels.contents.summary import needed_tree, summarise
+from cairn.wheels.interface.difference import Delta, diff
 from cairn.wheels.rewrite.wheel import Edit, edit_wheel
 from cairn.wheels.verify import Expectation, verify
 from helpers.formats import make_bundle, make_code_object, make_dll, make_elf

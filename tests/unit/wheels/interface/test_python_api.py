@@ -16,7 +16,8 @@ FILES = {
     "demo/ring.py": "from demo import *\nringed = 1\n",
     "demo/lazy.py": "def __getattr__(name): ...\nknown = 1\n",
     "demo/broken.py": "def f(:\n",
-    "demo/_C.pyi": "def native(x: int) -> int: ...\n",
+    "demo/_C.pyi": "from typing import overload\ndef native(x: int) -> int: ...\n"
+    "@overload\ndef several(x: int) -> int: ...\n@overload\ndef several(x: str) -> str: ...\n",
     "demo/stubbed.py": "from demo._C import *\n",
     "demo/opaque.py": "from demo._D import *\n",
     "demo/tests/test_it.py": "def test_it(): ...\n",
@@ -44,7 +45,8 @@ def test_the_public_names_of_a_wheel(make_wheel: MakeWheel) -> None:
         *("demo", "demo.Shown", "demo.Shown.size", "demo.Shown.run", "demo.Shown.make", "demo.helper"),
         *("demo.used", "demo.more", "demo.ringed", "demo.add", "demo.LIMIT", "demo.tools", "demo.tools.used"),
         *("demo.tools.more", "demo.ring", "demo.ring.ringed", "demo.lazy", "demo.lazy.known", "demo.broken"),
-        *("demo.stubbed", "demo.stubbed.native", "demo.opaque", "demo.é", "demo.é.ü", "late", "late.here"),
+        *("demo.stubbed", "demo.stubbed.native", "demo.stubbed.several", "demo.opaque", "demo.é"),
+        *("demo.é.ü", "late", "late.here"),
         *("demo.ring.add", "demo.ring.LIMIT", "demo.ring.used", "demo.ring.more"),
     }
     assert api.names["demo.Shown"].parameters == (

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cairn.wheels.contents.diff import diff
 from cairn.wheels.contents.summary import summarise
+from cairn.wheels.interface.difference import diff
 from cairn.wheels.rewrite.wheel import Edit, edit_wheel
 from cairn.wheels.split.split import split
 from cairn.wheels.verify import Expectation, verify

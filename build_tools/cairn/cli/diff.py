@@ -1,0 +1,223 @@
+"""`cairn diff`: what changed between two wheels, sets, nights or manifests, and whom it breaks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from cairn import converters
+from cairn.cli import common_options as common
+from cairn.cli.answer import Answer, Piece
+from cairn.cli.binder import command
+from cairn.errors import UsageError
+from cairn.options import argument, option, switch
+from cairn.output import console
+
+if TYPE_CHECKING:
+    from cairn.pipeline.difference import SetDifference
+    from cairn.sources.manifest.changelog import Changelog
+    from cairn.wheels.interface.difference import Difference
+    from cairn.wheels.interface.sections import Section
+
+Kind = Literal["wheel", "manifest", "set", "stored"]
+_MOST = 40  # lines of one kind in the terminal
+_HEAD = 4096  # bytes in which a JSON file of ours names its schema
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diff(common.OptionalStoreOptions):
+    """Options of `cairn diff`.
+
+    Wheels are compared by what they offer and want: requirements, files, symbols and their versions,
+    operators, public Python names, kernels and their registers. Nothing of them is run. Sets are compared
+    wheel by wheel, and by the manifests that they were built from. With --store, a set is the first digits of
+    its id, and a night is a date: the last sets of that day or before.
+
+        cairn diff yesterday/torch-….whl today/torch-….whl --html torch.html
+    """
+
+    old: str = argument(
+        "OLD", "a wheel, a manifest.json, a set.json beside its wheels, a set's id, or a date"
+    )
+    new: str = argument("NEW", "the same, newer")
+    index: str = common.index("staging")
+    python: bool = switch("compare the public Python names of wheels too", default=True)
+    commits: bool = switch("name the commits between, which are fetched from their origins", default=True)
+    html: Path | None = option("write a page for browsers too", convert=converters.new_file)
+    json: bool = common.json()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """What the page and the terminal show under one heading.
+
+    Attributes:
+        title: the heading.
+        sections: the changes.
+    """
+
+    title: str
+    sections: tuple[Section, ...]
+
+
+def run(request: Diff) -> Answer:
+    """Run the command."""
+    kinds = {_kind_of(text, request) for text in (request.old, request.new)}
+    if len(kinds) > 1:
+        raise UsageError(
+            f"{request.old} is a {min(kinds)} and {request.new} is a {max(kinds)}"
+            if "stored" not in kinds
+            else f"there is no such file as {request.old} or {request.new}",
+            tip="compare two wheels, two manifests, two sets, or two nights of a --store",
+        )
+    kind = kinds.pop()
+    if kind == "manifest":
+        return _manifests(request)
+    return _wheels(request) if kind == "wheel" else _sets(request, stored=kind == "stored")
+
+
+def _kind_of(text: str, request: Diff) -> Kind:
+    path = Path(text)
+    if path.is_dir() and (path / "set.json").is_file():
+        return "set"
+    if path.is_file():
+        if path.suffix == ".whl":
+            return "wheel"
+        with path.open("rb") as file:
+            head = file.read(_HEAD)
+        for kind, schema in (("manifest", b'"cairn.manifest/'), ("set", b'"cairn.set/')):
+            if schema in head:
+                return kind  # type: ignore[return-value]
+        raise UsageError(f"{text} is neither a wheel nor a manifest.json nor a set.json")
+    if request.store is None:
+        raise UsageError(f"there is no file {text}", tip="for the sets of a store give --store and --index")
+    return "stored"
+
+
+def _manifests(request: Diff) -> Answer:
+    from cairn.sources.manifest import changelog, manifest
+
+    before, after = manifest.read(Path(request.old)), manifest.read(Path(request.new))
+    with console.current().stage("compare") as stage:
+        changes = changelog.between(before, after, commits=request.commits, say=stage.update)
+    if request.html:
+        changelog.write_page(request.html, changes)
+    return Answer(changes, changelog.lines(changes))
+
+
+def _wheels(request: Diff) -> Answer:
+    from cairn.wheels.interface import difference
+
+    with console.current().stage("compare"):
+        found = difference.diff(Path(request.old), Path(request.new), python=request.python)
+    group = _group(found)
+    _write_page(request, found.before, found.after, [group], [])
+    return Answer(found, _text(group.sections) or ["no difference"])
+
+
+def _sets(request: Diff, *, stored: bool) -> Answer:
+    from cairn.pipeline import difference
+
+    with console.current().stage("compare") as stage:
+        found: Sequence[SetDifference]
+        if stored:
+            store = request.open_existing_store()
+            found = list(
+                difference.in_store(
+                    store,
+                    request.index,
+                    request.old,
+                    request.new,
+                    python=request.python,
+                    commits=request.commits,
+                    say=stage.update,
+                )
+            )
+        else:
+            old, new = (
+                path / "set.json" if path.is_dir() else path for path in map(Path, (request.old, request.new))
+            )
+            found = [
+                difference.of_files(
+                    old, new, python=request.python, commits=request.commits, say=stage.update
+                )
+            ]
+    groups = [group for one in found for group in _groups_of_set(one)]
+    changes = {one.changes.after: one.changes for one in found if one.changes}
+    _write_page(request, request.old, request.new, groups, list(changes.values()))
+    return Answer({"sets": found}, _set_text(found))
+
+
+def _group(found: Difference) -> Group:
+    from cairn.wheels.interface.sections import sections
+
+    return Group(title=f"{found.before} → {found.after}", sections=sections(found))
+
+
+def _groups_of_set(found: SetDifference) -> Iterator[Group]:
+    from cairn.wheels.interface.sections import Line, Section, signed
+
+    made = (
+        signed("Distributions", "distribution", found.distributions),
+        signed("Installed with them", "installs", found.closure),
+        Section(
+            title="Same bytes", kind="same", lines=tuple(Line(sign="", text=name) for name in found.same)
+        ),
+    )
+    yield Group(
+        title=f"{found.title}: {found.before} → {found.after}",
+        sections=tuple(one for one in made if one.lines),
+    )
+    yield from map(_group, found.wheels)
+
+
+def _set_text(found: Sequence[SetDifference]) -> Iterator[Piece]:
+    from cairn.sources.manifest import changelog
+
+    told: set[str] = set()
+    for one in found:
+        for group in _groups_of_set(one):
+            yield group.title
+            yield from (f"  {line}" for line in _text(group.sections) or ["no difference"])
+        if one.changes and one.changes.after not in told:
+            told.add(one.changes.after)
+            yield from changelog.lines(one.changes)
+    if not found:
+        yield "no difference: the same sets"
+
+
+def _text(sections: Sequence[Section]) -> list[str]:
+    """The lines for a terminal, of each kind no more than somebody reads."""
+    lines = []
+    for section in sections:
+        kind = f"{section.kind} " if section.kind else ""
+        shown: dict[str, int] = {}
+        for line in section.lines:
+            shown[line.sign] = shown.get(line.sign, 0) + 1
+            if shown[line.sign] <= _MOST:
+                mark = f"{line.sign} " if line.sign else ""
+                lines.append(f"{mark}{kind}{line.text}".strip())
+        more = sum(max(count - _MOST, 0) for count in shown.values())
+        if more:
+            lines.append(f"  and {more} more of {section.title}: --json, or --html")
+    return lines
+
+
+def _write_page(
+    request: Diff, old: str, new: str, groups: Sequence[Group], changes: Sequence[Changelog]
+) -> None:
+    if request.html is None:
+        return
+    from cairn import files, templates
+    from cairn.output import safe_text
+    from cairn.sources.manifest import changelog
+
+    page = templates.page(
+        "difference", old=old, new=new, groups=groups, changes=changes, lines_of=changelog.lines
+    )
+    files.write_text(request.html, safe_text.mask(page))
+
+
+COMMANDS = {"diff": command(Diff, run)}

@@ -1,0 +1,181 @@
+"""What changed between two sets, or between the sets of two nights: wheel by wheel, with the manifests."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from cairn import datafile
+from cairn.errors import StoreError, UsageError, WheelError
+from cairn.output import Progress
+from cairn.output.wording import short_id
+from cairn.pipeline import bisect
+from cairn.release.index import keys
+from cairn.release.index.generation import IndexSet
+from cairn.release.index.snapshot import MANIFEST_FILE, Index, Snapshot, missing, read_set, whole_id
+from cairn.sources.manifest import changelog, manifest
+from cairn.sources.manifest.changelog import Changelog
+from cairn.sources.manifest.manifest import Manifest
+from cairn.store.protocol import Store, read_or_none
+from cairn.wheels import wheelset
+from cairn.wheels.interface import difference
+from cairn.wheels.interface.delta import Delta, change
+from cairn.wheels.interface.difference import Difference
+from cairn.wheels.wheelset import SetWheel, WheelSet
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetDifference:
+    """What differs between two sets.
+
+    Attributes:
+        title: which they are of: `release/2.9 3.11 linux_x86_64 gfx110X-all`.
+        before, after: the beginnings of their ids, or what they are called where they are open.
+        distributions: those that only one has.
+        same: those whose wheels have the same bytes.
+        wheels: what changed of the others.
+        closure: the files that are installed with them.
+        changes: what changed between the manifests; None where one of them is not at hand.
+    """
+
+    title: str
+    before: str
+    after: str
+    distributions: Delta
+    same: tuple[str, ...]
+    wheels: tuple[Difference, ...]
+    closure: Delta
+    changes: Changelog | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Side:
+    """One of the two: the set, its manifest, and where a wheel of it can be read."""
+
+    name: str
+    wheel_set: WheelSet
+    manifest: Manifest | None
+    file: Callable[[SetWheel], AbstractContextManager[Path]]
+
+
+def of_files(old: Path, new: Path, *, python: bool, commits: bool, say: Progress) -> SetDifference:
+    """Compare two `set.json` that lie beside their wheels, and beside a `manifest.json` where there is one.
+
+    Raises:
+        WheelError: a wheel is missing, cannot be read, or is not the one of its set.
+    """
+    return _between(_on_disk(old), _on_disk(new), python=python, commits=commits, say=say)
+
+
+def in_store(  # noqa: PLR0913 - an index, two names of sets, and what to look at
+    store: Store, index: str, old: str, new: str, *, python: bool, commits: bool, say: Progress
+) -> Iterator[SetDifference]:
+    """Compare sets of an index, each as soon as it is asked for.
+
+    Args:
+        store: where the index lives.
+        index: its name.
+        old: the beginning of a set's id, or a date: the last sets of that day or before, one of each kind.
+        new: likewise.
+        python: whether to compare public Python names.
+        commits: whether to name the commits between.
+        say: progress callback.
+
+    Raises:
+        StoreError: the index has no such sets.
+        UsageError: no two of them are of one Python, platform and family.
+    """
+    snapshot = Index(store, index).load()
+    if not snapshot.exists:
+        raise missing(store, index)
+    first, last = _named(snapshot, old, index), _named(snapshot, new, index)
+    # One set against one: whatever they are of. Several: those of one kind.
+    pairs = (
+        [(next(iter(first.values())), next(iter(last.values())))]
+        if len(first) == len(last) == 1
+        else [(first[kind], last[kind]) for kind in sorted(first.keys() & last.keys())]
+    )
+    if not pairs:
+        raise UsageError(
+            "the two have no sets of one line, family, Python and platform", tip="name two sets by their ids"
+        )
+    for a, b in pairs:
+        if a.set_id == b.set_id and len(pairs) > 1:
+            continue
+        yield _between(
+            _stored(store, a.set_id), _stored(store, b.set_id), python=python, commits=commits, say=say
+        )
+
+
+def _named(snapshot: Snapshot, text: str, index: str) -> Mapping[tuple[str, ...], IndexSet]:
+    moment = bisect.moment_of(text)
+    if moment is None:
+        one = snapshot.set(whole_id(text, snapshot))
+        return {bisect.kind_of(one): one}
+    every = sorted(snapshot.sets(), key=lambda one: (one.added, one.set_id))
+    found = {bisect.kind_of(one): one for one in every if bisect.added_before(one, moment)}
+    if not found:
+        raise StoreError(f"{index} has no set of {text} or before", tip="see cairn release log")
+    return found
+
+
+def _stored(store: Store, set_id: str) -> _Side:
+    kept = read_or_none(store, key := keys.set_key(set_id, MANIFEST_FILE))
+    return _Side(
+        name=short_id(set_id),
+        wheel_set=read_set(store, set_id),
+        manifest=datafile.loads(kept.data, Manifest, name=f"{store.url}/{key}") if kept else None,
+        file=lambda wheel: store.as_file(keys.file_key(wheel.sha256, wheel.file_name)),
+    )
+
+
+def _on_disk(path: Path) -> _Side:
+    wheel_set = wheelset.read(path)
+    beside = path.parent / MANIFEST_FILE
+
+    def file(wheel: SetWheel) -> AbstractContextManager[Path]:
+        place = path.parent / wheel.file_name
+        if not place.is_file():
+            raise WheelError(f"{path} names {wheel.file_name}, which is not beside it", tip="put it there")
+        return contextlib.nullcontext(place)
+
+    return _Side(
+        name=short_id(wheel_set.set_id) if wheel_set.set_id else str(path),
+        wheel_set=wheel_set,
+        manifest=manifest.read(beside) if beside.is_file() else None,
+        file=file,
+    )
+
+
+def _between(one: _Side, other: _Side, *, python: bool, commits: bool, say: Progress) -> SetDifference:
+    old = {wheel.distribution: wheel for wheel in one.wheel_set.wheels}
+    new = {wheel.distribution: wheel for wheel in other.wheel_set.wheels}
+    both = [name for name in new if name in old]
+    differing = [name for name in both if old[name].sha256 != new[name].sha256]
+    wheels = []
+    for name in differing:
+        say(f"{name} {old[name].version} and {new[name].version}")
+        with one.file(old[name]) as first, other.file(new[name]) as second:
+            wheels.append(difference.diff(first, second, python=python))
+    changes = None
+    if one.manifest and other.manifest:
+        changes = changelog.between(one.manifest, other.manifest, commits=commits, say=say)
+    parts: Sequence[str] = [
+        getattr(other.wheel_set, name) for name in ("line", "python", "platform", "family")
+    ]
+    return SetDifference(
+        title=" ".join(parts),
+        before=one.name,
+        after=other.name,
+        distributions=change(old, new),
+        same=tuple(name for name in both if name not in differing),
+        wheels=tuple(wheels),
+        closure=change(
+            (file.file_name for file in one.wheel_set.closure),
+            (file.file_name for file in other.wheel_set.closure),
+        ),
+        changes=changes,
+    )

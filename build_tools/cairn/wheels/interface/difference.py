@@ -1,0 +1,354 @@
+"""What changed between two wheels."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from cairn.formats import kpack
+from cairn.formats.image import Symbol
+from cairn.formats.kpack import without_build
+from cairn.formats.zip.reader import Archive
+from cairn.wheels.contents import code_archives
+from cairn.wheels.interface import kernel_changes, python_changes
+from cairn.wheels.interface.delta import Delta, change
+from cairn.wheels.interface.kernel_changes import TargetChange
+from cairn.wheels.interface.model import FileState, Interface, Library
+from cairn.wheels.interface.python_changes import PythonChange
+from cairn.wheels.interface.read import read_interface
+
+__all__ = ["Delta", "Difference", "between", "diff"]
+
+_FIELDS = ("name", "version", "build", "variant", "tags", "requires_python", "extras")
+# auditwheel and delvewheel put the beginning of a hash into the names of libraries that they graft.
+_GRAFTED = re.compile(r"-[0-9a-f]{8,64}(?=\.(?:so|dll|dylib))")
+# Symbols whose names hold a hash of their source file: nvcc's and clang's own, for device code.
+_OF_BUILD = re.compile(
+    r"__(?:cudaRegisterLinkedBinary|fatbinwrap|hip_cuid|hip_fatbin|hip_gpubin_handle|hip_module|NV_MODULE_ID)\w*|"
+    r".*_INTERNAL_[0-9a-f]{8}_.*|.*_GLOBAL__N__[0-9a-f]{8}_.*"
+)
+# What every library that instantiates the standard library's templates exports, and nobody binds to.
+_OF_STANDARD_LIBRARY = re.compile(r"_ZN?K?(?:St|S[abdios]|9__gnu_cxx)|_ZT[ISV]N?S")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LibraryChange:
+    """The differences between the two versions of a binary that both wheels contain.
+
+    Attributes:
+        member: its path in the newer wheel.
+        before: its path in the older one, where that is different.
+        size: bytes in both.
+        needed: libraries.
+        run_paths: folders.
+        targets: targets of its device code.
+        version_needs: symbol versions, as `libc.so.6: GLIBC_2.28`; DLLs have none.
+        exports: symbols that others can bind to, with their versions as `name@VERSION`, but for weak ones.
+        weak_exports: inline functions and templates, which those who use them mostly have, too; those of the
+            C++ standard library are left out.
+        imports: symbols that it does not load without.
+        compilers: what made it.
+        soname: the name that others find it by, before and after.
+    """
+
+    member: str
+    before: str = ""
+    size: tuple[int, int]
+    needed: Delta
+    run_paths: Delta
+    targets: Delta
+    version_needs: Delta
+    exports: Delta = Delta()
+    weak_exports: Delta = Delta()
+    imports: Delta = Delta()
+    compilers: Delta = Delta()
+    soname: Delta = Delta()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArchiveChange:
+    """The differences in a kpack archive that both wheels contain, by `library#wrapper` and target.
+
+    Attributes:
+        member: its path.
+        targets: that it has code for.
+        code: what has code in only one of them.
+        changed: what has different code.
+        same: how many have the same.
+    """
+
+    member: str
+    targets: Delta
+    code: Delta
+    changed: tuple[str, ...]
+    same: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """What differs between two wheels; the version in folder names does not count.
+
+    Attributes:
+        before, after: their file names.
+        fields: name of the field to its two values.
+        size: bytes of the wheels.
+        unpacked_size: bytes of their members.
+        requirements: requirements; an exact one of the wheel's own version is the same in every version.
+        entry_points: as `console_scripts: demo = demo.cli:main`.
+        licences: licence expressions, classifiers and files.
+        files: files that only one has.
+        renamed: files with the same content under another path: the older path to the newer one.
+        changed: files with other bytes.
+        modes: files whose run bit changed.
+        libraries: binaries that differ in what others see of them.
+        exports: symbols that no library of the wheel has any more, or had before; weak ones left out.
+        operators: as `aten::add.Tensor(Tensor self) -> Tensor`; one with another schema is in both.
+        targets: targets of device code.
+        kernels: kernels by target.
+        compilers: what made the libraries.
+        python: public Python names; None where one of the wheels was read without them.
+        archives: kpack archives that differ in what a runtime finds in them.
+        order: whether the same members are in a different order, or have other times.
+        unread: what could not be read, and so not compared.
+    """
+
+    before: str
+    after: str
+    fields: Mapping[str, tuple[str, ...]]
+    size: tuple[int, int]
+    unpacked_size: tuple[int, int]
+    requirements: Delta
+    entry_points: Delta
+    licences: Delta
+    files: Delta
+    renamed: Mapping[str, str]
+    changed: tuple[str, ...]
+    modes: tuple[str, ...]
+    libraries: tuple[LibraryChange, ...]
+    exports: Delta
+    operators: Delta
+    targets: Delta
+    kernels: tuple[TargetChange, ...]
+    compilers: Delta
+    python: PythonChange | None
+    archives: tuple[ArchiveChange, ...]
+    order: bool
+    unread: tuple[str, ...]
+
+
+def diff(first: Path, second: Path, *, python: bool = True) -> Difference:
+    """Compare two wheels; for `python` see `read_interface`.
+
+    Raises:
+        WheelError: one of them cannot be read.
+    """
+    return between(read_interface(first, python=python), read_interface(second, python=python))
+
+
+def between(one: Interface, other: Interface) -> Difference:
+    """Compare two wheels that were read.
+
+    Raises:
+        WheelError: a kpack archive that both have cannot be unpacked.
+    """
+    old, new = _files(one), _files(other)
+    # The CRC of the central directory stands for the content, so that only binaries are unpacked.
+    both = old.keys() & new.keys()
+    changed = tuple(sorted(path for path in both if old[path][:2] != new[path][:2]))
+    files = change(old, new)
+    renamed = dict(_renamed(files, old, new))
+    requirements = change(old_requirements := _requirements(one), new_requirements := _requirements(other))
+    return Difference(
+        before=one.file_name,
+        after=other.file_name,
+        fields={
+            name: (_text(getattr(one, name)), _text(getattr(other, name)))
+            for name in _FIELDS
+            if getattr(one, name) != getattr(other, name)
+        },
+        size=(one.size, other.size),
+        unpacked_size=(one.unpacked_size, other.unpacked_size),
+        requirements=Delta(
+            removed=tuple(old_requirements[key] for key in requirements.removed),
+            added=tuple(new_requirements[key] for key in requirements.added),
+        ),
+        entry_points=change(_entry_points(one), _entry_points(other)),
+        licences=change(one.licences, other.licences),
+        files=Delta(
+            removed=tuple(path for path in files.removed if path not in renamed),
+            added=tuple(path for path in files.added if path not in renamed.values()),
+        ),
+        renamed=renamed,
+        changed=changed,
+        modes=tuple(sorted(path for path in both if old[path].executable != new[path].executable)),
+        libraries=tuple(_library_changes(one, other, renamed)),
+        exports=change(_exported(one.libraries), _exported(other.libraries)),
+        operators=change(_operators(one), _operators(other)),
+        targets=change(one.targets, other.targets),
+        kernels=kernel_changes.between(one.kernels, other.kernels),
+        compilers=change(_compilers(one), _compilers(other)),
+        python=python_changes.between(one.python, other.python) if one.python and other.python else None,
+        archives=tuple(_archive_changes(one, other, changed)),
+        order=[(path, state.stamp) for path, state in old.items()]
+        != [(path, state.stamp) for path, state in new.items()],
+        unread=tuple(dict.fromkeys((*one.unread, *other.unread))),
+    )
+
+
+def neutral(path: str, info: Interface) -> str:
+    """The path without its version and hashes: `demo-*.dist-info` for `demo-1.0.dist-info`."""
+    stem = info.dist_info.removesuffix(".dist-info")
+    top, slash, rest = path.partition("/")
+    for end in (".dist-info", ".data"):
+        if top == stem + end:
+            return f"{stem.rpartition('-')[0]}-*{end}{slash}{rest}"
+    return _GRAFTED.sub("-*", path)
+
+
+def _files(info: Interface) -> dict[str, FileState]:
+    return {neutral(path, info): state for path, state in info.files.items()}
+
+
+def _requirements(info: Interface) -> dict[str, str]:
+    # A host wheel requires each of its device wheels in its own version, thrice (PEP 508 pins: `==`).
+    own = re.compile(rf"=={re.escape(info.version)}(?![\w.+!*-])")
+    return {own.sub("==*", text): text for text in info.requires_dist}
+
+
+def _entry_points(info: Interface) -> list[str]:
+    groups = info.entry_points.items()
+    return [f"{group}: {name} = {place}" for group, names in groups for name, place in names.items()]
+
+
+def _renamed(
+    files: Delta, old: Mapping[str, FileState], new: Mapping[str, FileState]
+) -> Iterator[tuple[str, str]]:
+    """The files that moved: same content, and the same name in another folder before any other."""
+    places: dict[tuple[int, int], list[str]] = {}
+    for path in files.added:
+        if new[path].size:
+            places.setdefault(new[path][:2], []).append(path)
+    for path in files.removed:
+        if found := places.get(old[path][:2]):
+            name = path.rpartition("/")[2]
+            best = next((other for other in found if other.rpartition("/")[2] == name), found[0])
+            found.remove(best)
+            yield path, best
+
+
+def _library_changes(one: Interface, other: Interface, renamed: Mapping[str, str]) -> Iterator[LibraryChange]:
+    old = {(neutral(library.path, one), library.machine): library for library in one.libraries}
+    new = {(neutral(library.path, other), library.machine): library for library in other.libraries}
+    pairs = {key: key for key in old.keys() & new.keys()}
+    # A library that was rebuilt under the name of its next version: `libfoo.so.1` and `libfoo.so.2`.
+    rest = {_stem(key): key for key in new.keys() - old.keys()}
+    for key in sorted(old.keys() - new.keys()):
+        match = (renamed.get(key[0], ""), key[1])
+        match = match if match in new else rest.pop(_stem(key), match)
+        if match in new:
+            pairs[key] = match
+    for key, match in sorted(pairs.items()):
+        a, b = old[key], new[match]
+        found = LibraryChange(
+            member=b.path,
+            before=a.path if key != match else "",
+            size=(a.size, b.size),
+            needed=change(map(_plain, a.needed), map(_plain, b.needed)),
+            run_paths=change(a.run_paths, b.run_paths),
+            targets=change(a.targets, b.targets),
+            version_needs=change(_versions(a), _versions(b)),
+            exports=change(_exported([a]), _exported([b])),
+            weak_exports=change(_exported([a], weak=True), _exported([b], weak=True)),
+            imports=change(map(_shown_symbol, _wanted(a)), map(_shown_symbol, _wanted(b))),
+            compilers=change(a.compilers, b.compilers),
+            soname=change(_soname(a), _soname(b)),
+        )
+        if key != match or any(value for value in vars(found).values() if isinstance(value, Delta)):
+            yield found
+
+
+def _stem(key: tuple[str, str]) -> tuple[str, str]:
+    return re.sub(r"(\.so)[\d.]*$|-?[\d.]+(\.dylib|\.dll)$", r"\1\2", key[0]), key[1]
+
+
+def _plain(name: str) -> str:
+    return _GRAFTED.sub("-*", name)
+
+
+def _soname(library: Library) -> tuple[str, ...]:
+    return (_plain(library.soname),) if library.soname else ()
+
+
+def _exported(libraries: Iterable[Library], *, weak: bool = False) -> set[str]:
+    return {
+        _shown_symbol(symbol)
+        for library in libraries
+        for symbol in library.exports
+        if not library.is_program
+        and symbol.weak is weak
+        and not _OF_STANDARD_LIBRARY.match(symbol.name)
+        and not _OF_BUILD.fullmatch(symbol.name)
+    }
+
+
+def _wanted(library: Library) -> Iterator[Symbol]:
+    return (symbol for symbol in library.imports if not symbol.weak)
+
+
+def _shown_symbol(symbol: Symbol) -> str:
+    return f"{symbol.name}@{symbol.version}" if symbol.version else symbol.name
+
+
+def _operators(info: Interface) -> set[str]:
+    return {f"{operator.qualified}{operator.schema}" for operator in info.operators}
+
+
+def _compilers(info: Interface) -> set[str]:
+    return {text for library in info.libraries for text in library.compilers}
+
+
+def _archive_changes(one: Interface, other: Interface, changed: Iterable[str]) -> Iterator[ArchiveChange]:
+    for path in changed:
+        if not path.endswith(kpack.SUFFIX):
+            continue
+        a, b = _code_of(one, path), _code_of(other, path)
+        both = a.keys() & b.keys()
+        differing = sorted(_shown(place) for place in both if a[place] != b[place])
+        found = ArchiveChange(
+            member=path,
+            targets=change((arch for _, arch in a), (arch for _, arch in b)),
+            code=change(map(_shown, a), map(_shown, b)),
+            changed=tuple(differing),
+            same=len(both) - len(differing),
+        )
+        if found.targets or found.code or found.changed:
+            yield found
+
+
+def _code_of(info: Interface, path: str) -> dict[tuple[str, str], str]:
+    """The digests of the code in a kpack archive, by names that do not change with each build."""
+    own = next(name for name in info.files if neutral(name, info) == path)
+    with Archive.open(info.path) as archive:
+        digests = code_archives.digests(archive, own)
+    return {(without_build(key), arch): sha256 for (key, arch), sha256 in digests.items()}
+
+
+def _shown(place: tuple[str, str]) -> str:
+    """A wrapper and a target: `lib/libtorch_hip.so#3 gfx942`."""
+    return " ".join(place)
+
+
+def _versions(binary: Library) -> list[str]:
+    return [
+        f"{_plain(name)}: {version}"
+        for name, versions in binary.version_needs.items()
+        for version in versions
+    ]
+
+
+def _text(value: object) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value))
+    return "" if value is None else str(value)

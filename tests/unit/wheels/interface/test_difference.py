@@ -1,0 +1,153 @@
+"""Mutations of a wheel, each of which is told by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from cairn.wheels.interface.difference import diff
+from cairn.wheels.interface.sections import demangled, sections
+from helpers.formats import make_bundle, make_code_object, make_elf
+from helpers.wheels import LINUX, MakeWheel
+
+ADD = {".name": "_Z3addPf", ".vgpr_count": 8, ".sgpr_count": 10}
+MUL = {".name": "_Z3mulPf", ".vgpr_count": 4}
+MODULE = "def solve(a, b=1, *, fast=False): ...\nclass Model:\n    def run(self, x): ...\nSIZE = 1\n"
+
+
+def library(
+    *,
+    exports: tuple[str, ...] = ("_Z5solvei", "old_name"),
+    schema: str = "demo::solve(Tensor a, int b=1) -> Tensor",
+    kernels: Mapping[str, list[dict[str, object]]] | None = None,
+    needed: str = "libamdhip64.so.6",
+    versions: tuple[str, ...] = ("GLIBC_2.17",),
+    compiler: str = "GCC: (GNU) 13.3.1",
+) -> bytes:
+    kernels = kernels if kernels is not None else {"gfx942": [ADD, MUL], "gfx1100": [ADD, MUL]}
+    codes = {target: make_code_object(target, b"code", of) for target, of in kernels.items()}
+    return make_elf(
+        needed=(needed,),
+        versions={"libc.so.6": versions},
+        defined=exports,
+        sections={
+            ".rodata": f"x\0{schema}\0y".encode(),
+            ".comment": compiler.encode() + b"\0",
+            ".hip_fatbin": make_bundle(codes),
+        },
+    )
+
+
+def wheel(
+    make_wheel: MakeWheel,
+    version: str,
+    module: str = MODULE,
+    requires: tuple[str, ...] = ("numpy>=2",),
+    place: str = "demo/lib/libdemo.so",
+    **of_library: object,
+) -> Path:
+    files = {"demo/__init__.py": module.encode(), place: library(**of_library), "demo/data.bin": b"1" * 99}  # type: ignore[arg-type]
+    return make_wheel(version=version, tags=LINUX, files=files, requires=requires)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"exports": ("old_name",)}, "- exported symbol solve(int)"),
+        ({"exports": ("_Z5solvei", "new_name")}, "- exported symbol old_name"),
+        ({"exports": ("_Z5solvel", "old_name")}, "+ exported symbol solve(long)"),
+        (
+            {"schema": "demo::other(Tensor a) -> Tensor"},
+            "- operator demo::solve(Tensor a, int b=1) -> Tensor",
+        ),
+        ({"schema": "demo::solve(Tensor a) -> Tensor"}, "+ operator demo::solve(Tensor a) -> Tensor"),
+        ({"kernels": {"gfx942": [ADD, MUL], "gfx1100": [ADD]}}, "- gfx1100 kernel mul(float*)"),
+        ({"kernels": {"gfx942": [ADD, MUL]}}, "- target gfx1100"),
+        (
+            {
+                "kernels": {
+                    "gfx942": [ADD | {".vgpr_count": 16, ".vgpr_spill_count": 3}, MUL],
+                    "gfx1100": [ADD, MUL],
+                }
+            },
+            "~ gfx942 kernel add(float*): vgprs 8 -> 16, vgpr spills 0 -> 3",
+        ),
+        ({"needed": "libamdhip64.so.7"}, "+ demo/lib/libdemo.so: needed libamdhip64.so.7"),
+        ({"versions": ("GLIBC_2.34",)}, "+ demo/lib/libdemo.so: version needs libc.so.6: GLIBC_2.34"),
+        ({"compiler": "GCC: (GNU) 14.2.0"}, "+ compiler GCC: (GNU) 14.2.0"),
+        ({"requires": ("numpy>=1",)}, "- requires numpy>=2"),
+        ({"place": "demo/libdemo.so"}, "> file demo/lib/libdemo.so -> demo/libdemo.so"),
+        ({"module": MODULE.replace("def solve", "def solved")}, "- Python name demo.solve"),
+        ({"module": MODULE.replace("def run(", "def _run(")}, "- Python name demo.Model.run"),
+        (
+            {"module": MODULE.replace(", fast=False", "").replace(", *", "")},
+            "~ Python signature demo.solve: parameter fast is gone",
+        ),
+        (
+            {"module": MODULE.replace("b=1", "b")},
+            "~ Python signature demo.solve: parameter b must be given: its default 1 is gone",
+        ),
+        (
+            {"module": MODULE.replace("run(self, x)", "run(self, x, y)")},
+            "~ Python signature demo.Model.run: parameter y is new and must be given",
+        ),
+        (
+            {"module": MODULE.replace("class Model:", "Model = 1\nclass _Other:")},
+            "~ Python signature demo.Model: class became attribute",
+        ),
+    ],
+)
+def test_each_mutation_is_told(make_wheel: MakeWheel, change: dict[str, object], expected: str) -> None:
+    before, after = wheel(make_wheel, "1.0"), wheel(make_wheel, "1.1", **change)  # type: ignore[arg-type]
+    assert expected in told(before, after)
+
+
+def test_what_breaks_nobody_is_no_breakage(make_wheel: MakeWheel) -> None:
+    module = MODULE.replace("fast=False", "fast=True, deep=1") + "def more(): ...\n"
+    found = diff(wheel(make_wheel, "1.0"), wheel(make_wheel, "1.1", module))
+    assert found.python is not None
+    assert (found.python.removed, found.python.breaking) == ((), ())
+    assert found.python.added == ("demo.more",)
+    assert found.python.other == (
+        "demo.solve: parameter fast: default False became True",
+        "demo.solve: parameter deep is new",
+    )
+    assert not found.exports
+    assert not found.operators
+    assert found.kernels == ()
+
+
+def test_grafted_libraries_are_the_same_under_another_hash(make_wheel: MakeWheel) -> None:
+    wheels = [
+        make_wheel(
+            version=version,
+            tags=LINUX,
+            files={
+                "demo/_C.so": make_elf(needed=(f"libgomp-{digest}.so.1",)),
+                f"demo.libs/libgomp-{digest}.so.1": make_elf(
+                    soname=f"libgomp-{digest}.so.1", defined=exports
+                ),
+            },
+        )
+        for version, digest, exports in (("1.0", "040039e1", ("a", "b")), ("1.1", "a34b3233", ("b",)))
+    ]
+    found = diff(*wheels)
+    (change,) = found.libraries
+    assert (change.member, change.exports.removed) == ("demo.libs/libgomp-a34b3233.so.1", ("a",))
+    assert not found.files
+
+
+def told(before: Path, after: Path) -> list[str]:
+    return [
+        " ".join(part for part in (line.sign, section.kind, line.text) if part)
+        for section in sections(diff(before, after))
+        for line in section.lines
+    ]
+
+
+def test_symbols_are_written_as_in_source_files() -> None:
+    assert demangled("_ZN2at6TensorD1Ev@V_1") == "at::Tensor::~Tensor()@V_1"
+    assert demangled("plain") == "plain"
+    assert demangled("_Zbroken") == "_Zbroken"
