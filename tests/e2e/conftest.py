@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cairn.release.provenance import signers
+from cairn.release.trust import signers
 from helpers.trail import ROOT, SAMPLE, Trail, cairn, clean_environment
 
 # A newcomer's machine has none of these; the SDK brings its own.

@@ -21,8 +21,8 @@ from cairn.release.provenance import chain, evidence
 from cairn.release.provenance.attest import Attester, KeyAttester, attest
 from cairn.release.provenance.chain import Report
 from cairn.release.provenance.reader import Reader
-from cairn.release.provenance.signers import Signer, Trust
 from cairn.release.publish import wheel_set as sets
+from cairn.release.trust.signers import Signer, Trust
 from cairn.sources.manifest.manifest import Manifest
 from cairn.store.memory import MemoryStore
 from cairn.testing.record import Counts

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -118,7 +120,9 @@ def bind(
 
 def carry_out(request: Request, run: Callable[[Request], Result]) -> int:
     """Run a command, and show its answer; returns the exit code."""
-    return show(run(request), json=getattr(request, "json", False))
+    acting: Callable[[], AbstractContextManager[None]] = getattr(request, "acting", contextlib.nullcontext)
+    with acting():
+        return show(run(request), json=getattr(request, "json", False))
 
 
 def add_options(

@@ -316,6 +316,20 @@ _CONFIG = Group(
     },
 )
 
+_TRUST = Group(
+    about="say who may build, test and promote, and sign what users install from",
+    description="The root of a store, by TUF, and the keys that it names.",
+    example="cairn trust init --store ./store --root-key cairn-sign.key",
+    module="trust",
+    commands={
+        "init": "make the root of a store, and sign its indexes",
+        "change": "give keys roles, or take these away, by a new root",
+        "show": "show the root: its fingerprint, and the keys of each role",
+        "refresh": "sign the timestamp again, so that it counts for another week",
+        "adopt": "vouch for an index as it is, however it came to be",
+    },
+)
+
 PROGRAM = Group(
     about="build, test and promote PyTorch wheels for AMD GPUs (ROCm)",
     example="cairn ci run --stack external-builds/sample/stack.toml",
@@ -330,6 +344,7 @@ PROGRAM = Group(
         "index": _INDEX,
         "release": _RELEASE,
         "diff": "show what changed between two wheels, sets, nights or manifests, and what it breaks",
+        "trust": _TRUST,
         "bisect": "find the first bad set between two nights, and the commits that came with it",
         "install": "print the lines that install a release on this machine",
         "image": _IMAGE,

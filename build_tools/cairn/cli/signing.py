@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,14 +16,32 @@ from cairn.options import Exclusive, flag, option, repeated
 
 if TYPE_CHECKING:
     from cairn.release.provenance.attest import Attester
-    from cairn.release.provenance.signers import Signer, Trust
+    from cairn.release.trust.signers import Signer, Trust
 
 _ONE = Exclusive()
 
 
 @dataclass(frozen=True, kw_only=True)
-class SignOptions:
-    """`--sign-key`."""
+class RootOptions:
+    """`--root`."""
+
+    root: str | None = option(
+        "the root that says who may sign: its fingerprint, or a copy of it (default: that of CAIRN_ROOT; "
+        "else the one that was there when this machine first met the store)",
+        metavar="SHA256|FILE",
+        convert=converters.nonempty,
+    )
+
+    def acting(self) -> AbstractContextManager[None]:
+        """Hold what was given of roots and keys while a block runs."""
+        from cairn.release.trust import anchor
+
+        return anchor.acting(root=self.root, key=getattr(self, "sign_key", None))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SignOptions(RootOptions):
+    """`--sign-key` and `--root`."""
 
     sign_key: Path | None = option(
         "sign with this private key (default: that of CAIRN_SIGN_KEY, if it names one)",
@@ -32,7 +51,7 @@ class SignOptions:
 
     def signer(self) -> Signer | None:
         """Return the key that the option or the environment names."""
-        from cairn.release.provenance import signers
+        from cairn.release.trust import signers
 
         return signers.chosen_signer(self.sign_key)
 
@@ -75,6 +94,6 @@ def trust(what: str) -> Any:
 
 def read_trust(keys: Sequence[str], testers: Sequence[Path] = ()) -> Trust | None:
     """Return the trusted keys, those of `testers` for test records only; None if no key is named."""
-    from cairn.release.provenance import signers as trusted
+    from cairn.release.trust import signers as trusted
 
     return trusted.trust_of(keys, testers) or None

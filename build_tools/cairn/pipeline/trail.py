@@ -19,7 +19,7 @@ from cairn.output import console
 from cairn.pipeline.pipeline_options import TrailOptions
 from cairn.release.index import keys
 from cairn.release.promote import Promotion
-from cairn.release.provenance.signers import Signer
+from cairn.release.trust.signers import Signer
 from cairn.sources.checkout.describe import Checkout
 from cairn.stack import Stack
 from cairn.testing import record

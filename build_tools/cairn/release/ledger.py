@@ -219,6 +219,11 @@ class Ledger:
         """
         return self._entries_after(None)
 
+    def last(self) -> tuple[int, str] | None:
+        """The number and the digest of the last entry; None before the ledger has begun."""
+        tail = self._tail()
+        return (tail.number, tail.digest) if tail.number is not None and tail.digest is not None else None
+
     def _tail(self) -> _Tail:
         try:
             blob = self.store.read(keys.LEDGER_HEAD)

@@ -30,11 +30,11 @@ from cairn.release.index.snapshot import Index, Snapshot, read_set, refs_of, who
 from cairn.release.ledger import Ledger, withdrawn_from
 from cairn.release.ledger_entries import Event
 from cairn.release.provenance.attest import Attester, attest
-from cairn.release.provenance.signers import Trust
 from cairn.release.publish import rules
 from cairn.release.publish.mirror_lock import MirrorLock
 from cairn.release.publish.wheel_set import index_set, promotion
 from cairn.release.records import GivenRecord, KeptRecord
+from cairn.release.trust.signers import Trust
 from cairn.stack import Stack
 from cairn.store.protocol import Store
 

@@ -26,7 +26,7 @@ from cairn.release.index.snapshot import read_set
 from cairn.release.ledger import Ledger
 from cairn.release.ledger_entries import Event, with_wheels
 from cairn.release.provenance import evidence
-from cairn.release.provenance.signers import Signer, Trust
+from cairn.release.trust.signers import Signer, Trust
 from cairn.store.protocol import MissingKeyError, Store
 from cairn.testing import record as test_record
 from cairn.testing.record import TestRecord

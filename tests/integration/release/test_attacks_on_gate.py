@@ -27,10 +27,10 @@ from cairn.release.index import keys, write
 from cairn.release.index.generation import MIRRORED
 from cairn.release.index.snapshot import Index
 from cairn.release.promote import promote
-from cairn.release.provenance.signers import Trust
 from cairn.release.publish import distribution, locks, wheel_set
 from cairn.release.publish.files import offer_of, publish, publish_dists
 from cairn.release.publish.mirror_lock import LockedFile, MirrorLock
+from cairn.release.trust.signers import Trust
 from cairn.stack import Floor, Stack
 from cairn.store.memory import MemoryStore
 from cairn.testing.record import Counts, TestedWheel, TestRecord

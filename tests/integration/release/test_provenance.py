@@ -10,11 +10,12 @@ import pytest
 
 from cairn.cli.main import main
 from cairn.release.promote import promote
-from cairn.release.provenance import evidence, signers
+from cairn.release.provenance import evidence
 from cairn.release.provenance.attest import KeyAttester
-from cairn.release.provenance.signers import PRIVATE_NAME, PUBLIC_NAME
 from cairn.release.publish import wheel_set as sets
 from cairn.release.records import GivenRecord
+from cairn.release.trust import signers
+from cairn.release.trust.signers import PRIVATE_NAME, PUBLIC_NAME
 from cairn.store.folder import LocalStore
 from helpers.gate import data_of, record_of, stack_of
 from helpers.provenance import MANIFEST

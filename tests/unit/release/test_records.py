@@ -14,7 +14,7 @@ from cairn.errors import StoreError, UsageError
 from cairn.release import records
 from cairn.release.audit.audit import audit
 from cairn.release.index import keys
-from cairn.release.provenance import signers
+from cairn.release.trust import signers
 from cairn.store.folder import LocalStore
 from cairn.store.memory import MemoryStore
 from cairn.store.protocol import Store

@@ -108,7 +108,7 @@ class _LockOptions(common.StackOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _IndexOptions(common.StoreOptions):
+class _IndexOptions(signing.SignOptions, common.StoreOptions):
     index: str = common.index("staging")
     json: bool = common.json()
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Render(common.StoreOptions):
+class Render(signing.SignOptions, common.StoreOptions):
     """Options of `cairn index render`; others add to them.
 
     Pages that are right are not written.
@@ -67,7 +67,7 @@ class Recover(Render):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CollectGarbage(common.StoreOptions):
+class CollectGarbage(signing.SignOptions, common.StoreOptions):
     """Options of `cairn index gc`.
 
     What counted within the time can still be rolled back to. Generations are never removed.

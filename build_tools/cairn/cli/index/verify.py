@@ -24,7 +24,7 @@ from cairn.output import console
 if TYPE_CHECKING:
     from cairn.release.provenance.chain import Report, State
     from cairn.release.provenance.reader import Reader
-    from cairn.release.provenance.signers import Trust
+    from cairn.release.trust.signers import Trust
 
 _WEB = ("http://", "https://")
 _MARKS: dict[State, console.Mark] = {"good": "done", "broken": "failed", "unsigned": "bypassed"}

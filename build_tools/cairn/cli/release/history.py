@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import common_options as common
+from cairn.cli import signing
 from cairn.cli.answer import Answer, Piece, Table
 from cairn.cli.binder import command
 from cairn.options import Exclusive, argument, flag, option, repeated
@@ -32,7 +33,7 @@ class _IndexOptions(common.StoreOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _ChangeOptions(_IndexOptions):
+class _ChangeOptions(signing.SignOptions, _IndexOptions):
     reason: str | None = option("why, for the log")
     dry_run: bool = common.dry_run()
 
@@ -61,7 +62,7 @@ class Rollback(_ChangeOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class YankSet(common.StoreOptions):
+class YankSet(signing.SignOptions, common.StoreOptions):
     """Options of `cairn release yank`.
 
     It counts in every index of the store, and the set comes into no other, whatever becomes of the

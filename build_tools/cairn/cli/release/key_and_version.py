@@ -25,7 +25,7 @@ class CreateKey:
 
 
 def _create_key(request: CreateKey) -> Answer:
-    from cairn.release.provenance import signers
+    from cairn.release.trust import signers
 
     key = signers.create(request.output_dir)
     private, public = (request.output_dir / name for name in (signers.PRIVATE_NAME, signers.PUBLIC_NAME))

@@ -39,7 +39,7 @@ class AddRecords(signing.SignOptions, common.StoreOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnswerRecord(common.StoreOptions):
+class AnswerRecord(signing.SignOptions, common.StoreOptions):
     """Options of `cairn release record answer`.
 
     Every page of the set, the report and the terminal show who said so and why.

@@ -25,7 +25,7 @@ from cairn.pipeline.night.shards import Shard
 from cairn.pipeline.night.stage import NOTE_FILE, StagedLeg
 from cairn.release.index import keys
 from cairn.release.index.snapshot import read_set
-from cairn.release.provenance.signers import Signer
+from cairn.release.trust.signers import Signer
 from cairn.store.folder import LocalStore
 from cairn.store.memory import OverlayStore
 from cairn.store.protocol import Store, StoredObject

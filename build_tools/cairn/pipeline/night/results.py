@@ -17,9 +17,9 @@ from cairn.release import records
 from cairn.release.index.generation import now
 from cairn.release.index.people import lock_name
 from cairn.release.index.snapshot import Index, read_set
-from cairn.release.provenance.signers import Signer
 from cairn.release.publish.wheel_set import index_set
 from cairn.release.records import KeptRecord
+from cairn.release.trust.signers import Signer
 from cairn.store.protocol import Store
 from cairn.testing import junit
 from cairn.testing import record as test_record

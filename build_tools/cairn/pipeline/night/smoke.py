@@ -20,8 +20,8 @@ from cairn.pipeline.night.plan import NightRun
 from cairn.release import records
 from cairn.release.index import keys
 from cairn.release.index.snapshot import read_set
-from cairn.release.provenance.signers import Signer
 from cairn.release.serve import serving
+from cairn.release.trust.signers import Signer
 from cairn.targets import CPU
 from cairn.testing import smoke
 from cairn.testing.compat import evidence, measure

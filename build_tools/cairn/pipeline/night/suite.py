@@ -21,8 +21,8 @@ from cairn.pipeline.night.shards import Shard
 from cairn.release.index import keys
 from cairn.release.index.generation import now
 from cairn.release.index.snapshot import read_set
-from cairn.release.provenance.signers import Signer
 from cairn.release.serve import serving
+from cairn.release.trust.signers import Signer
 from cairn.sources.checkout.checkout import CheckoutRequest, checkout
 from cairn.sources.git import repository
 from cairn.sources.hipify import run as hipify_run

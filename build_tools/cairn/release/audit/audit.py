@@ -13,7 +13,7 @@ from cairn.release.audit.inventory import AuditReport, Inventory, Problem
 from cairn.release.index import keys
 from cairn.release.index.generation import now
 from cairn.release.index.snapshot import Index, Snapshot, missing, with_status
-from cairn.release.provenance.signers import Trust
+from cairn.release.trust.signers import Trust
 from cairn.store.protocol import Store
 
 YOUNG = timedelta(days=1)

@@ -18,9 +18,9 @@ from cairn.release.index import keys, write
 from cairn.release.index.generation import FileEntry, FileRef, IndexSet, project_of, version_of
 from cairn.release.index.snapshot import MANIFEST_FILE, SET_FILE, Snapshot, read_set
 from cairn.release.provenance import chain, evidence
-from cairn.release.provenance.signers import Trust
 from cairn.release.publish import distribution, locks
 from cairn.release.publish.compatibility import Platform
+from cairn.release.trust.signers import Trust
 from cairn.store.protocol import MissingKeyError
 from cairn.wheels.wheelset import WheelSet
 

@@ -4,6 +4,7 @@
     1 files, sidecars, sets             no page names them; the next run finds them there
       the ledger has their names        other bytes cannot have these names any more; the same bytes can
     2 parts and the generation          the pointer does not lead to them; `gc` collects the parts
+      the promoter's word for it        where the store has a root: see `trust.online`, also for its sequel
     3 state.json, if it is unchanged    the change is made; the pages are still the old ones, whole
     4 pages of projects, the root,      an installer sees each project before or after the change, in an
       those for people                  order (`write`) that never leads it to what is not there
@@ -32,6 +33,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -50,7 +52,11 @@ from cairn.release.index.generation import (
 )
 from cairn.release.index.snapshot import Change, Index, Snapshot, empty
 from cairn.release.ledger import Ledger
+from cairn.release.trust import anchor
 from cairn.store.protocol import attempts_at, write_once
+
+if TYPE_CHECKING:
+    from cairn.release.trust.online import Promoter
 
 
 class Attempt:
@@ -106,6 +112,8 @@ class Attempt:
             data = generation.encode(made)
             key = keys.generation_key(made.index, made.number, digest_of(data))
             write_once(before.index.store, key, data)
+            if (promoter := _promoter(before.index)) is not None:
+                promoter.promise(before, change, made, data)
             if not _point(before, made.number, digest_of(data)):
                 return False
             recover(before.index)
@@ -148,13 +156,30 @@ def _fully_shown(index: Index) -> Iterator[tuple[Snapshot, tuple[str, ...]]]:
         StoreError: others were first too many times in a row.
     """
     written: dict[str, None] = {}
+    promoter = _promoter(index)
     for _ in attempts_at(index.name):
         current = index.load()
+        if promoter is not None:
+            promoter.settle(current)
         if not _shows_all(current):
             written |= dict.fromkeys(_write_pages(current))
             current = index.load()
         if _shows_all(current):
             yield current, tuple(written)
+
+
+def _promoter(index: Index) -> Promoter | None:
+    """Whoever signs the states of an index; None where nobody does.
+
+    Where a builder may publish without the promoter's key, as into staging, nothing is signed: what comes
+    from there to users does so by the gate.
+    """
+    trusted = anchor.anchor(index.store) if keys.is_gated(index.name) else None
+    if trusted is None:
+        return None
+    from cairn.release.trust.online import Promoter  # noqa: PLC0415 - cryptography, which nobody else needs
+
+    return Promoter(index.store, trusted)
 
 
 def render_all(index: Index) -> tuple[str, ...]:

@@ -15,6 +15,7 @@
     nights/<id>/…                                        what a night is to make, how its jobs ended, and
                                                          what the shards of its suites found
     ledger/…                                             what is never forgotten: `release.ledger`
+    metadata/…                                           who vouches for which state: `release.trust.metadata`
     <index>/state.json                                   the pointer to the current generation
     <index>/generations/<number>-<digest>.json           a whole state of the index, by digests
     <index>/parts/<digest>.json                          a set, a project, or what changed of one
@@ -61,7 +62,7 @@ SET_LOCKS = ("constraints.txt", "pylock.toml", "requirements.txt")
 NIGHTS = "nights/"
 """Where nights are kept, by id."""
 
-FOLDERS = frozenset({"files", "sets", "nights", "ledger", LANDING, CHOOSER, ".locks", *CHANNELS})
+FOLDERS = frozenset({"files", "sets", "nights", "ledger", "metadata", LANDING, CHOOSER, ".locks", *CHANNELS})
 """What is in the folder of a store, also of one whose first change did not get to its end."""
 
 # What a store consists of, and so all that may be served of the folder it is in. A name has no `/`, so that
@@ -82,6 +83,7 @@ _KINDS = {
     "set page": rf"sets/{_DIGEST}/{_PAGES}",
     "ledger": rf"ledger/(head\.json|entries/[0-9]{{8}}\.json|sets/{_DIGEST}\.json"
     r"|names/([A-Za-z0-9-]+/)?[a-z0-9-]+\.json)",
+    "metadata": r"metadata/([0-9]+\.)?[A-Za-z0-9.-]+\.json",
     "pointer": r"INDEX/state\.json",
     "generation": rf"INDEX/generations/[0-9]{{8}}-{_DIGEST}\.json",
     "part": rf"INDEX/parts/{_DIGEST}\.json",

@@ -22,8 +22,8 @@ from cairn.release.index.generation import Attested, FileEntry, IndexSet, Proven
 from cairn.release.index.snapshot import MANIFEST_FILE, Snapshot
 from cairn.release.provenance import dsse, statement
 from cairn.release.provenance.dsse import Envelope, SignatureError, UntrustedKeyError
-from cairn.release.provenance.signers import Signer, Trust
 from cairn.release.provenance.statement import Claims, claims_of
+from cairn.release.trust.signers import Signer, Trust
 from cairn.store.protocol import Store
 from cairn.wheels import build_statement
 from cairn.wheels.wheelset import WheelSet

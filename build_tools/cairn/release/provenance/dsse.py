@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from cairn import datafile
 from cairn.errors import StoreError, UsageError
-from cairn.release.provenance.signers import PublicKeys, Signer
+from cairn.release.trust.signers import PublicKeys, Signer
 
 IN_TOTO = "application/vnd.in-toto+json"
 """The payload type of an in-toto statement, by its specification."""

@@ -30,7 +30,7 @@ from cairn.release.provenance import attest, dsse
 from cairn.release.provenance.attest import Vouched
 from cairn.release.provenance.dsse import SignatureError
 from cairn.release.provenance.reader import Reader
-from cairn.release.provenance.signers import Signer, Trust
+from cairn.release.trust.signers import Signer, Trust
 from cairn.store.protocol import MissingKeyError
 from cairn.testing import record as test_record
 from cairn.testing.record import TestRecord

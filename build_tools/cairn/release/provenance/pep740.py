@@ -32,8 +32,8 @@ from cairn.errors import NetworkError, PrerequisiteError
 from cairn.release.index.generation import ProvenanceKind
 from cairn.release.provenance import statement
 from cairn.release.provenance.dsse import SignatureError
-from cairn.release.provenance.signers import Trust, Workflow
 from cairn.release.provenance.statement import Claims
+from cairn.release.trust.signers import Trust, Workflow
 
 _BUILD_CONFIG_URI = "1.3.6.1.4.1.57264.1.18"
 """Of Fulcio's certificates: the workflow that ran, with its ref (sigstore/fulcio, docs/oid-info.md)."""

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cairn.release.provenance import signers
-from cairn.release.provenance.signers import PRIVATE_NAME, PUBLIC_NAME
+from cairn.release.trust import signers
+from cairn.release.trust.signers import PRIVATE_NAME, PUBLIC_NAME
 from helpers.program import Cairn
 from helpers.provenance import RELEASER, STRANGER, TESTER, Released, released
 from helpers.release import commit_of

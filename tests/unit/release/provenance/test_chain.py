@@ -18,8 +18,8 @@ from cairn.release.index.snapshot import Index
 from cairn.release.provenance import chain, evidence
 from cairn.release.provenance.attest import KeyAttester
 from cairn.release.provenance.reader import Recorder
-from cairn.release.provenance.signers import Trust
 from cairn.release.publish import wheel_set as sets
+from cairn.release.trust.signers import Trust
 from cairn.store.memory import MemoryStore
 from cairn.store.protocol import Store
 from helpers.faults import Fault, FaultyStore, Plan

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cairn import datafile
 from cairn.release.provenance import dsse
 from cairn.release.provenance.dsse import SignatureError
-from cairn.release.provenance.signers import Signer
+from cairn.release.trust.signers import Signer
 
 PAYLOAD = b'{"schema": "cairn.record/1"}'
 OURS = Signer(Ed25519PrivateKey.from_private_bytes(b"\1" * 32))

@@ -16,7 +16,7 @@ from cairn.errors import PrerequisiteError
 from cairn.release.provenance import attest, pep740
 from cairn.release.provenance.dsse import SignatureError
 from cairn.release.provenance.pep740 import WorkflowAttester
-from cairn.release.provenance.signers import Trust, Workflow
+from cairn.release.trust.signers import Trust, Workflow
 from cairn.wheels import build_statement
 from cairn.wheels.build_statement import Builder
 from helpers.provenance import TESTER, TRUST, Released, released

@@ -19,8 +19,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from cairn.errors import UsageError
-from cairn.release.provenance import signers
-from cairn.release.provenance.signers import PRIVATE_NAME, PUBLIC_NAME
+from cairn.release.trust import signers
+from cairn.release.trust.signers import PRIVATE_NAME, PUBLIC_NAME
 
 
 def test_a_new_key_is_for_its_owner_alone(tmp_path: Path) -> None:

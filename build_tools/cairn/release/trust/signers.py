@@ -58,6 +58,18 @@ class PublicKey:
             return False
         return True
 
+    @classmethod
+    def of_raw(cls, public: str, key_id: str) -> PublicKey:
+        """The key with these 32 bytes in hex, under the id that a root gives it."""
+        key = cls(Ed25519PublicKey.from_public_bytes(bytes.fromhex(public)))
+        key.key_id = key_id
+        return key
+
+    @property
+    def raw(self) -> str:
+        """The 32 bytes of the key in hex, as TUF's metadata has it."""
+        return self._key.public_bytes(Encoding.Raw, PublicFormat.Raw).hex()
+
     def pem(self) -> bytes:
         """The key as a PEM file."""
         return self._key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
@@ -87,6 +99,10 @@ class Signer:
         """Sign a message; the signature has 64 bytes."""
         return self._key.sign(message)
 
+    def pem(self) -> bytes:
+        """The key as a PEM file."""
+        return self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
 
 def create(folder: Path) -> PublicKey:
     """Generate a key pair and write it to a folder; the private key is readable by its owner alone.
@@ -100,15 +116,13 @@ def create(folder: Path) -> PublicKey:
     for path in (private, public):
         if path.exists() or path.is_symlink():
             raise UsageError(f"{path} is there already", tip="name a new folder with --output-dir")
-    key = Ed25519PrivateKey.generate()
-    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    key = Signer(Ed25519PrivateKey.generate())
     # Made with its final mode: at no moment could others open it. O_EXCL follows no link.
     with os.fdopen(os.open(private, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
-        file.write(pem)
-    public_half = PublicKey(key.public_key())
+        file.write(key.pem())
     with public.open("xb") as file:
-        file.write(public_half.pem())
-    return public_half
+        file.write(key.public.pem())
+    return key.public
 
 
 def signer(path: Path) -> Signer:

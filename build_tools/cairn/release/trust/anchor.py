@@ -1,0 +1,183 @@
+"""The root that this machine trusts for a store, and what it remembers of that store.
+
+A root is named by its fingerprint, the sha256 of `metadata/1.root.json`, or by a copy of a root. Where
+neither is given, the first root that a machine meets at an address is the one it goes on asking for there, as
+SSH does with hosts. What was seen is remembered by the root, not by the address: a mirror cannot bring back
+what the original has already replaced.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+from collections.abc import Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from cairn import files
+from cairn.errors import UsageError
+from cairn.release.trust.metadata import MetadataError, Root, key_of, opened
+from cairn.store.protocol import MissingKeyError, StoredObject
+
+VARIABLE = "CAIRN_ROOT"
+"""Names the root where no option does."""
+
+_FINGERPRINT = re.compile(r"(?:sha256:)?([0-9a-f]{64})")
+_MOST_ROOTS = 256  # as python-tuf's client has it
+_GIVEN: ContextVar[str | None] = ContextVar("root", default=None)
+_SIGNER: ContextVar[Path | None] = ContextVar("sign_key", default=None)
+
+
+class Reader(Protocol):
+    """What roots are read from; every store is one."""
+
+    @property
+    def url(self) -> str:
+        """The name by which a user knows it."""
+
+    def read(self, key: str) -> StoredObject:
+        """The object under `key`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Anchor:
+    """A trusted root.
+
+    Attributes:
+        folder: where this machine remembers what it has seen signed under the root.
+        first: the bytes of the root that trust begins with.
+        root: the newest that follows from it.
+        is_new: nobody named it, and this machine meets it for the first time.
+    """
+
+    folder: Path
+    first: bytes
+    root: Root
+    is_new: bool = False
+
+    @property
+    def fingerprint(self) -> str:
+        """How the first root is named."""
+        return fingerprint(self.first)
+
+
+def fingerprint(root: bytes) -> str:
+    """The name of a root, to be published where users know it is the releaser's."""
+    return f"sha256:{hashlib.sha256(root).hexdigest()}"
+
+
+def version_of(root: bytes) -> int:
+    """The version that a root says it is."""
+    return opened(root, Root, {}, name="the root", threshold=0).version
+
+
+@contextlib.contextmanager
+def acting(*, root: str | None = None, key: Path | None = None) -> Iterator[None]:
+    """Have `anchor` ask for this root, a fingerprint or a file, and promoters sign with this private key.
+
+    Both hold until the block ends, for the thread that began it; what is not given stays as it is.
+    """
+    root_before, key_before = _GIVEN.set(root or _GIVEN.get()), _SIGNER.set(key or _SIGNER.get())
+    try:
+        yield
+    finally:
+        _GIVEN.reset(root_before)
+        _SIGNER.reset(key_before)
+
+
+def sign_key() -> Path | None:
+    """The private key that promoters sign with; None for that of the environment."""
+    return _SIGNER.get()
+
+
+def anchor(reader: Reader) -> Anchor | None:
+    """The root to trust for a store, with all that follow from it; None for a store without one.
+
+    Raises:
+        UsageError: what was given names no root.
+        MetadataError: the store has another root, has lost its own, or one that nobody may have signed.
+    """
+    text = _GIVEN.get() or os.environ.get(VARIABLE)
+    known = _memory() / "known" / hashlib.sha256(reader.url.encode()).hexdigest()
+    before = files.text_or_empty(known).strip()
+    if not (named := text or before):
+        try:
+            named = fingerprint(reader.read(key_of("root", 1)).data)
+        except MissingKeyError:
+            return None
+    folder, first = _named(reader, named)
+    if fingerprint(first) != before:
+        files.write_text(known, f"{fingerprint(first)}\n")
+    is_new = not (text or before)
+    root = _newest(reader, folder, first)
+    return Anchor(folder=folder, first=first, root=root, is_new=is_new)
+
+
+def _named(reader: Reader, text: str) -> tuple[Path, bytes]:
+    """The folder and the bytes of the root with this name."""
+    match = _FINGERPRINT.fullmatch(text.lower())
+    if match is None:
+        try:
+            first = files.expanded(text).read_bytes()
+        except OSError as error:
+            tip = "give the fingerprint (sha256:…) or a copy of the releaser's root.json"
+            raise UsageError(f"{text} names no root: {error.strerror}", tip=tip) from error
+        folder = _memory() / hashlib.sha256(first).hexdigest()
+    else:
+        folder = _memory() / match[1]
+        path = folder / "first.json"
+        first = path.read_bytes() if path.is_file() else _first(reader)
+        if hashlib.sha256(first).hexdigest() != match[1]:
+            raise MetadataError(
+                f"{reader.url} has the root {fingerprint(first)}, not sha256:{match[1]}",
+                tip="do not install from there; where whoever releases says that it has a new root: --root",
+            )
+    if not (folder / "first.json").is_file():
+        files.write_bytes(folder / "first.json", first)
+    return folder, first
+
+
+def _first(reader: Reader) -> bytes:
+    try:
+        return reader.read(key_of("root", 1)).data
+    except MissingKeyError as error:
+        raise MetadataError(
+            f"{reader.url} is not signed any more: it has no {key_of('root', 1)}",
+            tip="restore metadata/ from a copy of the store; do not install from it",
+        ) from error
+
+
+def _newest(reader: Reader, folder: Path, first: bytes) -> Root:
+    """The newest root, each signed by enough keys of the one before it, and of its own."""
+    root = opened(first, Root, {}, name="the root", threshold=0)
+    history = folder / "root_history"
+    _follow(root, first, f"version {root.version} of the root")
+    for version in range(root.version + 1, root.version + _MOST_ROOTS):
+        path = history / f"{version}.root.json"
+        if path.is_file():  # verified before it was kept
+            root = opened(path.read_bytes(), Root, {}, name=str(path), threshold=0)
+            continue
+        try:
+            data = reader.read(key_of("root", version)).data
+        except MissingKeyError:
+            break
+        name = f"{reader.url}/{key_of('root', version)}"
+        root = _follow(root, data, name)
+        if root.version != version:
+            raise MetadataError(f"{name} is version {root.version}")
+        files.write_bytes(path, data)
+    return root
+
+
+def _follow(root: Root, data: bytes, name: str) -> Root:
+    new = opened(data, Root, root.of("root"), name=name, threshold=max(1, root.roles["root"].threshold))
+    own = new.roles["root"]
+    return opened(data, Root, new.of("root"), name=name, threshold=max(1, own.threshold))
+
+
+def _memory() -> Path:
+    return files.cache_dir() / "trust"

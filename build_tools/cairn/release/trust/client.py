@@ -1,0 +1,151 @@
+"""What a reader believes of a store with a root: python-tuf's client, over whatever has the objects.
+
+A client holds the root, and remembers what it has seen. It believes in no `state.json`: the generation of an
+index is the one that TUF's metadata names, and all else follows from that by digests.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tuf.api import exceptions
+from tuf.api.metadata import TargetFile
+from tuf.ngclient import Updater, UpdaterConfig
+from tuf.ngclient.fetcher import FetcherInterface
+
+from cairn.errors import NetworkError, StoreError
+from cairn.release.index.generation import Pointer, encode
+from cairn.release.trust.anchor import Anchor, Reader
+from cairn.release.trust.metadata import MetadataError
+from cairn.release.trust.online import STATE
+from cairn.store.protocol import MissingKeyError, StoredObject, etag_of
+
+_STATE_KEY = re.compile(r"(.+)/state\.json")
+_HINT = "do not install from there; ask whoever releases, or another copy of the store"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SignedFile:
+    """A file as the promoter vouches for it.
+
+    Attributes:
+        sha256, size: of its bytes.
+        marks: why it was yanked, what failed of it, on what it is untested: those of them that there are.
+    """
+
+    sha256: str
+    size: int
+    marks: Mapping[str, str]
+
+
+class SignedStore:
+    """A store of which every index is in the state that its promoter signed; to be read only.
+
+    Attributes:
+        anchor: the root.
+    """
+
+    def __init__(self, reader: Reader, anchor: Anchor) -> None:
+        self._reader, self.anchor = reader, anchor
+        self._fetcher = _Fetcher(reader)
+        self._updater: Updater | None = None
+
+    @property
+    def url(self) -> str:
+        """The URL of the store underneath."""
+        return self._reader.url
+
+    @property
+    def bytes_read(self) -> int:
+        """How much metadata was read from the store."""
+        return self._fetcher.count
+
+    def read(self, key: str) -> StoredObject:
+        """The object under a key; the state of an index is the one that was signed.
+
+        Raises:
+            MissingKeyError: there is none.
+            MetadataError: nobody has signed a state of this index, or the metadata cannot be believed.
+        """
+        if match := _STATE_KEY.fullmatch(key):
+            target = self._target(f"{match[1]}/{STATE}")
+            if target is None:
+                raise MetadataError(f"nobody has signed {match[1]} of {self.url}", tip=_HINT)
+            number, digest = _custom(target)["number"], target.hashes["sha256"]
+            pointer = Pointer(generation=number, digest=digest, rendered=number, rendered_digest=digest)
+            data = encode(pointer)
+            return StoredObject(data=data, etag=etag_of(data))
+        return self._reader.read(key)
+
+    def file(self, index: str, filename: str) -> SignedFile | None:
+        """What the promoter says of a file of an index; None where it has no such file."""
+        target = self._target(f"{index}/{filename}")
+        if target is None:
+            return None
+        return SignedFile(sha256=target.hashes["sha256"], size=target.length, marks=_custom(target))
+
+    def ledger(self, index: str) -> tuple[int, str] | None:
+        """The number and the digest of the last entry that the ledger had when the index was signed."""
+        target = self._target(f"{index}/{STATE}")
+        number_and_digest = _custom(target).get("ledger") if target else None
+        return (number_and_digest[0], number_and_digest[1]) if number_and_digest else None
+
+    def _target(self, path: str) -> TargetFile | None:
+        try:
+            if self._updater is None:
+                self._updater = Updater(
+                    str(self.anchor.folder),
+                    "metadata/",
+                    fetcher=self._fetcher,
+                    config=UpdaterConfig(prefix_targets_with_hash=False),
+                    bootstrap=self.anchor.first,
+                )
+                self._updater.refresh()
+            return self._updater.get_targetinfo(path)
+        except exceptions.DownloadError as error:
+            cause: BaseException | None = error
+            while cause is not None:
+                if isinstance(cause, NetworkError):
+                    raise cause from error
+                cause = cause.__cause__
+            raise MetadataError(f"{self.url}: {error}", tip=_HINT) from error
+        except exceptions.ExpiredMetadataError as error:
+            raise MetadataError(
+                f"{self.url}: {error}: it is an old copy of the store, nobody keeps it fresh, or the clock "
+                "of this machine is wrong",
+                tip=_HINT,
+            ) from error
+        except exceptions.BadVersionNumberError as error:
+            raise MetadataError(
+                f"{self.url} was set back: it is older than what this machine has seen of it ({error})",
+                tip=_HINT,
+            ) from error
+        except exceptions.RepositoryError as error:
+            raise MetadataError(
+                f"{self.url}: what its promoter signed does not hold: {error}", tip=_HINT
+            ) from error
+
+
+def _custom(target: TargetFile) -> Mapping[str, Any]:
+    custom: Mapping[str, Any] = target.unrecognized_fields.get("custom", {})
+    return custom
+
+
+class _Fetcher(FetcherInterface):
+    """Metadata from whatever has the objects."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader, self.count = reader, 0
+
+    def _fetch(self, url: str) -> Iterator[bytes]:
+        try:
+            data = self._reader.read(url).data
+        except MissingKeyError as error:
+            raise exceptions.DownloadHTTPError(str(error), 404) from error
+        except StoreError as error:
+            raise exceptions.DownloadError(str(error)) from error
+        self.count += len(data)
+        yield data

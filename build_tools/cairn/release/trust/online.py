@@ -1,0 +1,427 @@
+"""The promoter's signatures: what a commit of an index adds to TUF's metadata.
+
+    step                                        what a client of TUF sees after it
+    1 <n>.<index>.json names the generation     the old state: no snapshot leads to it
+    2 state.json, if it is unchanged            the old state
+    3 bins of the files that differ             the old state
+    4 snapshot, then timestamp.json, if it is   the new state, all of it
+      unchanged
+
+A writer that dies between 2 and 4 leaves a generation that is current and that no timestamp leads to. The
+next writer finishes it: step 1 shows that a promoter meant it. A generation without that was put there by
+somebody who can write to the store and has no key of the root's; nothing is built on it.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+import msgspec
+
+from cairn import files
+from cairn.concurrency import side_by_side
+from cairn.errors import StoreError, UsageError
+from cairn.release.index.generation import FileEntry, Generation, digest_of, encode
+from cairn.release.index.snapshot import Change, Snapshot, empty
+from cairn.release.ledger import Ledger
+from cairn.release.trust import metadata, signers
+from cairn.release.trust.anchor import Anchor, sign_key
+from cairn.release.trust.metadata import (
+    TIMESTAMP,
+    Bins,
+    Delegated,
+    Delegations,
+    File,
+    Key,
+    MetadataError,
+    Root,
+    Targets,
+    Timestamp,
+    Version,
+    expiry,
+    key_of,
+    opened,
+    role_of,
+    sealed,
+)
+from cairn.release.trust.signers import Signer
+from cairn.store.protocol import MissingKeyError, Store, attempts_at, read_or_none
+
+FRESH, SLOW, BINS = timedelta(days=7), timedelta(days=90), timedelta(days=365)
+"""For how long a timestamp counts; the snapshot, and which index is in which state; the files of an index."""
+
+IN_A_BIN = 200
+"""So many files a bin has at most, on average: for 100,000, a snapshot of 24 KB and a bin of 40 KB."""
+
+STATE = "generation.json"
+"""The target below an index that stands for its generation."""
+
+_AT_ONCE = 16  # requests side by side
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Current:
+    """The metadata that the timestamp leads to."""
+
+    timestamp: Timestamp | None
+    etag: str | None
+    meta: Mapping[str, Version]
+    top: Targets
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vouched:
+    """What is signed of an index: which generation, how many files it has, up to where the ledger went."""
+
+    number: int
+    digest: str
+    files: int
+    ledger: tuple[int, str] | None
+
+
+class Promoter:
+    """Signs the states of a store's indexes, or refuses to.
+
+    Attributes:
+        store: which.
+        anchor: the root that says who may.
+    """
+
+    def __init__(self, store: Store, anchor: Anchor, *, before: Root | None = None) -> None:
+        """Have the keys of a root sign; believe those of the root before it too, while that changes."""
+        self.store, self.anchor = store, anchor
+        self._own = anchor.root.of("targets")
+        self._keys = {**(before.of("targets") if before else {}), **self._own}
+        self._stamps = {**(before.of("timestamp") if before else {}), **anchor.root.of("timestamp")}
+        self._seen = anchor.folder / "written"
+        self._sign_key = sign_key()  # which threads do not see
+
+    def settle(self, current: Snapshot) -> None:
+        """Sign the current generation of an index, if a promoter meant it and that is still to be done.
+
+        Raises:
+            MetadataError: somebody without a promoter's key changed the index, or the metadata.
+            UsageError: something is to be signed, and there is no key to do it.
+        """
+        for _ in attempts_at(TIMESTAMP):
+            now = self._current()
+            role = self._role(now, current.index.name)
+            signed = vouched(role, current.index.name) if role else None
+            if (signed.digest if signed else None) == current.digest:
+                return
+            promised = self._promised(current, role, signed)
+            old = current.index.at(
+                current.index.generation(signed.number, signed.digest)
+                if signed
+                else empty(current.index.name),
+                signed.digest if signed else "",
+            )
+            meta = self._write_index(now, promised, old, current)
+            if self._lead_to(now, meta, [] if role else [current.index.name]):
+                return
+
+    def promise(self, before: Snapshot, change: Change, made: Generation, data: bytes) -> None:
+        """Sign that a generation is meant to be current, before it is (step 1)."""
+        now = self._current()
+        role = self._role(now, made.index)
+        signed = vouched(role, made.index) if role else None
+        more = sum(
+            (len(project.files) if project else 0) - len(before.project(name).files)
+            for name, project in change.projects.items()
+        )
+        count = (signed.files if signed else 0) + more
+        state = self._state(made, data, count, role)
+        self._put(role_of(made.index), state, role.version if role else 0)
+
+    def adopt(self, states: Sequence[Snapshot]) -> None:
+        """Sign states of indexes as they are, whoever made them: the caller has asked somebody.
+
+        All of their metadata is signed anew, so that keys which the root names no more do not count.
+        """
+        for _ in attempts_at(TIMESTAMP):
+            now = self._current(late=True)
+            meta: dict[str, Version] = {}
+            for current in states:
+                index = current.index.name
+                entry = now.meta.get(f"{role_of(index)}.json")
+                count = sum(len(project.files) for project in current.projects())
+                made = self._state(current.generation, encode(current.generation), count, None)
+                state = self._put(role_of(index), made, entry.version if entry else 0)
+                nothing = current.index.at(empty(index), "")
+                meta |= self._write_index(now, state, nothing, current)
+            if self._lead_to(now, meta, [current.index.name for current in states]):
+                return
+
+    def refresh(self) -> str:
+        """Sign the timestamp again, so that it goes on counting; return until when it does."""
+        for _ in attempts_at(TIMESTAMP):
+            now = self._current(late=True)
+            if now.timestamp is None:
+                raise StoreError(f"{self.store.url} has nothing signed yet", tip="cairn trust init")
+            if made := self._stamp(now, now.timestamp.meta["snapshot.json"].version):
+                return made.expires
+        raise AssertionError  # `attempts_at` raises
+
+    def _current(self, *, late: bool = False) -> _Current:
+        """Read timestamp, snapshot and the top of the targets, each by the keys that the root names.
+
+        Raises:
+            MetadataError: one is not signed, older than what this machine has seen, or too old to build on.
+        """
+        blob = read_or_none(self.store, TIMESTAMP)
+        seen = int(files.text_or_empty(self._seen) or 0)
+        if blob is None:
+            if seen:
+                raise MetadataError(
+                    f"{self.store.url}/{TIMESTAMP} is lost", tip="restore metadata/ from a copy"
+                )
+            return _Current(timestamp=None, etag=None, meta={}, top=_targets({}))
+        where = f"{self.store.url}/{TIMESTAMP}"
+        stamp = opened(blob.data, Timestamp, self._stamps, name=where)
+        if stamp.version < seen:
+            raise MetadataError(
+                f"{where} was set back: it is version {stamp.version}, and this machine has seen {seen}",
+                tip="restore metadata/ and the indexes from a copy of the store",
+            )
+        if metadata.expired(stamp) and not late:
+            raise MetadataError(
+                f"{where} counts no more since {stamp.expires}: the store may be an old copy",
+                tip="if it is not, sign it again: cairn trust refresh",
+            )
+        shot = self._read("snapshot", stamp.meta["snapshot.json"].version, metadata.Snapshot)
+        top = self._read("targets", shot.meta["targets.json"].version, Targets)
+        return _Current(timestamp=stamp, etag=blob.etag, meta=shot.meta, top=top)
+
+    def _read(self, role: str, version: int, kind: type[metadata.M]) -> metadata.M:
+        key = key_of(role, version)
+        try:
+            data = self.store.read(key).data
+        except MissingKeyError as error:
+            raise MetadataError(
+                f"{self.store.url}/{key} is lost", tip="restore metadata/ from a copy of the store"
+            ) from error
+        made = opened(data, kind, self._keys, name=f"{self.store.url}/{key}")
+        if made.version != version:
+            raise MetadataError(f"{self.store.url}/{key} is version {made.version} of {role}")
+        return made
+
+    def _role(self, now: _Current, index: str) -> Targets | None:
+        entry = now.meta.get(f"{role_of(index)}.json")
+        return self._read(role_of(index), entry.version, Targets) if entry else None
+
+    def _promised(self, current: Snapshot, role: Targets | None, signed: Vouched | None) -> Targets:
+        """The metadata by which a promoter meant the current generation to be current."""
+        index = current.index.name
+        links = (current.digest, signed.digest if signed else None)
+        for version in itertools.count((role.version if role else 0) + 1):
+            try:
+                meant = self._read(role_of(index), version, Targets)
+            except MetadataError:
+                if not self.store.exists(key_of(role_of(index), version)):
+                    break
+                continue  # somebody's litter
+            if (vouched(meant, index).digest, current.generation.parent) == links:
+                return meant
+        raise MetadataError(
+            f"generation {current.generation.number} of {index} is not signed, and nothing is built on it: "
+            "somebody without a promoter's key changed state.json, or it was made before there was a root",
+            tip=f"look at it (cairn release log --index {index}); take it back with cairn index recover "
+            f"--index {index} --generation N, or vouch for it with cairn trust adopt --index {index}",
+        )
+
+    def _state(self, made: Generation, data: bytes, count: int, before: Targets | None) -> Targets:
+        """What is signed of an index, with its bins as they are."""
+        last = Ledger(self.store).last()
+        custom = {"number": made.number, "files": count, **({"ledger": list(last)} if last else {})}
+        target = File(length=len(data), hashes={"sha256": digest_of(data)}, custom=custom)
+        old = before.delegations.succinct_roles if before and before.delegations else None
+        return Targets(
+            version=1,
+            expires=expiry(SLOW),
+            targets={f"{made.index}/{STATE}": target},
+            delegations=self._bins(made.index, old.bit_length if old else _bits(count)),
+        )
+
+    def _bins(self, index: str, bits: int) -> Delegations:
+        named = Bins(keyids=tuple(self._own), bit_length=bits, name_prefix=f"{role_of(index)}.bin")
+        return Delegations(keys=self._public(), succinct_roles=named)
+
+    def _public(self) -> dict[str, Key]:
+        return {key_id: self.anchor.root.keys[key_id] for key_id in self._own}
+
+    def _write_index(self, now: _Current, state: Targets, old: Snapshot, new: Snapshot) -> dict[str, Version]:
+        """Step 3; return the version of everything that the snapshot must lead to."""
+        index, count = new.index.name, vouched(state, new.index.name).files
+        bins = state.delegations.succinct_roles if state.delegations else None
+        if bins is None or _bits(count) > bins.bit_length:
+            more = msgspec.structs.replace(state, delegations=self._bins(index, _bits(count)))
+            return self._write_index(
+                now, self._put(role_of(index), more, state.version), new.index.at(empty(index), ""), new
+            )
+        changes = _differences(index, old, new, bins)
+        fresh = old.generation.number == 0
+        if fresh:  # names of fewer bits stay in the snapshot: clients refuse one that has lost any
+            for name in _names(bins):
+                changes.setdefault(name, {})
+        written = side_by_side(
+            lambda name: self._write_bin(name, changes[name], now.meta, fresh=fresh), changes, jobs=_AT_ONCE
+        )
+        return {
+            f"{role_of(index)}.json": Version(version=state.version),
+            **{f"{name}.json": Version(version=one) for name, one in zip(changes, written, strict=True)},
+        }
+
+    def _lead_to(self, now: _Current, meta: Mapping[str, Version], indexes: Sequence[str]) -> bool:
+        """Step 4; return whether the timestamp leads to it, or another writer was first.
+
+        Args:
+            now: what there is.
+            meta: what is new.
+            indexes: those that are delegated to the promoters of today.
+        """
+        whole = {**now.meta, **meta}
+        if indexes:
+            top = self._put("targets", self._delegating(now.top, indexes), now.top.version)
+            whole["targets.json"] = Version(version=top.version)
+        above = now.timestamp.meta["snapshot.json"].version if now.timestamp else 0
+        shot = self._put("snapshot", metadata.Snapshot(version=1, expires=expiry(SLOW), meta=whole), above)
+        return self._stamp(now, shot.version) is not None
+
+    def _write_bin(
+        self, name: str, changes: Mapping[str, File | None], meta: Mapping[str, Version], *, fresh: bool
+    ) -> int:
+        entry = meta.get(f"{name}.json")
+        targets = {}
+        if entry is not None and not fresh:
+            targets = dict(self._read(name, entry.version, Targets).targets)
+        targets |= {path: file for path, file in changes.items() if file is not None}
+        left = {path: file for path, file in targets.items() if changes.get(path, file) is not None}
+        return self._put(name, _targets(left), entry.version if entry else 0).version
+
+    def _delegating(self, top: Targets, indexes: Sequence[str]) -> Targets:
+        old = top.delegations or Delegations(keys={}, roles=())
+        new = [
+            Delegated(keyids=tuple(self._own), name=role_of(index), paths=(f"{index}/*",))
+            for index in indexes
+        ]
+        others = [one for one in old.roles or () if one.name not in {role.name for role in new}]
+        used = {key_id for role in others for key_id in role.keyids}
+        left = {key_id: key for key_id, key in old.keys.items() if key_id in used}
+        delegations = Delegations(keys={**left, **self._public()}, roles=(*others, *new))
+        return msgspec.structs.replace(top, delegations=delegations, expires=expiry(BINS))
+
+    def _stamp(self, now: _Current, snapshot: int) -> Timestamp | None:
+        stamp = Timestamp(
+            version=now.timestamp.version + 1 if now.timestamp else 1,
+            expires=expiry(FRESH),
+            meta={"snapshot.json": Version(version=snapshot)},
+        )
+        data = sealed(stamp, self._signer("timestamp"))
+        if (
+            not self.store.write_if(TIMESTAMP, data, etag=now.etag)
+            and self.store.read(TIMESTAMP).data != data
+        ):
+            return None
+        files.write_text(self._seen, str(stamp.version))
+        return stamp
+
+    def _lost(self, stamp: bytes) -> bool:
+        """Whether the timestamp that refused to be replaced is another than the one that is to replace it."""
+        there = read_or_none(self.store, TIMESTAMP)
+        return there is None or there.data != stamp
+
+    def _put(self, role: str, made: metadata.M, above: int) -> metadata.M:
+        """Write metadata under the next version that nobody has taken; return it."""
+        signer = self._signer("targets")
+        for version in itertools.count(above + 1):
+            numbered = msgspec.structs.replace(made, version=version)
+            if self.store.write_if(key_of(role, version), sealed(numbered, signer), etag=None):
+                return numbered
+        raise AssertionError  # it counts without end
+
+    @functools.cached_property
+    def _key(self) -> Signer | None:
+        return signers.chosen_signer(self._sign_key)
+
+    def _signer(self, role: str) -> Signer:
+        signer = self._key
+        if signer is None:
+            raise UsageError(
+                f"{self.store.url} is signed: only a promoter's key changes what users install",
+                tip=f"give the promoter's key: --sign-key, or {signers.VARIABLE}",
+            )
+        if signer.key_id not in self.anchor.root.of(role):
+            raise UsageError(
+                f"the key {signer.key_id[:16]} is not the promoter's by the root of {self.store.url}",
+                tip="see whose keys it names: cairn trust show",
+            )
+        return signer
+
+
+def vouched(role: Targets, index: str) -> Vouched:
+    """What a role says of its index.
+
+    Raises:
+        MetadataError: nothing.
+    """
+    target = role.targets.get(f"{index}/{STATE}")
+    if target is None:
+        raise MetadataError(f"the metadata of {index} names no generation")
+    ledger = target.custom.get("ledger")
+    return Vouched(
+        number=target.custom["number"],
+        digest=target.hashes["sha256"],
+        files=target.custom["files"],
+        ledger=(ledger[0], ledger[1]) if ledger else None,
+    )
+
+
+def _targets(targets: Mapping[str, File]) -> Targets:
+    return Targets(version=0, expires=expiry(BINS), targets=targets)
+
+
+def _bits(count: int) -> int:
+    """Of how many bits the names of the bins are, for so many files."""
+    return max(1, (max(count, 1) - 1) // IN_A_BIN).bit_length()
+
+
+def _names(bins: Bins) -> Iterable[str]:
+    digits = len(f"{2**bins.bit_length - 1:x}")
+    return (f"{bins.name_prefix}-{number:0{digits}x}" for number in range(2**bins.bit_length))
+
+
+def _bin_of(path: str, bins: Bins) -> str:
+    digits = len(f"{2**bins.bit_length - 1:x}")
+    number = int(digest_of(path.encode())[:8], 16) >> (32 - bins.bit_length)
+    return f"{bins.name_prefix}-{number:0{digits}x}"
+
+
+def _differences(index: str, old: Snapshot, new: Snapshot, bins: Bins) -> dict[str, dict[str, File | None]]:
+    """What is to be written into each bin: files that are new or different, None for those that are gone."""
+    before, after = old.generation.projects, new.generation.projects
+    changes: dict[str, dict[str, File | None]] = defaultdict(dict)
+    for name in sorted({n for n in (*before, *after) if before.get(n) != after.get(n)}):
+        files_before, files_after = (
+            {file.filename: file for file in snapshot.project(name).files} if name in projects else {}
+            for snapshot, projects in ((old, before), (new, after))
+        )
+        for filename in files_before.keys() | files_after.keys():
+            one = _target(files_after.get(filename))
+            if one != _target(files_before.get(filename)):
+                path = f"{index}/{filename}"
+                changes[_bin_of(path, bins)][path] = one
+    return changes
+
+
+def _target(file: FileEntry | None) -> File | None:
+    if file is None:
+        return None
+    marks = {name: getattr(file, name) for name in ("yanked", "failed", "untested")}
+    # Canonical JSON does not escape control characters, and others encode it by themselves.
+    custom = {name: "".join(max(c, " ") for c in text) for name, text in marks.items() if text is not None}
+    return File(length=file.size, hashes={"sha256": file.sha256}, custom=custom)

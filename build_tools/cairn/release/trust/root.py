@@ -1,0 +1,196 @@
+"""The root of a store: made once, changed by as many of its keys as it asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
+
+import msgspec
+
+from cairn.errors import StoreError, UsageError
+from cairn.release.index import keys
+from cairn.release.index.snapshot import Index, Snapshot, existing
+from cairn.release.trust import anchor, metadata
+from cairn.release.trust.anchor import Anchor
+from cairn.release.trust.metadata import Key, Keyed, MetadataError, Root, expiry, key_of, opened, sealed
+from cairn.release.trust.online import Promoter
+from cairn.release.trust.signers import PublicKey, Signer
+from cairn.store.protocol import Store
+
+_Change = Callable[[tuple[str, ...]], tuple[str, ...]]
+
+YEAR = timedelta(days=365)
+
+ROLES = ("root", "promoter", "timestamp", "builder", "tester")
+"""Who can have keys: TUF's `targets` and `snapshot` are the promoter's."""
+
+_TUF: Mapping[str, tuple[str, ...]] = {
+    "root": ("root",),
+    "promoter": ("targets", "snapshot", "timestamp"),
+    "timestamp": ("timestamp",),
+}
+
+
+def first(root_signers: Sequence[Signer], named: Mapping[str, Sequence[PublicKey]], threshold: int) -> bytes:
+    """Make and sign the first root.
+
+    Args:
+        root_signers: the offline keys, at least as many as `threshold`.
+        named: the keys of the other roles; where a role has none, the first offline key is it.
+        threshold: how many of the offline keys must sign the next root.
+    """
+    roots = {signer.key_id: signer.public for signer in root_signers}
+    everyone = {role: tuple(named.get(role) or (root_signers[0].public,)) for role in ROLES[1:]}
+    root = Root(
+        version=1,
+        expires=expiry(YEAR),
+        consistent_snapshot=True,
+        keys={},
+        roles={role: Keyed(keyids=()) for role in ("root", "targets", "snapshot", "timestamp")},
+        cairn={role: Keyed(keyids=()) for role in ("builder", "tester")},
+    )
+    for role, public in (*(("root", key) for key in roots.values()), *_each(everyone)):
+        root = with_key(root, role, public)
+    return sealed(with_threshold(root, threshold), *root_signers)
+
+
+def following(new: Root, root_signers: Sequence[Signer]) -> bytes:
+    """Sign the root that comes after the one that `new` was made of."""
+    return sealed(msgspec.structs.replace(new, version=new.version + 1, expires=expiry(YEAR)), *root_signers)
+
+
+def with_signatures(draft: bytes, root_signers: Sequence[Signer]) -> bytes:
+    """Add signatures to a draft of a root."""
+    return metadata.more_signed(draft, root_signers)
+
+
+def missing(old: Root, draft: bytes) -> str | None:
+    """The signatures that a draft still needs, in words; None if it needs none.
+
+    Raises:
+        MetadataError: it does not follow the root that there is.
+    """
+    new = opened(draft, Root, {}, name="the draft", threshold=0)
+    if new.version != old.version + 1:
+        raise MetadataError(f"the draft is version {new.version}, and the root is {old.version} by now")
+    by = metadata.signers_of(draft)
+    for text, one in (("the root that there is", old), ("the new root", new)):
+        keyed = one.roles["root"]
+        if (count := keyed.threshold - len(by & set(keyed.keyids))) > 0:
+            left = ", ".join(i[:16] for i in keyed.keyids if i not in by)
+            return f"{count} more of the keys of {text}: {left}"
+    return None
+
+
+def whole_id(root: Root, role: str, prefix: str) -> str:
+    """The id of the only key of a role that begins so.
+
+    Raises:
+        UsageError: there is none, or several.
+    """
+    ids = [one for one in key_ids(root, role) if one.startswith(prefix.lower())]
+    if len(ids) != 1:
+        have = ", ".join(one[:16] for one in key_ids(root, role))
+        raise UsageError(f"{prefix} is {len(ids)} of the keys of {role}", tip=f"it has {have}")
+    return ids[0]
+
+
+def with_key(root: Root, role: str, public: PublicKey) -> Root:
+    """The root with one more key in a role."""
+    key = Key(keytype="ed25519", scheme="ed25519", keyval={"public": public.raw})
+    return _changed(
+        msgspec.structs.replace(root, keys={**root.keys, public.key_id: key}),
+        role,
+        lambda old: tuple(dict.fromkeys((*old, public.key_id))),
+    )
+
+
+def without_key(root: Root, role: str, key_id: str) -> Root:
+    """The root without a key in a role.
+
+    Raises:
+        UsageError: the role would be left without a key, or with fewer than must sign.
+    """
+    new = _changed(root, role, lambda old: tuple(one for one in old if one != key_id))
+    for name, keyed in {**new.roles, **new.cairn}.items():
+        if len(keyed.keyids) < keyed.threshold:
+            raise UsageError(
+                f"{name} would have {len(keyed.keyids)} keys, and needs {keyed.threshold}",
+                tip=f"give the new key in the same command: --add {role}=FILE",
+            )
+    used = {one for keyed in (*new.roles.values(), *new.cairn.values()) for one in keyed.keyids}
+    return msgspec.structs.replace(new, keys={i: key for i, key in new.keys.items() if i in used})
+
+
+def with_threshold(root: Root, threshold: int) -> Root:
+    """The root with so many signatures of its own keys needed.
+
+    Raises:
+        UsageError: it does not have so many keys.
+    """
+    own = root.roles["root"]
+    if not 1 <= threshold <= len(own.keyids):
+        raise UsageError(
+            f"{threshold} of {len(own.keyids)} offline keys cannot sign", tip="name more of them"
+        )
+    return msgspec.structs.replace(
+        root, roles={**root.roles, "root": msgspec.structs.replace(own, threshold=threshold)}
+    )
+
+
+def key_ids(root: Root, role: str) -> tuple[str, ...]:
+    """The ids of the keys of one of `ROLES`."""
+    keyed = root.cairn.get(role) or root.roles[_TUF.get(role, (role,))[0]]
+    return keyed.keyids
+
+
+def publish(store: Store, data: bytes) -> Anchor:
+    """Put a root into a store, and sign every index by it.
+
+    Raises:
+        StoreError: there is another root of that version.
+        MetadataError: it does not follow from the one that is trusted here.
+    """
+    version = anchor.version_of(data)
+    key = key_of("root", version)
+    if not store.write_if(key, data, etag=None) and store.read(key).data != data:
+        raise StoreError(
+            f"{store.url} has another root of version {version}", tip="look at it: cairn trust show"
+        )
+    with anchor.acting(root=anchor.fingerprint(data) if version == 1 else None):
+        trusted = anchor.anchor(store)
+    assert trusted is not None  # noqa: S101 - it has one now
+    store.write("metadata/root.json", store.read(key_of("root", trusted.root.version)).data)
+    return trusted
+
+
+def sign_all(
+    store: Store, trusted: Anchor, indexes: Sequence[str] | None = None, *, before: Root | None = None
+) -> tuple[Snapshot, ...]:
+    """Vouch for the current state of indexes that users install from, as they are; return these states.
+
+    Args:
+        store: the store.
+        trusted: its root.
+        indexes: those to vouch for; None for all.
+        before: the root that has signed what there is, where `trusted` has just followed it.
+    """
+    names = [name for name in indexes or existing(store) if keys.is_gated(name)]
+    states = tuple(Index(store, name).load() for name in names)
+    Promoter(store, trusted, before=before).adopt(states)
+    return states
+
+
+def _changed(root: Root, role: str, change: _Change) -> Root:
+    if role in root.cairn:
+        keyed = root.cairn[role]
+        new = msgspec.structs.replace(keyed, keyids=change(keyed.keyids))
+        return msgspec.structs.replace(root, cairn={**root.cairn, role: new})
+    roles = dict(root.roles)
+    for name in _TUF[role]:
+        roles[name] = msgspec.structs.replace(roles[name], keyids=change(roles[name].keyids))
+    return msgspec.structs.replace(root, roles=roles)
+
+
+def _each(named: Mapping[str, Iterable[PublicKey]]) -> Iterable[tuple[str, PublicKey]]:
+    return ((role, key) for role, public in named.items() for key in public)

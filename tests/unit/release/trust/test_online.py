@@ -1,0 +1,199 @@
+"""What a commit signs, a writer that dies on its way, and keys that come and go."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from cairn.errors import UsageError
+from cairn.release.index.commit import recover
+from cairn.release.index.generation import PUBLISHED, FileEntry
+from cairn.release.index.snapshot import Change, Index, Snapshot
+from cairn.release.trust import anchor, metadata, root
+from cairn.release.trust.metadata import MetadataError, key_of
+from cairn.release.trust.online import Promoter
+from cairn.store.memory import MemoryStore
+from helpers.moments import dying
+from helpers.provenance import signer
+from helpers.release import commit
+from helpers.trust import OFFLINE, PROMOTER, TIMEKEEPER, acting_as, again, rooted, somebody_new
+
+
+def entries(count: int, start: int = 0) -> tuple[FileEntry, ...]:
+    """So many files of torch, whose bytes are nowhere."""
+    return tuple(
+        FileEntry(
+            filename=f"torch-1.{number}-py3-none-any.whl",
+            sha256=f"{number:064x}",
+            size=number,
+            version=f"1.{number}",
+            build=PUBLISHED,
+        )
+        for number in range(start, start + count)
+    )
+
+
+def publish(store: MemoryStore, files: tuple[FileEntry, ...]) -> None:
+    def plan(now: Snapshot) -> Change:
+        return Change(projects={"torch": now.project("torch").with_files(files)})
+
+    commit(Index(store, "release"), "promote", plan)
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
+    """A store with a root, and nothing in it."""
+    monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "writer"))
+    monkeypatch.delenv("CAIRN_SIGN_KEY", raising=False)
+    made = MemoryStore()
+    rooted(made)
+    return made
+
+
+def test_bins_grow_with_the_index_and_a_client_that_knew_the_small_one_goes_on(
+    store: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with acting_as(tmp_path, PROMOTER):
+        publish(store, entries(300))
+        trusted = anchor.anchor(store)
+        assert trusted is not None
+        client = somebody_new(store, trusted, tmp_path / "client", monkeypatch)
+        assert client.file("release", "torch-1.299-py3-none-any.whl") is not None
+        monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "writer"))
+        publish(store, entries(4_000, 300))
+    later = again(store, client)
+    for number in (0, 299, 300, 4_299):
+        file = later.file("release", f"torch-1.{number}-py3-none-any.whl")
+        assert file is not None
+        assert file.sha256 == f"{number:064x}"
+    fresh = somebody_new(store, trusted, tmp_path / "fresh", monkeypatch)
+    assert fresh.file("release", "torch-1.7-py3-none-any.whl") is not None
+    assert fresh.bytes_read < 100_000
+    bins = [key for key in store.objects if ".bin-" in key]
+    assert len(bins) > 20
+
+
+def test_a_writer_that_dies_anywhere_leaves_the_old_state_or_the_new_one(
+    store: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with acting_as(tmp_path, PROMOTER):
+        publish(store, entries(1))
+        trusted = anchor.anchor(store)
+        assert trusted is not None
+        machines = itertools.count()
+
+        def elsewhere(one: MemoryStore) -> None:  # where nobody remembers the run that has died
+            monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / f"writer{next(machines)}"))
+            with anchor.acting(root=trusted.fingerprint):
+                publish(one, entries(1, 1))
+
+        for moment, dead in dying(store, elsewhere):
+            client = somebody_new(dead, trusted, tmp_path / f"client{moment}", monkeypatch)
+            number = client.file("release", "torch-1.1-py3-none-any.whl")
+            pointer = client.read("release/state.json").data
+            assert (number is not None) == (b'"generation":2' in pointer)
+            monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / f"next{moment}"))
+            with anchor.acting(root=trusted.fingerprint):
+                recover(Index(dead, "release"))
+            state = again(dead, client).read("release/state.json").data
+            current = Index(dead, "release").load().generation.number
+            assert f'"generation":{current}' in state.decode()
+
+
+def test_a_promoters_key_is_revoked_and_wheels_signed_before_still_verify(
+    store: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new = signer(31)
+    with acting_as(tmp_path, PROMOTER):
+        publish(store, entries(2))
+        trusted = anchor.anchor(store)
+        assert trusted is not None
+    client = somebody_new(store, trusted, tmp_path / "client", monkeypatch)
+    assert client.file("release", "torch-1.1-py3-none-any.whl") is not None
+    monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "writer"))
+    before = trusted.root
+    changed = root.without_key(root.with_key(before, "promoter", new.public), "promoter", PROMOTER.key_id)
+    with acting_as(tmp_path, new):
+        trusted = root.publish(store, root.following(changed, OFFLINE[1:]))
+        root.sign_all(store, trusted, before=before)
+        publish(store, entries(1, 2))
+    later = again(store, client)
+    assert later.file("release", "torch-1.1-py3-none-any.whl") is not None
+    assert later.file("release", "torch-1.2-py3-none-any.whl") is not None
+    monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "writer"))
+    with acting_as(tmp_path, PROMOTER), pytest.raises(UsageError, match="not the promoter's"):
+        publish(store, entries(1, 3))
+
+
+def test_two_offline_keys_of_three_are_lost_and_replaced_one_after_the_other(store: MemoryStore) -> None:
+    """With a threshold of two, one lost key is replaced by the other two; then the second."""
+    for place in (0, 1):
+        trusted = anchor.anchor(store)
+        assert trusted is not None
+        fresh, lost = signer(40 + place), OFFLINE[place]
+        changed = root.without_key(root.with_key(trusted.root, "root", fresh.public), "root", lost.key_id)
+        signers = [OFFLINE[2], OFFLINE[1] if place == 0 else signer(40), fresh]
+        draft = root.following(changed, signers[:1])
+        assert "more of the keys" in str(root.missing(trusted.root, draft))
+        draft = root.with_signatures(draft, signers[1:])
+        assert root.missing(trusted.root, draft) is None
+        root.publish(store, draft)
+    trusted = anchor.anchor(store)
+    assert trusted is not None
+    assert trusted.root.version == 3
+    assert set(root.key_ids(trusted.root, "root")) == {
+        one.key_id for one in (OFFLINE[2], signer(40), signer(41))
+    }
+
+
+def test_a_timestamps_key_keeps_an_index_fresh_and_can_do_nothing_else(
+    store: MemoryStore, tmp_path: Path
+) -> None:
+    with acting_as(tmp_path, PROMOTER):
+        publish(store, entries(1))
+    trusted = anchor.anchor(store)
+    assert trusted is not None
+    with acting_as(tmp_path, TIMEKEEPER):
+        Promoter(store, trusted).refresh()
+        with pytest.raises(UsageError):
+            publish(store, entries(1, 1))
+    stamp = metadata.opened(
+        store.read(metadata.TIMESTAMP).data, metadata.Timestamp, {}, name="it", threshold=0
+    )
+    assert stamp.version == 2
+
+
+def test_an_entry_of_the_ledger_that_was_signed_for_and_is_gone_shows(
+    store: MemoryStore, tmp_path: Path
+) -> None:
+    with acting_as(tmp_path, PROMOTER):
+        publish(store, entries(1))
+    assert key_of("release", 1) in store.objects
+    role = metadata.opened(
+        store.read(key_of("release", 1)).data, metadata.Targets, {}, name="it", threshold=0
+    )
+    assert role.targets["release/generation.json"].custom["ledger"][0] >= 0
+
+
+def test_another_root_under_a_known_address_is_refused(store: MemoryStore) -> None:
+    del store.objects[key_of("root", 1)]
+    store.write(key_of("root", 1), root.first([signer(50)], {}, 1))
+    assert anchor.anchor(store) is not None  # what this machine has kept counts
+    with pytest.raises(MetadataError, match="has the root"), anchor.acting(root="0" * 64):
+        anchor.anchor(store)
+
+
+def test_a_mark_with_control_characters_is_signed_as_others_encode_it(
+    store: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd = msgspec.structs.replace(entries(1)[0], yanked='it "eats"\n\tdata \\ é \x7f')
+    with acting_as(tmp_path, PROMOTER):
+        publish(store, (odd,))
+        trusted = anchor.anchor(store)
+    assert trusted is not None
+    file = somebody_new(store, trusted, tmp_path / "client", monkeypatch).file("release", odd.filename)
+    assert file is not None
+    assert file.marks == {"yanked": 'it "eats"  data \\ é \x7f'}
