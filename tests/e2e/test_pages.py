@@ -33,6 +33,9 @@ ELSEWHERE = (
     "how-to/rocm-from-debian.md",
     "how-to/run-a-night-without-github.md",  # test_night_run.py
     "how-to/nightly-in-your-repository.md",  # test_own_repository.py
+    "how-to/build-an-extension.md",  # integration/distribution/test_actions.py
+    "how-to/release-cairn.md",  # a checklist
+    "tutorial/four-nights.md",  # test_four_nights.py
 )
 
 

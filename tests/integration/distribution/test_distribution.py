@@ -70,7 +70,10 @@ def test_the_wheel_has_what_belongs_to_it_and_nothing_else(program: Installed) -
         names = wheel.namelist()
     tracked = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "build_tools/cairn"],
-        cwd=ROOT, capture_output=True, text=True, check=True,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout.split()
     ours = {name.removeprefix("build_tools/") for name in tracked if (ROOT / name).is_file()}
     assert {name for name in names if name.startswith("cairn/")} == ours | {f"cairn/{shipped.ARCHIVE}"}
@@ -85,7 +88,8 @@ def test_the_sdist_builds_the_same_wheel(program: Installed, tmp_path: Path) -> 
         tops = {name.split("/")[1] for name in archive.getnames() if "/" in name}
         archive.extractall(tmp_path, filter="data")
     assert not tops & {".git", ".venv", ".cairn", "benchmarks", "docs"}
-    subprocess.run([*build, "--wheel", str(tmp_path / sdist.name.removesuffix(".tar.gz"))], check=True, capture_output=True)
+    unpacked = tmp_path / sdist.name.removesuffix(".tar.gz")
+    subprocess.run([*build, "--wheel", str(unpacked)], check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")
     assert wheel.name == program.wheel.name
     with zipfile.ZipFile(wheel) as one, zipfile.ZipFile(program.wheel) as other:
@@ -95,9 +99,12 @@ def test_the_sdist_builds_the_same_wheel(program: Installed, tmp_path: Path) -> 
 
 
 def test_what_is_shipped_is_that_of_the_checkout(program: Installed) -> None:
-    with zipfile.ZipFile(program.wheel) as wheel, wheel.open(f"cairn/{shipped.ARCHIVE}") as file:
-        with zipfile.ZipFile(file) as content:
-            packed = {name: content.read(name) for name in content.namelist()}
+    with (
+        zipfile.ZipFile(program.wheel) as wheel,
+        wheel.open(f"cairn/{shipped.ARCHIVE}") as file,
+        zipfile.ZipFile(file) as content,
+    ):
+        packed = {name: content.read(name) for name in content.namelist()}
     assert packed == {name: path.read_bytes() for name, path in shipped.of_checkout(ROOT)}
     stacks = {name for name in packed if name.endswith("/stack.toml")}
     assert {f"stacks/{name}/stack.toml" for name in shipped.STACKS} <= stacks
@@ -109,7 +116,8 @@ def test_stacks_and_images_have_names_anywhere(program: Installed, tmp_path: Pat
     work.mkdir()
     listed = program.run("matrix", "--stack", "pytorch", "--trigger", "nightly", cwd=work, **env)
     assert "gfx94X-dcgpu" in listed
-    printed = program.run("image", "print", "no_rocm_image_ubuntu24_04", "--engine", "docker", cwd=work, **env)
+    image = ("image", "print", "no_rocm_image_ubuntu24_04", "--engine", "docker")
+    printed = program.run(*image, cwd=work, **env)
     assert "FROM" in printed
     assert list(work.iterdir()) == []
     program.run("checkout", "torch", "--stack", "sample", cwd=work, **env)
@@ -119,8 +127,7 @@ def test_stacks_and_images_have_names_anywhere(program: Installed, tmp_path: Pat
 
 @pytest.mark.by_hand
 def test_the_sample_runs_from_the_wheel_alone(program: Installed, tmp_path: Path) -> None:
-    done = program.run(
-        "ci", "run", "--stack", "sample", cwd=tmp_path, CAIRN_CACHE_DIR=os.environ.get("CAIRN_TEST_CACHE", str(tmp_path / "cache"))
-    )
+    cache = os.environ.get("CAIRN_TEST_CACHE", str(tmp_path / "cache"))
+    done = program.run("ci", "run", "--stack", "sample", cwd=tmp_path, CAIRN_CACHE_DIR=cache)
     assert "is in the release index; pip and uv install it" in done
     assert {path.name for path in tmp_path.iterdir()} <= {".cairn", "cache"}
