@@ -3,6 +3,7 @@
 `load` takes the path of one and gives a `Stack`; in `model` every field says what it means.
 """
 
+from cairn.stack.model import Budget as Budget
 from cairn.stack.model import Consumer as Consumer
 from cairn.stack.model import DeviceWheels as DeviceWheels
 from cairn.stack.model import Download as Download

@@ -261,6 +261,32 @@ class Gate(datafile.Value):
     notify: tuple[str, ...] = ()
 
 
+class Budget(datafile.Value):
+    """The most that a wheel may have, or may lose or gain against the last set of the index; None: any.
+
+    Attributes:
+        wheel_size: bytes of the wheel.
+        installed_size: bytes of its files, unpacked.
+        spills: registers that its kernels keep in memory, for which there was no room.
+        targets_lost: targets that it has no device code for any more.
+        kernels_lost: kernels that it lost, each counted once for each target that it still has code for.
+        symbols_lost: symbols that its libraries no longer export.
+        namespaces: of C++, such as `at` or `c10`: only symbols in one of these count; all where it is empty.
+        new_requirements: distributions that it did not require.
+        loosened_requirements: distributions of which it required an exact version, and takes others now.
+    """
+
+    wheel_size: int | None = None
+    installed_size: int | None = None
+    spills: int | None = None
+    targets_lost: int | None = None
+    kernels_lost: int | None = None
+    symbols_lost: int | None = None
+    namespaces: tuple[str, ...] = ()
+    new_requirements: int | None = None
+    loosened_requirements: int | None = None
+
+
 class Consumer(datafile.Value):
     """A project that depends on the stack's and is built elsewhere: whom a new set must not break.
 
@@ -298,6 +324,7 @@ class Stack(datafile.Value, tag_field="schema", tag="cairn.stack/1"):
         features: name to when it is on, for `{on_or_off:NAME}`.
         device_wheels: how its wheels are split.
         gate: what promotion demands of its sets.
+        budgets: project to the most that its wheel may have, lose or gain; the gate refuses more.
         consumers: who depends on its wheels. The gate refuses a set that breaks one which works with the last
             set of the index.
         pythons: versions of Python that its sets are built for, such as `3.11`; the build's where empty.
@@ -322,6 +349,7 @@ class Stack(datafile.Value, tag_field="schema", tag="cairn.stack/1"):
     features: Mapping[str, Feature] = msgspec.field(default_factory=dict)
     device_wheels: DeviceWheels = msgspec.field(default_factory=DeviceWheels)
     gate: Gate = msgspec.field(default_factory=Gate)
+    budgets: Mapping[str, Budget] = msgspec.field(default_factory=dict)
     consumers: tuple[Consumer, ...] = ()
     pythons: tuple[str, ...] = ()
     platforms: tuple[str, ...] = ()

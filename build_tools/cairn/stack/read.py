@@ -245,7 +245,7 @@ def _check(stack: Stack, path: Path) -> None:
     _check_places(stack, path)
     _check_versions(stack, path)
     _check_gate(stack, path)
-    _check_consumers(stack, path)
+    _check_users(stack, path)
     _check_device_wheels(stack, path)
     _check_order(stack, path)
 
@@ -291,7 +291,13 @@ def _check_gate(stack: Stack, path: Path) -> None:
         raise UsageError(f"{path}: a floor of the gate is too low: at least one test must have run")
 
 
-def _check_consumers(stack: Stack, path: Path) -> None:
+def _check_users(stack: Stack, path: Path) -> None:
+    names = [project.name for project in stack.projects]
+    if unknown := next((name for name in stack.budgets if name not in names), None):
+        raise UsageError(
+            f"{path}: a budget is for the project {unknown!r}, which the stack does not have",
+            tip=wording.did_you_mean(unknown, names, what="its projects are"),
+        )
     for consumer in stack.consumers:
         if not requirements.is_project_name(consumer.name):
             raise UsageError(f"{path}: {requirements.shown(consumer.name)} cannot be the name of a consumer")

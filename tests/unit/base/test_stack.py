@@ -194,6 +194,9 @@ origin.url = "u"
 hashtag = "main"
 needs = ["a"]
 
+[budgets.a]
+namespaces = ["c10"]
+
 [[consumers]]
 name = "user"
 requirement = "user==1.0"

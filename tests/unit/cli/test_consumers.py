@@ -48,15 +48,16 @@ def test_it_takes_the_consumers_of_a_stack(tmp_path: Path, capsys: pytest.Captur
 @pytest.mark.parametrize(
     ("lines", "problem"),
     [
-        ('name = "-r"', "cannot be the name of a consumer"),
-        ('name = "a"\nwheels = ["a.whl"]\nrequirement = "a==1"', "has wheels of its own"),
-        ('name = "a"\nrequirement = "a=>1"', "is not a requirement"),
+        ('[budgets.nobody]\nspills = 1', "a budget is for the project 'nobody'"),
+        ('[[consumers]]\nname = "-r"', "cannot be the name of a consumer"),
+        ('[[consumers]]\nname = "a"\nwheels = ["a.whl"]\nrequirement = "a==1"', "has wheels of its own"),
+        ('[[consumers]]\nname = "a"\nrequirement = "a=>1"', "is not a requirement"),
     ],
 )
 def test_a_stack_with_a_consumer_that_is_none_is_refused(tmp_path: Path, lines: str, problem: str) -> None:
     stack = write_stack(tmp_path / "stack")
     path = stack / "stack.toml" if stack.is_dir() else stack
-    path.write_text(f"{path.read_text()}\n[[consumers]]\n{lines}\n")
+    path.write_text(f"{path.read_text()}\n{lines}\n")
     with pytest.raises(UsageError, match=problem):
         stacks.load(path)
 

@@ -19,6 +19,7 @@ from cairn.errors import CairnError
 from cairn.files import sha256_of
 from cairn.formats.zip.reader import Archive
 from cairn.output.wording import short_id
+from cairn.release.gate import users
 from cairn.release.gate.case import Case, Files, ref
 from cairn.release.index import keys
 from cairn.release.index.generation import MIRRORED, PUBLISHED, project_of, version_of
@@ -40,7 +41,7 @@ _BUILD_OF = {"mirrored": (MIRRORED,), "published": (PUBLISHED,), "rocm-sdk": (PU
 
 
 def findings(case: Case, files: Files) -> Iterator[str]:
-    """The findings of `verify` on the wheels, and the sdists that cannot be read."""
+    """The findings of `verify` and of `users` on the wheels, and the sdists that cannot be read."""
     wheels = {name: path for name, path in files.paths.items() if name.endswith(".whl")}
     shipped, unreadable = _libraries(wheels)
     mirrored = {file.file_name for file in case.wheel_set.closure if file.origin == "mirrored"}
@@ -50,6 +51,8 @@ def findings(case: Case, files: Files) -> Iterator[str]:
             passed = _NOT_OF_MIRRORED if name in mirrored else set()
             every = verify(wheels[name], expected)
             by_wheel[wheels[name]] = tuple(one for one in every if one.code not in passed)
+    for path, finding in users.findings(case, files):
+        by_wheel[path] = (*by_wheel.get(path, ()), finding)
     entries = read_allowed([Path(case.stack.gate.allow)] if case.stack.gate.allow else [])
     judged = apply_allowed(by_wheel, entries, today=case.moment.date())
     for path, left in judged.findings.items():

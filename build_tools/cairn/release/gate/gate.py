@@ -19,7 +19,7 @@ from packaging.utils import canonicalize_name
 import cairn
 from cairn.errors import CairnError
 from cairn.output.wording import short_id
-from cairn.release.gate import evidence, files_of_set, installation
+from cairn.release.gate import evidence, files_of_set, installation, users
 from cairn.release.gate.case import Case, Files, opened, ref
 from cairn.release.gate.evidence import Asked, Evidence
 from cairn.release.gate.installation import Installation
@@ -133,15 +133,7 @@ def weakened(case: Case) -> Iterator[str]:
             yield f"the floor of {kind} tests is 0"
         if not floor.device_tests and not case.wheel_set.for_cpu:
             yield f"the floor of {kind} tests that pass on a GPU is 0"
-    made = case.wheel_set
-    same = [
-        entry
-        for entry in case.target.sets()
-        if entry.yanked is None
-        and (entry.stack, entry.line, entry.family) == (made.stack, made.line, made.family)
-        and (entry.python, entry.platform) == (made.python, made.platform)
-    ]
-    last = max(same, key=lambda entry: (entry.added, entry.set_id), default=None)
+    made, last = case.wheel_set, users.last_set(case)
     if last is not None:
         other = f"which the last set of {case.target.index.name} has ({short_id(last.set_id)})"
         if missing := last.projects.keys() - {wheel.distribution for wheel in made.wheels}:

@@ -281,7 +281,7 @@ class _Comparison:
             old=self._old.wheels[provider].version,
             new=self._new.wheels[provider].version,
             places=tuple(dict.fromkeys(places)),
-            commits=(old, new) if old and new else None,
+            commits=(old, new) if old and new and old != new else None,
         )
 
 

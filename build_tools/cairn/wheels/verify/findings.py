@@ -91,6 +91,9 @@ class FindingCode(StrEnum):
     SPLIT_DIFFERS = "split-differs"
     # What it says of the machines that it is for.
     VARIANT = "variant"
+    # What it does to those who have the last set; the gate alone asks.
+    OVER_BUDGET = "over-budget"
+    CONSUMER_BREAKS = "consumer-breaks"
 
 
 NOTES = frozenset((FindingCode.OPTIONAL_PLUGIN,))

@@ -1,0 +1,77 @@
+"""A set that is over budget, or breaks a consumer of the last one, is refused, unless that is allowed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from cairn.release.gate.case import opened
+from cairn.release.gate.files_of_set import findings
+from cairn.stack import Budget, Consumer, Stack
+from cairn.store.memory import MemoryStore
+from helpers.gate import case_of, stack_of, stage_torch
+from helpers.release import move
+from helpers.wheels import build_wheel
+
+GONE = "torch 2.9.0 has it, 2.10.0 has not"
+
+
+def _told(store: MemoryStore, made: Any, stack: Stack) -> list[str]:
+    case = case_of(store, made, stack=stack)
+    with opened(case) as files:
+        return [
+            text for text in findings(case, files) if GONE in text or "budget" in text or "consumer" in text
+        ]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> MemoryStore:
+    store = MemoryStore()
+    old = stage_torch(store, tmp_path / "old", content="def gone(): pass\n")
+    move(store, old)
+    return store
+
+
+def test_a_break_and_a_budget_are_refused_with_names_and_numbers(store: MemoryStore, tmp_path: Path) -> None:
+    new = stage_torch(store, tmp_path / "new", "2.10.0", content="")
+    build_wheel(tmp_path, name="user", requires=(), files={"user/a.py": b"from torch import gone\n"})
+    plain = stack_of(new)
+    assert _told(store, new, plain) == []
+    strict = msgspec.structs.replace(
+        plain,
+        budgets={"torch": Budget(installed_size=100, new_requirements=0)},
+        consumers=(Consumer(name="user", wheels=(str(tmp_path / "user-*.whl"),)),),
+    )
+    over, broken = _told(store, new, strict)
+    assert "(installed_size): " in over
+    assert "over the budget of 100" in over
+    assert f"(user): user 1.0 cannot be imported without torch.gone: {GONE}" in broken
+    allow = tmp_path / "allow.toml"
+    allow.write_text(
+        'schema = "cairn.allow/1"\n'
+        '[[finding]]\nwheel = "torch-*"\ncode = "over-budget"\nmember = "installed_size"\nreason = "once"\n'
+        '[[finding]]\nwheel = "torch-*"\ncode = "consumer-breaks"\nmember = "user"\nreason = "announced"\n'
+    )
+    allowed = msgspec.structs.replace(strict, gate=msgspec.structs.replace(strict.gate, allow=str(allow)))
+    assert _told(store, new, allowed) == []
+    allow.write_text(allow.read_text() + "expires = 2020-01-01\n")
+    assert len(_told(store, new, allowed)) == 1
+
+
+def test_what_breaks_nothing_goes_through_and_a_consumer_that_is_not_there_does_not(
+    store: MemoryStore, tmp_path: Path
+) -> None:
+    new = stage_torch(store, tmp_path / "new", "2.10.0", content="def gone(): pass\n")
+    build_wheel(tmp_path, name="user", requires=(), files={"user/a.py": b"from torch import gone\n"})
+    build_wheel(
+        tmp_path,
+        name="user",
+        tags=["cp312-cp312-manylinux_2_28_x86_64"],
+        requires=(),
+        files={"user/a.py": b"from torch import gone\n"},
+    )
+    user = Consumer(name="user", wheels=(str(tmp_path / "user-*.whl"),))
+    assert _told(store, new, msgspec.structs.replace(stack_of(new), consumers=(user,))) == []
