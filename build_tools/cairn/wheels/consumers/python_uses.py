@@ -106,7 +106,8 @@ def read(archive: Archive, tops: frozenset[str]) -> PythonUses:
         for use in one.imports:
             imported.setdefault(use.name, use)
     every = [use for one in counted for use in one.uses]
-    own = {one.module.partition(".")[0] for one in files.values()}
+    # A namespace (PEP 420), such as `google`, is shared with others.
+    own = {one.module for one in files.values() if "." not in one.module}
     return PythonUses(
         names=tuple(use for use in every if _top(use.name) in tops - own and not _is_op(use.name)),
         operators=tuple(filter(None, (_operator(use) for use in every))),

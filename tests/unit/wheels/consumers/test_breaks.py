@@ -286,6 +286,16 @@ def test_except_module_not_found_does_not_catch_a_name_that_is_gone(tmp_path: Pa
     assert [(one.kind, one.name) for one in found] == [("import", "torchy.silu")]
 
 
+def test_a_namespace_that_a_consumer_shares_with_the_set_is_looked_into(tmp_path: Path) -> None:
+    old = replace(OLD, files={"space/torchy/__init__.py": b"silu = 1\n"})
+    new = replace(NEW, files={"space/torchy/__init__.py": b""})
+    code = b"from space.torchy import silu\nfrom space.user import other\n"
+    files = {"space/user/__init__.py": b"other = 1\n", "space/user/a.py": code}
+    wheel = build_wheel(tmp_path / "consumer", name="user", requires=(), files=files)
+    wheels = [old.build(tmp_path / "old")], [new.build(tmp_path / "new")]
+    assert [one.name for one in judge(*wheels, [wheel], markers=MARKERS).breaks] == ["space.torchy.silu"]
+
+
 def test_a_module_that_is_imported_by_choice_may_use_what_is_gone(tmp_path: Path) -> None:
     files = {
         "user/__init__.py": b"import torchy\nif torchy.__version__ < '2':\n    from . import old\n",
