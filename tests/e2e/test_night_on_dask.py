@@ -6,14 +6,15 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from cairn.release.index.snapshot import Index, read_set
 from cairn.store.folder import LocalStore
-from helpers import tiny_stack
+from helpers import slurm, tiny_stack
 from helpers.dask_cluster import DaskCluster, kill
 from helpers.trail import clean_environment
 
@@ -27,10 +28,12 @@ class Place:
 
     folder: Path
     stack: Path
+    cluster: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def env(self) -> dict[str, str]:
-        return clean_environment(self.folder / "cache") | {"PIP_CONFIG_FILE": os.devnull}
+        own = {"PIP_CONFIG_FILE": os.devnull, **self.cluster}
+        return clean_environment(self.folder / "cache") | own
 
     def begin(self, *words: str) -> subprocess.Popen[bytes]:
         """Start a driver; what it says is in `log`."""
@@ -161,3 +164,52 @@ def test_thirty_points(
     step = ("build", "build", "build", "stage", "test")[point % 5]
     break_and_go_on(place, tmp_path / "dask", victim, step, after=0.2 + 0.9 * point)
     assert place.promoted() == local
+
+
+@pytest.mark.by_hand
+@pytest.mark.skipif(not slurm.is_here(), reason="needs root, slurmctld, slurmd, slurm-client and munge")
+@pytest.mark.parametrize("victim", ["nothing", "jobs", "driver"])
+def test_a_night_on_slurm_has_the_bytes_of_a_local_one(
+    stack: Path, local: dict[str, dict[str, str]], tmp_path: Path, victim: str
+) -> None:
+    with slurm.Slurm(tmp_path / "slurm", os.environ) as slurms:
+        place = Place(tmp_path / "night", stack, slurms.env)
+        words = ("--executor", "dask", "--cluster", "SLURMCluster", "--workers", "3")
+        driver = place.begin(*words)
+        place.wait_for("→ build")
+        jobs = slurms.jobs()
+        assert len(jobs) == 3
+        time.sleep(2)
+        if victim == "jobs":  # at the end of their time: others are queued in their place
+            slurms.cancel()
+        elif victim == "driver":
+            kill(driver)
+            driver = place.begin(*words)
+        assert driver.wait(600) == 0, place.said()
+        assert place.promoted() == local
+        assert victim == "driver" or not slurms.jobs()
+
+
+def test_jobs_that_cannot_be_submitted_are_one_line(place: Place, tmp_path: Path) -> None:
+    programs, config = tmp_path / "bin", tmp_path / "dask"
+    programs.mkdir()
+    config.mkdir()
+    place = Place(place.folder, place.stack, {"DASK_CONFIG": str(config), "PATH": str(programs)})
+
+    def say() -> str:
+        place.log.unlink(missing_ok=True)
+        assert place.begin("--executor", "dask", "--cluster", "SLURMCluster").wait(60) == 3, place.said()
+        return place.said()
+
+    assert "needs sbatch, which is not on PATH" in say()
+    sbatch = programs / "sbatch"
+    sbatch.write_text("#!/bin/sh\necho 'sbatch: error: invalid partition specified: gpu' >&2\nexit 1\n")
+    sbatch.chmod(0o755)
+    assert "cores and memory per job" in say()
+    (config / "jobqueue.yaml").write_text(
+        "jobqueue: {slurm: {queue: gpu, cores: 1, memory: 1GB, interface: lo}}\n"
+    )
+    refused = say()
+    assert "SLURMCluster does not start" in refused
+    assert "sbatch: error: invalid partition specified: gpu" in refused
+    assert "Traceback" not in refused

@@ -7,16 +7,19 @@ names no cores takes a step for each of its threads.
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
+import shutil
 import threading
 import time
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import dask_jobqueue
-from distributed import Client, KilledWorker
+from distributed import Client, KilledWorker, Status
 from distributed.comm.core import CommClosedError
 
 import cairn
@@ -31,7 +34,7 @@ from cairn.pipeline.night.step_run import StepEnd, StepJob
 
 _LOOK = 0.5  # seconds between two looks at whether the run has ended
 _FRESH = 5.0  # seconds for which the list of workers is taken to be right
-_GRACE = 60.0  # seconds that a worker which meets a demand may be away
+_GRACE = 60.0  # seconds that a worker which meets a demand may be away, where others start workers
 _MANY = 100_000  # steps that may wait for a worker: Dask says which starts
 _GONE = (CommClosedError, CancelledError)
 
@@ -61,31 +64,82 @@ def connect(where: Where) -> Iterator[Cluster]:
 
     Raises:
         NetworkError: the scheduler does not answer, or no worker came.
-        PrerequisiteError: workers have no Cairn, or another version of it.
+        PrerequisiteError: workers have no Cairn, or another version of it; jobs cannot be submitted.
         UsageError: dask-jobqueue has no such cluster.
     """
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what goes wrong is ours to say
+    logging.disable(logging.CRITICAL)  # what goes wrong is ours to say, also while the program ends
+    warnings.filterwarnings("ignore", module="distributed")  # such as of the port of a dashboard
     with contextlib.ExitStack() as stack:
+        fill: Callable[[], object] = lambda: None  # noqa: E731
         if where.cluster:
-            kind = getattr(dask_jobqueue, where.cluster, None)
-            if kind is None:
-                raise UsageError(
-                    f"dask-jobqueue has no {where.cluster!r}",
-                    tip="such as SLURMCluster, PBSCluster, HTCondorCluster",
-                )
-            jobs = stack.enter_context(kind())
-            jobs.scale(jobs=where.workers)
-            where = Where(scheduler=jobs.scheduler_address, workers=where.workers, patience=where.patience)
-        cluster = Cluster(where)
+            jobs = _start(where.cluster, where.workers)
+            stack.callback(_end, jobs)
+            fill = functools.partial(jobs.sync, _fill, jobs, where.workers)
+            where = replace(where, scheduler=jobs.scheduler_address)
+        cluster = Cluster(where, fill)
         stack.callback(cluster.close)
         yield cluster
 
 
-class Cluster:
-    """A cluster, as an executor of steps (`cairn.pipeline.night.driver.Executor`)."""
+def _start(name: str, workers: int) -> Any:  # noqa: ANN401 # dask-jobqueue has no types
+    """Start a scheduler in this process, and submit jobs that are its workers."""
+    kind = getattr(dask_jobqueue, name, None)
+    if kind is None or getattr(kind, "job_cls", None) is None:
+        raise UsageError(
+            f"dask-jobqueue has no {name!r}", tip="such as SLURMCluster, PBSCluster, HTCondorCluster"
+        )
+    submit = kind.job_cls.submit_command
+    if shutil.which(submit) is None:
+        raise PrerequisiteError(
+            f"{name} needs {submit}, which is not on PATH", tip="run it on a machine that submits jobs"
+        )
+    try:
+        jobs = kind()
+        try:
+            jobs.sync(_fill, jobs, workers)
+        except RuntimeError:
+            _end(jobs)
+            raise
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise PrerequisiteError(
+            f"{name} does not start: {' '.join(str(error).split())}",
+            tip="see the configuration of dask-jobqueue: ~/.config/dask/jobqueue.yaml",
+        ) from error
+    return jobs
 
-    def __init__(self, where: Where) -> None:
-        self._where = where
+
+async def _fill(jobs: Any, workers: int) -> None:  # noqa: ANN401
+    """Submit the jobs that are missing: as many as never were, have ended, or were refused.
+
+    Raises:
+        RuntimeError: one is refused. `scale` alone tells nobody (distributed/deploy/spec.py), and takes a job
+            that was refused for one that runs.
+    """
+    for name, job in tuple(jobs.workers.items()):
+        if job.status == Status.created:
+            del jobs.workers[name]
+    jobs.scale(workers)
+    await jobs._correct_state()  # noqa: SLF001
+
+
+def _end(jobs: Any) -> None:  # noqa: ANN401
+    """End the jobs, also where one could not be submitted, of which Distributed asserts that it began."""
+    with contextlib.suppress(AssertionError, RuntimeError, TimeoutError):
+        jobs.close()
+
+
+class Cluster:
+    """A cluster, as an executor of steps (`cairn.pipeline.night.driver.Executor`).
+
+    Args:
+        where: of a scheduler that runs.
+        fill: called now and then: it starts workers in place of those that are gone, where they are ours.
+    """
+
+    def __init__(self, where: Where, fill: Callable[[], object]) -> None:
+        self._where, self._fill = where, fill
+        # Jobs that end at their time limit, or are preempted, wait in the queue again.
+        self._grace = where.patience if where.cluster else _GRACE
         self._lock = threading.Lock()
         self._looked = 0.0
         self._run = time.time_ns()
@@ -139,7 +193,7 @@ class Cluster:
                     missing_since = None
                 elif missing_since is None:
                     missing_since = time.monotonic()
-                elif time.monotonic() - missing_since > _GRACE:
+                elif time.monotonic() - missing_since > self._grace:
                     future.cancel()
                     raise PrerequisiteError(
                         f"no worker has {demand} any more", tip="start one, and run the night again"
@@ -184,6 +238,8 @@ class Cluster:
         with self._lock:
             if time.monotonic() - self._looked < _FRESH:
                 return self.machines
+            with contextlib.suppress(RuntimeError, TimeoutError):  # it is asked again
+                self._fill()
             workers = self._client.scheduler_info()["workers"]
             default = next(iter(self._platforms.values()))
             self.machines = tuple(
