@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import sys
+import tarfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +18,7 @@ from cairn.build.engine import events
 from cairn.build.model import BuildRequest, BuiltWheel
 from cairn.stack import Environment, Stack
 from cairn.venv import PackageSource
-from helpers import foreign
+from helpers import foreign, sccache_dist
 from helpers.buckets import Server
 from helpers.build import project, repository
 
@@ -70,10 +72,12 @@ def own_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def build(tmp_path: Path) -> Callable[..., BuiltWheel]:
     """Builds a tree from nothing; the wheel cache is never asked."""
 
-    def of(tree: Path, cache: CompilerCache | None, **environment: str) -> BuiltWheel:
+    def of(
+        tree: Path, cache: CompilerCache | None, *, requires: tuple[str, ...] = (), **environment: str
+    ) -> BuiltWheel:
         host = project(
             "host",
-            build_requires=("setuptools==84.2.1", "wheel==0.48.0"),
+            build_requires=("setuptools==84.2.1", "wheel==0.48.0", *requires),
             environment=Environment(
                 always={"CXXFLAGS": "-ffile-prefix-map={site_packages}=. -g0", **environment}
             ),
@@ -146,6 +150,70 @@ def test_machines_share_in_a_bucket_what_they_have_compiled(
         assert counted is not None
         found.append((counted.hits, counted.misses))
     assert found == [(0, 2), (2, 0)]
+
+
+# What it has compiled is in its wheel by digest: `verify` refuses object files.
+DEVICE_SETUP = """
+import hashlib, os, pathlib, subprocess
+from setuptools import setup
+hip = ["hipcc", "--offload-arch=gfx1030", "-mcode-object-version=4", "-c", "kernel.hip", "-o", "kernel.o"]
+subprocess.check_call(hip, env={**os.environ, "HIP_PLATFORM": "amd"})
+subprocess.check_call(["g++", "-O2", "-c", "free.cpp", "-o", "free.o"])
+found = [hashlib.sha256(pathlib.Path(name).read_bytes()).hexdigest() for name in ("kernel.o", "free.o")]
+pathlib.Path("host.py").write_text(f"FOUND = {found}")
+setup(name="host", version="1", py_modules=["host"])
+"""
+KERNEL = """#include <hip/hip_runtime.h>
+__global__ void k(float *x) { x[threadIdx.x] = sinf(x[threadIdx.x]); }
+"""
+
+
+def trees(folder: Path) -> dict[str, Callable[[], Path]]:
+    """Trees to be compiled: of two files, of the 15 C++ files of a project on PyPI, and with device code."""
+    host = {"setup.py": SETUPTOOLS, "host.cpp": HOST, "free.cpp": FREE}
+    device = {"setup.py": DEVICE_SETUP, "kernel.hip": KERNEL, "free.cpp": FREE}
+
+    def of_pypi() -> Path:
+        words = ["download", "--no-deps", "--no-binary=:all:", "--dest", str(folder), "fasttext==0.9.3"]
+        process.run([sys.executable, "-m", "pip", *words])
+        with tarfile.open(folder / "fasttext-0.9.3.tar.gz") as archive:
+            archive.extractall(folder, filter="data")
+        return repository(folder / "fasttext-0.9.3", {})
+
+    return {
+        "host": lambda: repository(folder / "host", host),
+        "pypi": of_pypi,
+        "device": lambda: repository(folder / "device", device),
+    }
+
+
+@pytest.mark.by_hand
+@pytest.mark.filterwarnings("default")  # of the setup.cfg of the project of PyPI
+@pytest.mark.skipif(not sccache_dist.is_here(), reason="needs root and bubblewrap")
+@pytest.mark.parametrize(("what", "here", "elsewhere"), [("host", 0, 2), ("pypi", 0, 15), ("device", 1, 1)])
+def test_what_two_machines_compile_is_the_same_bytes(
+    build: Callable[..., BuiltWheel],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    what: str,
+    here: int,
+    elsewhere: int,
+) -> None:
+    if what == "device" and shutil.which("hipcc") is None:
+        pytest.skip("no hipcc here: apt install hipcc rocm-device-libs libamdhip64-dev")
+    tree = trees(tmp_path)[what]()
+    requires = ("pybind11==3.0.1",) if what == "pypi" else ()
+    plain = build(tree, None, requires=requires)
+    with sccache_dist.SccacheDist(tmp_path / "dist") as servers:
+        monkeypatch.setenv("SCCACHE_CONF", str(servers.config))
+        cold = build(tree, "sccache", requires=requires).compiler_cache
+        warm = build(tree, "sccache", requires=requires)
+        assert cold is not None
+        assert warm.compiler_cache is not None
+        assert (cold.misses - cold.distributed, cold.errors) == (here, 0)
+        assert cold.distributed >= elsewhere  # that of PyPI tries flags, too
+        assert warm.compiler_cache.hits >= here + elsewhere
+    assert members(plain) == members(warm)
 
 
 # A compiler that looks into the server, which has started it, and into us.

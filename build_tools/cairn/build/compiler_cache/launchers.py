@@ -53,9 +53,10 @@ for word do
         --rocm-path=*) libraries=${{word#*=}}/amdgcn/bitcode ;;
         -ffile-prefix-map={site}=*) site=${{word#-ffile-prefix-map={site}=}} shared=1 ;;
     esac
-    case $word in
+    case $word in  # absolute: sccache's server, in another folder, is who reads them
         -*) ;;
-        *.hip|*.cu|*.c|*.cc|*.cpp|*.cxx) [ -f "$word" ] && sources=$sources{separator}$word ;;
+        /*.hip|/*.cu|/*.c|/*.cc|/*.cpp|/*.cxx) [ -f "$word" ] && sources=$sources{separator}$word ;;
+        *.hip|*.cu|*.c|*.cc|*.cpp|*.cxx) [ -f "$word" ] && sources=$sources{separator}$PWD/$word ;;
     esac
     before=
     case $word in -x) before='-x ' ;; esac
@@ -102,7 +103,10 @@ CCACHE_COMPILERCHECK=$identity
 export CCACHE_COMPILERCHECK
 exec {cache} "$@"
 """
+# sccache sends device code to the workers of sccache-dist, which have no device libraries, and fails. A call
+# with a variable that is not UTF-8 it compiles here, and keeps (dist/mod.rs, `osstring_tuples_to_strings`).
 _SCCACHE = """\
+[ "$device" ] && CAIRN_COMPILES_HERE=$(printf '\\377') && export CAIRN_COMPILES_HERE
 [ "$extra" ] && export SCCACHE_EXTRAFILES="$extra${{SCCACHE_EXTRAFILES:+{separator}$SCCACHE_EXTRAFILES}}"
 SCCACHE_C_CUSTOM_CACHE_BUSTER=$identity
 export SCCACHE_C_CUSTOM_CACHE_BUSTER

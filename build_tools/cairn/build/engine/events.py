@@ -82,6 +82,7 @@ class CacheStatistics(Event, tag="compilations-counted"):
         program: which cache.
         hits: taken from the cache.
         misses: compiled, and put into the cache.
+        distributed: of these, compiled by a server of sccache-dist.
         uncached: compiled past the cache: the program cannot keep such a call.
         errors: failures of the cache itself; the compilers ran all the same.
         problem: why these counts cannot be complete; None where they may be.
@@ -91,6 +92,7 @@ class CacheStatistics(Event, tag="compilations-counted"):
     program: Literal["ccache", "sccache"]
     hits: int = 0
     misses: int = 0
+    distributed: int = 0
     uncached: int = 0
     errors: int = 0
     problem: str | None = None
@@ -103,9 +105,11 @@ class CacheStatistics(Event, tag="compilations-counted"):
     def __str__(self) -> str:
         cacheable = self.hits + self.misses
         rate = f" ({100 * self.hits // cacheable}%)" if cacheable else ""
+        elsewhere = f", {self.distributed} compiled by sccache-dist" if self.distributed else ""
         beside = f", {self.uncached} not cacheable" if self.uncached else ""
         failed = f", {self.errors} errors" if self.errors else ""
-        return f"{self.program} {self.hits} of {cacheable} compilations from the cache{rate}{beside}{failed}"
+        counts = f"{self.hits} of {cacheable} compilations from the cache{rate}"
+        return f"{self.program} {counts}{elsewhere}{beside}{failed}"
 
     def judge(self, *, compiled: bool) -> CacheStatistics:
         """The same, with its `problem`; `compiled` says that the build has left object files."""

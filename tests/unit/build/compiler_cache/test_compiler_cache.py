@@ -27,7 +27,8 @@ internal_error
 """
 SCCACHE = """{"stats": {"compile_requests": 5, "requests_not_cacheable": 1, "non_cacheable_compilations": 0,
 "cache_errors": {"counts": {"C/C++": 1}}, "cache_hits": {"counts": {"C/C++": 3, "HIP": 2}},
-"cache_misses": {"counts": {"C/C++": 4}}, "cache_timeouts": 0, "cache_read_errors": 0}}"""
+"cache_misses": {"counts": {"C/C++": 4}}, "cache_timeouts": 0, "cache_read_errors": 0,
+"dist_compiles": {"10.0.0.2:10501": 2, "10.0.0.3:10501": 1}, "dist_errors": 1}}"""
 
 
 def test_a_log_of_ccache_is_counted(tmp_path: Path) -> None:
@@ -42,6 +43,7 @@ def test_a_log_of_ccache_is_counted(tmp_path: Path) -> None:
 def test_statistics_of_sccache_are_counted() -> None:
     found = session.statistics_of_sccache(SCCACHE)
     assert (found.hits, found.misses, found.uncached, found.errors) == (5, 4, 1, 1)
+    assert "from the cache (55%), 3 compiled by sccache-dist, 1 not cacheable" in str(found)
 
 
 @pytest.mark.parametrize(
@@ -215,3 +217,26 @@ def test_a_compiler_behind_a_script_is_known_by_itself(tmp_path: Path) -> None:
         compilers._sha256.cache_clear()
         found.append(compilers.digest_of(script))
     assert found[0] != found[1]
+
+
+@pytest.mark.parametrize("word", ["k.hip", "k.cpp"])
+def test_device_code_is_compiled_here_by_names_that_a_server_can_open(tmp_path: Path, word: str) -> None:
+    """sccache's server has another working folder, and machines of sccache-dist no device libraries."""
+    (tmp_path / word).touch()
+    cache = tmp_path / "sccache"
+    cache.write_text("#!/bin/sh\nenv\n")
+    cache.chmod(0o755)
+    plan = launchers.Launchers(
+        folder=tmp_path / "launchers",
+        program="sccache",
+        cache=cache,
+        path=os.environ["PATH"],
+        compilers={},
+        site_packages=tmp_path,
+    )
+    launchers.write(plan)
+    command = [plan.launch, "clang++", "-c", word]
+    said = subprocess.run(command, cwd=tmp_path, capture_output=True, check=True).stdout.splitlines()
+    is_device = word.endswith(".hip")
+    assert (f"SCCACHE_EXTRAFILES={tmp_path / word}".encode() in said) == is_device
+    assert (b"CAIRN_COMPILES_HERE=\xff" in said) == is_device
