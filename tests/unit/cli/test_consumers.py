@@ -48,7 +48,7 @@ def test_it_takes_the_consumers_of_a_stack(tmp_path: Path, capsys: pytest.Captur
 @pytest.mark.parametrize(
     ("lines", "problem"),
     [
-        ('[budgets.nobody]\nspills = 1', "a budget is for the project 'nobody'"),
+        ("[budgets.nobody]\nspills = 1", "a budget is for the project 'nobody'"),
         ('[[consumers]]\nname = "-r"', "cannot be the name of a consumer"),
         ('[[consumers]]\nname = "a"\nwheels = ["a.whl"]\nrequirement = "a==1"', "has wheels of its own"),
         ('[[consumers]]\nname = "a"\nrequirement = "a=>1"', "is not a requirement"),

@@ -22,6 +22,20 @@ _LARGEST = 16 << 20  # bytes of a source file
 _SMALL_BINARY, _LARGEST_BINARY = 64 << 10, 512 << 20  # bytes
 _DEEPEST = 40  # steps from one module to the next that has the name
 _BINARY = (".so", ".pyd", ".dylib")
+# Functions that a `__getattr__` may give a name to, and which know no more names than its module.
+_ASKS_NOBODY = frozenset(
+    (
+        "getattr",
+        "hasattr",
+        "import_module",
+        "get",
+        "AttributeError",
+        "format",
+        "repr",
+        "startswith",
+        "endswith",
+    )
+)
 _MIRRORED = 3  # one in so many names of a module
 _EVERY_MODULE = re.compile(r"__\w+__$")  # `__file__` and the like, which need not stand in it
 # Calls and targets by which a module makes names that do not stand in it; `lazy_loader` has `attach`.
@@ -276,6 +290,8 @@ class PythonNames:
         self._bind(name, _for_type_checkers(source.body), for_checkers)
         if _MIRRORED * len(for_checkers.bound) > len(module.bound):
             module.by_text, module.is_open = True, for_checkers.is_open
+        if any(isinstance(node, ast.FunctionDef) and _hands_on(node) for node in accessor or ()):
+            module.is_open = True
         return module
 
     def _tree(self, place: str) -> ast.Module | None:
@@ -407,6 +423,18 @@ def _at_import(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
         yield node
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) and not _is_listed(node):
             yield from _at_import(ast.iter_child_nodes(node))
+
+
+def _hands_on(node: ast.FunctionDef) -> bool:
+    """Whether a `__getattr__` asks a function for what it does not know, and does not tell it `__all__`."""
+    wanted = {argument.arg for argument in node.args.args}
+    return any(
+        ast.unparse(call.func).rpartition(".")[2] not in _ASKS_NOBODY and "__all__" not in ast.unparse(call)
+        for call in ast.walk(node)
+        if isinstance(call, ast.Call)
+        for argument in (*call.args, *(keyword.value for keyword in call.keywords))
+        if isinstance(argument, ast.Name) and argument.id in wanted
+    )
 
 
 def _refuses(node: ast.FunctionDef) -> bool:

@@ -339,6 +339,17 @@ def __getattr__(name):
 """
 
 
+def test_a_package_that_asks_elsewhere_for_what_it_does_not_know_may_have_it(tmp_path: Path) -> None:
+    # As pydantic 2 does for names of pydantic 1.
+    getter = b"def __getattr__(name):\n    return migrated(name)\n"
+    old = replace(OLD, files={"torchy/__init__.py": LATE, "torchy/functional.py": FUNCTIONAL})
+    new = old.without("torchy/__init__.py", b"__getattr__, __dir__ = load(__name__, NAMES)", getter)
+    new = replace(new, version="1.1").without("torchy/__init__.py", b"silu, ")
+    wheels = [old.build(tmp_path / "old")], [new.build(tmp_path / "new")]
+    user = consumer(tmp_path / "consumer", b"from torchy import silu\n")
+    assert judge(*wheels, [user], markers=MARKERS).breaks == ()
+
+
 def test_an_old_place_of_names_has_those_that_it_lists(tmp_path: Path) -> None:
     # As scipy's modules without an underscore do; gensim 4.3.2 took triu from one until scipy 1.13.
     old = replace(OLD, files={"torchy/__init__.py": b"", "torchy/old_place.py": OLD_PLACE})
