@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cairn import converters
 from cairn.cli import common_options as common
+from cairn.cli import signing
 from cairn.cli.answer import Answer, Note, Piece, Warn
 from cairn.cli.binder import command
 from cairn.errors import UsageError
@@ -18,17 +20,19 @@ from cairn.output import console
 if TYPE_CHECKING:
     from cairn.pipeline.install import Destination, Installation
     from cairn.release.pages.targets_file import Installer
+    from cairn.release.trust.anchor import Anchor
 
 _PLACE = Exclusive(required=True)
 _GPU = Exclusive()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Install:
+class Install(signing.RootOptions):
     """Options of `cairn install`.
 
     The GPUs of this machine are found, and what is for them is chosen from an index; the lines are for pip
-    and for uv. What was not tested on such a GPU is said to be untested.
+    and for uv. What was not tested on such a GPU is said to be untested. Where the store has a root, the
+    choice is held against what its promoter signed, and --run installs nothing but that.
 
         cairn install --index-url https://wheels.example/release/simple/ --product "RX 7900 XTX"
     """
@@ -80,7 +84,9 @@ def _install(request: Install) -> Iterator[Answer]:
     if (url := request.index_url) is None:
         url = keys.index_url(open_folder(str(request.store)).url, keys.checked_index(request.index))
     prepared = install.prepare(url, machine, python=destination.to_name, line=request.line)
-    yield Answer(_plain(prepared, destination), _text(prepared, destination))
+    trusted = install.signed_by(prepared)
+    plain = _plain(prepared, destination) | {"root": trusted.fingerprint if trusted else None}
+    yield Answer(plain, itertools.chain(_text(prepared, destination), _of_root(trusted)))
     if request.installer:
         python = destination.interpreter.path
         name = f"install with {request.installer} into {python.parent.parent}"
@@ -120,6 +126,15 @@ def _text(prepared: Installation, destination: Destination) -> Iterator[Piece]:
             yield Warn(pick.untested)
         yield prepared.line("pip", pick)
         yield prepared.line("uv", pick)
+
+
+def _of_root(trusted: Anchor | None) -> Iterator[Piece]:
+    if trusted is None:
+        return
+    yield Note(f"as signed under the root {trusted.fingerprint}")
+    yield Note("the lines above trust the server; --run installs nothing but what was signed")
+    if trusted.is_new:
+        yield Warn("this machine meets that root for the first time: compare it with what the releaser says")
 
 
 def _plain(prepared: Installation, destination: Destination) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from cairn.options import Exclusive, flag, option, repeated
 
 if TYPE_CHECKING:
     from cairn.release.provenance.attest import Attester
+    from cairn.release.trust.metadata import Root
     from cairn.release.trust.signers import Signer, Trust
 
 _ONE = Exclusive()
@@ -85,6 +86,13 @@ class AttestOptions(SignOptions):
 
         key = self.signer()
         yield KeyAttester(key) if key else None
+
+
+def trust_of(root: Root) -> Trust:
+    """The trust that a root names: promoters for wheels, promoters and testers for records."""
+    from cairn.release.trust.signers import Trust
+
+    return Trust(keys=root.of("targets"), testers=root.of("tester"))
 
 
 def trust(what: str) -> Any:

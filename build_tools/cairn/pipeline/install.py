@@ -11,12 +11,13 @@ import io
 import os
 import shutil
 import sys
+import tempfile
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 from packaging.requirements import InvalidRequirement, Requirement
 
@@ -35,6 +36,8 @@ from cairn import (
 from cairn.errors import StoreError, UsageError
 from cairn.interpreters import Interpreter
 from cairn.output import Progress
+from cairn.release.index import keys, write
+from cairn.release.index.snapshot import Index, read_set
 from cairn.release.pages import targets_file
 from cairn.release.pages.targets_file import (
     Choice,
@@ -46,8 +49,16 @@ from cairn.release.pages.targets_file import (
     choose,
     shown,
 )
+from cairn.release.provenance import reader
+from cairn.release.trust import anchor
+from cairn.store.opening import open_existing
 from cairn.testing.gpus import kernel
 from cairn.testing.gpus.visible import visible_gpus
+
+if TYPE_CHECKING:
+    from cairn.release.trust.anchor import Anchor
+    from cairn.release.trust.client import SignedStore
+    from cairn.store.protocol import Store
 
 _TIMEOUT = 30  # seconds, for a file of a few hundred kilobytes
 _MISSING = "name an index that Cairn publishes, such as https://…/release/simple/"
@@ -211,8 +222,68 @@ def _is_ours(python: Path) -> bool:
     return python.parent.resolve() == Path(sys.executable).parent.resolve() and sys.prefix != sys.base_prefix
 
 
+def signed_by(prepared: Installation) -> Anchor | None:
+    """The root under which the chosen sets are what an index offers; None where the store has no root.
+
+    Raises:
+        StoreError: one is not what the promoter signed: not offered, yanked, or untested and not said so.
+    """
+    for pick in prepared.choice.picks:
+        signed = _signed(prepared.index_url(pick))
+        if signed is None:
+            return None
+        store, index = signed
+        # It reads no more than a reader can.
+        listed = Index(cast("Store", store), index).load().set(pick.offer.set_id)
+        hidden = [word for word in (listed.yanked, listed.failed) if word is not None]
+        if pick.untested is None:
+            hidden += [word for word in map(listed.untested_on, pick.targets) if word is not None]
+        if hidden:
+            raise StoreError(
+                f"{prepared.address} does not say what the promoter of {index} has signed: {hidden[0]}",
+                tip="it was changed from outside: tell who runs the index",
+            )
+    return store.anchor
+
+
+def _signed(index_url: str) -> tuple[SignedStore, str] | None:
+    """The store of an index as its promoter signed it, and the name of the index; None if it has no root."""
+    base, index = reader.parse_index_url(index_url)
+    web = base.startswith(("http://", "https://"))
+    source: reader.Reader = reader.WebReader(base) if web else open_existing(base)
+    trusted = anchor.anchor(source) if keys.is_gated(index) else None
+    if trusted is None:
+        return None
+    from cairn.release.trust.client import SignedStore  # noqa: PLC0415 - python-tuf, for stores with a root
+
+    return SignedStore(source, trusted), index
+
+
+@contextlib.contextmanager
+def pages(index_url: str, pick: Pick) -> Iterator[str]:
+    """Yield an index of the chosen set alone, made here of what was signed; else the index as it is.
+
+    Installers take a file only if it has the hash that its page says, so that the bytes are those of the set.
+    """
+    signed = _signed(index_url)
+    if signed is None:
+        yield index_url
+        return
+    store, _ = signed
+    wheel_set = read_set(cast("Store", store), pick.offer.set_id)
+    prefix = keys.set_simple_prefix(wheel_set.id)
+    up = keys.relative_url("files/", prefix=prefix)
+    with tempfile.TemporaryDirectory(prefix="cairn-install-") as folder:
+        for key, data in write.set_objects(wheel_set).items():
+            page = data.replace(up.encode(), f"{reader.parse_index_url(index_url)[0]}/files/".encode())
+            files.write_bytes(Path(folder, key), page)
+        yield keys.set_url(Path(folder).as_uri(), wheel_set.id)
+
+
 def run(prepared: Installation, installer: Installer, python: Path, *, on_line: Progress | None) -> None:
     """Install the chosen set, ignoring indexes from the user's configuration.
+
+    Where the store has a root, nothing but the files of the set as it was signed is installed.
 
     Raises:
         UsageError: several sets were chosen, each for an environment of its own.
@@ -225,7 +296,13 @@ def run(prepared: Installation, installer: Installer, python: Path, *, on_line: 
             f"{' and '.join(each)} need an environment each",
             tip=f"name one of them, and --python: --target {each[0]}",
         )
-    index_url = prepared.index_url(pick)
+    with pages(prepared.index_url(pick), pick) as index_url:
+        _install(index_url, pick, installer, python, on_line=on_line)
+
+
+def _install(
+    index_url: str, pick: Pick, installer: Installer, python: Path, *, on_line: Progress | None
+) -> None:
     words = targets_file.install_arguments(index_url, pick.offer.packages)
     if installer == "pip":
         command = [*venv.pip_command(python), "--isolated", *words]

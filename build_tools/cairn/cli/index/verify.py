@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import itertools
 import tempfile
 from collections.abc import Iterator
@@ -23,19 +24,25 @@ from cairn.output import console
 
 if TYPE_CHECKING:
     from cairn.release.provenance.chain import Report, State
-    from cairn.release.provenance.reader import Reader
+    from cairn.release.provenance.reader import Reader, Recorder
+    from cairn.release.trust.client import SignedStore
     from cairn.release.trust.signers import Trust
 
 _WEB = ("http://", "https://")
 _MARKS: dict[State, console.Mark] = {"good": "done", "broken": "failed", "unsigned": "bypassed"}
 _PLACE = Exclusive()
+_UNSIGNED = (
+    "nobody has signed which state is current: an earlier one, and a hidden yank, cannot be told from it"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verify(common.OptionalStoreOptions):
+class Verify(signing.RootOptions, common.OptionalStoreOptions):
     """Options of `cairn index verify`.
 
-    Each link is said to be good, or named as broken. With --bundle nothing is read from the network.
+    Each link is said to be good, or named as broken. With --bundle nothing is read from the network. Where
+    the store has a root, the state of the index is the one that its promoter signed, and --trust may be left
+    out.
     Without a wheel, the whole index of a store is compared with its state, as `audit --hashes` does.
 
         cairn index verify torch-2.9.0-cp311-cp311-linux_x86_64.whl --bundle torch.zip --trust
@@ -66,7 +73,7 @@ class Verify(common.OptionalStoreOptions):
 
 
 def _verify(request: Verify) -> Answer:
-    from cairn.release.provenance import chain, reader
+    from cairn.release.provenance import reader
 
     if not request.files:
         if request.store is None:
@@ -81,13 +88,29 @@ def _verify(request: Verify) -> Answer:
                 json=request.json,
             )
         )
-    trust = _trust(request)
+    for file in request.files:
+        if "://" in file:
+            _place_of(file)
     source, index = _source(request)
     watched = reader.Recorder(source)
+    with tempfile.TemporaryDirectory(prefix="cairn-verify-") as memory:
+        signed = _signed(watched, index, Path(memory) if request.save_bundle else None)
+        return _checked(request, watched, signed, index)
+
+
+def _checked(request: Verify, watched: Recorder, signed: SignedStore | None, index: str) -> Answer:
+    from cairn.release.index import keys
+    from cairn.release.provenance import chain, reader
+
+    trust = _trust(request, signed)
     reports = []
     for file in request.files:
         with _wheel(file) as (path, sha256):
-            report = chain.check(watched, index, file_name=path.name, sha256=sha256, trust=trust, path=path)
+            report = chain.check(
+                signed or watched, index, file_name=path.name, sha256=sha256, trust=trust, path=path
+            )
+        if signed is None and keys.is_gated(index):
+            report.warnings.append(_UNSIGNED)
         reports.append(report)
     broken = [report.file_name for report in reports if report.broken]
     error = StoreError(f"{', '.join(broken)}: not what {index} vouches for", tip="do not install it")
@@ -100,9 +123,39 @@ def _verify(request: Verify) -> Answer:
     )
 
 
-def _trust(request: Verify) -> Trust | None:
+def _signed(watched: Recorder, index: str, memory: Path | None) -> SignedStore | None:
+    """The store in the state that its promoter signed; None where it has no root, or the index no promoter.
+
+    Args:
+        watched: what has the store.
+        index: the index to be read.
+        memory: an empty folder, for a bundle: what this machine has seen before is not left out of it.
+    """
+    from cairn.release.index import keys
+    from cairn.release.trust import anchor
+    from cairn.release.trust.metadata import key_of
+
+    trusted = anchor.anchor(watched) if keys.is_gated(index) else None
+    if trusted is None:
+        return None
+    from cairn.release.trust.client import SignedStore
+
+    signed = SignedStore(watched, trusted)
+    signed.read(keys.state_key(index))
+    if memory is None:
+        return signed
+    for version in range(1, trusted.root.version + 1):
+        watched.read(key_of("root", version))
+    signed = SignedStore(watched, dataclasses.replace(trusted, folder=memory))
+    watched.objects[keys.state_key(index)] = signed.read(keys.state_key(index)).data
+    return signed
+
+
+def _trust(request: Verify, signed: SignedStore | None) -> Trust | None:
     """Return the trusted keys, or None if the user asked to trust none."""
     trust = signing.read_trust(request.trust, request.trust_tester)
+    if trust is None and signed is not None and not request.allow_unsigned:
+        return signing.trust_of(signed.anchor.root)
     if request.allow_unsigned and trust:
         raise UsageError(
             "--allow-unsigned checks no signature, and --trust asks for one", tip="give one of them"
@@ -144,6 +197,16 @@ def _open(url: str) -> Reader:
     return reader.WebReader(url) if url.startswith(_WEB) else open_existing(url)
 
 
+def _place_of(url: str) -> tuple[str, str, str]:
+    """The store's address, and the wheel's sha256 and name, in the address of a wheel."""
+    from cairn.release.provenance import reader
+
+    place = reader.parse_file_url(url)
+    if place is None or Path(place[2]).name != place[2] or not place[2].endswith(".whl"):
+        raise UsageError(f"{url} is not the address of a wheel on an index of Cairn's")
+    return place
+
+
 @contextlib.contextmanager
 def _wheel(text: str) -> Iterator[tuple[Path, str]]:
     """Yield the wheel as a file, and the sha256 of its bytes."""
@@ -159,10 +222,7 @@ def _wheel(text: str) -> Iterator[tuple[Path, str]]:
             raise UsageError(str(error)) from error
         yield path, files.sha256_of(path)
         return
-    place = reader.parse_file_url(text)
-    if place is None or Path(place[2]).name != place[2] or not place[2].endswith(".whl"):
-        raise UsageError(f"{text} is not the address of a wheel on an index of Cairn's")
-    base, expected, name = place
+    base, expected, name = _place_of(text)
     with contextlib.ExitStack() as stack:
         if base.startswith(_WEB):
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="cairn-verify-"))

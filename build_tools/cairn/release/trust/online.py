@@ -285,7 +285,7 @@ class Promoter:
             indexes: those that are delegated to the promoters of today.
         """
         whole = {**now.meta, **meta}
-        if indexes:
+        if indexes or "targets.json" not in whole:
             top = self._put("targets", self._delegating(now.top, indexes), now.top.version)
             whole["targets.json"] = Version(version=top.version)
         above = now.timestamp.meta["snapshot.json"].version if now.timestamp else 0

@@ -46,7 +46,7 @@ def test_a_good_wheel_is_followed_to_its_commits(
     assert f"{made.wheels[-1].name}, as release has it" in lines
     assert f"    torch: {commit_of('torch')} of https://git.example/torch.git (main)" in lines
     links = "generation wheel provenance set manifest builder statement records judgement"
-    assert [line.split()[:2] for line in lines[-11:-2]] == [["✓", name] for name in links.split()]
+    assert [line.split()[:2] for line in lines[-12:-3]] == [["✓", name] for name in links.split()]
 
 
 def test_a_changed_wheel_is_refused_by_name(cairn: Cairn, made: Released, store: Path, trusted: Path) -> None:

@@ -1,0 +1,123 @@
+"""`cairn trust`, and what `cairn index verify` makes of a root, as a user types them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+import pytest
+
+from cairn.errors import CairnError
+from cairn.pipeline import install
+from cairn.release.pages.targets_file import Machine
+from cairn.release.trust.signers import PUBLIC_NAME
+from helpers.program import Cairn
+from helpers.provenance import RELEASER, TESTER, Released, released
+from helpers.release import in_folder
+from helpers.trust import key_file
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Released:
+    return released(tmp_path_factory.mktemp("released"))
+
+
+@pytest.fixture
+def place(made: Released, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with `store`, and the one key of the one person who releases into it."""
+    monkeypatch.delenv("CAIRN_SIGN_KEY", raising=False)
+    monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "cache"))
+    in_folder(made.store, tmp_path / "store")
+    (tmp_path / PUBLIC_NAME).write_bytes(TESTER.public.pem())
+    key_file(tmp_path, RELEASER)
+    return tmp_path
+
+
+def test_one_person_with_one_key_signs_all_and_anybody_checks_by_the_fingerprint(
+    cairn: Cairn, made: Released, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, key = place / "store", key_file(place, RELEASER)
+    shown = cairn.json("trust", "init", "--store", store, "--root-key", key, "--tester", place / PUBLIC_NAME)
+    assert shown["signed"] == [{"index": "release", "generation": 1}]
+    assert shown["keys"]["promoter"] == shown["keys"]["builder"] == [RELEASER.key_id]
+    monkeypatch.setenv("CAIRN_CACHE_DIR", str(place / "elsewhere"))
+    wheel = ("index", "verify", made.wheels[-1], "--root", shown["root"])
+    (report,) = cairn.json(*wheel, "--store", store)
+    assert (report["good"], report["warnings"]) == (True, [])
+    copy, bundle = place / "copy", place / "torch.zip"
+    shutil.copytree(store, copy)
+    cairn(*wheel, "--store", copy, "--save-bundle", bundle)
+    monkeypatch.setenv("CAIRN_CACHE_DIR", str(place / "a third"))
+    (report,) = cairn.json(*wheel, "--bundle", bundle)
+    assert report["good"]
+
+    yank = ("release", "yank", made.made.id, "--store", store, "--reason", "it eats data")
+    cairn(*yank, "--sign-key", key)
+    (report,) = cairn.json(*wheel, "--store", store)
+    assert report["warnings"] == ["it was yanked: it eats data"]
+    # Whoever can write there puts the old state back, and is not believed.
+    shutil.copytree(copy / "release", store / "release", dirs_exist_ok=True)
+    (report,) = cairn.json(*wheel, "--store", store)
+    assert report["warnings"] == ["it was yanked: it eats data"]
+    assert "set back" in cairn(*wheel, "--store", copy, code=9).err
+    wrong = ("index", "verify", made.wheels[-1], "--root", "0" * 64, "--store", store)
+    assert "has the root sha256:" in cairn(*wrong, code=9).err
+
+
+def test_keys_come_and_go_by_a_draft_that_each_signs_where_it_is(cairn: Cairn, place: Path) -> None:
+    first, second = key_file(place, RELEASER), key_file(place, TESTER)
+    at = ("--store", place / "store")
+    cairn("trust", "init", *at, "--root-key", first, "--root-key", second, "--threshold", 2)
+    change = ("trust", "change", *at, "--remove", f"builder={RELEASER.key_id[:8]}")
+    change += ("--add", f"builder={place / PUBLIC_NAME}", "--sign-key", first)
+    assert "1 more of the keys" in cairn(*change, "--root-key", first, code=2).err
+    draft = ("--draft", place / "root.json")
+    assert cairn.json(*change, "--root-key", first, *draft)["missing"].startswith("1 more")
+    shown = cairn.json("trust", "change", *at, "--root-key", second, *draft)
+    assert (shown["version"], shown["keys"]["builder"]) == (2, [TESTER.key_id])
+    assert "counts until" in cairn("trust", "refresh", *at, "--sign-key", first).out
+    assert json.loads((place / "store/metadata/timestamp.json").read_text())["signed"]["version"] == 2
+    lacks = ("trust", "change", *at, "--root-key", first, "--remove", f"tester={RELEASER.key_id}")
+    assert "would have 0 keys" in cairn(*lacks, code=2).err
+
+
+def test_an_installation_is_of_what_was_signed_whatever_the_server_says(
+    cairn: Cairn, made: Released, place: Path
+) -> None:
+    store, key = place / "store", key_file(place, RELEASER)
+    root = cairn.json("trust", "init", "--store", store, "--root-key", key)["root"]
+    words = ("install", "--store", store, "--target", "cpu", "--python", sys.executable, "--root", root)
+    assert cairn.json(*words)["root"] == root
+    address = (store / "release" / "simple").as_uri() + "/"
+    machine = Machine(gpus=("cpu",), python="3.11", platform="linux_x86_64")
+    prepared = install.prepare(address, machine)
+    with install.pages(address, prepared.choice.picks[0]) as url:
+        folder = Path(url2pathname(urlsplit(url).path))
+        page = (folder / "torch" / "index.html").read_text()
+    wheel = next(one for one in made.made.wheels if one.distribution == "torch")
+    assert f"{store.as_uri()}/files/{wheel.sha256[:2]}/{wheel.sha256}/{wheel.file_name}" in page
+    assert f"#sha256={wheel.sha256}" in page
+
+    offers = store / "release" / "targets.json"
+    good = offers.read_text()
+    offers.write_text(good.replace(made.made.id, "0" * 64))
+    assert "has no set" in cairn(*words, code=9).err
+    offers.write_text(good)
+    (store / "sets" / made.made.id / "set.json").write_text("{}")
+    with pytest.raises(CairnError), install.pages(address, prepared.choice.picks[0]):
+        pass
+
+
+def test_a_store_gets_its_root_before_anything_else(cairn: Cairn, place: Path) -> None:
+    at = ("--store", place / "new")
+    root = cairn.json("trust", "init", *at, "--root-key", key_file(place, RELEASER))["root"]
+    assert "counts until" in cairn("trust", "refresh", *at, "--sign-key", key_file(place, RELEASER)).out
+    assert cairn.json("trust", "show", *at)["root"] == root
+    assert (
+        "not the promoter's"
+        in cairn("trust", "refresh", *at, "--sign-key", key_file(place, TESTER), code=2).err
+    )
