@@ -31,7 +31,8 @@ class Verify:
     """Options of `cairn wheel verify`.
 
     Wheels that are named together bring the libraries of those that require them. A device wheel that is
-    named with its host wheel must have what was split from that.
+    named with its host wheel must have what was split from that. Wheels of one version must be alike: what
+    they require, and the files that they have for each Python of a platform.
 
         cairn wheel verify --targets gfx942,gfx1100 --sibling triton=3.5.0 --find-links sdk out/*.whl
     """
@@ -77,8 +78,8 @@ def run(request: Verify) -> Answer:
     """Run the command."""
     from cairn.wheels.contents import providers
     from cairn.wheels.split import completeness
-    from cairn.wheels.verify import Finding, FindingCode, judge
-    from cairn.wheels.verify.findings import apply_allowed, read_allowed
+    from cairn.wheels.verify import Finding, FindingCode, judge, shape
+    from cairn.wheels.verify.findings import NOTES, apply_allowed, read_allowed
 
     expectation = request.expectation()
     entries = read_allowed(request.allow)
@@ -102,6 +103,11 @@ def run(request: Verify) -> Answer:
     for path, text in completeness.differences(readable):
         finding = Finding(code=FindingCode.SPLIT_DIFFERS, reason=text, fix=_ONE_SPLIT)
         findings[path] = (*findings[path], finding)
+    for path, finding in shape.differences(readable):
+        if finding.code in NOTES:
+            verdicts[path] = replace(verdicts[path], notes=(*verdicts[path].notes, finding))
+        else:
+            findings[path] = (*findings[path], finding)
     judged = apply_allowed(findings, entries, today=dt.datetime.now(dt.UTC).date())
     verdicts = {path: replace(verdicts[path], findings=left) for path, left in judged.findings.items()}
     texts = (_text(path, verdict, judged.allowed[path]) for path, verdict in verdicts.items())

@@ -89,14 +89,16 @@ class FindingCode(StrEnum):
     TARGETS_MISSING = "targets-missing"
     TARGETS_UNEXPECTED = "targets-unexpected"
     SPLIT_DIFFERS = "split-differs"
-    # What it says of the machines that it is for.
+    # What it says of the machines that it is for; and how it differs from the other wheels of its version.
     VARIANT = "variant"
+    SHAPE_DIFFERS = "shape-differs"
+    FILES_DIFFER = "files-differ"
     # What it does to those who have the last set; the gate alone asks.
     OVER_BUDGET = "over-budget"
     CONSUMER_BREAKS = "consumer-breaks"
 
 
-NOTES = frozenset((FindingCode.OPTIONAL_PLUGIN,))
+NOTES = frozenset((FindingCode.OPTIONAL_PLUGIN, FindingCode.FILES_DIFFER))
 """What is only said: it does not keep a wheel from being published."""
 
 

@@ -1,0 +1,144 @@
+"""Whether the wheels of one version are of one shape: what they require, and which files they bring.
+
+uv resolves for every platform from the METADATA of one wheel, and takes it for that of all
+(astral-sh/uv#10119). So requirements, extras and the rest of what a resolver reads must be the same in all
+wheels of a version, with markers where platforms differ. Files differ between platforms, and seldom between
+the Pythons of one platform: there a build may have lost some, or packed what it should not. That is a note,
+since there may be a reason: numpy has `numpy.distutils` up to Python 3.11 alone.
+
+Not compared are wheels of different variants; files that a repair tool grafts; compiled Python; builds for
+PyPy and for free-threaded Python with those for CPython.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from cairn.formats.zip.reader import Archive
+from cairn.output import wording
+from cairn.wheels.metadata import wheel_info
+from cairn.wheels.metadata.wheel_info import WheelInfo, installed_path
+from cairn.wheels.verify.findings import Finding, FindingCode
+
+# `_C.cpython-311-x86_64-linux-gnu.so`, `_C.cp311-win_amd64.pyd`, `_C.abi3.so`, `_C.pyd`: one module.
+_MODULE = re.compile(r"(?:\.(?:cpython|cp|pypy|graalpy)-?\d[\w-]*|\.abi3t?)?\.(so|pyd|lib)$")
+_ENDS = {"so": ".so", "pyd": ".so", "lib": ".lib"}  # numpy packs what its modules on Windows are linked by
+# auditwheel, delocate and delvewheel put libraries and notes into places of their own.
+_OF_REPAIR = re.compile(
+    r"(?:^|/)__pycache__/|\.libs/|/\.dylibs/|\.dist-info/(?:RECORD(?:\.\w+)?|WHEEL|METADATA|DELVEWHEEL|sboms/.*)$"
+)
+_PLATFORM = re.compile(r"(?P<system>manylinux|musllinux|linux|macosx|win)\d*(?:_\d+)*_(?P<machine>[a-z].*)")
+
+
+def differences(wheels: Sequence[Path]) -> Iterator[tuple[Path, Finding]]:
+    """What differs without a reason between wheels of one version, each with the wheel that stands out.
+
+    Raises:
+        WheelError: a wheel cannot be read.
+    """
+    groups: dict[tuple[str, str, str | None], list[tuple[WheelInfo, frozenset[str]]]] = {}
+    for path in wheels:
+        with Archive.open(path) as archive:
+            info = wheel_info.read_archive(archive, variants_too=True)
+            files = frozenset(_neutral(member.name) for member in archive.members if not member.is_dir)
+        key = (info.distribution, str(wheel_info.parsed_version(info.version)), info.variant)
+        groups.setdefault(key, []).append((info, frozenset(path for path in files if path)))
+    for group in groups.values():
+        if len(group) > 1:
+            for what, read in _OF_RESOLVERS.items():
+                yield from _metadata_findings(what, [(info, read(info)) for info, _ in group])
+            by_build: dict[tuple[str, str], list[tuple[WheelInfo, frozenset[str]]]] = {}
+            for info, files in group:
+                for build in _builds(info):
+                    by_build.setdefault(build, []).append((info, files))
+            for build, several in by_build.items():
+                yield from _file_findings(" ".join(build), several)
+
+
+def _requirements(info: WheelInfo) -> frozenset[str]:
+    return frozenset(map(_normal, info.requires_dist))
+
+
+def _normal(text: str) -> str:
+    try:
+        requirement = Requirement(text)
+    except InvalidRequirement:
+        return text
+    requirement.name = canonicalize_name(requirement.name)
+    return str(requirement)
+
+
+def _entry_points(info: WheelInfo) -> frozenset[str]:
+    groups = info.entry_points.items()
+    return frozenset(f"{group}: {name} = {place}" for group, names in groups for name, place in names.items())
+
+
+_OF_RESOLVERS: dict[str, Callable[[WheelInfo], frozenset[str]]] = {
+    "requirement": _requirements,
+    "extra": lambda info: frozenset(map(canonicalize_name, info.extras)),
+    "Requires-Python": lambda info: frozenset([info.requires_python] if info.requires_python else ()),
+    "entry point": _entry_points,
+}
+
+
+def _metadata_findings(
+    what: str, group: Sequence[tuple[WheelInfo, frozenset[str]]]
+) -> Iterator[tuple[Path, Finding]]:
+    usual = _usual(values for _, values in group)
+    example = next(info.file_name for info, values in group if values == usual)
+    for info, values in group:
+        if values != usual:
+            reason = _difference(what, usual - values, values - usual, example)
+            fix = "give all wheels of a version the same METADATA; use markers where platforms differ"
+            yield info.path, Finding(code=FindingCode.SHAPE_DIFFERS, reason=reason, fix=fix)
+
+
+def _file_findings(
+    build: str, group: Sequence[tuple[WheelInfo, frozenset[str]]]
+) -> Iterator[tuple[Path, Finding]]:
+    usual = _usual(values for _, values in group)
+    example = next(info.file_name for info, values in group if values == usual)
+    for info, values in group:
+        if values != usual:
+            reason = f"for {build}, {_difference('file', usual - values, values - usual, example)}"
+            fix = "build it again, and look at what the build packs for each Python"
+            yield info.path, Finding(code=FindingCode.FILES_DIFFER, reason=reason, fix=fix)
+
+
+def _usual(values: Iterable[frozenset[str]]) -> frozenset[str]:
+    """What most wheels have; of several, what the first of them has."""
+    return Counter(values).most_common(1)[0][0]
+
+
+def _difference(what: str, lacking: frozenset[str], more: frozenset[str], example: str) -> str:
+    parts = []
+    if lacking:
+        parts.append(f"it lacks the {what}{'s' * (len(lacking) > 1)} {wording.some(sorted(lacking))}")
+    if more:
+        parts.append(f"it has the {what}{'s' * (len(more) > 1)} {wording.some(sorted(more))}")
+    return f"{' and '.join(parts)}, unlike {example}"
+
+
+def _neutral(path: str) -> str:
+    """The path in site-packages, the same for every Python; empty for what is not compared."""
+    if _OF_REPAIR.search(path):
+        return ""
+    return _MODULE.sub(lambda match: _ENDS[match[1]], installed_path(path))
+
+
+def _builds(info: WheelInfo) -> Iterator[tuple[str, str]]:
+    """The kinds of interpreter and system that it is for, among which files must be the same."""
+    seen = set()
+    for tag in info.tags:
+        python, abi, platform = tag.split("-")
+        match = _PLATFORM.fullmatch(platform)
+        system = platform if match is None else f"{match['system']} {match['machine']}"
+        kind = "abi3" if abi.startswith("abi3") else python.rstrip("0123456789")
+        seen.add((f"{kind}t" if abi.endswith("t") and kind == "cp" else kind, system))
+    yield from sorted(seen)
