@@ -1,6 +1,8 @@
-"""A manifest built twice, in two folders, from two caches, once with an interrupt, gives the same bytes."""
+"""A manifest built twice, in two folders, from two caches, after an interrupt, gives the same bytes."""
 
 import json
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,8 +14,10 @@ from typing import Any
 
 import pytest
 
-from cairn import files
-from helpers.trail import SAMPLE, Trail, cairn, clean_environment
+from cairn.release import rebuilds
+from cairn.release.index.snapshot import read_set
+from cairn.store.folder import LocalStore
+from helpers.trail import ROOT, SAMPLE, Trail, cairn, clean_environment
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trail")]
 
@@ -30,29 +34,38 @@ def manifest(work: Path) -> dict[str, Any]:
     return dict(json.loads(text, object_pairs_hook=lambda pairs: {k: v for k, v in pairs if k != "origin"}))
 
 
-def test_an_interrupted_run_leaves_nothing_half_written_and_carries_on_to_the_same_wheels(
+def test_an_interrupted_challenge_leaves_no_verdict_and_the_next_one_finds_the_same_wheels(
     trail: Trail, tmp_path: Path
 ) -> None:
-    work = tmp_path / "another folder"
-    env = clean_environment(tmp_path / "cache", own_environments=True)
-    words = ("ci", "run", "--stack", SAMPLE, "--work-dir", work)
-    rest = interrupted_at("→ build torch", *words, env=env)
+    place = tmp_path / "another folder \N{LATIN SMALL LETTER E WITH ACUTE}"
+    shutil.copytree(trail.work / "index", place / "work" / "index", symlinks=True)
+    shutil.copytree(trail.work / "wheels", place / "work" / "wheels", ignore=lambda *_: ["logs"])
+    (place / "external-builds").symlink_to(ROOT / "external-builds")
+    (place / ".venv").symlink_to(sys.prefix)
+    store = LocalStore(place / "work" / "index")
+    set_id = str(trail.answer["set"]["set_id"])
+    others = {"TZ": "Asia/Kolkata", "LC_ALL": "C", "USER": "stranger"}
+    env = clean_environment(tmp_path / "cache", own_environments=True) | others
+    words = ("challenge", set_id[:8], "--store", store.url, "--stack", SAMPLE, "--jobs", "1")
+    rest = interrupted_at("→ build torch", *words, "--work-dir", place / "elsewhere", env=env)
     assert "error: interrupted" in rest
     assert "Traceback" not in rest
-    finished = {p.name for p in (work / "wheels").glob("*.whl")}
-    assert all(name.startswith("triton-") for name in finished)
-    assert not list((work / "wheels").glob(".*part"))
-    done = cairn(*words, "--json", env=env)
-    assert done.returncode == 0, done.stderr
-    kept = [wheel["file"] for wheel in json.loads(done.stdout)["wheels"] if wheel["cached"]]
-    assert {name.rpartition("/")[2].split("-")[0] for name in kept} == {"triton"}
-    again = sorted((work / "wheels").glob("*.whl"))
-    assert manifest(work) == manifest(trail.work)
-    differences = []
-    for one, other in zip(trail.wheels, again, strict=True):
-        if files.sha256_of(one) != files.sha256_of(other):
-            differences.append(cairn("wheel", "diff", one, other, env=trail.environment()).stdout)
-    assert differences == []
+    assert not (place / "elsewhere" / "rebuild.json").exists()
+    assert not list(store.list(f"sets/{set_id}/rebuilds/"))
+    text = (ROOT / "docs" / "how-to" / "challenge-a-set.md").read_text("utf-8")
+    script = "umask 077\n" + "".join(re.findall(r"```bash\n(.*?)```", text, re.DOTALL))
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script],
+        cwd=place, env=env, capture_output=True, text=True, check=False, timeout=900,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "rebuilt identically by ann: 4 wheels" in done.stdout
+    ((kept,), problems) = rebuilds.read(store, read_set(store, set_id))
+    assert (kept.rebuild.is_identical, problems) == (True, ())
+    page = (place / "work" / "index" / "release" / "status.html").read_text("utf-8")
+    assert f"rebuilt identically by {kept.by}" in page
+    audit = cairn("index", "audit", "--store", store.url, env=env)
+    assert audit.returncode == 0, audit.stdout + audit.stderr
 
 
 def interrupted_at(line: str, *words: str | Path, env: Mapping[str, str]) -> str:

@@ -343,6 +343,7 @@ PROGRAM = Group(
         "test": _TEST,
         "index": _INDEX,
         "release": _RELEASE,
+        "challenge": "build a released set again elsewhere, and say whether the wheels are the same",
         "diff": "show what changed between two wheels, sets, nights or manifests, and what it breaks",
         "trust": _TRUST,
         "bisect": "find the first bad set between two nights, and the commits that came with it",

@@ -1,25 +1,29 @@
-"""An in-toto statement with SLSA's provenance as its predicate, as far as Cairn writes it.
+"""In-toto statements with SLSA's provenance, or a test result, as their predicate, as Cairn writes them.
 
-Sources: https://in-toto.io/Statement/v1 and https://slsa.dev/provenance/v1. Fields that are not known here
+Sources: https://in-toto.io/Statement/v1, https://slsa.dev/provenance/v1 and
+https://in-toto.io/attestation/test-result/v0.1. Fields that are not known here
 are passed over when a statement is read, as in-toto's rules for parsing ask.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "https://slsa.dev/provenance/v1"
+TEST_RESULT_TYPE = "https://in-toto.io/attestation/test-result/v0.1"
 
 
 class Resource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A resource descriptor: a file or a repository."""
+    """A resource descriptor: a file or a repository; `annotations` are its writer's own."""
 
     name: str
     uri: str = ""
     digest: Mapping[str, str]
+    annotations: Mapping[str, Any] = msgspec.field(default_factory=dict)
 
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -66,3 +70,25 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True):
     subject: tuple[Resource, ...]
     predicate_type: str = msgspec.field(name="predicateType", default=PREDICATE_TYPE)
     predicate: Predicate
+
+
+class TestResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A test result: `PASSED`, `WARNED` or `FAILED`, and the tests that did so."""
+
+    __test__ = False  # pytest would collect the name
+
+    result: str
+    configuration: tuple[Resource, ...]
+    passed_tests: tuple[str, ...] = ()
+    failed_tests: tuple[str, ...] = ()
+
+
+class TestResultStatement(msgspec.Struct, frozen=True, kw_only=True):
+    """The statement around a test result."""
+
+    __test__ = False
+
+    type: str = msgspec.field(name="_type", default=STATEMENT_TYPE)
+    subject: tuple[Resource, ...]
+    predicate_type: str = msgspec.field(name="predicateType", default=TEST_RESULT_TYPE)
+    predicate: TestResult

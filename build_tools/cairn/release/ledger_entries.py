@@ -22,9 +22,10 @@ from cairn.release.index.snapshot import Index, read_set, traces
 from cairn.store.protocol import Store
 from cairn.wheels.wheelset import WheelSet
 
-EventKind = Literal["ban", "lift", "withdraw", "readmit", "record", "answer", "stand"]
+EventKind = Literal["ban", "lift", "withdraw", "readmit", "record", "answer", "stand", "rebuild"]
 """What may be noted of a set: that it was yanked, and no longer is; that a rollback took it off an index, and
-somebody lets it in again; that it got a test record, what was said to one, and which failures stand then."""
+somebody lets it in again; that it got a test record, what was said to one, and which failures stand then;
+that somebody built it again."""
 
 
 class Event(datafile.Value, omit_defaults=True):
@@ -35,9 +36,10 @@ class Event(datafile.Value, omit_defaults=True):
         set_id: the set.
         who: who did it.
         when: RFC 3339 in UTC.
-        why: the reason, as it was given; empty where none was. Of `stand`, the failures; empty for none.
+        why: the reason, as it was given; empty where none was. Of `stand`, the failures; empty for none. Of
+            `rebuild`, what came out differently; empty for nothing.
         index: of `withdraw` and `readmit`, where; None for all of the store.
-        record: of `record` and `answer`, the digest of the test record.
+        record: of `record` and `answer`, the digest of the test record; of `rebuild`, that of the verdict.
         verdict: of a record.
         failures: of a record, how many of its tests failed; None where its bytes cannot be read.
         of, wheels: of `ban`, `lift` and `stand` of a wheel, whose sha256 is the `set_id` then: its set, and
@@ -71,6 +73,15 @@ def with_wheels(event: Event, sets: Iterable[WheelSet]) -> tuple[Event, ...]:
             for one in sets
             for wheel in one.wheels
         ),
+    )
+
+
+def rebuilds_of(history: Iterable[Event]) -> tuple[str, ...]:
+    """Who built a set with this history again, and what came out, a sentence for each who did."""
+    last = {event.who: event.why for event in history if event.kind == "rebuild"}
+    return tuple(
+        f"rebuilt by {who} with other bytes: {why}" if why else f"rebuilt identically by {who}"
+        for who, why in sorted(last.items())
     )
 
 

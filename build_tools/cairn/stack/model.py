@@ -253,12 +253,16 @@ class Gate(datafile.Value):
             (`schema = "cairn.allow/1"`), seen from the stack's folder.
         notify: a command that gets each promotion and refusal, as JSON on its standard input
             (`cairn.release.gate.judgement`); its working folder is the stack's.
+        rebuilds: how many of `rebuilders` must have built the set again and got the same wheels.
+        rebuilders: whose verdicts count: a name, and the id of the key (`cairn challenge`).
     """
 
     required: tuple[str, ...] = ()
     records: Mapping[RecordKind, Floor] = msgspec.field(default_factory=lambda: {"smoke": Floor()})
     allow: str | None = None
     notify: tuple[str, ...] = ()
+    rebuilds: int = 0
+    rebuilders: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
 class Budget(datafile.Value):

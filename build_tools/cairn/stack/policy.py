@@ -27,6 +27,8 @@ def digest_of(stack: Stack) -> str:
     plain = msgspec.to_builtins(msgspec.structs.replace(stack, folder="", line=""))
     for project in plain["projects"]:
         del project["origin"], project["hashtag"]
+    if not stack.gate.rebuilders:  # earlier records name digests of stacks without these fields
+        del plain["gate"]["rebuilds"], plain["gate"]["rebuilders"]
     if stack.folder:
         plain = _below(plain, Path(stack.folder))
     return hashlib.sha256(msgspec.json.encode(plain, order="sorted")).hexdigest()

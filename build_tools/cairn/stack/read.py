@@ -28,6 +28,7 @@ FILE = "stack.toml"
 _LINE = "{line}"  # in a hashtag: the name of the release line
 # No ref may have these characters (git help check-ref-format), so that no line has a pattern for its name.
 _PATTERN = re.compile(r"[*?\[]")
+_KEY_ID = re.compile("[0-9a-f]{64}")
 _VERSION_OF = re.compile(r"\{version:([A-Za-z0-9_-]+)\}")  # see cairn.build.inputs.variables
 # A platform tag (PEP 425) without the version of glibc or macOS, which is a matter of who installs.
 _PLATFORM = re.compile(r"linux_[a-z0-9_]+|win_(amd64|arm64)|macosx_(x86_64|arm64)")
@@ -289,6 +290,18 @@ def _check_gate(stack: Stack, path: Path) -> None:
         raise UsageError(f"{path}: the gate demands no test record", tip="leave `records` out: smoke tests")
     if any(floor.tests < 1 or floor.device_tests < 0 for floor in stack.gate.records.values()):
         raise UsageError(f"{path}: a floor of the gate is too low: at least one test must have run")
+    own = stack.gate.rebuilders
+    if wrong := next((name for name, key in own.items() if not _KEY_ID.fullmatch(key)), None):
+        raise UsageError(
+            f"{path}: the key of the rebuilder {wrong!r} is not the id of one",
+            tip="its 64 digits are `key` in the answer of cairn challenge --json",
+        )
+    if not 0 <= stack.gate.rebuilds <= len(set(own.values())):
+        raise UsageError(
+            f"{path}: the gate asks for {stack.gate.rebuilds} rebuilds, and names "
+            f"{wording.count(set(own.values()), 'key')} of rebuilders",
+            tip="name each in [gate.rebuilders]: NAME = the id of a key of their own",
+        )
 
 
 def _check_users(stack: Stack, path: Path) -> None:

@@ -104,7 +104,12 @@ def build_leg(request: LegBuild) -> tuple[BuiltWheel, ...]:
     )
     with files.locked(request.own_dir / "leg.lock", timeout=_LOCK_WAIT, on_wait=waiting):
         frozen = plan.manifest_of(request.run.store, request.run.plan)
-        trees = _checkouts(request, frozen)
+        trees = checkouts(
+            request.stack,
+            frozen,
+            request.own_dir / "src",
+            name=f"check out what the night {request.run.plan.night} froze",
+        )
         build_job = _job(request, frozen, python)
         preflight.targets(build_job)
         (build_job,) = job.check((build_job,))
@@ -131,9 +136,19 @@ def _write_sets(request: LegBuild) -> None:
             wheelset.write(place / SET_FILE, part)
 
 
-def _checkouts(request: LegBuild, frozen: Manifest) -> tuple[Checkout, ...]:
-    stack = request.stack
-    folders = {p.name: request.own_dir / "src" / stack.project(p.name).checkout_dir for p in frozen.projects}
+def checkouts(stack: Stack, frozen: Manifest, folder: Path, *, name: str) -> tuple[Checkout, ...]:
+    """Check out what a manifest froze, and prove by the trees that it is the same.
+
+    Args:
+        stack: says how each project is checked out, and its order.
+        frozen: the manifest.
+        folder: receives a checkout for each project.
+        name: of the stage on the console.
+
+    Raises:
+        SourceError: the checkouts cannot be made as they were frozen.
+    """
+    folders = {p.name: folder / stack.project(p.name).checkout_dir for p in frozen.projects}
     requests = {
         source.name: CheckoutRequest(
             project=stack.project(source.name),
@@ -142,13 +157,13 @@ def _checkouts(request: LegBuild, frozen: Manifest) -> tuple[Checkout, ...]:
         )
         for source in frozen.projects
     }
-    with console.current().stage(f"check out what the night {request.run.plan.night} froze") as stage:
-        checkouts = restore.reproduce(frozen, requests, say=stage.update)
+    with console.current().stage(name) as stage:
+        trees = restore.reproduce(frozen, requests, say=stage.update)
         stage.update("comparing the trees")
         if problems := manifest.verify(frozen, folders):
             raise SourceError(f"the checkouts are not what was frozen: {'; '.join(problems)}")
     order = {project.name: place for place, project in enumerate(stack.in_order())}
-    return tuple(sorted(checkouts, key=lambda checkout: order[checkout.project.name]))
+    return tuple(sorted(trees, key=lambda checkout: order[checkout.project.name]))
 
 
 def origin_of(stack: Stack, source: ProjectSource) -> str:

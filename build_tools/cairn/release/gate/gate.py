@@ -19,6 +19,7 @@ from packaging.utils import canonicalize_name
 import cairn
 from cairn.errors import CairnError
 from cairn.output.wording import short_id
+from cairn.release import rebuilds
 from cairn.release.gate import evidence, files_of_set, installation, users
 from cairn.release.gate.case import Case, Files, opened, ref
 from cairn.release.gate.evidence import Asked, Evidence
@@ -43,8 +44,9 @@ INSTALLS = "uv resolves it, pip and uv install it, from the index as it will be"
 SORTS = "versions sort above what is there"
 ONE_BUILD = "no version is of another build"
 COMPLETE = "the set is complete"
-DEMANDS = (BUILT, VERIFIED, TESTED, INSTALLS, SORTS, ONE_BUILD, COMPLETE)
-"""All demands, each at its number."""
+REBUILT = "others built it again, and got the same wheels"
+DEMANDS = (BUILT, VERIFIED, TESTED, INSTALLS, SORTS, ONE_BUILD, COMPLETE, REBUILT)
+"""All demands, each at its number; the last one is asked where the stack names rebuilders."""
 
 
 def check(case: Case) -> GateReport:
@@ -191,6 +193,20 @@ def _demands(case: Case, files: Files, tested: Demand, installed: Installation) 
         files_of_set.not_of_store(case, files),
     )
     yield _demand(COMPLETE, whole, "every project is there, and every file with its sha256")
+    if case.stack.gate.rebuilds:
+        yield _rebuilt(case)
+
+
+def _rebuilt(case: Case) -> Demand:
+    policy_of, made = case.stack.gate, case.wheel_set
+    same = rebuilds.agreeing(case.store, made, policy_of.rebuilders)
+    # One key under two names is one rebuilder.
+    number = len({policy_of.rebuilders[name] for name in same})
+    others = tuple(rebuilds.disagreeing(case.store, made, policy_of.rebuilders))
+    by = "; ".join((f"rebuilt identically by {', '.join(same) or 'nobody'}", *others))
+    asked_of = ", ".join(sorted(policy_of.rebuilders))
+    short = f"{number} of the {policy_of.rebuilds} that are asked for, among {asked_of}: {by}"
+    return _demand(REBUILT, (short,) if number < policy_of.rebuilds else (), by)
 
 
 def _by_version(case: Case) -> Iterator[Demand]:

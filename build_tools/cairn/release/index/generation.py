@@ -32,7 +32,9 @@ ProjectStatus = Literal["active", "archived", "quarantined", "deprecated"]
 ProvenanceKind = Literal["pep740", "local-key"]
 """How a provenance is written: only the first is one that PEP 740's clients can read."""
 
-Action = Literal["publish", "mirror", "stage", "promote", "yank", "unyank", "rollback", "retain", "record"]
+Action = Literal[
+    "publish", "mirror", "stage", "promote", "yank", "unyank", "rollback", "retain", "record", "rebuild"
+]
 """Which command made a generation."""
 
 PUBLISHED, MIRRORED = "published", "mirrored"
@@ -263,6 +265,7 @@ class IndexSet(datafile.Value, tag_field="schema", tag="cairn.index-set/1"):
         failed: the test records that stand against it by now, in words, or None.
         weakened: where the policy asked less than it should that let it in, a sentence each.
         download: bytes of every file that it installs; 0 in an entry of Cairn 0.1, which did not say.
+        rebuilds: who built it again by now, and whether it came out the same, a sentence each.
     """
 
     set_id: str
@@ -284,6 +287,7 @@ class IndexSet(datafile.Value, tag_field="schema", tag="cairn.index-set/1"):
     failed: str | None = None
     weakened: tuple[str, ...] = ()
     download: int = 0
+    rebuilds: tuple[str, ...] = ()
 
     def replaces_tested(self, other: IndexSet) -> tuple[str, ...]:
         """The targets that this set was not tested on and `other`, for the same installers, was, in order."""

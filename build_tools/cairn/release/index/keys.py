@@ -10,6 +10,7 @@
     sets/<set id>/results/<digest>.xml                   the JUnit XML of a record
     sets/<set id>/results/<digest>.json                  the compatibility report of a record
     sets/<set id>/answers/<digest>.json                  what was said to failed records
+    sets/<set id>/rebuilds/<digest>.dsse.json            who built it again, and whether it came out the same
     sets/<set id>/judgements/<digest>.json               what a gate found
     sets/<set id>/locks/…                                constraints.txt and pylock.toml
     nights/<id>/…                                        what a night is to make, how its jobs ended, and
@@ -77,7 +78,7 @@ _KINDS = {
     "file": rf"files/[0-9a-f]{{2}}/{_DIGEST}/[^/]+",
     "set": rf"sets/{_DIGEST}/((set|manifest|builder)\.json|{_LOCKS}|{_FINDINGS})",
     # Of a set that is gone they stay, so that it does not come back without them.
-    "evidence": rf"sets/{_DIGEST}/(records|answers)/{_DIGEST}(\.dsse)?\.json",
+    "evidence": rf"sets/{_DIGEST}/(records|answers|rebuilds)/{_DIGEST}(\.dsse)?\.json",
     "night": rf"nights/{_NAME}/((night|manifest|steps/{_NAME})\.json"
     rf"|shards/{_NAME}/{_NAME}/(shard\.json|outcomes\.jsonl))",
     "set page": rf"sets/{_DIGEST}/{_PAGES}",

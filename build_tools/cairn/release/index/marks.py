@@ -17,7 +17,7 @@ from cairn.release.index.commit import attempts
 from cairn.release.index.generation import Action, FileEntry, IndexSet, ProjectState, project_of
 from cairn.release.index.snapshot import Change, Index, Snapshot, ancestors, existing, read_set
 from cairn.release.ledger import Ledger, standing_of
-from cairn.release.ledger_entries import Event
+from cairn.release.ledger_entries import Event, rebuilds_of
 from cairn.store.protocol import MissingKeyError, Store
 from cairn.wheels.wheelset import WheelSet
 
@@ -48,7 +48,7 @@ class Marked(datafile.Value):
 
 
 def marking_from_ledger(store: Store, *, pending: Iterable[Event] = ()) -> Marking:
-    """The marks that follow from what the store knows: bans, and test records that stand against sets.
+    """The marks that follow from what the store knows: bans, bad test records, and rebuilds.
 
     Args:
         store: the store.
@@ -61,8 +61,13 @@ def marking_from_ledger(store: Store, *, pending: Iterable[Event] = ()) -> Marki
             ban = ledger.ban_of_set(read_set(store, listed.set_id))
         except MissingKeyError:  # it was collected with an older state of its index
             ban = ledger.ban(listed.set_id, listed.manifest_sha256)
-        failed = standing_of(ledger.history(listed.set_id)) or None
-        return msgspec.structs.replace(listed, yanked=ban.why if ban else None, failed=failed)
+        history = ledger.history(listed.set_id)
+        return msgspec.structs.replace(
+            listed,
+            yanked=ban.why if ban else None,
+            failed=standing_of(history) or None,
+            rebuilds=rebuilds_of(history),
+        )
 
     return mark
 

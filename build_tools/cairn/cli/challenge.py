@@ -1,0 +1,147 @@
+"""`cairn challenge`: build a released set again, and say whether the wheels are the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cairn import converters
+from cairn.build.build_options import compile_jobs
+from cairn.cli import common_options as common
+from cairn.cli import signing
+from cairn.cli.answer import Answer, Note, Piece, Table, Warn
+from cairn.cli.binder import command
+from cairn.options import option
+from cairn.output.wording import count, short_id
+
+if TYPE_CHECKING:
+    from cairn.pipeline.challenge import Challenge, Prepared
+    from cairn.release.rebuilds import KeptRebuild, Rebuild, RebuiltWheel
+
+_SHOWN = 10  # members of a wheel
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChallengeSet(signing.SignOptions, common.StackOptions, common.StoreOptions):
+    """Options of `cairn challenge`.
+
+    The set is built from its manifest in a folder of its own, no wheel is taken from a cache, and each wheel
+    is compared byte by byte. What differs is named with its cause: time, path, order, compiler. With a key
+    the verdict is signed and put beside the set, where the gate and the pages find it. Exit code 7 says that
+    a wheel differs.
+
+        cairn challenge 3f9a0c --store ./store --stack external-builds/sample --work-dir /tmp/challenge
+    """
+
+    set_id: str = common.set_argument()
+    index: str = common.index("release")
+    rocm_index_url: str = option(
+        "index of ROCm packages (default: the store's staging channel); {family} stands for the family",
+        metavar="URL",
+        default="",
+    )
+    who: str | None = option(
+        "your name in the verdict (default: your user name)", convert=converters.nonempty
+    )
+    work_dir: Path = common.work_dir(Path("challenge"))
+    jobs: int = compile_jobs()
+    dry_run: bool = common.dry_run()
+    json: bool = common.json()
+
+
+def _challenge(request: ChallengeSet) -> Answer:
+    from cairn.errors import WheelError
+    from cairn.pipeline import challenge
+    from cairn.release import rebuilds
+    from cairn.release.index import generation, keys
+    from cairn.release.index.snapshot import Index, whole_id
+
+    store, signer = request.open_existing_store(), request.signer()
+    set_id = whole_id(common.set_id_of(request.set_id), Index(store, request.index).load())
+    family = keys.scope_of(request.index)
+    asked = challenge.Challenge(
+        store=store,
+        set_id=set_id,
+        stack=request.load_stack(),
+        index=f"staging/{family}" if family else "staging",
+        rocm_index_url=request.rocm_index_url,
+        work_dir=request.work_dir.absolute(),
+        jobs=request.jobs,
+    )
+    prepared = challenge.prepare(asked)
+    if request.dry_run:
+        return _plan(asked, prepared)
+    rebuild = challenge.run(asked, prepared, rebuilder=request.who or generation.who())
+    kept = rebuilds.keep(store, prepared.wheel_set, rebuild, signer) if signer else None
+    verdict = asked.work_dir / challenge.VERDICT
+    plain = {
+        "set": set_id,
+        "identical": rebuild.is_identical,
+        "wheels": [
+            {"file": one.file_name, "identical": one.is_identical, **_without_name(one)}
+            for one in rebuild.wheels
+        ],
+        "rebuilder": rebuild.rebuilder,
+        "toolchain": {name: {"manifest": a, "here": b} for name, (a, b) in prepared.toolchain.items()},
+        "verdict": verdict,
+        "kept": kept.digest if kept else None,
+        "key": kept.key_id if kept else None,
+    }
+    error = WheelError(
+        f"the set {short_id(set_id)} did not come out the same: {'; '.join(rebuilds.sentences(rebuild))}",
+        tip=f"the wheels are in {asked.work_dir / 'wheels'}; cairn diff shows more",
+    )
+    text = _text(rebuild, prepared, kept)
+    return Answer(plain, text, error=None if rebuild.is_identical else error)
+
+
+def _plan(asked: Challenge, prepared: Prepared) -> Answer:
+    frozen = prepared.frozen
+    rows = [(one.name, one.origin, one.hashtag, one.commit) for one in frozen.projects]
+    plain = {
+        "set": asked.set_id,
+        "python": prepared.python.version,
+        "rocm_sdk": frozen.sdk_version,
+        "projects": [dict(zip(("name", "origin", "hashtag", "commit"), row, strict=True)) for row in rows],
+        "work_dir": asked.work_dir,
+        "dry_run": True,
+    }
+    first = f"would build {count(frozen.projects, 'project')} of {short_id(asked.set_id)} in {asked.work_dir}"
+    return Answer(plain, [first, Table(("project", "origin", "hashtag", "commit"), rows)])
+
+
+def _without_name(one: RebuiltWheel) -> dict[str, object]:
+    from cairn import datafile
+
+    return {name: value for name, value in datafile.to_plain(one).items() if name != "file_name"}
+
+
+def _text(rebuild: Rebuild, prepared: Prepared, kept: KeptRebuild | None) -> Iterator[Piece]:
+    for name, (frozen, here) in prepared.toolchain.items():
+        yield Warn(f"{name} is {here} here, and was {frozen} when the manifest was frozen")
+    for wheel in rebuild.wheels:
+        if wheel.is_identical:
+            yield "done", f"{wheel.file_name} is identical"
+        else:
+            yield from _differing(wheel)
+    if rebuild.is_identical:
+        yield f"rebuilt identically by {rebuild.rebuilder}: {count(rebuild.wheels, 'wheel')}"
+    if kept is None:
+        yield Note("the verdict is not signed, and was not put beside the set: name a key with --sign-key")
+    else:
+        yield f"the verdict {short_id(kept.digest)} of {kept.by} is signed, and lies beside the set"
+
+
+def _differing(wheel: RebuiltWheel) -> Iterator[Piece]:
+    yield "failed", f"{wheel.file_name} {'differs' if wheel.rebuilt else 'did not come out'}"
+    if wheel.same_inputs is False:
+        yield "    its inputs were others: sources, settings, tools or what it is built against"
+    for one in wheel.differences[:_SHOWN]:
+        yield f"    {one.member}: {', '.join(one.causes)}: {one.example}"
+    if len(wheel.differences) > _SHOWN:
+        yield f"    and {len(wheel.differences) - _SHOWN} members more: see --json"
+
+
+COMMANDS = {"challenge": command(ChallengeSet, _challenge, needs="release")}

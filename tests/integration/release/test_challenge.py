@@ -1,0 +1,125 @@
+"""`cairn challenge` of a set that does not come out the same, and of what cannot be built again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from cairn import files
+from cairn.release import rebuilds
+from cairn.release.index.snapshot import read_set
+from cairn.release.trust import signers
+from cairn.store.folder import LocalStore
+from helpers import tiny_stack
+from helpers.trail import cairn, clean_environment
+
+pytestmark = pytest.mark.slow
+
+# What a careless build leaves in a wheel.
+SETUP = """
+import random, time, setuptools
+with open("tiny/built.py", "w") as file:
+    file.write(f"WHEN = {time.strftime('%Y-%m-%d %H:%M:%S')!r}\\n")
+    file.writelines(random.sample([f"A{n} = {n}\\n" for n in range(99)], 99))
+setuptools.setup()
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Staged:
+    """A set of the tiny stack, in staging."""
+
+    stack: Path
+    folder: Path
+    set_id: str
+    env: dict[str, str]
+
+    @property
+    def store(self) -> LocalStore:
+        return LocalStore(self.folder)
+
+    def challenge(self, *words: str | Path) -> subprocess.CompletedProcess[str]:
+        place = ("--store", self.folder, "--stack", self.stack, "--index", "staging")
+        return cairn("challenge", *words, *place, env=self.env)
+
+
+@pytest.fixture(scope="module")
+def staged(tmp_path_factory: pytest.TempPathFactory) -> Staged:
+    folder = tmp_path_factory.mktemp("challenge")
+    stack, env = tiny_stack.write(folder / "stack"), clean_environment(folder / "cache")
+    (stack / "origin" / "setup.py").write_text(SETUP)
+    (stack / "origin" / ".gitignore").write_text("built.py\n*.egg-info\nbuild\n")
+    git = ("git", "-c", "user.name=A", "-c", "user.email=a@example.invalid")
+    subprocess.run([*git, "add", "."], cwd=stack / "origin", check=True)
+    subprocess.run([*git, "commit", "--quiet", "-m", "Leave traces"], cwd=stack / "origin", check=True)
+    source, out, store = folder / "src", folder / "out", folder / "store"
+    for words in (
+        ("checkout", "all", "--stack", stack, "--root-checkout-dir", source),
+        ("build", "--stack", stack, "--root-checkout-dir", source, "--output-dir", out),
+    ):
+        done = cairn(*words, env=env)
+        assert done.returncode == 0, done.stderr
+    wheels = sorted(out.glob("*.whl"))
+    done = cairn(
+        *("index", "publish", *wheels, "--set", out / "set.json", "--store", store, "--index", "staging"),
+        env=env,
+    )
+    assert done.returncode == 0, done.stderr
+    shutil.rmtree(source)
+    set_id = json.loads((out / "set.json").read_text())["set_id"]
+    return Staged(stack=stack, folder=store, set_id=set_id, env=env)
+
+
+def test_what_differs_is_named_with_why_and_the_signed_verdict_says_so(
+    staged: Staged, tmp_path: Path
+) -> None:
+    signers.create(tmp_path / "key")
+    words = (staged.set_id[:6], "--work-dir", tmp_path / "elsewhere", "--who", "bob", "--json")
+    done = staged.challenge(*words, "--sign-key", tmp_path / "key" / signers.PRIVATE_NAME)
+    assert done.returncode == 7, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["identical"] is False
+    (wheel,) = answer["wheels"]
+    assert wheel["same_inputs"] is True
+    (difference,) = wheel["differences"]
+    assert difference["member"] == "tiny/built.py"
+    assert difference["causes"] == ["time", "order"]
+    assert "differs (time, order)" in done.stderr
+    ((kept,), problems) = rebuilds.read(staged.store, read_set(staged.store, staged.set_id))
+    assert (kept.rebuild.is_identical, kept.key_id, problems) == (False, answer["key"], ())
+    page = (staged.folder / "staging" / "status.html").read_text("utf-8")
+    assert f"rebuilt by {kept.by} with other bytes" in page
+
+
+def test_a_plan_builds_nothing_and_says_what_it_would(staged: Staged, tmp_path: Path) -> None:
+    done = staged.challenge(staged.set_id, "--work-dir", tmp_path / "w", "--dry-run", "--json")
+    assert done.returncode == 0, done.stderr
+    plan = json.loads(done.stdout)
+    assert [project["name"] for project in plan["projects"]] == ["tiny"]
+    assert not (tmp_path / "w").exists()
+
+
+def test_what_cannot_be_challenged_is_said_in_a_line(staged: Staged, tmp_path: Path) -> None:
+    unknown = staged.challenge("0" * 64, "--work-dir", tmp_path / "w")
+    assert (unknown.returncode, "has no set 0000" in unknown.stderr) == (9, True)
+    line = staged.challenge(staged.set_id, "--work-dir", tmp_path / "w", "--line", "other")
+    assert line.returncode == 2
+    with files.locked(tmp_path / "w" / "challenge.lock"):
+        second = staged.challenge(staged.set_id, "--work-dir", tmp_path / "w")
+    assert (second.returncode, "Traceback" in second.stderr) == (11, False)
+    forged = tmp_path / "forged"
+    shutil.copytree(staged.folder, forged)
+    path = forged / "sets" / staged.set_id / "manifest.json"
+    path.chmod(0o644)
+    path.write_text(path.read_text().replace("main", "evil"))
+    done = cairn(
+        *("challenge", staged.set_id, "--store", forged, "--stack", staged.stack, "--index", "staging"),
+        *("--work-dir", tmp_path / "w"),
+        env=staged.env,
+    )
+    assert (done.returncode, "was changed" in done.stderr) == (9, True)
