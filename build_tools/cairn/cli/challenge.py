@@ -42,9 +42,7 @@ class ChallengeSet(signing.SignOptions, common.StackOptions, common.StoreOptions
         metavar="URL",
         default="",
     )
-    who: str | None = option(
-        "your name in the verdict (default: your user name)", convert=converters.nonempty
-    )
+    who: str | None = option("whom to ask (default: your user name)", convert=converters.nonempty)
     work_dir: Path = common.work_dir(Path("challenge"))
     jobs: int = compile_jobs()
     dry_run: bool = common.dry_run()
@@ -74,7 +72,7 @@ def _challenge(request: ChallengeSet) -> Answer:
     if request.dry_run:
         return _plan(asked, prepared)
     rebuild = challenge.run(asked, prepared, rebuilder=request.who or generation.who())
-    kept = rebuilds.keep(store, prepared.wheel_set, rebuild, signer) if signer else None
+    kept, late = rebuilds.keep(store, prepared.wheel_set, rebuild, signer) if signer else (None, None)
     verdict = asked.work_dir / challenge.VERDICT
     plain = {
         "set": set_id,
@@ -93,7 +91,7 @@ def _challenge(request: ChallengeSet) -> Answer:
         f"the set {short_id(set_id)} did not come out the same: {'; '.join(rebuilds.sentences(rebuild))}",
         tip=f"the wheels are in {asked.work_dir / 'wheels'}; cairn diff shows more",
     )
-    text = _text(rebuild, prepared, kept)
+    text = [*_text(rebuild, prepared, kept), *([Warn(late)] if late else [])]
     return Answer(plain, text, error=None if rebuild.is_identical else error)
 
 

@@ -207,8 +207,13 @@ def _read(read: in_toto.TestResultStatement) -> tuple[Rebuild, PublicKey]:
     return rebuild, PublicKey(key)
 
 
-def keep(store: Store, wheel_set: WheelSet, rebuild: Rebuild, signer: Signer) -> KeptRebuild:
+def keep(
+    store: Store, wheel_set: WheelSet, rebuild: Rebuild, signer: Signer
+) -> tuple[KeptRebuild, str | None]:
     """Sign a verdict, put it beside its set, and have every page of the set say so.
+
+    Returns:
+        The verdict, and why the pages do not say so yet: in a store with a root, a rebuilder signs no index.
 
     Raises:
         StoreError: the verdict is of other wheels than the set's.
@@ -223,8 +228,11 @@ def keep(store: Store, wheel_set: WheelSet, rebuild: Rebuild, signer: Signer) ->
         kind="rebuild", set_id=wheel_set.id, who=kept.by, when=rebuild.finished, why=why, record=digest
     )
     Ledger(store).add(events=[event])
-    marks.update_marks(store, wheel_set.id, "rebuild")
-    return kept
+    try:
+        marks.update_marks(store, wheel_set.id, "record", why=f"rebuilt by {kept.by}")
+    except CairnError as error:
+        return kept, str(error)
+    return kept, None
 
 
 def read(store: Store, wheel_set: WheelSet) -> tuple[tuple[KeptRebuild, ...], tuple[str, ...]]:

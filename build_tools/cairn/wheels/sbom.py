@@ -25,6 +25,8 @@ _DLL = ".dll"
 def add(wheel: Path, output_dir: Path, *, sources: Sequence[Source], rocm_version: str | None) -> Path:
     """Write a wheel with its bill of materials into `output_dir`; one that it has from here is replaced.
 
+    It is the last that a build does to a wheel, and what the umask of the machine has left goes too.
+
     Args:
         wheel: the wheel, with everything that it will bundle.
         output_dir: a folder other than its own.
@@ -43,7 +45,8 @@ def add(wheel: Path, output_dir: Path, *, sources: Sequence[Source], rocm_versio
         info.distribution, info.version, sources=sources, rocm_version=rocm_version, bundled=bundled
     )
     content = {path: document}
-    change = Edit(replace_files=content) if present else Edit(add_files=content)
+    where: dict[str, Any] = {"replace_files" if present else "add_files": content}
+    change = Edit(**where, usual_modes=True)
     return edit_wheel(wheel, change, output_dir)
 
 

@@ -151,5 +151,5 @@ def test_the_same_inputs_have_the_key_that_they_always_had(request_for: MakeRequ
     assert of_this_machine.keys() <= inputs.keys()
     assert (
         cache.key_of({**inputs, **of_this_machine})
-        == "8ea58a7aae6bb4ee5a21ac6ead286e9baacc8bc1377bb6ca770624025af237f7"
+        == "f624371a1b97eca1a088c9fa9449ad1dbad38e83ee3675492ead1a98843669e0"
     )

@@ -19,6 +19,7 @@ UPSTREAMS_OWN = ("checkout_from_manifest", "fetch_artifacts", "build_python_pack
 SEVERAL_MEANINGS = {
     "--artifacts": "of a night, and of a run of TheRock",
     "--cache-store": "of a build by hand, and of a workflow, which has an empty one for none",
+    "--rocm-index-url": "of a build, and of one whose SDK the store has",
     "--debug": "of every command, and upstream's of its tests",
     "--exclude": "artifacts, and libraries",
     "--families": "built side by side, and of a matrix",

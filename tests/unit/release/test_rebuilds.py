@@ -20,8 +20,8 @@ from cairn.release.index import keys
 from cairn.release.index.snapshot import Index
 from cairn.release.provenance import dsse
 from cairn.release.provenance.dsse import SignatureError
-from cairn.release.trust.signers import Signer
 from cairn.release.rebuilds import Rebuild, RebuiltWheel
+from cairn.release.trust.signers import Signer
 from cairn.store.memory import MemoryStore
 from cairn.wheels.build_statement import Builder
 from cairn.wheels.contents.reproducibility import MemberDifference
@@ -75,7 +75,8 @@ def test_a_verdict_comes_back_as_it_was_given_and_every_page_of_its_set_says_so(
     store: MemoryStore, made: WheelSet
 ) -> None:
     given = verdict(made, differs=True, machine={"python": "3.11", "c++": "g++ (Debian 12)"})
-    kept = rebuilds.keep(store, made, given, ANN)
+    kept, late = rebuilds.keep(store, made, given, ANN)
+    assert late is None
     (read,), problems = rebuilds.read(store, made)
     assert (read, problems) == (kept, ())
     assert (read.rebuild, read.key_id) == (given, ANN.key_id)
@@ -211,7 +212,7 @@ def test_the_gate_asks_as_many_rebuilders_as_the_stack_does(store: MemoryStore, 
 def test_two_at_once_are_both_kept(store: MemoryStore, made: WheelSet) -> None:
     with ThreadPoolExecutor(4) as pool:
         jobs = [pool.submit(rebuilds.keep, store, made, verdict(made), by) for by in (ANN, BOB, ANN, BOB)]
-        digests = {job.result().digest for job in jobs}
+        digests = {job.result()[0].digest for job in jobs}
     assert len(digests) == 2
     assert len(rebuilds.read(store, made)[0]) == 2
     assert len(Index(store, "staging").load().set(made.id).rebuilds) == 2

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -134,3 +135,18 @@ def test_a_malformed_one_is_an_error_of_ours(make_wheel: MakeWheel, tmp_path: Pa
 def test_without_rocm_and_sources(make_wheel: MakeWheel, tmp_path: Path) -> None:
     made = sbom.add(make_wheel(), tmp_path / "listed", sources=(), rocm_version=None)
     assert bill(made)["components"] == []
+
+
+def test_modes_do_not_tell_the_umask_of_the_build(make_wheel: MakeWheel, tmp_path: Path) -> None:
+    wheel, strict = make_wheel(files={"demo/a.py": b"", "demo/run": b""}), tmp_path / "strict"
+    strict.mkdir()
+    with zipfile.ZipFile(wheel) as source, zipfile.ZipFile(strict / wheel.name, "w") as target:
+        for info in source.infolist():
+            info.external_attr = (0o100700 if info.filename == "demo/run" else 0o100600) << 16
+            target.writestr(info, source.read(info.filename))
+    listed = sbom.add(strict / wheel.name, tmp_path / "listed", sources=SOURCES, rocm_version=None)
+    with zipfile.ZipFile(listed) as archive:
+        modes = {info.filename: info.external_attr >> 16 for info in archive.infolist()}
+    assert {name for name, mode in modes.items() if mode == 0o100755} == {"demo/run"}
+    assert {*modes.values()} == {0o100644, 0o100755}
+    assert not verify(listed, Expectation(targets=("cpu",)))

@@ -32,14 +32,11 @@ ProjectStatus = Literal["active", "archived", "quarantined", "deprecated"]
 ProvenanceKind = Literal["pep740", "local-key"]
 """How a provenance is written: only the first is one that PEP 740's clients can read."""
 
-Action = Literal[
-    "publish", "mirror", "stage", "promote", "yank", "unyank", "rollback", "retain", "record", "rebuild"
-]
+Action = Literal["publish", "mirror", "stage", "promote", "yank", "unyank", "rollback", "retain", "record"]
 """Which command made a generation."""
 
 PUBLISHED, MIRRORED = "published", "mirrored"
 """`FileEntry.build` of a file that came by itself, and of one from the lock of a mirror."""
-
 
 PACKAGES = ("torch", "torchvision", "torchaudio")
 """What an install line names where a set has them: they need the rest of it, by exact pins."""

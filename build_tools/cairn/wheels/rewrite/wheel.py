@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import stat
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -21,7 +22,7 @@ from cairn import files
 from cairn.errors import WheelError
 from cairn.formats import cyclonedx
 from cairn.formats.zip import writer
-from cairn.formats.zip.reader import Archive, collector_paused
+from cairn.formats.zip.reader import Archive, Member, collector_paused
 from cairn.formats.zip.writer import CopiedMember, New
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.fields import Headers, core_metadata, parse_headers
@@ -57,6 +58,7 @@ class Edit:
         digests: path in the wheel to sha256, in hex, of those new files for which it is known already.
         checked: paths of files whose old content the caller has compared with RECORD.
         binaries: path in the wheel of an ELF file to the change of its run paths and needed libraries.
+        usual_modes: give each file mode 0644 or 0755, as installers do: others follow the umask of the build.
     """
 
     version: str | None = None
@@ -74,6 +76,7 @@ class Edit:
     digests: Mapping[str, str] = field(default_factory=dict)
     checked: frozenset[str] = frozenset()
     binaries: Mapping[str, BinaryEdit] = field(default_factory=dict)
+    usual_modes: bool = False
 
 
 def edit_wheel(wheel: Path, edit: Edit, output_dir: Path) -> Path:
@@ -179,7 +182,8 @@ def _entries(archive: Archive, info: WheelInfo, edit: Edit) -> list[CopiedMember
             content = changed[name]
             where.append(New(name=moved.get(name, name), content=content, executable=member.executable))
         else:
-            where.append(CopiedMember(member, moved.get(name, name)))
+            kept = _with_usual_mode(member) if edit.usual_modes else member
+            where.append(CopiedMember(kept, moved.get(name, name)))
     for path, content in sorted(edit.add_files.items()):
         where = last if path.startswith(about) else first
         where.append(New(name=moved.get(path, path), content=content))
@@ -195,6 +199,14 @@ def _entries(archive: Archive, info: WheelInfo, edit: Edit) -> list[CopiedMember
             rows.append(new.pop(path, row if path == row.path else row._replace(path=path)))
     text = format_record([*rows, *new.values(), RecordRow(record)])
     return [*entries, New(name=record, content=text.encode())]
+
+
+def _with_usual_mode(member: Member) -> Member:
+    """The member with the mode that a new file would have; a folder, a link, or one without any as it is."""
+    if not stat.S_ISREG(member.mode):
+        return member
+    mode = stat.S_IFREG | (0o755 if member.executable else 0o644)
+    return member._replace(external=mode << 16 | member.external & 0xFFFF)
 
 
 def _moved(archive: Archive, info: WheelInfo, edit: Edit) -> dict[str, str]:
