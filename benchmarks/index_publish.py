@@ -6,7 +6,7 @@
 In two layouts: 5,000 projects of 20 files, and 20 projects of 5,000. Each program is measured as it is typed,
 start-up included: `cairn index publish` of one wheel into a folder, and dumb-pypi's incremental run
 (`--previous-package-list-json`), which is told what was there before. The whole regeneration is
-`cairn index render` of pages that are lost, and dumb-pypi's run with nothing before it. What is read and
+`cairn index repair` of pages that are lost, and dumb-pypi's run with nothing before it. What is read and
 written of the store by the one more wheel is counted too.
 """
 
@@ -139,7 +139,7 @@ def compare(projects: int, files: int, work: Path) -> None:
 
     shutil.rmtree(store.path / "staging" / "simple")
     print("every page again")
-    report(whole_peer, measured([*cairn, "index", "render", *at]), peer_name="dumb-pypi")
+    report(whole_peer, measured([*cairn, "index", "repair", *at]), peer_name="dumb-pypi")
 
 
 def main() -> int:

@@ -228,7 +228,7 @@ def _formats() -> Iterator[tuple[str, type[datafile.Value], str]]:
         night_plan.StepNote,
         "Below `nights/<id>/steps/`: how one job of a leg ended; for people, and no reason to promote.",
     )
-    yield "audit.json", inventory.AuditReport, "What `cairn index audit --json` prints."
+    yield "audit.json", inventory.AuditReport, "What `cairn index check --json` prints."
     yield "doctor.json", model.DoctorReport, "What `cairn doctor --json` prints; `--machine` reads it."
     yield "bisect.json", bisect.Search, "`cairn bisect` writes it after each run, and goes on from it."
     yield "judgement.json", judgement.GateReport, "`cairn release promote` keeps it beside the set."

@@ -162,7 +162,16 @@ def parse_targets(text: str | Iterable[str], *, unbuilt: bool = False) -> tuple[
         UsageError: an unknown name, nothing at all, or `cpu` among others.
     """
     words = [w for part in ([text] if isinstance(text, str) else text) for w in _SEPARATORS.split(part) if w]
-    names = tuple(dict.fromkeys(name for word in words for name in _expand(word, unbuilt=unbuilt)))
+    try:
+        names = tuple(dict.fromkeys(name for word in words for name in _expand(word, unbuilt=unbuilt)))
+    except UsageError:
+        try:
+            target = parse_product(str(text))
+        except UsageError:
+            target = ""
+        if not target or str(text).startswith("gfx"):
+            raise
+        raise UsageError(f"{text!r} is a product", tip=f"write its target: {target}") from None
     if not names:
         raise UsageError("no GPU target was named", tip="name at least one, such as gfx942 or gfx110X-all")
     if CPU in names and len(names) > 1:
@@ -291,7 +300,7 @@ def parse_product(text: str) -> str:
     if maker := _other_maker(text):
         raise UsageError(
             f"{text!r} is a GPU of {maker}, and ROCm runs on those of AMD",
-            tip="without one, take the build for the CPU, where there is one: --target cpu",
+            tip="without one, take the build for the CPU, where there is one: --gpu cpu",
         )
     offers = dict.fromkeys(f"{name.name} ({name.target})" for name in exact or begun or _mistyped(parts))
     more = f" and {len(offers) - _SHOWN} more" if len(offers) > _SHOWN else ""
@@ -299,7 +308,7 @@ def parse_product(text: str) -> str:
         f"{text!r} {'may be several products' if exact or begun else 'is not a product that is known'}",
         tip=f"did you mean {', '.join(list(offers)[:_SHOWN])}{more}?"
         if offers
-        else "name its target with --target: `rocminfo` and `cairn doctor` say it where the GPU is",
+        else "name its target with --gpu: `rocminfo` and `cairn doctor` say it where the GPU is",
     )
 
 

@@ -45,7 +45,7 @@ def test_another_family_compiles_device_code_and_nothing_else(
             "--install-rocm",
             "--find-links",
             f"{tmp_path}/dists/{{family}}",
-            "--rocm-sdk-version",
+            "--rocm-version",
             "7.10.0",
         )
         done = cairn("build", *places, *sdk, "--families", families, "--use-ccache", env=env)

@@ -23,6 +23,7 @@ class Group:
         module: the one below `cairn.cli` that has all of the commands.
         modules: those that have some of them; any other command has one of its own name, in the room of the
             group.
+        formerly: by a name that a command had: the one it has.
     """
 
     about: str
@@ -32,6 +33,7 @@ class Group:
     commands: Mapping[str, str | Group]
     module: str = ""
     modules: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    formerly: Mapping[str, str] = field(default_factory=dict)
 
     def module_of(self, name: str, room: str) -> str:
         """Return the module of a command of this group, whose modules are in the package `room`."""
@@ -189,17 +191,17 @@ _INDEX_MIRROR = Group(
 )
 
 _INDEX = Group(
-    about="serve, publish, audit, verify, mirror or look after an index",
+    about="serve, publish, check, verify, mirror or look after an index",
     description="Work with an index: static files that pip and uv install from.",
     example="cairn index serve ./store",
-    modules={"index.upkeep": ("audit", "render", "recover", "gc")},
+    modules={"index.upkeep": ("check", "repair", "gc")},
+    formerly={"audit": "check", "render": "repair", "recover": "repair"},
     commands={
         "serve": "serve a store over HTTP on this machine until interrupted",
         "publish": "offer wheels and sdists in a channel: staging or dev",
         "mirror": _INDEX_MIRROR,
-        "audit": "compare all that is in a store with what its generations say",
-        "render": "make every page of an index anew from the current generation",
-        "recover": "finish what a writer that died has left, or choose the current generation",
+        "check": "compare all that is in a store with what its generations say",
+        "repair": "finish what a dead writer has left, make pages anew, or choose the current generation",
         "gc": "remove files, sets and leftovers that no generation names any more",
         "verify": "check wheels against what was signed, tested and built: from their bytes to the commits",
     },

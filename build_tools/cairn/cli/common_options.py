@@ -219,7 +219,8 @@ def index(default: str, *, explicit: bool = False) -> Any:
     """`--index`, and its other name; with `explicit`, it is None where the user does not say which."""
     return option(
         f"a channel, or a channel and a family: staging, release/gfx110X-all (default: {default})",
-        *("--index", "--channel"),
+        "--index",
+        formerly=("--channel",),
         default=None if explicit else default,
         completer=complete_indexes,
     )
@@ -343,6 +344,17 @@ def sdk_extras(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*_SDK_EXTRAS, *filter(None, map(str.strip, text.split(","))))))
 
 
+def rocm_version(*names: str, **more: Any) -> Any:
+    """`--rocm-version`, of the ROCm SDK that is installed; upstream's script has a different name for it."""
+    return option(
+        "version of the ROCm SDK: 7.10.0, ==7.10.0, '>1.0' or '~=7.10' (default: the newest)",
+        *(names or ("--rocm-version",)),
+        metavar="VERSION",
+        convert=sdk_version,
+        **more,
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class SdkOptions:
     """Where pip finds the ROCm SDK: upstream's flags (build_prod_wheels.py)."""
@@ -350,12 +362,7 @@ class SdkOptions:
     index_url: str | None = index_url()
     find_links: tuple[str, ...] = find_links()
     cache_dir: Path | None = option("pip's cache folder", "--pip-cache-dir", convert=converters.new_folder)
-    version: str | None = option(
-        "version of the ROCm SDK: 7.10.0, ==7.10.0, '>1.0' or '~=7.10' (default: the newest)",
-        "--rocm-sdk-version",
-        metavar="VERSION",
-        convert=sdk_version,
-    )
+    version: str | None = rocm_version(formerly=("--rocm-sdk-version",))
     pre: bool = switch("take pre-releases too", default=True)
     extras: tuple[str, ...] = option(
         "extras of the rocm package in addition to libraries and devel, such as device-gfx1100",

@@ -34,23 +34,21 @@ class Install(signing.RootOptions):
     and for uv. What was not tested on such a GPU is said to be untested. Where the store has a root, the
     choice is held against what its promoter signed, and --run installs nothing but that.
 
-        cairn install --index-url https://wheels.example/release/simple/ --product "RX 7900 XTX"
+        cairn install --index-url https://wheels.example/release/simple/ --gpu "RX 7900 XTX"
     """
 
     index_url: str | None = common.index_url(group=_PLACE)
     store: str | None = common.store(required=False, group=_PLACE)
     index: str = common.index("release")
-    product: str | None = option(
-        'the GPU as it is sold, such as "RX 7900 XTX"',
-        metavar="NAME",
-        convert=converters.nonempty,
-        group=_GPU,
-    )
-    target: str | None = option(
-        "the GPU's target, such as gfx1100; or cpu, to use none",
+    gpu: str = option(
+        'the GPU: a product such as "RX 7900 XTX", a target such as gfx1100, or cpu to use none '
+        "(default: auto, the GPUs of this machine)",
+        metavar="GPU",
         convert=converters.nonempty,
         completer=common.complete_targets,
         group=_GPU,
+        default="auto",
+        formerly=("--product", "--target"),
     )
     topology_dir: Path | None = option(
         "a copy of a machine's /sys/class/kfd/kfd/topology/nodes, to choose for that machine",
@@ -95,23 +93,19 @@ def _install(request: Install) -> Iterator[Answer]:
 
 
 def _gpus_by_name(request: Install) -> tuple[str, ...] | None:
-    """The targets that the user named, without features; None where the machine is to be asked."""
+    """The target that the user named, without features; None where the machine is to be asked."""
     from cairn import targets
 
-    if request.product:
-        return (targets.parse_product(request.product),)
-    if request.target is None:
+    if request.gpu == "auto":
         return None
     try:
-        names = targets.parse_targets(request.target, unbuilt=True)
-    except UsageError as error:
-        try:
-            product = targets.parse_product(request.target)
-        except UsageError:
-            raise error from None
-        raise UsageError(f"{request.target!r} is a product", tip=f"write --target {product}") from None
+        names = targets.parse_targets(request.gpu, unbuilt=True)
+    except UsageError:
+        if request.gpu.casefold().startswith("gfx"):
+            raise
+        return (targets.parse_product(request.gpu),)
     if len(names) > 1:
-        raise UsageError(f"{request.target} is {len(names)} targets", tip=f"name one: {', '.join(names)}")
+        raise UsageError(f"{request.gpu} is {len(names)} targets", tip=f"name one: {', '.join(names)}")
     return (names[0].partition(":")[0],)
 
 

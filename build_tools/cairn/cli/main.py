@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 
 from cairn import __version__
-from cairn.cli import binder
+from cairn.cli import binder, topics
 from cairn.cli.commands import PROGRAM, Group
 from cairn.cli.guard import guarded
 from cairn.cli.parser import Parser
@@ -24,17 +24,38 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code: 0 only on success.
     """
-    return guarded(make_parser().parse_args(sys.argv[1:] if argv is None else argv))
+    return guarded(make_parser().parse_args(_meant(sys.argv[1:] if argv is None else argv)))
+
+
+def _meant(words: Sequence[str]) -> Sequence[str]:
+    """Read `cairn help build` as `cairn build --help`, and `cairn version` as `cairn --version`."""
+    if list(words[:1]) == ["help"]:
+        return topics.words_for(words[1:])
+    return ["--version"] if list(words) == ["version"] else words
 
 
 def make_parser(*, whole: bool = False) -> Parser:
     """Make the parser of the program, with the options of the named command or, if `whole`, of all."""
     parser = Parser(prog="cairn")
-    parser.add_argument("--version", action="version", version=f"cairn {__version__}")
+    parser.add_argument("-V", "--version", action="version", version=f"cairn {__version__}")
     _add_commands(parser, PROGRAM, "cairn.cli")
+    parser.elsewhere = {"help": ("help",), "version": ("version",), **_commands_below(PROGRAM)}
     if whole:
         parser.fill(everything=True)
     return parser
+
+
+def _commands_below(group: Group, above: str = "") -> dict[str, list[str]]:
+    """By the name of each command of a group of `cairn`: the ways to it, such as `release yank`."""
+    ways: dict[str, list[str]] = {}
+    for name, entry in group.commands.items():
+        way = f"{above} {name}".lstrip()
+        if above and name not in PROGRAM.commands:
+            ways.setdefault(name, []).append(way)
+        if isinstance(entry, Group):
+            for inner, more in _commands_below(entry, way).items():
+                ways.setdefault(inner, []).extend(more)
+    return ways
 
 
 def _add_commands(parser: Parser, group: Group, room: str) -> None:
@@ -42,6 +63,7 @@ def _add_commands(parser: Parser, group: Group, room: str) -> None:
     parser.description = group.description or f"{binder.sentence(group.about)}."
     parser.epilog = f"example: {group.example}"
     parser.default_command = group.default
+    parser.formerly.update({old: (new,) for old, new in group.formerly.items()})
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", parser_class=Parser)
     for name, entry in group.commands.items():
         below = commands.add_parser(name, help=entry if isinstance(entry, str) else entry.about)

@@ -57,10 +57,11 @@ class Create(CheckoutPlaces):
     line: str | None = common.line(common.LINE_OF_CHECKOUTS)
     build_env: tuple[str, ...] = build_env()
     targets: str | None = common.targets("the stack's")
-    rocm_sdk_version: str | None = option(
+    rocm_version: str | None = option(
         "exact version of the ROCm SDK, 7.10.0 or ==7.10.0 (default: the stack's)",
         metavar="VERSION",
         convert=converters.exact_version,
+        formerly=("--rocm-sdk-version",),
     )
     python: str | None = option("versions of Python, joined by commas (default: this one's)")
     output: Path = option("the manifest to write", required=True, convert=converters.new_file)
@@ -114,7 +115,7 @@ def _create(request: Create) -> Answer:
     checkouts = _checkouts(stack.for_line(request.line), request)
     line = release_line.line_of(stack, {c.project.name: c.path for c in checkouts}, asked=request.line)
     _refuse_what_no_one_else_has(checkouts, allow_local=request.allow_local)
-    sdk_version = request.rocm_sdk_version or (stack.sdk.version if stack.sdk else None)
+    sdk_version = request.rocm_version or (stack.sdk.version if stack.sdk else None)
     targets = gpu.parse_targets(request.targets) if request.targets else stack.targets
     build_env = variables.parse_build_env(request.build_env, stack)
     frozen = manifest.create(

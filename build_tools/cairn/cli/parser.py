@@ -7,7 +7,7 @@ import contextlib
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, TypeAlias
 
 from cairn.cli import setting_values
@@ -34,6 +34,12 @@ class Parser(argparse.ArgumentParser):
     takes_rest = False
     """What follows `--` is not ours to read: it becomes the list `rest`, wherever options stand before it."""
 
+    formerly: dict[str, Sequence[str]]
+    """By a name of an option or a command that is no longer its name: the words for it."""
+
+    elsewhere: Mapping[str, Sequence[str]]
+    """By a word that is no command here: what it is a command of, from here."""
+
     general = frozenset({"verbose", "quiet", "debug"})
     """Where the values of the general options are kept."""
 
@@ -42,6 +48,8 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, "formatter_class": _formatter, **kwargs})
+        self.formerly = {}
+        self.elsewhere = {}
         group = self.add_argument_group("general options")
         # SUPPRESS: argparse parses a command into a namespace of its own and copies that over ours, so a
         # default of the command would overwrite what was given before its name.
@@ -82,7 +90,7 @@ class Parser(argparse.ArgumentParser):
         words = list(sys.argv[1:] if args is None else args)
         if is_completion():  # a line that is not finished may still be wrong
             return super().parse_known_args(words, namespace)
-        words = self._with_command(words)
+        words = self._with_command(self._renamed(words))
         self._refuse_unknown(words)
         rest: list[str] = []
         if self.takes_rest and "--" in words:
@@ -105,7 +113,10 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Say in one line what is wrong with the command line, and exit."""
-        self.fail(message, tip=f"`{self.prog} --help` shows how to use it")
+        tip = f"`{self.prog} --help` shows how to use it"
+        if "required" in message and (example := str(self.epilog or "").removeprefix("example: ")):
+            tip = f"for example: {example}"
+        self.fail(message, tip=tip)
 
     def _print_message(self, message: str, file: Any = None) -> None:
         """What argparse prints help with; its own ignores that it could not be written."""
@@ -126,14 +137,23 @@ class Parser(argparse.ArgumentParser):
             return
         choices = [str(choice) for choice in action.choices]
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - see `Subparsers`
-            self.fail(
-                f"there is no command {value!r}",
-                tip=wording.did_you_mean(str(value), choices, what="the commands are"),
-            )
+            self.fail(f"there is no command {value!r}", tip=self._command_meant(str(value), choices))
         name = "/".join(action.option_strings) or str(action.metavar or action.dest)
         self.fail(
             f"{name} cannot be {value!r}",
             tip=wording.did_you_mean(str(value), choices, what="the choices are"),
+        )
+
+    def _command_meant(self, word: str, choices: list[str]) -> str:
+        known = [*choices, *self.formerly, *self.elsewhere]
+        close = (word,) if word in self.elsewhere else wording.nearest(word, known)
+        meant: dict[str, None] = {}
+        for name in close:
+            ways = self.elsewhere.get(name) or [" ".join(self.formerly.get(name, [name]))]
+            meant.update(dict.fromkeys(ways))
+        names = [name if " " not in name else f"`{self.prog} {name}`" for name in meant]
+        return (
+            f"did you mean {' or '.join(names[:3])}?" if names else f"the commands are: {', '.join(choices)}"
         )
 
     def fail(self, message: str, *, tip: str) -> NoReturn:
@@ -153,6 +173,19 @@ class Parser(argparse.ArgumentParser):
         names_command = first is None or first in names or wording.nearest(first, names)
         return words if names_command else [self.default_command, *words]
 
+    def _renamed(self, words: list[str]) -> list[str]:
+        """Return the words with the names of today, and say which they are."""
+        new = list(words)
+        for at, word in enumerate(words):
+            name, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
+            if now := self.formerly.get(name):
+                new[at : at + 1] = [*now[:-1], now[-1] + equals + value]
+                tip = f"{name} is now {' '.join(now)}; the old name goes with the next release"
+                console.current().warn(f"{self.prog}: {tip}")
+            if word == "--" or (self._commands() is not None and not word.startswith("-")):
+                break  # what follows is not ours
+        return new
+
     def _commands(self) -> Subparsers | None:
         actions = (a for a in self._actions if isinstance(a, argparse._SubParsersAction))  # noqa: SLF001
         return next(actions, None)
@@ -160,7 +193,7 @@ class Parser(argparse.ArgumentParser):
     def _refuse_unknown(self, words: Sequence[str]) -> None:
         own = list(self._own(words))
         names = [w.partition("=")[0] if w.startswith("--") else w for w in own if _is_option(w)]
-        asks_more = {"-h", "--help", "--version"}.isdisjoint(names)
+        asks_more = {"-h", "--help", "-V", "--version"}.isdisjoint(names)
         options = self._option_string_actions
         if unknown := [name for name in names if name not in options and name[:2] not in options]:
             self.fail(f"unknown option {', '.join(unknown)}", tip=self._suggestion(unknown[0]))

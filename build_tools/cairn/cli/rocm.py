@@ -99,13 +99,14 @@ class Fetch(Artifacts):
     Each archive is checked by the sha256sum beside it, and unpacked where nothing gets out of its folder.
     Run again after it was interrupted, the command goes on where it ended.
 
-        cairn rocm fetch --run-id 17123441166 --family gfx110X-all --output-dir artifacts
+        cairn rocm fetch --run-id 17123441166 --families gfx110X-all --output-dir artifacts
     """
 
-    family: tuple[str, ...] = repeated(
+    families: tuple[str, ...] = repeated(
         "only what is for this family of targets and for all (default: everything)",
         metavar="FAMILY",
         convert=converters.nonempty,
+        formerly=("--family",),
     )
     targets: str | None = common.targets("everything")
     output_dir: Path = common.output_dir()
@@ -127,7 +128,9 @@ def _fetch(request: Fetch) -> Answer:
     fetch_request = fill(
         FetchRequest,
         request,
-        wanted=request.wanted(groups=request.family, targets=names),
+        wanted=request.wanted(
+            groups=tuple(n for each in request.families for n in converters.words(each)), targets=names
+        ),
         verified_only=not request.allow_unverified,
         jobs=request.jobs or FetchRequest.jobs,
     )
@@ -192,7 +195,9 @@ class Install(common.SdkOptions):
         required=True,
     )
     family: str | None = option(
-        "name of the family of the targets (default: that of the GPU, or the SDK's default)"
+        "name of the family of the targets (default: that of the GPU, or the SDK's default)",
+        "--families",
+        formerly=("--family",),
     )
     dry_run: bool = common.dry_run()
     json: bool = common.json()
@@ -252,7 +257,12 @@ class Package:
         "such as 7.10.0 or 7.10.0a20251124", "--rocm-version", metavar="ROCM_VERSION", required=True
     )
     targets: str | None = common.targets("none")
-    family: str = option("name of the family of the targets (default: none)", default="")
+    family: str = option(
+        "name of the family of the targets (default: none)",
+        "--families",
+        default="",
+        formerly=("--family",),
+    )
     libraries_for_all: bool = flag("put device code into wheels of its own, one for each target", "--split")
     trim: bool = flag("leave what is for other targets than these out of the libraries")
     output_dir: Path = common.output_dir()

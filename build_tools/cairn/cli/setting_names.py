@@ -15,41 +15,63 @@ from cairn.errors import UsageError
 from cairn.output import safe_text, wording
 from cairn.settings import NOT_SETTINGS, PERSONAL, Setting
 
-FREE = frozenset(
-    """
-    amdgpu-family amdgpu-targets apex-dir as-of build-apex build-number build-pytorch-audio
-    build-pytorch-vision build-triton cache-read-only causes checkout-dir checkout-root commit-hipify
-    commits debug depth device-prefix dry-run enable-pytorch-flash-attention
-    enable-pytorch-flash-attention-windows env-dir explain families family figures for hipify html jobs
-    json keep-going layout limit line lines linux-amdgpu-families local matrix max-memory nights output
-    output-dir output-path platform platforms pre product project projects python-version
-    pytorch-audio-dir pytorch-build-number pytorch-dir pytorch-rocm-arch pytorch-version
-    pytorch-vision-dir quiet release-type repo-name rocm-extras rocm-sdk-version rocm-version
-    root-checkout-dir sdk-version split stack submodules summary target targets test-config test-timeout
-    time-limit timeout times times-key title torch-dir tries trigger triton-dir use-ccache use-sccache
-    variants verbose version-suffix windows-amdgpu-families work-dir workers
-    """.split()  # noqa: SIM905 - a list of 100 names, one to a line, would fill two screens
-)
-GUARDED = frozenset(
-    """
-    again allow allow-empty allow-local allow-unsigned allow-untested allow-unverified
-    allow-version-mismatch allowlist apply artifact-dir artifact-group artifacts aws-account bad base
-    baseline begun-within build-arg build-env built-dir bundle bypass cache cache-store cairn checkout
-    clean cluster collection collection-timeout credentials days debs delete-after-extract description
-    dest-dir develop develop-env-dir device-floor device-query download-concurrency endpoint-url engine
-    exclude executor expected-pytorch-git-ref expires expression extract extract-concurrency find-links
-    flatten floor forbid force from generation github-output gitrepo-origin good good-within gpu
-    gpu-policy hashes host image include index index-url install-rocm keep keep-archives keep-last later
-    leg library library-path like lock machine manifest manifest-url max-size mirror-lock mount-dir
-    multi-gpu-runner new-record night no-extract no-hipify notify num-shards offline older-than only
-    only-skipped owner patience pip-cache-dir pip-config port prefix promote provided push python pythons
-    reason record region release repo-hashtag repository require require-device-code
-    require-related-commit results resume retries reviewer rocm-index-url run run-github-repo run-id
-    runner runs-on save-bundle sccache-no-wrap scheduler scheduler-file sdk set shard sibling
-    sign-as-workflow sign-key skip-tests smoke-dir sources-dir staging store strict suite tag test-env to
-    tools-index-url topology-dir translate trim trust trust-tester undo upgrade version wheel who whole
-    """.split()  # noqa: SIM905 - a list of 100 names, one to a line, would fill two screens
-)
+_FREE = """
+amdgpu-family amdgpu-targets apex-dir as-of
+build-apex build-number build-pytorch-audio build-pytorch-vision build-triton
+cache-read-only causes checkout-dir checkout-root commit-hipify commits
+debug depth device-prefix dry-run
+enable-pytorch-flash-attention enable-pytorch-flash-attention-windows env-dir explain
+families figures for
+gpu
+hipify html
+jobs json
+keep-going
+layout limit line lines linux-amdgpu-families local
+matrix max-memory
+nights
+output output-dir output-path
+platform platforms pre project projects python-version pytorch-audio-dir pytorch-build-number
+pytorch-dir pytorch-rocm-arch pytorch-version pytorch-vision-dir
+quiet
+release-type repo-name rocm-extras rocm-sdk-version rocm-version root-checkout-dir
+split stack submodules summary
+targets test-config test-timeout time-limit timeout times times-key title torch-dir tries trigger
+triton-dir
+use-ccache use-sccache
+variants verbose version-suffix
+windows-amdgpu-families work-dir workers
+"""
+_GUARDED = """
+add again allow allow-empty allow-local allow-unsigned allow-untested allow-unverified
+allow-version-mismatch allowlist apply artifact-dir artifact-group artifacts aws-account
+bad base baseline begun-within build-arg build-env builder built-dir bundle bypass
+cache cache-store cairn checkout clean cluster collection collection-timeout consumer credentials
+days debs delete-after-extract description dest-dir develop develop-env-dir device-floor device-query
+download-concurrency draft
+endpoint-url engine exclude executor expected-pytorch-git-ref expires expression extract
+extract-concurrency
+find-links flatten floor forbid force from
+generation github-output gitrepo-origin good good-within gpu-policy
+hashes host
+image include index index-url install-rocm
+keep keep-archives keep-last
+later leg library library-path like lock
+machine manifest manifest-url max-size mirror-lock mount-dir multi-gpu-runner
+new-record night no-extract no-hipify notify num-shards
+offline older-than only only-skipped owner
+patience pip-cache-dir pip-config port prefix promote promoter provided push python pythons
+reason record region release remove repo-hashtag repository require require-device-code
+require-related-commit results resume retries reviewer rocm-index-url root root-key run
+run-github-repo run-id runner runs-on
+save-bundle sccache-no-wrap scheduler scheduler-file sdk set shard sibling sign-as-workflow sign-key
+skip-tests smoke-dir sources-dir staging store strict suite
+tag test-env tester threshold timestamp to tools-index-url topology-dir translate trim trust
+trust-tester
+undo upgrade
+version
+wheel who whole
+"""
+FREE, GUARDED = frozenset(_FREE.split()), frozenset(_GUARDED.split())
 
 
 def check(setting: Setting, *, own: Collection[str] | None = None) -> None:

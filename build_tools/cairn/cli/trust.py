@@ -199,7 +199,7 @@ class Adopt(signing.SignOptions, common.StoreOptions):
     """Options of `cairn trust adopt`.
 
     For an index that was changed without a promoter's key, by an older Cairn or by hand: look at it first
-    (`cairn release log`, `cairn index audit --hashes`). Whoever adopts it vouches for all of it.
+    (`cairn release log`, `cairn index check --hashes`). Whoever adopts it vouches for all of it.
 
         cairn trust adopt --store ./store --index release --sign-key cairn-sign.key
     """

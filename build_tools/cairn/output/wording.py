@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 _ID = 12  # digits
 _ALIKE = 0.6  # of difflib's ratio: what it calls a close match
+_BEGINS_OTHERWISE = 0.75  # the same for a name with another first letter: `help` is 0.67 of `wheel`
 _LONGEST = 100  # characters that a mistyped name may have; comparing takes longer the longer it is
 _AS_LIKELY = 0.1  # how far below the best guess a further one may be
 
@@ -44,7 +45,7 @@ def nearest(word: str, known: Iterable[str]) -> tuple[str, ...]:
         # The beginning of a long name is not similar enough to it, but is often written for it.
         begins = len(typed) > 1 and other.startswith(typed)
         ratio = 1.0 if begins else difflib.SequenceMatcher(None, typed, other).ratio()
-        if ratio >= _ALIKE:
+        if ratio >= (_ALIKE if typed[:1] == other[:1] else _BEGINS_OTHERWISE):
             likeness[name] = ratio
     best = max(likeness.values(), default=0.0)
     ordered = sorted(likeness, key=lambda name: (-likeness[name], name))

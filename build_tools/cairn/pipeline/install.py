@@ -294,7 +294,7 @@ def run(prepared: Installation, installer: Installer, python: Path, *, on_line: 
         each = [one.targets[0] for one in prepared.choice.picks]
         raise UsageError(
             f"{' and '.join(each)} need an environment each",
-            tip=f"name one of them, and --python: --target {each[0]}",
+            tip=f"name one of them, and --python: --gpu {each[0]}",
         )
     with pages(prepared.index_url(pick), pick) as index_url:
         _install(index_url, pick, installer, python, on_line=on_line)

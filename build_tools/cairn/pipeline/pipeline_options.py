@@ -53,7 +53,7 @@ class FreezeOptions:
     Attributes:
         staging, release: the channels that its sets go through.
         like: the id of a night whose manifest is taken again, with the image that it names.
-        rocm_sdk_version: the exact version of the ROCm SDK, also in place of that of `like`.
+        rocm_version: the exact version of the ROCm SDK, also in place of that of `like`.
         rocm_index_url: where the newest ROCm SDK is asked for, where the stack does not name a version.
         image: the container that builds run in, by digest.
         work_dir: where the checkouts are made.
@@ -66,11 +66,12 @@ class FreezeOptions:
         "where they go (default: %(default)s)", "--to", metavar="CHANNEL", default="nightly"
     )
     like: str = option("take the manifest of that night; empty for a new one", metavar="NIGHT", default="")
-    rocm_sdk_version: str = option(
+    rocm_version: str = option(
         "exact version of the ROCm SDK (default: the stack's, else the newest of --rocm-index-url)",
         metavar="VERSION",
         convert=converters.exact_version,
         default="",
+        formerly=("--rocm-sdk-version",),
     )
     rocm_index_url: str = _rocm_index_url()
     image: str = option("the container that builds run in, by digest, or empty", metavar="REF", default="")

@@ -363,7 +363,7 @@ def install_from_release(request: TrailRequest, wheel_set: WheelSet) -> None:
         if result.problem:
             raise StoreError(
                 f"{program} cannot install the set from {url}: {result.problem}",
-                tip="`cairn index audit` shows what is wrong with the index",
+                tip="`cairn index check` shows what is wrong with the index",
             )
 
 

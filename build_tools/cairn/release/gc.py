@@ -106,7 +106,7 @@ def _needless(store: Store, listed: Sequence[ListedObject], since: datetime) -> 
     if lost := sorted(name for name in of_indexes if name is not None and name not in current):
         raise StoreError(
             f"{', '.join(lost)} has lost its pointer, so nobody knows what it needs",
-            tip=f"choose the current generation: cairn index recover --index {lost[0]}",
+            tip=f"choose the current generation: cairn index repair --index {lost[0]}",
         )
     named: set[str] = set()
     for snapshot in current.values():

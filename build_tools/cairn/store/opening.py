@@ -57,7 +57,8 @@ def open_store(
         return _folder(Path(urllib.request.url2pathname(f"/{path}")))
     if scheme:
         raise UsageError(
-            f"{safe_text.mask(url)}: a store is a path, file://…, s3://…, gs://… or az://…, not {scheme}://"
+            f"{safe_text.mask(url)} names no store: {scheme}:// is none",
+            tip="write a path, file:///…, s3://bucket/prefix, gs:// or az://",
         )
     return _folder(files.expanded(url))
 

@@ -37,8 +37,8 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
     [
         ("cairn whe", ["wheel"]),
         ("cairn wheel set", ["set-version"]),
-        ("cairn index audit --sto", ["--store"]),
-        ("cairn index audit --index stag", ["staging", "staging/"]),
+        ("cairn index check --sto", ["--store"]),
+        ("cairn index check --index stag", ["staging", "staging/"]),
         ("cairn release promote --to prer", ["prerelease"]),
         (f"cairn checkout --stack {SAMPLE} v", ["vision"]),
         (f"cairn checkout --stack {SAMPLE} al", ["all"]),

@@ -43,7 +43,7 @@ def test_what_is_for_a_gpu_is_installed(
     environment = venv.create(tmp_path / "environment")
     with serving(released, port=0) as server:
         words = ["--index-url", f"{server.url}/release/simple/", "--python", str(environment.python)]
-        assert main(["install", *words, "--product", "RX 7900 XTX", "--run", installer]) == 0
+        assert main(["install", *words, "--gpu", "RX 7900 XTX", "--run", installer]) == 0
         printed = capsys.readouterr().out
     for line in printed.splitlines():
         assert line.endswith(f"--index-url {server.url}/release/gfx110X-all/simple/ torch torchvision")
@@ -63,8 +63,7 @@ def test_the_printed_line_installs_in_a_shell(
     monkeypatch.setenv("VIRTUAL_ENV", str(environment.path))
     with serving(released, port=0) as server:
         assert (
-            main(["install", "--index-url", server.url + "/release/simple", "--target", "gfx942", "--json"])
-            == 0
+            main(["install", "--index-url", server.url + "/release/simple", "--gpu", "gfx942", "--json"]) == 0
         )
         (choice,) = json.loads(capsys.readouterr().out)["choices"]
         assert choice["versions"] == {"torch": "2.10.0", "torchvision": "0.2.10.0"}
@@ -82,7 +81,7 @@ def test_the_printed_line_installs_in_a_shell(
 
 def test_an_index_out_of_reach(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VIRTUAL_ENV", sys.prefix)
-    assert main(["install", "--index-url", "http://127.0.0.1:9/release/simple/", "--target", "cpu"]) == 5
+    assert main(["install", "--index-url", "http://127.0.0.1:9/release/simple/", "--gpu", "cpu"]) == 5
     assert "cannot read http://127.0.0.1:9/release/targets.json" in capsys.readouterr().err
 
 
@@ -103,7 +102,7 @@ class Places:
         command = [self.tool.python, "-m", "cairn", "install", "--store", self.store.path]
         path = os.pathsep.join((str(self.tool.bin), path or "/usr/bin:/bin"))
         return subprocess.run(
-            [*command, "--target", "gfx942", *words],
+            [*command, "--gpu", "gfx942", *words],
             env={**self.env, "PATH": path, **env},
             capture_output=True,
             text=True,

@@ -230,10 +230,10 @@ def test_the_commands_publish_judge_promote_and_check(
     assert answer["installed_with"] == ["pip", "uv"]
     assert not store.exists("release/state.json")
     assert main([*promotion, "--record", str(tmp_path / "record.json")]) == 0
-    assert main(["index", "audit", *at, "--index", "staging"]) == 0
+    assert main(["index", "check", *at, "--index", "staging"]) == 0
     store.delete("release/simple/index.html")
     capsys.readouterr()
-    assert main(["index", "audit", *at]) == 9
+    assert main(["index", "check", *at]) == 9
     assert "release/simple/index.html is missing" in capsys.readouterr().out
 
 

@@ -259,7 +259,7 @@ def test_the_commands_work_on_a_bucket(
     assert main(["index", "publish", *map(str, wheels["2.9.0"]), *place]) == 0
     again = Counter(kind for kind, _ in line.plan.requests)
     assert again["PUT"] <= 2  # of two metadata files, which say that they are there
-    assert main(["index", "audit", "--index", "staging", *place]) == 0
+    assert main(["index", "check", "--index", "staging", *place]) == 0
     assert main(["release", "log", "--index", "staging", *place]) == 0
     assert "publish" in capsys.readouterr().out
 
@@ -274,7 +274,7 @@ def test_what_no_key_can_name_stops_no_command_and_is_told(
     assert main(["index", "publish", *map(str, wheels["2.9.0"]), *place]) == 0
     assert main(["index", "gc", *place]) == 0
     capsys.readouterr()
-    assert main(["index", "audit", *place]) != 0
+    assert main(["index", "check", *place]) != 0
     told = "".join(capsys.readouterr())
     assert "files//x is not of a store of Cairn's" in told
     assert "the store cannot be listed" not in told

@@ -78,7 +78,7 @@ def test_a_gpu_of_another_maker_is_said_to_be_one(written: str, maker: str) -> N
     with pytest.raises(UsageError) as caught:
         targets.parse_product(written)
     assert str(caught.value) == f"{written!r} is a GPU of {maker}, and ROCm runs on those of AMD"
-    assert "--target cpu" in str(caught.value.tip)
+    assert "--gpu cpu" in str(caught.value.tip)
 
 
 @pytest.mark.parametrize(

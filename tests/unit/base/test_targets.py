@@ -188,7 +188,15 @@ def test_the_page_for_people_who_install_has_every_family_of_indexes() -> None:
     assert all(members == targets.families()[name] for name, members in shown.items())
 
 
-@pytest.mark.parametrize("text", ["rx7900", "7900", "gtx1100x9", "rtx4090"])
+@pytest.mark.parametrize("text", ["rx7900", "7900", "RX 7900 XTX"])
+def test_a_product_leads_to_its_target(text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        targets.parse_targets(text)
+    assert str(caught.value) == f"{text!r} is a product"
+    assert caught.value.tip == "write its target: gfx1100"
+
+
+@pytest.mark.parametrize("text", ["gtx1100x9", "rtx4090"])
 def test_a_number_that_no_target_has_leads_to_none(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         targets.parse_targets(text)

@@ -31,7 +31,7 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str, parser: argparse.Ar
     [
         (("checkout", "--stak", "X"), "unknown option --stak", "did you mean --stack?"),
         (("checkout", "torch", "--stak=X"), "unknown option --stak", "did you mean --stack?"),
-        (("index", "audit", "--stor", "s"), "unknown option --stor", "did you mean --store?"),
+        (("index", "check", "--stor", "s"), "unknown option --stor", "did you mean --store?"),
         (("release", "promote", "--form", "dev", "SET"), "unknown option --form", "did you mean --from?"),
         (("wheel", "show", "a.whl", "--out", "x"), "unknown option --out", "`cairn wheel show --help`"),
         (("wheel", "repair", "a.whl", "--output", "x"), "unknown option --output", "--output-dir?"),
@@ -341,7 +341,7 @@ def test_a_path_that_names_nothing_is_refused(kind: Callable[[str], Path], text:
 
 
 def test_a_store_or_an_origin_below_no_home_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.main(["index", "audit", "--store", "~nosuchuser/store"]) == 2
+    assert main.main(["index", "check", "--store", "~nosuchuser/store"]) == 2
     assert "~nosuchuser/store" in capsys.readouterr().err
     with pytest.raises(CairnError, match="~nosuchuser/repo"):
         url.absolute("~nosuchuser/repo")
@@ -384,3 +384,67 @@ def test_what_the_system_refuses_comes_with_what_to_do(
         said = capsys.readouterr().err
         assert os.strerror(number) in said
         assert f"what to do: {tip}" in said or tip in said.partition("what to do: ")[2]
+
+
+def test_an_old_name_works_and_hints_at_the_new_one(capsys: pytest.CaptureFixture[str]) -> None:
+    for old, new, words in (
+        ("--channel", "--index", ("release", "log", "--store", "s", "--channel", "dev")),
+        ("--channel", "--index", ("release", "log", "--store", "s", "--channel=dev")),
+        ("log", "log", ("release", "log", "--store", "s", "--index", "dev")),
+    ):
+        assert main.make_parser().parse_args(words).index == "dev"
+        shown = capsys.readouterr().err
+        assert (f"{old} is now {new}" in shown) == (old != new)
+        assert shown.count("\n") == int(old != new)
+    for old, new, words in (
+        ("--product", "--gpu", ("install", "--store", "s", "--product", "cpu")),
+        ("--target", "--gpu", ("install", "--store", "s", "--target", "cpu")),
+        ("--rocm-sdk-version", "--rocm-version", ("build", "--stack", "s", "--output-dir", "o", "{}", "7.1")),
+        ("--rocm-sdk-version", "--rocm-version", ("rocm", "install", "--python", ".", "{}", "7.1")),
+        ("--editable", "--develop", ("build", "--stack", "s", "--output-dir", "o", "{}", "torch")),
+        ("--family", "--families", ("rocm", "install", "--python", ".", "{}", "gfx110X-all")),
+        ("audit", "check", ("index", "audit", "--store", "s")),
+        ("render", "repair", ("index", "render", "--store", "s")),
+        ("recover", "repair", ("index", "-q", "recover", "--store", "s")),
+    ):
+        given = vars(main.make_parser().parse_args([old if word == "{}" else word for word in words]))
+        assert f"{old} is now {new}" in capsys.readouterr().err
+        again = vars(main.make_parser().parse_args([new if word in (old, "{}") else word for word in words]))
+        assert capsys.readouterr().err == ""
+        assert {k: v for k, v in given.items() if k != "run"} == {
+            k: v for k, v in again.items() if k != "run"
+        }
+
+
+def test_an_old_name_is_in_no_help_and_behind_dashes_it_is_a_word(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        main.main(["release", "log", "--help"])
+    assert "--channel" not in capsys.readouterr().out
+    main.make_parser().parse_args(["test", "suite", "--stack", "s", "--sources-dir", ".", "--", "--channel"])
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (("version",), "cairn "),
+        (("-V",), "cairn "),
+        (("--version",), "cairn "),
+        (("help",), "usage: cairn [-h]"),
+        (("help", "build"), "usage: cairn build [-h]"),
+        (("help", "wheel", "show"), "usage: cairn wheel show [-h]"),
+        (("help", "settings"), "CAIRN_STORE for --store"),
+        (("help", "options"), "--version-suffix"),
+        (("help", "exit-codes"), " 10   Promotion was refused."),
+    ],
+)
+def test_help_and_version_by_the_names_that_people_try(
+    words: tuple[str, ...], shown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        main.main(words)
+    captured = capsys.readouterr()
+    assert (end.value.code, captured.err) == (0, "")
+    assert shown in captured.out

@@ -22,8 +22,7 @@ SEVERAL_MEANINGS = {
     "--rocm-index-url": "of a build, and of one whose SDK the store has",
     "--debug": "of every command, and upstream's of its tests",
     "--exclude": "artifacts, and libraries",
-    "--families": "built side by side, and of a matrix",
-    "--family": "of a set or an SDK, and of artifacts",
+    "--families": "built side by side, of a matrix, of an SDK, and of artifacts",
     "--find-links": "pip's places, and folders that `wheel verify` reads",
     "--force": "local work in the way, and files that somebody has changed",
     "--github-output": "of a matrix of builds, and of shards",
@@ -42,8 +41,8 @@ SEVERAL_MEANINGS = {
     "--reason": "of a bypass, a yank, or what the log alone says",
     "--release-type": "of the SDK, and of a run",
     "--require": "of a wheel, of a set, or to be mirrored",
-    "--rocm-sdk-version": "of a build, and of a night",
-    "--rocm-version": "of what is packaged, and in a version",
+    "--gpu": "to install for, and whether a container sees GPUs",
+    "--rocm-version": "to be installed, to be packaged, and in a version",
     "--set": "to be published, and to be tested",
     "--timeout": "of a run of pytest, and of a probe",
     "--to": "an index, and a generation",
@@ -79,7 +78,7 @@ def test_the_example_is_of_this_command_and_has_its_options_alone(command: argpa
 def test_names_of_options_are_of_one_kind(command: argparse.ArgumentParser) -> None:
     for action in command._actions:
         for name in action.option_strings:
-            assert re.fullmatch(r"-[a-z]|--[a-z0-9]+(-[a-z0-9]+)*", name)
+            assert re.fullmatch(r"-[a-zA-Z]|--[a-z0-9]+(-[a-z0-9]+)*", name)
         if (
             action.metavar == "DIR"
             and action.option_strings

@@ -121,7 +121,7 @@ WHEEL_COMMANDS = (
     "wheel diff WHEEL WHEEL",
     "wheel set-version --version 2.0 --output-dir FOLDER/out WHEEL",
     "index publish --store FOLDER/store WHEEL",
-    "index audit --store FOLDER/store --channel staging",
+    "index check --store FOLDER/store --index staging",
 )
 
 
@@ -196,7 +196,7 @@ FILES: Mapping[str, tuple[bytes, Sequence[str]]] = {
     ),
     "state.json": (
         b'{"schema": "cairn.state/1", "generation": 1, "projects": {"a": "b"}, "sets": {}, "pending": {}}',
-        ("index audit --store FOLDER/.. --channel staging",),
+        ("index check --store FOLDER/.. --index staging",),
     ),
     "junit.xml": (
         (
@@ -238,10 +238,10 @@ OPTIONS = (
     "wheel verify WHEEL --forbid",
     "wheel repair WHEEL --output-dir o --platform",
     "wheel show",
-    "index publish WHEEL --store s --channel",
+    "index publish WHEEL --store s --index",
     "index publish WHEEL --store",
     "index publish WHEEL --store s --set set.json --require",
-    "index audit --store s --channel",
+    "index check --store s --index",
     "index serve nothing --port",
     "test smoke --set set.json --targets gfx942 --timeout",
     "test smoke --set set.json --targets",

@@ -127,7 +127,7 @@ def test_an_unsupported_gpu(install: Install) -> None:
     assert err == (
         "error: release has nothing for gfx803 (R9 Nano, R9 Fury, R9 Fury X and 3 more)\n"
         "  what to do: for this Python and platform it has gfx942, gfx1100, gfx1101, gfx1102, gfx1103, "
-        "gfx1201; and a build for the CPU: --target cpu\n"
+        "gfx1201; and a build for the CPU: --gpu cpu\n"
     )
 
 
@@ -157,14 +157,14 @@ def test_the_code_of_the_gpu_comes_by_an_extra(split_index: str, install: Instal
 @pytest.mark.parametrize("gpu", ["gfx950", "gfx1036"])
 def test_a_gpu_whose_code_the_index_does_not_have(split_index: str, install: Install, gpu: str) -> None:
     """pip takes an extra that does not exist for a warning, and installs wheels without kernels."""
-    out, err = install("--target", gpu, at=split_index, code=3)
+    out, err = install("--gpu", gpu, at=split_index, code=3)
     assert out == ""
     assert err.startswith(f"error: release has nothing for {gpu} (")
     assert err.endswith("  what to do: for this Python and platform it has gfx942, gfx1100\n")
 
 
 def test_a_product_whose_target_was_not_tested(install: Install) -> None:
-    out, err = install("--product", "Radeon RX 7800 XT")
+    out, err = install("--gpu", "Radeon RX 7800 XT")
     assert out == both(FAMILY, NAMES)
     assert err == (
         "GPU: gfx1101 (RX 7800 XT, RX 7700, RX 7700 XT and 1 more)\n"
@@ -176,8 +176,8 @@ def test_a_product_whose_target_was_not_tested(install: Install) -> None:
 
 def test_a_target_and_a_line_by_name(install: Install) -> None:
     pinned = "torch==2.9.0+rocm7.10.0 torchvision==0.24.0+rocm7.10.0 torchaudio==2.9.0+rocm7.10.0"
-    assert install("--target", "gfx942:xnack-", "--line", "release/2.9")[0] == both(CHANNEL, pinned)
-    out, err = install("--target", "gfx942", "--line", "release/2.7", code=3)
+    assert install("--gpu", "gfx942:xnack-", "--line", "release/2.9")[0] == both(CHANNEL, pinned)
+    out, err = install("--gpu", "gfx942", "--line", "release/2.7", code=3)
     assert out == ""
     assert "it has Python" in err
     assert "release/2.10, release/2.9" in err
@@ -186,11 +186,9 @@ def test_a_target_and_a_line_by_name(install: Install) -> None:
 @pytest.mark.parametrize(
     ("words", "problem", "tip"),
     [
-        (("--target", "rx7900"), "'rx7900' is a product", "write --target gfx1100"),
-        (("--target", "Ryzen AI Max 395"), "'Ryzen AI Max 395' is a product", "write --target gfx1151"),
-        (("--target", "gfx1109"), "unknown GPU target 'gfx1109'", "did you mean gfx1100"),
-        (("--product", "RTX 4090"), "is a GPU of NVIDIA", "without one, take the build for the CPU"),
-        (("--product", "Ryzen 9 9950X3D"), "is not a product that is known", "name its target with --target"),
+        (("--gpu", "gfx1109"), "unknown GPU target 'gfx1109'", "did you mean gfx1100"),
+        (("--gpu", "RTX 4090"), "is a GPU of NVIDIA", "without one, take the build for the CPU"),
+        (("--gpu", "Ryzen 9 9950X3D"), "is not a product that is known", "name its target with --gpu"),
     ],
 )
 def test_a_gpu_that_is_not_known_is_never_taken_for_a_different_one(
@@ -209,7 +207,7 @@ def test_a_python_that_nothing_is_for(tmp_path: Path, install: Install) -> None:
     plain = {"schema": "cairn.targets/1", "index": "release", "targets": [
         {"target": "gfx942", "products": [], "families": [], "offers": other}]}  # fmt: skip
     (tmp_path / "store" / "release" / "targets.json").write_text(json.dumps(plain))
-    _, err = install("--target", "gfx942", code=3)
+    _, err = install("--gpu", "gfx942", code=3)
     assert err == (
         f"error: release has nothing for gfx942 on {HERE}\n"
         f"  what to do: it has Python 3.9 on {platform_words(PLATFORM)}\n"
@@ -244,21 +242,21 @@ def test_a_list_that_leads_elsewhere_is_refused(
     offers = [offer for entry in plain["targets"] for offer in entry["offers"] if entry["target"] == "gfx942"]
     offers[0][field] = value
     path.write_text(json.dumps(plain))
-    out, err = install("--target", "gfx942", code=9)
+    out, err = install("--gpu", "gfx942", code=9)
     assert out == ""
     assert "names something that is not of its own index" in err
 
 
 def test_a_place_without_a_list(tmp_path: Path, cairn: Cairn) -> None:
-    _, err = cairn("install", "--index-url", tmp_path.as_uri(), "--target", "cpu", code=9)
+    _, err = cairn("install", "--index-url", tmp_path.as_uri(), "--gpu", "cpu", code=9)
     assert "name an index that Cairn publishes" in err
-    _, err = cairn("install", "--index-url", "s3://bucket/release/simple/", "--target", "cpu", code=2)
+    _, err = cairn("install", "--index-url", "s3://bucket/release/simple/", "--gpu", "cpu", code=2)
     assert "pip and uv cannot install from s3://" in err
 
 
 def test_a_store_on_this_machine(tmp_path: Path, index: str, cairn: Cairn) -> None:
     store = tmp_path / "store"
-    out, _ = cairn("install", "--store", store, "--target", "gfx1100")
+    out, _ = cairn("install", "--store", store, "--gpu", "gfx1100")
     assert out.replace(index.removesuffix("/release/simple/"), "BASE") == both(FAMILY, NAMES)
-    _, err = cairn("install", "--store", store, "--index", "relase", "--target", "cpu", code=2)
+    _, err = cairn("install", "--store", store, "--index", "relase", "--gpu", "cpu", code=2)
     assert "did you mean release?" in err

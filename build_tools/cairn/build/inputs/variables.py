@@ -81,7 +81,7 @@ _FLAGS = {
     **dict.fromkeys(("version", "version_suffix"), "--version-suffix"),
     "build_number": "--pytorch-build-number",
     "jobs": "--jobs",
-    **dict.fromkeys(("rocm_version", "rocm_home", "rocm_bin", "rocm_cmake"), "--rocm-sdk-version"),
+    **dict.fromkeys(("rocm_version", "rocm_home", "rocm_bin", "rocm_cmake"), "--rocm-version"),
     "on_or_off:flash_attention": "--enable-pytorch-flash-attention",
 }
 # What compilers, CMake and setuptools read wherever they run (GCC's manual, "Environment Variables";

@@ -60,7 +60,7 @@ class DevelopOptions:
 
     develop: str | None = option(
         "build this project in its checkout and install it from there, to be edited",
-        *("--develop", "--editable"),
+        formerly=("--editable",),
         convert=converters.nonempty,
         metavar="PROJECT|DIR",
     )

@@ -108,7 +108,7 @@ def _report(request: Report) -> Answer:
             tip="run the failed jobs again: what is done stays done",
         )
     elif unwritten:
-        error = StoreError("; ".join(unwritten), tip="see what is wrong with it: cairn index audit")
+        error = StoreError("; ".join(unwritten), tip="see what is wrong with it: cairn index check")
     if error is not None and request.notify and not run.dry_run:
         _notify(request.notify, plain)
     rows = (

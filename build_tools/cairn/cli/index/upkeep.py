@@ -1,4 +1,4 @@
-"""`cairn index`: audit, render, recover, gc."""
+"""`cairn index`: check, repair, gc."""
 
 from __future__ import annotations
 
@@ -24,46 +24,38 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Render(signing.SignOptions, common.StoreOptions):
-    """Options of `cairn index render`; others add to them.
-
-    Pages that are right are not written.
-
-        cairn index render --store ./store --index release
-    """
-
-    index: str | None = common.index("every one of the store", explicit=True)
-    json: bool = common.json()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Audit(Render):
-    """Options of `cairn index audit`.
+class Check(common.StoreOptions):
+    """Options of `cairn index check`.
 
     Nothing is changed. It says what every key is (live, pending, garbage, temporary, foreign) and what is
     wrong; it exits with 9 if anything is, with 0 if nothing is. --json is for monitoring.
 
-        cairn index audit --store ./store --hashes
+        cairn index check --store ./store --hashes
     """
 
+    index: str | None = common.index("every one of the store", explicit=True)
     hashes: bool = flag("read every file for its sha256")
     trust: tuple[str, ...] = signing.trust("whose signature must be on each wheel of a set")
+    json: bool = common.json()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recover(Render):
-    """Options of `cairn index recover`.
+class Repair(signing.SignOptions, common.StoreOptions):
+    """Options of `cairn index repair`.
 
-    Where the pointer, state.json, was lost or damaged, it lists the generations that may have been
-    current last; --generation makes one of them current, if it is whole.
+    What a writer that died has left is finished, and each page that does not say what the current generation
+    says is written again. Where the pointer, state.json, was lost or damaged, it lists the generations that
+    may have been current last; --generation makes one of them current, if it is whole.
 
-        cairn index recover --store ./store
+        cairn index repair --store ./store
     """
 
+    index: str | None = common.index("every one of the store", explicit=True)
     generation: str | None = option(
         "with --index: have this generation count (12-3f2a9c1b)", metavar="N-DIGEST"
     )
     dry_run: bool = common.dry_run()
+    json: bool = common.json()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +77,7 @@ class CollectGarbage(signing.SignOptions, common.StoreOptions):
     json: bool = common.json()
 
 
-def audit(request: Audit) -> Answer:
+def check(request: Check) -> Answer:
     """Audit the store, or the one index that is named."""
     from cairn.release.audit import audit as auditing
 
@@ -100,7 +92,7 @@ def audit(request: Audit) -> Answer:
         )
     error = StoreError(
         f"{request.index or store.url} has {wording.count(report.problems, 'problem')}",
-        tip="pages: cairn index recover, then render; files: publish them again, or restore them from a "
+        tip="pages: cairn index repair; files: publish them again, or restore them from a "
         "copy; what is foreign: find out who put it there",
     )
     return Answer(report, _text(report), error=None if report.good else error)
@@ -117,24 +109,8 @@ def _text(report: AuditReport) -> Iterator[Piece]:
             yield "done", f"{name} is what its generation {number} says"
 
 
-def _render(request: Render) -> Answer:
-    from cairn.release.index import marks
-    from cairn.release.index.commit import render_all
-
-    store, rendered = request.open_existing_store(), {}
-    marks.finish(store)
-    for index in _indexes(store, request.index):
-        with console.current().stage(f"render {index.name}"):
-            rendered[index.name] = list(render_all(index))
-    text = (
-        f"{name}: the pages of {wording.count(projects, 'project')} say what is current"
-        for name, projects in rendered.items()
-    )
-    return Answer(rendered, text)
-
-
-def _recover(request: Recover) -> Iterator[Answer]:
-    from cairn.release.index import restore
+def _repair(request: Repair) -> Iterator[Answer]:
+    from cairn.release.index import marks, restore
     from cairn.release.index.snapshot import Index
 
     store = request.open_existing_store()
@@ -147,9 +123,12 @@ def _recover(request: Recover) -> Iterator[Answer]:
         yield _end(request, f"generation {after.generation.number} of {index.name} {verb}")
         return
     problems: list[CairnError] = []
+    if not request.dry_run:
+        marks.finish(store)
     for index in _indexes(store, request.index):
         if (why := restore.broken(index)) is None:
-            yield _end(request, _finish(index, dry_run=request.dry_run))
+            with console.current().stage(f"make pages of {index.name}"):
+                yield _end(request, _pages(index, dry_run=request.dry_run))
             continue
         candidates = restore.candidates(index)
         yield _candidates(index.name, why, candidates)
@@ -158,20 +137,22 @@ def _recover(request: Recover) -> Iterator[Answer]:
         raise problems[0]
 
 
-def _finish(index: Index, *, dry_run: bool) -> str:
-    """Write the pages that an interrupted writer left unwritten; return a sentence about it."""
-    from cairn.release.index.commit import recover
+def _pages(index: Index, *, dry_run: bool) -> str:
+    """Write the pages of the current generation that are not what it says; return a sentence about them."""
+    from cairn.release.index.commit import recover, render_all
 
     pointer = index.load().pointer
-    if pointer is None or pointer.rendered == pointer.generation:
-        return f"{index.name} has nothing to finish"
+    is_finished = pointer is None or pointer.rendered == pointer.generation
     if dry_run:
-        return f"would write the pages of generation {pointer.generation} of {index.name}"
-    pages = recover(index)
-    return f"wrote what generation {pointer.generation} of {index.name} has changed: {', '.join(pages)}"
+        what = "check the pages" if is_finished else "write the pages that its writer left"
+        return f"{index.name}: would {what}"
+    if not is_finished:
+        recover(index)
+    projects = list(render_all(index))
+    return f"{index.name}: the pages of {wording.count(projects, 'project')} say what is current"
 
 
-def _end(request: Recover, text: str) -> Answer:
+def _end(request: Repair, text: str) -> Answer:
     return Answer({"done": text, "dry_run": request.dry_run}, [text])
 
 
@@ -194,7 +175,7 @@ def _tip(name: str, candidates: tuple[Candidate, ...]) -> str:
     good = [one.name for one in candidates if one.problem is None and not one.lost_race]
     if not good:
         return "no generation is whole: restore the store from a copy"
-    return f"choose the current one: cairn index recover --index {name} --generation {good[0]}"
+    return f"choose the current one: cairn index repair --index {name} --generation {good[0]}"
 
 
 def _gc(request: CollectGarbage) -> Answer:
@@ -232,8 +213,7 @@ def _indexes(store: Store, name: str | None) -> Iterator[Index]:
 
 
 COMMANDS = {
-    "audit": command(Audit, audit),
-    "render": command(Render, _render),
-    "recover": command(Recover, _recover),
+    "check": command(Check, check),
+    "repair": command(Repair, _repair),
     "gc": command(CollectGarbage, _gc),
 }

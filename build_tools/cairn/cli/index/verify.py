@@ -78,8 +78,8 @@ def _verify(request: Verify) -> Answer:
     if not request.files:
         if request.store is None:
             raise UsageError("nothing to verify", tip="name wheels, or give --store to compare a whole index")
-        return upkeep.audit(
-            upkeep.Audit(
+        return upkeep.check(
+            upkeep.Check(
                 store=request.store,
                 endpoint_url=request.endpoint_url,
                 index=request.index or "release",

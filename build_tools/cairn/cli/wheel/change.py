@@ -208,11 +208,12 @@ class Split:
         convert=_prefix,
         default="",
     )
-    sdk_version: str | None = option(
+    rocm_version: str | None = option(
         "have each device wheel require that of the ROCm SDK, rocm-sdk-device-gfx942==VERSION "
         "(default: the packages of the SDK have all their code)",
         metavar="VERSION",
         convert=converters.nonempty,
+        formerly=("--sdk-version",),
     )
     variants: bool = flag(
         "write wheel variants as well, each with the code of one target: uv takes the one for its GPU "
@@ -230,9 +231,9 @@ def _split(request: Split) -> Answer:
     from cairn.wheels.split.split import RUNTIME, split
 
     try:
-        sdk = request.sdk_version and str(requirements.version(request.sdk_version))
+        sdk = request.rocm_version and str(requirements.version(request.rocm_version))
     except ValueError as error:
-        raise UsageError(f"--sdk-version: {error}", tip="such as 7.14.0") from error
+        raise UsageError(f"--rocm-version: {error}", tip="such as 7.14.0") from error
     if request.variants:  # before anything is written
         join.require_processors(binaries.targets_of(request.wheel))
     terms = Terms(prefix=request.device_prefix, sdk=sdk, runtime=RUNTIME)

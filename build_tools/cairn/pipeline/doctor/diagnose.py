@@ -123,7 +123,7 @@ def _device_code(machine: Machine, offer: Offer) -> Iterator[Finding]:
         text=f"{offer.name} has no code for {shown(uncovered)}: it has {', '.join(offer.targets)}",
         fix=f"export ROCR_VISIBLE_DEVICES={','.join(usable)}"
         if usable
-        else f"cairn install --target {uncovered[0]} --index-url URL",
+        else f"cairn install --gpu {uncovered[0]} --index-url URL",
     )
 
 

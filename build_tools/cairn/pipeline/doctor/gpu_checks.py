@@ -28,9 +28,7 @@ def gpu(machine: Machine, need: Need) -> Iterator[Finding]:
         yield ok("GPU", f"{names}; a build needs none")
         return
     if machine.system != "linux":
-        yield note(
-            "GPU", "Cairn finds GPUs on Linux alone: name yours with --target or --product to `cairn install`"
-        )
+        yield note("GPU", "Cairn finds GPUs on Linux alone: name yours with --gpu to `cairn install`")
         return
     blocked = _blocked(machine)
     if blocked is not None:
@@ -104,7 +102,7 @@ def _without_driver(machine: Machine) -> Finding:
         return warning(
             "GPU",
             "under WSL no GPU is described to Linux, whatever the machine has",
-            fix="name it: cairn install --product 'RX 7900 XTX' --index-url URL",
+            fix="name it: cairn install --gpu 'RX 7900 XTX' --index-url URL",
         )
     if facts.cards and facts.driver is None:
         where = "on the machine that the container is on: " if machine.container else ""

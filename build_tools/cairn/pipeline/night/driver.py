@@ -205,7 +205,7 @@ def _freeze_arguments(how: FreezeOptions) -> tuple[str, ...]:
     return (
         *("--staging", how.staging, "--to", how.release, "--like", how.like, "--work-dir", str(how.work_dir)),
         *("--rocm-index-url", how.rocm_index_url),
-        *(("--rocm-sdk-version", how.rocm_sdk_version) if how.rocm_sdk_version else ()),
+        *(("--rocm-version", how.rocm_version) if how.rocm_version else ()),
         *(("--as-of", how.as_of.isoformat()) if how.as_of else ()),
         *(word for value in how.build_env for word in ("--build-env", value)),
     )

@@ -230,9 +230,9 @@ def _frozen_again(store: Store, request: FreezeRequest) -> Manifest:
             f"the manifest of the night {request.like} is of {frozen.stack}, line {frozen.line}{gap}",
             tip="take fewer families and Pythons, or freeze anew",
         )
-    if request.rocm_sdk_version and request.stack.sdk is not None:
+    if request.rocm_version and request.stack.sdk is not None:
         # A release of what a night was of: under a different SDK it is a different manifest, and built again.
-        return msgspec.structs.replace(frozen, sdk_version=request.rocm_sdk_version)
+        return msgspec.structs.replace(frozen, sdk_version=request.rocm_version)
     return frozen
 
 
@@ -307,12 +307,12 @@ def _sdk_version(request: FreezeRequest, say: Progress) -> str | None:
     sdk = request.stack.sdk
     if sdk is None:
         return None
-    if (version := request.rocm_sdk_version or sdk.version) is not None:
+    if (version := request.rocm_version or sdk.version) is not None:
         return version
     if not request.rocm_index_url:
         raise UsageError(
             f"nothing says which ROCm SDK the stack {request.stack.name} is built with",
-            tip="--rocm-sdk-version VERSION, or --rocm-index-url URL for the newest there",
+            tip="--rocm-version VERSION, or --rocm-index-url URL for the newest there",
         )
     return _newest_of_all(request, say)
 
@@ -336,7 +336,7 @@ def _newest_of_all(request: FreezeRequest, say: Progress) -> str:
         each = ", ".join(f"{family} has {version}" for family, version in newest.items())
         raise NetworkError(
             f"no version of the ROCm SDK is there for every family: {each}",
-            tip="take fewer families (cairn matrix --families), or name the version: --rocm-sdk-version",
+            tip="take fewer families (cairn matrix --families), or name the version: --rocm-version",
         )
     chosen = max(common)
     for family, version in newest.items():
@@ -371,6 +371,6 @@ def _versions(url: str) -> frozenset[Version]:
         if "No matching distribution" not in error.output:
             message = " ".join(error.output.split())[-300:]
             problem = f"pip cannot list the rocm packages of {url}: {message or error}"
-        raise NetworkError(problem, tip="name the version: --rocm-sdk-version") from error
+        raise NetworkError(problem, tip="name the version: --rocm-version") from error
     _, _, versions = listing.output.partition("Available versions:")
     return frozenset(Version(word) for word in versions.partition("\n")[0].replace(",", " ").split())

@@ -83,7 +83,7 @@ def _pointer(snapshot: Snapshot) -> Iterator[Problem]:
         yield Problem(code="pointer", index=index.name, where=key, said=text)
     text = (
         f"the pages of {index.name} are of generation {pointer.rendered}, and {pointer.generation} is "
-        "current: cairn index recover writes them"
+        "current: cairn index repair writes them"
     )
     yield Problem(code="unfinished", index=index.name, where=key, said=text)
 
@@ -111,7 +111,7 @@ def _set_back(snapshot: Snapshot, true: dict[str, Generation]) -> Iterator[Probl
         name, number = snapshot.index.name, snapshot.generation.number
         text = (
             f"{keys.state_key(name)} was set back: it names generation {number}, and {later.number} was made"
-            f" after it (cairn index recover --index {name} --generation {later.number}-{short_id(digest)})"
+            f" after it (cairn index repair --index {name} --generation {later.number}-{short_id(digest)})"
         )
         yield Problem(code="pointer", index=name, where=keys.state_key(name), said=text)
 
@@ -240,7 +240,7 @@ def _marks(snapshot: Snapshot) -> Iterator[Problem]:
         if due.yanked is not None and listed.yanked is None:
             text = (
                 f"{short}: {name} offers it, and it was yanked: {due.yanked} "
-                "(run the yank again, or cairn index render)"
+                "(run the yank again, or cairn index repair)"
             )
             yield Problem(code="ledger", index=name, where=set_id, said=text)
         if due.failed != listed.failed:

@@ -496,5 +496,5 @@ def decode_pointer(data: bytes, *, name: str) -> Pointer:
     try:
         return datafile.loads(data, Pointer, name=name)
     except UsageError as error:
-        tip = "see which generations there are: cairn index recover --index …"
+        tip = "see which generations there are: cairn index repair --index …"
         raise DamagedIndexError(str(error), tip=tip) from error

@@ -123,7 +123,7 @@ def update_marks(  # noqa: PLR0913 - what is marked, where, and for the log
     if problems:
         raise StoreError(
             f"what is known of {short_id(subject)} is not yet on all pages of {'; '.join(problems)}",
-            tip="see cairn index audit, and run the same command again: it does what is left",
+            tip="see cairn index check, and run the same command again: it does what is left",
         )
     return tuple(marks)
 
@@ -156,7 +156,7 @@ def refuse_stepping_back(index: str, after: Iterable[IndexSet], lifted: Collecti
 def finish(store: Store) -> None:
     """Finish what a yank or a late record left undone when its command died: the ledger has it already.
 
-    What cannot be finished is left as it is, for `cairn index audit` to name.
+    What cannot be finished is left as it is, for `cairn index check` to name.
     """
     marking = marking_from_ledger(store)
     for name in existing(store):

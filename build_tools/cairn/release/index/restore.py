@@ -141,7 +141,7 @@ def _chosen(index: Index, chosen: str) -> tuple[str, Generation]:
         if one.number == int(number) and digest.startswith(beginning)
     ]
     if not matches:
-        tip = f"see which there are: cairn index recover --index {index.name}"
+        tip = f"see which there are: cairn index repair --index {index.name}"
         raise StoreError(f"{index.name} has no generation {chosen} that is true", tip=tip)
     if len(matches) > 1:
         raise UsageError(

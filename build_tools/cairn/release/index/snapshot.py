@@ -197,7 +197,7 @@ class Index:
             if next(iter(self.store.list(keys.generations_prefix(self.name))), None) is not None:
                 raise DamagedIndexError(
                     f"{self.store.url}/{key} was lost: {self.name} has generations and no pointer",
-                    tip=f"choose the current one: cairn index recover --index {self.name}",
+                    tip=f"choose the current one: cairn index repair --index {self.name}",
                 ) from None
             return Snapshot(index=self, generation=empty(self.name), digest=None)
         pointer = decode_pointer(blob.data, name=f"{self.store.url}/{key}")

@@ -172,5 +172,5 @@ def create(store: Store, key: str, data: bytes) -> None:
     if not store.write_if(key, data, etag=None) and store.read(key).data != data:
         raise StoreError(
             f"{store.url}/{key} has different bytes, and it never changes",
-            tip="see what cairn index audit says of the store, and restore it from a copy",
+            tip="see what cairn index check says of the store, and restore it from a copy",
         )

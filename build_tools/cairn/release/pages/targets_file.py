@@ -352,7 +352,7 @@ def _nothing(
     if not machine.gpus and not offers:
         return PrerequisiteError(
             f"no GPU was found, and {offered.index} has no build for the CPU",
-            tip="name the GPU to install for: --product 'RX 7900 XTX' or --target gfx1100",
+            tip="name the GPU to install for: --gpu 'RX 7900 XTX', or its target: --gpu gfx1100",
         )
     if offers:
         where = dict.fromkeys(f"Python {o.python} on {platform_words(o.platform)}" for o in offers)
@@ -364,7 +364,7 @@ def _nothing(
     have = ", ".join(entry.target for entry in others if entry.target != targets.CPU) or "nothing"
     tip = f"for this Python and platform it has {have}"
     if any(entry.target == targets.CPU for entry in others):
-        tip += "; and a build for the CPU: --target cpu"
+        tip += "; and a build for the CPU: --gpu cpu"
     return PrerequisiteError(f"{offered.index} has nothing for {names}", tip=tip)
 
 

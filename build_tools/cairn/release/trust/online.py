@@ -230,7 +230,7 @@ class Promoter:
         raise MetadataError(
             f"generation {current.generation.number} of {index} is not signed, and nothing is built on it: "
             "somebody without a promoter's key changed state.json, or it was made before there was a root",
-            tip=f"look at it (cairn release log --index {index}); take it back with cairn index recover "
+            tip=f"look at it (cairn release log --index {index}); take it back with cairn index repair "
             f"--index {index} --generation N, or vouch for it with cairn trust adopt --index {index}",
         )
 

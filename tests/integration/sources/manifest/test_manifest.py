@@ -80,9 +80,7 @@ def desk(saved: Saved, upstream: Upstream, capsys: pytest.CaptureFixture[str]) -
 
 def test_it_freezes_every_input(desk: Desk) -> None:
     desk.begin()
-    desk.create(
-        "m.json", "--targets", "gfx1100,gfx942", "--rocm-sdk-version", "7.10.0", "--python", "3.11,3.12"
-    )
+    desk.create("m.json", "--targets", "gfx1100,gfx942", "--rocm-version", "7.10.0", "--python", "3.11,3.12")
     frozen = desk.manifest("m.json")
     torch, vision = frozen["projects"]
     checkout = desk.sources / "pytorch"
@@ -207,7 +205,7 @@ def two(desk: Desk, saved: Saved) -> Desk:
 
     def make() -> None:
         desk.checkout()
-        desk.create("a.json", "--rocm-sdk-version", "7.10.0a20251124")
+        desk.create("a.json", "--rocm-version", "7.10.0a20251124")
         kit = desk.upstream.commit("cudakit", {"README": "newer\n"}, "Newer kit")
         desk.upstream.bump_submodule("torch", "third_party/cudakit", kit)
         desk.upstream.commit("torch", {}, "Bump <script>alert('kit')</script> & more")
@@ -215,7 +213,7 @@ def two(desk: Desk, saved: Saved) -> Desk:
         git(desk.upstream.work("torchvision"), "commit", "--quiet", "--amend", "-m", "Begin again")
         desk.upstream.commit("torchvision", {}, "More vision")
         desk.checkout()
-        desk.create("b.json", "--rocm-sdk-version", "7.10.0a20251125")
+        desk.create("b.json", "--rocm-version", "7.10.0a20251125")
 
     saved.bring("two manifests", make)
     return desk

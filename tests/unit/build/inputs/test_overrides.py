@@ -62,7 +62,7 @@ def test_what_was_written_is_read() -> None:
         ("PYTORCH_ROCM_ARCH=gfx942", "--targets"),
         ("torch:PYTORCH_BUILD_VERSION=1", "--version-suffix"),
         ("PYTORCH_BUILD_NUMBER=2", "--pytorch-build-number"),
-        ("ROCM_HOME=/opt/rocm", "--rocm-sdk-version"),
+        ("ROCM_HOME=/opt/rocm", "--rocm-version"),
         ("USE_FLASH_ATTENTION=ON", "--enable-pytorch-flash-attention"),
         ("MAX_JOBS=4", "--jobs"),
         ("USE_ROCM=0", "--targets"),

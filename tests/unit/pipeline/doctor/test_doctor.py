@@ -270,7 +270,7 @@ EIGHT = "8x gfx942 (MI300A, MI300X, MI325X)"
         (
             {"gpu": GpuFacts(), "wsl": True},
             "under WSL no GPU is described to Linux, whatever the machine has",
-            "name it: cairn install --product 'RX 7900 XTX' --index-url URL",
+            "name it: cairn install --gpu 'RX 7900 XTX' --index-url URL",
         ),
         (
             {"gpu": msgspec.structs.replace(WORKSTATION.gpu, visible=())},
@@ -421,7 +421,7 @@ def test_a_wheel_for_something_else() -> None:
     assert of(WORKSTATION, targets=("gfx942",)) == [
         (
             "wheel: w has no code for gfx1100 (RX 7900 XTX): it has gfx942",
-            "cairn install --target gfx1100 --index-url URL",
+            "cairn install --gpu gfx1100 --index-url URL",
         )
     ]
     assert of(two, targets=("gfx1100", "gfx1201")) == [
@@ -461,7 +461,7 @@ def test_a_wheel_s_targets_are_read_from_its_code(tmp_path: Path, doctor: Doctor
     out, _ = doctor(WORKSTATION, "--for", "install", "--wheel", str(wheel), "-q", code=3)
     assert out == (
         f"  ✗ wheel: demo-1.0-{tag}.whl has no code for gfx1100 (RX 7900 XTX): it has gfx942\n"
-        "      cairn install --target gfx1100 --index-url URL\n"
+        "      cairn install --gpu gfx1100 --index-url URL\n"
     )
     cairn("doctor", "--wheel", described(tmp_path, WORKSTATION), code=7)
 

@@ -71,7 +71,7 @@ def test_what_cannot_become_a_night_is_refused(
 
 def test_a_release_is_of_the_sdk_that_it_names(run: NightRun, request_: FreezeRequest) -> None:
     stack = msgspec.structs.replace(run.stack, sdk=Sdk())
-    named = dataclasses.replace(request_, stack=stack, rocm_sdk_version="7.10.0")
+    named = dataclasses.replace(request_, stack=stack, rocm_version="7.10.0")
     made = freeze(run.store, named)
     assert plan.manifest_of(run.store, made).sdk_version == "7.10.0"
     assert made.manifest_sha256 != run.plan.manifest_sha256

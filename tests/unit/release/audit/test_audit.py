@@ -445,7 +445,7 @@ def test_a_writer_that_died_is_said_to_have_left_pages(nights: MemoryStore, sets
         move(store, sets["2.8.0"])
     (problem,) = audit(MemoryStore(store.objects)).problems
     assert problem.code == "unfinished"
-    assert "cairn index recover writes them" in problem.said
+    assert "cairn index repair writes them" in problem.said
 
 
 def test_a_generation_that_lost_its_race_is_no_problem(released: MemoryStore) -> None:

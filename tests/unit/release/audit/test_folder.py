@@ -81,9 +81,9 @@ def test_a_name_that_is_no_text_is_named_all_the_same(
     except OSError:
         pytest.skip("this file system takes names in UTF-8 alone")
     assert "files/caf\\udce9.whl is not of a store" in said(audit(folder, hashes=True))
-    assert main(["index", "audit", "--store", str(folder.path)]) == 9
+    assert main(["index", "check", "--store", str(folder.path)]) == 9
     assert "caf" in capsys.readouterr().out
-    assert main(["index", "audit", "--store", str(folder.path), "--json"]) == 9
+    assert main(["index", "check", "--store", str(folder.path), "--json"]) == 9
     json.loads(capsys.readouterr().out)
 
 
@@ -104,23 +104,23 @@ def test_the_commands_tell_programs_and_people(
     folder: LocalStore, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     at = ["--store", str(folder.path)]
-    assert main(["index", "audit", *at, "--hashes"]) == 0
+    assert main(["index", "check", *at, "--hashes"]) == 0
     out = capsys.readouterr().out
     assert "release is what its generation 3 says" in out
     assert "live " in out
-    assert main(["index", "audit", *at, "--json"]) == 0
+    assert main(["index", "check", *at, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert (report["problems"], report["indexes"]) == ([], {"staging": 5, "release": 3})
     (folder.path / "release" / "simple" / "torch" / "index.html").write_bytes(b"evil")
-    assert main(["index", "audit", *at, "--index", "staging"]) == 0
-    assert main(["index", "audit", *at]) == 9
+    assert main(["index", "check", *at, "--index", "staging"]) == 0
+    assert main(["index", "check", *at]) == 9
     captured = capsys.readouterr()
     assert "release/simple/torch/index.html does not say what the generation says" in captured.out
     assert "has 1 problem" in captured.err
-    assert "cairn index recover" in captured.err
-    assert main(["index", "render", *at]) == 0
+    assert "cairn index repair" in captured.err
+    assert main(["index", "repair", *at]) == 0
     assert "release: the pages of 4 projects say what is current" in capsys.readouterr().out
-    assert main(["index", "audit", *at]) == 0
-    assert main(["index", "audit", *at, "--index", "nightly"]) == 9
+    assert main(["index", "check", *at]) == 0
+    assert main(["index", "check", *at, "--index", "nightly"]) == 9
     make_wheel(tmp_path, "a", "1.0")
-    assert main(["index", "audit", "--store", str(tmp_path / "none")]) == 9
+    assert main(["index", "check", "--store", str(tmp_path / "none")]) == 9

@@ -74,7 +74,7 @@ def test_the_commands_refuse_a_gated_index_too(
 ) -> None:
     wheel = str(make_wheel(tmp_path, "a", "1.0"))
     at = ["--store", str(store.path)]
-    assert main(["index", "publish", wheel, *at, "--channel", "release"]) == 10
+    assert main(["index", "publish", wheel, *at, "--index", "release"]) == 10
     assert main(["index", "mirror", wheel, *at, "--index", "release"]) == 10
     assert main(["index", "publish", wheel, *at, "--index", "dev"]) == 0
     assert "cairn release promote SET --to release" in capsys.readouterr().err
@@ -90,8 +90,8 @@ def test_an_index_that_is_not_there_is_not_audited_as_good(
         with pytest.raises(kind, match=r"not a channel|no index dev") as caught:
             audit(store, name, hashes=hashes)
         assert "staging" in str(getattr(caught.value, "tip", None))
-        command = "verify" if hashes else "audit"
-        assert main(["index", command, "--store", str(store.path), "--channel", name]) != 0
+        command = "verify" if hashes else "check"
+        assert main(["index", command, "--store", str(store.path), "--index", name]) != 0
 
 
 def test_an_index_of_one_family_is_whole(store: LocalStore, tmp_path: Path) -> None:

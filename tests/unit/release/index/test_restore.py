@@ -170,19 +170,19 @@ def test_the_command_lists_what_may_have_counted_and_has_it_count(
     folder: LocalStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     at = ["--store", str(folder.path)]
-    assert main(["index", "recover", *at]) == 0
-    assert "release has nothing to finish" in capsys.readouterr().out
+    assert main(["index", "repair", *at]) == 0
+    assert "say what is current" in capsys.readouterr().out
     folder.delete("release/state.json")
-    assert main(["index", "recover", *at]) == 9
+    assert main(["index", "repair", *at]) == 9
     captured = capsys.readouterr()
-    found = re.search(r"cairn index recover --index release --generation (3-[0-9a-f]{12})", captured.err)
+    found = re.search(r"cairn index repair --index release --generation (3-[0-9a-f]{12})", captured.err)
     assert found is not None
     assert re.search(rf"{found[1]}  .*promote.* 3 of 3 pages show it", captured.out)
-    assert main(["index", "recover", *at, "--json"]) == 9
+    assert main(["index", "repair", *at, "--json"]) == 9
     assert '"candidates"' in capsys.readouterr().out
-    assert main(["index", "recover", *at, "--generation", found[1]]) == 2
-    assert main(["index", "recover", *at, "--index", "release", "--generation", found[1], "--dry-run"]) == 0
+    assert main(["index", "repair", *at, "--generation", found[1]]) == 2
+    assert main(["index", "repair", *at, "--index", "release", "--generation", found[1], "--dry-run"]) == 0
     assert not folder.exists("release/state.json")
-    assert main(["index", "recover", *at, "--index", "release", "--generation", found[1]]) == 0
+    assert main(["index", "repair", *at, "--index", "release", "--generation", found[1]]) == 0
     assert "generation 3 of release is current" in capsys.readouterr().out
-    assert main(["index", "audit", *at, "--hashes"]) == 0
+    assert main(["index", "check", *at, "--hashes"]) == 0

@@ -94,10 +94,10 @@ def test_names_and_requirements_as_upstream_has_them(make_wheel: MakeWheel, tmp_
 def test_the_command_takes_both(make_wheel: MakeWheel, tmp_path: Path) -> None:
     wheel, out = whole(make_wheel, "gfx942"), tmp_path / "out"
     command = ["wheel", "split", str(wheel), "--output-dir", str(out), "--device-prefix"]
-    assert main([*command, "amd", "--sdk-version", "7.14.0rc1"]) == 0
+    assert main([*command, "amd", "--rocm-version", "7.14.0rc1"]) == 0
     made = wheel_info.read(next(out.glob("amd_demo_device_*.whl")))
     assert made.requires_dist[1] == "rocm-sdk-device-gfx942==7.14.0rc1"
-    assert main([*command, "amd", "--sdk-version", "latest"]) != 0
+    assert main([*command, "amd", "--rocm-version", "latest"]) != 0
     with pytest.raises(SystemExit):
         main([*command, "amd/x"])
 

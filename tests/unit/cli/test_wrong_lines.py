@@ -1,0 +1,136 @@
+"""What people type wrong: each ends in one line that says what is wrong, and one that says what to do."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+
+import pytest
+
+from cairn.cli import main
+
+STACK = Path(__file__).resolve().parents[3] / "external-builds" / "pytorch"
+BUILD = "build --stack STACK --output-dir out"
+INSTALL = "install --index-url http://127.0.0.1:9/release/simple/"
+
+# The line, the exit code, what is said to be wrong, and what is said to do about it.
+WRONG = [
+    # Commands.
+    ("hlep", 2, "no command 'hlep'", "did you mean help?"),
+    ("verison", 2, "no command 'verison'", "did you mean version?"),
+    ("--verison", 2, "unknown option --verison", "did you mean --version?"),
+    ("instal", 2, "no command 'instal'", "did you mean install?"),
+    ("bulid", 2, "no command 'bulid'", "did you mean build?"),
+    ("yank", 2, "no command 'yank'", "`cairn release yank`"),
+    ("publish a.whl", 2, "no command 'publish'", "`cairn index publish`"),
+    ("promote", 2, "no command 'promote'", "`cairn release promote`"),
+    ("smoke", 2, "no command 'smoke'", "`cairn test smoke`"),
+    ("torch", 2, "no command 'torch'", "the commands are: checkout"),
+    ("gfx1100", 2, "no command 'gfx1100'", "the commands are: checkout"),
+    ("help bulid", 2, "no command 'bulid'", "did you mean build?"),
+    ("wheel verfy a.whl", 2, "no command 'verfy'", "did you mean verify?"),
+    ("index audti --store s", 2, "no command 'audti'", "did you mean check?"),
+    ("release prmote x", 2, "no command 'prmote'", "did you mean promote?"),
+    ("ci nihgt", 2, "no command 'nihgt'", "did you mean night?"),
+    # Options.
+    ("--stack x build", 2, "unknown option --stack", "options of a command follow its name"),
+    (f"{BUILD} --use-cache", 2, "unknown option --use-cache", "--use-ccache or --use-sccache?"),
+    (f"{BUILD} --gpus 2", 2, "unknown option --gpus", "`cairn build run --help`"),
+    ("release log --stroe s", 2, "unknown option --stroe", "did you mean --store?"),
+    ("wheel show -x a.whl", 2, "unknown option -x", "`cairn wheel show --help`"),
+    # What is missing.
+    ("build --output-dir o", 2, "required: --stack", "for example: cairn build run --stack"),
+    ("checkout", 2, "required: --stack", "for example: cairn checkout all"),
+    ("checkout torch", 2, "required: --stack", "for example: cairn checkout all"),
+    ("build --stack STACK", 2, "required: --output-dir", "for example: "),
+    (f"{BUILD} --targets", 2, "--targets: expected one argument", "--help"),
+    ("wheel show", 2, "required: WHEEL", "for example: cairn wheel show"),
+    ("wheel set-version README.md --output-dir o", 2, "--version --rocm-version --promote", "for example: "),
+    ("release promote", 2, "required: --stack, --store, SET", "for example: cairn release promote"),
+    ("release yank abc --store s", 2, "required: --reason", "--reason 'wrong results"),
+    ("release rollback --store s", 2, "required: --to", "for example: cairn release rollback"),
+    ("test smoke", 2, "required: --set", "for example: cairn test smoke"),
+    ("manifest create", 2, "required: --stack, --output", "for example: cairn manifest create"),
+    ("rocm install", 2, "required: --python", "for example: cairn rocm install"),
+    ("bisect", 2, "required: --store, --good, --bad", "for example: cairn bisect"),
+    ("matrix", 2, "required: --stack", "for example: cairn matrix"),
+    ("index serve", 2, "required: URL", "for example: cairn index serve"),
+    # Values.
+    (f"{BUILD} --jobs 0", 2, "'0' is not a positive number", "--help"),
+    (f"{BUILD} --jobs many", 2, "'many' is not a positive number", "--help"),
+    (f"{BUILD} --resume", 2, "--resume is for a run with --clean", "leave it out"),
+    ("build --stack STACK --output-dir README.md", 2, "README.md is a file", "--help"),
+    ("build --stack nowhere --output-dir o", 2, "there is no stack nowhere", "name one with --stack"),
+    ("build --stack . --output-dir o", 2, "the folder . has no stack.toml", "name one with --stack"),
+    ("build --stack README.md --output-dir o", 2, "README.md is not TOML", "correct the file"),
+    ("checkout torhc --stack STACK", 2, "no project 'torhc'", "did you mean torch?"),
+    ("checkout pytorch --stack STACK", 2, "no project 'pytorch'", "did you mean torch?"),
+    ("checkout torch --stack STACK --repo-hashtag ''", 2, "it is empty", "--help"),
+    ("checkout torch --stack STACK --depth -1", 2, "'-1' is not a positive number", "--help"),
+    ("wheel show nothing.whl", 2, "there is no file nothing.whl", "--help"),
+    ("wheel show README.md", 7, "is not the name of a wheel", "a wheel is named like torch-2.9.0"),
+    ("wheel show '*.whl'", 2, "no file matches *.whl", "--help"),
+    ("wheel show .", 2, ". is a folder, not a file", "--help"),
+    ("release log --store s --limit 0", 2, "'0' is not a positive number", "--help"),
+    ("release log --store s3:/bucket/x", 2, "s3:/bucket/x names no store", "write s3://bucket/prefix"),
+    ("release log --store htp://x", 2, "htp://x names no store", "s3://bucket/prefix"),
+    ("release log --store nowhere", 9, "there is no store at nowhere", "publish into it first"),
+    ("index serve nowhere", 9, "there is no store at nowhere", "publish into it first"),
+    ("index serve store --port abc", 2, "invalid int value: 'abc'", "--help"),
+    ("test smoke --set README.md", 2, "README.md is not JSON", "restore the file"),
+    ("test skips lint nothing", 2, "there is no file or folder nothing", "--help"),
+    ("manifest verify README.md", 2, "README.md is not JSON", "restore the file"),
+    ("doctor --for gaming", 2, "--for cannot be 'gaming'", "the choices are: build, install, test"),
+    ("matrix --stack STACK --families gfx9", 2, "there is no family 'gfx9'", "did you mean gfx900"),
+    ("rocm install --python nowhere", 2, "there is no file or folder nowhere", "--help"),
+    ("patches audit nowhere", 2, "there is no folder nowhere", "--help"),
+    # GPUs and indexes.
+    (f"{INSTALL} --gpu 'RTX 4090'", 2, "is a GPU of NVIDIA", "--gpu cpu"),
+    (f"{INSTALL} --gpu 'RX 7990'", 2, "not a product that is known", "name its target with --gpu"),
+    (f"{INSTALL} --gpu gfx1109", 2, "unknown GPU target 'gfx1109'", "did you mean gfx1100"),
+    (f"{INSTALL} --gpu gfx110X-all", 2, "is 4 targets", "name one: gfx1100"),
+    (f"{INSTALL} --run conda", 2, "--run cannot be 'conda'", "the choices are: pip, uv"),
+    (f"{INSTALL} --store s", 2, "not allowed with argument", "--help"),
+    ("install --index-url ''", 2, "it is empty", "--help"),
+    ("install --store nowhere", 9, "there is no store at nowhere", "publish into it first"),
+    # Settings.
+    ("config set sotre s3://x", 2, "'sotre' is no option", "did you mean store?"),
+    ("config set jobs many", 2, "'many' is not a positive number", None),
+    ("config get store", 2, "store is not set", "cairn config set store VALUE"),
+]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder with a page, and no settings but those that a test makes."""
+    for name in [name for name in os.environ if name.startswith("CAIRN_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("CAIRN_CONFIG", str(tmp_path / "user.toml"))
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "README.md").write_text("# No TOML, no JSON, no wheel\n\nit is = = not\n")
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(("line", "code", "problem", "tip"), WRONG, ids=[line for line, *_ in WRONG])
+def test_a_wrong_line_is_told_in_one(
+    line: str, code: int, problem: str, tip: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = shlex.split(line.replace("STACK", str(STACK)))
+    try:
+        ended = main.main(words)
+    except SystemExit as end:
+        ended = int(end.code or 0)
+    shown = capsys.readouterr()
+    lines = shown.err.splitlines()
+    errors = [each for each in lines if each.startswith("error: ")]
+    assert (ended, shown.out, len(errors)) == (code, "", 1)
+    assert problem in errors[0]
+    tips = [each for each in lines if each.startswith("  what to do: ")]
+    assert len(tips) == (tip is not None)
+    assert tip is None or tip in tips[0]
+    assert len(lines) == 1 + len(tips)
+
+
+def test_there_are_sixty() -> None:
+    assert len({line for line, *_ in WRONG}) == len(WRONG) >= 60
