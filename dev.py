@@ -38,7 +38,8 @@ STAMP = VENV / "cairn-stamp"
 MINIMUM_PYTHON = (3, 11)
 BUILD_REQUIRES = ["pip", "setuptools"]
 EXTRAS = "cluster,diff,fast,release,s3,sign,windows"  # of a developer, who has the group `dev` too
-VENV_DISK = {"release": 130_000_000, EXTRAS: 1_100_000_000}  # bytes, by the extras that are installed
+TRAIL_EXTRAS = "diff,release"  # of quickstart and the tutorial
+VENV_DISK = {TRAIL_EXTRAS: 130_000_000, EXTRAS: 1_100_000_000}  # bytes, by the extras that are installed
 TICK = 0.2  # seconds between two states of a line that moves
 HEARTBEAT = 10.0  # seconds between two lines where none can move
 LAST_LINES = 12  # of pip's, shown when it fails
@@ -104,7 +105,7 @@ def parse(argv: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
         default="sample",
         help="a folder of external-builds/ (default: %(default)s)",
     )
-    quickstart.set_defaults(run=run_quickstart, extra="release")
+    quickstart.set_defaults(run=run_quickstart, extra=TRAIL_EXTRAS)
     test = commands.add_parser("test", help="run the tests", allow_abbrev=False, add_help=False)
     test.add_argument("--all", action="store_true", help="those with real programs and servers too")
     test.set_defaults(run=run_tests, extra=EXTRAS)

@@ -330,7 +330,7 @@ def test_help_says_how_much_disk_the_stacks_need(dev: ModuleType, capsys: pytest
     readme = " ".join(DEV.with_name("README.md").read_text().split())
     for name in ("sample", "pyg"):
         disk = tomllib.loads(dev.stack_file(name).read_text())["disk"]
-        need = f"{math.ceil((disk + dev.VENV_DISK['release']) / 1e8) / 10:.1f} GB"
+        need = f"{math.ceil((disk + dev.VENV_DISK[dev.TRAIL_EXTRAS]) / 1e8) / 10:.1f} GB"
         assert need in shown
         assert need in dev.__doc__
         assert f"{need} of disk" in readme
