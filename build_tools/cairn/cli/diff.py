@@ -90,6 +90,8 @@ def _kind_of(text: str, request: Diff) -> Kind:
         for kind, schema in (("manifest", b'"cairn.manifest/'), ("set", b'"cairn.set/')):
             if schema in head:
                 return kind  # type: ignore[return-value]
+        if path.suffix == ".json" and b'"cairn.' not in head:
+            return "manifest"  # its reader says what the file is instead, such as a manifest of TheRock's
         raise UsageError(f"{text} is neither a wheel nor a manifest.json nor a set.json")
     if request.store is None:
         raise UsageError(f"there is no file {text}", tip="for the sets of a store give --store and --index")
