@@ -51,6 +51,7 @@ def sample_of(action: argparse.Action) -> str:
     if action.choices is not None:
         return str(list(action.choices)[-1])
     samples = ("gfx1100", "3", "7.10.0", "2026-01-31", "2h", "20GB", "a file", "a folder", "a-word", "A=b")
+    samples += ("tester=3f2a9c1b", "tester=a file")
     for text in samples:
         try:
             if action.type is None or action.type(text) is not None:

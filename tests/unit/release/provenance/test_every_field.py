@@ -33,9 +33,10 @@ FREE = {
         "serial", "status", "status_reason", "files.upload_time", "files.needs", "files.metadata_sha256",
         "files.sets",
     },
-    # `download` is for people; the sizes of the files are signed.
+    # `download` is for people; the sizes of the files are signed. So is `rebuilds`: the gate reads the verdicts.
     "set": {
         "added", "yanked", "failed", "untested", "untested_targets", "installed_with", "weakened", "download",
+        "rebuilds",
     },
     # A signature may be by several, and the id of a key is a hint.
     "record signature": {"signatures", "signatures.keyid"},
