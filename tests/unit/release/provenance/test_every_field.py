@@ -33,7 +33,7 @@ FREE = {
         "serial", "status", "status_reason", "files.upload_time", "files.needs", "files.metadata_sha256",
         "files.sets",
     },
-    # `download` is for people; the sizes of the files are signed. So is `rebuilds`: the gate reads the verdicts.
+    # `download` is for people, as is `rebuilds`: the sizes of files, and the verdicts, are signed.
     "set": {
         "added", "yanked", "failed", "untested", "untested_targets", "installed_with", "weakened", "download",
         "rebuilds",
