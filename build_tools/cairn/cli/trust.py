@@ -127,6 +127,7 @@ class Change(signing.RootOptions, common.StoreOptions):
 
 
 def _change(request: Change) -> Answer:
+    from cairn import files
     from cairn.release.trust import root, signers
 
     store = request.open_existing_store()
@@ -146,7 +147,7 @@ def _change(request: Change) -> Answer:
     if missing := root.missing(trusted.root, data):
         if request.draft is None:
             raise UsageError(f"the new root needs {missing}", tip="gather them: --draft FILE")
-        request.draft.write_bytes(data)
+        files.write_bytes(request.draft, data)
         return Answer(
             {"draft": request.draft, "missing": missing}, [Note(f"{request.draft} still needs {missing}")]
         )

@@ -5,7 +5,6 @@ A folder for each released version: files that it wrote, and the shapes of its f
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import tomllib
 from collections.abc import Iterator
@@ -24,16 +23,6 @@ RELEASED = Path(__file__).with_name("released")
 FILES = sorted(path for path in RELEASED.glob("*/*") if path.name != "shapes.json")
 # What commands print is none of a store's, nor of a repository's.
 PRINTED = {"audit.json", "bisect.json", "compat.json", "doctor.json", "legs.json", "notice.json"}
-
-
-@pytest.fixture(scope="module")
-def generator() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("generate_reference", ROOT / "docs/generate_reference.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.name}")

@@ -230,8 +230,8 @@ class Promoter:
         raise MetadataError(
             f"generation {current.generation.number} of {index} is not signed, and nothing is built on it: "
             "somebody without a promoter's key changed state.json, or it was made before there was a root",
-            tip=f"look at it (cairn release log --index {index}); take it back with cairn index repair "
-            f"--index {index} --generation N, or vouch for it with cairn trust adopt --index {index}",
+            tip=f"look at it (cairn release log --index {index}); if it is good, vouch for it: "
+            f"cairn trust adopt --index {index}",
         )
 
     def _state(self, made: Generation, data: bytes, count: int, before: Targets | None) -> Targets:
@@ -329,11 +329,6 @@ class Promoter:
             return None
         files.write_text(self._seen, str(stamp.version))
         return stamp
-
-    def _lost(self, stamp: bytes) -> bool:
-        """Whether the timestamp that refused to be replaced is another than the one that is to replace it."""
-        there = read_or_none(self.store, TIMESTAMP)
-        return there is None or there.data != stamp
 
     def _put(self, role: str, made: metadata.M, above: int) -> metadata.M:
         """Write metadata under the next version that nobody has taken; return it."""

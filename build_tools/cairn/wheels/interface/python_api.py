@@ -3,7 +3,7 @@
 Public is what PEP 8 ("Public and Internal Interfaces") and the typing specification ("Library interface")
 call so: names without a leading underscore in modules without one; where a module has `__all__`, what that
 lists; what is imported only in the `__init__` of a package, from the same project. What only running the code
-would tell stays unknown, and is never taken for missing: see `PythonSources.defines`.
+would tell stays unknown, and is never taken for missing: see `PythonApi.dynamic`.
 """
 
 from __future__ import annotations
@@ -133,22 +133,6 @@ class PythonSources:
         top = name.partition(".")[0]
         return any(module == top or module.startswith(f"{top}.") for module in (*self.paths, *self.compiled))
 
-    def defines(self, path: str) -> bool | None:
-        """Whether `from module import name`, or `import module`, finds what a dotted path names.
-
-        None where only running the code would tell: in a module in C without a stub, in one that fills its
-        own namespace while it is imported, or in another project. A name behind the first one, such as the
-        method of a class, is not looked for.
-        """
-        owner, rest = self._split(path)
-        if not owner:
-            return False if self.is_package(path) and not self._may_be_compiled(path) else None
-        if rest and f"{owner}.{rest[0]}" in self.compiled:
-            return True if len(rest) == 1 else None
-        if not rest or rest[0] in self.members(owner):
-            return True
-        return None if self.is_dynamic(owner) else False
-
     def members(
         self, name: str, _open: frozenset[str] = frozenset()
     ) -> Mapping[str, griffe.Object | griffe.Alias]:
@@ -208,10 +192,6 @@ class PythonSources:
             if name in self.paths:
                 return name, parts[count:]
         return "", parts
-
-    def _may_be_compiled(self, path: str) -> bool:
-        parts = path.split(".")
-        return any(".".join(parts[:count]) in self.compiled for count in range(1, len(parts) + 1))
 
     def _wildcards(self, name: str) -> Iterator[str]:
         module = self.module(name)

@@ -35,6 +35,9 @@ _OF_REPAIR = re.compile(
 )
 _PLATFORM = re.compile(r"(?P<system>manylinux|musllinux|linux|macosx|win)\d*(?:_\d+)*_(?P<machine>[a-z].*)")
 
+_SAME_METADATA = "give all wheels of a version the same METADATA; use markers where platforms differ"
+_LOOK_AT_BUILD = "build it again, and look at what the build packs for each Python"
+
 
 def differences(wheels: Sequence[Path]) -> Iterator[tuple[Path, Finding]]:
     """What differs without a reason between wheels of one version, each with the wheel that stands out.
@@ -52,13 +55,15 @@ def differences(wheels: Sequence[Path]) -> Iterator[tuple[Path, Finding]]:
     for group in groups.values():
         if len(group) > 1:
             for what, read in _OF_RESOLVERS.items():
-                yield from _metadata_findings(what, [(info, read(info)) for info, _ in group])
+                values = [(info, read(info)) for info, _ in group]
+                yield from _findings(FindingCode.SHAPE_DIFFERS, _SAME_METADATA, what, values)
             by_build: dict[tuple[str, str], list[tuple[WheelInfo, frozenset[str]]]] = {}
             for info, files in group:
                 for build in _builds(info):
                     by_build.setdefault(build, []).append((info, files))
             for build, several in by_build.items():
-                yield from _file_findings(" ".join(build), several)
+                where = f"for {' '.join(build)}, "
+                yield from _findings(FindingCode.FILES_DIFFER, _LOOK_AT_BUILD, "file", several, where)
 
 
 def _requirements(info: WheelInfo) -> frozenset[str]:
@@ -87,28 +92,16 @@ _OF_RESOLVERS: dict[str, Callable[[WheelInfo], frozenset[str]]] = {
 }
 
 
-def _metadata_findings(
-    what: str, group: Sequence[tuple[WheelInfo, frozenset[str]]]
+def _findings(
+    code: FindingCode, fix: str, what: str, group: Sequence[tuple[WheelInfo, frozenset[str]]], where: str = ""
 ) -> Iterator[tuple[Path, Finding]]:
+    """The wheels of a group that have other values than most of it."""
     usual = _usual(values for _, values in group)
     example = next(info.file_name for info, values in group if values == usual)
     for info, values in group:
         if values != usual:
-            reason = _difference(what, usual - values, values - usual, example)
-            fix = "give all wheels of a version the same METADATA; use markers where platforms differ"
-            yield info.path, Finding(code=FindingCode.SHAPE_DIFFERS, reason=reason, fix=fix)
-
-
-def _file_findings(
-    build: str, group: Sequence[tuple[WheelInfo, frozenset[str]]]
-) -> Iterator[tuple[Path, Finding]]:
-    usual = _usual(values for _, values in group)
-    example = next(info.file_name for info, values in group if values == usual)
-    for info, values in group:
-        if values != usual:
-            reason = f"for {build}, {_difference('file', usual - values, values - usual, example)}"
-            fix = "build it again, and look at what the build packs for each Python"
-            yield info.path, Finding(code=FindingCode.FILES_DIFFER, reason=reason, fix=fix)
+            reason = where + _difference(what, usual - values, values - usual, example)
+            yield info.path, Finding(code=code, reason=reason, fix=fix)
 
 
 def _usual(values: Iterable[frozenset[str]]) -> frozenset[str]:
