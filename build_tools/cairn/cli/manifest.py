@@ -275,9 +275,7 @@ def _answer(
 def _diff(request: Diff) -> Answer:
     from cairn.cli import diff
 
-    console.current().warn(
-        "cairn manifest diff is called cairn diff now; this name goes with the next release"
-    )
+    console.current().warn("cairn manifest diff is called cairn diff now; this name goes after 2027-06-01")
     old, new = str(request.before), str(request.after)
     return diff.run(
         diff.Diff(old=old, new=new, commits=request.commits, html=request.html, json=request.json)

@@ -180,7 +180,7 @@ class Parser(argparse.ArgumentParser):
             name, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
             if now := self.formerly.get(name):
                 new[at : at + 1] = [*now[:-1], now[-1] + equals + value]
-                tip = f"{name} is now {' '.join(now)}; the old name goes with the next release"
+                tip = f"{name} is now {' '.join(now)}; the old name goes after 2027-06-01"
                 console.current().warn(f"{self.prog}: {tip}")
             if word == "--" or (self._commands() is not None and not word.startswith("-")):
                 break  # what follows is not ours

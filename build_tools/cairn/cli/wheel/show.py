@@ -131,7 +131,7 @@ class Diff:
 def _diff(request: Diff) -> Answer:
     from cairn.cli import diff
 
-    console.current().warn("cairn wheel diff is called cairn diff now; this name goes with the next release")
+    console.current().warn("cairn wheel diff is called cairn diff now; this name goes after 2027-06-01")
     return diff.run(
         diff.Diff(old=str(request.first), new=str(request.second), json=request.json, python=False)
     )
