@@ -61,8 +61,9 @@ def at(line: FaultyServer, moment: str, **changes: object) -> threading.Event:
 @pytest.mark.parametrize(
     ("moment", "seconds"),
     [
-        ("promote", 20.0),
-        *(pytest.param(moment, 180.0, marks=pytest.mark.by_hand) for moment in MOMENTS),
+        pytest.param(moment, seconds, marks=pytest.mark.by_hand)
+        for moment in MOMENTS
+        for seconds in (20.0, 180.0)
     ],
 )
 def test_a_bucket_that_is_away_for_a_while_is_waited_for(

@@ -17,6 +17,10 @@ from cairn.stack.model import Stack
 SKIPS = "skip-tests"
 """The folder beside a stack.toml with the tests that are left out."""
 
+# Fields that stacks did not always have. Records name the digest of a stack, so one that says nothing by them
+# keeps the digest that it had before. A new field goes here too.
+_ADDED = {"": ("budgets", "consumers"), "gate": ("rebuilds", "rebuilders")}
+
 
 def digest_of(stack: Stack) -> str:
     """The digest of all that a stack says.
@@ -27,8 +31,11 @@ def digest_of(stack: Stack) -> str:
     plain = msgspec.to_builtins(msgspec.structs.replace(stack, folder="", line=""))
     for project in plain["projects"]:
         del project["origin"], project["hashtag"]
-    if not stack.gate.rebuilders:  # earlier records name digests of stacks without these fields
-        del plain["gate"]["rebuilds"], plain["gate"]["rebuilders"]
+    for owner, names in _ADDED.items():
+        fields = plain[owner] if owner else plain
+        for name in names:
+            if not fields[name]:
+                del fields[name]
     if stack.folder:
         plain = _below(plain, Path(stack.folder))
     return hashlib.sha256(msgspec.json.encode(plain, order="sorted")).hexdigest()

@@ -161,7 +161,7 @@ features = { flash = { needs = ["a"], targets = ["gfx9"] } }
 device_wheels = { prefix = "amd", runtime = "7.10" }
 environment.always = { V = "1" }
 sdk = { version = "7.10.0", build = ["make", "x"], packages = "p.toml", build_requires = ["zig"], machine = ["m", "x"], preload = ["hip"], preload_windows = ["hip"] }
-gate = { required = ["a"], records.suite.configs = ["default"], allow = "allow.toml", notify = ["send", "x"] }
+gate = { required = ["a"], records.suite.configs = ["default"], allow = "allow.toml", notify = ["send", "x"], rebuilders.you = "0000000000000000000000000000000000000000000000000000000000000000" }
 
 [[projects]]
 name = "a"
