@@ -45,6 +45,7 @@ _WRITES: Mapping[str, tuple[str, ...]] = {
     ),
     "PROMOTE": (
         *_CHANNELS,
+        "metadata/*",  # where the store has a root: what promoters sign
         "sets/*/judgements/*",
         "ledger/*",
         keys.LANDING,

@@ -8,6 +8,7 @@ import pytest
 
 from cairn.pipeline.repository import aws, workflows
 from cairn.pipeline.repository.workflows import JobRole, Terms
+from cairn.release.trust import metadata
 
 PLACE = aws.Place.of("s3://wheels/torch/")
 D = "a" * 64
@@ -33,6 +34,8 @@ def may_write(role: str, key: str) -> bool:
         (f"torch/sets/{D}/records/{D}.json", {"STAGE", "TEST"}),
         ("torch/nightly/gfx110X-all/state.json", {"PROMOTE"}),
         ("torch/release/state.json", {"PROMOTE"}),
+        (f"torch/{metadata.key_of('snapshot', 7)}", {"PROMOTE"}),
+        (f"torch/{metadata.TIMESTAMP}", {"PROMOTE"}),
         ("torch/untested/gfx110X-all/generations/1.json", {"PROMOTE"}),
         ("torch/nightly/gfx110X-all/status/leg.json", {"PROMOTE", "REPORT"}),
         ("other/nights/7/night.json", set()),
