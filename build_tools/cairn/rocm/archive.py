@@ -9,12 +9,13 @@ import hashlib
 import io
 import os
 import tarfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from cairn import files
 from cairn.formats.zip import writer
 from cairn.formats.zip.writer import New
+from cairn.output import Progress, silent
 
 _EPOCH_DIGITS = 10  # of seconds until the year 2286
 _ZIP_EPOCH = 315532800  # 1980-01-01, the first moment a ZIP file can name; tars take the same
@@ -28,7 +29,7 @@ def timestamp() -> int:
     return max(_ZIP_EPOCH, int(epoch))
 
 
-def write_wheel(path: Path, members: Sequence[New], *, dist_info: str) -> None:
+def write_wheel(path: Path, members: Sequence[New], *, dist_info: str, say: Progress = silent) -> None:
     """Write a wheel whose members come in the order given, and its RECORD at the end (PEP 427, PEP 376)."""
     rows = io.StringIO()
     record = f"{dist_info}/RECORD"
@@ -43,7 +44,15 @@ def write_wheel(path: Path, members: Sequence[New], *, dist_info: str) -> None:
         code = base64.urlsafe_b64encode(bytes.fromhex(digest)).rstrip(b"=").decode()
         listed.writerow((member.name, f"sha256={code}", size))
     listed.writerow((record, "", ""))
-    writer.write(path, [*members, New(name=record, content=rows.getvalue().encode())])
+    members = [*members, New(name=record, content=rows.getvalue().encode())]
+    writer.write(path, _announced(members, path.name, say))
+
+
+def _announced(members: Iterable[New], name: str, say: Progress) -> Iterator[New]:
+    """Tell each member before it is compressed: libraries of 2 GB take minutes."""
+    for member in members:
+        say(f"write {name}: {member.name}")
+        yield member
 
 
 def write_tar(path: Path, members: Iterable[New | tuple[str, str]]) -> None:

@@ -292,8 +292,7 @@ def _write(
         bill = _bill_of_materials(package, release)
         head.append(New(name=f"{info}/{cyclonedx.NAME}", content=bill))
     # dist-info comes last, as PEP 427 recommends; the contents sorted, whatever the tree's order was.
-    say(f"write {path.name}")
-    archive.write_wheel(path, [*sorted(members, key=_name_of), *head], dist_info=info)
+    archive.write_wheel(path, [*sorted(members, key=_name_of), *head], dist_info=info, say=say)
 
 
 def _packages_in(package: Package) -> list[DebianPackage]:

@@ -68,3 +68,16 @@ def test_a_tar_keeps_links_and_executable_bits(tmp_path: Path) -> None:
         opened.extractall(tmp_path / "out")  # noqa: S202
     assert (tmp_path / "out/bin/tool").readlink() == Path("real")
     assert (tmp_path / "out/bin/real").stat().st_mode & 0o111
+
+
+def test_each_member_is_told_before_it_is_compressed(tmp_path: Path) -> None:
+    progress: list[str] = []
+    members = [
+        New(name=name, content=name.encode()) for name in ("x/lib/librocblas.so", "x-1.dist-info/WHEEL")
+    ]
+    archive.write_wheel(tmp_path / "x.whl", members, dist_info="x-1.dist-info", say=progress.append)
+    assert progress == [
+        "write x.whl: x/lib/librocblas.so",
+        "write x.whl: x-1.dist-info/WHEEL",
+        "write x.whl: x-1.dist-info/RECORD",
+    ]

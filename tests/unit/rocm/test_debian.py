@@ -281,7 +281,7 @@ def test_what_is_for_other_targets_alone_is_left_out(rocm: Path, tmp_path: Path)
     trimming = request(tmp_path, rocm, targets=("gfx1100", "gfx1101"), trim=True)
     wheel = package.package(trimming, say=progress.append)[1].path
     assert "trim lib/librocblas.so.4" in progress
-    assert progress[-1] == "write rocm_sdk_devel-6.4.3-py3-none-any.whl"
+    assert progress[-1].startswith("write rocm_sdk_devel-6.4.3-py3-none-any.whl: ")
     assert progress[0].startswith("unpack ")
     with zipfile.ZipFile(wheel) as archive:
         folder = "_rocm_sdk_libraries_gfx110X_all/lib"

@@ -55,7 +55,7 @@ class New:
     executable: bool | None = None
 
 
-def write(target: Path, entries: Sequence[CopiedMember | New], source: Archive | None = None) -> None:
+def write(target: Path, entries: Iterable[CopiedMember | New], source: Archive | None = None) -> None:
     """Write the archive `target` whole or not at all, its members in the order given.
 
     New members get the time `SOURCE_DATE_EPOCH` says (else 1980-01-01) and mode 0644 or 0755, so that the
