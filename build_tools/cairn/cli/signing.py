@@ -16,8 +16,8 @@ from cairn.options import Exclusive, flag, option, repeated
 
 if TYPE_CHECKING:
     from cairn.release.provenance.attest import Attester
-    from cairn.release.trust.metadata import Root
     from cairn.release.trust.signers import Signer, Trust
+    from cairn.store.protocol import Store
 
 _ONE = Exclusive()
 
@@ -80,6 +80,7 @@ class AttestOptions(SignOptions):
                 tip = extras.line("sign")
                 raise PrerequisiteError("--sign-as-workflow needs the extra sign", tip=tip) from error
             with workflow_attester() as workflow:
+                workflow.signer = self.signer()
                 yield workflow
             return
         from cairn.release.provenance.attest import KeyAttester
@@ -88,20 +89,25 @@ class AttestOptions(SignOptions):
         yield KeyAttester(key) if key else None
 
 
-def trust_of(root: Root) -> Trust:
-    """The trust that a root names: promoters for wheels, promoters and testers for records."""
-    from cairn.release.trust.signers import Trust
-
-    return Trust(keys=root.of("targets"), testers=root.of("tester"))
-
-
 def trust(what: str) -> Any:
     """`--trust`; `what` says whose signatures count."""
-    return repeated(f"{what}: a public key's file, or github:OWNER/NAME/WORKFLOW.yml", metavar="KEY")
+    return repeated(
+        f"{what}: a public key's file, or github:OWNER/NAME/WORKFLOW.yml (default: the keys that the store's "
+        "root names, if it has one)",
+        metavar="KEY",
+    )
 
 
-def read_trust(keys: Sequence[str], testers: Sequence[Path] = ()) -> Trust | None:
-    """Return the trusted keys, those of `testers` for test records only; None if no key is named."""
+def read_trust(
+    keys: Sequence[str], testers: Sequence[Path] = (), *, store: Store | None = None
+) -> Trust | None:
+    """Return the trusted keys, those of `testers` for test records only; None if none is named.
+
+    Where a store is given, and none is named, they are those that its root names.
+    """
+    from cairn.release.trust import anchor
     from cairn.release.trust import signers as trusted
 
-    return trusted.trust_of(keys, testers) or None
+    named = trusted.trust_of(keys, testers)
+    root = None if named or store is None else anchor.anchor(store)
+    return root.root.trust() if root is not None else named or None

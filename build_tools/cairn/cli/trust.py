@@ -88,9 +88,11 @@ def _init(request: Init) -> Answer:
         )
     store = request.open_store()
     named = {role: [signers.public_key(path) for path in getattr(request, role)] for role in _ROLES[1:]}
-    data = root.first([signers.signer(path) for path in request.root_key], named, request.threshold)
-    trusted = root.publish(store, data)
-    return _answer(store, trusted, root.sign_all(store, trusted))
+    at_hand = [signers.signer(path) for path in request.root_key]
+    trusted = root.publish(store, root.first(at_hand, named, request.threshold))
+    states = root.sign_all(store, trusted)
+    root.sign_late(store, trusted, states, at_hand)
+    return _answer(store, trusted, states)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,7 +181,8 @@ class Refresh(signing.SignOptions, common.StoreOptions):
     """Options of `cairn trust refresh`.
 
     A timestamp counts for a week, so that nobody can keep an old state before users for longer. Each release
-    signs it again; where a week may pass without one, a timer runs this with the timestamp's key.
+    signs it again; where a week may pass without one, a timer runs this with the timestamp's key. With a
+    promoter's key, it also signs what testers and rebuilders have added since: pages say so from then on.
 
         cairn trust refresh --store ./store --sign-key timestamp.key
     """
@@ -188,10 +191,14 @@ class Refresh(signing.SignOptions, common.StoreOptions):
 
 
 def _refresh(request: Refresh) -> Answer:
+    from cairn.release import records
     from cairn.release.trust.online import Promoter
 
     store = request.open_existing_store()
-    until = Promoter(store, _trusted(store)).refresh()
+    promoter = Promoter(store, _trusted(store))
+    until = promoter.refresh()
+    if promoter.has_key:
+        records.finish(store)
     return Answer({"expires": until}, [f"what {store.url} says counts until {until}"])
 
 
@@ -200,25 +207,33 @@ class Adopt(signing.SignOptions, common.StoreOptions):
     """Options of `cairn trust adopt`.
 
     For an index that was changed without a promoter's key, by an older Cairn or by hand: look at it first
-    (`cairn release log`, `cairn index check --hashes`). Whoever adopts it vouches for all of it.
+    (`cairn release log`, `cairn index check --hashes`). Whoever adopts it vouches for all of it. With a
+    builder's key, so does the builder for the sets that no builder's key of the root has signed.
 
         cairn trust adopt --store ./store --index release --sign-key cairn-sign.key
     """
 
     index: str = common.index("release")
+    builder_key: tuple[Path, ...] = repeated(
+        "private key of a builder, which signs what was built (default: the promoter's, where it is one)",
+        convert=converters.file,
+    )
     json: bool = common.json()
 
 
 def _adopt(request: Adopt) -> Answer:
     from cairn.release.index import keys
-    from cairn.release.trust import root
+    from cairn.release.trust import root, signers
 
     store = request.open_existing_store()
     name = keys.checked_index(request.index)
     if not keys.is_gated(name):
         raise UsageError(f"{name} is not signed: users do not install from it")
     trusted = _trusted(store)
-    return _answer(store, trusted, root.sign_all(store, trusted, [name]))
+    states = root.sign_all(store, trusted, [name])
+    own = (request.signer(), *map(signers.signer, request.builder_key))
+    root.sign_late(store, trusted, states, [one for one in own if one is not None])
+    return _answer(store, trusted, states)
 
 
 def _acting(

@@ -49,7 +49,7 @@ from cairn.release.pages.targets_file import (
     choose,
     shown,
 )
-from cairn.release.provenance import reader
+from cairn.release.provenance import evidence, reader
 from cairn.release.trust import anchor
 from cairn.store.opening import open_existing
 from cairn.testing.gpus import kernel
@@ -271,6 +271,8 @@ def pages(index_url: str, pick: Pick) -> Iterator[str]:
         return
     store, _ = signed
     wheel_set = read_set(cast("Store", store), pick.offer.set_id)
+    evidence.require_builder(store, wheel_set, ())
+    evidence.builder_signers(store, wheel_set, store.anchor.root.trust())
     prefix = keys.set_simple_prefix(wheel_set.id)
     up = keys.relative_url("files/", prefix=prefix)
     with tempfile.TemporaryDirectory(prefix="cairn-install-") as folder:

@@ -39,6 +39,7 @@ from cairn.release.index import keys
 from cairn.release.index.generation import FileRef, IndexSet, digest_of, encode, now, project_of, who
 from cairn.release.index.snapshot import ancestors
 from cairn.release.ledger_entries import Entry, Event, Head, History, Names, first_entry
+from cairn.release.trust.current import Decisions, believed
 from cairn.store.protocol import MissingKeyError, Store, StoredObject, attempts_at, read_or_none, replace
 from cairn.wheels.wheelset import WheelSet
 
@@ -80,6 +81,12 @@ class Ledger:
     def __init__(self, store: Store, *, pending: Iterable[Event] = ()) -> None:
         self.store = store
         self.pending = tuple(pending)
+        self._decisions = Decisions(store)
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether decisions count only where a promoter has signed them."""
+        return self._decisions.read() is not None
 
     def history(self, set_id: str) -> tuple[Event, ...]:
         """Every event that was ever recorded of a set, oldest first.
@@ -175,8 +182,10 @@ class Ledger:
 
     def add(
         self, *, names: Mapping[str, Mapping[str, str]] | None = None, events: Iterable[Event] = ()
-    ) -> None:
-        """Record names and events in the ledger, except those it has already.
+    ) -> tuple[Event, ...]:
+        """Record names and events in the ledger, except those it has already; return the events that are new.
+
+        Where the store has a root, decisions count once they are signed: see `trust.online.note`.
 
         Args:
             names: sha256 by file name, by scope: what is about to be offered.
@@ -188,14 +197,14 @@ class Ledger:
         """
         offered, noted = names or {}, tuple(events)
         if not (offered or noted):
-            return
+            return ()
         for _ in attempts_at("the ledger"):
             tail = self._tail()
             fresh, clashes = self._clashes(offered, tail)
             _refuse(clashes)
             news = self._news(noted, tail)
             if not (fresh or news):
-                return
+                return ()
             begun = tail if tail.number is not None else self._begun(tail)
             if begun is None or begun.number is None:
                 continue
@@ -209,7 +218,8 @@ class Ledger:
             )
             if self._create(entry):
                 self._write_lookups(dataclasses.replace(begun, entries=(*begun.entries, entry)))
-                return
+                return news
+        raise AssertionError  # `attempts_at` raises
 
     def entries(self) -> Iterator[tuple[str, Entry]]:
         """Every entry with the digest of its bytes, oldest first.
@@ -218,6 +228,11 @@ class Ledger:
             StoreError: one is damaged, or is not the child of the one before.
         """
         return self._entries_after(None)
+
+    def events(self) -> Iterator[Event]:
+        """Every event, oldest first; before the ledger has begun, those that its first entry will have."""
+        entries = [entry for _, entry in self.entries()] or [first_entry(self.store)]
+        return (event for entry in entries for event in entry.events)
 
     def last(self) -> tuple[int, str] | None:
         """The number and the digest of the last entry; None before the ledger has begun."""
@@ -289,7 +304,7 @@ class Ledger:
         for entry in tail.entries:
             for place, names in _by_project(entry.names).items():
                 if place in known:
-                    known[place] = {**known[place], **names}
+                    known[place] = {**names, **known[place]}  # what came first has the name
         fresh: dict[str, dict[str, str]] = {}
         clashes = []
         for place, names in grouped.items():
@@ -304,7 +319,9 @@ class Ledger:
     def _history(self, set_id: str, tail: _Tail) -> tuple[Event, ...]:
         stored = self._lookup(keys.ledger_set_key(set_id), History, tail) or _NOTHING
         later = (e for entry in tail.entries if entry.number > stored.through for e in entry.events)
-        return (*stored.events, *(event for event in later if event.set_id == set_id))
+        events = (*stored.events, *(event for event in later if event.set_id == set_id))
+        signed = self._decisions.read()
+        return events if signed is None else believed(signed, events, set_id, self.pending)
 
     def _lookup(self, key: str, what: type[_L], tail: _Tail) -> _L | None:
         """The lookup under a key; None if the entries before the tail have nothing for it."""
@@ -394,7 +411,7 @@ def _grouped(
     by_set: dict[str, list[tuple[int, Event]]] = {}
     for entry in entries:
         for place, names in _by_project(entry.names).items():
-            by_project[place] = {**by_project.get(place, {}), **names}
+            by_project[place] = {**names, **by_project.get(place, {})}
         for event in entry.events:
             by_set.setdefault(event.set_id, []).append((entry.number, event))
     return by_project, by_set

@@ -23,7 +23,7 @@ from cairn.release.gate.case import Case
 from cairn.release.gate.evidence import Bypass
 from cairn.release.gate.judgement import GateReport
 from cairn.release.history.difference import checked_reason
-from cairn.release.index import keys, marks, write
+from cairn.release.index import commit, keys, marks, write
 from cairn.release.index.commit import attempts
 from cairn.release.index.generation import Attested, IndexSet, now, project_of
 from cairn.release.index.snapshot import Index, Snapshot, read_set, refs_of, whole_id
@@ -34,6 +34,7 @@ from cairn.release.publish import rules
 from cairn.release.publish.mirror_lock import MirrorLock
 from cairn.release.publish.wheel_set import index_set, promotion
 from cairn.release.records import GivenRecord, KeptRecord
+from cairn.release.trust import anchor
 from cairn.release.trust.signers import Trust
 from cairn.stack import Stack
 from cairn.store.protocol import Store
@@ -137,9 +138,11 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
         bypass: a named user's word in place of a record.
         readmission: a named user's word for a set that a rollback took off `target`.
         mirror_lock: what a mirror may hold; None asks for no lock.
-        trust: whose signature each test record must have; None asks for none.
+        trust: whose signature each test record must have, and the builder's statement where its builders are
+            named; None asks for none, unless the store has a root: then the keys that it names count.
         python: the interpreter that the gate installs with; None takes one that is at hand.
-        attester: who vouches for the wheels and for what let them in; None for nobody.
+        attester: who vouches for the wheels and for what let them in; None for nobody. A tester's key signs
+            the records that are given.
         dry_run: judge and say what would be added, and write nothing.
         on_step: called with what is being done.
 
@@ -153,7 +156,15 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
         raise UsageError(f"the set is to go from {source} to {target}", tip="give a different --to")
     source_now, target_now = Index(store, source).load(), Index(store, target).load()
     set_id = whole_id(set_id, source_now, target_now)
-    given = test_records.add_all(store, records, set_id=set_id, dry_run=dry_run)
+    trusted = anchor.anchor(store) if keys.is_gated(target) else None
+    if trusted is not None:
+        own = trusted.root.trust()
+        trust = own if trust is None else replace(trust, builders=own.builders)
+    key = attester.signer if attester is not None and trusted is not None else None
+    signer = key if key is not None and trust is not None and key.key_id in trust.testers else None
+    given = test_records.add_all(store, records, set_id=set_id, signer=signer, dry_run=dry_run)
+    if trust is not None and signer is None:
+        given = tuple(msgspec.structs.replace(one, doubt="it is not signed") for one in given)
     wheel_set = read_set(store, set_id)
     rules.refuse_other_family(target, wheel_set)
     case = Case(
@@ -164,17 +175,17 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
         bypass=bypass,
         mirror_lock=mirror_lock,
         python=python,
+        trust=trust,
     )
     return _through_the_gate(
-        case, given, trust=trust, readmission=readmission, attester=attester, dry_run=dry_run, on_step=on_step
+        case, given, readmission=readmission, attester=attester, dry_run=dry_run, on_step=on_step
     )
 
 
-def _through_the_gate(  # noqa: PLR0913 - as `promote` has them
+def _through_the_gate(
     first: Case,
     given: Sequence[KeptRecord],
     *,
-    trust: Trust | None,
     readmission: Readmission | None,
     attester: Attester | None,
     dry_run: bool,
@@ -188,12 +199,12 @@ def _through_the_gate(  # noqa: PLR0913 - as `promote` has them
     for attempt in attempts(target, dry_run=dry_run):
         if attempt.recovered:
             on_step(f"wrote pages that an earlier run had left: {', '.join(attempt.recovered)}")
-        kept = test_records.read(store, set_id, trust=trust)
+        kept = test_records.read(store, set_id, trust=first.trust)
         case = replace(
             first,
             source=first.source.index.load(),
             target=attempt.before,
-            kept=kept.having(given, trust=trust),
+            kept=kept.having(given),
             moment=datetime.now(UTC),
         )
         if set_id in case.target.set_ids:
@@ -270,12 +281,14 @@ def _judgement_key(entry: IndexSet) -> str:
 def _record_arrival(case: Case, readmission: Readmission | None) -> tuple[str, ...]:
     """Update marks and ledger after the commit; return the failures that stand against the set by now."""
     store, set_id, index = case.store, case.wheel_set.id, case.target.index
+    # What failed and was let in by somebody's word stays known, whoever takes it out of the store.
+    commit.note(store, [event for event in Ledger(store).history(set_id) if event.is_bad])
     # A yank, or a late record, looks for the set only where it is already.
     marks.update_marks(store, set_id, "record", indexes=[index.name])
     if readmission is not None:
         who, why = readmission.who, readmission.reason
         event = Event(kind="readmit", set_id=set_id, who=who, when=now(), why=why, index=index.name)
-        Ledger(store).add(events=[event])
+        commit.note(store, [event])
     listed = index.load().set(set_id)
     yanked = f"it was yanked: {listed.yanked}" if listed.yanked is not None else None
     return tuple(filter(None, (yanked, listed.failed)))

@@ -25,8 +25,7 @@ from cairn.errors import CairnError, StoreError, UsageError
 from cairn.formats import in_toto
 from cairn.formats.in_toto import Resource
 from cairn.output.wording import short_id
-from cairn.release.index import keys, marks, write
-from cairn.release.ledger import Ledger
+from cairn.release.index import commit, keys, marks, write
 from cairn.release.ledger_entries import Event
 from cairn.release.provenance import dsse
 from cairn.release.provenance.dsse import SignatureError
@@ -227,12 +226,12 @@ def keep(
     event = Event(
         kind="rebuild", set_id=wheel_set.id, who=kept.by, when=rebuild.finished, why=why, record=digest
     )
-    Ledger(store).add(events=[event])
+    commit.note(store, [event])
     try:
         marks.update_marks(store, wheel_set.id, "record", why=f"rebuilt by {kept.by}")
     except CairnError as error:
         return kept, str(error)
-    return kept, None
+    return kept, None if commit.may_sign(store) else commit.LAGGING
 
 
 def read(store: Store, wheel_set: WheelSet) -> tuple[tuple[KeptRebuild, ...], tuple[str, ...]]:

@@ -15,14 +15,12 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import msgspec
-
 from cairn import datafile
 from cairn.errors import CairnError, StoreError, UsageError
 from cairn.output.wording import short_id
-from cairn.release.index import keys, marks, write
+from cairn.release.index import commit, keys, marks, write
 from cairn.release.index.generation import now, who
-from cairn.release.index.snapshot import read_set
+from cairn.release.index.snapshot import Index, existing, read_set
 from cairn.release.ledger import Ledger
 from cairn.release.ledger_entries import Event, with_wheels
 from cairn.release.provenance import evidence
@@ -111,11 +109,10 @@ class Kept:
     unusable: tuple[tuple[str, str], ...] = ()
     arrivals: Mapping[str, int] = field(default_factory=dict)
 
-    def having(self, given: Sequence[KeptRecord], *, trust: Trust | None = None) -> Kept:
-        """A copy with records that are not in the store yet, none of which is signed for `trust`."""
+    def having(self, given: Sequence[KeptRecord]) -> Kept:
+        """A copy with records that are not in the store yet."""
         known = {one.digest for one in self.records}
-        doubt = None if trust is None else "it is not signed"
-        new = [msgspec.structs.replace(one, doubt=doubt) for one in given if one.digest not in known]
+        new = [one for one in given if one.digest not in known]
         last = 1 + max(self.arrivals.values(), default=0)
         arrivals = {**self.arrivals, **dict.fromkeys((one.digest for one in new), last)}
         return replace(self, records=(*self.records, *new), arrivals=arrivals)
@@ -151,7 +148,12 @@ def read_given(path: Path) -> GivenRecord:
 
 
 def add_all(
-    store: Store, records: Iterable[GivenRecord], *, set_id: str, dry_run: bool
+    store: Store,
+    records: Iterable[GivenRecord],
+    *,
+    set_id: str,
+    signer: Signer | None = None,
+    dry_run: bool,
 ) -> tuple[KeptRecord, ...]:
     """Put records beside their set, in the order in which their runs began: they came at once.
 
@@ -160,7 +162,15 @@ def add_all(
     """
     ordered = sorted(records, key=lambda one: test_record.loads(one.data, name=one.name).began)
     return tuple(
-        add(store, one.data, name=one.name, results=one.results, set_id=set_id, dry_run=dry_run)
+        add(
+            store,
+            one.data,
+            name=one.name,
+            results=one.results,
+            set_id=set_id,
+            signer=signer,
+            dry_run=dry_run,
+        )
         for one in ordered
     )
 
@@ -214,7 +224,7 @@ def add(  # noqa: PLR0913 - each says one thing of the record, or of how it is k
             signature = evidence.sign_record(data, signer)
             store.write(evidence.signature_key(wheel_set.id, digest), signature)
         # The ledger first: a run that dies here leaves a failure that stands, and not one that nobody knows.
-        Ledger(store).add(events=[_given(wheel_set.id, digest, record)])
+        commit.note(store, [_given(wheel_set.id, digest, record)])
         write.create(store, keys.set_key(wheel_set.id, f"records/{digest}.json"), data)
         _tell(store, wheel_set.id)
     return KeptRecord(digest=digest, record=record)
@@ -250,9 +260,9 @@ def answer(store: Store, set_id: str, digest: str, *, who: str, reason: str, dry
     made = Answer(set_id=set_id, record=digest, who=who, reason=reason, when=now())
     data = datafile.dumps(made).encode()
     if not dry_run:
+        # The ledger first: what a promoter has to sign is not there without that.
+        commit.note(store, [_answer_event(made)])
         write.create(store, keys.set_key(set_id, f"answers/{hashlib.sha256(data).hexdigest()}.json"), data)
-        event = Event(kind="answer", set_id=set_id, who=who, when=made.when, why=reason, record=digest)
-        Ledger(store).add(events=[event])
         _tell(store, set_id)
     return made
 
@@ -325,8 +335,10 @@ def read(store: Store, set_id: str, *, trust: Trust | None = None) -> Kept:
         set_id: the set.
         trust: whose signature each record must have; None asks for none.
     """
-    records, answers, unusable = [], [], []
-    history = [event for event in Ledger(store).history(set_id) if event.kind == "record"]
+    records, unusable = [], []
+    ledger = Ledger(store)
+    every = ledger.history(set_id)
+    history = [event for event in every if event.kind == "record"]
     arrivals = {str(event.record): place for place, event in enumerate(history, start=1)}
     left = {event.record: event for event in history if event.is_bad}
     for digest in _digests(store, set_id):
@@ -345,19 +357,36 @@ def read(store: Store, set_id: str, *, trust: Trust | None = None) -> Kept:
             except CairnError as error:
                 doubt = str(error)
         records.append(KeptRecord(digest=digest, record=record, doubt=doubt))
-    for listed in store.list(keys.set_key(set_id, "answers/")):
-        digest = _name(listed.key)
-        try:
-            data = _unchanged(store, listed.key, digest, f"the answer {short_id(digest)}")
-            answers.append((digest, datafile.loads(data, Answer, name=f"the answer {short_id(digest)}")))
-        except CairnError as error:
-            unusable.append((digest, str(error)))
+    answers, damaged = _answers(store, set_id, signed=every if ledger.is_signed else None)
+    unusable += damaged
     for lost, event in left.items():
         sentence = (
             f"the record {short_id(str(lost))}, {event.verdict or 'of which nothing is known'}, was given"
         )
         unusable.append((str(lost), f"{sentence} on {event.when[:10]}, and is not in the store any more"))
-    return Kept(records=tuple(records), answers=tuple(answers), unusable=tuple(unusable), arrivals=arrivals)
+    return Kept(records=tuple(records), answers=answers, unusable=tuple(unusable), arrivals=arrivals)
+
+
+def _answers(
+    store: Store, set_id: str, *, signed: Sequence[Event] | None
+) -> tuple[tuple[tuple[str, Answer], ...], list[tuple[str, str]]]:
+    """The answers to the records of a set, and what is wrong with those that cannot be read.
+
+    Where promoters sign, whoever puts another file there has answered nothing.
+    """
+    answers, damaged = [], []
+    for listed in store.list(keys.set_key(set_id, "answers/")):
+        digest = _name(listed.key)
+        name = f"the answer {short_id(digest)}"
+        try:
+            data = _unchanged(store, listed.key, digest, name)
+            answer = datafile.loads(data, Answer, name=name)
+        except CairnError as error:
+            damaged.append((digest, str(error)))
+            continue
+        if signed is None or _answer_event(answer) in signed:
+            answers.append((digest, answer))
+    return tuple(answers), damaged
 
 
 def disagreement(record: TestRecord, wheel_set: WheelSet) -> str | None:
@@ -383,7 +412,7 @@ def _tell(store: Store, set_id: str) -> None:
     while True:
         sentence = standing(store, set_id)
         event = Event(kind="stand", set_id=set_id, who=who(), when=now(), why=sentence)
-        ledger.add(events=with_wheels(event, [_set(store, set_id)]))
+        commit.note(store, with_wheels(event, [_set(store, set_id)]))
         # A different writer's record may have come while this one read.
         if sentence == standing(store, set_id):
             break
@@ -396,6 +425,26 @@ def standing(store: Store, set_id: str) -> str:
     from cairn.release.gate import evidence  # noqa: PLC0415
 
     return "; ".join(evidence.failures(_set(store, set_id), read(store, set_id)))
+
+
+def finish(store: Store) -> None:
+    """Have the pages say what was added without a promoter's key: late records, rebuilds, and bans.
+
+    What cannot be finished is left as it is, for `cairn index check` to name.
+    """
+    offered = {
+        i for name in existing(store) if keys.is_gated(name) for i in Index(store, name).load().set_ids
+    }
+    for set_id in sorted(offered):
+        with contextlib.suppress(CairnError):
+            _tell(store, set_id)
+    marks.finish(store)
+
+
+def _answer_event(made: Answer) -> Event:
+    return Event(
+        kind="answer", set_id=made.set_id, who=made.who, when=made.when, why=made.reason, record=made.record
+    )
 
 
 def _given(set_id: str, digest: str, record: TestRecord) -> Event:

@@ -86,7 +86,7 @@ class NightOptions(common.StackOptions, common.PatientStoreOptions):
             store=store,
             plan=night,
             stack=stack.for_line(night.line),
-            trust=signing.read_trust(self.trust),
+            trust=signing.read_trust(self.trust, store=store),
             dry_run=self.dry_run,
             only=self.only,
         )

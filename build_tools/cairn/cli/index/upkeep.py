@@ -87,7 +87,7 @@ def check(request: Check) -> Answer:
             store,
             (request.index,) if request.index else (),
             hashes=request.hashes,
-            trust=signing.read_trust(request.trust),
+            trust=signing.read_trust(request.trust, store=store),
             on_step=stage.update,
         )
     error = StoreError(
@@ -110,7 +110,8 @@ def _text(report: AuditReport) -> Iterator[Piece]:
 
 
 def _repair(request: Repair) -> Iterator[Answer]:
-    from cairn.release.index import marks, restore
+    from cairn.release import records
+    from cairn.release.index import restore
     from cairn.release.index.snapshot import Index
 
     store = request.open_existing_store()
@@ -124,7 +125,7 @@ def _repair(request: Repair) -> Iterator[Answer]:
         return
     problems: list[CairnError] = []
     if not request.dry_run:
-        marks.finish(store)
+        records.finish(store)
     for index in _indexes(store, request.index):
         if (why := restore.broken(index)) is None:
             with console.current().stage(f"make pages of {index.name}"):

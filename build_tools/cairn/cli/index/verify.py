@@ -155,7 +155,7 @@ def _trust(request: Verify, signed: SignedStore | None) -> Trust | None:
     """Return the trusted keys, or None if the user asked to trust none."""
     trust = signing.read_trust(request.trust, request.trust_tester)
     if trust is None and signed is not None and not request.allow_unsigned:
-        return signing.trust_of(signed.anchor.root)
+        return signed.anchor.root.trust()
     if request.allow_unsigned and trust:
         raise UsageError(
             "--allow-unsigned checks no signature, and --trust asks for one", tip="give one of them"

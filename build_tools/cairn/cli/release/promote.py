@@ -82,10 +82,11 @@ def _promote(request: Promote) -> Answer:
     bypass = Bypass(who=request.bypass, reason=reason) if request.bypass is not None else None
     stack = request.load_stack()
     lock = mirror_lock.read(request.mirror_lock) if request.mirror_lock else mirror_lock.of(stack)
+    store = request.open_existing_store()
     try:
         with console.current().stage(f"promote to {request.target}") as stage, request.attester() as attester:
             promotion = promote(
-                request.open_existing_store(),
+                store,
                 common.set_id_of(request.set_id),
                 stack=stack,
                 source=request.source,
@@ -94,7 +95,7 @@ def _promote(request: Promote) -> Answer:
                 bypass=bypass,
                 readmission=readmission,
                 mirror_lock=lock,
-                trust=signing.read_trust(request.trust),
+                trust=signing.read_trust(request.trust, store=store),
                 python=request.python,
                 attester=attester,
                 dry_run=request.dry_run,

@@ -71,6 +71,7 @@ class ListRecords(common.OptionalStack, common.StoreOptions):
 
 def _add(request: AddRecords) -> Answer:
     from cairn.release import records
+    from cairn.release.index import commit
 
     store, signer = request.open_existing_store(), request.signer()
     inputs = [records.read_given(path) for path in request.files]
@@ -81,6 +82,7 @@ def _add(request: AddRecords) -> Answer:
             for one in inputs
         ]
     late = [] if request.dry_run else _late(store, {str(item.record.set_id) for item in added})
+    waiting = [commit.LAGGING] if late and not commit.may_sign(store) else []
     verb = "would add" if request.dry_run else "+"
     warnings = (
         f"{index} offers the set {short_id(set_id)}, and its pages say by now: {why}. To take it back: "
@@ -99,21 +101,24 @@ def _add(request: AddRecords) -> Answer:
         },
         (
             *(f"{verb} {item.digest} {item.record.kind}, {item.record.verdict}" for item in added),
-            *map(Warn, warnings),
+            *map(Warn, (*warnings, *waiting)),
         ),
     )
 
 
 def _late(store: Store, set_ids: Collection[str]) -> list[tuple[str, str, str]]:
     """Where users are offered one of these sets that a record stands against: the index, the set and why."""
+    from cairn.release import records
     from cairn.release.index import keys
     from cairn.release.index.snapshot import Index, existing
 
-    offers = []
+    offers: list[tuple[str, str, str]] = []
     for name in filter(keys.is_gated, existing(store)):
         now = Index(store, name).load()
         entries = [now.set(set_id) for set_id in sorted({*set_ids} & {*now.set_ids})]
-        offers += [(name, one.set_id, one.failed) for one in entries if one.failed and one.yanked is None]
+        # Its pages may have to wait for a promoter's key.
+        standing = [(one, one.failed or records.standing(store, one.set_id)) for one in entries]
+        offers += [(name, one.set_id, why) for one, why in standing if why and one.yanked is None]
     return offers
 
 
@@ -137,7 +142,7 @@ def _list(request: ListRecords) -> Answer:
     store = request.open_existing_store()
     index = Index(store, request.index).load()
     set_id = whole_id(common.set_id_of(request.set_id), index)
-    set_records = records.read(store, set_id, trust=signing.read_trust(request.trust))
+    set_records = records.read(store, set_id, trust=signing.read_trust(request.trust, store=store))
     evidence = None
     if (stack := request.load_stack()) is not None:
         wheel_set = read_set(store, set_id)

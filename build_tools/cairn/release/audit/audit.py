@@ -65,6 +65,7 @@ def audit(
         problems += of_index
     problems += _people(looked_at, inventory)
     problems += chains.check_ledger(looked_at, inventory)
+    problems += chains.check_signed(looked_at, inventory)
     inventory.named |= _of_nights(inventory, present)
     problems += inventory.foreign(_places(indexes, inventory))
     problems += _of_no_index(looked_at, inventory)

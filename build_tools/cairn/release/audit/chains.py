@@ -21,7 +21,10 @@ from cairn.release.index import keys, marks
 from cairn.release.index.generation import Generation, digest_of, encode
 from cairn.release.index.snapshot import Index, Snapshot, objects_of
 from cairn.release.ledger import Ledger, replayed, short
-from cairn.release.ledger_entries import Entry, Head
+from cairn.release.ledger_entries import Entry, Event, Head
+from cairn.release.trust import anchor
+from cairn.release.trust.current import DECISIONS, LEDGER, SignedMetadata, decisions_of, vouched
+from cairn.release.trust.metadata import Targets
 
 _AT_ONCE = 16  # requests side by side
 _AHEAD = 2  # see `_set_back`
@@ -181,6 +184,57 @@ def check_ledger(names: Sequence[str], inventory: Inventory) -> Iterator[Problem
         if entries:  # none in a store that is older than its ledger, and that nobody has written to since
             yield from _names(snapshot, published[keys.scope_of(name)])
         yield from _marks(snapshot)
+
+
+def check_signed(names: Sequence[str], inventory: Inventory) -> Iterator[Problem]:
+    """Where a store with a root is not what its promoters have signed: indexes, the ledger, the metadata."""
+    store = inventory.store
+    inventory.named |= {key for key in inventory.objects if keys.kind_of(key) == "metadata"}
+    try:
+        trusted = anchor.anchor(store)
+        if trusted is None:
+            return
+        signed = SignedMetadata(store, trusted)
+        now = signed.current()
+        role = signed.role(now, LEDGER)
+        yield from _decisions(decisions_of(role), tuple(Ledger(store).events())) if role else ()
+    except (CairnError, OSError) as error:
+        yield Problem(code="signature", index=None, where="metadata/", said=str(error))
+        return
+    for name in filter(keys.is_gated, names):
+        try:
+            texts = tuple(_unsigned(Index(store, name).load(), signed, signed.role(now, name)))
+        except (CairnError, OSError) as error:
+            texts = (str(error),)
+        for text in texts:
+            yield Problem(code="signature", index=name, where=keys.state_key(name), said=text)
+
+
+def _decisions(signed: Sequence[Event], entries: Sequence[Event]) -> Iterator[Problem]:
+    """The decisions that only the entries of the ledger have, or only the promoters' signatures."""
+    for one, other, text in (
+        (
+            entries,
+            signed,
+            "the ledger has the {} of {} by {}, and no promoter signed it: it counts for nothing",
+        ),
+        (signed, entries, "the ledger has lost the {} of {} by {}, which a promoter signed: it counts"),
+    ):
+        for event in one:
+            if event.kind in DECISIONS and event not in other:
+                said = text.format(event.kind, short_id(event.set_id), event.who)
+                yield Problem(code="ledger", index=None, where=event.set_id, said=said)
+
+
+def _unsigned(current: Snapshot, signed: SignedMetadata, role: Targets | None) -> Iterator[str]:
+    vouch = vouched(role, current.index.name) if role else None
+    if (current.digest if current.generation.number else None) != (vouch.digest if vouch else None):
+        yield (
+            f"{current.index.name} is at generation {current.generation.number}, and "
+            f"{f'generation {vouch.number}' if vouch else 'nothing'} of it is signed: no client that knows "
+            "the root believes the rest"
+        )
+    signed.require_entry(vouch.ledger if vouch else None)
 
 
 def _lookups(entries: Sequence[Entry], inventory: Inventory) -> Iterator[Problem]:

@@ -18,6 +18,7 @@ from cairn.release.index.snapshot import Snapshot
 from cairn.release.publish.mirror_lock import MirrorLock
 from cairn.release.publish.wheel_set import index_set, promotion
 from cairn.release.records import Kept
+from cairn.release.trust.signers import Trust
 from cairn.stack import Project, Stack
 from cairn.store import transfer
 from cairn.store.protocol import Store
@@ -36,6 +37,7 @@ class Case:
         wheel_set: the set.
         stack: the stack that it must be of, on its release line.
         kept: its test records, and the answers to failed ones.
+        trust: whose word counts; a builder's is asked for where its builders are named.
         bypass: the statement of a named user that replaces a passed record.
         mirror_lock: what a mirror may hold, by hash; None asks for no lock.
         python: the interpreter to install with; None takes one that is at hand.
@@ -47,6 +49,7 @@ class Case:
     wheel_set: WheelSet
     stack: Stack
     kept: Kept = field(default_factory=Kept)
+    trust: Trust | None = None
     bypass: Bypass | None = None
     mirror_lock: MirrorLock | None = None
     python: Path | None = None

@@ -29,7 +29,7 @@ from cairn.release.index import keys
 from cairn.release.index.generation import project_of
 from cairn.release.index.snapshot import refs_of
 from cairn.release.ledger import Ledger
-from cairn.release.provenance.evidence import TESTED, builder_problems
+from cairn.release.provenance.evidence import TESTED, builder_problems, builder_signers
 from cairn.release.publish import distribution, rules
 from cairn.release.publish.compatibility import Platform
 from cairn.release.publish.wheel_set import index_set
@@ -275,6 +275,8 @@ def _problems(*checks: Iterator[str]) -> tuple[str, ...]:
 def _not_as_built(case: Case, files: Files) -> Iterator[str]:
     own = [files.paths[w.file_name] for w in case.wheel_set.wheels if w.file_name in files.paths]
     yield from builder_problems(case.store, case.wheel_set, own)
+    if case.trust is not None and case.trust.builders is not None:
+        builder_signers(case.store, case.wheel_set, case.trust)
 
 
 def _sorting_below(case: Case) -> Iterator[str]:

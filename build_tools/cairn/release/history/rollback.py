@@ -12,11 +12,10 @@ from cairn.errors import StoreError, UsageError
 from cairn.output import Progress, silent, wording
 from cairn.release.history import difference
 from cairn.release.history.difference import Difference
-from cairn.release.index import keys, marks
+from cairn.release.index import commit, keys, marks
 from cairn.release.index.commit import attempts
 from cairn.release.index.generation import IndexSet, ProjectState, now, who
 from cairn.release.index.snapshot import SET_FILE, Change, Index, Snapshot, missing, objects_of, read_set
-from cairn.release.ledger import Ledger
 from cairn.release.ledger_entries import Event, EventKind
 from cairn.store.protocol import MissingKeyError, Store, keep_young, sha256_of
 
@@ -110,10 +109,9 @@ def _note(store: Store, index: str, kind: EventKind, set_ids: Iterable[str], why
     """Record in the ledger that users no longer get these sets, or get them again."""
     if not keys.is_gated(index):  # no gate asks there: whatever is staged again is there again
         return
-    Ledger(store).add(
-        events=[
-            Event(kind=kind, set_id=set_id, who=who(), when=now(), why=why, index=index) for set_id in set_ids
-        ]
+    commit.note(
+        store,
+        [Event(kind=kind, set_id=set_id, who=who(), when=now(), why=why, index=index) for set_id in set_ids],
     )
 
 

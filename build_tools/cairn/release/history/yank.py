@@ -14,7 +14,7 @@ from cairn import datafile
 from cairn.errors import CairnError, StoreError, UsageError
 from cairn.output.wording import short_id
 from cairn.release.history.difference import checked_reason
-from cairn.release.index import keys, marks
+from cairn.release.index import commit, keys, marks
 from cairn.release.index.generation import now, who
 from cairn.release.index.marks import Marked
 from cairn.release.index.snapshot import SET_FILE, Index, Snapshot, existing, read_set
@@ -96,7 +96,7 @@ def _note(store: Store, subject: str, by: str, why: str, *, banned: bool, dry_ru
         _refuse_stepping_back(store, subject, sets, events)
     if not dry_run:
         # The ledger first: whoever is about to offer the set looks there once more after its commit.
-        ledger.add(events=events)
+        commit.note(store, events)
     places = marks.update_marks(
         store,
         subject,

@@ -32,7 +32,7 @@ that one made.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -52,8 +52,9 @@ from cairn.release.index.generation import (
 )
 from cairn.release.index.snapshot import Change, Index, Snapshot, empty
 from cairn.release.ledger import Ledger
+from cairn.release.ledger_entries import Event
 from cairn.release.trust import anchor
-from cairn.store.protocol import attempts_at, write_once
+from cairn.store.protocol import Store, attempts_at, write_once
 
 if TYPE_CHECKING:
     from cairn.release.trust.online import Promoter
@@ -180,6 +181,33 @@ def _promoter(index: Index) -> Promoter | None:
     from cairn.release.trust.online import Promoter  # noqa: PLC0415 - cryptography, which nobody else needs
 
     return Promoter(index.store, trusted)
+
+
+LAGGING = (
+    "only a promoter's key signs what users install: its pages say so after the next cairn trust refresh, or "
+    "cairn index repair, with that key"
+)
+"""Why the pages of signed indexes do not say what was added to a set."""
+
+
+def may_sign(store: Store) -> bool:
+    """Whether indexes that users install from can be changed here: nobody signs them, or the key is there."""
+    trusted = anchor.anchor(store)
+    if trusted is None:
+        return True
+    from cairn.release.trust.online import Promoter  # noqa: PLC0415 - as above
+
+    return Promoter(store, trusted).has_key
+
+
+def note(store: Store, events: Sequence[Event]) -> None:
+    """Note events of sets in the ledger, signed where the store has a root: see `trust.online.note`."""
+    if anchor.anchor(store) is None:
+        Ledger(store).add(events=events)
+        return
+    from cairn.release.trust import online  # noqa: PLC0415 - as above
+
+    online.note(store, events)
 
 
 def render_all(index: Index) -> tuple[str, ...]:

@@ -30,9 +30,15 @@ from cairn.wheels.wheelset import WheelSet
 
 
 class Attester(Protocol):
-    """The signer of statements: `KeyAttester` or `pep740.WorkflowAttester`."""
+    """The signer of statements: `KeyAttester` or `pep740.WorkflowAttester`.
+
+    Attributes:
+        kind: of its objects.
+        signer: the key, for what a workflow does not sign; None where there is none.
+    """
 
     kind: ProvenanceKind
+    signer: Signer | None
 
     def add(self, previous: bytes | None, claims: Claims) -> bytes:
         """The provenance object of a file, with these claims in place of earlier ones about the same set.
@@ -136,11 +142,13 @@ class KeyAttester:
 
     Attributes:
         kind: of its objects.
+        signer: the key.
     """
 
     kind: ProvenanceKind = "local-key"
 
     def __init__(self, signer: Signer) -> None:
+        self.signer: Signer | None = signer
         self._signer = signer
 
     def add(self, previous: bytes | None, claims: Claims) -> bytes:

@@ -207,7 +207,7 @@ def _set(
         texts.append(f"{wheel_set.manifest_sha256}: {len(sources)} projects")
         report.sources = sources
     if report.links[-1].state == "good":
-        _builder(report, reader, wheel_set, listed)
+        _builder(report, reader, wheel_set, listed, trust)
         if vouched:
             _statement(report, wheel_set, report.sources, listed, vouched)
     _records(report, reader, wheel_set, listed, trust)
@@ -224,13 +224,19 @@ def _set(
             texts.append(f"{met} of {len(judgement.demands)} demands met, {judgement.judged}")
 
 
-def _builder(report: Report, reader: Reader, wheel_set: WheelSet, listed: IndexSet) -> None:
-    """Check that the builder's statement and the wheel name the commits of the manifest."""
+def _builder(
+    report: Report, reader: Reader, wheel_set: WheelSet, listed: IndexSet, trust: Trust | None
+) -> None:
+    """Check that a builder signed the statement, and that it and the wheel name the manifest's commits."""
     with report.link("builder", listed.set_id) as texts:
         evidence.require_builder(reader, wheel_set, [report.path] if report.path else ())
         who = evidence.builder_statement(reader, wheel_set).builder
         beside = ", and so does its bill of materials" if report.path else ""
-        texts.append(f"{who.id} says that it built it of these commits{beside}; nobody signed that")
+        by = "nobody signed that"
+        if trust is not None and trust.builders is not None:
+            signers = evidence.builder_signers(reader, wheel_set, trust)
+            by = f"signed by key {', '.join(short_id(key) for key in signers)}"
+        texts.append(f"{who.id} says that it built it of these commits{beside}; {by}")
 
 
 def _statement(

@@ -30,8 +30,8 @@ from cairn.release.provenance import attest, dsse
 from cairn.release.provenance.attest import Vouched
 from cairn.release.provenance.dsse import SignatureError
 from cairn.release.provenance.reader import Reader
-from cairn.release.trust.signers import Signer, Trust
-from cairn.store.protocol import MissingKeyError
+from cairn.release.trust.signers import PublicKeys, Signer, Trust
+from cairn.store.protocol import MissingKeyError, Store
 from cairn.testing import record as test_record
 from cairn.testing.record import TestRecord
 from cairn.wheels import build_statement, wheelset
@@ -39,6 +39,9 @@ from cairn.wheels.build_statement import BuildStatement, Source, sources_in
 from cairn.wheels.wheelset import BUILDER_FILE, PARAMETERS, WheelSet
 
 V = TypeVar("V", bound=datafile.Value)
+
+BUILDER_SIGNATURE = BUILDER_FILE.replace(".json", ".dsse.json")
+"""The builder's signature, beside the statement."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,13 +198,13 @@ def builder_statement(reader: Reader, wheel_set: WheelSet) -> BuildStatement:
     Raises:
         StoreError: the store has no such statement, or it cannot be read.
     """
-    return build_statement.decode(_of_builder(reader, wheel_set), name=BUILDER_FILE)
+    return build_statement.decode(of_builder(reader, wheel_set), name=BUILDER_FILE)
 
 
 def builder_problems(reader: Reader, wheel_set: WheelSet, wheels: Sequence[Path]) -> Iterator[str]:
     """Contradictions of a set and its builder's statement, or of these wheels and the manifest's commits."""
     try:
-        statement = _of_builder(reader, wheel_set)
+        statement = of_builder(reader, wheel_set)
         manifest = reader.read(keys.set_key(wheel_set.id, MANIFEST_FILE)).data
     except MissingKeyError:
         yield "its manifest is missing"
@@ -209,6 +212,24 @@ def builder_problems(reader: Reader, wheel_set: WheelSet, wheels: Sequence[Path]
         yield str(error)
     else:
         yield from build_statement.problems(wheel_set, wheels, manifest=manifest, statement=statement)
+
+
+def builder_signers(reader: Reader, wheel_set: WheelSet, trust: Trust) -> tuple[str, ...]:
+    """The ids of the builders' keys that signed the statement about a set.
+
+    Raises:
+        StoreError: there is no statement, no builder that the root names signed it, or it was changed.
+    """
+    name = "the builder's statement"
+    return _signers(
+        reader,
+        keys.set_key(wheel_set.id, BUILDER_SIGNATURE),
+        of_builder(reader, wheel_set),
+        dsse.IN_TOTO,
+        trust.builders or {},
+        name=name,
+        tip="whoever built it stages it again: cairn index publish --set --sign-key",
+    )
 
 
 def require_builder(reader: Reader, wheel_set: WheelSet, wheels: Sequence[Path]) -> None:
@@ -223,7 +244,12 @@ def require_builder(reader: Reader, wheel_set: WheelSet, wheels: Sequence[Path])
         )
 
 
-def _of_builder(reader: Reader, wheel_set: WheelSet) -> bytes:
+def of_builder(reader: Reader, wheel_set: WheelSet) -> bytes:
+    """The bytes of the builder's statement of a set.
+
+    Raises:
+        StoreError: the store has none.
+    """
     try:
         return reader.read(keys.set_key(wheel_set.id, BUILDER_FILE)).data
     except MissingKeyError as error:
@@ -250,6 +276,13 @@ def record(reader: Reader, wheel_set: WheelSet, digest: str) -> tuple[bytes, Tes
     return data, test
 
 
+def sign_builder(store: Store, set_id: str, statement: bytes, signer: Signer) -> None:
+    """Sign a builder's statement beside its set, in place of another's about the same wheels."""
+    store.write(keys.set_key(set_id, BUILDER_FILE), statement)
+    envelope = dsse.sign(statement, dsse.IN_TOTO, signer)
+    store.write(keys.set_key(set_id, BUILDER_SIGNATURE), datafile.dumps(envelope).encode())
+
+
 def sign_record(record: bytes, signer: Signer) -> bytes:
     """Sign a record; return the envelope that lies beside it."""
     return datafile.dumps(dsse.sign(record, dsse.RECORD, signer)).encode()
@@ -273,16 +306,28 @@ def record_signers(reader: Reader, set_id: str, record: bytes, trust: Trust) -> 
         SignatureError: it has no signature, no trusted one, or is not what was signed.
     """
     digest = hashlib.sha256(record).hexdigest()
-    name = f"the record {short_id(digest)}"
+    return _signers(
+        reader,
+        signature_key(set_id, digest),
+        record,
+        dsse.RECORD,
+        trust.for_records,
+        name=f"the record {short_id(digest)}",
+        tip="whoever tested adds it with --sign-key: cairn release record add",
+    )
+
+
+def _signers(  # noqa: PLR0913 - what was signed, as what, and by whom
+    reader: Reader, key: str, data: bytes, kind: str, trusted: PublicKeys, *, name: str, tip: str
+) -> tuple[str, ...]:
+    """The ids of the trusted keys whose signature, which lies under `key`, is over these bytes."""
     try:
-        data = reader.read(signature_key(set_id, digest)).data
+        signature = reader.read(key).data
     except MissingKeyError as error:
-        raise SignatureError(
-            f"{name} is not signed", tip="whoever tested adds it with --sign-key: cairn release record add"
-        ) from error
-    envelope = dsse.loads(data, name=f"the signature of {name}")
-    signed = dsse.verify(envelope, dsse.RECORD, {**trust.testers, **trust.keys}, name=name)
-    if signed.payload != record:
+        raise SignatureError(f"{name} is not signed", tip=tip) from error
+    envelope = dsse.loads(signature, name=f"the signature of {name}")
+    signed = dsse.verify(envelope, kind, trusted, name=name)
+    if signed.payload != data:
         raise SignatureError(f"{name} is not what its signature is over")
     return signed.key_ids
 

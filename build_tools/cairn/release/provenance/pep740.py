@@ -33,6 +33,7 @@ from cairn.release.index.generation import ProvenanceKind
 from cairn.release.provenance import statement
 from cairn.release.provenance.dsse import SignatureError
 from cairn.release.provenance.statement import Claims
+from cairn.release.trust import signers
 from cairn.release.trust.signers import Trust, Workflow
 
 _BUILD_CONFIG_URI = "1.3.6.1.4.1.57264.1.18"
@@ -46,9 +47,11 @@ class WorkflowAttester:
 
     Attributes:
         kind: of its objects.
+        signer: a key, for what keys alone sign: see `Attester`.
     """
 
     kind: ProvenanceKind = "pep740"
+    signer: signers.Signer | None = None
 
     def __init__(self, signer: Signer, workflow: Workflow) -> None:
         self._signer = signer

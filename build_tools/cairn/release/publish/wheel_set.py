@@ -16,6 +16,7 @@ from cairn.release.index import marks, write
 from cairn.release.index.generation import MIRRORED, Attested, FileEntry, FileRef, IndexSet, now, project_of
 from cairn.release.index.snapshot import Change, Index, Snapshot, refs_of
 from cairn.release.ledger import Ledger
+from cairn.release.provenance import evidence
 from cairn.release.provenance.attest import Attester, attest
 from cairn.release.publish import distribution, locks, rules
 from cairn.release.publish.compatibility import Platform
@@ -51,7 +52,8 @@ def stage_set(  # noqa: PLR0913 - each is one independent part of the request
         manifest: what it was built from, in the spelling whose sha256 the set names.
         statement: the builder's, which lies beside set.json as `builder.json`.
         requirements: what the set needs besides what it names itself.
-        attester: who vouches for where the wheels come from; None for nobody.
+        attester: who vouches for where the wheels come from, and by a key for the builder's statement; None
+            for nobody.
         dry_run: refuse what would be refused, and write nothing.
         on_step: called with what is being done.
 
@@ -77,6 +79,8 @@ def stage_set(  # noqa: PLR0913 - each is one independent part of the request
     offer.put(store, on_step)
     set_locks = locks.of_set(sealed, locks.metadata_of(store, sealed))
     write.write_set(store, sealed, manifest, statement, set_locks)
+    if attester is not None and attester.signer is not None:
+        evidence.sign_builder(store, sealed.id, statement, attester.signer)
     attested = attest(store, sealed, entry, attester, snapshot=target.load()) if attester else {}
     offer.commit(target, "stage", attested=attested)
     marks.update_marks(store, sealed.id, "record", indexes=[index])  # staged again, it is what is known of it

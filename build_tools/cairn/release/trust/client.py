@@ -19,8 +19,8 @@ from tuf.ngclient.fetcher import FetcherInterface
 from cairn.errors import NetworkError, StoreError
 from cairn.release.index.generation import Pointer, encode
 from cairn.release.trust.anchor import Anchor, Reader
+from cairn.release.trust.current import STATE
 from cairn.release.trust.metadata import MetadataError
-from cairn.release.trust.online import STATE
 from cairn.store.protocol import MissingKeyError, StoredObject, etag_of
 
 _STATE_KEY = re.compile(r"(.+)/state\.json")

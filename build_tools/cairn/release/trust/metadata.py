@@ -24,10 +24,13 @@ from cairn import datafile
 from cairn.errors import StoreError
 
 if TYPE_CHECKING:  # a store that nobody signs needs no cryptography
-    from cairn.release.trust.signers import PublicKey, Signer
+    from cairn.release.trust.signers import PublicKey, Signer, Trust
 
 SPEC_VERSION = "1.0.31"
 TIMESTAMP = "metadata/timestamp.json"
+
+FRESH, SLOW, BINS = timedelta(days=7), timedelta(days=90), timedelta(days=365)
+"""For how long a timestamp counts; the snapshot, and which index is in which state; the files of an index."""
 
 _RESTORE = "restore metadata/ from a copy of the store"
 
@@ -138,6 +141,12 @@ class Root(Signed, frozen=True, kw_only=True, tag="root"):
         keyed = self.cairn.get(role) or self.roles.get(role)
         named = keyed.keyids if keyed is not None else ()
         return {i: PublicKey.of_raw(self.keys[i].keyval["public"], i) for i in named if i in self.keys}
+
+    def trust(self) -> Trust:
+        """Whose word counts for what: each role's for its own."""
+        from cairn.release.trust.signers import Trust  # noqa: PLC0415 - see above
+
+        return Trust(keys=self.of("targets"), testers=self.of("tester"), builders=self.of("builder"))
 
 
 class _Signature(msgspec.Struct, frozen=True):

@@ -18,8 +18,6 @@ import functools
 import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import timedelta
 
 import msgspec
 
@@ -29,9 +27,24 @@ from cairn.errors import StoreError, UsageError
 from cairn.release.index.generation import FileEntry, Generation, digest_of, encode
 from cairn.release.index.snapshot import Change, Snapshot, empty
 from cairn.release.ledger import Ledger
+from cairn.release.ledger_entries import Event
+from cairn.release.trust import anchor as anchors
+from cairn.release.trust import current as signed_now
 from cairn.release.trust import metadata, signers
 from cairn.release.trust.anchor import Anchor, sign_key
+from cairn.release.trust.current import (
+    DECISIONS,
+    LEDGER,
+    STATE,
+    Current,
+    SignedMetadata,
+    Vouched,
+    vouched,
+)
 from cairn.release.trust.metadata import (
+    BINS,
+    FRESH,
+    SLOW,
     TIMESTAMP,
     Bins,
     Delegated,
@@ -45,60 +58,24 @@ from cairn.release.trust.metadata import (
     Version,
     expiry,
     key_of,
-    opened,
     role_of,
     sealed,
 )
 from cairn.release.trust.signers import Signer
-from cairn.store.protocol import MissingKeyError, Store, attempts_at, read_or_none
-
-FRESH, SLOW, BINS = timedelta(days=7), timedelta(days=90), timedelta(days=365)
-"""For how long a timestamp counts; the snapshot, and which index is in which state; the files of an index."""
+from cairn.store.protocol import Store, attempts_at
 
 IN_A_BIN = 200
 """So many files a bin has at most, on average: for 100,000, a snapshot of 24 KB and a bin of 40 KB."""
 
-STATE = "generation.json"
-"""The target below an index that stands for its generation."""
-
 _AT_ONCE = 16  # requests side by side
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Current:
-    """The metadata that the timestamp leads to."""
-
-    timestamp: Timestamp | None
-    etag: str | None
-    meta: Mapping[str, Version]
-    top: Targets
-
-
-@dataclass(frozen=True, kw_only=True)
-class Vouched:
-    """What is signed of an index: which generation, how many files it has, up to where the ledger went."""
-
-    number: int
-    digest: str
-    files: int
-    ledger: tuple[int, str] | None
-
-
-class Promoter:
-    """Signs the states of a store's indexes, or refuses to.
-
-    Attributes:
-        store: which.
-        anchor: the root that says who may.
-    """
+class Promoter(SignedMetadata):
+    """Signs the states of a store's indexes and the decisions of its promoters, or refuses to."""
 
     def __init__(self, store: Store, anchor: Anchor, *, before: Root | None = None) -> None:
         """Have the keys of a root sign; believe those of the root before it too, while that changes."""
-        self.store, self.anchor = store, anchor
-        self._own = anchor.root.of("targets")
-        self._keys = {**(before.of("targets") if before else {}), **self._own}
-        self._stamps = {**(before.of("timestamp") if before else {}), **anchor.root.of("timestamp")}
-        self._seen = anchor.folder / "written"
+        super().__init__(store, anchor, before=before)
         self._sign_key = sign_key()  # which threads do not see
 
     def settle(self, current: Snapshot) -> None:
@@ -109,10 +86,11 @@ class Promoter:
             UsageError: something is to be signed, and there is no key to do it.
         """
         for _ in attempts_at(TIMESTAMP):
-            now = self._current()
-            role = self._role(now, current.index.name)
+            now = self.current()
+            role = self.role(now, current.index.name)
             signed = vouched(role, current.index.name) if role else None
-            if (signed.digest if signed else None) == current.digest:
+            self.require_entry(signed.ledger if signed else None)
+            if (signed.digest if signed else None) == (current.digest if current.generation.number else None):
                 return
             promised = self._promised(current, role, signed)
             old = current.index.at(
@@ -127,8 +105,8 @@ class Promoter:
 
     def promise(self, before: Snapshot, change: Change, made: Generation, data: bytes) -> None:
         """Sign that a generation is meant to be current, before it is (step 1)."""
-        now = self._current()
-        role = self._role(now, made.index)
+        now = self.current()
+        role = self.role(now, made.index)
         signed = vouched(role, made.index) if role else None
         more = sum(
             (len(project.files) if project else 0) - len(before.project(name).files)
@@ -138,14 +116,42 @@ class Promoter:
         state = self._state(made, data, count, role)
         self._put(role_of(made.index), state, role.version if role else 0)
 
+    def decide(self, events: Sequence[Event]) -> None:
+        """Sign decisions, which count from then on; what was signed already is not signed twice."""
+        for _ in attempts_at(TIMESTAMP):
+            now = self.current()
+            role, known = self._decisions(now)
+            new = tuple(event for event in events if event not in known)
+            if role is not None and not new:
+                return
+            made = self._put_decisions((*known, *new), role)
+            if self._lead_to(
+                now, {f"{LEDGER}.json": Version(version=made.version)}, [] if role else [LEDGER]
+            ):
+                return
+
+    def _decisions(self, now: Current) -> tuple[Targets | None, tuple[Event, ...]]:
+        """The role of the decisions with what it holds; before there was one, what the ledger says."""
+        role = self.role(now, LEDGER)
+        if role is not None:
+            return role, signed_now.decisions_of(role)
+        every = Ledger(self.store).events()
+        return None, tuple(e for e in every if e.kind in DECISIONS or e.kind == "stand" or e.is_bad)
+
+    def _put_decisions(self, events: Sequence[Event], before: Targets | None) -> Targets:
+        targets = signed_now.decided(events, Ledger(self.store).last())
+        made = Targets(version=1, expires=expiry(SLOW), targets=targets)
+        return self._put(LEDGER, made, before.version if before else 0)
+
     def adopt(self, states: Sequence[Snapshot]) -> None:
         """Sign states of indexes as they are, whoever made them: the caller has asked somebody.
 
         All of their metadata is signed anew, so that keys which the root names no more do not count.
         """
         for _ in attempts_at(TIMESTAMP):
-            now = self._current(late=True)
-            meta: dict[str, Version] = {}
+            now = self.current(late=True)
+            role, decisions = self._decisions(now)
+            meta = {f"{LEDGER}.json": Version(version=self._put_decisions(decisions, role).version)}
             for current in states:
                 index = current.index.name
                 entry = now.meta.get(f"{role_of(index)}.json")
@@ -154,65 +160,18 @@ class Promoter:
                 state = self._put(role_of(index), made, entry.version if entry else 0)
                 nothing = current.index.at(empty(index), "")
                 meta |= self._write_index(now, state, nothing, current)
-            if self._lead_to(now, meta, [current.index.name for current in states]):
+            if self._lead_to(now, meta, [LEDGER, *(current.index.name for current in states)]):
                 return
 
     def refresh(self) -> str:
         """Sign the timestamp again, so that it goes on counting; return until when it does."""
         for _ in attempts_at(TIMESTAMP):
-            now = self._current(late=True)
+            now = self.current(late=True)
             if now.timestamp is None:
                 raise StoreError(f"{self.store.url} has nothing signed yet", tip="cairn trust init")
             if made := self._stamp(now, now.timestamp.meta["snapshot.json"].version):
                 return made.expires
         raise AssertionError  # `attempts_at` raises
-
-    def _current(self, *, late: bool = False) -> _Current:
-        """Read timestamp, snapshot and the top of the targets, each by the keys that the root names.
-
-        Raises:
-            MetadataError: one is not signed, older than what this machine has seen, or too old to build on.
-        """
-        blob = read_or_none(self.store, TIMESTAMP)
-        seen = int(files.text_or_empty(self._seen) or 0)
-        if blob is None:
-            if seen:
-                raise MetadataError(
-                    f"{self.store.url}/{TIMESTAMP} is lost", tip="restore metadata/ from a copy"
-                )
-            return _Current(timestamp=None, etag=None, meta={}, top=_targets({}))
-        where = f"{self.store.url}/{TIMESTAMP}"
-        stamp = opened(blob.data, Timestamp, self._stamps, name=where)
-        if stamp.version < seen:
-            raise MetadataError(
-                f"{where} was set back: it is version {stamp.version}, and this machine has seen {seen}",
-                tip="restore metadata/ and the indexes from a copy of the store",
-            )
-        if metadata.expired(stamp) and not late:
-            raise MetadataError(
-                f"{where} counts no more since {stamp.expires}: the store may be an old copy",
-                tip="if it is not, sign it again: cairn trust refresh",
-            )
-        shot = self._read("snapshot", stamp.meta["snapshot.json"].version, metadata.Snapshot)
-        top = self._read("targets", shot.meta["targets.json"].version, Targets)
-        return _Current(timestamp=stamp, etag=blob.etag, meta=shot.meta, top=top)
-
-    def _read(self, role: str, version: int, kind: type[metadata.M]) -> metadata.M:
-        key = key_of(role, version)
-        try:
-            data = self.store.read(key).data
-        except MissingKeyError as error:
-            raise MetadataError(
-                f"{self.store.url}/{key} is lost", tip="restore metadata/ from a copy of the store"
-            ) from error
-        made = opened(data, kind, self._keys, name=f"{self.store.url}/{key}")
-        if made.version != version:
-            raise MetadataError(f"{self.store.url}/{key} is version {made.version} of {role}")
-        return made
-
-    def _role(self, now: _Current, index: str) -> Targets | None:
-        entry = now.meta.get(f"{role_of(index)}.json")
-        return self._read(role_of(index), entry.version, Targets) if entry else None
 
     def _promised(self, current: Snapshot, role: Targets | None, signed: Vouched | None) -> Targets:
         """The metadata by which a promoter meant the current generation to be current."""
@@ -220,7 +179,7 @@ class Promoter:
         links = (current.digest, signed.digest if signed else None)
         for version in itertools.count((role.version if role else 0) + 1):
             try:
-                meant = self._read(role_of(index), version, Targets)
+                meant = self.read(role_of(index), version, Targets)
             except MetadataError:
                 if not self.store.exists(key_of(role_of(index), version)):
                     break
@@ -254,7 +213,7 @@ class Promoter:
     def _public(self) -> dict[str, Key]:
         return {key_id: self.anchor.root.keys[key_id] for key_id in self._own}
 
-    def _write_index(self, now: _Current, state: Targets, old: Snapshot, new: Snapshot) -> dict[str, Version]:
+    def _write_index(self, now: Current, state: Targets, old: Snapshot, new: Snapshot) -> dict[str, Version]:
         """Step 3; return the version of everything that the snapshot must lead to."""
         index, count = new.index.name, vouched(state, new.index.name).files
         bins = state.delegations.succinct_roles if state.delegations else None
@@ -276,7 +235,7 @@ class Promoter:
             **{f"{name}.json": Version(version=one) for name, one in zip(changes, written, strict=True)},
         }
 
-    def _lead_to(self, now: _Current, meta: Mapping[str, Version], indexes: Sequence[str]) -> bool:
+    def _lead_to(self, now: Current, meta: Mapping[str, Version], indexes: Sequence[str]) -> bool:
         """Step 4; return whether the timestamp leads to it, or another writer was first.
 
         Args:
@@ -298,7 +257,7 @@ class Promoter:
         entry = meta.get(f"{name}.json")
         targets = {}
         if entry is not None and not fresh:
-            targets = dict(self._read(name, entry.version, Targets).targets)
+            targets = dict(self.read(name, entry.version, Targets).targets)
         targets |= {path: file for path, file in changes.items() if file is not None}
         left = {path: file for path, file in targets.items() if changes.get(path, file) is not None}
         return self._put(name, _targets(left), entry.version if entry else 0).version
@@ -315,7 +274,7 @@ class Promoter:
         delegations = Delegations(keys={**left, **self._public()}, roles=(*others, *new))
         return msgspec.structs.replace(top, delegations=delegations, expires=expiry(BINS))
 
-    def _stamp(self, now: _Current, snapshot: int) -> Timestamp | None:
+    def _stamp(self, now: Current, snapshot: int) -> Timestamp | None:
         stamp = Timestamp(
             version=now.timestamp.version + 1 if now.timestamp else 1,
             expires=expiry(FRESH),
@@ -343,6 +302,19 @@ class Promoter:
     def _key(self) -> Signer | None:
         return signers.chosen_signer(self._sign_key)
 
+    @property
+    def has_key(self) -> bool:
+        """Whether there is a key of a promoter to sign with."""
+        return self._key is not None and self._key.key_id in self._own
+
+    def require_key(self) -> None:
+        """Ask for a key of a promoter.
+
+        Raises:
+            UsageError: there is none.
+        """
+        self._signer("targets")
+
     def _signer(self, role: str) -> Signer:
         signer = self._key
         if signer is None:
@@ -358,22 +330,25 @@ class Promoter:
         return signer
 
 
-def vouched(role: Targets, index: str) -> Vouched:
-    """What a role says of its index.
+def note(store: Store, events: Sequence[Event]) -> None:
+    """Note events of sets in the ledger, and sign them where a promoter does it.
+
+    With what a promoter notes of a set, the failures that it has by then are signed too, so that nobody can
+    have them forgotten.
 
     Raises:
-        MetadataError: nothing.
+        UsageError: they are decisions, and there is no key of a promoter.
     """
-    target = role.targets.get(f"{index}/{STATE}")
-    if target is None:
-        raise MetadataError(f"the metadata of {index} names no generation")
-    ledger = target.custom.get("ledger")
-    return Vouched(
-        number=target.custom["number"],
-        digest=target.hashes["sha256"],
-        files=target.custom["files"],
-        ledger=(ledger[0], ledger[1]) if ledger else None,
-    )
+    ledger, trusted = Ledger(store), anchors.anchor(store)
+    assert trusted is not None  # noqa: S101 - its caller has looked
+    promoter = Promoter(store, trusted)
+    if any(event.kind in DECISIONS for event in events):
+        promoter.require_key()
+    news = ledger.add(events=events)
+    if promoter.has_key:
+        of_sets = dict.fromkeys(event.set_id for event in events)
+        failures = [event for one in of_sets for event in ledger.history(one) if event.is_bad]
+        promoter.decide([*failures, *(event for event in news if event.kind != "record")])
 
 
 def _targets(targets: Mapping[str, File]) -> Targets:

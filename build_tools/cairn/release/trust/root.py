@@ -9,7 +9,9 @@ import msgspec
 
 from cairn.errors import StoreError, UsageError
 from cairn.release.index import keys
-from cairn.release.index.snapshot import Index, Snapshot, existing
+from cairn.release.index.snapshot import Index, Snapshot, existing, read_set
+from cairn.release.provenance import evidence
+from cairn.release.provenance.dsse import SignatureError
 from cairn.release.trust import anchor, metadata
 from cairn.release.trust.anchor import Anchor
 from cairn.release.trust.metadata import Key, Keyed, MetadataError, Root, expiry, key_of, opened, sealed
@@ -179,6 +181,31 @@ def sign_all(
     states = tuple(Index(store, name).load() for name in names)
     Promoter(store, trusted, before=before).adopt(states)
     return states
+
+
+def sign_late(store: Store, trusted: Anchor, states: Iterable[Snapshot], at_hand: Iterable[Signer]) -> None:
+    """Sign the builders' statements of the sets of these states that no builder of the root has signed.
+
+    Whoever does that vouches for them: what was built before there was a root, or with a key that it names
+    no more.
+
+    Args:
+        store: the store.
+        trusted: its root.
+        states: of its indexes.
+        at_hand: keys, of which a builder's signs.
+    """
+    trust = trusted.root.trust()
+    signer = next((one for one in at_hand if one.key_id in (trust.builders or {})), None)
+    if signer is None:
+        return
+    for set_id in dict.fromkeys(i for state in states for i in state.set_ids):
+        wheel_set = read_set(store, set_id)
+        evidence.require_builder(store, wheel_set, ())
+        try:
+            evidence.builder_signers(store, wheel_set, trust)
+        except SignatureError:
+            evidence.sign_builder(store, set_id, evidence.of_builder(store, wheel_set), signer)
 
 
 def _changed(root: Root, role: str, change: _Change) -> Root:

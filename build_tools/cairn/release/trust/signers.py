@@ -216,11 +216,19 @@ class Trust:
         keys: public keys, by id.
         workflows: those whose certificates count.
         testers: keys that count for test records alone: a machine that tests must not vouch for wheels.
+        builders: keys that count for builders' statements alone, where a root names them. Then each role is
+            its own: a promoter's key counts for no record, and for no statement. None where no root does.
     """
 
     keys: Mapping[str, PublicKey] = field(default_factory=dict)
     workflows: tuple[Workflow, ...] = ()
     testers: Mapping[str, PublicKey] = field(default_factory=dict)
+    builders: Mapping[str, PublicKey] | None = None
+
+    @property
+    def for_records(self) -> Mapping[str, PublicKey]:
+        """The keys that count for test records."""
+        return self.testers if self.builders is not None else {**self.testers, **self.keys}
 
     def __bool__(self) -> bool:
         return bool(self.keys or self.workflows)

@@ -1,0 +1,273 @@
+"""What a store has signed by now: the metadata that its timestamp leads to, by the keys that its root names.
+
+Of the ledger, the decisions of promoters are signed too: bans and lifts, answers to failures, what a rollback
+took off an index and what came back. They are the target `ledger/decisions.json` of the role `ledger`. In a
+store with a root they alone count: what somebody with write access adds to the chain of entries, or takes
+away from its end, decides nothing. Records and rebuilds are signed by whoever made them; that a test failed
+is believed without, since it lets nothing in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from cairn import datafile, files
+from cairn.errors import StoreError
+from cairn.release.index import keys
+from cairn.release.index.generation import digest_of
+from cairn.release.ledger_entries import Event
+from cairn.release.trust import anchor, metadata
+from cairn.release.trust.anchor import Anchor
+from cairn.release.trust.metadata import (
+    TIMESTAMP,
+    File,
+    MetadataError,
+    Root,
+    Targets,
+    Timestamp,
+    Version,
+    key_of,
+    opened,
+    role_of,
+)
+from cairn.store.protocol import MissingKeyError, Store, read_or_none
+
+LEDGER = "ledger"
+"""The role, and the folder of its target."""
+
+STATE = "generation.json"
+"""The target below an index that stands for its generation."""
+
+DECISIONS = frozenset({"ban", "lift", "withdraw", "readmit", "answer"})
+"""The events that a promoter alone may note."""
+
+_DECISIONS = f"{LEDGER}/decisions.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vouched:
+    """What is signed of an index: which generation, how many files it has, up to where the ledger went."""
+
+    number: int
+    digest: str
+    files: int
+    ledger: tuple[int, str] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Current:
+    """The metadata that the timestamp leads to.
+
+    Attributes:
+        timestamp: None before anything was signed.
+        etag: of its object.
+        meta: the version of every role, by file name.
+        top: the roles of the indexes.
+    """
+
+    timestamp: Timestamp | None
+    etag: str | None
+    meta: Mapping[str, Version]
+    top: Targets
+
+
+class SignedMetadata:
+    """Reads what promoters have signed.
+
+    Attributes:
+        store: which.
+        anchor: the root that says who may.
+    """
+
+    def __init__(self, store: Store, anchor: Anchor, *, before: Root | None = None) -> None:
+        """Believe the keys of a root; those of the root before it too, while that changes."""
+        self.store, self.anchor = store, anchor
+        self._own = anchor.root.of("targets")
+        self._keys = {**(before.of("targets") if before else {}), **self._own}
+        self._stamps = {**(before.of("timestamp") if before else {}), **anchor.root.of("timestamp")}
+        self._seen = anchor.folder / "written"
+
+    def current(self, *, late: bool = False) -> Current:
+        """Read timestamp, snapshot and the top of the targets, each by the keys that the root names.
+
+        Args:
+            late: believe a timestamp that has expired, too.
+
+        Raises:
+            MetadataError: one is not signed, older than what this machine has seen, or too old to build on.
+        """
+        blob = read_or_none(self.store, TIMESTAMP)
+        seen = int(files.text_or_empty(self._seen) or 0)
+        if blob is None:
+            if seen:
+                raise MetadataError(
+                    f"{self.store.url}/{TIMESTAMP} is lost", tip="restore metadata/ from a copy"
+                )
+            empty = Targets(version=0, expires=metadata.expiry(metadata.BINS), targets={})
+            return Current(timestamp=None, etag=None, meta={}, top=empty)
+        where = f"{self.store.url}/{TIMESTAMP}"
+        stamp = opened(blob.data, Timestamp, self._stamps, name=where)
+        if stamp.version < seen:
+            raise MetadataError(
+                f"{where} was set back: it is version {stamp.version}, and this machine has seen {seen}",
+                tip="restore metadata/ and the indexes from a copy of the store",
+            )
+        if metadata.expired(stamp) and not late:
+            raise MetadataError(
+                f"{where} counts no more since {stamp.expires}: the store may be an old copy",
+                tip="if it is not, sign it again: cairn trust refresh",
+            )
+        shot = self.read("snapshot", stamp.meta["snapshot.json"].version, metadata.Snapshot)
+        top = self.read("targets", shot.meta["targets.json"].version, Targets)
+        return Current(timestamp=stamp, etag=blob.etag, meta=shot.meta, top=top)
+
+    def read(self, role: str, version: int, kind: type[metadata.M]) -> metadata.M:
+        """Read a version of a role that is not the timestamp.
+
+        Raises:
+            MetadataError: it is lost, or no promoter signed it.
+        """
+        key = key_of(role, version)
+        try:
+            data = self.store.read(key).data
+        except MissingKeyError as error:
+            raise MetadataError(
+                f"{self.store.url}/{key} is lost", tip="restore metadata/ from a copy of the store"
+            ) from error
+        made = opened(data, kind, self._keys, name=f"{self.store.url}/{key}")
+        if made.version != version:
+            raise MetadataError(f"{self.store.url}/{key} is version {made.version} of {role}")
+        return made
+
+    def role(self, now: Current, name: str) -> Targets | None:
+        """The current metadata of an index, or of `LEDGER`; None where nothing of it is signed."""
+        entry = now.meta.get(f"{role_of(name)}.json")
+        return self.read(role_of(name), entry.version, Targets) if entry else None
+
+    def require_entry(self, last: tuple[int, str] | None) -> None:
+        """Refuse a ledger that has lost its entry of this number and digest, or any before it.
+
+        Raises:
+            MetadataError: it has.
+        """
+        key = keys.ledger_entry_key(last[0]) if last else ""
+        if last and (not (blob := read_or_none(self.store, key)) or digest_of(blob.data) != last[1]):
+            raise MetadataError(
+                f"{self.store.url}/{key} is not what was signed: the ledger was cut back or changed",
+                tip="restore ledger/ from a copy of the store",
+            )
+
+
+class Decisions:
+    """The decisions that promoters have signed in a store, read again whenever something was signed."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._signed: SignedMetadata | None = None
+        self._stamp, self._version = b"", -1
+        self._events: tuple[Event, ...] | None = None
+
+    def read(self) -> tuple[Event, ...] | None:
+        """All of them, oldest first; None where nobody signs, so that the entries of the ledger count.
+
+        Raises:
+            MetadataError: what was signed is lost, or was changed.
+        """
+        if self._signed is None:
+            trusted = anchor.anchor(self._store)
+            if trusted is None:
+                return None
+            self._signed = SignedMetadata(self._store, trusted)
+        blob = read_or_none(self._store, TIMESTAMP)
+        if blob is not None and blob.data == self._stamp:
+            return self._events
+        # A change of what users install asks for a fresh timestamp; what is staged need not wait for one.
+        now = self._signed.current(late=True)
+        entry = now.meta.get(f"{LEDGER}.json")
+        if entry is not None and entry.version != self._version:
+            role = self._signed.read(LEDGER, entry.version, Targets)
+            self._signed.require_entry(ledger_of(role.targets[_DECISIONS]))
+            self._events, self._version = decisions_of(role), entry.version
+        self._stamp = blob.data if blob else b""
+        return self._events
+
+
+def decided(events: Iterable[Event], last: tuple[int, str] | None) -> dict[str, File]:
+    """The target that holds decisions, with the last entry that the ledger has."""
+    plain = [{name: _printable(value) for name, value in datafile.to_plain(one).items()} for one in events]
+    data = msgspec.json.encode(plain, order="sorted")
+    custom: dict[str, Any] = {"events": plain, **({"ledger": list(last)} if last else {})}
+    return {_DECISIONS: File(length=len(data), hashes={"sha256": digest_of(data)}, custom=custom)}
+
+
+def decisions_of(role: Targets) -> tuple[Event, ...]:
+    """The decisions that the metadata of `LEDGER` holds.
+
+    Raises:
+        StoreError: they cannot be read.
+    """
+    try:
+        return tuple(datafile.convert(one, Event) for one in role.targets[_DECISIONS].custom["events"])
+    except (KeyError, msgspec.ValidationError) as error:
+        raise StoreError(f"the decisions that were signed cannot be read: {error}") from error
+
+
+def ledger_of(target: File) -> tuple[int, str] | None:
+    """The number and the digest of the last entry that the ledger had when this was signed."""
+    last = target.custom.get("ledger")
+    return (last[0], last[1]) if last else None
+
+
+def vouched(role: Targets, index: str) -> Vouched:
+    """What a role says of its index.
+
+    Raises:
+        MetadataError: nothing.
+    """
+    target = role.targets.get(f"{index}/{STATE}")
+    if target is None:
+        raise MetadataError(f"the metadata of {index} names no generation")
+    return Vouched(
+        number=target.custom["number"],
+        digest=target.hashes["sha256"],
+        files=target.custom["files"],
+        ledger=ledger_of(target),
+    )
+
+
+def believed(
+    signed: tuple[Event, ...], others: Iterable[Event], set_id: str, pending: Iterable[Event]
+) -> tuple[Event, ...]:
+    """The history of a set in a store with a root.
+
+    Args:
+        signed: the decisions of its promoters.
+        others: the events of the set in the entries of the ledger, which anybody may have written.
+        set_id: the set.
+        pending: events to count as if they were signed.
+    """
+    own = [event for event in signed if event.set_id == set_id]
+    stands = {event.of: event.when for event in own if event.kind == "stand"}
+    return (
+        *own,
+        *(
+            event
+            for event in others
+            if event not in own
+            and (
+                event.kind in ("record", "rebuild")
+                # That something failed; that it did no more is for a promoter to see.
+                or (event.kind == "stand" and event.why and event.when > stands.get(event.of, ""))
+            )
+        ),
+        *(event for event in pending if event.set_id == set_id),
+    )
+
+
+def _printable(value: object) -> object:
+    """A value as canonical JSON can hold it, which does not escape control characters."""
+    return "".join(max(c, " ") for c in value) if isinstance(value, str) else value
