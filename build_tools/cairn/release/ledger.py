@@ -304,7 +304,7 @@ class Ledger:
         for entry in tail.entries:
             for place, names in _by_project(entry.names).items():
                 if place in known:
-                    known[place] = {**names, **known[place]}  # what came first has the name
+                    known[place] = {**names, **known[place]}
         fresh: dict[str, dict[str, str]] = {}
         clashes = []
         for place, names in grouped.items():
@@ -411,7 +411,8 @@ def _grouped(
     by_set: dict[str, list[tuple[int, Event]]] = {}
     for entry in entries:
         for place, names in _by_project(entry.names).items():
-            by_project[place] = {**names, **by_project.get(place, {})}
+            known = by_project.get(place, {})
+            by_project[place] = {**known, **names, **known}  # what came first has the name
         for event in entry.events:
             by_set.setdefault(event.set_id, []).append((entry.number, event))
     return by_project, by_set
