@@ -231,7 +231,7 @@ class Ledger:
 
     def events(self) -> Iterator[Event]:
         """Every event, oldest first; before the ledger has begun, those that its first entry will have."""
-        entries = [entry for _, entry in self.entries()] or [first_entry(self.store)]
+        entries = (entry for _, entry in self.entries()) if self.last() else (first_entry(self.store),)
         return (event for entry in entries for event in entry.events)
 
     def last(self) -> tuple[int, str] | None:
@@ -411,8 +411,7 @@ def _grouped(
     by_set: dict[str, list[tuple[int, Event]]] = {}
     for entry in entries:
         for place, names in _by_project(entry.names).items():
-            known = by_project.get(place, {})
-            by_project[place] = {**known, **names, **known}  # what came first has the name
+            by_project[place] = {**(known := by_project.get(place, {})), **names, **known}
         for event in entry.events:
             by_set.setdefault(event.set_id, []).append((entry.number, event))
     return by_project, by_set

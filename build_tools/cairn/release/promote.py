@@ -35,7 +35,7 @@ from cairn.release.publish.mirror_lock import MirrorLock
 from cairn.release.publish.wheel_set import index_set, promotion
 from cairn.release.records import GivenRecord, KeptRecord
 from cairn.release.trust import anchor
-from cairn.release.trust.signers import Trust
+from cairn.release.trust.signers import Signer, Trust
 from cairn.stack import Stack
 from cairn.store.protocol import Store
 
@@ -138,17 +138,14 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
         bypass: a named user's word in place of a record.
         readmission: a named user's word for a set that a rollback took off `target`.
         mirror_lock: what a mirror may hold; None asks for no lock.
-        trust: whose signature each test record must have, and the builder's statement where its builders are
-            named; None asks for none, unless the store has a root: then the keys that it names count.
+        trust: whose signatures count; None takes the keys that the store's root names, or asks for none.
         python: the interpreter that the gate installs with; None takes one that is at hand.
-        attester: who vouches for the wheels and for what let them in; None for nobody. A tester's key signs
-            the records that are given.
+        attester: who vouches for the wheels and for what let them in; None for nobody.
         dry_run: judge and say what would be added, and write nothing.
         on_step: called with what is being done.
 
     Raises:
-        GateError: at least one demand does not hold, the set was yanked in some index, or `target` is of a
-            different family.
+        GateError: a demand does not hold, the set was yanked, or `target` is of a different family.
         StoreError: `source` has no such set.
         UsageError: several sets have an id that begins so, or both indexes are the same.
     """
@@ -156,17 +153,9 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
         raise UsageError(f"the set is to go from {source} to {target}", tip="give a different --to")
     source_now, target_now = Index(store, source).load(), Index(store, target).load()
     set_id = whole_id(set_id, source_now, target_now)
-    trusted = anchor.anchor(store) if keys.is_gated(target) else None
-    if trusted is not None:
-        own = trusted.root.trust()
-        trust = own if trust is None else replace(trust, builders=own.builders)
-    key = attester.signer if attester is not None and trusted is not None else None
-    signer = key if key is not None and trust is not None and key.key_id in trust.testers else None
-    given = test_records.add_all(store, records, set_id=set_id, signer=signer, dry_run=dry_run)
-    if trust is not None and signer is None:
-        given = tuple(msgspec.structs.replace(one, doubt="it is not signed") for one in given)
-    wheel_set = read_set(store, set_id)
-    rules.refuse_other_family(target, wheel_set)
+    trust = _by_root(store, target, trust)
+    given = _given(store, records, set_id, trust, attester.signer if attester else None, dry_run=dry_run)
+    rules.refuse_other_family(target, wheel_set := read_set(store, set_id))
     case = Case(
         source=source_now,
         target=target_now,
@@ -180,6 +169,32 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
     return _through_the_gate(
         case, given, readmission=readmission, attester=attester, dry_run=dry_run, on_step=on_step
     )
+
+
+def _by_root(store: Store, target: str, trust: Trust | None) -> Trust | None:
+    """Whose signatures count for an index: builders are those that the root names, whoever else was named."""
+    trusted = anchor.anchor(store) if keys.is_gated(target) else None
+    if trusted is None:
+        return trust
+    own = trusted.root.trust()
+    return own if trust is None else replace(trust, builders=own.builders)
+
+
+def _given(
+    store: Store,
+    records: Sequence[GivenRecord],
+    set_id: str,
+    trust: Trust | None,
+    key: Signer | None,
+    *,
+    dry_run: bool,
+) -> Sequence[KeptRecord]:
+    """Put records beside a set, signed where the root of the store names this key among its testers'."""
+    has_root = trust is not None and trust.builders is not None
+    signer = key if has_root and trust and key and key.key_id in trust.testers else None
+    given = test_records.add_all(store, records, set_id=set_id, signer=signer, dry_run=dry_run)
+    doubt = "it is not signed" if trust is not None and signer is None else None
+    return [msgspec.structs.replace(one, doubt=doubt) for one in given]
 
 
 def _through_the_gate(
