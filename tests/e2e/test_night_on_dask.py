@@ -1,4 +1,7 @@
-"""`cairn ci night run` on a Dask cluster of three workers: the bytes of a local night, whatever is killed."""
+"""`cairn ci night run` on a Dask cluster of three workers: the bytes of a local night, whatever is killed.
+
+The stack is a tiny one, whose nights take seconds; by hand the sample is tried as well.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +19,7 @@ from cairn.release.index.snapshot import Index, read_set
 from cairn.store.folder import LocalStore
 from helpers import slurm, tiny_stack
 from helpers.dask_cluster import DaskCluster, kill
-from helpers.trail import clean_environment
+from helpers.trail import SAMPLE, clean_environment
 
 pytest.importorskip("distributed", reason="pip install 'cairn-wheels[cluster]'")
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("night-on-dask")]
@@ -29,6 +32,8 @@ class Place:
     folder: Path
     stack: Path
     cluster: Mapping[str, str] = field(default_factory=dict)
+    legs: tuple[str, ...] = ()
+    index: str = "nightly"
 
     @property
     def env(self) -> dict[str, str]:
@@ -48,6 +53,7 @@ class Place:
             str(self.stack),
             "--night",
             "1",
+            *self.legs,
         ]
         command += ["--store", str(self.folder / "store"), "--work-dir", str(self.folder / "work"), *words]
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -55,7 +61,7 @@ class Place:
             return subprocess.Popen(command, env=self.env, stdout=log, stderr=log, start_new_session=True)
 
     def run(self, *words: str) -> None:
-        assert self.begin(*words).wait(600) == 0, self.said()
+        assert self.begin(*words).wait(1800) == 0, self.said()
 
     @property
     def log(self) -> Path:
@@ -73,7 +79,7 @@ class Place:
     def promoted(self) -> dict[str, dict[str, str]]:
         """The sets that users install, by their id, and the sha256 of each of their files."""
         store = LocalStore(self.folder / "store")
-        sets = Index(store, "nightly").load().sets()
+        sets = Index(store, self.index).load().sets()
         return {
             one.set_id: {file.file_name: file.sha256 for file in read_set(store, one.set_id).files}
             for one in sets
@@ -91,6 +97,16 @@ def local(stack: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, di
     place = Place(tmp_path_factory.mktemp("local"), stack)
     place.run()
     return place.promoted()
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """A night of the sample on this machine alone."""
+    legs = ("--families", "gfx94X-dcgpu", "--pythons", tiny_stack.HERE.version)
+    place = Place(tmp_path_factory.mktemp("sample"), SAMPLE, legs=legs, index="nightly/gfx94X-dcgpu")
+    place.run()
+    assert place.promoted()
+    return place
 
 
 @pytest.fixture
@@ -111,6 +127,16 @@ def test_a_night_on_three_workers_has_the_bytes_of_a_local_one(
         begun = place.said().count("→ build")
         place.run(*on(cluster))  # once more, with nothing left
     assert place.said().count("→ build") == begun == 1
+
+
+@pytest.mark.by_hand
+def test_the_samples_night_on_three_workers_has_the_bytes_of_a_local_one(
+    sample: Place, tmp_path: Path
+) -> None:
+    place = replace(sample, folder=tmp_path / "night")
+    with DaskCluster(tmp_path / "dask", place.env) as cluster:
+        place.run(*on(cluster))
+    assert place.promoted() == sample.promoted()
 
 
 def break_and_go_on(place: Place, folder: Path, victim: str, step: str, after: float) -> None:
@@ -188,6 +214,15 @@ def test_a_night_on_slurm_has_the_bytes_of_a_local_one(
         assert driver.wait(600) == 0, place.said()
         assert place.promoted() == local
         assert victim == "driver" or not slurms.jobs()
+
+
+@pytest.mark.by_hand
+@pytest.mark.skipif(not slurm.is_here(), reason="needs root, slurmctld, slurmd, slurm-client and munge")
+def test_the_samples_night_on_slurm_has_the_bytes_of_a_local_one(sample: Place, tmp_path: Path) -> None:
+    with slurm.Slurm(tmp_path / "slurm", os.environ) as slurms:
+        place = replace(sample, folder=tmp_path / "night", cluster=slurms.env)
+        place.run("--executor", "dask", "--cluster", "SLURMCluster", "--workers", "3")
+    assert place.promoted() == sample.promoted()
 
 
 def test_jobs_that_cannot_be_submitted_are_one_line(place: Place, tmp_path: Path) -> None:

@@ -48,7 +48,8 @@ sys.exit(pytest.main(sys.argv[2:], plugins=[stopped]) or stopped.code)
 # Our own, so that no pytest.ini above the tests is found. xunit1 is the family in which tests may record
 # properties.
 _INI = "[pytest]\njunit_family = xunit1\nxfail_strict = true\n"
-_TIMED_OUT = -1
+TIMED_OUT = -1
+"""The exit code of a run that was killed."""
 
 COUNTER = "cairn_collection"
 """The name of `collection_plugin` where it is copied to: `pytest -p cairn_collection`."""
@@ -138,7 +139,7 @@ def _run(start: Sequence[str | Path], counter: str, session: Session) -> Run:
     fixed = [f"--config-file={ini}", f"--rootdir={session.folder}", f"--junit-xml={session.junit}"]
     # The folder that all pytest runs share may belong to a different user, or be too full to be cleaned soon.
     fixed.append(f"--basetemp={working_dir / 'pytest-tmp'}")
-    exit_code, problem = _TIMED_OUT, f"the tests did not end within {session.timeout:g} seconds"
+    exit_code, problem = TIMED_OUT, f"the tests did not end within {session.timeout:g} seconds"
     with contextlib.suppress(ProcessError):
         completed = process.run(
             [*start, *options, *session.arguments, *fixed, *tests],

@@ -154,6 +154,7 @@ class TestRecord(datafile.Value, tag_field="schema", tag="cairn.record/3"):
         compat_sha256: digest of the compatibility report that the tests are the rows of; None for others.
         deselected: the tests that were collected and did not run; they are in none of the counts.
         policy: by what they were chosen and judged; None in a record of an older Cairn.
+        hanging: GPUs of the machine that did not answer, before the tests or in them, and were left out.
     """
 
     __test__ = False  # pytest would collect the name
@@ -179,6 +180,7 @@ class TestRecord(datafile.Value, tag_field="schema", tag="cairn.record/3"):
     covered: Mapping[str, int] = {}
     deselected: tuple[Deselected, ...] = ()
     policy: TestPolicy | None = None
+    hanging: tuple[Gpu, ...] = ()
 
     @property
     def not_covered(self) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -19,8 +20,9 @@ from cairn.output import Progress
 from cairn.stack import Floor, Stack
 from cairn.targets import CPU
 from cairn.testing import install_set, junit, pytest_runs, record, smoke_facts
-from cairn.testing.gpus import kernel
+from cairn.testing.gpus import hangs, kernel
 from cairn.testing.gpus.attest import Attestation, attest
+from cairn.testing.gpus.hangs import Answering
 from cairn.testing.gpus.usage import passed_by_target
 from cairn.testing.gpus.visible import visible_gpus
 from cairn.testing.junit import JUnit
@@ -63,6 +65,7 @@ class SmokeRequest:
         floor: fewest tests that must have run.
         log: receives the output of every program; by default in `work_dir`.
         gpus: where the kernel describes the GPUs of the machine.
+        hanging: the kernel's nodes of GPUs that are known to hang.
         devices: the wheels' ROCm can reach a GPU; where it cannot, the machine's GPUs count as absent.
         translate: the wheel of TorchDevice, through which the stack's own tests run; none of them counts for
             a GPU then, and the record never passes.
@@ -85,6 +88,7 @@ class SmokeRequest:
     floor: int = 1
     log: Path | None = None
     gpus: Path = kernel.KFD_NODES
+    hanging: tuple[int, ...] = ()
     devices: bool = True
     translate: Path | None = None
     policy: TestPolicy | None = None
@@ -177,20 +181,28 @@ def _run(request: SmokeRequest, on_line: Progress | None) -> SmokeResult:
         siblings=request.siblings,
     )
     # Before the tests run, since one of them may take a GPU with it.
-    attested = Attestation()
-    if request.devices:
-        attested = attest(variables, python=environment.python, log=log, nodes=request.gpus)
+    left = _answering(request, Answering(variables=variables), environment.python, log).require()
+    attested = _attested(request, left, environment.python, log)
     session = Session(
-        folder=work_dir, tests={}, variables=variables, timeout=request.timeout, log=log, on_line=on_line
+        folder=work_dir, tests={}, variables=left.variables, timeout=request.timeout, log=log, on_line=on_line
     )
     runs = [_builtin_checks(session, facts)]
     if request.smoke_tests:
         runs.append(_own_tests(session, request, environment.python))
+        if request.devices and runs[-1].exit_code == pytest_runs.TIMED_OUT:
+            now = _answering(request, left, environment.python, log)
+            if now.hanging != left.hanging and not now.is_empty:
+                attested = _attested(request, now, environment.python, log)
+                for name in ("pytest", "stack"):
+                    shutil.rmtree(work_dir / name)
+                runs[-1] = _own_tests(replace(session, variables=now.variables), request, environment.python)
+            left = now
     # Runs that left nothing to believe are judged by their absence; they have no place in the results.
     if whole := [run.junit.read_bytes() for run in runs if run.outcome is not None]:
         junit.merge(whole, request.junit)
     seconds = round(time.monotonic() - began, 3)
     result = _record(request, runs, installed, attested, started=record.time_of(started), seconds=seconds)
+    result = msgspec.structs.replace(result, hanging=left.hanging)
     record.write(request.record, result)
     failed = [case for case in _together(runs).cases if case.failed]
     return SmokeResult(
@@ -201,6 +213,20 @@ def _run(request: SmokeRequest, on_line: Progress | None) -> SmokeResult:
         log=log,
         failures=tuple(f"{c.name}: {c.reason}" for c in failed[:_SHOWN_FAILURES]),
     )
+
+
+def _answering(request: SmokeRequest, before: Answering, python: Path, log: Path) -> Answering:
+    """Return the GPUs that do not hang, of those that are left."""
+    if not request.devices:
+        return before
+    now = hangs.hide(before.variables, python=python, log=log, nodes=request.gpus, known=request.hanging)
+    return replace(now, hanging=(*before.hanging, *now.hanging))
+
+
+def _attested(request: SmokeRequest, left: Answering, python: Path, log: Path) -> Attestation:
+    if not request.devices:
+        return Attestation()
+    return attest(left.variables, python=python, log=log, nodes=request.gpus, hanging=left.hanging)
 
 
 def _builtin_checks(session: Session, facts: SmokeFacts) -> Run:

@@ -9,9 +9,10 @@ from cairn import files
 from cairn.errors import NetworkError, TestsFailedError, UsageError
 from cairn.stack import policy
 from cairn.testing import builtin_smoke, junit, record
+from cairn.testing.gpus import hangs
 from cairn.testing.smoke import SmokeRequest, SmokeResult, require_passed, run_smoke
 from cairn.wheels.split.split import split
-from helpers.hardware import GIB, RX7900, Machine, torch_module
+from helpers.hardware import GIB, MI300X, RX7900, Machine, rocminfo, torch_module
 from helpers.testing import CompileLibrary, DeviceLibrary, MakeWheel, Serve, Smoke, set_of
 
 NATIVE = f"cp{sys.version_info.major}{sys.version_info.minor}-abi3-linux_x86_64"
@@ -320,6 +321,40 @@ def test_the_gpus_of_the_machine_count(
     verdict, reason = expected
     assert result.record.verdict == verdict
     assert reason in result.record.reason
+
+
+@pytest.mark.by_hand
+@pytest.mark.parametrize("others", [1, 0])
+def test_a_gpu_that_hangs_in_the_tests_is_named_and_they_run_on_the_other(
+    others: int, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hangs, "LIMIT", 2.0)
+    machine, dead = Machine(tmp_path), tmp_path / "dead"
+    for number in range(1, 2 + others):
+        machine.node(number, MI300X, place=number << 8)
+    first = f'[ -e {dead} ] && [ "$ROCR_VISIBLE_DEVICES" = 0 ]'
+    machine.program("rocminfo", rocminfo(), then=f"{first} && exec /bin/sleep 60")
+    body = f"""
+import os, pathlib, time
+def test_a(record_property):
+    if os.environ.get("ROCR_VISIBLE_DEVICES") != "1":
+        pathlib.Path({str(dead)!r}).touch()
+        time.sleep(3600)
+    record_property("device", "gfx942")
+"""
+    code = request.getfixturevalue("device_library")(["gfx942"])
+    made = request.getfixturevalue("smoke")(
+        [device_wheel(request.getfixturevalue("make_wheel"), "dev", code)],
+        tests=body,
+        targets=("gfx942",),
+        family="gfx94X-dcgpu",
+        gpus=machine.nodes,
+        environment={"PATH": str(machine.programs)},
+        timeout=60.0,
+    ).record
+    assert made.verdict == ("passed" if others else "failed"), made.reason
+    assert [gpu.pci for gpu in made.hanging] == ["0000:01:00.0"]
+    assert [gpu.pci for gpu in made.gpus] == ["0000:02:00.0" if others else "0000:01:00.0"]
 
 
 def test_a_set_for_gpus_is_untested_without_one(

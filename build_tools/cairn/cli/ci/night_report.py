@@ -81,14 +81,15 @@ class Watch(common.PatientStoreOptions):
 def _report(request: Report) -> Answer:
     from cairn import datafile
     from cairn.output import github
-    from cairn.pipeline.night import plan, report
+    from cairn.pipeline.night import hanging, plan, report
 
     if request.night != "latest" and plan.find(request.open_store(), request.night) is None:
         return _never_frozen(request)
     run = request.load_run()
     ended = report.of_night(run, cancelled="cancelled" in request.results.split())
     unwritten = () if run.dry_run else report.record(run.store, run.plan, ended)
-    github.add_summary(report.markdown(run.plan, ended))
+    gpus = hanging.sentences(run.store, run.plan.night)
+    github.add_summary(report.markdown(run.plan, ended, gpus))
     plain: dict[str, object] = {
         "schema": "cairn.night-report/1",
         "night": run.plan.night,
@@ -96,6 +97,7 @@ def _report(request: Report) -> Answer:
         "log": run.plan.log,
         "counts": report.counts(ended),
         "problems": report.sentences(ended),
+        "hanging": gpus,
         "legs": [datafile.to_plain(one) for one in ended],
     }
     for problem in unwritten:
@@ -116,7 +118,7 @@ def _report(request: Report) -> Answer:
         for leg, one in zip(run.plan.legs, ended, strict=True)
     )
     table = Table(("leg", "outcome", "ended in", "why"), rows)
-    return Answer(plain, [table, Note(report.counts(ended))], error=error)
+    return Answer(plain, [table, *map(Note, gpus), Note(report.counts(ended))], error=error)
 
 
 def _never_frozen(request: Report) -> Answer:
@@ -135,6 +137,7 @@ def _never_frozen(request: Report) -> Answer:
         "log": github.run_url(),
         "counts": "not frozen",
         "problems": ["the night was not frozen, and nothing of it was built"],
+        "hanging": [],
         "legs": [],
     }
     if request.notify and not request.dry_run:

@@ -241,6 +241,7 @@ def _ended(driven: Driven) -> Answer:
     ]
     text = (
         Table(("leg", "outcome", "ended in", "why"), rows),
+        *map(Note, driven.report["hanging"]),  # type: ignore[call-overload] # likewise
         Note(f"night {driven.report['night']}: {driven.report['counts']}"),
     )
     return Answer(driven.report, text, exit_code=driven.code)

@@ -241,8 +241,14 @@ def bad_legs(night: NightPlan, ended: Sequence[Night]) -> tuple[tuple[Leg, Night
     return tuple((leg, one) for leg, one in pairs if one.is_bad)
 
 
-def markdown(night: NightPlan, ended: Sequence[Night]) -> str:
-    """Render the night for the summary of its run: what is new and bad first, each reason once."""
+def markdown(night: NightPlan, ended: Sequence[Night], hanging: Sequence[str] = ()) -> str:
+    """Render the night for the summary of its run: what is new and bad first, each reason once.
+
+    Args:
+        night: the night.
+        ended: how each leg ended.
+        hanging: the GPUs that were left out, a sentence each.
+    """
     rows = []
     for trouble in troubles(ended):
         one = trouble.first
@@ -258,6 +264,7 @@ def markdown(night: NightPlan, ended: Sequence[Night]) -> str:
         "",
         f"{counts(ended)}; manifest `{wording.short_id(night.manifest_sha256)}`.",
         *(("", *safe_text.markdown_table(heads, rows)) if rows else ()),
+        *(f"\n{safe_text.markdown(one)}" for one in hanging),
     )
     return "\n".join(lines)
 

@@ -21,7 +21,7 @@ from cairn import files
 from cairn.errors import CairnError, UsageError
 from cairn.matrix.legs import Leg
 from cairn.output import console, github
-from cairn.pipeline.night import plan
+from cairn.pipeline.night import hanging, plan
 from cairn.pipeline.night.plan import NightPlan, NightRun
 from cairn.release.index import keys, write
 from cairn.stack import Floor, Stack
@@ -152,7 +152,8 @@ def keep(store: Store, night: NightPlan, shard: Shard, folder: Path) -> None:
     Raises:
         UsageError: it has left none.
     """
-    suite_results.read_shard(folder)
+    result, _ = suite_results.read_shard(folder)
+    hanging.keep(store, night.night, result.hanging)
     prefix = f"{_prefix(night, shard.leg, shard.config)}{shard.number}.{github.run_id()}.{github.attempt()}/"
     # The result last: what has one is whole.
     for name in suite_results.FILES:

@@ -15,7 +15,7 @@ from cairn import datafile, interpreters, isolation, venv
 from cairn.errors import PrerequisiteError, StoreError, TestsFailedError
 from cairn.matrix.legs import Leg
 from cairn.output import console
-from cairn.pipeline.night import plan, results
+from cairn.pipeline.night import hanging, plan, results
 from cairn.pipeline.night.plan import NightRun
 from cairn.release import records
 from cairn.release.index import keys
@@ -23,12 +23,13 @@ from cairn.release.index.snapshot import read_set
 from cairn.release.serve import serving
 from cairn.release.trust.signers import Signer
 from cairn.targets import CPU
-from cairn.testing import smoke
+from cairn.testing import record, smoke
 from cairn.testing.compat import evidence, measure
 from cairn.testing.compat.report import CompatReport, load_rows
 from cairn.testing.gpus import kernel
 from cairn.testing.gpus.attest import Attestation, attest
 from cairn.testing.gpus.gpu import matches
+from cairn.testing.gpus.hangs import name_of
 from cairn.testing.gpus.visible import visible_gpus
 from cairn.testing.record import TestRecord
 from cairn.testing.smoke import SmokeResult
@@ -82,6 +83,7 @@ def smoke_leg(request: LegTest) -> TestRecord:
                 python=interpreters.find(leg.python).path,
                 timeout=request.timeout,
                 gpus=request.gpus,
+                hanging=hanging.nodes_here(store, run.plan.night),
             ).of_stack(stack),
             on_line=stage.update,
         )
@@ -102,6 +104,7 @@ def smoke_leg(request: LegTest) -> TestRecord:
 def keep(run: NightRun, leg: Leg, folder: Path, signer: Signer | None) -> None:
     """Store the record of smoke tests, and show the results."""
     title, name = f"Smoke tests of {leg.name}", f"the record of {leg.name}"
+    hanging.keep(run.store, run.plan.night, record.read(folder / record.FILE).hanging)
     results.keep(run, leg, folder, title=title, name=name, signer=signer)
 
 
@@ -123,13 +126,19 @@ def refuse_other_hardware(run: NightRun, leg: Leg, nodes: Path) -> None:
     Otherwise, gigabytes would be installed only to get an invalid record.
 
     Raises:
-        PrerequisiteError: the machine has no GPU that programs may use.
+        PrerequisiteError: the machine has no GPU that programs may use, or all have hung in this night.
         TestsFailedError: it has others.
     """
     if plan.targets_of(leg) == (CPU,) or not run.stack.reaches_gpus:
         return
-    gpu_names = kernel.gpu_names(nodes)
-    hardware = visible_gpus(gpu_names, os.environ.get("ROCR_VISIBLE_DEVICES"))
+    gpu_names, known = kernel.gpu_names(nodes), hanging.nodes_here(run.store, run.plan.night)
+    visible = visible_gpus(kernel.read(nodes), os.environ.get("ROCR_VISIBLE_DEVICES"))
+    hardware = [gpu.target for gpu in visible if gpu.node not in known]
+    if visible and not hardware:
+        raise PrerequisiteError(
+            f"every GPU of this machine hangs: {', '.join(map(name_of, visible))}",
+            tip="reset it, or restart the machine; dmesg may say why",
+        )
     if not hardware:
         raise PrerequisiteError(
             f"this machine has no GPU that programs may use, and {leg.name} is for {leg.targets}",

@@ -14,7 +14,7 @@ from cairn import interpreters
 from cairn.errors import CairnError, StoreError, TestsFailedError
 from cairn.matrix.legs import Leg
 from cairn.output import Progress, console, silent
-from cairn.pipeline.night import plan, results, shards, smoke, standing
+from cairn.pipeline.night import hanging, plan, results, shards, smoke, standing
 from cairn.pipeline.night.build import origin_of
 from cairn.pipeline.night.plan import NightRun
 from cairn.pipeline.night.shards import Shard
@@ -134,6 +134,7 @@ def _suite_request(
         limits=request.limits,
         # An SDK that reaches no GPU sees none of this machine's.
         nodes=request.gpus if stack.reaches_gpus else request.work_dir / "no-gpus",
+        hanging=hanging.nodes_here(request.run.store, request.run.plan.night),
     )
 
 

@@ -18,11 +18,10 @@ import msgspec
 from cairn import targets
 from cairn.testing.gpus import kernel, sources
 from cairn.testing.gpus.gpu import Gpu, Source
-from cairn.testing.gpus.visible import visible_gpus
+from cairn.testing.gpus.visible import GPU_VARIABLES, visible_gpus
 
-_HIDING = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
 _MORE = 1.1  # memory: how much of it torch may see beyond what the kernel gives, by rounding
-_OF_HIP = _HIDING[1:]  # the first that is set counts
+_OF_HIP = GPU_VARIABLES[1:]  # the first that is set counts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +51,7 @@ def attest(
     log: Path,
     nodes: Path = kernel.KFD_NODES,
     sysfs: Path = kernel.SYSFS,
+    hanging: Sequence[Gpu] = (),
 ) -> Attestation:
     """Find out which GPUs tests can use.
 
@@ -61,14 +61,17 @@ def attest(
         log: receives what the programs say.
         nodes: the folder in which the kernel describes the GPUs; one that does not exist hides them all.
         sysfs: the root of sysfs, for everything else.
+        hanging: GPUs that hang, and with them every program that lists the whole machine: none is asked.
     """
     if nodes != kernel.KFD_NODES and not nodes.is_dir():
         return Attestation()
     machine = kernel.read(nodes, sysfs)
     # These list the whole machine, whatever is hidden from the tests.
-    everything = {name: value for name, value in variables.items() if name not in _HIDING}
-    runtime = sources.ask_rocminfo(everything, log)
-    management = sources.ask_amd_smi(everything, log)
+    everything = {name: value for name, value in variables.items() if name not in GPU_VARIABLES}
+    runtime = management = sources.Answer()
+    if not hanging:
+        runtime = sources.ask_rocminfo(everything, log)
+        management = sources.ask_amd_smi(everything, log)
     strangers = sources.ask_nvidia_smi(everything, log)
     if not machine and kernel.is_wsl(nodes):
         machine = tuple(msgspec.structs.replace(gpu, seen_by=("rocminfo",)) for gpu in runtime.gpus)

@@ -112,6 +112,11 @@ def ask_torch(python: Path, variables: Mapping[str, str], log: Path) -> Answer:
         return Answer(problem="torch does not say which GPUs it sees")
 
 
+def program(name: str, variables: Mapping[str, str]) -> str | None:
+    """Return the path of one of the makers' programs, if it is installed."""
+    return shutil.which(name, path=variables.get("PATH")) or shutil.which(name, path=str(_ROCM))
+
+
 def _run(
     name: Source,
     arguments: Sequence[str],
@@ -119,12 +124,12 @@ def _run(
     variables: Mapping[str, str],
     log: Path,
 ) -> Answer:
-    program = shutil.which(name, path=variables.get("PATH")) or shutil.which(name, path=str(_ROCM))
-    if program is None:
+    path = program(name, variables)
+    if path is None:
         return Answer()
     try:
         completed = process.run(
-            [program, *arguments], env=variables, log=log, timeout=_TIMEOUT, separate_stderr=True
+            [path, *arguments], env=variables, log=log, timeout=_TIMEOUT, separate_stderr=True
         )
     except CairnError as error:
         return Answer(problem=str(error))

@@ -24,6 +24,8 @@ GpuChoice = Literal["one", "one-of-each", "all"]
 """One GPU, one of each kind, or all, of those that fit."""
 _RUNTIME, _HIP, _ORDINAL = "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"
 _OF_HIP = (_HIP, "CUDA_VISIBLE_DEVICES", _ORDINAL)  # the first that is set counts
+GPU_VARIABLES = (_RUNTIME, *_OF_HIP)
+"""The variables that hide GPUs."""
 
 
 @dataclass(frozen=True, kw_only=True)

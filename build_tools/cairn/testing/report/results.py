@@ -14,6 +14,7 @@ from cairn.testing import record as records
 from cairn.testing.compat import report as compat_reports
 from cairn.testing.compat.report import CompatReport
 from cairn.testing.gpus import kernel
+from cairn.testing.gpus.hangs import name_of
 from cairn.testing.junit import JUnit, TestOutcome
 from cairn.testing.record import Counts, TestRecord, Verdict
 from cairn.testing.suite import suite_results
@@ -96,12 +97,19 @@ def _with_record(path: Path) -> TestRun:
         counts=record.counts,
         hardware=record.hardware,
         record=record,
+        remarks=tuple(f"{name_of(gpu)} hung, and was left out" for gpu in record.hanging),
         record_sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
     )
     if record.junit_sha256 is None:
         return run
     if not (folder / records.JUNIT).is_file():
-        return replace(run, remarks=(f"{records.JUNIT} is not there: no test is known by name",))
+        return replace(
+            run,
+            remarks=(
+                *run.remarks,
+                f"{records.JUNIT} is not there: no test is known by name",
+            ),
+        )
     beside = {records.JUNIT: record.junit_sha256, compat_reports.FILE: record.compat_sha256}
     for name, sha256 in beside.items():
         if sha256 and (folder / name).is_file() and files.sha256_of(folder / name) != sha256:

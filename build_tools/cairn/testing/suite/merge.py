@@ -297,6 +297,7 @@ def _record(
         config=first.config,
         deselected=_deselected(results),
         policy=first.policy and msgspec.structs.replace(first.policy, floor=floor),
+        hanging=tuple(dict.fromkeys(gpu for result in results for gpu in result.hanging)),
     )
 
 

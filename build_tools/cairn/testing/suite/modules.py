@@ -39,7 +39,8 @@ class ModuleRun:
         whole: how many tests of the module pytest collected, before any was deselected.
         gone: how many were deselected, and by what.
         problems: why the run itself cannot be trusted, a sentence each.
-        stuck: a process could not be ended, so nothing more can be run on this machine.
+        stuck: a process could not be ended, so nothing more can be run on its GPU.
+        timed_out: a test ran out of time.
         journals: the journal of each process.
         results: the JUnit XML of each process that can be read.
     """
@@ -50,6 +51,7 @@ class ModuleRun:
     gone: tuple[Deselected, ...] = ()
     problems: list[str] = field(default_factory=list)
     stuck: bool = False
+    timed_out: bool = False
     journals: list[bytes] = field(default_factory=list)
     results: list[bytes] = field(default_factory=list)
 
@@ -81,6 +83,7 @@ def run(setup: Setup, piece: Piece, *, retries: int) -> ModuleRun:
         whole.journals += second.journals
         whole.results += second.results
         whole.stuck = second.stuck
+    whole.timed_out = bool(slow)
     return whole
 
 

@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -23,9 +23,11 @@ from cairn.stack import policy
 from cairn.targets import CPU
 from cairn.testing import pytest_runs
 from cairn.testing import record as records
-from cairn.testing.gpus import kernel
+from cairn.testing.gpus import hangs, kernel
 from cairn.testing.gpus.attest import Attestation, attest
-from cairn.testing.gpus.visible import GpuChoice, VisibleGpus, choose_gpus
+from cairn.testing.gpus.gpu import Gpu
+from cairn.testing.gpus.hangs import Answering
+from cairn.testing.gpus.visible import GPU_VARIABLES, GpuChoice, VisibleGpus, choose_gpus
 from cairn.testing.install_set import Tested
 from cairn.testing.record import TestPolicy
 from cairn.testing.skips import select
@@ -80,6 +82,7 @@ class SuiteRequest:
         gpu_choice: one GPU, one of each kind, or all; the configuration's where None.
         allow_mismatch: run tests of a different commit than the wheel's.
         nodes: where the kernel describes the GPUs of the machine.
+        hanging: the kernel's nodes of GPUs that are known to hang.
         policy: what the record says of the stack and of skip-tests; None where neither was named.
     """
 
@@ -105,6 +108,7 @@ class SuiteRequest:
     gpu_choice: GpuChoice | None = None
     allow_mismatch: bool = False
     nodes: Path = kernel.KFD_NODES
+    hanging: tuple[int, ...] = ()
     policy: TestPolicy | None = None
 
 
@@ -128,7 +132,7 @@ def run_suite(request: SuiteRequest, *, say: Progress = silent, on_line: Progres
 def _run(request: SuiteRequest, held: ExitStack, say: Progress, on_line: Progress) -> Path:
     started, began = datetime.now(UTC), time.monotonic()
     prepared = _prepare(request, began, held, say, on_line)
-    runs = list(_run_pieces(request, prepared))
+    runs, hanging = _run_pieces(request, prepared)
     work_dir, tested, entries = request.work_dir, request.tested, prepared.selection.entries
     # Once more as a whole: a test that cleared a folder too many may have emptied or removed what was there.
     suite_results.write_outcomes(
@@ -170,6 +174,7 @@ def _run(request: SuiteRequest, held: ExitStack, say: Progress, on_line: Progres
         accounts=accounts,
         pytest_args=_chosen_by_the_user(request, mismatch=bool(prepared.unlike)),
         policy=prepared.policy,
+        hanging=hanging,
     )
     datafile.write(work_dir / suite_results.SHARD, result)
     return work_dir
@@ -198,6 +203,7 @@ class _Prepared:
         wheel: its version and commit.
         unlike: the commit of the tests if it is not the wheel's.
         policy: by what the tests are chosen, with the digest of their files.
+        left: the GPUs that do not hang.
     """
 
     setup: Setup
@@ -208,6 +214,7 @@ class _Prepared:
     wheel: str
     unlike: str
     policy: TestPolicy
+    left: Answering
 
 
 def _prepare(
@@ -217,12 +224,7 @@ def _prepare(
     tested, work_dir = request.tested, request.work_dir
     config = request.suite.config(request.config)
     wheel, unlike = _check(request, say)
-    visible = choose_gpus(
-        tested.variables,
-        targets=() if tested.targets == (CPU,) else tested.targets,
-        how_many=request.gpu_choice or config.gpus,
-        nodes=request.nodes,
-    )
+    visible = _choose(request, tested.variables)
     _refuse_other_hardware(request, visible)
     selection = _select(request, wheel, visible.hardware)
     for remark in (*visible.notes, *(selection.remarks if request.skips else ())):
@@ -233,6 +235,11 @@ def _prepare(
         (work_dir / folder).mkdir(exist_ok=True)
     for file in (suite_results.OUTCOMES, SKIPS):
         files.write_bytes(work_dir / file, b"")
+    left = _answering(request, Answering(variables=tested.variables)).require()
+    if left.hanging:
+        visible = _choose(request, left.variables)
+        tested = dataclasses.replace(tested, variables=left.variables)
+        request = dataclasses.replace(request, tested=tested)
     tests, pytest_ini = _bring_tests(request, wheel, edited=bool(unlike))
     not_begun = () if request.only_skipped else selection.modules
     environments = suite_toml.choose(config, tests, request.choice, without=not_begun)
@@ -258,7 +265,14 @@ def _prepare(
         setup=setup,
         plan=shards.plan_shards(environments, request.times, request.shards),
         environments=environments,
-        attested=attest(setup.variables, python=tested.python, log=setup.log, nodes=request.nodes),
+        attested=attest(
+            setup.variables,
+            python=tested.python,
+            log=setup.log,
+            nodes=request.nodes,
+            hanging=left.hanging,
+        ),
+        left=left,
         selection=selection,
         wheel=" ".join(filter(None, (wheel.version, wheel.commit))),
         unlike=unlike,
@@ -364,16 +378,53 @@ def _variables(
     return variables | platforms.here.home_variables(home) | skips | {"PYTHONPATH": path}
 
 
-def _run_pieces(request: SuiteRequest, prepared: _Prepared) -> Iterator[tuple[Piece, ModuleRun]]:
-    """Run the shard's part of each module, and write the outcomes as they come."""
-    setup, stuck = prepared.setup, False
+def _run_pieces(
+    request: SuiteRequest, prepared: _Prepared
+) -> tuple[list[tuple[Piece, ModuleRun]], tuple[Gpu, ...]]:
+    """Run the shard's part of each module, and write the outcomes as they come.
+
+    After a module in which a test ran out of time, the GPUs are asked again: the next ones run on those that
+    are left. Also return the GPUs that hang.
+    """
+    setup, left, stuck, runs = prepared.setup, prepared.left, False, list[tuple[Piece, ModuleRun]]()
     for piece in prepared.plan.shards[request.shard - 1]:
         if stuck or setup.over:
             why = "a process could not be ended" if stuck else "the time was over"
-            yield piece, ModuleRun(problems=[f"{piece.module} did not run: {why}"])
+            runs.append((piece, ModuleRun(problems=[f"{piece.module} did not run: {why}"])))
             continue
         variables = {**setup.variables, **prepared.environments[piece.module]}
         run = modules.run(dataclasses.replace(setup, variables=variables), piece, retries=request.retries)
         suite_results.append_outcomes(request.work_dir / suite_results.OUTCOMES, run.outcomes.values())
         stuck = run.stuck
-        yield piece, run
+        runs.append((piece, run))
+        if run.timed_out or run.stuck:
+            now = _answering(request, left)
+            if now.hanging != left.hanging and not now.is_empty:
+                visible, stuck = _choose(request, now.variables), False
+                own = {name: setup.variables[name] for name in setup.variables if name not in GPU_VARIABLES}
+                chosen = {name: now.variables[name] for name in GPU_VARIABLES if name in now.variables}
+                setup = dataclasses.replace(setup, variables=visible.applied_to(own | chosen))
+            left = now
+    return runs, left.hanging
+
+
+def _answering(request: SuiteRequest, before: Answering) -> Answering:
+    """Return the GPUs that do not hang, of those that are left."""
+    now = hangs.hide(
+        before.variables,
+        python=request.tested.python,
+        log=request.work_dir / LOG,
+        nodes=request.nodes,
+        known=request.hanging,
+    )
+    return dataclasses.replace(now, hanging=(*before.hanging, *now.hanging))
+
+
+def _choose(request: SuiteRequest, variables: Mapping[str, str]) -> VisibleGpus:
+    targets = request.tested.targets
+    return choose_gpus(
+        variables,
+        targets=() if targets == (CPU,) else targets,
+        how_many=request.gpu_choice or request.suite.config(request.config).gpus,
+        nodes=request.nodes,
+    )

@@ -128,6 +128,7 @@ class ShardResult(datafile.Value, tag_field="schema", tag="cairn.suite-shard/3")
         tested: version and commit of the wheel, as it says them itself.
         pytest_args: what the user gave to pytest, or chose other tests by than the configuration's.
         policy: by what the tests were chosen; None of a shard that an older Cairn ran.
+        hanging: GPUs of the machine that did not answer, before the tests or in them, and were left out.
     """
 
     config: str
@@ -152,6 +153,7 @@ class ShardResult(datafile.Value, tag_field="schema", tag="cairn.suite-shard/3")
     tested: str = ""
     pytest_args: tuple[str, ...] = ()
     policy: TestPolicy | None = None
+    hanging: tuple[Gpu, ...] = ()
 
     @property
     def hardware(self) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """What tests do to the process that runs them, and what it costs: that test, and nothing else."""
 
+import dataclasses
 import signal
 import sys
 import time
@@ -7,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from cairn.testing.gpus import hangs
 from cairn.testing.testing_options import Limits
+from helpers.hardware import MI300X, Machine
 from helpers.suites import by_test, log_of, request_of, run_and_judge
 
 GOOD = "def test_before():\n    pass\n\n\n{}\n\ndef test_behind():\n    pass\n"
@@ -96,6 +99,37 @@ def test_a_test_that_hangs_in_c_is_ended_and_says_where_it_was(tmp_path: Path) -
     assert "in test_bad" in found["test_bad"].detail
     assert [found[name].outcome for name in ("test_before", "test_behind")] == ["passed", "passed"]
     assert merged.judgement.verdict == "failed"
+
+
+def test_a_gpu_that_hangs_in_a_test_is_named_and_the_next_tests_run_on_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hangs, "LIMIT", 2.0)
+    machine, dead = Machine(tmp_path), tmp_path / "dead"
+    machine.node(1, MI300X, place=1 << 8)
+    machine.node(2, MI300X, place=2 << 8)
+    first = f'[ -e {dead} ] && [ "$ROCR_VISIBLE_DEVICES" = 0 ]'
+    machine.program("rocminfo", "", then=f"{first} && exec /bin/sleep 60")
+    shown = "os.environ.get('ROCR_VISIBLE_DEVICES'), os.environ['HIP_VISIBLE_DEVICES']"
+    tests = {
+        "test_a.py": f"""
+import os, pathlib, time
+def test_bad():
+    assert ({shown}) == (None, "0")
+    pathlib.Path({str(dead)!r}).touch()
+    time.sleep(3600)
+""",
+        "test_b.py": f"import os\ndef test_behind():\n    assert ({shown}) == ('1', '0')\n",
+    }
+    request = request_of(tmp_path, tests, nodes=machine.nodes, limits=Limits(test=2.0, collection=30.0))
+    tested = dataclasses.replace(
+        request.tested, variables={**request.tested.variables, "PATH": str(machine.programs)}
+    )
+    merged = run_and_judge(dataclasses.replace(request, tested=tested))
+    found = by_test(merged)
+    assert found["test_bad"].reason == "did not end within 2 seconds"
+    assert found["test_behind"].outcome == "passed", found["test_behind"].reason
+    assert [gpu.pci for gpu in merged.results[0].hanging] == ["0000:01:00.0"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")

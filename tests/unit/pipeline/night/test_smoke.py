@@ -9,9 +9,11 @@ import msgspec
 import pytest
 
 from cairn.errors import PrerequisiteError, StoreError, TestsFailedError
+from cairn.pipeline.night import hanging, report
 from cairn.pipeline.night.plan import NightRun
 from cairn.pipeline.night.smoke import LegTest, smoke_leg
 from cairn.stack import Sdk
+from cairn.testing.gpus import kernel
 from helpers.hardware import kernel_nodes
 from helpers.night import Night
 
@@ -53,3 +55,24 @@ def test_one_without_any_or_whose_gpus_are_hidden_is_refused(
 def test_what_is_not_staged_cannot_be_tested(run: NightRun, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="is staged"):
         try_on(run, tmp_path, 90402)
+
+
+def test_a_gpu_that_hung_is_left_out_for_the_rest_of_the_night_and_named(
+    staged: NightRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RUNNER_NAME", "lab-7")
+    night, store = staged.plan.night, staged.store
+    machine = kernel.read(kernel_nodes(tmp_path / "machine", 90402, 90402))
+    hanging.keep(store, night, machine[1:])
+    hanging.keep(store, night, machine[1:])  # a second test that has left it out
+    assert hanging.nodes_here(store, night) == (2,)
+    assert hanging.nodes_here(store, "another") == ()
+    (sentence,) = hanging.sentences(store, night)
+    assert sentence.startswith("gfx942 at node 2 of lab-7 hangs, and was left out from 20")
+    assert sentence in report.markdown(staged.plan, (), [sentence]).replace("\\", "")
+    assert report.of_night(staged)  # its notes are of steps alone
+    hanging.keep(store, night, machine)
+    with pytest.raises(PrerequisiteError, match="every GPU of this machine hangs: gfx942 at node 1, gfx942"):
+        try_on(staged, tmp_path / "again", 90402, 90402)
+    monkeypatch.setattr(hanging, "_BOOT", tmp_path / "restarted")
+    assert hanging.nodes_here(store, night) == ()
