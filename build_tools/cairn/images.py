@@ -33,6 +33,7 @@ DRI = Path("/dev/dri")
 WORK = "/work"  # where a folder of the machine is in the container
 _GPU_GROUPS = ("video", "render")
 _OPEN_FILES = 65536  # a link of torch opens some thousands; the default of an engine may be 1,024
+_UNPRIVILEGED = ("--security-opt", "no-new-privileges")
 _TIMEOUT = 20  # seconds that an engine may take to say its version; docker asks its daemon
 
 
@@ -261,6 +262,9 @@ class ImageRun:
         user: number of the user and of the group to run as; None for whom the image names.
         open_files: how many files a process in it may have open.
         terminal: it is run by somebody who types.
+        mounts: what it sees of this machine at the same path, each with whether it may write there. With any,
+            it has a name, and no program in it gains privileges.
+        variables: what it is given besides the image's own.
     """
 
     image: str
@@ -272,6 +276,8 @@ class ImageRun:
     user: tuple[int, int] | None = None
     open_files: int = _OPEN_FILES
     terminal: bool = True
+    mounts: tuple[tuple[Path, bool], ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 def has_gpu() -> bool:
@@ -298,6 +304,9 @@ def run_commands(run: ImageRun, *, name: str) -> tuple[tuple[str, ...], ...]:
         name: for the container, where it must have one: buildah makes, uses and removes it by three commands.
     """
     inside = run.command or ("/bin/bash",)
+    seen = [f"{path}:{path}{'' if writes else ':ro'}" for path, writes in run.mounts]
+    given = [word for mount in seen for word in ("--volume", mount)]
+    given += [word for item in run.variables.items() for word in ("--env", "=".join(item))]
     if run.engine == "buildah":
         seat = ("--tty",) if run.terminal else ()
         where = ("--workingdir", WORK) if run.folder else ()
@@ -305,18 +314,33 @@ def run_commands(run: ImageRun, *, name: str) -> tuple[tuple[str, ...], ...]:
         volume = ("--volume", f"{run.folder}:{WORK}") if run.folder else ()
         return (
             ("buildah", "from", "--name", name, *_limits(run), run.image),
-            ("buildah", "run", *seat, *volume, *where, *who, name, "--", *inside),
+            ("buildah", "run", *seat, *volume, *where, *who, *given, name, "--", *inside),
             ("buildah", "rm", name),
         )
     words = [run.engine, "run", "--rm", *(("-it",) if run.terminal else ()), *_limits(run)]
     if run.folder:
         words += ["--volume", f"{run.folder}:{WORK}", "--workdir", WORK]
-    if run.engine == "podman":
-        words += ["--userns=keep-id"] if run.user else []
+    if run.mounts:
+        words += ["--name", name, "--init", *_UNPRIVILEGED, *given]
+    if run.engine == "podman" and run.user and run.user[0]:  # what runs as root has no names of users to keep
+        words += ["--userns=keep-id"]
     elif run.user:
         # The folder is this user's; the image may know nobody of the number, who then has no home.
         words += ["--user", f"{run.user[0]}:{run.user[1]}", "--env", "HOME=/tmp"]
     return ((*words, run.image, *run.command),)
+
+
+def remove_command(run: ImageRun, *, name: str) -> tuple[str, ...]:
+    """Return the command line that ends a container with mounts, and removes it."""
+    return ("buildah", "rm", name) if run.engine == "buildah" else (run.engine, "rm", "--force", name)
+
+
+def job_options(*, gpu: bool) -> str:
+    """Return what GitHub's `container.options` takes for a job of tests: it runs as root, as all jobs do."""
+    limits = _limits(ImageRun(image="", engine="docker", gpu=gpu))
+    # A variable without a value has that of the runner, which may be for one GPU of several.
+    hidden = ("--env", "ROCR_VISIBLE_DEVICES") if gpu else ()
+    return " ".join((*limits, *_UNPRIVILEGED, "--user", "0:0", *hidden))
 
 
 def _limits(run: ImageRun) -> tuple[str, ...]:

@@ -219,7 +219,10 @@ class Runner:
 # What `actions/setup-python` puts on PATH; with Cairn installed already, as `pip install .` would leave it.
 _PROGRAMS = {
     "python": """#!/bin/sh
-case "$*" in "-m pip install "*) echo "Cairn is installed already"; exit 0;; esac
+case "$*" in
+    "-m pip install "*) echo "Cairn is installed already"; exit 0;;
+    "-m venv "*) mkdir -p "$3/bin" && ln -sf "$0" "$3/bin/python"; exit;;
+esac
 exec @python@ "$@"
 """,
     "cairn": """#!/bin/sh

@@ -161,7 +161,12 @@ def one_run(engine: images.Engine, **changes: object) -> images.ImageRun:
 
 
 GPUS = f"{PAGE} --group-add=110 --ulimit nofile=65536:65536"
-LIMITS = "--ulimit nofile=65536:65536 --shm-size=2g"
+STEP = {"mounts": ((Path("/night/step"), True), (Path("/stack"), False)), "variables": {"A": "1 2"}}
+UNPRIVILEGED = "--security-opt no-new-privileges"
+CONFINED = f"--name n --init {UNPRIVILEGED}"
+SEEN = "--volume /night/step:/night/step --volume /stack:/stack:ro --env 'A=1 2'"
+LIMIT = "--ulimit nofile=65536:65536"
+LIMITS = f"{LIMIT} --shm-size=2g"
 
 
 @pytest.mark.parametrize(
@@ -180,6 +185,22 @@ LIMITS = "--ulimit nofile=65536:65536 --shm-size=2g"
             (f"docker run --rm {LIMITS} i",),
         ),
         (
+            one_run("docker", folder=None, terminal=False, **STEP),
+            (f"docker run --rm {GPUS} {CONFINED} {SEEN} --user 1000:1000 --env HOME=/tmp i a 'b c'",),
+        ),
+        (
+            one_run("podman", folder=None, user=(0, 0), terminal=False, **STEP),
+            (f"podman run --rm {GPUS} {CONFINED} {SEEN} --user 0:0 --env HOME=/tmp i a 'b c'",),
+        ),
+        (
+            one_run("buildah", folder=None, user=(0, 0), gpu=False, terminal=False, **STEP),
+            (
+                f"buildah from --name n {LIMITS} i",
+                f"buildah run --user 0:0 {SEEN} n -- a 'b c'",
+                "buildah rm n",
+            ),
+        ),
+        (
             one_run("buildah", gpu=False, user=None, command=(), open_files=9),
             (
                 "buildah from --name n --ulimit nofile=9:9 --shm-size=2g i",
@@ -191,6 +212,13 @@ LIMITS = "--ulimit nofile=65536:65536 --shm-size=2g"
 )
 def test_running(run: images.ImageRun, lines: tuple[str, ...]) -> None:
     assert tuple(map(shlex.join, images.run_commands(run, name="n"))) == lines
+
+
+def test_a_job_of_github_gets_the_gpus_of_its_runner_and_no_privileges() -> None:
+    options = images.job_options(gpu=True)
+    confined = f"{UNPRIVILEGED} --user 0:0 --env ROCR_VISIBLE_DEVICES"
+    assert options == f"{PAGE} {LIMIT} {confined}"
+    assert "/dev/kfd" not in images.job_options(gpu=False)
 
 
 def test_the_exit_code_is_that_of_the_command(engine: Path, cairn: Cairn) -> None:

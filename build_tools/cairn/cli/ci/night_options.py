@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from cairn.matrix.legs import Build, Leg
     from cairn.pipeline.night.plan import NightRun, Stage
     from cairn.pipeline.night.shards import Shard
+    from cairn.stack import Stack
 
 
 def to_channel() -> Any:
@@ -169,16 +170,21 @@ def note_ending(
         raise failure
 
 
-def outputs(name: str, legs: Sequence[Leg | Build]) -> dict[str, str]:
-    """Return the step outputs that pass legs or builds to a job matrix: NAME and NAME_count."""
+def outputs(name: str, legs: Sequence[Leg | Build], stack: Stack | None = None) -> dict[str, str]:
+    """Return the step outputs that pass legs or builds to a job matrix: NAME and NAME_count.
+
+    With their stack, each leg has what the container of its tests is given.
+    """
     from cairn import datafile
     from cairn.output import github
 
     include = [datafile.to_plain(leg) for leg in legs]
+    if stack is not None:
+        include = [{**one, **_container(stack, one["targets"])} for one in include]
     return {name: github.matrix(include), f"{name}_count": str(len(legs))}
 
 
-def shard_outputs(due: Sequence[Shard]) -> dict[str, str]:
+def shard_outputs(due: Sequence[Shard], stack: Stack) -> dict[str, str]:
     """Return the step outputs that pass shards to a job matrix: `suite` and `suite_count`."""
     from cairn.output import github
 
@@ -187,11 +193,20 @@ def shard_outputs(due: Sequence[Shard]) -> dict[str, str]:
             "id": shard.leg.id,
             "name": shard.name,
             "python": shard.leg.python,
+            "os": shard.leg.os,
             "config": shard.config,
             "shard": shard.number,
             "num_shards": shard.count,
             "runs_on": shard.runs_on,
+            **_container(stack, shard.leg.targets),
         }
         for shard in due
     ]
     return {"suite": github.matrix(include), "suite_count": str(len(include))}
+
+
+def _container(stack: Stack, targets: str) -> dict[str, str]:
+    from cairn import images
+    from cairn.targets import CPU
+
+    return {"container_options": images.job_options(gpu=stack.reaches_gpus and targets != CPU)}

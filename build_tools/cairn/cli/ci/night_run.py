@@ -59,6 +59,16 @@ class Run(NightOptions):
         metavar="COMMAND",
         default="",
     )
+    test_image: str = option(
+        "run tests in a container of this image, which has Cairn, with the GPUs of their machine (default: on "
+        "the machine as it is)",
+        metavar="IMAGE",
+        default="",
+    )
+    engine: Literal["docker", "podman", "buildah"] | None = option(
+        "of --test-image: the program to run it by (default: the first of them that answers)",
+        choices=("docker", "podman", "buildah"),
+    )
     jobs: int = common.jobs("cores of this machine that steps may use")
     executor: Literal["local", "dask"] = option(
         "where steps run: on this machine, or on the workers of a Dask cluster (default: %(default)s)",
@@ -150,7 +160,7 @@ def _drive_request(request: Run, executor: Executor) -> DriveRequest:
     from cairn.matrix import legs, matrix_toml
     from cairn.pipeline.night import placing, plan
     from cairn.pipeline.night.driver import DriveRequest
-    from cairn.pipeline.night.steps import Settings
+    from cairn.pipeline.night.steps import Container, Settings
 
     if request.choice.lines:
         raise UsageError("a night has one line", tip="name it with --line")
@@ -194,6 +204,9 @@ def _drive_request(request: Run, executor: Executor) -> DriveRequest:
             # So that each machine can make any build.
             cores=min(machine.cores for machine in executor.machines),
             on_one_machine=request.executor == "local",
+            container=Container(image=request.test_image, engine=request.engine)
+            if request.test_image
+            else None,
         ),
     )
 

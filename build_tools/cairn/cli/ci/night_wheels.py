@@ -206,8 +206,8 @@ def _stage(request: Stage) -> Answer:
     staged = sum(one.set_id is not None for one in stood)
     github.write_outputs(
         {
-            **night_options.outputs("test", testable),
-            **night_options.shard_outputs(to_run),
+            **night_options.outputs("test", testable, run.stack),
+            **night_options.shard_outputs(to_run, run.stack),
             "merge_count": str(len(suites)),
             "staged_count": str(staged),
         }

@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import hashlib
 import os
+import re
 import shutil
 import socket
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cairn import files, isolation, process
+import cairn
+from cairn import files, images, isolation, process
+from cairn.errors import CairnError
 from cairn.output import Progress, silent
-from cairn.pipeline.night.steps import CORES, Command
+from cairn.pipeline.night.steps import CORES, Command, Container
 
+# A container has what hides GPUs and leads to the network; of credentials it sees none.
+_OF_CONTAINER = re.compile(
+    r"(ROCR|HIP|CUDA)_VISIBLE_DEVICES|GPU_DEVICE_ORDINAL|(https?|all|no)_proxy", re.IGNORECASE
+)
+_SAME_VERSION = """\
+it=$(cairn --version) || it="no cairn"
+[ "$it" = "cairn $0" ] && exec cairn "$@"
+echo "error: the image has $it, and this is cairn $0: build it with --build-arg CAIRN=..." >&2
+exit 3
+"""
+_ENGINE = 120.0  # seconds that removing a container may take
 _LOCK_WAIT = 12 * 3600.0  # seconds; the other run may be at torch
 _TAIL = 20  # lines of a log that the driver shows
 
@@ -86,14 +103,13 @@ def _run(job: StepJob, say: Progress, is_ended: Callable[[], bool]) -> StepEnd:
             continue
         environment = dict(os.environ) if command.has_credentials else isolation.without_credentials()
         arguments = [word.replace(CORES, str(job.cores)) for word in command.arguments]
-        ended = process.run(
-            [sys.executable, "-m", "cairn", *arguments],
-            env={**environment, **job.variables, "GITHUB_OUTPUT": str(outputs)},
-            log=log,
-            on_line=say,
-            check=False,
-        )
-        code = code or ended.returncode
+        given = {**job.variables, "GITHUB_OUTPUT": str(outputs)}
+        if command.container is not None:
+            run = functools.partial(_in_container, command.container, job, arguments, given)
+        else:
+            program = [sys.executable, "-m", "cairn", *arguments]
+            run = functools.partial(process.run, program, env={**environment, **given}, check=False)
+        code = code or run(log=log, on_line=say).returncode
     text = files.text_or_empty(outputs)
     if code == 0:
         shutil.rmtree(job.folder, ignore_errors=True)
@@ -104,3 +120,44 @@ def _run(job: StepJob, say: Progress, is_ended: Callable[[], bool]) -> StepEnd:
         log=f"{socket.gethostname()}:{log}",
         tail=process.tail(files.text_or_empty(log), _TAIL) if code else (),
     )
+
+
+def _in_container(
+    container: Container,
+    job: StepJob,
+    arguments: Sequence[str],
+    variables: Mapping[str, str],
+    *,
+    log: Path,
+    on_line: Progress,
+) -> process.Completed:
+    """Run a command of tests in a container, which sees the folder of the step, and of the rest only the stack."""
+    stack = Path(arguments[arguments.index("--stack") + 1])
+    shown = {name: value for name, value in os.environ.items() if _OF_CONTAINER.fullmatch(name)}
+    engine = images.choose_engine(container.engine)
+    run = images.ImageRun(
+        image=container.image,
+        engine=engine,
+        command=("sh", "-c", _SAME_VERSION, cairn.__version__, *arguments),
+        gpu=container.gpu,
+        gpu_groups=images.gpu_groups() if container.gpu else (),
+        user=(os.getuid(), os.getgid()),
+        open_files=images.open_files(engine),
+        terminal=False,
+        mounts=((job.folder, True), (stack, False)),
+        # A container's own name says nothing of the machine.
+        variables={**shown, **variables, "RUNNER_NAME": os.environ.get("RUNNER_NAME") or socket.gethostname()},
+    )
+    # That of a run that was killed is removed first: it would go on for ever.
+    name = f"cairn-{hashlib.sha256(str(job.folder).encode()).hexdigest()[:16]}"
+    remove = functools.partial(process.run, images.remove_command(run, name=name), check=False, timeout=_ENGINE)
+    *make, use = images.run_commands(run, name=name)[:2]  # buildah makes it by a command of its own
+    remove()
+    try:
+        for command in make:
+            process.run(command, log=log, on_line=on_line)
+        return process.run(use, log=log, on_line=on_line, check=False)
+    finally:
+        # In a thread of its own, which may start a program also where the step was ended.
+        with ThreadPoolExecutor(1) as pool, contextlib.suppress(CairnError):
+            pool.submit(remove).result()

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cairn.build.engine.step import Graph, Step
+from cairn.images import Engine
 from cairn.matrix.legs import Leg
 from cairn.pipeline.night import plan, shards
 from cairn.pipeline.night.placing import Demand, demand_of
@@ -28,6 +29,21 @@ CORES = "{cores}"
 
 
 @dataclass(frozen=True, kw_only=True)
+class Container:
+    """What the tests of a night run in, so that they see nothing of their machine but its GPUs.
+
+    Attributes:
+        image: its name; it has this version of Cairn, and the Pythons of the legs.
+        engine: by which program; None for the first that answers.
+        gpu: it gets the machine's GPUs.
+    """
+
+    image: str
+    engine: Engine | None = None
+    gpu: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class Command:
     """A command of Cairn, as a step runs it.
 
@@ -35,11 +51,13 @@ class Command:
         arguments: of `cairn`.
         has_credentials: it may reach the store; without, it gets no variable that is named like a secret.
         always: it also runs where one before it failed.
+        container: what it runs in; None for the machine as it is.
     """
 
     arguments: tuple[str, ...]
     has_credentials: bool = True
     always: bool = False
+    container: Container | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +92,7 @@ class Settings:
         cache_store: where built wheels are kept for other machines; empty for nowhere.
         cores: the most that a build may use.
         on_one_machine: all steps run on this machine, so that those of one GPU come one after another.
+        container: what tests run in; None for the machines as they are.
     """
 
     stack: Path
@@ -84,6 +103,7 @@ class Settings:
     cache_store: str = ""
     cores: int
     on_one_machine: bool = True
+    container: Container | None = None
 
 
 def graph_of(steps: Sequence[NightStep]) -> Graph:
@@ -183,7 +203,7 @@ class _Steps:
         if shard is not None:
             of_leg += ["--test-config", shard.config, "--shard", str(shard.number)]
         work = ("--work-dir", str(folder / "work"))
-        fetched = str(folder / "night")
+        fetched, container = str(folder / "night"), self._settings.container
         return NightStep(
             step=Step(
                 name=f"{kind} {name}",
@@ -194,7 +214,10 @@ class _Steps:
             ),
             commands=(
                 self._reaching("fetch", *of_leg, "--output-dir", fetched),
-                self._command(kind, *of_leg, "--store", fetched, *work, "--later", has_credentials=False),
+                replace(
+                    self._command(kind, *of_leg, "--store", fetched, *work, "--later", has_credentials=False),
+                    container=container and replace(container, gpu=bool(demand.gpu)),
+                ),
                 self._reaching("keep", *of_leg, *work, always=True),
             ),
             folder=folder,

@@ -30,8 +30,8 @@ if importlib.util.find_spec("torch") is not None:
     if getattr(torch.version, "hip", None) and torch.cuda.is_available():
         torch.ones(8, device="cuda").add_(1).sum().item()
 """
-# Starts every program for every GPU at once, prints the GPUs whose programs have not ended in time, and is gone
-# without having waited for these.
+# Starts every program for every GPU at once, prints the GPUs whose programs have not ended in time, and is
+# gone without having waited for these.
 _ASK = f"""\
 import json, os, subprocess, sys, time
 limit, words, commands = map(json.loads, sys.argv[1:])
