@@ -50,6 +50,7 @@ def test_the_page(project: Path, cache_of_nights: Path) -> None:
     (promoted,) = Index(store, INDEX).load().sets()
     kinds = sorted(item.record.kind for item in records.read(store, promoted.set_id).records)
     assert kinds == ["smoke", "suite"]
+    assert "weak policy" not in first.stdout + first.stderr
     assert "1 untested" in first.stderr  # on hardware: the sample's SDK reaches none
     # Nothing is done twice, and no build is left in the store.
     assert "build" not in again.stderr

@@ -41,16 +41,16 @@ class DaskCluster:
             "scheduler", "--host", "127.0.0.1", "--port", str(self._port), "--no-show"
         )
 
-    def start_worker(self) -> None:
-        """Start one more worker."""
-        one = (self.address, "--nthreads", "2", "--resources", "cores=1", "--no-nanny")
-        self.workers.append(self._start("worker", *one, "--local-directory", str(self._folder)))
+    def start_worker(self, resources: str = "cores=1", **env: str) -> None:
+        """Start one more worker, with variables of its own."""
+        one = (self.address, "--nthreads", "2", "--resources", resources, "--no-nanny")
+        self.workers.append(self._start("worker", *one, "--local-directory", str(self._folder), **env))
 
-    def _start(self, kind: str, *words: str) -> subprocess.Popen[bytes]:
+    def _start(self, kind: str, *words: str, **env: str) -> subprocess.Popen[bytes]:
         with (self._folder / f"{kind}.log").open("ab") as log:
             return subprocess.Popen(
                 [str(Path(sys.executable).with_name("dask")), kind, *words, "--no-dashboard"],
-                env=dict(self._env), cwd=self._folder, stdout=log, stderr=log, start_new_session=True,
+                env={**self._env, **env}, cwd=self._folder, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
 
 

@@ -74,6 +74,11 @@ class SccacheDist:
         for process in reversed(self._processes):
             kill(process)
 
+    def kill_workers(self) -> None:
+        """End both workers; the scheduler does not know it yet."""
+        for process in self._processes[1:]:
+            kill(process)
+
     def _start(self, program: Path, kind: str, folder: Path, text: str) -> None:
         config = folder / f"{kind}.toml"
         config.write_text(text)

@@ -142,6 +142,7 @@ class Cluster:
         self._grace = where.patience if where.cluster else _GRACE
         self._lock = threading.Lock()
         self._looked = 0.0
+        self._unfit: set[tuple[str, str]] = set()
         self._run = time.time_ns()
         self._connect()
         self.machines: tuple[Machine, ...] = self._look()
@@ -166,11 +167,30 @@ class Cluster:
     def carry_out(self, job: StepJob, demand: Demand, *, urgency: float, say: Progress) -> StepEnd:
         """See `Executor.carry_out`.
 
+        A worker that lacks what a step for a GPU needs, such as one whose GPU hangs, gets no more of them,
+        and the step goes to another, once: what hangs every GPU that it meets must not have them all.
+
         Raises:
             ExecutorGoneError: the scheduler is gone.
             PrerequisiteError: the workers that could do it are gone, or died of it.
             ProcessError: the run has ended.
         """
+        end = self._on_worker(job, demand, urgency=urgency, say=say)
+        if demand.gpu and end.code == PrerequisiteError.exit_code and end.worker:
+            with self._lock:
+                self._unfit.add((end.worker, demand.gpu))
+            if self._fit(demand):
+                text = f"{job.name} goes to another worker, since {end.worker} cannot test"
+                console.current().warn(": ".join((text, *end.tail[-1:])))
+                end = self._on_worker(job, demand, urgency=urgency, say=say)
+        return end
+
+    def _fit(self, demand: Demand) -> list[str]:
+        """Return the workers that meet a demand and have not failed to."""
+        every = (machine.name for machine in self._look() if demand.is_met_by(machine))
+        return [name for name in every if (name, demand.gpu) not in self._unfit]
+
+    def _on_worker(self, job: StepJob, demand: Demand, *, urgency: float, say: Progress) -> StepEnd:
         say("waits for a worker")
         try:
             future = self._client.submit(
@@ -179,6 +199,7 @@ class Cluster:
                 key=f"{job.name}-{self._run}-{time.time_ns()}",
                 resources=self._resources(job, demand),
                 priority=int(urgency),
+                workers=self._fit(demand) if self._unfit and demand.gpu else None,
                 pure=False,
             )
             missing_since: float | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 from distributed import Status, get_worker
 
@@ -49,8 +50,11 @@ def carry_out(job: StepJob) -> StepEnd:
         # In a thread of its own: that of the worker has later steps to run, which a group that was ended
         # would let start nothing.
         with platforms.here.guarding(), ThreadPoolExecutor(1, initializer=group.join) as pool:
-            return pool.submit(step_run.run_step, job, is_ended=lambda: group.ended).result()
+            end = pool.submit(step_run.run_step, job, is_ended=lambda: group.ended).result()
+        return replace(end, worker=worker.address)
     except CairnError as error:  # of many of our errors, a pickle cannot be read again
-        return StepEnd(code=error.exit_code, seconds=time.monotonic() - began, tail=(str(error),))
+        return StepEnd(
+            code=error.exit_code, seconds=time.monotonic() - began, tail=(str(error),), worker=worker.address
+        )
     finally:
         over.set()

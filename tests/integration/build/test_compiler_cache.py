@@ -216,6 +216,21 @@ def test_what_two_machines_compile_is_the_same_bytes(
     assert members(plain) == members(warm)
 
 
+@pytest.mark.by_hand
+@pytest.mark.skipif(not sccache_dist.is_here(), reason="needs root and bubblewrap")
+def test_workers_that_are_gone_are_told(
+    build: Callable[..., BuiltWheel], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = trees(tmp_path)["host"]()
+    with sccache_dist.SccacheDist(tmp_path / "dist") as servers:
+        monkeypatch.setenv("SCCACHE_CONF", str(servers.config))
+        servers.kill_workers()
+        found = build(tree, "sccache").compiler_cache
+    assert found is not None
+    assert (found.misses, found.distributed, found.undistributed) == (2, 0, 2)
+    assert (found.problem or "").startswith("2 of 2 compilations were for sccache-dist and were done here")
+
+
 # A compiler that looks into the server, which has started it, and into us.
 NOSY = """#!/bin/sh
 tr '\\0' '\\n' < /proc/$PPID/environ >> {seen}/server

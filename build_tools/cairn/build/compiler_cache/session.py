@@ -323,6 +323,7 @@ def statistics_of_sccache(text: str) -> CacheStatistics:
         hits=hits,
         misses=misses,
         distributed=sum(stats["dist_compiles"].values()),
+        undistributed=int(stats["dist_errors"]),
         # A request that is not a compilation (`-v`, a link) is in requests_not_compile, and in no other.
         uncached=int(stats["requests_not_cacheable"]) + int(stats["non_cacheable_compilations"]),
         errors=errors + int(stats["cache_read_errors"]) + int(stats["cache_timeouts"]),

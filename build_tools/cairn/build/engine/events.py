@@ -83,6 +83,7 @@ class CacheStatistics(Event, tag="compilations-counted"):
         hits: taken from the cache.
         misses: compiled, and put into the cache.
         distributed: of these, compiled by a server of sccache-dist.
+        undistributed: of these, compiled here since no server of sccache-dist did it.
         uncached: compiled past the cache: the program cannot keep such a call.
         errors: failures of the cache itself; the compilers ran all the same.
         problem: why these counts cannot be complete; None where they may be.
@@ -93,6 +94,7 @@ class CacheStatistics(Event, tag="compilations-counted"):
     hits: int = 0
     misses: int = 0
     distributed: int = 0
+    undistributed: int = 0
     uncached: int = 0
     errors: int = 0
     problem: str | None = None
@@ -121,6 +123,11 @@ class CacheStatistics(Event, tag="compilations-counted"):
             )
         elif self.errors and self.errors >= self.hits + self.misses:
             problem = f"{self.program} failed {self.errors} times: it saved nothing"
+        elif self.undistributed:
+            problem = (
+                f"{self.undistributed} of {self.misses} compilations were for sccache-dist and were done "
+                "here: its scheduler or a worker is gone, or refuses"
+            )
         return msgspec.structs.replace(self, problem=problem)
 
 

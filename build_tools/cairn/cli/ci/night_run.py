@@ -60,8 +60,8 @@ class Run(NightOptions):
         default="",
     )
     test_image: str = option(
-        "run tests in a container of this image, which has Cairn, with the GPUs of their machine (default: on "
-        "the machine as it is)",
+        "run tests in a container of this image, which has Cairn, with the GPUs of their machine (default: "
+        "on the machine as it is)",
         metavar="IMAGE",
         default="",
     )

@@ -15,7 +15,7 @@ from cairn import datafile, interpreters, isolation, venv
 from cairn.errors import PrerequisiteError, StoreError, TestsFailedError
 from cairn.matrix.legs import Leg
 from cairn.output import console
-from cairn.pipeline.night import hanging, plan, results
+from cairn.pipeline.night import hanging, plan, results, shards
 from cairn.pipeline.night.plan import NightRun
 from cairn.release import records
 from cairn.release.index import keys
@@ -84,7 +84,7 @@ def smoke_leg(request: LegTest) -> TestRecord:
                 timeout=request.timeout,
                 gpus=request.gpus,
                 hanging=hanging.nodes_here(store, run.plan.night),
-            ).of_stack(stack),
+            ).of_stack(shards.demanding(stack, leg)),
             on_line=stage.update,
         )
     if not request.later:

@@ -66,6 +66,7 @@ class StepEnd:
         outputs: what its commands gave to the steps behind it, as they would to those of a workflow.
         log: where its log is, with the machine.
         tail: the end of the log, where it failed.
+        worker: the address of the worker of a cluster that ran it.
     """
 
     code: int
@@ -73,6 +74,7 @@ class StepEnd:
     outputs: Mapping[str, str] = field(default_factory=dict)
     log: str = ""
     tail: tuple[str, ...] = ()
+    worker: str = ""
 
 
 def run_step(
@@ -131,7 +133,7 @@ def _in_container(
     log: Path,
     on_line: Progress,
 ) -> process.Completed:
-    """Run a command of tests in a container, which sees the folder of the step, and of the rest only the stack."""
+    """Run a command of tests in a container, which of the machine sees the step's folder and the stack."""
     stack = Path(arguments[arguments.index("--stack") + 1])
     shown = {name: value for name, value in os.environ.items() if _OF_CONTAINER.fullmatch(name)}
     engine = images.choose_engine(container.engine)
@@ -146,11 +148,17 @@ def _in_container(
         terminal=False,
         mounts=((job.folder, True), (stack, False)),
         # A container's own name says nothing of the machine.
-        variables={**shown, **variables, "RUNNER_NAME": os.environ.get("RUNNER_NAME") or socket.gethostname()},
+        variables={
+            **shown,
+            **variables,
+            "RUNNER_NAME": os.environ.get("RUNNER_NAME") or socket.gethostname(),
+        },
     )
     # That of a run that was killed is removed first: it would go on for ever.
     name = f"cairn-{hashlib.sha256(str(job.folder).encode()).hexdigest()[:16]}"
-    remove = functools.partial(process.run, images.remove_command(run, name=name), check=False, timeout=_ENGINE)
+    remove = functools.partial(
+        process.run, images.remove_command(run, name=name), check=False, timeout=_ENGINE
+    )
     *make, use = images.run_commands(run, name=name)[:2]  # buildah makes it by a command of its own
     remove()
     try:

@@ -43,6 +43,7 @@ def test_a_log_of_ccache_is_counted(tmp_path: Path) -> None:
 def test_statistics_of_sccache_are_counted() -> None:
     found = session.statistics_of_sccache(SCCACHE)
     assert (found.hits, found.misses, found.uncached, found.errors) == (5, 4, 1, 1)
+    assert found.undistributed == 1
     assert "from the cache (55%), 3 compiled by sccache-dist, 1 not cacheable" in str(found)
 
 
@@ -53,6 +54,7 @@ def test_statistics_of_sccache_are_counted() -> None:
         ({}, True, "counted no compilation"),
         ({"misses": 1}, True, None),
         ({"errors": 4, "misses": 1}, True, "failed 4 times"),
+        ({"misses": 4, "undistributed": 1}, True, "1 of 4 compilations were for sccache-dist and were done"),
     ],
 )
 def test_implausible_counts_are_named(counted: dict[str, int], compiled: bool, problem: str | None) -> None:  # noqa: FBT001
