@@ -65,7 +65,7 @@ require-related-commit results resume retries reviewer rocm-index-url root root-
 run-github-repo run-id runner runs-on
 save-bundle sccache-no-wrap scheduler scheduler-file sdk set shard sibling sign-as-workflow sign-key
 skip-tests smoke-dir sources-dir staging store strict suite
-tag test-env tester threshold timestamp to tools-index-url topology-dir translate trim trust
+tag test-env test-image tester threshold timestamp to tools-index-url topology-dir translate trim trust
 trust-tester
 undo upgrade
 version

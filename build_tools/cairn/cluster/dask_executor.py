@@ -202,30 +202,38 @@ class Cluster:
                 workers=self._fit(demand) if self._unfit and demand.gpu else None,
                 pure=False,
             )
-            missing_since: float | None = None
-            while True:
-                with contextlib.suppress(TimeoutError):
-                    end: StepEnd = future.result(timeout=_LOOK)
-                    return end
-                if process.is_ended():
-                    future.cancel()
-                    raise ProcessError(f"{job.name} was ended", returncode=-1)
-                if any(demand.is_met_by(machine) for machine in self._look()):
-                    missing_since = None
-                elif missing_since is None:
-                    missing_since = time.monotonic()
-                elif time.monotonic() - missing_since > self._grace:
-                    future.cancel()
-                    raise PrerequisiteError(
-                        f"no worker has {demand} any more", tip="start one, and run the night again"
-                    )
+            self._wait(future, job, demand)
+            end: StepEnd = future.result()
         except KilledWorker as error:
             raise PrerequisiteError(
                 f"the workers of {job.name} died, the last one at {error.last_worker.address}",
                 tip="see their logs: did they run out of memory?",
             ) from error
-        except _GONE as error:
+        except (*_GONE, UnboundLocalError) as error:  # likewise, where it goes while its result is fetched
             raise ExecutorGoneError from error
+        return end
+
+    def _wait(self, future: Any, job: StepJob, demand: Demand) -> None:  # noqa: ANN401
+        missing_since: float | None = None
+        done = threading.Event()
+        future.add_done_callback(lambda _: done.set())
+        while not done.wait(_LOOK):
+            if process.is_ended():
+                future.cancel()
+                raise ProcessError(f"{job.name} was ended", returncode=-1)
+            if any(demand.is_met_by(machine) for machine in self._look()):
+                missing_since = None
+            elif missing_since is None:
+                missing_since = time.monotonic()
+            elif time.monotonic() - missing_since > self._grace:
+                future.cancel()
+                raise PrerequisiteError(
+                    f"no worker has {demand} any more", tip="start one, and run the night again"
+                )
+        # Of one that was cancelled, as all are whose scheduler was gone for a while, the result is an
+        # internal error: Distributed's `sync` does not reckon with a CancelledError of asyncio.
+        if future.status not in ("finished", "error"):
+            raise ExecutorGoneError
 
     def _connect(self) -> None:
         where, patience = self._where, self._where.patience

@@ -103,7 +103,7 @@ def test_pip_s_configuration_is_a_secret(tmp_path: Path, cairn: Cairn) -> None:
     assert f"--secret id=pip.conf,src={tmp_path}/pip.conf" in out
     for name in (TEST, BUILD, DEBIAN):
         text = (FOLDER / f"{name}.Dockerfile").read_text()
-        assert text.count("--mount=type=secret,id=pip.conf,mode=0444 ") == 1
+        assert text.count("--mount=type=secret,id=pip.conf,mode=0444 ") == text.count("-m pip install ") > 0
         assert "--require-hashes" in text
 
 

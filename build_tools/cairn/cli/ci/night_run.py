@@ -66,7 +66,7 @@ class Run(NightOptions):
         default="",
     )
     engine: Literal["docker", "podman", "buildah"] | None = option(
-        "of --test-image: the program to run it by (default: the first of them that answers)",
+        "program to use (default: the first that answers)",
         choices=("docker", "podman", "buildah"),
     )
     jobs: int = common.jobs("cores of this machine that steps may use")

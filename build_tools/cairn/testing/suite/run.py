@@ -231,8 +231,6 @@ def _prepare(
         say(remark)
     held.enter_context(owned.alone_in(work_dir))
     owned.empty_places(work_dir, of_files=_FILES, of_folders=_FOLDERS)
-    for folder in _FOLDERS:
-        (work_dir / folder).mkdir(exist_ok=True)
     for file in (suite_results.OUTCOMES, SKIPS):
         files.write_bytes(work_dir / file, b"")
     left = _answering(request, Answering(variables=tested.variables)).require()
@@ -266,11 +264,7 @@ def _prepare(
         plan=shards.plan_shards(environments, request.times, request.shards),
         environments=environments,
         attested=attest(
-            setup.variables,
-            python=tested.python,
-            log=setup.log,
-            nodes=request.nodes,
-            hanging=left.hanging,
+            setup.variables, python=tested.python, log=setup.log, nodes=request.nodes, hanging=left.hanging
         ),
         left=left,
         selection=selection,

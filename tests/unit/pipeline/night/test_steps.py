@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
+from cairn import __version__
 from cairn.cli.main import make_parser
-from cairn.pipeline.night import steps
+from cairn.pipeline.night import step_run, steps
 from cairn.pipeline.night.plan import NightRun
-from cairn.pipeline.night.steps import NightStep, Settings
+from cairn.pipeline.night.step_run import StepJob
+from cairn.pipeline.night.steps import Container, NightStep, Settings
 from helpers.night import MakeNight, leg_of
 from helpers.trail import ROOT
 
@@ -125,3 +130,54 @@ def test_every_command_is_one_that_cairn_takes(run: NightRun) -> None:
         for each in one.commands:
             words = [word.replace(steps.CORES, "3").replace("/stack", str(ROOT)) for word in each.arguments]
             make_parser(whole=True).parse_args(words)
+
+
+ENGINE = """#!/bin/sh
+echo "$*" | tr '\\n' ' ' >> {calls}; echo >> {calls}
+[ "$1" = run ] || exit 0
+while [ "$1" != my-image ]; do shift; done
+shift
+PATH={programs}:$PATH exec "$@"
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="tests of Linux run in containers")
+@pytest.mark.parametrize(("version", "code"), [(__version__, 0), ("0.0.1", 3)])
+def test_tests_run_in_a_container_that_sees_their_folder_and_no_credentials(
+    run: NightRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, code: int
+) -> None:
+    programs, calls = tmp_path / "bin", tmp_path / "calls"
+    programs.mkdir()
+    own = {"docker": ENGINE.format(calls=calls, programs=tmp_path / "inside")}
+    own["cairn"] = (
+        f'#!/bin/sh\n[ "$*" = --version ] && echo "cairn {version}" || echo "$*" > {tmp_path}/ran\n'
+    )
+    for name, text in own.items():
+        path = (tmp_path / "inside" if name == "cairn" else programs) / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "f4ke")
+    monkeypatch.setenv("ROCR_VISIBLE_DEVICES", "1")
+    stack = ROOT / "external-builds/sample"
+    container = Container(image="my-image")
+    one = made(run, stack=stack, work_dir=tmp_path / "work", container=container)[f"test {A.id}"]
+    fetch, test, keep = one.commands
+    assert (fetch.container, keep.container) == (None, None)
+    assert test.container == Container(image="my-image", gpu=bool(one.demand.gpu))
+    job = StepJob(name=one.step.name, commands=(test,), folder=one.folder, cores=1, variables={"V": "1"})
+    end = step_run.run_step(job)
+    assert end.code == code, end.tail
+    asked, remove, started, removed = map(shlex.split, calls.read_text().splitlines())
+    assert (asked, remove) == (["version"], removed)
+    assert remove[:2] == ["rm", "--force"]
+    assert started[started.index("--name") + 1] == remove[2]
+    assert {f"{one.folder}:{one.folder}", f"{stack}:{stack}:ro", "V=1", "ROCR_VISIBLE_DEVICES=1"} <= {
+        *started
+    }
+    assert "f4ke" not in calls.read_text()
+    if code:
+        assert f"the image has cairn 0.0.1, and this is cairn {__version__}" in end.tail[-1]
+    else:
+        assert (tmp_path / "ran").read_text().startswith(f"ci night test --stack {stack} ")
