@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import heapq
 import json
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -102,7 +101,7 @@ def _dask() -> Iterator[Executor]:
 
     from cairn.cluster import dask_executor  # noqa: PLC0415 - likewise
 
-    with LocalCluster(
+    with LocalCluster(  # type: ignore[no-untyped-call]
         n_workers=WORKERS, threads_per_worker=2, resources={"cores": 1}, dashboard_address=None
     ) as here:
         where = dask_executor.Where(scheduler=here.scheduler_address, workers=WORKERS)
@@ -198,4 +197,4 @@ def _simulate(night: Night, places: int, *, beside: bool) -> tuple[float, float]
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

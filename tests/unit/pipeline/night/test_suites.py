@@ -22,7 +22,7 @@ from cairn.pipeline.night.shards import Shard
 from cairn.pipeline.night.suite import SuiteMerge
 from cairn.release import records
 from cairn.release.index.generation import now
-from cairn.stack import Floor, Gate
+from cairn.stack import Floor, Gate, Sdk
 from cairn.testing.compat.report import CompatReport, Tested
 from cairn.testing.gpus.gpu import Gpu
 from cairn.testing.junit import TestOutcome
@@ -248,11 +248,14 @@ def test_tests_that_need_several_gpus_run_where_there_are_some(tmp_path: Path) -
 
 def test_a_matrix_of_shards_names_what_a_job_runs(tmp_path: Path) -> None:
     stack = run_of(LEG, folder=tmp_path).stack
-    told = night_options.shard_outputs(shards.expected(stack, LEG))
+    reaching = msgspec.structs.replace(stack, sdk=Sdk())
+    told = night_options.shard_outputs(shards.expected(stack, LEG), reaching)
     assert told["suite_count"] == "2"
     (first, second) = msgspec.json.decode(told["suite"])["include"]
     assert (first["config"], first["shard"], second["shard"], second["num_shards"]) == ("default", 1, 2, 2)
     assert first["runs_on"] == ["linux-gpu"]
+    assert first["os"] == "linux"
+    assert "--device=/dev/kfd --device=/dev/dri " in first["container_options"]
 
 
 @pytest.mark.parametrize(
