@@ -9,6 +9,7 @@ Source: System V ABI, chapters 4 and 5; the GNU version sections as in the Linux
 from __future__ import annotations
 
 import functools
+import itertools
 import struct
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
@@ -206,24 +207,29 @@ class _Reader:
 
     def all_symbols(self) -> tuple[frozenset[Symbol], frozenset[Symbol]]:
         """The symbols that others can bind to, and those that are wanted of others, with their versions."""
-        exports: set[Symbol] = set()
-        imports: set[Symbol] = set()
+        exports: list[Symbol] = []
+        imports: list[Symbol] = []
         if self.layout.value(_SYMTAB) is None:
             return frozenset(), frozenset()
         count = max(self._listed_symbols(), self._symbol_count(_SYMBOL_SIZE[self.layout.bits]))
         versions = self._symbol_versions(count)
         names = self._version_index()
+        # libtorch_cpu has 75,000, so the table is cut into its strings once; latin-1 has a character a byte.
+        *strings, _ = self._strings.decode("latin-1").split("\0")
+        begins = itertools.accumulate((len(text) + 1 for text in strings), initial=0)
+        whole = dict(zip(begins, strings, strict=False))
         for number, (at, bind, other, section) in enumerate(self._symbols(count)):
             defined = section != _UNDEFINED
             if bind == _LOCAL or (defined and other & 3 not in _SEEN_OUTSIDE):
                 continue
-            # Not a slice to be cut: 75,000 of a MiB each take longer than all else.
-            name = self._decoded(self._strings[at : max(self._strings.find(b"\0", at), at)])
+            name = whole.get(at)
+            if name is None or not name.isascii():  # it is the end of another one (GNU ld shares them)
+                name = self._decoded(self._strings[at : max(self._strings.find(b"\0", at), at)])
             index = versions[number] & _VERSION_INDEX if number < len(versions) else 0
             library, version = names.get(index, ("", ""))
             # A version's own name stands among the symbols, at an absolute place (GNU ld).
             if name and not (defined and name == version):
-                (exports if defined else imports).add(Symbol(name, version, library, bind == _WEAK))
+                (exports if defined else imports).append(Symbol(name, version, library, bind == _WEAK))
         return frozenset(exports), frozenset(imports)
 
     def _symbol_versions(self, count: int) -> tuple[int, ...]:

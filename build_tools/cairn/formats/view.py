@@ -116,12 +116,19 @@ class MemberView:
         end = offset + size
         if end <= _HEAD:
             while len(self._head) < end:
-                self._go_on(end)
-            return bytes(self._head[offset:end])
+                self._go_on()
+            return bytes(memoryview(self._head)[offset:end])
         if offset < self._start:
             self._rewind()
-        while self._start + len(self._window) < end:
-            self._go_on(offset)
+        at, parts = self._start, [self._window]
+        while (ahead := self._start + len(self._window)) < end:
+            if ahead <= offset:  # everything before is done with
+                at, parts = ahead, []
+            self._go_on()
+            parts.append(self._window)
+        if len(parts) > 1:  # put together once: a section may be hundreds of pieces
+            parts[0] = parts[0][offset - at :]
+            self._start, self._window = offset, b"".join(parts)
         return self._window[offset - self._start : end - self._start]
 
     def drain(self) -> None:
@@ -131,7 +138,7 @@ class MemberView:
             ArchiveError: the content is not what the header says, even if a reader has ignored that.
         """
         while self._observed < self.size:
-            self._go_on(self.size)
+            self._go_on()
         # The checks are at the very end of the stream, after its last piece.
         for _ in self._pieces:
             pass
@@ -143,29 +150,22 @@ class MemberView:
         self._start = 0
         self._window = b""
 
-    def _go_on(self, keep_from: int) -> None:
-        if not self._advance(keep_from):
+    def _go_on(self) -> None:
+        """Unpack one more piece, and hold that alone."""
+        piece = next(self._pieces, None)
+        if piece is None:
             raise InconsistentArchiveError(
                 f"{self._member.name} unpacks to {self._observed} bytes, not the {self.size} it claims"
             )
-
-    def _advance(self, keep_from: int) -> bool:
-        """Unpack one more piece; forget what is before `keep_from`."""
-        piece = next(self._pieces, None)
-        if piece is None:
-            return False
-        drop = min(max(keep_from - self._start, 0), len(self._window))
-        end = self._start + len(self._window) + len(piece)
-        # The usual case, everything before is done with, must not copy.
-        self._window = piece if drop == len(self._window) else self._window[drop:] + piece
-        self._start += drop
+        self._start += len(self._window)
+        self._window = piece
+        end = self._start + len(piece)
         if end > self._observed:  # not when what was unpacked before is unpacked again
             self._observed = end
             if len(self._head) < _HEAD:
                 self._head += piece
             if self._observer is not None:
                 self._observer(piece)
-        return True
 
 
 def pieces(view: View, start: int, end: int) -> Iterator[bytes]:

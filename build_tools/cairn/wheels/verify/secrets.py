@@ -32,24 +32,21 @@ class _Kind:
 
     Attributes:
         name: what it is.
-        mark: a text that each contains: plain letters, so it is found much faster than the pattern.
         pattern: matches a whole secret. All its repeats are bounded, so that no text takes long.
     """
 
     name: str
-    mark: re.Pattern[bytes]
     pattern: re.Pattern[bytes]
 
 
 def _token(name: str, mark: str, rest: str) -> _Kind:
     """A token that begins with `mark`, and stands alone: not within a longer word, except in a URL."""
     pattern = rf"(?:(?<![\w/+-])|(?<=://)){mark}{rest}(?![\w/+-])"
-    return _Kind(name=name, mark=re.compile(mark.encode()), pattern=re.compile(pattern.encode()))
+    return _Kind(name=name, pattern=re.compile(pattern.encode()))
 
 
 _PRIVATE_KEY = _Kind(
     name="a private key",
-    mark=re.compile(b"PRIVATE KEY-----"),
     pattern=re.compile(
         rb"-----BEGIN (?:[A-Z]{1,20} ){0,4}PRIVATE KEY-----(?:\s|\\[rn]){1,8}[A-Za-z0-9+/=\s\\]{64}"
     ),
@@ -57,7 +54,6 @@ _PRIVATE_KEY = _Kind(
 PASSWORD = "a password in a URL"  # noqa: S105 - the name of a kind
 _PASSWORD = _Kind(
     name=PASSWORD,
-    mark=re.compile(b"@"),
     # The scheme is matched backwards, so that the search can jump from one `://` to the next.
     pattern=re.compile(
         rb"://(?<=[A-Za-z0-9]://)(?P<web>(?<=http://)|(?<=https://)|(?<=ftp://)|(?<=ssh://))?"
@@ -65,18 +61,30 @@ _PASSWORD = _Kind(
         rb"(?P<host>[A-Za-z0-9._-]{1,120})"
     ),
 )
-_KINDS = (
-    _PRIVATE_KEY,
-    _PASSWORD,
-    _token("a key to Amazon's services", "A[KS]IA", "[A-Z2-7]{16}(?<!EXAMPLE)"),
-    _token("a GitHub token", "gh[opsur]_", "[A-Za-z0-9]{36}"),
-    _token("a GitHub token", "github_pat_", r"\w{40,120}"),
-    _token("a GitLab token", "gl(?:cbt|dt|pat|ptt|rt)-", r"[\w.-]{20,120}"),
-    _token("a PyPI token", "pypi-AgE(?:IcHlwaS5vcmc|NdGVzdC5weXBpLm9yZ)", r"[\w-]{50,400}"),
-    _token("a Hugging Face token", "hf_", "[A-Za-z0-9]{34}"),
-    _token("a Slack token", "xox[abeoprs]-", r"(?=[\w-]{0,20}\d)[\w-]{20,200}"),
-    _token("an npm token", "npm_", "[A-Za-z0-9]{36}"),
-    _token("a Docker token", "dckr_pat_", r"[\w-]{27}"),
+# Every text is searched for each mark, which is part of every secret of the kinds beside it, and only where it
+# is there for them. A mark begins with a plain text, from which it looks back: that is what `re` finds fast.
+_KINDS: tuple[tuple[re.Pattern[bytes], tuple[_Kind, ...]], ...] = (
+    (re.compile(b"@"), (_PASSWORD,)),
+    (re.compile(b"IA(?<=A[KS]IA)"), (_token("a key to Amazon's services", "A[KS]IA", "[A-Z2-7]{16}(?<!EXAMPLE)"),)),
+    (
+        re.compile(rb"_(?=[\w-]{27})(?:(?<=hf_)|(?<=npm_)|(?<=gh[opsur]_)|(?<=github_pat_)|(?<=dckr_pat_))"),
+        (
+            _token("a GitHub token", "gh[opsur]_", "[A-Za-z0-9]{36}"),
+            _token("a GitHub token", "github_pat_", r"\w{40,120}"),
+            _token("a Hugging Face token", "hf_", "[A-Za-z0-9]{34}"),
+            _token("an npm token", "npm_", "[A-Za-z0-9]{36}"),
+            _token("a Docker token", "dckr_pat_", r"[\w-]{27}"),
+        ),
+    ),
+    (
+        re.compile(rb"-(?:(?<=gl(?:cbt|pat|ptt)-)|(?<=gl[dr]t-)|(?<=xox[abeoprs]-)|(?<=pypi-)|(?<= KEY-))"),
+        (
+            _PRIVATE_KEY,
+            _token("a GitLab token", "gl(?:cbt|dt|pat|ptt|rt)-", r"[\w.-]{20,120}"),
+            _token("a PyPI token", "pypi-AgE(?:IcHlwaS5vcmc|NdGVzdC5weXBpLm9yZ)", r"[\w-]{50,400}"),
+            _token("a Slack token", "xox[abeoprs]-", r"(?=[\w-]{0,20}\d)[\w-]{20,200}"),
+        ),
+    ),
 )
 # What documentation writes for a password, and the hosts that are kept for it (RFC 2606, RFC 6761).
 _PLACEHOLDERS = frozenset(
@@ -104,22 +112,18 @@ class Scanner:
         """Begin with the member of that path."""
         self.matches: set[str] = set()
         self.urls: set[bytes] = set()
+        self._member = member
         self._python = member.endswith((".py", ".pyi"))
-        # The private keys of tests are published on purpose; a token or a password never is.
-        fixture = bool(_TEST.fullmatch(member.rpartition("/")[2])) or wheel_info.is_of_tests(member)
-        self._kinds = tuple(kind for kind in _KINDS if not (fixture and kind is _PRIVATE_KEY))
         self._held = b""
         self._begun = self._binary = False
 
     def feed(self, piece: bytes) -> None:
         """Look at the next piece, of any length."""
-        if self._binary:
-            return
-        self._held += piece
-        if self._begun and len(self._held) < _OVERLAP * 2:
-            return
-        if len(self._held) >= _HEAD or self._begun:
-            self._look(last=False)
+        if not self._binary:
+            # Most files are one piece: looked at once, when it is known that nothing follows.
+            if len(self._held) >= (_OVERLAP * 2 if self._begun else _HEAD):
+                self._look(last=False)
+            self._held += piece
 
     def finish(self) -> None:
         """Look at what is left, once all pieces were seen."""
@@ -138,16 +142,27 @@ class Scanner:
         # A match at the edge of a piece, where the file goes on, may be part of something longer. Pieces
         # overlap, so it was seen whole with the piece before, or will be with the next.
         low, high = 0 if first else 1, len(text) if last else len(text) - 1
-        for kind in self._kinds:
-            collects = kind is _PASSWORD and self._python
-            if (collects or kind.name not in self.matches) and kind.mark.search(text):
-                matches = (m for m in kind.pattern.finditer(text) if low <= m.start() and m.end() <= high)
-                real = (m[0] for m in matches if kind is not _PASSWORD or _is_real(m))
-                if collects and len(self.urls) < _MOST_URLS:
-                    self.urls.update(real)
-                if any(real) or (collects and self.urls):
-                    self.matches.add(kind.name)
+        for mark, kinds in _KINDS:
+            for kind in kinds if mark.search(text) else ():
+                self._match(kind, text, low, high)
         self._held = text[-_OVERLAP:]
+
+    def _match(self, kind: _Kind, text: bytes, low: int, high: int) -> None:
+        collects = kind is _PASSWORD and self._python
+        # The private keys of tests are published on purpose; a token or a password never is.
+        if (kind.name in self.matches and not collects) or (kind is _PRIVATE_KEY and self._is_fixture):
+            return
+        matches = (m for m in kind.pattern.finditer(text) if low <= m.start() and m.end() <= high)
+        real = (m[0] for m in matches if kind is not _PASSWORD or _is_real(m))
+        if collects and len(self.urls) < _MOST_URLS:
+            self.urls.update(real)
+        if any(real) or (collects and self.urls):
+            self.matches.add(kind.name)
+
+    @property
+    def _is_fixture(self) -> bool:
+        file = self._member.rpartition("/")[2]
+        return bool(_TEST.fullmatch(file)) or wheel_info.is_of_tests(self._member)
 
 
 def outside_docstrings(source: bytes, urls: Collection[bytes]) -> bool:
