@@ -20,10 +20,12 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 _LONGEST = 16_384  # characters of a schema; `aten::_flash_attention_forward` has 700
+_SAMPLE = 1 << 13  # bytes at either end of a piece that are looked at for code
+_LEAST_MOVES = 200  # bytes for each
 _QUALIFIED = re.compile(rb"([A-Za-z_][\w.]*)::([A-Za-z_]\w*)(?:\.\w+)?(?:\(.*)?", re.DOTALL)
 _PARTS = re.compile(
     r"(?:(?P<ns>[\w.]+)::)?(?P<name>\w+)(?:\.(?P<overload>\w+))?\((?P<args>.*)\) ?-> ?(?P<result>.+)"
@@ -53,36 +55,47 @@ class Operator(NamedTuple):
         return f"{self.namespace}::{self.name}" if self.namespace else self.name
 
 
-def operators_in(constants: Iterable[bytes]) -> frozenset[Operator]:
-    """The operators whose schemas are among the constants of a library.
+class OperatorReader:
+    """Finds the operators whose schemas are among the texts of a library, while it is unpacked."""
 
-    Args:
-        constants: the content of each section of read-only data.
-    """
-    schemas: set[str] = set()
-    namespaces: defaultdict[str, set[str]] = defaultdict(set)
-    for section in constants:
-        if b"-> " not in section:
-            continue
-        for text in _strings_with(section, b"-> "):
-            schemas.add(text.decode("ascii", "replace"))
-        for text in _strings_with(section, b"::"):
-            if match := _QUALIFIED.fullmatch(text):
-                namespaces[match[2].decode()].add(match[1].decode())
-    parsed = (_parse(text, namespaces) for text in schemas)
-    return frozenset(operator for operator in parsed if operator)
+    def __init__(self) -> None:
+        self._held = b"\0"
+        self._schemas: set[bytes] = set()
+        self._names: set[bytes] = set()
+
+    def feed(self, piece: bytes) -> None:
+        """Look at the next piece, of any length."""
+        if _is_code(piece[:_SAMPLE]) and _is_code(piece[-_SAMPLE:]):  # four fifths of libtorch_cpu
+            self._held = piece[-_LONGEST:]
+            return
+        text = self._held + piece
+        self._schemas.update(_strings_with(text, b"-> "))
+        self._names.update(filter(_QUALIFIED.fullmatch, _strings_with(text, b"::")))
+        self._held = text[-_LONGEST:]
+
+    def operators(self) -> frozenset[Operator]:
+        """Those of the pieces so far."""
+        namespaces: defaultdict[str, set[str]] = defaultdict(set)
+        for match in filter(None, map(_QUALIFIED.fullmatch, self._names)):
+            namespaces[match[2].decode()].add(match[1].decode())
+        parsed = (_parse(text.decode("ascii", "replace"), namespaces) for text in self._schemas)
+        return frozenset(operator for operator in parsed if operator)
 
 
-def _strings_with(section: bytes, mark: bytes) -> Iterator[bytes]:
+def _is_code(part: bytes) -> bool:
+    """Whether it is machine code of x86-64: `48 89` (mov) is every 40 bytes there, and nowhere else."""
+    return part.count(b"H\x89") * _LEAST_MOVES > len(part)
+
+
+def _strings_with(text: bytes, mark: bytes) -> Iterator[bytes]:
     """The strings of C that hold a mark; to split all of them takes 20 times as long."""
-    at = section.find(mark)
+    at = text.find(mark)
     while at >= 0:
-        start = max(at - _LONGEST, 0)
-        begin = section.rfind(b"\0", start, at) + 1
-        end = section.find(b"\0", at, at + _LONGEST)
-        if (begin or not start) and end >= 0:
-            yield section[begin:end]
-        at = section.find(mark, end if end >= 0 else at + _LONGEST)
+        begin = text.rfind(b"\0", max(at - _LONGEST, 0), at) + 1
+        end = text.find(b"\0", at, at + _LONGEST)
+        if begin and end >= 0:
+            yield text[begin:end]
+        at = text.find(mark, end if end >= 0 else at + _LONGEST)
 
 
 def _parse(text: str, namespaces: dict[str, set[str]]) -> Operator | None:

@@ -5,27 +5,26 @@ Sources: the ELF specification's `.comment`, and what `formats` and the modules 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from cairn.errors import PrerequisiteError, WheelError
-from cairn.formats import kpack, macho
+from cairn.formats import elf_layout, kpack, macho
 from cairn.formats.image import Section
 from cairn.formats.offload.kernels import Kernel, KernelReader
 from cairn.formats.view import MemberView, View
 from cairn.formats.zip.layout import Member
 from cairn.formats.zip.reader import Archive, Limits
 from cairn.wheels.contents import binaries, code_archives
-from cairn.wheels.contents.binaries import Binary, Format
+from cairn.wheels.contents.binaries import Format
 from cairn.wheels.interface.model import FileState, Interface, Library
-from cairn.wheels.interface.operators import operators_in
+from cairn.wheels.interface.operators import OperatorReader
 from cairn.wheels.interface.python_api import PythonApi, PythonSources, public_api
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.fields import core_metadata
 
-_CONSTANTS = (".rodata", ".rdata")  # of ELF, with the parts that `-fdata-sections` makes, and of PE
-_MOST_CONSTANTS = 256 << 20  # bytes
+_BEHIND = 1 << 16  # bytes
 _LARGEST_COMMENT = 1 << 20
 _LARGEST_CODE = 512 << 20  # bytes of a code object that is a file of its own
 _MACHO_SUFFIXES = (".so", ".dylib")
@@ -80,39 +79,64 @@ def read_interface(wheel: Path, *, python: bool = True) -> Interface:
         )
 
 
+class _Passing:
+    """What is taken from a library on the way to its section table, which stands at the end of ELF files.
+
+    Attributes:
+        operators: reads the texts before `end`.
+        end: where that stops which is loaded; debug information and symbol tables follow.
+    """
+
+    def __init__(self) -> None:
+        self.operators = OperatorReader()
+        self.end = sys.maxsize
+        self._at = self._begin = 0
+        self._behind = b""  # what follows `end`, from `_begin` on: mostly `.comment`
+
+    def see(self, piece: bytes) -> None:
+        """Look at the next piece."""
+        before = max(self.end - self._at, 0)
+        if before:
+            self.operators.feed(piece[:before])
+        if before < len(piece) and len(self._behind) < _BEHIND:
+            self._begin = self._begin if self._behind else self._at + before
+            self._behind += piece[before:]
+        self._at += len(piece)
+
+    def comment(self, view: View, section: Section) -> tuple[str, ...]:
+        """The texts of `.comment`."""
+        at = section.offset - self._begin
+        if 0 <= at <= len(self._behind) - section.size:
+            data = self._behind[at : at + section.size]
+        else:  # near the beginning of a small file, or behind much else
+            data = view.read(section.offset, section.size)
+        texts = (text.decode("utf-8", "backslashreplace").strip() for text in data.split(b"\0"))
+        return tuple(dict.fromkeys(text for text in texts if text))
+
+
 def _read_library(archive: Archive, member: Member, kind: Format) -> tuple[Sequence[Library], Sequence[str]]:
-    view = MemberView(archive, member)
+    passing = _Passing()
+    view = MemberView(archive, member, observer=passing.see)
     reader = KernelReader()
     try:
+        if kind == "elf":
+            segments = elf_layout.read(view).segments
+            loaded = [one.offset + one.file_size for one in segments if one.kind == elf_layout.PT_LOAD]
+            passing.end = max(loaded, default=passing.end)
         binary = binaries.read_view(view, member.name, kind, checker=reader, symbols=True)
         if binary.is_device_code and view.size <= _LARGEST_CODE:
             reader.look_at(view.read(0, view.size))
-        library = _as_library(view, binary)
+        view.drain()
+        section = binary.section(".comment")
+        library = Library(
+            **vars(binary),
+            operators=passing.operators.operators() if not binary.is_device_code else frozenset(),
+            compilers=passing.comment(view, section) if section and section.size <= _LARGEST_COMMENT else (),
+            kernels=tuple(reader.kernels),
+        )
     except WheelError as error:
         return (), [f"{member.name}: {error}"]
-    problems = [f"{member.name}: {problem}" for problem in reader.problems]
-    return [replace(library, kernels=tuple(reader.kernels))], problems
-
-
-def _as_library(view: View, binary: Binary) -> Library:
-    """The binary with what its sections of constants and of comments hold."""
-    constants = [
-        view.read(section.offset, section.size)
-        for section in binary.sections
-        if section.name.startswith(_CONSTANTS) and section.size <= _MOST_CONSTANTS
-    ]
-    comment = binary.section(".comment")
-    return Library(
-        **vars(binary),
-        operators=operators_in(constants) if not binary.is_device_code else frozenset(),
-        compilers=_texts(view, comment) if comment and comment.size <= _LARGEST_COMMENT else (),
-    )
-
-
-def _texts(view: View, section: Section) -> tuple[str, ...]:
-    data = view.read(section.offset, section.size)
-    texts = (text.decode("utf-8", "backslashreplace").strip() for text in data.split(b"\0"))
-    return tuple(dict.fromkeys(text for text in texts if text))
+    return [library], [f"{member.name}: {problem}" for problem in reader.problems]
 
 
 def _is_macho(archive: Archive, member: Member) -> bool:

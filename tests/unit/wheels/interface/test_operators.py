@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cairn.wheels.interface.operators import Operator, operators_in
+from cairn.wheels.interface.operators import Operator, OperatorReader
 
 CONSTANTS = b"\0".join(
     (
@@ -28,6 +29,13 @@ CONSTANTS = b"\0".join(
 )
 
 
+def operators_in(pieces: list[bytes]) -> frozenset[Operator]:
+    reader = OperatorReader()
+    for piece in pieces:
+        reader.feed(piece)
+    return reader.operators()
+
+
 def test_operators_are_the_schemas_among_the_constants() -> None:
     found = {(one.qualified, one.schema) for one in operators_in([CONSTANTS, b"\0nothing here\0"])}
     assert found == {
@@ -42,7 +50,20 @@ def test_operators_are_the_schemas_among_the_constants() -> None:
 
 @given(st.lists(st.binary(max_size=80) | st.sampled_from([b"f(Tensor x) -> Tensor", b"-> ", b"::", b"\0"])))
 def test_any_bytes_are_read(parts: list[bytes]) -> None:
-    found = operators_in([b"".join(parts), b"\0".join(parts) + b"\0"])
+    found = operators_in([b"".join(parts), b"\0", b"\0".join(parts) + b"\0"])
     assert all(isinstance(one, Operator) for one in found)
     if b"f(Tensor x) -> Tensor" in parts:
         assert Operator("", "f", "(Tensor x) -> Tensor") in found
+
+
+CODE = bytes.fromhex("4889e5554889f84883ec10") * 30_000
+
+
+@pytest.mark.parametrize("size", [100, 1 << 18])
+def test_operators_are_the_same_however_a_library_is_cut_into_pieces(size: int) -> None:
+    """Code is passed over; a text that begins in the piece of code before it is not."""
+    parts = [CODE, b"\0" + CONSTANTS + b"\0" + bytes(1 << 18), CODE, b"\0f(int x) -> int\0"]
+    library = b"".join(parts)
+    found = operators_in([library[at : at + size] for at in range(0, len(library), size)])
+    assert found == operators_in([parts[1], parts[3]])
+    assert Operator("", "f", "(int x) -> int") in found
