@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from cairn.errors import CairnError
 from cairn.release.gate.case import Case, Files
 from cairn.release.index import keys
 from cairn.release.index.generation import IndexSet
@@ -15,6 +16,7 @@ from cairn.store import transfer
 from cairn.wheels import budgets
 from cairn.wheels.consumers import breaks, fetch
 from cairn.wheels.interface.read import read_interface
+from cairn.wheels.metadata import wheel_info
 from cairn.wheels.verify.findings import Finding, FindingCode
 
 _MEND = "mend it, or allow it by name, reason and expiry in the file that the gate's `allow` names"
@@ -38,8 +40,7 @@ def findings(case: Case, files: Files) -> Iterator[tuple[Path, Finding]]:
 
     Raises:
         StoreError: the last set cannot be read.
-        WheelError: a wheel cannot be read.
-        NetworkError: a consumer's wheel cannot be fetched: nobody knows then whether it breaks.
+        WheelError: a wheel of the set, or of the last one, cannot be read.
     """
     if not (case.stack.budgets or case.stack.consumers) or files.missing:
         return
@@ -72,13 +73,20 @@ def _over_budget(case: Case, files: Files, old: Mapping[str, Path]) -> Iterator[
 def _broken(case: Case, files: Files, old: Sequence[Path]) -> Iterator[tuple[Path, Finding]]:
     place = Platform(python=case.wheel_set.python, tag=case.wheel_set.platform)
     own = {wheel.distribution: files.paths[wheel.file_name] for wheel in case.wheel_set.wheels}
+    suitable: list[Path] = []
     with tempfile.TemporaryDirectory(prefix="cairn-consumers-") as folder:
-        wheels = [
-            path
-            for consumer in case.stack.consumers
-            for path in fetch.wheels_of(consumer, Path(folder), python=place.python, platform=place.tag)
-        ]
-        suitable = [path for path in wheels if place.takes(path.name, None)]
+        for consumer in case.stack.consumers:
+            try:
+                found = fetch.wheels_of(consumer, Path(folder), python=place.python, platform=place.tag)
+                for path in found:
+                    wheel_info.read(path)
+            except CairnError as error:  # nobody knows then whether it breaks; all else is told as well
+                reason = f"whether {consumer.name} breaks is not known: {error}"
+                code = FindingCode.CONSUMER_BREAKS
+                finding = Finding(code=code, member=consumer.name, reason=reason, fix=error.tip or _MEND)
+                yield next(iter(own.values())), finding
+            else:
+                suitable += [path for path in found if place.takes(path.name, None)]
         judged = breaks.judge(old, list(own.values()), suitable, markers=place.markers())
     for one in judged.breaks:
         reason = str(one)

@@ -75,6 +75,7 @@ class OperatorReader:
 
     def operators(self) -> frozenset[Operator]:
         """Those of the pieces so far."""
+        self.feed(b"")  # where the last one was passed over, what stands at its very end
         namespaces: defaultdict[str, set[str]] = defaultdict(set)
         for match in filter(None, map(_QUALIFIED.fullmatch, self._names)):
             namespaces[match[2].decode()].add(match[1].decode())

@@ -61,11 +61,14 @@ _PASSWORD = _Kind(
         rb"(?P<host>[A-Za-z0-9._-]{1,120})"
     ),
 )
-# Every text is searched for each mark, which is part of every secret of the kinds beside it, and only where it
-# is there for them. A mark begins with a plain text, from which it looks back: that is what `re` finds fast.
+# Every text is searched for each mark, which is part of every secret of the kinds beside it, and for them
+# only where it is there. A mark begins with a plain text, from which it looks back: `re` finds that fast.
 _KINDS: tuple[tuple[re.Pattern[bytes], tuple[_Kind, ...]], ...] = (
     (re.compile(b"@"), (_PASSWORD,)),
-    (re.compile(b"IA(?<=A[KS]IA)"), (_token("a key to Amazon's services", "A[KS]IA", "[A-Z2-7]{16}(?<!EXAMPLE)"),)),
+    (
+        re.compile(b"IA(?<=A[KS]IA)"),
+        (_token("a key to Amazon's services", "A[KS]IA", "[A-Z2-7]{16}(?<!EXAMPLE)"),),
+    ),
     (
         re.compile(rb"_(?=[\w-]{27})(?:(?<=hf_)|(?<=npm_)|(?<=gh[opsur]_)|(?<=github_pat_)|(?<=dckr_pat_))"),
         (

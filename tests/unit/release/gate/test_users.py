@@ -23,7 +23,9 @@ def _told(store: MemoryStore, made: Any, stack: Stack) -> list[str]:
     case = case_of(store, made, stack=stack)
     with opened(case) as files:
         return [
-            text for text in findings(case, files) if GONE in text or "budget" in text or "consumer" in text
+            text
+            for text in findings(case, files)
+            if any(word in text for word in ("has not", "budget", "consumer", "is not known"))
         ]
 
 
@@ -75,3 +77,17 @@ def test_what_breaks_nothing_goes_through_and_a_consumer_that_is_not_there_does_
     )
     user = Consumer(name="user", wheels=(str(tmp_path / "user-*.whl"),))
     assert _told(store, new, msgspec.structs.replace(stack_of(new), consumers=(user,))) == []
+    lost = (
+        Consumer(name="lost", wheels=(str(tmp_path / "lost-*.whl"),)),
+        user,
+        Consumer(name="broken", wheels=(str(tmp_path / "broken-1-py3-none-any.whl"),)),
+    )
+    (tmp_path / "broken-1-py3-none-any.whl").write_bytes(b"PK")
+    budgets = {"torch": Budget(installed_size=100)}
+    newer = stage_torch(store, tmp_path / "newer", "2.11.0", content="")
+    told = _told(store, newer, msgspec.structs.replace(stack_of(newer), consumers=lost, budgets=budgets))
+    assert len(told) == 4
+    assert any("whether lost breaks is not known: there is no wheel" in text for text in told)
+    assert any("whether broken breaks is not known: " in text for text in told)
+    assert any("cannot be imported without torch.gone" in text for text in told)
+    assert any("over the budget of 100" in text for text in told)
