@@ -3,8 +3,8 @@
     python benchmarks/wheel_one_pass.py torch-2.13.0+cpu-cp311-cp311-manylinux_2_28_x86_64.whl
 
 The peer inflates each member by the same library and hashes it (sha256), in one thread. Each is a process
-of its own, start-up included, and they take turns; figures are medians. `diff` reads two wheels, so its ratio is
-that of one, without Python names. Fails where one takes more than 1.5 times the CPU of the peer.
+of its own, start-up included, and they take turns; figures are medians. `diff` reads two wheels, so its
+ratio is that of one, without Python names. Fails where one takes more than 1.5 times the CPU of the peer.
 """
 
 from __future__ import annotations
