@@ -31,8 +31,10 @@ class Bisect(common.StoreOptions):
     """Options of `cairn bisect`.
 
     Sets between the two are installed, each into an environment that is thrown away, and a command is run in
-    it. The command says how a set is by its exit code: 0 is good, 125 cannot be told, anything else is bad. A
-    search that was interrupted goes on when it is run again.
+    it. The command says how a set is by its exit code: 0 is good, 125 cannot be told, anything else is bad.
+    Then mixes of the first bad set and the last good one tell which layer is to blame: what was built, the
+    ROCm SDK, the dependencies; or the tests, where the good set fails today. A search that was interrupted
+    goes on when it is run again. What it costs at most is told first, and by --dry-run.
 
         cairn bisect --store ./store --index nightly --good 2026-11-01 --bad 2026-11-20 --
         python check_matmul.py
@@ -68,17 +70,20 @@ def _bisect(request: Bisect) -> Answer:
         rows = map(_row, sets)
         return Answer(
             [{"set": one.set_id, "added": one.added} for one in sets],
-            [Table(("set", "added", "versions"), rows)],
+            [Table(("set", "added", "versions"), rows), f"would install {search.cost}"],
         )
     search = bisect.resume(search, request.output_dir)
     if search.tries:
         screen.info(f"going on after {wording.count(search.tries, 'run')} of {request.output_dir}")
     with screen.stage(f"search {wording.count(sets, 'set')}") as stage:
+        screen.info(f"installs {search.cost}")
         ended = bisect.run(store, search, request.output_dir, on_try=screen.info, on_line=stage.update)
         outcome = bisect.result(store, ended, commits=request.commits, say=stage.update)
     plain = {
         "first_bad": [one.set_id for one in outcome.suspects],
         "last_good": outcome.last_good.set_id,
+        "layers": outcome.layers,
+        "files": outcome.files,
         "search": outcome.search,
         "changes": outcome.changes,
     }
@@ -89,7 +94,11 @@ def _text(outcome: BisectResult) -> Iterator[Piece]:
     from cairn.sources.manifest import changelog
 
     for tried in outcome.search.tries:
-        yield _MARKS[tried.verdict], f"{short_id(tried.set_id)} {tried.verdict} ({tried.log})"
+        mix = f", with the {' and '.join(tried.of_good)} of the last good set," if tried.of_good else ""
+        yield _MARKS[tried.verdict], f"{short_id(tried.set_id)}{mix} {tried.verdict} ({tried.log})"
+    if outcome.layers == ("tests",):
+        yield "no set is to blame: the good one fails today, so the tests or this machine changed"
+        return
     if len(outcome.suspects) == 1:
         yield f"the first bad set is {_description(outcome.suspects[0])}"
     else:
@@ -97,6 +106,10 @@ def _text(outcome: BisectResult) -> Iterator[Piece]:
         for one in outcome.suspects:
             yield f"  {_description(one)}"
     yield f"the last good one is {_description(outcome.last_good)}"
+    if outcome.layers:
+        yield f"to blame: {' or '.join(outcome.layers)}"
+        yield from (f"  - {name}" for name in outcome.files.removed)
+        yield from (f"  + {name}" for name in outcome.files.added)
     yield from changelog.lines(outcome.changes)
 
 

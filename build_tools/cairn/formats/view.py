@@ -148,7 +148,7 @@ class MemberView:
             self._archive.stream if self._observer else self._archive.stream_unchecked
         )(self._member)
         self._start = 0
-        self._window = b""
+        self._window: bytes = b""
 
     def _go_on(self) -> None:
         """Unpack one more piece, and hold that alone."""

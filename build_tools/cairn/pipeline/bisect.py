@@ -1,15 +1,22 @@
-"""Find the first bad set between a good one and a bad one by running a command.
+"""Find the first bad set between a good one and a bad one by running a command, and the layer to blame.
 
 Each set is installed from its own immutable index into a temporary environment. The command's exit code has
 the meaning that it has for `git bisect run`: 0 is good, 125 is to be skipped, anything else is bad. The log
 is written after each run, and an interrupted search continues from it.
+
+Two neighbouring sets differ in layers: the wheels that were built (sources), the ROCm SDK, and what else is
+installed (dependencies). So the search goes on with mixes: files of the first bad set, some layers of which
+are those of the last good one, installed exactly as they are. A mix whose parts do not fit counts as the
+command says: let it exit with 125 where they do not load. Where no set was good, the good end is tried too:
+if it fails today, the tests or the machine changed, and no set is to blame.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,13 +29,16 @@ from cairn.errors import ProcessError, StoreError, UsageError
 from cairn.output import Progress, wording
 from cairn.output.wording import short_id
 from cairn.release.index import keys
-from cairn.release.index.generation import IndexSet, now
+from cairn.release.index.generation import IndexSet, now, project_of
 from cairn.release.index.snapshot import MANIFEST_FILE, Index, missing, read_set, whole_id
+from cairn.release.publish.mirror_lock import is_of_sdk
 from cairn.release.serve import serving
 from cairn.sources.manifest import changelog
 from cairn.sources.manifest.changelog import Changelog
 from cairn.sources.manifest.manifest import Manifest
 from cairn.store.protocol import Store
+from cairn.wheels.interface.delta import Delta, change
+from cairn.wheels.wheelset import WheelSet
 
 LOG = "bisect.json"
 """The name of the log in the output folder."""
@@ -37,8 +47,48 @@ SKIP = 125
 """What a command exits with where it cannot tell; git's own number (git-bisect(1))."""
 
 Verdict = Literal["good", "bad", "skip"]
+Layer = Literal["dependencies", "SDK", "sources", "tests"]
+LAYERS: tuple[Layer, ...] = ("dependencies", "SDK", "sources")
+"""Those that a set has, in the order in which those of the bad one are put to those of the good one."""
+Differing = Callable[[str, str], Sequence[Layer]]
+"""Says which layers differ between two sets, by their ids."""
 _TIMEOUT = 3600.0  # seconds for installing; a torch wheel of gigabytes on a slow disk takes minutes
 _DAY = len("2026-11-20")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Halving:
+    """States in a row, of which the first is good and the last is bad.
+
+    Attributes:
+        last: the index of the last one.
+        verdicts: what is known of those between.
+    """
+
+    last: int
+    verdicts: Mapping[int, Verdict]
+
+    @property
+    def good(self) -> int:
+        """The index of the last state that is known to be good, before the first bad one."""
+        first_bad = self.bad
+        return max((p for p, v in self.verdicts.items() if v == "good" and p < first_bad), default=0)
+
+    @property
+    def bad(self) -> int:
+        """The index of the first state that is known to be bad."""
+        return min((p for p, v in self.verdicts.items() if v == "bad" and p), default=self.last)
+
+    @property
+    def open(self) -> tuple[int, ...]:
+        """The indices of the untried states between the last good and the first bad one."""
+        return tuple(place for place in range(self.good + 1, self.bad) if place not in self.verdicts)
+
+    @property
+    def next(self) -> int | None:
+        """The state to try next, in the middle of the untried ones, or None if there are none."""
+        middle = (self.good + self.bad) / 2
+        return min(self.open, key=lambda place: abs(place - middle)) if self.open else None
 
 
 class Try(datafile.Value):
@@ -51,6 +101,7 @@ class Try(datafile.Value):
         when: when the command ended, RFC 3339 in UTC.
         seconds: how long it took, installing included.
         log: the file with its output, seen from the output folder.
+        of_good: the layers that were not this set's, but those of the last good one.
     """
 
     set_id: str
@@ -59,6 +110,7 @@ class Try(datafile.Value):
     when: str
     seconds: float
     log: str
+    of_good: tuple[Layer, ...] = ()
 
 
 class Search(datafile.Value, tag_field="schema", tag="cairn.bisect/1"):
@@ -81,35 +133,70 @@ class Search(datafile.Value, tag_field="schema", tag="cairn.bisect/1"):
     tries: tuple[Try, ...] = ()
 
     @property
-    def good(self) -> int:
-        """The index of the last set that is known to be good, before the first bad one."""
-        first_bad = self.bad
-        return max(p for p, verdict in self._verdicts().items() if verdict == "good" and p < first_bad)
+    def halving(self) -> Halving:
+        """The sets, and what is known of them."""
+        tried = {self.sets.index(one.set_id): one.verdict for one in self.tries if not one.of_good}
+        return Halving(last=len(self.sets) - 1, verdicts=tried)
 
     @property
-    def bad(self) -> int:
-        """The index of the first set that is known to be bad."""
-        return min(place for place, verdict in self._verdicts().items() if verdict == "bad")
-
-    @property
-    def open(self) -> tuple[int, ...]:
-        """The indices of the untried sets between the last good and the first bad one."""
-        return tuple(place for place in range(self.good + 1, self.bad) if place not in self._verdicts())
+    def last_good(self) -> str:
+        """The last set that is known to be good, before the first bad one."""
+        return self.sets[self.halving.good]
 
     @property
     def suspects(self) -> tuple[str, ...]:
         """The sets that may be the first bad one: several if some were skipped."""
-        return self.sets[self.good + 1 : self.bad + 1]
+        return self.sets[self.halving.good + 1 : self.halving.bad + 1]
 
     @property
-    def next(self) -> str | None:
-        """The set to try next, in the middle of the untried ones, or None if there are none."""
-        middle = (self.good + self.bad) / 2
-        return self.sets[min(self.open, key=lambda place: abs(place - middle))] if self.open else None
+    def is_of_tests(self) -> bool:
+        """Whether the good end fails, so that no set is to blame."""
+        return self.halving.verdicts.get(0) == "bad"
 
-    def _verdicts(self) -> dict[int, Verdict]:
-        verdicts: dict[int, Verdict] = {0: "good", len(self.sets) - 1: "bad"}
-        return verdicts | {self.sets.index(one.set_id): one.verdict for one in self.tries}
+    def mixes(self, layers: Sequence[Layer]) -> Halving:
+        """The mixes of the last good and the first bad set: number n has the first n layers of the bad one.
+
+        Args:
+            layers: those that differ between the two, in the order of `LAYERS`.
+        """
+        suspect = self.suspects[-1]
+        tried = {one.of_good: one.verdict for one in self.tries if one.set_id == suspect and one.of_good}
+        every = {n: tuple(layers[n:]) for n in range(1, len(layers))}
+        return Halving(last=len(layers), verdicts={n: tried[of] for n, of in every.items() if of in tried})
+
+    def next_try(
+        self, differing: Callable[[str, str], Sequence[Layer]]
+    ) -> tuple[str, tuple[Layer, ...]] | None:
+        """The set to try next, and which layers of it are those of the last good one; None at the end.
+
+        Args:
+            differing: says which layers differ between two sets.
+        """
+        if (place := self.halving.next) is not None:
+            return self.sets[place], ()
+        if self.halving.good == 0 and 0 not in self.halving.verdicts:
+            return self.sets[0], ()
+        if self.is_of_tests or len(self.suspects) > 1:
+            return None
+        layers = tuple(differing(self.last_good, self.suspects[0]))
+        n = self.mixes(layers).next
+        return (self.suspects[0], layers[n:]) if n is not None else None
+
+    def blamed(self, differing: Differing) -> tuple[Layer, ...]:
+        """The layers that may be to blame at the end; none where the first bad set was not found."""
+        if self.is_of_tests:
+            return ("tests",)
+        if len(self.suspects) > 1:
+            return ()
+        layers = tuple(differing(self.last_good, self.suspects[0]))
+        return layers[(mixes := self.mixes(layers)).good : mixes.bad]
+
+    @property
+    def cost(self) -> str:
+        """The most that is still to be installed, in words."""
+        sets = math.ceil(math.log2(len(self.halving.open) + 1)) + (self.halving.good == 0)
+        mixes = math.ceil(math.log2(len(LAYERS)))
+        return f"at most {wording.count(range(sets), 'set')}, and {mixes} mixes of two"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,12 +207,16 @@ class BisectResult:
         search: all that was tried.
         last_good: the set before the first bad one.
         suspects: the sets that may be the first bad one; only one if it was found.
+        layers: the layers that may be to blame; only one if it was found.
+        files: what differs in them, as `numpy-1.26.4-….whl -> numpy-2.0.0-….whl`.
         changes: what changed between the manifests of the last good and the first bad one.
     """
 
     search: Search
     last_good: IndexSet
     suspects: tuple[IndexSet, ...]
+    layers: tuple[Layer, ...]
+    files: Delta
     changes: Changelog
 
 
@@ -202,7 +293,7 @@ def resume(search: Search, output_dir: Path) -> Search:
 def run(
     store: Store, search: Search, output_dir: Path, *, on_try: Progress, on_line: Progress | None = None
 ) -> Search:
-    """Try sets until the first bad one is found; the log is written after each.
+    """Try sets until the first bad one is found, and mixes until its layer is; the log is written after each.
 
     Args:
         store: what the search is in.
@@ -213,15 +304,35 @@ def run(
     """
     output_dir.mkdir(parents=True, exist_ok=True)
     with serving(store) as server:
-        while (set_id := search.next) is not None:
-            count = wording.count(search.open, "set")
-            on_try(f"{short_id(set_id)}: trying; of {count} nothing is known yet")
-            index_url = keys.set_url(server.url, set_id)
-            attempt = _try(store, search, set_id, index_url, output_dir, on_line)
-            on_try(f"{short_id(set_id)}: {attempt.verdict}")
+        while (one := search.next_try(differing_in(store))) is not None:
+            set_id, of_good = one
+            mix = f" with the {' and '.join(of_good)} of {short_id(search.last_good)}" if of_good else ""
+            on_try(f"{short_id(set_id)}{mix}: trying; {search.cost} to go")
+            attempt = _try(store, search, set_id, of_good, server.url, output_dir, on_line)
+            on_try(f"{short_id(set_id)}{mix}: {attempt.verdict}")
             search = msgspec.structs.replace(search, tries=(*search.tries, attempt))
             datafile.write(output_dir / LOG, search)
     return search
+
+
+def differing_in(store: Store) -> Differing:
+    """Return what says which layers of two sets of a store differ."""
+
+    def differing(good: str, bad: str) -> Sequence[Layer]:
+        one, other = _layers(read_set(store, good)), _layers(read_set(store, bad))
+        return [name for name in LAYERS if one[name] != other[name]]
+
+    return differing
+
+
+def _layers(wheel_set: WheelSet) -> dict[Layer, dict[str, str]]:
+    layers: dict[Layer, dict[str, str]] = {name: {} for name in LAYERS}
+    layers["sources"] = {wheel.file_name: wheel.sha256 for wheel in wheel_set.wheels}
+    for file in wheel_set.closure:
+        layers["SDK" if is_of_sdk(project_of(file.file_name)) else "dependencies"][file.file_name] = (
+            file.sha256
+        )
+    return layers
 
 
 def result(store: Store, search: Search, *, commits: bool, say: Progress) -> BisectResult:
@@ -234,13 +345,18 @@ def result(store: Store, search: Search, *, commits: bool, say: Progress) -> Bis
         say: progress callback.
     """
     snapshot = Index(store, search.index).load()
-    last_good = search.sets[search.good]
+    last_good = search.last_good
     manifests = []
     for set_id in (last_good, search.suspects[-1]):
         key = keys.set_key(set_id, MANIFEST_FILE)
         manifests.append(datafile.loads(store.read(key).data, Manifest, name=f"{store.url}/{key}"))
     before, after = manifests
+    layers = search.blamed(differing_in(store))
+    both = [_layers(read_set(store, set_id)) for set_id in (last_good, search.suspects[-1])]
+    old, new = ([file for name in LAYERS if name in layers for file in one[name]] for one in both)
     return BisectResult(
+        layers=layers,
+        files=change(old, new),
         search=search,
         last_good=snapshot.set(last_good),
         suspects=tuple(snapshot.set(set_id) for set_id in search.suspects),
@@ -280,14 +396,25 @@ def kind_of(one: IndexSet) -> tuple[str, ...]:
     return one.stack, one.line, one.family, one.python, one.platform
 
 
-def _try(
-    store: Store, search: Search, set_id: str, index_url: str, output_dir: Path, on_line: Progress | None
+def _try(  # noqa: PLR0913, PLR0917 - a set or a mix, where it comes from, and where what is said goes
+    store: Store,
+    search: Search,
+    set_id: str,
+    of_good: tuple[Layer, ...],
+    url: str,
+    output_dir: Path,
+    on_line: Progress | None,
 ) -> Try:
-    log = output_dir / "logs" / f"{set_id}.log"
+    log = output_dir / "logs" / f"{'-'.join((set_id, *of_good))}.log"
+    index_url = keys.set_url(url, set_id)
     log.parent.mkdir(parents=True, exist_ok=True)
     log.unlink(missing_ok=True)
     begun = datetime.now(UTC)
-    wheels = read_set(store, set_id).wheels
+    what = [f"{one.distribution}=={one.version}" for one in read_set(store, set_id).wheels]
+    if of_good:
+        good, bad = (_layers(read_set(store, one)) for one in (search.last_good, set_id))
+        chosen = [file for name in LAYERS for file in (good if name in of_good else bad)[name].items()]
+        what = ["--no-deps", *(f"{url}/{keys.file_key(sha256, name)}" for name, sha256 in chosen)]
     exit_code: int | None = None
     with (
         tempfile.TemporaryDirectory(prefix="cairn-bisect-") as folder,
@@ -297,8 +424,7 @@ def _try(
         try:
             environment = venv.create(Path(folder, "venv"), python=Path(search.python), environ=env)
             command = [venv.uv_program(), "pip", "install", "--no-config"]
-            command += ["--python", str(environment.python), "--index-url", index_url]
-            command += [f"{one.distribution}=={one.version}" for one in wheels]
+            command += ["--python", str(environment.python), "--index-url", index_url, *what]
             hidden = isolation.credential_files()
             process.run(command, env=env, log=log, on_line=on_line, timeout=_TIMEOUT, hidden=hidden)
         except ProcessError as error:
@@ -325,4 +451,5 @@ def _try(
         when=now(),
         seconds=round((datetime.now(UTC) - begun).total_seconds(), 1),
         log=str(log.relative_to(output_dir)),
+        of_good=of_good,
     )

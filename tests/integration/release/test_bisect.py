@@ -11,7 +11,7 @@ import pytest
 
 from cairn.cli.main import main
 from cairn.store.folder import LocalStore
-from helpers.release import make_set, make_wheel, stage_set
+from helpers.release import make_set, make_wheel, put, stage_set
 
 pytestmark = pytest.mark.slow
 
@@ -46,6 +46,7 @@ def test_the_first_bad_night_is_named_and_a_search_goes_on(
     out = capsys.readouterr().out
     assert f"the first bad set is {nights[BAD][:12]} of " in out
     assert f"the last good one is {nights[BAD - 1][:12]} of " in out
+    assert "to blame: sources\n  - torch-2.9.3-" in out
     log = json.loads((tmp_path / "bisect" / "bisect.json").read_text())
     assert [(nights.index(one["set_id"]), one["verdict"]) for one in log["tries"]] == [
         *((3, "good"), (4, "bad"))
@@ -60,6 +61,29 @@ def test_the_first_bad_night_is_named_and_a_search_goes_on(
     assert json.loads(captured.out)["first_bad"] == [nights[BAD]]
     assert main([*ask, "--", "python", "-c", "pass"]) == 2
     assert "is the log of a different search" in capsys.readouterr().err
+
+
+def test_a_dependency_that_came_with_a_night_is_to_blame_and_a_good_set_that_fails_is_not(
+    store: LocalStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    ids = []
+    for n in (1, 2):
+        put(store, "staging", [make_wheel(tmp_path / "dependencies", "helper", f"{n}.0")])
+        wheels = [make_wheel(tmp_path / f"night{n}", "torch", f"2.9.{n}", requires=["helper"])]
+        ids.append(stage_set(store, "staging", make_set(wheels, python=python), wheels).id)
+    ask = ["bisect", "--store", str(store.path), "--good", ids[0], "--bad", ids[1], "--no-commits"]
+    check = "import sys, torch, helper; sys.exit(helper.VERSION == '2.0')"
+    assert main([*ask, "--output-dir", str(tmp_path / "a"), "--", "python", "-c", check]) == 0
+    captured = capsys.readouterr()
+    assert "at most 1 set, and 2 mixes" in captured.err
+    assert (
+        "to blame: dependencies\n  - helper-1.0-py3-none-any.whl\n  + helper-2.0-py3-none-any.whl"
+        in captured.out
+    )
+    assert f"{ids[1][:12]}, with the sources of the last good set, bad" in captured.out
+    assert main([*ask, "--output-dir", str(tmp_path / "b"), "--", "python", "-c", "import lost"]) == 0
+    assert "no set is to blame" in capsys.readouterr().out
 
 
 def test_what_is_killed_on_its_way_goes_on_where_it_was(

@@ -5,13 +5,25 @@ from __future__ import annotations
 import math
 from datetime import UTC, datetime
 from pathlib import Path
+from random import Random
 
 import msgspec
 import pytest
 
 from cairn import datafile
 from cairn.errors import StoreError, UsageError
-from cairn.pipeline.bisect import LOG, Search, Try, Verdict, prepare, resume
+from cairn.pipeline.bisect import (
+    LAYERS,
+    LOG,
+    Differing,
+    Halving,
+    Layer,
+    Search,
+    Try,
+    Verdict,
+    prepare,
+    resume,
+)
 from cairn.release.index.generation import IndexSet
 from cairn.release.index.snapshot import Change, Index
 from cairn.store.memory import MemoryStore
@@ -33,22 +45,77 @@ def tried(found: Search, set_id: str, verdict: Verdict) -> Search:
 def test_every_first_bad_set_is_found_in_as_few_runs_as_can_be(count: int) -> None:
     for first_bad in range(1, count):
         found = search(count)
-        while (set_id := found.next) is not None:
-            place = found.sets.index(set_id)
+        while (place := found.halving.next) is not None:
+            set_id = found.sets[place]
             found = tried(found, set_id, "bad" if place >= first_bad else "good")
         assert found.suspects == (IDS[first_bad],)
-        assert found.sets[found.good] == IDS[first_bad - 1]
+        assert found.last_good == IDS[first_bad - 1]
         assert len(found.tries) <= math.ceil(math.log2(max(count - 1, 1)))
 
 
 def test_what_cannot_be_told_is_gone_around() -> None:
     """The first bad set is number 5 of 9, and 4 and 5 cannot be told."""
     found = search(9)
-    while (set_id := found.next) is not None:
-        place = found.sets.index(set_id)
+    while (place := found.halving.next) is not None:
+        set_id = found.sets[place]
         found = tried(found, set_id, "skip" if place in (4, 5) else "bad" if place > 5 else "good")
     assert found.suspects == IDS[4:7]
-    assert found.good == 3
+    assert found.halving.good == 3
+
+
+def tried_mix(found: Search, set_id: str, of_good: tuple[Layer, ...], verdict: Verdict) -> Search:
+    one = Try(set_id=set_id, verdict=verdict, exit_code=0, when="", seconds=0, log="", of_good=of_good)
+    return msgspec.structs.replace(found, tries=(*found.tries, one))
+
+
+def hunted(found: Search, fault: tuple[int, Layer], changed: Differing) -> Search:
+    """The search, where the fault came into a layer in the night of that number."""
+    night, layer = fault
+    while (step := found.next_try(changed)) is not None:
+        set_id, of_good = step
+        place = found.sets.index(set_id)
+        is_bad = layer == "tests" or (place >= night and layer not in of_good)
+        found = tried_mix(found, set_id, of_good, "bad" if is_bad else "good")
+    return found
+
+
+def test_twenty_faults_in_sixty_nights_are_traced_to_their_layers_in_eight_installs_each() -> None:
+    random = Random(30)  # noqa: S311 - the same nights each time
+    nights = IDS[:60]
+    changes: list[set[Layer]] = [set(random.sample(LAYERS, random.randint(1, 3))) for _ in nights]
+    faults: list[tuple[int, Layer]] = [(n, random.choice(sorted(changes[n]))) for n in range(1, 60, 3)]
+    faults[-1] = (59, "tests")
+    assert len(faults) == 20
+
+    def differing(good: str, bad: str) -> list[Layer]:
+        span = changes[nights.index(good) + 1 : nights.index(bad) + 1]
+        return [name for name in LAYERS if any(name in one for one in span)]
+
+    for night, layer in faults:
+        found = hunted(search(60), (night, layer), differing)
+        assert found.blamed(differing) == (layer,)
+        assert layer == "tests" or found.suspects == (nights[night],)
+        assert len(found.tries) <= 8
+
+
+@pytest.mark.parametrize("culprit", range(1, 9))
+def test_one_of_eight_commits_is_found_in_three_builds(culprit: int) -> None:
+    builds: dict[int, Verdict] = {}
+    while (place := Halving(last=8, verdicts=builds).next) is not None:
+        builds[place] = "bad" if place >= culprit else "good"
+    assert Halving(last=8, verdicts=builds).bad == culprit
+    assert len(builds) <= 3
+
+
+def test_mixes_that_do_not_load_leave_several_layers() -> None:
+    found = search(2)
+    found = tried(found, IDS[0], "good")
+    steps: list[tuple[tuple[Layer, ...], Verdict]] = [(("SDK", "sources"), "skip"), (("sources",), "bad")]
+    for of_good, verdict in steps:
+        assert found.next_try(lambda *_: LAYERS) == (IDS[1], of_good)
+        found = tried_mix(found, IDS[1], of_good, verdict)
+    assert found.next_try(lambda *_: LAYERS) is None
+    assert found.blamed(lambda *_: LAYERS) == ("dependencies", "SDK")
 
 
 def listed(number: int, **changes: object) -> IndexSet:
