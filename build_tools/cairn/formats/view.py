@@ -108,6 +108,7 @@ class MemberView:
         self._observer = observer
         self._observed = 0
         self._head = bytearray()
+        self._start, self._window = 0, b""
         self._rewind()
 
     def read(self, offset: int, size: int) -> bytes:
@@ -148,7 +149,7 @@ class MemberView:
             self._archive.stream if self._observer else self._archive.stream_unchecked
         )(self._member)
         self._start = 0
-        self._window: bytes = b""
+        self._window = b""
 
     def _go_on(self) -> None:
         """Unpack one more piece, and hold that alone."""
