@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import enum
 import io
+import os
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -18,6 +20,7 @@ from cairn.errors import NetworkError
 from cairn.store.protocol import ListedObject, ObjectInfo, OnBytes, Store, StoredObject, Stray, no_progress
 
 T = TypeVar("T")
+EVERY_MOMENT = bool(os.environ.get("CAIRN_TEST_ALL"))  # else a sample of those at which a request may break
 
 
 class Fault(enum.Enum):
@@ -60,6 +63,16 @@ class Plan:
                 return None
             self.happened += 1
             return self.fault
+
+
+def of_a_page(key: str) -> bool:
+    """Whether a key is of one of the many objects that are made from a generation, and follow one another."""
+    return key.endswith(".html") or "/simple/" in key or "/locks/" in key
+
+
+def alike(kind: str, key: str) -> tuple[str, str]:
+    """What a request has in common with those for other projects, digests and numbers."""
+    return kind, re.sub(r"/simple/[^/]+/|/names/[^/]+|/[^/]+\.whl|[0-9a-f]{8,}|\d+", "#", key)
 
 
 class FaultyStore:

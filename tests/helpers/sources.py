@@ -16,6 +16,7 @@ from cairn.sources.checkout.checkout import CheckoutRequest, checkout
 from cairn.sources.checkout.describe import Checkout
 
 T = TypeVar("T")
+EVERY_MOMENT = bool(os.environ.get("CAIRN_TEST_ALL"))  # else a sample of those at which a run may die
 
 _HOSTILE = """\
 [user]

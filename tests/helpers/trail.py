@@ -17,17 +17,17 @@ SAMPLE = ROOT / "external-builds" / "sample"
 def clean_environment(cache: Path, *, own_environments: bool = False) -> dict[str, str]:
     """The caller's variables; Cairn's cache is the test's own, and colours and plugins of pytest are out.
 
-    The environments of builds are shared by all tests, unless `own_environments`: one with ziglang has
-    17,000 files.
+    The environments of builds, and the SDK that a stack makes itself, are shared by all tests, unless
+    `own_environments`: one with ziglang has 17,000 files.
     """
     dropped = ("PYTEST_", "CAIRN_", "GITHUB_ACTIONS", "VIRTUAL_ENV", "PYTHONPATH")
     kept = {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
     shared = os.environ.get("CAIRN_TEST_CACHE", str(ROOT / ".cairn" / "test-cache"))
-    environments = cache / "build-envs"
-    if not own_environments and not environments.is_symlink():
-        Path(shared, "build-envs").mkdir(parents=True, exist_ok=True)
-        cache.mkdir(parents=True, exist_ok=True)
-        environments.symlink_to(Path(shared, "build-envs"))
+    for folder in () if own_environments else (cache / "build-envs", cache / "sdk"):
+        if not folder.is_symlink():
+            Path(shared, folder.name).mkdir(parents=True, exist_ok=True)
+            cache.mkdir(parents=True, exist_ok=True)
+            folder.symlink_to(Path(shared, folder.name))
     return kept | {"CAIRN_CACHE_DIR": str(cache), "ZIG_GLOBAL_CACHE_DIR": f"{shared}/zig", "COLUMNS": "200"}
 
 

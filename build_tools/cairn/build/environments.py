@@ -36,7 +36,7 @@ from cairn.venv import PackageSource, VirtualEnvironment
 
 _NOTE = "cairn-environment.json"
 _OF_DEVELOPER = "cairn-develop"  # in a developer's environment: the digest of what was installed
-_KEPT = dt.timedelta(days=30)
+KEPT = dt.timedelta(days=30)
 _FORMAT = 1  # part of every name: raise it when an environment of the same content is made differently
 _WAIT = 3600.0  # seconds that another run may take to make one
 _TIMEOUT = 900.0  # seconds; an sdist without metadata has to be built to be asked
@@ -110,7 +110,7 @@ def ready(content: Content, source: PackageSource, *, log: Path, say: Progress) 
             if note is None or not env.python.exists() or note.inventory != _inventory(env):
                 if env.path.name in _used():
                     continue  # a build still runs in it, and must not lose its files: the next one is free
-                trim(_KEPT)
+                trim(KEPT)
                 say("making its environment")
                 venv.create(env.path, python=content.python.path)
                 _fill(env, content, locked, source, log=log, say=say)

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
+import os
 import re
 import shutil
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from cairn import datafile, files, formats, isolation, process, venv
 from cairn import targets as gpu
-from cairn.build import cache
+from cairn.build import cache, environments
 from cairn.build.environments import pip_install
 from cairn.build.inputs import variables
 from cairn.build.model import InstalledSdk, SdkRequest
@@ -27,6 +29,7 @@ from cairn.stack import Sdk, Stack
 from cairn.venv import PackageSource
 
 _MARKER = "cairn-sdk.json"
+_WAIT = 3600.0  # seconds that another run may take to make one
 _SCRIPT = re.compile(r"(\.\./)+(bin|Scripts)/")  # of a RECORD: where an environment has its programs
 
 
@@ -66,12 +69,12 @@ def recipe(stack: Stack) -> tuple[Sdk, Path, str]:
 def make(
     stack: Stack, targets: Sequence[str], work_dir: Path, *, log: Path, say: Progress
 ) -> tuple[Path, ...]:
-    """Make the SDK packages of a stack that brings its own SDK, unless they exist already.
+    """Make the SDK packages of a stack that brings its own SDK, unless this machine has made them already.
 
     Args:
         stack: the stack, with an `[sdk]` that has a `build` command.
         targets: GPU targets the SDK must serve.
-        work_dir: where prefixes and packages are kept, one folder for each distinct input.
+        work_dir: where the packages go, into one folder for each distinct input.
         log: receives the output of the programs that are run.
         say: called with a line of progress.
 
@@ -93,12 +96,14 @@ def make(
         "version": version,
         "targets": list(targets),
     }
-    folder = work_dir / cache.key_of(inputs)[:16]
-    with files.locked(work_dir / "sdk.lock"):
-        if not (folder / "dists").is_dir():
-            prefix = _build_prefix(stack, sdk, targets, folder, log=log, say=say)
+    key = cache.key_of(inputs)[:16]
+    folder, shared = work_dir / key, files.cache_dir() / "sdk" / key
+    with files.locked(work_dir / "sdk.lock"), files.locked(shared.with_suffix(".lock"), timeout=_WAIT):
+        if not (shared / "dists").is_dir():
+            _trim(shared.parent)
+            prefix = _build_prefix(stack, sdk, targets, shared, log=log, say=say)
             say("packaging it")
-            with files.folder_beside(folder / "dists") as part:
+            with files.folder_beside(shared / "dists") as part:
                 package.package(
                     package.PackageRequest(
                         prefix=prefix,
@@ -110,8 +115,22 @@ def make(
                     )
                 )
             # The packages have all that they need of these, which are as large as the whole SDK.
-            shutil.rmtree(folder / "tools", ignore_errors=True)
+            for name in ("prefix", "tools"):
+                shutil.rmtree(shared / name, ignore_errors=True)
+        os.utime(shared)  # its last use, for `_trim`
+        if not (folder / "dists").is_dir():
+            folder.mkdir(exist_ok=True)
+            with files.folder_beside(folder / "dists") as part:
+                for path in (shared / "dists").iterdir():
+                    files.link_or_copy(path, part / path.name)
     return tuple(sorted((folder / "dists").iterdir()))
+
+
+def _trim(folder: Path) -> None:
+    """Remove the packages that no build has used for as long as an environment is kept without."""
+    for path in (path for path in folder.iterdir() if path.is_dir()):
+        if time.time() - path.stat().st_mtime > environments.KEPT.total_seconds():
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def install(

@@ -25,7 +25,7 @@ def test_the_stack_is_whole_and_pins_what_it_fetches() -> None:
         assert set(project.requires) == set(stack.extra_wheels)
 
 
-@pytest.mark.slow
+@pytest.mark.by_hand
 def test_a_wheel_built_for_cuda_does_not_pass_beside_the_cpu_torch(tmp_path: Path) -> None:
     """PyPI's torchvision needs libraries of the CUDA torch: a real wheel, and a bad one here."""
     house = tmp_path / "house"

@@ -1,5 +1,7 @@
 """Each command that changes an index, with a fault at each of its requests, and dead from each of them on.
 
+Of requests that are alike there is a sample, and all are tried with CAIRN_TEST_ALL.
+
 Afterwards an installer finds whole sets, `recover` leaves a store that the audit finds nothing wrong with,
 every generation is true, and the same command again does what it was to do.
 """
@@ -7,6 +9,7 @@ every generation is true, and the same command again does what it was to do.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -32,7 +35,7 @@ from cairn.store.folder import LocalStore
 from cairn.store.memory import MemoryStore
 from cairn.store.protocol import Store
 from cairn.wheels.wheelset import WheelSet
-from helpers.faults import Fault, FaultyStore, Plan
+from helpers.faults import EVERY_MOMENT, Fault, FaultyStore, Plan, alike, of_a_page
 from helpers.nights import NEEDS, everything_is_a_year_old, stage_night, stage_nights
 from helpers.release import keys_of, make_wheel, move
 
@@ -153,14 +156,31 @@ COMMANDS = {
 
 
 def plans(requests: list[tuple[str, str]], *, reads: bool) -> Iterator[Plan]:
-    """Every request that may break, in every way that it may, and a death at each write."""
-    for at, (kind, _) in enumerate(requests, start=1):
+    """A death at each write, and every request that may break, in every way that it may.
+
+    Pages have their faults in turn, and of reads that are alike the first has one.
+    """
+    read, turns = set(), itertools.count()
+    for at, (kind, key) in enumerate(requests, start=1):
         if kind in WRITES:
             faults = OF_CONDITIONAL_WRITES if kind == "write_if" else OF_WRITES
+            if of_a_page(key) and not EVERY_MOMENT:
+                faults = (faults[next(turns) % len(faults)],)
             yield from (Plan(fault, at) for fault in faults)
             yield Plan(Fault.FAILED, at, FOR_GOOD)
-        elif reads:
+        elif reads and (EVERY_MOMENT or alike(kind, key) not in read):
+            read.add(alike(kind, key))
             yield Plan(Fault.FAILED, at)
+
+
+def deaths(requests: list[tuple[str, str]]) -> Iterator[int]:
+    """The writes before which a writer dies or is met; of pages that are alike, the first and the last."""
+    writes = [(at, alike(kind, key)) for at, (kind, key) in enumerate(requests, start=1) if kind in WRITES]
+    first = {name: at for at, name in reversed(writes)}
+    last = {name: at for at, name in writes}
+    for at, name in writes:
+        if EVERY_MOMENT or at in (first[name], last[name]) or not of_a_page(requests[at - 1][1]):
+            yield at
 
 
 def offers(store: Store) -> dict[str, Any]:
@@ -229,11 +249,11 @@ def test_nothing_is_lost_or_mixed_in_a_folder(
         return LocalStore(shutil.copytree(first.path, tmp_path / "copy", copy_function=os.link))
 
     def plans_of_folder(requests: list[tuple[str, str]]) -> Iterator[Plan]:
-        """A reply is lost, or no request comes any more; the rest is the same to what is below a fault."""
-        for at, (kind, _) in enumerate(requests, start=1):
-            if kind in WRITES:
+        """No request comes any more, or a reply is lost; the rest is the same to what is below a fault."""
+        for at in deaths(requests):
+            if EVERY_MOMENT or not of_a_page(requests[at - 1][1]):
                 yield Plan(Fault.LOST, at)
-                yield Plan(Fault.FAILED, at, FOR_GOOD)
+            yield Plan(Fault.FAILED, at, FOR_GOOD)
 
     check(run, fresh, plans_of_folder)
 
@@ -301,9 +321,8 @@ def test_a_collector_that_dies_where_a_writer_has_died_leaves_a_store_in_order(
     counted = FaultyStore(old_copy(before), Plan())
     run(counted)
     tried = 0
-    for at, (kind, key) in enumerate(counted.plan.requests, start=1):
-        if kind not in WRITES:
-            continue
+    for at in deaths(counted.plan.requests):
+        kind, key = counted.plan.requests[at - 1]
         left = old_copy(before)
         with contextlib.suppress(CairnError):
             run(FaultyStore(left, Plan(Fault.FAILED, at, FOR_GOOD)))
@@ -312,9 +331,9 @@ def test_a_collector_that_dies_where_a_writer_has_died_leaves_a_store_in_order(
         copy.modified = dict(left.modified)
         collecting = FaultyStore(copy, Plan())
         collect(collecting, older_than=MONTH)
-        deaths = [n for n, (one, _) in enumerate(collecting.plan.requests, start=1) if one in WRITES]
+        writes = [n for n, (one, _) in enumerate(collecting.plan.requests, start=1) if one in WRITES]
         # Which of its requests it dies at goes round, one further for each death of the writer.
-        dies = deaths[tried % len(deaths)] if deaths else 1
+        dies = writes[tried % len(writes)] if writes else 1
         what = f"dead at {at}: {kind} {key}; the collector at {dies}"
         with contextlib.suppress(CairnError):
             collect(FaultyStore(left, Plan(Fault.FAILED, dies, FOR_GOOD)), older_than=MONTH)
@@ -347,9 +366,8 @@ def test_a_collector_between_any_two_requests_of_a_writer_takes_nothing_it_needs
                 collect(store, older_than=MONTH)
             return fault
 
-    for at, (kind, key) in enumerate(counted.plan.requests, start=1):
-        if kind not in WRITES:
-            continue
+    for at in deaths(counted.plan.requests):
+        kind, key = counted.plan.requests[at - 1]
         store = old_copy(before)
         with contextlib.suppress(CairnError):
             run(FaultyStore(store, Beside(at=at)))

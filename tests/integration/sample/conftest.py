@@ -27,7 +27,10 @@ def embedded_rocm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return prefix
 
 
-@pytest.fixture(scope="session", params=["embedded", "debian", "cpu", "cpu-without-python-headers"])
+BY_DEBIAN = pytest.param("debian", marks=pytest.mark.by_hand)  # e2e/test_debian.py builds the same
+
+
+@pytest.fixture(scope="session", params=["embedded", BY_DEBIAN, "cpu", "cpu-without-python-headers"])
 def built(
     request: pytest.FixtureRequest, origins: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Built:

@@ -7,6 +7,8 @@ from cairn.build import rocm_sdk
 from cairn.errors import PrerequisiteError, ProcessError
 from cairn.stack import Sdk, Stack
 
+pytestmark = pytest.mark.usefixtures("own_cache")
+
 HALF = """
 import pathlib, sys
 prefix = pathlib.Path(sys.argv[1])
@@ -26,7 +28,7 @@ devel = { files = [] }
 PREFIX = "import pathlib, sys; p = pathlib.Path(sys.argv[1]); p.mkdir(); p.joinpath('made').touch()"
 
 
-def test_an_sdk_is_made_again_where_the_machine_has_changed(tmp_path: Path) -> None:
+def test_an_sdk_is_made_again_where_the_machine_has_changed_and_in_no_second_folder(tmp_path: Path) -> None:
     (tmp_path / "stack").mkdir()
     packages, version = tmp_path / "stack" / "packages.toml", tmp_path / "version"
     packages.write_text(DESCRIPTION)
@@ -41,11 +43,16 @@ def test_an_sdk_is_made_again_where_the_machine_has_changed(tmp_path: Path) -> N
             stack, ("gfx942",), tmp_path / "work", log=tmp_path / "log", say=lambda _line: None
         )
 
+    said: list[str] = []
     version.write_text("1")
     first = make()
     assert make() == first
     version.write_text("2")
     assert make() != first
+    version.write_text("1")
+    other = rocm_sdk.make(stack, ("gfx942",), tmp_path / "other", log=tmp_path / "log", say=said.append)
+    assert said == []  # nothing is made: the packages are those of the first run
+    assert [path.read_bytes() for path in other] == [path.read_bytes() for path in first]
     version.unlink()
     with pytest.raises(PrerequisiteError, match=r"SDK of the stack s cannot be made here: .*No such file"):
         make()
