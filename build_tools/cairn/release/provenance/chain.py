@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 from cairn.errors import CairnError, NetworkError, PrerequisiteError, StoreError
 from cairn.output.wording import short_id
@@ -14,7 +14,7 @@ from cairn.release.index.generation import MIRRORED, PUBLISHED, FileEntry, Index
 from cairn.release.provenance import evidence
 from cairn.release.provenance.attest import Vouched
 from cairn.release.provenance.dsse import UntrustedKeyError
-from cairn.release.provenance.evidence import Offer
+from cairn.release.provenance.evidence import Offer, OffersSigned
 from cairn.release.provenance.reader import Reader
 from cairn.release.provenance.statement import claims_of
 from cairn.release.trust.signers import Trust
@@ -121,14 +121,16 @@ def check(
     report = Report(file_name=file_name, sha256=sha256, index=index, path=path)
     offer: Offer | None = None
     with report.link("generation") as texts:
-        offer = evidence.offer(reader, index, file_name)
-        state = offer.generation
-        texts.append(f"{index}, number {state.number}: {state.action} by {state.who}, {state.when}")
+        signed = cast("OffersSigned", reader).offer if hasattr(reader, "offer") else None
+        offer = (signed and signed(index, file_name)) or evidence.offer(reader, index, file_name)
+        texts.append(offer.state)
     file = _offered(report, offer) if offer else None
     if offer is None or file is None:
         return report
     statements = _provenance(report, reader, offer, file, trust)
     for set_id, listed in offer.sets.items():
+        if offer.signed and set_id in (statements or {}):
+            listed = evidence.with_evidence(listed, (statements or {})[set_id].claims)  # noqa: PLW2901
         if statements is None or set_id in statements or trust is None:
             _set(report, reader, file, listed, (statements or {}).get(set_id), trust)
         else:

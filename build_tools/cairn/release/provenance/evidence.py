@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -25,11 +25,12 @@ from cairn.release.index.generation import (
     ProjectState,
     project_of,
 )
-from cairn.release.index.snapshot import MANIFEST_FILE
+from cairn.release.index.snapshot import MANIFEST_FILE, SET_FILE
 from cairn.release.provenance import attest, dsse
 from cairn.release.provenance.attest import Vouched
 from cairn.release.provenance.dsse import SignatureError
 from cairn.release.provenance.reader import Reader
+from cairn.release.provenance.statement import Claims
 from cairn.release.trust.signers import PublicKeys, Signer, Trust
 from cairn.store.protocol import MissingKeyError, Store
 from cairn.testing import record as test_record
@@ -49,16 +50,26 @@ class Offer:
     """An index's statements about a file.
 
     Attributes:
-        generation: the state of the index that says so.
+        state: the state of the index that says so, in words.
         file: the file; None where it offers none of that name.
         warning: what the index says of the whole project (PEP 792); None for one that is active.
         sets: the sets that the file came with and the index still has, by id.
+        signed: it is what the index's promoter signed of the file alone, without the evidence for its sets,
+            which the statements about the file name.
     """
 
-    generation: Generation
+    state: str
     file: FileEntry | None
     warning: str | None = None
     sets: Mapping[str, IndexSet]
+    signed: bool = False
+
+
+class OffersSigned(Reader, Protocol):
+    """A reader that knows what a promoter signed of one file; `trust.client.SignedStore` is one."""
+
+    def offer(self, index: str, file_name: str) -> Offer | None:
+        """What was signed of a file; None where the whole state has to be read."""
 
 
 def offer(reader: Reader, index: str, file_name: str) -> Offer:
@@ -75,8 +86,9 @@ def offer(reader: Reader, index: str, file_name: str) -> Offer:
         other = f"{generation.number} of {generation.index[:100]}"
         raise StoreError(f"state.json names {what}, and finds that to be generation {other}")
     project = project_of(file_name)
+    words = f"{index}, number {generation.number}: {generation.action} by {generation.who}, {generation.when}"
     if project not in generation.projects:
-        return Offer(generation=generation, file=None, sets={})
+        return Offer(state=words, file=None, sets={})
     state, entries = _file_of(reader, index, generation.projects[project], file_name, what)
     sets = {
         set_id: _index_set(reader, index, set_id, generation.sets[set_id], what)
@@ -86,10 +98,69 @@ def offer(reader: Reader, index: str, file_name: str) -> Offer:
     }
     reason = f": {state.status_reason}" if state.status_reason else ""
     return Offer(
-        generation=generation,
+        state=words,
         file=entries[0] if entries else None,
         warning=None if state.status == "active" else f"the project {project} is {state.status}{reason}",
         sets=sets,
+    )
+
+
+def signed_offer(
+    reader: Reader, index: str, file_name: str, signed: Mapping[str, Any], *, sha256: str, size: int
+) -> Offer:
+    """What a promoter signed of a file, as `offer` has it: a few kilobytes, however large the index is.
+
+    Args:
+        reader: what has the sets.
+        index: the index.
+        file_name: of the file.
+        signed: what is said of it beside its digest and its size.
+        sha256: of it.
+        size: of it, in bytes.
+    """
+    sets, wheel = {}, None
+    for set_id in signed["sets"]:
+        wheel_set = wheelset.loads(_read(reader, keys.set_key(set_id, SET_FILE)), name=SET_FILE)
+        wheel = next((one for one in wheel_set.wheels if one.file_name == file_name), wheel)
+        sets[set_id] = IndexSet(
+            set_id=set_id,
+            manifest_sha256=wheel_set.manifest_sha256,
+            projects={one.distribution: one.version for one in wheel_set.wheels},
+            added="",
+            yanked=signed.get("yanked"),
+            failed=signed.get("failed"),
+            untested=signed.get("untested"),
+            **{name: getattr(wheel_set, name) for name in PARAMETERS},
+        )
+    file = FileEntry(
+        filename=file_name,
+        sha256=sha256,
+        size=size,
+        version=wheel.version if wheel else "",
+        # These pages say, which nobody signs: `sealed_set` compares the file with the set instead.
+        requires_python=wheel.requires_python if wheel else None,
+        metadata_sha256=wheel.metadata_sha256 if wheel else None,
+        build=next(iter(sets.values())).manifest_sha256 if sets else "",
+        provenance=signed["provenance"],
+        provenance_kind=signed["kind"],
+        sets=tuple(sets),
+        yanked=signed.get("yanked"),
+        untested=signed.get("untested"),
+        failed=signed.get("failed"),
+    )
+    return Offer(
+        state=f"{index}, as its promoter signed it",
+        file=file,
+        warning=signed.get("status"),
+        sets=sets,
+        signed=True,
+    )
+
+
+def with_evidence(listed: IndexSet, claims: Claims) -> IndexSet:
+    """A set of a `signed_offer`, with the evidence that the statement about one of its files names."""
+    return msgspec.structs.replace(
+        listed, records=claims.records, judgement=claims.judgement, untested=claims.untested
     )
 
 

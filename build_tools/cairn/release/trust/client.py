@@ -18,8 +18,10 @@ from tuf.ngclient.fetcher import FetcherInterface
 
 from cairn.errors import NetworkError, StoreError
 from cairn.release.index.generation import Pointer, encode
+from cairn.release.provenance import evidence
+from cairn.release.provenance.evidence import Offer
 from cairn.release.trust.anchor import Anchor, Reader
-from cairn.release.trust.current import STATE
+from cairn.release.trust.current import MARKS, STATE
 from cairn.release.trust.metadata import MetadataError
 from cairn.store.protocol import MissingKeyError, StoredObject, etag_of
 
@@ -85,7 +87,22 @@ class SignedStore:
         target = self._target(f"{index}/{filename}")
         if target is None:
             return None
-        return SignedFile(sha256=target.hashes["sha256"], size=target.length, marks=_custom(target))
+        marks = {name: text for name, text in _custom(target).items() if name in MARKS}
+        return SignedFile(sha256=target.hashes["sha256"], size=target.length, marks=marks)
+
+    def offer(self, index: str, file_name: str) -> Offer | None:
+        """What was signed of a file; None where the whole state has to be read (`evidence.OffersSigned`)."""
+        target = self._target(f"{index}/{file_name}")
+        if target is None or "provenance" not in _custom(target):
+            return None
+        return evidence.signed_offer(
+            self._reader,
+            index,
+            file_name,
+            _custom(target),
+            sha256=target.hashes["sha256"],
+            size=target.length,
+        )
 
     def ledger(self, index: str) -> tuple[int, str] | None:
         """The number and the digest of the last entry that the ledger had when the index was signed."""

@@ -36,6 +36,10 @@ from cairn.release.trust.metadata import (
 )
 from cairn.store.protocol import MissingKeyError, Store, read_or_none
 
+MARKS = ("yanked", "failed", "untested", "status")
+"""What is signed of a file for people: why it was yanked, what failed of it, on what it is untested, and what
+is said of its project (PEP 792); each where there is anything to say."""
+
 LEDGER = "ledger"
 """The role, and the folder of its target."""
 
@@ -198,7 +202,7 @@ class Decisions:
 
 def decided(events: Iterable[Event], last: tuple[int, str] | None) -> dict[str, File]:
     """The target that holds decisions, with the last entry that the ledger has."""
-    plain = [{name: _printable(value) for name, value in datafile.to_plain(one).items()} for one in events]
+    plain = [{name: printable(value) for name, value in datafile.to_plain(one).items()} for one in events]
     data = msgspec.json.encode(plain, order="sorted")
     custom: dict[str, Any] = {"events": plain, **({"ledger": list(last)} if last else {})}
     return {_DECISIONS: File(length=len(data), hashes={"sha256": digest_of(data)}, custom=custom)}
@@ -268,6 +272,6 @@ def believed(
     )
 
 
-def _printable(value: object) -> object:
+def printable(value: object) -> object:
     """A value as canonical JSON can hold it, which does not escape control characters."""
     return "".join(max(c, " ") for c in value) if isinstance(value, str) else value

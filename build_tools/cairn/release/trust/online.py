@@ -18,13 +18,14 @@ import functools
 import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
 from cairn import files
 from cairn.concurrency import side_by_side
 from cairn.errors import StoreError, UsageError
-from cairn.release.index.generation import FileEntry, Generation, digest_of, encode
+from cairn.release.index.generation import FileEntry, Generation, ProjectState, digest_of, encode
 from cairn.release.index.snapshot import Change, Snapshot, empty
 from cairn.release.ledger import Ledger
 from cairn.release.ledger_entries import Event
@@ -35,6 +36,7 @@ from cairn.release.trust.anchor import Anchor, sign_key
 from cairn.release.trust.current import (
     DECISIONS,
     LEDGER,
+    MARKS,
     STATE,
     Current,
     SignedMetadata,
@@ -64,8 +66,8 @@ from cairn.release.trust.metadata import (
 from cairn.release.trust.signers import Signer
 from cairn.store.protocol import Store, attempts_at
 
-IN_A_BIN = 200
-"""So many files a bin has at most, on average: for 100,000, a snapshot of 24 KB and a bin of 40 KB."""
+IN_A_BIN = 128
+"""So many files a bin has at most, on average: for 100,000, a snapshot of 40 KB and a bin of 40 KB."""
 
 _AT_ONCE = 16  # requests side by side
 
@@ -376,22 +378,30 @@ def _differences(index: str, old: Snapshot, new: Snapshot, bins: Bins) -> dict[s
     before, after = old.generation.projects, new.generation.projects
     changes: dict[str, dict[str, File | None]] = defaultdict(dict)
     for name in sorted({n for n in (*before, *after) if before.get(n) != after.get(n)}):
-        files_before, files_after = (
-            {file.filename: file for file in snapshot.project(name).files} if name in projects else {}
+        states = [
+            snapshot.project(name) if name in projects else ProjectState(name=name, files=())
             for snapshot, projects in ((old, before), (new, after))
-        )
+        ]
+        files_before, files_after = ({file.filename: file for file in state.files} for state in states)
         for filename in files_before.keys() | files_after.keys():
-            one = _target(files_after.get(filename))
-            if one != _target(files_before.get(filename)):
+            one = _target(files_after.get(filename), new, states[1])
+            if one != _target(files_before.get(filename), old, states[0]):
                 path = f"{index}/{filename}"
                 changes[_bin_of(path, bins)][path] = one
     return changes
 
 
-def _target(file: FileEntry | None) -> File | None:
+def _target(file: FileEntry | None, snapshot: Snapshot, state: ProjectState) -> File | None:
     if file is None:
         return None
-    marks = {name: getattr(file, name) for name in ("yanked", "failed", "untested")}
+    marks: dict[str, Any] = {name: getattr(file, name) for name in MARKS[:3]}
+    if file.provenance is not None and file.provenance_kind is not None:
+        # All that verifying it asks of the index, so that nobody has to read a whole generation for it.
+        marks |= {"provenance": file.provenance, "kind": file.provenance_kind}
+        marks["sets"] = [one for one in file.sets if one in snapshot.generation.sets]
+    if state.status != "active":
+        reason = f": {state.status_reason}" if state.status_reason else ""
+        marks["status"] = f"the project {state.name} is {state.status}{reason}"
     # Canonical JSON does not escape control characters, and others encode it by themselves.
-    custom = {name: "".join(max(c, " ") for c in text) for name, text in marks.items() if text is not None}
+    custom = {name: signed_now.printable(value) for name, value in marks.items() if value is not None}
     return File(length=file.size, hashes={"sha256": file.sha256}, custom=custom)

@@ -20,8 +20,10 @@ from cairn.release.ledger_entries import Entry, Event, Head, History
 from cairn.release.promote import Promotion, RefusedError, promote
 from cairn.release.provenance import chain, evidence
 from cairn.release.provenance.attest import KeyAttester
+from cairn.release.provenance.reader import Recorder
 from cairn.release.trust import anchor, root
 from cairn.release.trust.anchor import Anchor
+from cairn.release.trust.client import SignedStore
 from cairn.release.trust.metadata import MetadataError
 from cairn.release.trust.signers import Signer
 from cairn.store.memory import MemoryStore
@@ -151,6 +153,18 @@ def offered(released_once: Offered, tmp_path: Path) -> Offered:
     copy.__dict__ |= {**released_once.__dict__, "folder": tmp_path}
     copy.store = MemoryStore(released_once.store.objects)
     return copy
+
+
+def test_a_wheel_is_verified_by_what_was_signed_of_it_alone(offered: Offered) -> None:
+    """However large the index is: neither its generation nor a part of it is read."""
+    watched, wheel = Recorder(offered.store), offered.made.wheels[0]
+    signed = SignedStore(watched, offered.trusted)
+    trust = offered.trusted.root.trust()
+    report = chain.check(signed, "release", file_name=wheel.file_name, sha256=wheel.sha256, trust=trust)
+    assert report.broken == ()
+    assert {one.name for one in report.links} >= {"provenance", "set", "builder", "records", "judgement"}
+    assert not [key for key in watched.objects if keys.index_of(key)]
+    assert sum(map(len, watched.objects.values())) < 30_000
 
 
 def yanked(offered: Offered) -> Offered:
