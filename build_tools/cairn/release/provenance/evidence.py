@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -25,7 +25,7 @@ from cairn.release.index.generation import (
     ProjectState,
     project_of,
 )
-from cairn.release.index.snapshot import MANIFEST_FILE, SET_FILE
+from cairn.release.index.snapshot import MANIFEST_FILE
 from cairn.release.provenance import attest, dsse
 from cairn.release.provenance.attest import Vouched
 from cairn.release.provenance.dsse import SignatureError
@@ -102,58 +102,6 @@ def offer(reader: Reader, index: str, file_name: str) -> Offer:
         file=entries[0] if entries else None,
         warning=None if state.status == "active" else f"the project {project} is {state.status}{reason}",
         sets=sets,
-    )
-
-
-def signed_offer(
-    reader: Reader, index: str, file_name: str, signed: Mapping[str, Any], *, sha256: str, size: int
-) -> Offer:
-    """What a promoter signed of a file, as `offer` has it: a few kilobytes, however large the index is.
-
-    Args:
-        reader: what has the sets.
-        index: the index.
-        file_name: of the file.
-        signed: what is said of it beside its digest and its size.
-        sha256: of it.
-        size: of it, in bytes.
-    """
-    sets, wheel = {}, None
-    for set_id in signed["sets"]:
-        wheel_set = wheelset.loads(_read(reader, keys.set_key(set_id, SET_FILE)), name=SET_FILE)
-        wheel = next((one for one in wheel_set.wheels if one.file_name == file_name), wheel)
-        sets[set_id] = IndexSet(
-            set_id=set_id,
-            manifest_sha256=wheel_set.manifest_sha256,
-            projects={one.distribution: one.version for one in wheel_set.wheels},
-            added="",
-            yanked=signed.get("yanked"),
-            failed=signed.get("failed"),
-            untested=signed.get("untested"),
-            **{name: getattr(wheel_set, name) for name in PARAMETERS},
-        )
-    file = FileEntry(
-        filename=file_name,
-        sha256=sha256,
-        size=size,
-        version=wheel.version if wheel else "",
-        # These pages say, which nobody signs: `sealed_set` compares the file with the set instead.
-        requires_python=wheel.requires_python if wheel else None,
-        metadata_sha256=wheel.metadata_sha256 if wheel else None,
-        build=next(iter(sets.values())).manifest_sha256 if sets else "",
-        provenance=signed["provenance"],
-        provenance_kind=signed["kind"],
-        sets=tuple(sets),
-        yanked=signed.get("yanked"),
-        untested=signed.get("untested"),
-        failed=signed.get("failed"),
-    )
-    return Offer(
-        state=f"{index}, as its promoter signed it",
-        file=file,
-        warning=signed.get("status"),
-        sets=sets,
-        signed=True,
     )
 
 

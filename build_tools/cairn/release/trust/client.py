@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from tuf.api import exceptions
 from tuf.api.metadata import TargetFile
@@ -17,13 +17,14 @@ from tuf.ngclient import Updater, UpdaterConfig
 from tuf.ngclient.fetcher import FetcherInterface
 
 from cairn.errors import NetworkError, StoreError
-from cairn.release.index.generation import Pointer, encode
-from cairn.release.provenance import evidence
+from cairn.release.index.generation import FileEntry, IndexSet, Pointer, encode
+from cairn.release.index.snapshot import read_set
 from cairn.release.provenance.evidence import Offer
 from cairn.release.trust.anchor import Anchor, Reader
 from cairn.release.trust.current import MARKS, STATE
 from cairn.release.trust.metadata import MetadataError
-from cairn.store.protocol import MissingKeyError, StoredObject, etag_of
+from cairn.store.protocol import MissingKeyError, Store, StoredObject, etag_of
+from cairn.wheels.wheelset import PARAMETERS
 
 _STATE_KEY = re.compile(r"(.+)/state\.json")
 _HINT = "do not install from there; ask whoever releases, or another copy of the store"
@@ -95,7 +96,7 @@ class SignedStore:
         target = self._target(f"{index}/{file_name}")
         if target is None or "provenance" not in _custom(target):
             return None
-        return evidence.signed_offer(
+        return _signed_offer(
             self._reader,
             index,
             file_name,
@@ -149,6 +150,58 @@ class SignedStore:
 def _custom(target: TargetFile) -> Mapping[str, Any]:
     custom: Mapping[str, Any] = target.unrecognized_fields.get("custom", {})
     return custom
+
+
+def _signed_offer(
+    reader: Reader, index: str, file_name: str, signed: Mapping[str, Any], *, sha256: str, size: int
+) -> Offer:
+    """What a promoter signed of a file, as `offer` has it: a few kilobytes, however large the index is.
+
+    Args:
+        reader: what has the sets.
+        index: the index.
+        file_name: of the file.
+        signed: what is said of it beside its digest and its size.
+        sha256: of it.
+        size: of it, in bytes.
+    """
+    sets, wheel = {}, None
+    for set_id in signed["sets"]:
+        wheel_set = read_set(cast("Store", reader), set_id)  # it reads no more than a reader can
+        wheel = next((one for one in wheel_set.wheels if one.file_name == file_name), wheel)
+        sets[set_id] = IndexSet(
+            set_id=set_id,
+            manifest_sha256=wheel_set.manifest_sha256,
+            projects={one.distribution: one.version for one in wheel_set.wheels},
+            added="",
+            yanked=signed.get("yanked"),
+            failed=signed.get("failed"),
+            untested=signed.get("untested"),
+            **{name: getattr(wheel_set, name) for name in PARAMETERS},
+        )
+    file = FileEntry(
+        filename=file_name,
+        sha256=sha256,
+        size=size,
+        version=wheel.version if wheel else "",
+        # These pages say, which nobody signs: `sealed_set` compares the file with the set instead.
+        requires_python=wheel.requires_python if wheel else None,
+        metadata_sha256=wheel.metadata_sha256 if wheel else None,
+        build=next(iter(sets.values())).manifest_sha256 if sets else "",
+        provenance=signed["provenance"],
+        provenance_kind=signed["kind"],
+        sets=tuple(sets),
+        yanked=signed.get("yanked"),
+        untested=signed.get("untested"),
+        failed=signed.get("failed"),
+    )
+    return Offer(
+        state=f"{index}, as its promoter signed it",
+        file=file,
+        warning=signed.get("status"),
+        sets=sets,
+        signed=True,
+    )
 
 
 class _Fetcher(FetcherInterface):
