@@ -19,7 +19,7 @@ IN_TOTO = "application/vnd.in-toto+json"
 """The payload type of an in-toto statement, by its specification."""
 
 RECORD = "application/vnd.cairn.record+json"
-"""The payload type of a test record."""
+"""The payload type of a test record by itself, which 0.1 signed."""
 
 _RESTORE = "get it again from whoever released it; do not install what it is about"
 _SHOWN = 16  # digits of a key's id in a message

@@ -13,6 +13,8 @@ import msgspec
 
 from cairn import datafile, targets
 from cairn.errors import CairnError, StoreError, UsageError
+from cairn.formats import in_toto
+from cairn.formats.in_toto import Resource
 from cairn.output.wording import short_id
 from cairn.release.index import keys
 from cairn.release.index.generation import (
@@ -43,6 +45,8 @@ V = TypeVar("V", bound=datafile.Value)
 
 BUILDER_SIGNATURE = BUILDER_FILE.replace(".json", ".dsse.json")
 """The builder's signature, beside the statement."""
+
+_RECORD = "record.json"  # its name in the configuration of a test result
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -244,7 +248,6 @@ def builder_signers(reader: Reader, wheel_set: WheelSet, trust: Trust) -> tuple[
         reader,
         keys.set_key(wheel_set.id, BUILDER_SIGNATURE),
         of_builder(reader, wheel_set),
-        dsse.IN_TOTO,
         trust.builders or {},
         name=name,
         tip="whoever built it stages it again: cairn index publish --set --sign-key",
@@ -303,8 +306,34 @@ def sign_builder(store: Store, set_id: str, statement: bytes, signer: Signer) ->
 
 
 def sign_record(record: bytes, signer: Signer) -> bytes:
-    """Sign a record; return the envelope that lies beside it."""
-    return datafile.dumps(dsse.sign(record, dsse.RECORD, signer)).encode()
+    """Sign a record as in-toto's test result on its wheels; return the envelope that lies beside it."""
+    read = test_record.loads(record, name="the record")
+    result = "PASSED" if read.verdict == "passed" else "FAILED" if read.is_bad else "WARNED"
+    statement = in_toto.TestResultStatement(
+        subject=tuple(Resource(name=one.file_name, digest={"sha256": one.sha256}) for one in read.wheels),
+        predicate=in_toto.TestResult(
+            result=result,
+            configuration=(
+                Resource(
+                    name=_RECORD,
+                    digest={"sha256": hashlib.sha256(record).hexdigest()},
+                    annotations={name: getattr(read, name) for name in ("kind", "verdict", "hardware")},
+                ),
+            ),
+        ),
+    )
+    return datafile.dumps(dsse.sign(msgspec.json.encode(statement), dsse.IN_TOTO, signer)).encode()
+
+
+def _record_of(payload: bytes, name: str) -> str | None:
+    """The digest of the record that a test result is of; None where it is of something else."""
+    try:
+        read = datafile.convert(datafile.parse_json(payload, name=name), in_toto.TestResultStatement)
+    except (UsageError, msgspec.ValidationError):
+        return None
+    of = [one.digest.get("sha256") for one in read.predicate.configuration if one.name == _RECORD]
+    types = (read.type, read.predicate_type)
+    return of[0] if len(of) == 1 and types == (in_toto.STATEMENT_TYPE, in_toto.TEST_RESULT_TYPE) else None
 
 
 def signature_key(set_id: str, digest: str) -> str:
@@ -329,24 +358,25 @@ def record_signers(reader: Reader, set_id: str, record: bytes, trust: Trust) -> 
         reader,
         signature_key(set_id, digest),
         record,
-        dsse.RECORD,
         trust.for_records,
         name=f"the record {short_id(digest)}",
         tip="whoever tested adds it with --sign-key: cairn release record add",
     )
 
 
-def _signers(  # noqa: PLR0913 - what was signed, as what, and by whom
-    reader: Reader, key: str, data: bytes, kind: str, trusted: PublicKeys, *, name: str, tip: str
+def _signers(  # noqa: PLR0913 - what was signed, and by whom
+    reader: Reader, key: str, data: bytes, trusted: PublicKeys, *, name: str, tip: str
 ) -> tuple[str, ...]:
-    """The ids of the trusted keys whose signature, which lies under `key`, is over these bytes."""
+    """The ids of the trusted keys whose signature, under `key`, is over these bytes, or a result of them."""
     try:
         signature = reader.read(key).data
     except MissingKeyError as error:
         raise SignatureError(f"{name} is not signed", tip=tip) from error
     envelope = dsse.loads(signature, name=f"the signature of {name}")
-    signed = dsse.verify(envelope, kind, trusted, name=name)
-    if signed.payload != data:
+    by_itself = envelope.payload_type == dsse.RECORD
+    signed = dsse.verify(envelope, dsse.RECORD if by_itself else dsse.IN_TOTO, trusted, name=name)
+    digest = hashlib.sha256(data).hexdigest()
+    if signed.payload != data and (by_itself or _record_of(signed.payload, name) != digest):
         raise SignatureError(f"{name} is not what its signature is over")
     return signed.key_ids
 

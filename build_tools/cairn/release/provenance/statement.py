@@ -3,8 +3,8 @@
 The statement is that of https://in-toto.io/Statement/v1. Its predicate is https://slsa.dev/provenance/v1, one
 of the two that PyPI takes as attestations of an index (PEP 740; the other, `publish/v1`, has no content), so
 that tools which know nothing of Cairn read who built the file of which commits. What SLSA has no place for is
-under `cairn_release`, an extension field as in-toto's rules for parsing allow it: the set, the index, and the
-evidence on whose strength the index took it.
+in the annotations of a by-product that stands for the set: the index, and the evidence on whose strength it took
+the set. Readers that refuse unknown fields take annotations; an extension field, as it was once, they do not.
 
 One and the same wheel gives the same bytes each time: there is no time in them, so a command that is run
 again after a crash signs nothing new.
@@ -67,7 +67,10 @@ class _Release(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Predicate(in_toto.Predicate, frozen=True, kw_only=True):
-    release: _Release = msgspec.field(name="cairn_release")
+    earlier: _Release | None = msgspec.field(name="cairn_release", default=None)
+
+
+_SET = "set.json"  # the name of the by-product
 
 
 class _Statement(in_toto.Statement, frozen=True, kw_only=True):
@@ -104,11 +107,11 @@ def claims_of(
 def encode(claims: Claims) -> bytes:
     """Encode the statement: JSON in UTF-8, always the same bytes for the same claims."""
     return msgspec.json.encode(
-        _Statement(
+        in_toto.Statement(
             type=STATEMENT_TYPE,
             subject=(Resource(name=claims.file_name, digest={"sha256": claims.sha256}),),
             predicate_type=PREDICATE_TYPE,
-            predicate=_Predicate(
+            predicate=in_toto.Predicate(
                 definition=in_toto.Definition(
                     build_type=BUILD_TYPE,
                     external_parameters=claims.parameters,
@@ -116,17 +119,24 @@ def encode(claims: Claims) -> bytes:
                         claims.manifest_sha256, claims.sources
                     ),
                 ),
-                details=build_statement.details(claims.builder),
-                release=_Release(
-                    set=claims.set_id,
-                    index=claims.index,
-                    records=claims.records,
-                    judgement=claims.judgement,
-                    untested=claims.untested,
-                ),
+                details=build_statement.details(claims.builder, byproducts=(_release(claims),)),
             ),
         )
     )
+
+
+def _release(claims: Claims) -> Resource:
+    about = {name: getattr(claims, name) for name in ("index", "records", "judgement", "untested")}
+    return Resource(name=_SET, digest={"sha256": claims.set_id}, annotations=about)
+
+
+def _read_release(predicate: _Predicate) -> _Release:
+    of_set = [one for one in predicate.details.byproducts if one.name == _SET]
+    if predicate.earlier is None and len(of_set) == 1:
+        return datafile.convert({**of_set[0].annotations, "set": of_set[0].digest.get("sha256")}, _Release)
+    if predicate.earlier is None or of_set:
+        raise UsageError("it does not name one set")
+    return predicate.earlier
 
 
 def decode(payload: bytes, *, name: str) -> Claims:
@@ -138,9 +148,10 @@ def decode(payload: bytes, *, name: str) -> Claims:
     try:
         plain = datafile.parse_json(payload, name=name)
         read = datafile.convert(plain, _Statement)
+        release = _read_release(read.predicate)
     except (UsageError, msgspec.ValidationError) as error:
         raise SignatureError(f"{name} is not a statement about a wheel of Cairn's: {error}") from error
-    definition, release = read.predicate.definition, read.predicate.release
+    definition = read.predicate.definition
     wrong = {
         "its type": (read.type, STATEMENT_TYPE),
         "the type of its predicate": (read.predicate_type, PREDICATE_TYPE),

@@ -68,13 +68,18 @@ def test_it_is_an_in_toto_statement_with_slsa_provenance() -> None:
             "runDetails": {
                 "builder": {"id": CLAIMS.builder.id, "version": {"cairn": CLAIMS.builder.version}},
                 "metadata": {"invocationId": "https://x"},
-            },
-            "cairn_release": {
-                "set": "5" * 64,
-                "index": "release/gfx94X-dcgpu",
-                "records": ["6" * 64, "7" * 64],
-                "judgement": "8" * 64,
-                "untested": CLAIMS.untested,
+                "byproducts": [
+                    {
+                        "name": "set.json",
+                        "digest": {"sha256": "5" * 64},
+                        "annotations": {
+                            "index": "release/gfx94X-dcgpu",
+                            "records": ["6" * 64, "7" * 64],
+                            "judgement": "8" * 64,
+                            "untested": CLAIMS.untested,
+                        },
+                    }
+                ],
             },
         },
     }
@@ -82,6 +87,15 @@ def test_it_is_an_in_toto_statement_with_slsa_provenance() -> None:
 
 def test_it_comes_back_as_it_was() -> None:
     assert statement.decode(statement.encode(CLAIMS), name="it") == CLAIMS
+
+
+def _as_before(plain: dict[str, Any]) -> None:
+    (of_set,) = plain["predicate"]["runDetails"].pop("byproducts")
+    plain["predicate"]["cairn_release"] = {**of_set["annotations"], "set": of_set["digest"]["sha256"]}
+
+
+def test_one_that_was_signed_with_an_extension_field_still_reads() -> None:
+    assert statement.decode(_changed(_as_before), name="it") == CLAIMS
 
 
 def test_sigstore_takes_it_as_a_statement() -> None:
@@ -104,6 +118,17 @@ def test_fields_that_it_does_not_know_are_passed_over() -> None:
         lambda s: (s.update(more=1), s["predicate"].update(more={}), s["subject"][0].update(uri="x"))
     )
     assert statement.decode(more, name="it") == CLAIMS
+
+
+def _byproducts(change: Callable[[list[Any]], object]) -> Callable[[dict[str, Any]], object]:
+    return lambda plain: change(plain["predicate"]["runDetails"]["byproducts"])
+
+
+def _in_both_ways(plain: dict[str, Any]) -> None:
+    details = plain["predicate"]["runDetails"]
+    kept = details["byproducts"]
+    _as_before(plain)
+    details["byproducts"] = kept
 
 
 WRONG: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
@@ -135,7 +160,11 @@ WRONG: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
         _definition(lambda d: d["resolvedDependencies"][1].update(uri="https://x@y")),
         "neither an origin nor a commit",
     ),
-    "nothing of the release": (lambda s: s["predicate"].pop("cairn_release"), "cairn_release"),
+    "nothing of the release": (_byproducts(lambda b: b.clear()), "one set"),
+    "two sets": (_byproducts(lambda b: b.append(b[0])), "one set"),
+    "a set in two ways": (_in_both_ways, "one set"),
+    "a set without a digest": (_byproducts(lambda b: b[0].update(digest={})), "set"),
+    "a set without an index": (_byproducts(lambda b: b[0]["annotations"].pop("index")), "index"),
     "no predicate": (lambda s: s.pop("predicate"), "predicate"),
     "a number for a name": (lambda s: s["subject"][0].update(name=1), "Expected `str`"),
 }
