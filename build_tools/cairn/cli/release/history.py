@@ -77,6 +77,12 @@ class YankSet(signing.SignOptions, common.StoreOptions):
         "all sets of a night, also those that are yet to be staged: its id, or its manifest's digest",
         group=_SUBJECT,
     )
+    builder: str | None = option(
+        "all sets that a builder made: its public key's file, or the address of its workflow",
+        metavar="FILE|ADDRESS",
+        convert=converters.nonempty,
+        group=_SUBJECT,
+    )
     reason: str = option("why; every page shows it", required=True)
     undo: bool = flag("take the yank back; asks for --who")
     who: str | None = option("whom to ask")
@@ -156,18 +162,27 @@ def _rollback_text(request: Rollback, result: RollbackResult) -> Iterator[Piece]
 
 
 def _yank(request: YankSet) -> Answer:
-    from cairn.errors import UsageError
+    from cairn.errors import StoreError, UsageError
     from cairn.release.history import yank
 
     if request.undo != (request.who is not None):
         raise UsageError("a yank is taken back by name and reason", tip="--undo --who WHO --reason WHY")
     store, dry_run = request.open_existing_store(), request.dry_run
-    subject = request.set_id if request.night is None else yank.manifest_of(store, request.night)
-    if request.who is not None:
-        result = yank.lift(store, subject, by=request.who, reason=request.reason, dry_run=dry_run)
+    if request.builder is not None:
+        subjects = tuple(yank.built_by(store, request.builder))
+        if not subjects:
+            raise StoreError(
+                f"{store.url} has no set that {request.builder} built",
+                tip="give the public key that signed builder.json, or the builder's id as it stands there",
+            )
     else:
-        result = yank.yank(store, subject, reason=request.reason, dry_run=dry_run)
-    return Answer(result, _yank_text(request, result), more={"dry_run": dry_run})
+        subjects = (request.set_id if request.night is None else yank.manifest_of(store, request.night),)
+    results = yank.yank_each(store, subjects, by=request.who, reason=request.reason, dry_run=dry_run)
+    text = [line for result in results for line in _yank_text(request, result)]
+    if request.builder is not None:
+        plain = {"builder": request.builder, "sets": results, "changed": any(r.changed for r in results)}
+        return Answer(plain, text, more={"dry_run": dry_run})
+    return Answer(results[0], text, more={"dry_run": dry_run})
 
 
 def _yank_text(request: YankSet, result: Yank) -> Iterator[Piece]:

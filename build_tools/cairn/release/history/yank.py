@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 from cairn import datafile
 from cairn.errors import CairnError, StoreError, UsageError
@@ -20,8 +21,10 @@ from cairn.release.index.marks import Marked
 from cairn.release.index.snapshot import SET_FILE, Index, Snapshot, existing, read_set
 from cairn.release.ledger import Ledger
 from cairn.release.ledger_entries import Event, EventKind, with_wheels
+from cairn.release.provenance import dsse, evidence
+from cairn.release.trust import signers
 from cairn.store.protocol import Store
-from cairn.wheels.wheelset import WheelSet
+from cairn.wheels.wheelset import BUILDER_FILE, WheelSet
 
 _WHOLE = re.compile("[0-9a-f]{64}")
 _FEWEST = 4  # digits of an id that stand for it
@@ -43,6 +46,28 @@ class Yank(datafile.Value):
     who: str
     indexes: tuple[Marked, ...]
     changed: bool
+
+
+def yank_each(
+    store: Store, subjects: Iterable[str], *, by: str | None, reason: str, dry_run: bool = False
+) -> tuple[Yank, ...]:
+    """Yank each of these sets, or lift the bans in the name of `by`; one that fails keeps none back.
+
+    Raises:
+        CairnError: the first that failed did so for this reason.
+    """
+    results, errors = [], []
+    for subject in subjects:
+        try:
+            if by is None:
+                results.append(yank(store, subject, reason=reason, dry_run=dry_run))
+            else:
+                results.append(lift(store, subject, by=by, reason=reason, dry_run=dry_run))
+        except CairnError as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]
+    return tuple(results)
 
 
 def yank(store: Store, subject: str, *, reason: str, dry_run: bool = False) -> Yank:
@@ -166,6 +191,29 @@ def _refuse_stepping_back(
         lifted = {place.set_id for place in places if place.index == name and place.changed}
         after = (mark(one) if one.set_id in lifted else one for one in Index(store, name).load().sets())
         marks.refuse_stepping_back(name, after, lifted)
+
+
+def built_by(store: Store, builder: str) -> Iterator[str]:
+    """The ids of the sets in a store that a builder made, in their order, whether or not an index has them.
+
+    Args:
+        store: the store.
+        builder: the file of its public key, or its id as `builder.json` has it: the address of a workflow
+            with its ref, or without (then of any ref).
+    """
+    key = signers.public_key(Path(builder)) if Path(builder).is_file() else None
+    for one in _sealed(store):
+        with contextlib.suppress(StoreError):  # no builder's statement, or none of this key
+            if key is not None:
+                signature = keys.set_key(one.id, BUILDER_FILE.replace(".json", ".dsse.json"))
+                envelope = dsse.loads(store.read(signature).data, name=signature)
+                dsse.verify(envelope, dsse.IN_TOTO, {key.key_id: key}, name=signature)
+                yield one.id
+            elif builder in (
+                (own := evidence.builder_statement(store, one).builder.id),
+                own.partition("@")[0],
+            ):
+                yield one.id
 
 
 def manifest_of(store: Store, night: str) -> str:

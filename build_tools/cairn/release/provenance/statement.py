@@ -3,8 +3,9 @@
 The statement is that of https://in-toto.io/Statement/v1. Its predicate is https://slsa.dev/provenance/v1, one
 of the two that PyPI takes as attestations of an index (PEP 740; the other, `publish/v1`, has no content), so
 that tools which know nothing of Cairn read who built the file of which commits. What SLSA has no place for is
-in the annotations of a by-product that stands for the set: the index, and the evidence on whose strength it took
-the set. Readers that refuse unknown fields take annotations; an extension field, as it was once, they do not.
+in the annotations of a by-product that stands for the set: the index, and the evidence on whose strength it
+took the set. Readers that refuse unknown fields take annotations; an extension field, as it was once, they do
+not.
 
 One and the same wheel gives the same bytes each time: there is no time in them, so a command that is run
 again after a crash signs nothing new.

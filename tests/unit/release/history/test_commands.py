@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
+import msgspec
 import pytest
 
+from cairn import datafile
 from cairn.cli.main import main
+from cairn.release.ledger import Ledger
+from cairn.release.provenance import dsse
 from cairn.store.folder import LocalStore
+from cairn.wheels.build_statement import LOCAL
 from cairn.wheels.wheelset import WheelSet
+from helpers.program import Cairn
+from helpers.provenance import signer
 
 
 @pytest.fixture
@@ -53,6 +61,36 @@ def test_a_set_is_yanked_and_taken_back(
     assert json.loads(capsys.readouterr().out)["indexes"][0]["generation"] == 5
     with pytest.raises(SystemExit):
         main(["release", "yank", name, *at])
+
+
+def test_all_that_a_compromised_builder_made_is_found_and_banned_wherever_it_stands(
+    at: list[str], sets: dict[str, WheelSet], folder: LocalStore, tmp_path: Path, cairn: Cairn
+) -> None:
+    stolen, pub = signer(31), tmp_path / "stolen.pub"
+    pub.write_bytes(stolen.public.pem())
+    mine, other, forged = sets["2.9.0"].id, sets["2.10.0"].id, sets["2.8.0"].id
+    for set_id, by in ((mine, stolen), (other, signer(32)), (forged, signer(32))):
+        statement = folder.read(f"sets/{set_id}/builder.json").data
+        envelope = dsse.sign(statement, dsse.IN_TOTO, by)
+        if set_id == forged:  # somebody has it look as if the stolen key had signed
+            hint = msgspec.structs.replace(envelope.signatures[0], keyid=stolen.key_id)
+            envelope = msgspec.structs.replace(envelope, signatures=(hint,))
+        folder.write(f"sets/{set_id}/builder.dsse.json", datafile.dumps(envelope).encode())
+    ban = ("release", "yank", *at, "--builder", pub, "--reason", "its key was stolen")
+    would = cairn.json(*ban, "--dry-run")
+    assert (would["dry_run"], [one["subject"] for one in would["sets"]]) == (True, [mine])
+    assert [one["index"] for one in would["sets"][0]["indexes"]] == ["release", "staging"]
+    assert Ledger(folder).ban(mine) is None
+    assert f"set {mine[:12]} is yanked in release" in cairn(*ban).out
+    assert Ledger(folder).ban(mine) is not None
+    assert Ledger(folder).ban(other) is Ledger(folder).ban(forged) is None
+    assert cairn.json(*ban)["changed"] is False
+    undo = (*ban[:-1], "it was another key", "--undo", "--who", "ann")
+    assert cairn.json(*undo)["sets"][0]["who"] == "ann"
+    assert Ledger(folder).ban(mine) is None
+    assert "no set that" in cairn(*ban[:-3], "https://example.org/ci.yml", "--reason", "x", code=9).err
+    every = cairn.json(*ban[:-3], LOCAL, "--reason", "x", "--dry-run")
+    assert {one["subject"] for one in every["sets"]} >= {mine, other, forged}
 
 
 def test_old_sets_go_and_what_is_kept_is_said(
