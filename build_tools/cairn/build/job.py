@@ -129,9 +129,14 @@ def build(
 
         backend.require_resolvable(plans)
 
+    if trees is not None:
+        of_line = dict.fromkeys((request.stack.line for request in requests), tuple(trees))
+    else:
+        of_line = outputs.trees_of(requests)
+
     @functools.cache
     def manifests() -> tuple[Manifest, ...]:
-        return outputs.manifests(requests, trees)
+        return outputs.manifests(requests, of_line)
 
     def write(number: int, wheels: tuple[BuiltWheel, ...]) -> None:
         outputs.write(requests[number], wheels, jobs[number].frozen or manifests()[number])

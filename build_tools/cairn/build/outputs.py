@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from cairn import files
 from cairn import targets as gpu
@@ -58,8 +58,20 @@ def write(request: BuildRequest, wheels: Sequence[BuiltWheel], frozen: Manifest)
     files.write_bytes(request.output_dir / BUILDER_FILE, build_statement.encode(statement))
 
 
+def trees_of(requests: Sequence[BuildRequest]) -> dict[str, tuple[Checkout, ...]]:
+    """Describe the trees of each line as builds are about to find them.
+
+    What a build leaves there is not in a manifest: whoever checks that out does not have it.
+    """
+    of_line = {request.stack.line: request for request in requests}
+    return {
+        line: tuple(describe.describe(p, one.checkouts[p.name]) for p in one.projects())
+        for line, one in of_line.items()
+    }
+
+
 def manifests(
-    requests: Sequence[BuildRequest], trees: Sequence[Checkout] | None = None
+    requests: Sequence[BuildRequest], trees: Mapping[str, Sequence[Checkout]]
 ) -> tuple[Manifest, ...]:
     """Make the manifest of each build from its sources.
 
@@ -68,12 +80,12 @@ def manifests(
 
     Args:
         requests: the builds of one run, now over.
-        trees: the checkouts of all projects, where the caller has just made them; read again otherwise.
+        trees: the checkouts of each line, as they were before that.
     """
     groups: dict[tuple[str, str | None], list[BuildRequest]] = {}
     for request in requests:
         groups.setdefault(_shares(request), []).append(request)
-    by_group = {key: _manifest_of(group, trees) for key, group in groups.items()}
+    by_group = {key: _manifest_of(group, trees[key[0]]) for key, group in groups.items()}
     return tuple(by_group[_shares(request)] for request in requests)
 
 
@@ -82,10 +94,8 @@ def _shares(request: BuildRequest) -> tuple[str, str | None]:
     return (request.stack.line, request.sdk.info.version if request.sdk else None)
 
 
-def _manifest_of(group: Sequence[BuildRequest], trees: Sequence[Checkout] | None) -> Manifest:
+def _manifest_of(group: Sequence[BuildRequest], trees: Sequence[Checkout]) -> Manifest:
     first = group[0]
-    if trees is None:  # after the build, which may have hipified a tree
-        trees = [describe.describe(p, first.checkouts[p.name]) for p in first.projects()]
     tools = [
         machine.toolchain_of_manifest(one.python, host_compiler=one.sdk is None, named=one.build_env)
         for one in group

@@ -53,7 +53,6 @@ def staged(tmp_path_factory: pytest.TempPathFactory) -> Staged:
     folder = tmp_path_factory.mktemp("challenge")
     stack, env = tiny_stack.write(folder / "stack"), clean_environment(folder / "cache")
     (stack / "origin" / "setup.py").write_text(SETUP)
-    (stack / "origin" / ".gitignore").write_text("built.py\n*.egg-info\nbuild\n")
     git = ("git", "-c", "user.name=A", "-c", "user.email=a@example.invalid")
     subprocess.run([*git, "add", "."], cwd=stack / "origin", check=True)
     subprocess.run([*git, "commit", "--quiet", "-m", "Leave traces"], cwd=stack / "origin", check=True)

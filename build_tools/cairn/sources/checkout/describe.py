@@ -56,7 +56,8 @@ class Checkout:
         commit: what that was (`THEROCK_UPSTREAM_DIFFBASE`).
         hipify_commit: with hipify's edits (`THEROCK_HIPIFY_DIFFBASE`); `commit` itself where there were none;
             None where none were committed.
-        tree: git's id of the root's files as they are now: after hipify, with local edits.
+        tree: git's id of the root's files as they are now: after hipify, with local edits, without what
+            builds leave in `build` and `*.egg-info`.
         submodules: those that are checked out, by path.
         version: base version, from the project's version file; None where it has none.
         notes: what the user should know about how it was made; only from the run that made it.
@@ -104,7 +105,7 @@ def describe(project: Project, path: Path) -> Checkout:
         hashtag=note.hashtag if note else head,
         commit=upstream or head,
         hipify_commit=hipified,
-        tree=work_tree_id(root),
+        tree=work_tree_id(root, outputs=False),
         submodules=tuple(sorted(modules, key=lambda module: module.path)),
         version=base_version(project, root.work_tree),
     )
@@ -168,7 +169,7 @@ def _submodule(module: Module) -> Submodule:
         origin=url.without_credentials(module.origin),
         commit=upstream or module.commit,
         hipify_commit=hipified,
-        tree=work_tree_id(module.repository),
+        tree=work_tree_id(module.repository, outputs=False),
     )
 
 

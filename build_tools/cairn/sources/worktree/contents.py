@@ -204,11 +204,15 @@ def tree_state(path: Path) -> str:
     return digest.hexdigest()
 
 
-def work_tree_id(repository: Repository) -> str:
+def work_tree_id(repository: Repository, *, outputs: bool = True) -> str:
     """Return the id of the tree that committing the whole working tree would make.
 
     Git's own machinery does it, on a copy of the index (which knows what has not changed since it was last
     looked at) and with a folder of its own for the objects of edited files.
+
+    Args:
+        repository: whose tree.
+        outputs: untracked files count too that lie where build tools leave theirs: `build`, `*.egg-info`.
     """
     with tempfile.TemporaryDirectory(prefix="cairn-tree-") as temporary:
         objects = Path(temporary, "objects")
@@ -218,7 +222,11 @@ def work_tree_id(repository: Repository) -> str:
             "GIT_OBJECT_DIRECTORY": str(objects),
             "GIT_ALTERNATE_OBJECT_DIRECTORIES": quoted(repository.common_dir / "objects"),
         }
-        repository.run("add", "--all", env=env)
+        config = {}
+        if not outputs:
+            (excludes := Path(temporary, "excludes")).write_text("/build/\n*.egg-info/\n", encoding="utf-8")
+            config = {"core.excludesFile": str(excludes)}
+        repository.run("add", "--all", env=env, config=config)
         return repository.run("write-tree", env=env).strip()
 
 

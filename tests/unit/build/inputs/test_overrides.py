@@ -142,7 +142,7 @@ def test_every_command_that_builds_takes_it(tmp_path: Path) -> None:
 def test_the_manifest_beside_the_wheels_names_it(request_for: MakeRequest) -> None:
     request = with_env(request_for(), "USE_FBGEMM=0")
     with pytest.raises(WheelError, match="at least one wheel"):  # of the set, which comes after
-        outputs.write(request, (), outputs.manifests([request], ())[0])
+        outputs.write(request, (), outputs.manifests([request], {request.stack.line: ()})[0])
     assert json.loads((request.output_dir / "manifest.json").read_text())["build_env"] == {"USE_FBGEMM": "0"}
 
 
