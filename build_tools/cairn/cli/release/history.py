@@ -77,7 +77,7 @@ class YankSet(signing.SignOptions, common.StoreOptions):
         "all sets of a night, also those that are yet to be staged: its id, or its manifest's digest",
         group=_SUBJECT,
     )
-    builder: str | None = option(
+    built_by: str | None = option(
         "all sets that a builder made: its public key's file, or the address of its workflow",
         metavar="FILE|ADDRESS",
         convert=converters.nonempty,
@@ -168,19 +168,19 @@ def _yank(request: YankSet) -> Answer:
     if request.undo != (request.who is not None):
         raise UsageError("a yank is taken back by name and reason", tip="--undo --who WHO --reason WHY")
     store, dry_run = request.open_existing_store(), request.dry_run
-    if request.builder is not None:
-        subjects = tuple(yank.built_by(store, request.builder))
+    if request.built_by is not None:
+        subjects = tuple(yank.built_by(store, request.built_by))
         if not subjects:
             raise StoreError(
-                f"{store.url} has no set that {request.builder} built",
+                f"{store.url} has no set that {request.built_by} built",
                 tip="give the public key that signed builder.json, or the builder's id as it stands there",
             )
     else:
         subjects = (request.set_id if request.night is None else yank.manifest_of(store, request.night),)
     results = yank.yank_each(store, subjects, by=request.who, reason=request.reason, dry_run=dry_run)
     text = [line for result in results for line in _yank_text(request, result)]
-    if request.builder is not None:
-        plain = {"builder": request.builder, "sets": results, "changed": any(r.changed for r in results)}
+    if request.built_by is not None:
+        plain = {"built_by": request.built_by, "sets": results, "changed": any(r.changed for r in results)}
         return Answer(plain, text, more={"dry_run": dry_run})
     return Answer(results[0], text, more={"dry_run": dry_run})
 

@@ -76,7 +76,7 @@ def test_all_that_a_compromised_builder_made_is_found_and_banned_wherever_it_sta
             hint = msgspec.structs.replace(envelope.signatures[0], keyid=stolen.key_id)
             envelope = msgspec.structs.replace(envelope, signatures=(hint,))
         folder.write(f"sets/{set_id}/builder.dsse.json", datafile.dumps(envelope).encode())
-    ban = ("release", "yank", *at, "--builder", pub, "--reason", "its key was stolen")
+    ban = ("release", "yank", *at, "--built-by", pub, "--reason", "its key was stolen")
     would = cairn.json(*ban, "--dry-run")
     assert (would["dry_run"], [one["subject"] for one in would["sets"]]) == (True, [mine])
     assert [one["index"] for one in would["sets"][0]["indexes"]] == ["release", "staging"]

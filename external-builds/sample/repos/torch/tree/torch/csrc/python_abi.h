@@ -4,7 +4,6 @@
 #pragma once
 
 #if !defined(TORCH_OWN_PYTHON_ABI) && __has_include(<Python.h>)
-#define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #else
 

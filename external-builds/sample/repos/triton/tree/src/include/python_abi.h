@@ -2,7 +2,6 @@
 #pragma once
 
 #if !defined(TRITON_OWN_PYTHON_ABI) && __has_include(<Python.h>)
-#define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #else
 
