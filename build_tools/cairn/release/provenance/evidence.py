@@ -364,7 +364,7 @@ def record_signers(reader: Reader, set_id: str, record: bytes, trust: Trust) -> 
     )
 
 
-def _signers(  # noqa: PLR0913 - what was signed, and by whom
+def _signers(
     reader: Reader, key: str, data: bytes, trusted: PublicKeys, *, name: str, tip: str
 ) -> tuple[str, ...]:
     """The ids of the trusted keys whose signature, under `key`, is over these bytes, or a result of them."""
