@@ -326,7 +326,7 @@ def waits(workflows: Workflows) -> Iterator[str]:  # noqa: C901 - as above
             yield f"{file['name']}: a run that hangs holds up the next"
     inputs = set(nightly[True]["workflow_dispatch"]["inputs"]) - {"dry-run"}
     of_group = set(re.findall(r"(?:inputs|github)\.([\w-]+)", nightly["concurrency"]["group"]))
-    if of_group != {*inputs, "dry-run", "run_id", "ref", "event_name"}:
+    if of_group != {*inputs, "dry-run", "run_id", "ref", "event_name", "actor"}:
         yield f"nights replace others by {sorted(of_group ^ inputs)}"
     if "inputs.release || github.run_id" not in release["concurrency"]["group"]:
         yield "a release holds up another"

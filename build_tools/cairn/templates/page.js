@@ -17,6 +17,9 @@ for (const time of document.querySelectorAll("time")) {
   time.append(ago);
 }
 
+// What is overdue when the page is read, whoever should have written it anew.
+for (const part of document.querySelectorAll("[data-due]")) part.hidden = !(Date.now() > Date.parse(part.dataset.due));
+
 // Each part of the class `copy` gets a button that copies its `data-copy`, or else its line as it is by now.
 for (const part of document.querySelectorAll(".copy")) {
   const line = part.querySelector("pre");

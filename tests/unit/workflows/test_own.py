@@ -40,7 +40,7 @@ FAULTS: tuple[tuple[Callable[[Workflows], Iterator[str]], str, str], ...] = (
     (credentials, "    permissions:\n", "    env: {AWS_SESSION_TOKEN: x}\n    permissions:\n"),
     (credentials, "AWS_SESSION_TOKEN: ${{ steps.role.outputs.aws-session-token }}", "A: b"),
     (credentials, "          role:", "          token: ${{ secrets.TOKEN }}\n          role:"),
-    (credentials, '--store "$STORE" --results', "--results"),
+    (credentials, '--store "$STORE" --line', "--line"),
     (credentials, f"{WHERE_CACHED}steps.role.outputs.aws-session-token || '' }}}}", "x"),
     (promotions, "needs.freeze.result == 'success' && needs.stage.result == 'success'", "always()"),
     (promotions, "needs.freeze.result == 'success' && needs.stage.result == 'success' }}", "always() }}"),
@@ -94,13 +94,21 @@ def test_a_night_to_the_channel_of_a_release_asks_its_reviewers(to: str, own: st
 
 def _group(file: str, **context: object) -> str:
     text = Workflows(OWN).files[f"workflows/{file}.yml"]["concurrency"]["group"]
-    known = {"github.run_id": "123", "github.ref": "main", "github.event_name": "workflow_dispatch"} | context
+    by_hand = {"github.event_name": "workflow_dispatch", "github.actor": "ann"}
+    known = {"github.run_id": "123", "github.ref": "main", **by_hand, **context}
     return re.sub(r"\$\{\{.*?\}\}", lambda m: str(evaluate(m[0], known)), text, flags=re.DOTALL)
 
 
 INPUTS = {"line": "", "families": "all", "pythons": "all", "night": "", "like": "", "to": "", "image": ""}
 DISPATCH = {f"inputs.{name}": value for name, value in INPUTS.items()}
 SCHEDULE = {"github.event_name": "schedule"}
+
+
+def test_a_night_by_hand_does_not_replace_what_the_schedule_began_for_its_line() -> None:
+    """The job `lines` starts the nights of other lines as one by hand would be started."""
+    line = {**DISPATCH, "inputs.line": "release/2.9"}
+    of_schedule = _group("nightly", **line, **{"github.actor": "github-actions[bot]"})
+    assert of_schedule not in (_group("nightly", **line), _group("nightly", **SCHEDULE))
 
 
 @pytest.mark.parametrize(

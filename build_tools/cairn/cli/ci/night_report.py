@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
 from dataclasses import dataclass
 from datetime import timedelta
@@ -35,10 +36,15 @@ class Report(NightOptions):
     """
 
     results: str = option(
-        "how the jobs ended, as GitHub has it: with `cancelled` among them, legs without a word of "
-        "their own count as cancelled",
+        "how the jobs ended, as GitHub has it: `freeze=success build=failure …`; a leg to which a job that "
+        "failed did not come is told as that, and with `cancelled` among them it counts as cancelled",
         metavar="WORDS",
         default="",
+    )
+    to: str | None = option(
+        "where a night was to go that could not be frozen; with --line, the last nights show it",
+        metavar="CHANNEL",
+        convert=converters.nonempty,
     )
     notify: str = option(
         "run this with the report as JSON on its standard input, where the night was not good",
@@ -83,13 +89,17 @@ def _report(request: Report) -> Answer:
     from cairn.output import github
     from cairn.pipeline.night import hanging, plan, report
 
-    if request.night != "latest" and plan.find(request.open_store(), request.night) is None:
-        return _never_frozen(request)
+    if request.night != "latest":
+        if plan.find(request.open_store(), request.night) is None:
+            return _never_frozen(request)
+        request = dataclasses.replace(request, line=None, to=None)  # it has its own
     run = request.load_run()
-    ended = report.of_night(run, cancelled="cancelled" in request.results.split())
+    words = (word.partition("=") for word in request.results.split())
+    ended = report.of_night(run, {job: how or job for job, _, how in words})
     unwritten = () if run.dry_run else report.record(run.store, run.plan, ended)
     gpus = hanging.sentences(run.store, run.plan.night)
-    github.add_summary(report.markdown(run.plan, ended, gpus))
+    history = report.history_of(run.store, run.plan.release)
+    github.add_summary(report.markdown(run.plan, ended, gpus, history))
     plain: dict[str, object] = {
         "schema": "cairn.night-report/1",
         "night": run.plan.night,
@@ -124,6 +134,7 @@ def _report(request: Report) -> Answer:
 def _never_frozen(request: Report) -> Answer:
     """The report of a night that ended before it had a plan."""
     from cairn.output import github
+    from cairn.pipeline.night import report
 
     error = GateError(
         f"the night {request.night} was not frozen, and nothing of it was built",
@@ -142,6 +153,9 @@ def _never_frozen(request: Report) -> Answer:
     }
     if request.notify and not request.dry_run:
         _notify(request.notify, plain)
+    if request.line and request.to and not request.dry_run:
+        store, stack = request.open_store(), request.load_stack()
+        report.record_not_frozen(store, request.night, stack=stack, channel=request.to)
     return Answer(plain, error=error)
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from cairn.pipeline.night import plan, report
 from cairn.pipeline.night.plan import STAGES, NightPlan
-from cairn.release.pages import night_history, nights
+from cairn.release.pages import nights
 from cairn.release.pages.night_history import History
 from cairn.store.protocol import Store
 
@@ -51,34 +51,24 @@ def of_nights(store: Store) -> tuple[Progress, ...]:
 def _of(store: Store, night: NightPlan, history: History) -> Progress:
     past = next((one for one in history.nights if one.night == night.night), None)
     if past is not None:
-        took = {leg.id: end.minutes for leg in night.legs if (end := past.legs.get(leg.id)) is not None}
-        late = tuple(
-            _sentence(leg.name, minutes, usual)
-            for leg in night.legs
-            if (minutes := took.get(leg.id)) is not None
-            and (usual := history.usual_minutes(leg.id, before=night.frozen)) is not None
-            and night_history.is_late(minutes, usual)
-        )
-        return Progress(plan=night, state="reported", counts=nights.counts(past), late=late)
+        took = {leg.id: past.legs[leg.id].minutes for leg in night.legs if leg.id in past.legs}
+        late = nights.late(history, took, before=night.frozen)
+        sentences = tuple(f"{night.leg(name).name}: {text}" for name, text in late.items())
+        return Progress(plan=night, state="reported", counts=nights.counts(past), late=sentences)
     elapsed = datetime.now(UTC) - datetime.fromisoformat(night.frozen)
     if elapsed > _LONGEST:
         return Progress(plan=night, state="no report", counts={})
     notes = plan.by_stage(plan.notes_of_parts(store, night).values())
     minutes = round(elapsed.total_seconds() / 60)
     counts: dict[str, int] = {}
-    waiting = []
+    late, waiting = nights.late(history, {leg.id: minutes for leg in night.legs}), []
     for leg in night.legs:
         last = next((stage for stage in reversed(STAGES) if (leg.id, stage) in notes), None)
         failed = last is not None and not notes[leg.id, last].good
         word = f"failed in {last}" if failed else f"after {last}" if last else "waiting"
         counts[word] = counts.get(word, 0) + 1
-        usual = history.usual_minutes(leg.id)
-        if not failed and last != "promote" and usual is not None and night_history.is_late(minutes, usual):
+        if not failed and last != "promote" and leg.id in late:
             labels = ", ".join(leg.test_runs_on)
             waits = f"; its tests have not ended on a runner ({labels})" if last == "stage" and labels else ""
-            waiting.append(f"{_sentence(leg.name, minutes, usual)}{waits}")
+            waiting.append(f"{leg.name}: {late[leg.id]}{waits}")
     return Progress(plan=night, state="under way", counts=counts, late=tuple(waiting))
-
-
-def _sentence(name: str, minutes: int, usual: int) -> str:
-    return f"{name}: {nights.duration(minutes)}, usually {nights.duration(usual)}"

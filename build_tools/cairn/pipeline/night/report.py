@@ -14,20 +14,23 @@ import msgspec
 from cairn import datafile, templates
 from cairn.errors import StoreError, UsageError
 from cairn.matrix.legs import Leg
-from cairn.output import console, safe_text, wording
+from cairn.output import console, github, safe_text, wording
 from cairn.pipeline.night import plan, standing
 from cairn.pipeline.night.plan import STAGES, NightPlan, NightRun, Stage, StepNote
 from cairn.pipeline.night.standing import Standing
 from cairn.release.index import keys, people
 from cairn.release.index.generation import encode, now
-from cairn.release.pages import night_history
+from cairn.release.pages import night_history, nights
 from cairn.release.pages.night_history import History, LegName, PastNight
 from cairn.release.pages.view import Night, Outcome, troubles
+from cairn.stack import Stack
 from cairn.store.protocol import Store, StoredObject, attempts_at, read_or_none, replace
 
 _SKEW = timedelta(minutes=5)  # by which the clocks of two machines may differ
 _ORDER: tuple[Outcome, ...] = ("failed", "cancelled", "expected", "held", "untested", "good")
 _MANY = 48  # hours; from then on an age is said in days
+_ENDED_AS = {"failure": "failed", "cancelled": "was cancelled"}  # in the words of GitHub's
+_NO_RESULTS: Mapping[str, str] = {}
 # Where a leg that stands so has ended, if no job has said anything of itself.
 _ENDED: Mapping[standing.State, Stage] = {
     "missing": "build",
@@ -40,12 +43,13 @@ _ENDED: Mapping[standing.State, Stage] = {
 }
 
 
-def of_night(run: NightRun, *, cancelled: bool = False) -> tuple[Night, ...]:
+def of_night(run: NightRun, results: Mapping[str, str] = _NO_RESULTS) -> tuple[Night, ...]:
     """Return how each leg ended, in the order of the plan.
 
     Args:
         run: the night.
-        cancelled: the run was ended before its jobs were done.
+        results: how each job of the run ended, as GitHub has it: one that failed before it came to a leg left
+            no note of that.
     """
     parts, moment = plan.notes_of_parts(run.store, run.plan), now()
     notes = plan.by_stage(parts.values())
@@ -53,7 +57,7 @@ def of_night(run: NightRun, *, cancelled: bool = False) -> tuple[Night, ...]:
     for leg in run.plan.legs:
         key = keys.status_key(plan.index_of(leg, run.plan.release), leg.id)
         previous = _status(read_or_none(run.store, key), key)
-        shown = _of_leg(run.plan, standing.look(run, leg), notes, moment, cancelled=cancelled)
+        shown = _of_leg(run.plan, standing.look(run, leg), notes, moment, results)
         minutes, machine = _minutes(run.plan, leg, [note for note in parts.values() if note.leg == leg.id])
         shown = msgspec.structs.replace(shown, minutes=minutes, machine_minutes=machine)
         ended.append(shown.after(previous))
@@ -83,8 +87,7 @@ def _of_leg(
     stands: Standing,
     notes: Mapping[tuple[str, Stage], StepNote],
     moment: str,
-    *,
-    cancelled: bool,
+    results: Mapping[str, str],
 ) -> Night:
     leg = stands.leg
     last = [notes[leg.id, stage] for stage in STAGES if (leg.id, stage) in notes]
@@ -104,19 +107,21 @@ def _of_leg(
     if stands.state == "promoted":
         outcome: Outcome = "good" if stands.is_tested else "untested"
         return msgspec.structs.replace(shown, outcome=outcome, reason=stands.caveat)
-    stage, reason, reported = _why(stands, notes)
+    stage, reason, reported = _why(stands, notes, results)
     if stands.state == "held":
         outcome = "held"
     elif leg.expect_failure:
         outcome, reason = "expected", f"{reason} (expected {leg.known_failure or 'by the matrix'})"
     else:
-        outcome = "cancelled" if cancelled and not reported else "failed"
+        outcome = "cancelled" if "cancelled" in results.values() and not reported else "failed"
         if leg.known_failure:
             reason = f"{reason} (was expected {leg.known_failure})"
     return msgspec.structs.replace(shown, outcome=outcome, stage=stage, reason=reason, set_id=None)
 
 
-def _why(stands: Standing, notes: Mapping[tuple[str, Stage], StepNote]) -> tuple[Stage, str, bool]:
+def _why(
+    stands: Standing, notes: Mapping[tuple[str, Stage], StepNote], results: Mapping[str, str]
+) -> tuple[Stage, str, bool]:
     """Return the stage at which a leg ended, why, and whether a note of a job says so."""
     leg, stage = stands.leg, _ENDED[stands.state]
     failed = [n for s in STAGES if (n := notes.get((leg.id, s))) is not None and not n.good]
@@ -124,6 +129,10 @@ def _why(stands: Standing, notes: Mapping[tuple[str, Stage], StepNote]) -> tuple
     relevant = [n for n in failed if STAGES.index(n.stage) >= STAGES.index(stage)]
     if relevant:
         return relevant[0].stage, relevant[0].reason, True
+    job: Stage = "stage" if stands.state == "missing" and results.get("build") == "success" else stage
+    if job in ("stage", "promote") and (how := _ENDED_AS.get(results.get(job, ""))):
+        reason = f"the job {job} {how} before it came to this: run the failed jobs again"
+        return job, reason, results[job] == "failure"
     if stands.state == "missing":
         return stage, "its build left nothing: it failed before it began, or was ended", False
     if stands.state == "untested" and leg.test_runs_on and (leg.id, "test") not in notes:
@@ -163,11 +172,6 @@ def record(store: Store, night: NightPlan, ended: Sequence[Night]) -> tuple[str,
 
 
 def _write_history(store: Store, night: NightPlan, ended: Sequence[Night]) -> None:
-    """Add a night to the history of its channel, and write the page and the feed of that.
-
-    These are two reads and three writes for a night of any number of legs, and what the page reads of the
-    indexes.
-    """
     past = PastNight(
         night=night.night,
         stack=night.stack,
@@ -185,16 +189,41 @@ def _write_history(store: Store, night: NightPlan, ended: Sequence[Night]) -> No
         leg.id: LegName(line=leg.line, family=leg.family, python=leg.python, platform=leg.platform)
         for leg in night.legs
     }
-    key = keys.nights_key(night.release, "json")
+    add_to_history(store, night.release, past, names)
+
+
+def record_not_frozen(store: Store, night: str, *, stack: Stack, channel: str) -> None:
+    """Add a night that could not be frozen to the history of the channel that it was for."""
+    moment = now()
+    past = PastNight(
+        night=night,
+        stack=stack.name,
+        line=stack.line,
+        started=moment,
+        finished=moment,
+        manifest_sha256="",
+        log=github.run_url(),
+        legs={},
+    )
+    add_to_history(store, channel, past, {})
+
+
+def add_to_history(store: Store, channel: str, past: PastNight, names: Mapping[str, LegName]) -> None:
+    """Add a night to the history of its channel, and write the page and the feed of that.
+
+    These are two reads and three writes for a night of any number of legs, and what the page reads of the
+    indexes.
+    """
+    key = keys.nights_key(channel, "json")
     for _ in attempts_at(key):
         old = read_or_none(store, key)
-        history = _history(old, night.release, key).plus(past, names)
+        history = _history(old, channel, key).plus(past, names)
         if replace(store, key, old, encode(history)):
             break
     while True:
         people.write_nights(store, history)
         # A writer that came between has added its night, and perhaps written the page before this one did.
-        if (newest := history_of(store, night.release)) == history:
+        if (newest := history_of(store, channel)) == history:
             return
         history = newest
 
@@ -241,28 +270,35 @@ def bad_legs(night: NightPlan, ended: Sequence[Night]) -> tuple[tuple[Leg, Night
     return tuple((leg, one) for leg, one in pairs if one.is_bad)
 
 
-def markdown(night: NightPlan, ended: Sequence[Night], hanging: Sequence[str] = ()) -> str:
+def markdown(
+    night: NightPlan, ended: Sequence[Night], hanging: Sequence[str] = (), history: History | None = None
+) -> str:
     """Render the night for the summary of its run: what is new and bad first, each reason once.
 
     Args:
         night: the night.
         ended: how each leg ended.
         hanging: the GPUs that were left out, a sentence each.
+        history: of its channel, for what was late.
     """
     rows = []
-    for trouble in troubles(ended):
+    for trouble in troubles(ended, every=True):
         one = trouble.first
         outcome = f"**{one.outcome}** in {one.stage}, {one.age}" if one.is_bad else one.outcome
-        log = templates.web_address(one.log or "")
+        log = templates.web_address(one.log or "") if one.stage else ""
         link = f"[log](<{log}>)" if log and not set(log) & set("<>|`\\") and log.isascii() else ""
         # What a build says of itself may hold any text: here it is a text, and no link, picture or tag.
-        why = safe_text.markdown(one.reason or "")
-        rows.append((safe_text.markdown(trouble.who), outcome, why, link, _moment(trouble.last_good)))
+        why, last_good = safe_text.markdown(one.why), _moment(trouble.last_good) if one.stage else ""
+        rows.append((safe_text.markdown(trouble.who), outcome, why, link, last_good))
+    took = {leg.id: one.minutes for leg, one in zip(night.legs, ended, strict=True)}
+    late = nights.late(history, took, before=night.frozen) if history is not None else {}
+    rows += ((safe_text.markdown(night.leg(name).name), "late", text, "", "") for name, text in late.items())
     heads = ("legs", "outcome", "why", "log", "last good")
+    about = (counts(ended), nights.cost(ended), f"manifest `{wording.short_id(night.manifest_sha256)}`.")
     lines = (
         f"## Night {night.night}: {night.stack}, {night.line}",
         "",
-        f"{counts(ended)}; manifest `{wording.short_id(night.manifest_sha256)}`.",
+        "; ".join(filter(None, about)),
         *(("", *safe_text.markdown_table(heads, rows)) if rows else ()),
         *(f"\n{safe_text.markdown(one)}" for one in hanging),
     )

@@ -41,8 +41,9 @@ class LegEnd(datafile.Value, omit_defaults=True):
 
     Attributes:
         outcome, stage, reason, log, minutes, machine_minutes, since, last_good: as `cairn.night/1` has them;
-            of a leg that came through, without reason, log and last_good, which is this night. The log only
-            where it is not that of the night, and the reason cut to 300 characters.
+            of a leg that came through, without log and last_good, which is this night, and of a good one
+            without reason. The log only where it is not that of the night, and the reason cut to 300
+            characters.
     """
 
     outcome: Outcome
@@ -62,7 +63,8 @@ class PastNight(datafile.Value):
         night: its id.
         stack, line: of what.
         started, finished: when it was frozen, and when it was reported last, RFC 3339 in UTC.
-        manifest_sha256: of its manifest, which lies in `nights/<id>/manifest.json`.
+        manifest_sha256: of its manifest, which lies in `nights/<id>/manifest.json`; empty for a night that
+            could not be frozen, and has no legs.
         log: a URL where the run can be read, or None.
         legs: how each leg ended, by id.
     """
@@ -154,7 +156,7 @@ def leg_end(one: Night, *, log: str | None) -> LegEnd:
     return LegEnd(
         outcome=one.outcome,
         stage=one.stage,
-        reason=one.reason[:_LONGEST_REASON] if tells and one.reason else None,
+        reason=one.why[:_LONGEST_REASON] if one.outcome != "good" and one.reason else None,
         log=one.log if tells and one.log != log else None,
         minutes=one.minutes,
         machine_minutes=one.machine_minutes,
@@ -170,10 +172,18 @@ class Column:
     Attributes:
         when: when it began, or would have.
         night: None for one that did not happen.
+        log: of one that could not be frozen, where its run can be read, or None.
     """
 
     when: datetime
     night: PastNight | None
+    log: str | None = None
+
+
+def usual_step(moments: Sequence[datetime]) -> timedelta:
+    """Return how long after one night of a line the next one usually begins, of some in their order."""
+    steps = [later - earlier for earlier, later in itertools.pairwise(moments)]
+    return max(_DAY, statistics.median_low(steps)) if len(steps) >= _TO_COMPARE else _DAY
 
 
 def columns(nights: Sequence[PastNight], now: datetime) -> tuple[Column, ...]:
@@ -181,10 +191,9 @@ def columns(nights: Sequence[PastNight], now: datetime) -> tuple[Column, ...]:
 
     A line has a night each day, or as rarely as its nights usually follow each other.
     """
-    ordered = sorted(nights, key=lambda one: one.started)
+    ordered = sorted((one for one in nights if one.legs), key=lambda one: one.started)
     moments = [datetime.fromisoformat(one.started) for one in ordered]
-    steps = [later - earlier for earlier, later in itertools.pairwise(moments)]
-    every = max(_DAY, statistics.median_low(steps)) if len(steps) >= _TO_COMPARE else _DAY
+    every = usual_step(moments)
     shown: list[Column] = []
     for i, (night, began) in enumerate(zip(ordered, moments, strict=True)):
         shown.append(Column(when=began, night=night))
@@ -192,4 +201,10 @@ def columns(nights: Sequence[PastNight], now: datetime) -> tuple[Column, ...]:
         # The next one may begin late: half a step, or, if it is still to come, a quarter.
         missing = (now - began) / every - 0.25 if is_last else (moments[i + 1] - began) / every - 0.5
         shown += (Column(when=began + every * (n + 1), night=None) for n in range(min(int(missing), KEPT)))
-    return tuple(shown[-KEPT:])
+    for one in nights:  # those that could not be frozen, in place of the gap that each is
+        began = datetime.fromisoformat(one.started)
+        near = [column for column in shown if abs(column.when - began) < every / 2]
+        if not one.legs and all(column.night is None for column in near):
+            shown = [column for column in shown if column not in near]
+            shown.append(Column(when=began, night=None, log=one.log))
+    return tuple(sorted(shown, key=lambda column: column.when)[-KEPT:])

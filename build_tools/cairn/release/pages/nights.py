@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from xml.etree import ElementTree as ET
@@ -31,6 +31,8 @@ SIGNS: Mapping[Outcome, tuple[str, str, str]] = {
 
 _WORST_FIRST: tuple[Outcome, ...] = tuple(SIGNS)[::-1]
 _IN_FEED = 60  # nights
+_RECENT = 7  # nights; of those before, the grid alone tells that they did not happen
+_OVERDUE = 1.5  # steps from one night to the next
 _ATOM = "http://www.w3.org/2005/Atom"
 
 
@@ -84,15 +86,33 @@ class FamilyRows:
 
 @dataclass(frozen=True, kw_only=True)
 class LineView:
-    """A line: its nights, what is wrong with the last one of each leg, and its families."""
+    """A line.
+
+    Attributes:
+        name, anchor: its name, and that of its place on the page.
+        columns: its nights.
+        newest: the last of them that was frozen.
+        due: when the next one should have been reported, RFC 3339 in UTC.
+        troubles: what is not good of the last night of each leg.
+        counts: its legs by outcome.
+        families: its legs.
+        missed: the nights of the last week that did not happen.
+    """
 
     name: str
     anchor: str
     columns: tuple[Column, ...]
+    newest: PastNight | None
+    due: str
     troubles: tuple[Trouble, ...]
     counts: Mapping[str, int]
     families: tuple[FamilyRows, ...]
-    missed: tuple[str, ...]
+    missed: tuple[Column, ...]
+
+    @property
+    def late(self) -> tuple[tuple[FamilyRows, LegRow], ...]:
+        """The legs that were late the last time, each with its family."""
+        return tuple((family, row) for family in self.families for row in family.rows if row.late)
 
 
 def page(history: History, views: Sequence[IndexView], now: datetime) -> bytes:
@@ -104,16 +124,18 @@ def page(history: History, views: Sequence[IndexView], now: datetime) -> bytes:
         now: for nights that are overdue.
     """
     shown = status.rows(views)
-    lines = dict.fromkeys(row.line for row in shown if row.night is not None)
+    names = dict.fromkeys(row.line for row in shown if row.night is not None)
+    lines = (_line(history, name, [r for r in shown if r.line == name], now) for name in names)
     return templates.page(
         "nights",
         folder=history.channel,
-        lines=tuple(_line(history, line, [r for r in shown if r.line == line], now) for line in lines),
+        lines=tuple(line for line in lines if line.newest is not None),  # others have had none for long
         signs=SIGNS,
         nights=history.nights,
         kept=night_history.KEPT,
         night_anchor=night_anchor,
         counts=counts,
+        cost=cost,
         relative=lambda key: relative(key, history.channel),
         night_key=keys.night_key,
         set_simple=keys.set_simple_prefix,
@@ -132,6 +154,31 @@ def counts(past: PastNight) -> dict[str, int]:
     """Return how many legs of a night ended in which way, the bad ones first."""
     number = Counter(end.outcome for end in past.legs.values())
     return {outcome: number[outcome] for outcome in _WORST_FIRST if number[outcome]}
+
+
+def cost(ends: Iterable[Night] | Iterable[LegEnd]) -> str:
+    """Say how long a night took from the freeze to its last job, and machines for it; empty if unknown."""
+    known = [(one.minutes, one.machine_minutes or 0) for one in ends if one.minutes is not None]
+    if not known:
+        return ""
+    took, machines = max(minutes for minutes, _ in known), sum(machine for _, machine in known)
+    return f"{duration(took)}, {duration(machines)} of machines"
+
+
+def late(history: History, minutes: Mapping[str, int | None], *, before: str = "9") -> dict[str, str]:
+    """Say of each leg that is late by its own history: `9 h 43 min, usually 4 h 43 min`.
+
+    Args:
+        history: of the nights that it is compared with.
+        minutes: how long legs took, or have been under way, by id.
+        before: only with nights that began before this moment.
+    """
+    usual = {leg: history.usual_minutes(leg, before=before) for leg in minutes}
+    return {
+        leg: f"{duration(took)}, usually {duration(known)}"
+        for leg, took in minutes.items()
+        if (known := usual[leg]) is not None and took is not None and night_history.is_late(took, known)
+    }
 
 
 def night_anchor(past: PastNight) -> str:
@@ -156,11 +203,15 @@ def _line(history: History, line: str, rows: Sequence[status.Row], now: datetime
             families.setdefault(key[0], []).append(_leg(history, ids.get(key, ""), of, columns))
     nights = [row.night for row in rows if row.night is not None]
     number = Counter(one.outcome for one in nights)
+    frozen = [one.night for one in columns if one.night is not None]
+    every = night_history.usual_step([datetime.fromisoformat(one.started) for one in frozen])
     return LineView(
         name=line,
         anchor="line-" + "".join(c if c.isalnum() else "-" for c in line),
         columns=columns,
-        troubles=troubles(nights),
+        newest=frozen[-1] if frozen else None,
+        due=(datetime.fromisoformat(frozen[-1].started) + every * _OVERDUE).isoformat() if frozen else "",
+        troubles=troubles(nights, every=True),
         counts={outcome: number[outcome] for outcome in _WORST_FIRST if number[outcome]},
         families=tuple(
             FamilyRows(
@@ -170,7 +221,7 @@ def _line(history: History, line: str, rows: Sequence[status.Row], now: datetime
             )
             for family, of in families.items()
         ),
-        missed=tuple(f"{one.when:%Y-%m-%d}" for one in columns if one.night is None),
+        missed=tuple(one for one in columns[-_RECENT:] if one.night is None),
     )
 
 
@@ -178,9 +229,7 @@ def _leg(history: History, leg: str, rows: Sequence[status.Row], columns: Sequen
     night = max((row.night for row in rows if row.night is not None), key=lambda one: one.started)
     with_set = [row for row in rows if row.good is not None]
     best = max(with_set, key=lambda row: row.good.added if row.good is not None else "", default=rows[0])
-    usual = history.usual_minutes(leg, before=night.started)
-    late = night_history.is_late(night.minutes, usual)
-    usual = usual if usual is not None else history.usual_minutes(leg)
+    usual = history.usual_minutes(leg, before=night.started) or history.usual_minutes(leg)
     due = ""
     if usual is not None:
         began = datetime.fromisoformat(night.started)
@@ -196,9 +245,7 @@ def _leg(history: History, leg: str, rows: Sequence[status.Row], columns: Sequen
         last=night,
         last_sign=next((cell for cell in reversed(cells) if cell is not None), None),
         due=due,
-        late=f"{duration(night.minutes)}, usually {duration(usual)}"
-        if late and night.minutes is not None and usual is not None
-        else "",
+        late=late(history, {leg: night.minutes}, before=night.started).get(leg, ""),
         machine_minutes=night.machine_minutes,
         good=best.good,
         index=best.index,
@@ -243,7 +290,7 @@ def feed(history: History) -> bytes:
     add(root, "link", rel="self", href="nights.atom")
     for one in nights:
         entry = add(root, "entry")
-        summary = ", ".join(f"{number} {outcome}" for outcome, number in counts(one).items())
+        summary = ", ".join(f"{number} {outcome}" for outcome, number in counts(one).items()) or "not frozen"
         add(entry, "title", f"{one.line}, {one.started[:10]}: {summary}")
         identify(entry, one.night)
         add(entry, "updated", one.finished)
@@ -256,10 +303,11 @@ def feed(history: History) -> bytes:
             entry,
             "content",
             "\n".join(
-                f"{t.first.outcome} in {t.first.stage}: {t.who}: {t.first.reason or 'no reason given'}"
+                f"{t.first.outcome} in {t.first.stage}{f', {t.first.age}' if t.first.is_bad else ''}: "
+                f"{t.who}: {t.first.why}"
                 for t in of
             )
-            or "Nothing failed.",
+            or ("Nothing failed." if one.legs else "Nothing was built: the log of the run says why."),
             type="text",
         )
     return ET.tostring(root, encoding="unicode", xml_declaration=True).encode()

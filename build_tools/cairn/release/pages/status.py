@@ -39,6 +39,11 @@ class Row:
         return self.night is not None and self.night.is_bad
 
     @property
+    def is_elsewhere(self) -> bool:
+        """Whether its good sets, of which this index has none, are in `untested`, or stay in staging."""
+        return self.good is None and self.night is not None and self.night.last_good is not None
+
+    @property
     def words(self) -> str:
         """The words that a search finds the row by."""
         night = self.night
@@ -58,7 +63,7 @@ def page(views: Sequence[IndexView], *, folder: str) -> bytes:
         # Each with the name of its section, which a link can lead to.
         lines={line: "line-" + "".join(c if c.isalnum() else "-" for c in line) for line in lines},
         failed=sum(row.failed for row in shown),
-        never=sum(row.good is None for row in shown),
+        never=sum(row.good is None and not row.is_elsewhere for row in shown),
         damaged=[view.name for view in views if view.damaged],
         unknown=sum(row.night is None for row in shown),
         install=relative(f"{folder}/index.html", folder),

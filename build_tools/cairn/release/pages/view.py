@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -18,6 +19,9 @@ matrix expects, failed, or ended from outside."""
 
 CAME_THROUGH: frozenset[Outcome] = frozenset({"good", "untested", "held"})
 """The outcomes that a leg ends in if nothing fails."""
+
+
+_BYPASS = re.compile("bypassed by [^;]+")  # in the caveat of a set (`gate.evidence.Bypass`)
 
 
 class Night(datafile.Value, tag_field="schema", tag="cairn.night/1"):
@@ -67,6 +71,13 @@ class Night(datafile.Value, tag_field="schema", tag="cairn.night/1"):
         return self.outcome in ("failed", "cancelled")
 
     @property
+    def why(self) -> str:
+        """The reason; of one that was promoted untested, without its targets, which others have too."""
+        text = self.reason or "no reason was given"
+        found = _BYPASS.search(text) if self.outcome == "untested" else None
+        return found[0] if found else text
+
+    @property
     def is_new(self) -> bool:
         """Whether it failed, and had come through, or was not there, the last time."""
         return self.since == self.started
@@ -97,10 +108,10 @@ class Night(datafile.Value, tag_field="schema", tag="cairn.night/1"):
 
 @dataclass(frozen=True, kw_only=True)
 class Trouble:
-    """What did not come through for one and the same reason.
+    """What is not good for one and the same reason.
 
     Attributes:
-        nights: the legs of it, at least one.
+        nights: the legs of it, at least one; first those that fail for longest.
     """
 
     nights: tuple[Night, ...]
@@ -127,16 +138,22 @@ class Trouble:
         return min((one.last_good for one in self.nights if one.last_good), default=None)
 
 
-def troubles(nights: Iterable[Night]) -> tuple[Trouble, ...]:
-    """Group what did not come through by reason: bad ones first, and among them what is new."""
+def troubles(nights: Iterable[Night], *, every: bool = False) -> tuple[Trouble, ...]:
+    """Group what did not come through by reason: bad ones first, and among them what is new.
+
+    Args:
+        nights: the legs.
+        every: also what was promoted untested, or held, as the matrix says; these come last.
+    """
     groups: dict[tuple[object, ...], list[Night]] = {}
-    for one in nights:
-        if one.outcome not in CAME_THROUGH:
-            groups.setdefault((one.outcome, one.stage, one.reason, one.since), []).append(one)
+    for one in sorted(nights, key=lambda one: one.since or ""):
+        if one.outcome not in CAME_THROUGH or (every and one.outcome != "good"):
+            groups.setdefault((one.outcome, one.stage, one.why, one.is_new), []).append(one)
     ordered = sorted(
         groups.values(),
         key=lambda group: (
             not group[0].is_bad,
+            group[0].outcome in CAME_THROUGH,
             not group[0].is_new,
             group[0].outcome != "failed",
             -len(group),

@@ -49,7 +49,18 @@ def test_a_leg_of_which_nothing_is_there_ended_in_its_build(run: NightRun) -> No
     assert first.log == "https://example.org/run"
     assert (second.outcome, second.stage) == ("failed", "build")
     assert "its build left nothing" in str(second.reason)
-    assert [one.outcome for one in report.of_night(run, cancelled=True)] == ["failed", "cancelled"]
+    ended = report.of_night(run, {"build": "cancelled"})
+    assert [one.outcome for one in ended] == ["failed", "cancelled"]
+
+
+@pytest.mark.parametrize(("how", "told"), [("failure", "failed"), ("cancelled", "was cancelled")])
+def test_a_job_that_did_not_come_to_a_leg_is_told_as_that(run: NightRun, how: str, told: str) -> None:
+    """Where a bucket is away when sets are staged, notes of good builds do not come into the store either."""
+    one, _ = report.of_night(run, {"build": "success", "stage": how})
+    assert (one.outcome, one.stage) == (told.rpartition(" ")[2], "stage")
+    assert f"the job stage {told} before it came to this" in str(one.reason)
+    one, _ = report.of_night(run, {"build": "failure", "stage": how})
+    assert one.stage == "build"
 
 
 def test_a_test_job_that_left_no_word_is_told_from_one_that_failed(night: Night, run: NightRun) -> None:
