@@ -1,4 +1,4 @@
-"""How many jobs, machine hours and hours from beginning to end a night of all release lines takes.
+"""How many jobs, requests, machine hours and hours from beginning to end a night of all release lines takes.
 
     python benchmarks/night_jobs.py
 
@@ -25,6 +25,7 @@ from cairn.matrix.matrix_options import Choice
 from cairn.pipeline.night import shards
 
 STACK = Path(__file__).parents[1] / "external-builds" / "pytorch"
+COLUMNS = ("builds", "jobs", "artifacts", "requests")  # of `figures.Figures`
 LINES = ("nightly", "release/2.12", "release/2.13", "release/2.14")
 
 # In hours. That torch's 1,700 host files take 3.3 core hours was measured. The rest are assumptions, such as
@@ -44,7 +45,7 @@ def main() -> None:
     choice = Choice(trigger="nightly", lines=LINES)
     together = legs.make(stack, config, choice, stack_path=STACK).legs
     apart = tuple(msgspec.structs.replace(leg, build="", split=False) for leg in together)
-    print(f"{'':46} {'builds':>7} {'jobs':>6} {'artifacts':>9} {'machine hours':>14} {'night':>7}")
+    print(f"{'':46} {' '.join(COLUMNS)} {'machine hours':>14} {'night':>7}")
     for name, every in (("a build for each family", apart), ("as matrix.toml has it", together)):
         by_line = _by_line(every)
         counts = {line: sum(len(shards.expected(stack, leg)) for leg in own) for line, own in by_line.items()}
@@ -52,6 +53,15 @@ def main() -> None:
         for one, own in zip(found, by_line.values(), strict=True):
             _print(f"{name}: {one.line}", [one], own)
         _print(f"{name}: all lines", found, every)
+    jobs = len(figures.SINGLE_JOBS)
+    print(f"a line in which nothing changed: 0 builds, {jobs} jobs, no artifacts (e2e/test_nightly.py)")
+    by_token = len(LINES) * figures.REQUESTS_TO_BEGIN
+    print(
+        f"limits: {legs.MOST_LEGS} jobs of a matrix; {figures.REQUESTS_BY_TOKEN} requests an hour by the tokens "
+        f"of jobs, of which the lines make {by_token}; jobs on GitHub's own runners end after "
+        f"{figures.HOSTED_HOURS} hours, and have {figures.HOSTED_DISK // 10**9} GB of disk"
+    )
+    print("\n".join(dict.fromkeys(limit for one in found for limit in one.limits())))
 
 
 def _by_line(every: Iterable[Leg]) -> dict[str, list[Leg]]:
@@ -63,9 +73,9 @@ def _by_line(every: Iterable[Leg]) -> dict[str, list[Leg]]:
 
 def _print(name: str, found: Sequence[figures.Figures], every: Sequence[Leg]) -> None:
     hours = sum(map(build_hours, legs.builds_of(every)))
-    counts = [sum(getattr(one, what) for one in found) for what in ("builds", "jobs", "artifacts")]
-    cells = (f"{count:{width}}" for count, width in zip(counts, (7, 6, 9), strict=True))
-    print(f"{name:46} {' '.join(cells)} {hours:14.0f} {night(every):7.1f}")
+    counts = [sum(getattr(one, what) for one in found) for what in COLUMNS]
+    cells = " ".join(f"{count:{len(what)}}" for count, what in zip(counts, COLUMNS, strict=True))
+    print(f"{name:46} {cells} {hours:14.0f} {night(every):7.1f}")
 
 
 def build_hours(build: Build) -> float:

@@ -24,7 +24,7 @@ from cairn.release.index.snapshot import Index
 from cairn.release.serve import serving
 from cairn.store import opening
 from cairn.store.protocol import Store
-from helpers import act
+from helpers import act, foreign
 from helpers.act import Run, Runner
 from helpers.buckets import Server
 from helpers.trail import SAMPLE, clean_environment
@@ -368,6 +368,45 @@ def test_another_run_takes_what_one_has_built_from_the_store(
     nightly.runner.environment["CAIRN_CACHE_DIR"] = here
     tomorrow = nightly.run(run_id="3")
     assert set(tomorrow.results()) == {"freeze", "stage", "promote", "report"}
+
+
+@pytest.mark.by_hand
+def test_a_dispatch_beside_the_schedule_builds_in_one_work_folder_and_both_are_good(
+    fresh: Callable[..., Nightly], s3_server: Server, tmp_path: Path, cache_of_nights: Path
+) -> None:
+    """Two runners of one host, of which the second waits where the first builds the same."""
+    nightly, other = fresh(), make(tmp_path / "other", s3_server, cache_of_nights)
+    for one in (nightly, other):
+        one.runner.variables |= {
+            "CAIRN_STORE": nightly.runner.variables["CAIRN_STORE"],
+            "CAIRN_WORK_DIR": str(tmp_path / "work"),
+        }
+        one.runner.environment["CAIRN_CACHE_DIR"] = str(tmp_path / "cache")  # so that something is built
+    first = nightly.runner.start("nightly.yml", "schedule", run_id="1")
+    second = other.runner.start("nightly.yml", "workflow_dispatch", run_id="2", inputs={"families": "all"})
+    ended = nightly.runner.finish(first), other.runner.finish(second)
+    assert [done.code for done in ended] == [0, 0], "\n".join(map(str, ended))
+    assert (nightly.released(A), nightly.released(B)) == (1, 1)
+
+
+@pytest.mark.by_hand
+@foreign.needs_confinement
+def test_code_that_looks_for_secrets_in_build_and_test_jobs_finds_none(
+    fresh: Callable[..., Nightly], tmp_path: Path
+) -> None:
+    nightly, secret = fresh(), "f4ke-s3cr3t-0f-a-j0b"
+    # act has them on its command line, where GitHub's runner has none.
+    code = foreign.look(secret[::-1], tmp_path / "home", tmp_path / "seen.jsonl", files=("environ",))
+    nightly.runner.environment |= dict.fromkeys(
+        ("ACT_AWS_SECRET_ACCESS_KEY", "ACTIONS_ID_TOKEN_REQUEST_TOKEN"), secret
+    )
+    nightly.edit("repos/torch/tree/setup.py", "import importlib.util\n", f"{code}\nimport importlib.util\n")
+    nightly.edit("smoke-tests/test_versions.py", "import importlib\n", f"{code}\nimport importlib\n")
+    done = nightly.run("workflow_dispatch", run_id="1", families=A)
+    assert done.code == 0, str(done)
+    seen = foreign.read(tmp_path / "seen.jsonl")
+    assert {"PYTEST_VERSION" in run["variables"] for run in seen} == {True, False}  # in tests, and in builds
+    assert [run["found"] for run in seen] == [[] for _ in seen]
 
 
 @pytest.mark.by_hand

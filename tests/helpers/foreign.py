@@ -59,7 +59,7 @@ SECRET, HOME, SEEN, ABOVE = {secret!r}[::-1].encode(), {home!r}, {seen!r}, {abov
 def look():
     found = [name for name, value in os.environ.items() if SECRET.decode() in value]
     for process in pathlib.Path("/proc").glob("[0-9]*"):
-        for name in ("environ", "cmdline"):
+        for name in {files!r}:
             try:
                 data = (process / name).read_bytes()
             except OSError:
@@ -159,6 +159,18 @@ def _start(
     return folder / "seen.jsonl"
 
 
+def look(secret: str, home: Path, seen: Path, files: tuple[str, ...] = ("environ", "cmdline")) -> str:
+    """Code that looks for a secret, which is given backwards, and adds what it sees to a file.
+
+    Args:
+        secret: what is looked for.
+        home: of the user.
+        seen: the file.
+        files: of each process in /proc.
+    """
+    return _LOOK.format(secret=secret, home=str(home), seen=str(seen), above=os.getpid(), files=files)
+
+
 def read(seen: Path) -> list[dict[str, Any]]:
     """What each run of the code wrote down."""
     return [json.loads(line) for line in seen.read_text().splitlines()]
@@ -171,9 +183,7 @@ def main() -> None:
         parser.add_argument(name)
     options = parser.parse_args()
     folder = Path(options.folder)
-    code = _LOOK.format(
-        secret=options.secret, home=options.home, seen=str(folder / "seen.jsonl"), above=os.getpid()
-    )
+    code = look(options.secret, Path(options.home), folder / "seen.jsonl")
     try:
         KINDS[options.kind](folder, code, **json.loads(options.more))
     except BuildError as error:

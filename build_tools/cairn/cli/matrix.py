@@ -40,8 +40,8 @@ class MatrixRequest:
         "the outputs of the step, and a table to its summary"
     )
     figures: bool = flag(
-        "print how many builds, jobs and artifacts the night of each line has, and which limits of GitHub's "
-        "they come near, in place of the legs"
+        "print how many builds, jobs, artifacts and requests to GitHub the night of each line has, and which "
+        "limits of GitHub's they come near, in place of the legs"
     )
     allow_empty: bool = flag("only warn of an empty matrix; its `empty` says so")
     json: bool = common.json()
@@ -77,7 +77,7 @@ def _figures(stack: Stack, matrix: Matrix) -> Answer:
         legs = [leg for leg in matrix.legs if leg.line == line]
         count = sum(len(shards.expected(stack, leg)) for leg in legs)
         by_line.append(figures.of_line(legs, shards=count))
-    names = ("line", "legs", "builds", "tests", "shards", "jobs", "artifacts")
+    names = ("line", "legs", "builds", "tests", "shards", "jobs", "artifacts", "requests")
     rows = [tuple(getattr(one, name) for name in names) for one in by_line]
     return Answer(by_line, [Table(names, rows), *(Note(text) for one in by_line for text in one.limits())])
 

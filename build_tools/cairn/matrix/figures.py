@@ -18,6 +18,11 @@ HOSTED_HOURS = 6
 
 SINGLE_JOBS = ("freeze", "stage", "promote", "report")
 """The jobs of nightly.yml that a night has once, besides `merge` where there are suites."""
+REQUESTS_BY_TOKEN = 1000
+"""Requests to GitHub's API that the tokens of a repository's jobs may make in an hour (docs.github.com, "Rate
+limits for the REST API"). Those for artifacts and for tokens of roles are none of them."""
+REQUESTS_TO_BEGIN = 2
+"""Of these, by `gh workflow run` for a line: it looks for the workflow, and starts it."""
 
 
 class Figures(datafile.Value):
@@ -33,6 +38,8 @@ class Figures(datafile.Value):
         jobs: all of them, with those that are there once.
         artifacts: what the jobs upload, each job one.
         downloads: the artifacts that the job `stage` downloads, all onto one disk.
+        requests: to GitHub, by its programs for a job's token (of which tests take two), for artifacts
+            (@actions/artifact: two for an upload, one for a download and one for their list), and by `gh`.
     """
 
     line: str
@@ -44,6 +51,7 @@ class Figures(datafile.Value):
     jobs: int
     artifacts: int
     downloads: int
+    requests: int
 
     def limits(self) -> Iterator[str]:
         """Yield what comes near a limit of GitHub's, or beyond it, a sentence each."""
@@ -75,6 +83,8 @@ def of_line(legs: Iterable[Leg], *, shards: int) -> Figures:
     builds, tests = builds_of(every), sum(bool(leg.test_runs_on) for leg in every)
     hosted = sum(usable(build.build_runs_on, at_home=False) != () for build in builds)
     merging = int(shards > 0)
+    jobs = len(builds) + tests + shards + merging + len(SINGLE_JOBS)
+    artifacts = len(builds) + tests + shards + merging
     return Figures(
         line=every[0].line,
         legs=len(every),
@@ -82,7 +92,8 @@ def of_line(legs: Iterable[Leg], *, shards: int) -> Figures:
         hosted_builds=hosted,
         tests=tests,
         shards=shards,
-        jobs=len(builds) + tests + shards + merging + len(SINGLE_JOBS),
-        artifacts=len(builds) + tests + shards + merging,
+        jobs=jobs,
+        artifacts=artifacts,
         downloads=len(builds),
+        requests=jobs + tests + shards + 2 * artifacts + 1 + len(builds) + REQUESTS_TO_BEGIN,
     )

@@ -24,6 +24,7 @@ from cairn.release.audit.audit import audit
 from cairn.release.index import keys
 from cairn.release.index.generation import IndexSet
 from cairn.release.index.snapshot import Change
+from cairn.release.pages.night_history import PastNight
 from cairn.release.pages.view import Night as Ended
 from cairn.store.folder import LocalStore
 from cairn.store.memory import MemoryStore
@@ -119,11 +120,12 @@ class Nights:
                 Night(run, self.folder / "artifacts").built_and_staged(legs.index(leg))
         ended = tuple(
             _as_of(one, began + timedelta(hours=1 if outage else hours))
-            for one in report.of_night(run, cancelled=outage)
+            for one in report.of_night(run, {"build": "cancelled"} if outage else {})
         )
         assert report.record(self.store, night, ended) == ()
         self.reports[night.night] = ended
-        self.summaries[night.night] = report.markdown(night, ended)
+        history = report.history_of(self.store, night.release)
+        self.summaries[night.night] = report.markdown(night, ended, history)
         if folder := os.environ.get("CAIRN_RENDER"):
             for key, data in contents(self.store).items():
                 if key.endswith((".html", "nights.json", ".atom")):
@@ -182,7 +184,13 @@ def week(tmp_path_factory: pytest.TempPathFactory) -> Nights:
         nights.add(number, legs())
     nights.add(3, legs(), failing=BROKEN)
     nights.add(4, legs(), failing=BROKEN)
-    # No night on the fifth day.
+    # The night of the fifth day could not be frozen.
+    moment, log = (FIRST + timedelta(days=5)).isoformat(), "https://github.com/me/cairn/actions/runs/8005"
+    unfrozen = PastNight(
+        night="8005", stack="sample", line="main", started=moment, finished=moment, manifest_sha256="",
+        log=log, legs={},
+    )  # fmt: skip
+    report.add_to_history(nights.store, "nightly", unfrozen, {})
     nights.add(6, legs(expect_failure=True, known_failure=ISSUE), outage=True)
     nights.add(7, legs(known_failure=ISSUE), failing=BROKEN, without_runner=f"main-{GOOD}-py3.11")
     nights.add(7, legs(NEW_LINE))
@@ -208,13 +216,15 @@ def test_what_is_new_is_told_from_what_fails_since(week: Nights) -> None:
 
 def test_the_summary_says_each_reason_once_with_who_it_is_and_when_it_was_good(week: Nights) -> None:
     rows = [row for row in week.summaries["8004"].splitlines() if row.startswith("| gfx")]
-    (row,) = rows
+    row, untested = rows
+    assert untested.startswith(f"| {ALONE} 3.11, 3.12 | untested | no runner has its hardware |")
     assert f"{BROKEN} 3.11, 3.12 | **failed** in build, since {day(3)}" in row
     assert "[log](<https://github.com/me/cairn/actions/runs/8004/job/3>)" in row
     assert row.rstrip(" |").endswith(f"{FIRST + timedelta(days=2, hours=5):%Y-%m-%d %H:%M}")
     assert "2 good, 2 untested, 2 failed (new)" in week.summaries["8003"]
-    assert "2 good, 2 untested, 2 failed;" in week.summaries["8004"]
-    first, second = (row for row in week.summaries["8007"].splitlines() if row.startswith("| gfx"))
+    assert "2 good, 2 untested, 2 failed; 5 h 00 min, 24 h 00 min of machines;" in week.summaries["8004"]
+    assert "| late | 8 h 30 min, usually 5 h 00 min |" in week.summaries["8008"]
+    first, second, _ = (row for row in week.summaries["8007"].splitlines() if row.startswith("| gfx"))
     assert f"(was expected {ISSUE.replace('#', chr(92) + '#')})" in first
     assert f"no runner (linux-{GOOD}-gpu) took the job yet" in second
 
@@ -223,7 +233,7 @@ def test_the_data_has_each_night_and_what_it_cost(week: Nights) -> None:
     data = json.loads(week.store.read("nightly/nights.json").data)
     assert data["schema"] == "cairn.nights/1"
     assert [one["night"] for one in data["nights"] if one["line"] == "main"] == [
-        "8008", "8007", "8006", "8004", "8003", "8002", "8001", "8000",
+        "8008", "8007", "8006", "8005", "8004", "8003", "8002", "8001", "8000",
     ]  # fmt: skip
     good = data["nights"][-1]["legs"][f"main-{GOOD}-py3.11"]
     assert good == {"outcome": "good", "minutes": 300, "machine_minutes": 270}
@@ -235,7 +245,12 @@ def test_the_page_shows_the_gap_the_new_line_and_who_is_late(week: Nights) -> No
     root = week.page()
     new, main = root.all("section")
     assert NEW_LINE in new.one("h2").text
-    assert f"No night on {day(5)}" in main.text
+    assert f"No night on {day(5)}: it could not be frozen (log)." in main.text
+    assert "Night 8008 began" in main.text
+    items = [" ".join(one.text.split()) for one in main.one("ul", class_="troubles").all("li")]
+    assert items[0] == f"! untested {ALONE} 3.11, 3.12no runner has its hardware"
+    assert f"! late {GOOD} 3.118 h 30 min, usually 5 h 00 min" in items
+    assert main.one("p", data_due=(FIRST + timedelta(days=9, hours=12)).isoformat())
     rows, facts = {}, {}
     for family in main.all("details", class_="family"):
         for row, below in (list(leg.all("tr")) for leg in family.all("tbody")):
@@ -246,7 +261,6 @@ def test_the_page_shows_the_gap_the_new_line_and_who_is_late(week: Nights) -> No
     shown = [cell.text.strip() for cell in rows[GOOD, "3.11"].all("td")]
     assert shown == ["✓", "✓", "✓", "✓", "✓", "", "⊘", "✗", "✓"]
     text = facts[GOOD, "3.11"].text
-    assert "late 8 h 30 min, usually 5 h 00 min" in text
     assert "7 h 39 min of machines" in text
     # The set of an older night stays within reach.
     (good,) = facts[BROKEN, "3.12"].all("a")
@@ -257,13 +271,15 @@ def test_the_feed_is_one_entry_a_night(week: Nights) -> None:
     root = ET.fromstring(week.store.read("nightly/nights.atom").data)  # noqa: S314 - our own
     atom = "{http://www.w3.org/2005/Atom}"
     entries = root.findall(f"{atom}entry")
-    assert len(entries) == 9
-    assert len({one.findtext(f"{atom}id") for one in entries}) == 9
+    assert len(entries) == 10
+    assert len({one.findtext(f"{atom}id") for one in entries}) == 10
+    titles = [one.findtext(f"{atom}title") for one in entries]
+    assert f"main, {day(5)}: not frozen" in titles
     broken = next(
         one for one in entries if (one.findtext(f"{atom}title") or "").startswith(f"main, {day(3)}")
     )
     content = broken.findtext(f"{atom}content") or ""
-    assert content == f"failed in build: {BROKEN} 3.11, 3.12: {CRASH}"
+    assert content == f"failed in build, new: {BROKEN} 3.11, 3.12: {CRASH}"
 
 
 def test_a_report_again_takes_the_place_of_the_first(week: Nights) -> None:

@@ -147,6 +147,8 @@ def test_the_figures_of_a_night_are_those_of_its_jobs(tmp_path: Path) -> None:
         2 + 3 + 6 + 1,
     )
     assert (apart.builds, apart.jobs, apart.downloads) == (4, together.jobs + 2, 4)
+    # A token for each job and a second one for tests, 12 uploads, a list, two downloads, and the beginning.
+    assert together.requests == 16 + (3 + 6) + 2 * 12 + 1 + 2 + 2
     assert list(together.limits()) == [
         "nightly: 1 of 2 builds run on GitHub's own runners, which end after 6 hours and have 14 GB of disk",
         "nightly: stage downloads 2 artifacts: on a runner of GitHub's own they may have 7000 MB each",

@@ -326,5 +326,6 @@ def statistics_of_sccache(text: str) -> CacheStatistics:
         undistributed=int(stats["dist_errors"]),
         # A request that is not a compilation (`-v`, a link) is in requests_not_compile, and in no other.
         uncached=int(stats["requests_not_cacheable"]) + int(stats["non_cacheable_compilations"]),
-        errors=errors + int(stats["cache_read_errors"]) + int(stats["cache_timeouts"]),
+        errors=errors
+        + sum(int(stats[name]) for name in ("cache_read_errors", "cache_write_errors", "cache_timeouts")),
     )

@@ -292,7 +292,9 @@ def markdown(
         rows.append((safe_text.markdown(trouble.who), outcome, why, link, last_good))
     took = {leg.id: one.minutes for leg, one in zip(night.legs, ended, strict=True)}
     late = nights.late(history, took, before=night.frozen) if history is not None else {}
-    rows += ((safe_text.markdown(night.leg(name).name), "late", text, "", "") for name, text in late.items())
+    told = [(safe_text.markdown(night.leg(name).name), "late", text, "", "") for name, text in late.items()]
+    more = len(told) - nights.MOST_LATE
+    rows += [*told[: nights.MOST_LATE], *([(f"{more} more", "late", "", "", "")] if more > 0 else [])]
     heads = ("legs", "outcome", "why", "log", "last good")
     about = (counts(ended), nights.cost(ended), f"manifest `{wording.short_id(night.manifest_sha256)}`.")
     lines = (

@@ -100,6 +100,9 @@ def _role_lines(choices: Choices, made: Mapping[str, bytes]) -> Iterator[str]:
         if file.endswith(".trust.json"):
             role = file.removesuffix(".trust.json")
             name = aws.role_name(str(choices.repository), role)
-            yield f"aws iam create-role --role-name {name} --assume-role-policy-document file://{path}"
+            # sccache of a build cannot renew its credentials, and a build takes up to 12 hours.
+            session = " --max-session-duration 43200" if role == "build" else ""
+            document = f"--assume-role-policy-document file://{path}"
+            yield f"aws iam create-role --role-name {name} {document}{session}"
             policy = f"--policy-name {aws.POLICY} --policy-document file://{folder}/{role}.permissions.json"
             yield f"aws iam put-role-policy --role-name {name} {policy}"

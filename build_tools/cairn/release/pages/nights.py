@@ -30,6 +30,8 @@ SIGNS: Mapping[Outcome, tuple[str, str, str]] = {
 """For each outcome its colour, a sign for who does not see colours, and what it means."""
 
 _WORST_FIRST: tuple[Outcome, ...] = tuple(SIGNS)[::-1]
+MOST_LATE = 8
+"""Legs whose lateness is told one by one: where a machine was away, all are late."""
 _IN_FEED = 60  # nights
 _RECENT = 7  # nights; of those before, the grid alone tells that they did not happen
 _OVERDUE = 1.5  # steps from one night to the next
@@ -136,6 +138,7 @@ def page(history: History, views: Sequence[IndexView], now: datetime) -> bytes:
         night_anchor=night_anchor,
         counts=counts,
         cost=cost,
+        most_late=MOST_LATE,
         relative=lambda key: relative(key, history.channel),
         night_key=keys.night_key,
         set_simple=keys.set_simple_prefix,

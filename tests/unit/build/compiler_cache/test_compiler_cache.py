@@ -28,6 +28,7 @@ internal_error
 SCCACHE = """{"stats": {"compile_requests": 5, "requests_not_cacheable": 1, "non_cacheable_compilations": 0,
 "cache_errors": {"counts": {"C/C++": 1}}, "cache_hits": {"counts": {"C/C++": 3, "HIP": 2}},
 "cache_misses": {"counts": {"C/C++": 4}}, "cache_timeouts": 0, "cache_read_errors": 0,
+"cache_write_errors": 0,
 "dist_compiles": {"10.0.0.2:10501": 2, "10.0.0.3:10501": 1}, "dist_errors": 1}}"""
 
 
