@@ -1,7 +1,8 @@
 """Seven nights through the real commands, and what each morning's report says.
 
 Nothing is compiled and no GPU is used: builds leave small wheels, and tests leave records of what they came
-to. The clock is set, so that nights are a day apart and take hours.
+to. The clock is set, so that nights are a day apart and take hours. `release/test_week_of_nights.py` has what
+the report and its pages make of such nights without the commands before it, in a third of the time.
 """
 
 from __future__ import annotations
@@ -370,6 +371,7 @@ def shown(morning: Morning) -> list[str]:
     return [" ".join(one.text.split()) for one in found if "hidden" not in one.attributes]
 
 
+@pytest.mark.by_hand
 def test_what_each_morning_says(week: Week) -> None:
     monday_to_wednesday(week)
     thursday_and_friday(week)
