@@ -57,8 +57,8 @@ def main() -> None:
     print(f"a line in which nothing changed: 0 builds, {jobs} jobs, no artifacts (e2e/test_nightly.py)")
     by_token = len(LINES) * figures.REQUESTS_TO_BEGIN
     print(
-        f"limits: {legs.MOST_LEGS} jobs of a matrix; {figures.REQUESTS_BY_TOKEN} requests an hour by tokens of "
-        f"jobs, of which the lines make {by_token}; jobs on GitHub's own runners end after "
+        f"limits: {legs.MOST_LEGS} jobs of a matrix; {figures.REQUESTS_BY_TOKEN} requests an hour by tokens "
+        f"of jobs, of which the lines make {by_token}; jobs on GitHub's own runners end after "
         f"{figures.HOSTED_HOURS} hours, and have {figures.HOSTED_DISK // 10**9} GB of disk"
     )
     print("\n".join(dict.fromkeys(limit for one in found for limit in one.limits())))
