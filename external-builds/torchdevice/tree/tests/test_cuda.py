@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import inspect
 import threading
 import time
@@ -176,10 +178,49 @@ def test_loaders_that_pin() -> None:
     assert [batch[0].cuda(non_blocking=True).sum().item() for batch in loader] == [6.0, 22.0]
 
 
-def test_data_parallel() -> None:
-    model = nn.DataParallel(nn.Linear(4, 2)).cuda()
-    assert model(torch.ones(3, 4).cuda()).shape == (3, 2)
-    assert nn.parallel.data_parallel(nn.Linear(4, 2), torch.ones(3, 4), device_ids=[0]).shape == (3, 2)
+def parallel_step(model: nn.Module, data: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    output = model(data)
+    output.square().mean().backward()
+    return output, [parameter.grad.cpu() for parameter in model.parameters()]
+
+
+@pytest.mark.parametrize("strict", [False, True], ids=["redirect", "strict"])
+def test_data_parallel(strict: bool) -> None:
+    """Input from the CPU is divided among the devices, and the results and gradients are those of one."""
+    while not torchdevice.disable():
+        pass
+    sizes: list[Any] = []
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3, momentum=1.0), nn.Linear(3, 2)).eval()
+    data = torch.randn(6, 4)
+    expected, gradients = parallel_step(copy.deepcopy(model), data)
+    with torchdevice.redirected("cpu", count=2, strict=strict):
+        there = nn.DataParallel(copy.deepcopy(model).cuda())
+        hook = there.module[0].register_forward_hook(lambda _m, given, _o: sizes.append(len(given[0])))
+        output, found = parallel_step(there, data)
+        assert output.device == torch.device("cuda:0")
+        assert sorted(sizes) == [3, 3]
+        torch.testing.assert_close((output.cpu(), found), (expected, gradients))
+        hook.remove()
+        there.train()(data)  # what the replica on the first device has seen stays
+        first = there.module[0](data[:3].cuda())
+        torch.testing.assert_close(there.module[1].running_mean, first.mean(0))
+        losses = nn.DataParallel(Loss())
+        with pytest.warns(UserWarning, match="will instead unsqueeze"):
+            assert losses(data).shape == (2,)
+        one = nn.parallel.data_parallel(model.cuda(), data, device_ids=[0])
+        torch.testing.assert_close(one.cpu(), expected)
+        assert nn.parallel.comm.broadcast(data, ["cuda:0", "cuda:1"])[1].device == torch.device("cuda:1")
+        assert nn.parallel.comm.gather([data.cuda(0), data.cuda(1)], destination="cpu").is_cpu
+        total = nn.parallel.comm.reduce_add_coalesced([[data.cuda(0)], [data.cuda(1)]], 1)
+        torch.testing.assert_close(total[0].cpu(), data * 2)
+        with pytest.raises(RuntimeError) if strict else contextlib.nullcontext():  # as torch says
+            nn.DataParallel(copy.deepcopy(model).cpu())(data)
+
+
+class Loss(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.mean()
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -13,6 +13,7 @@ NAMES = {
     "signatures": "functions that take a device, found by their signatures",
     "tensors": "moves: `.to`, `.cuda`",
     "devices": "torch.device and torch.cuda as a machine",
+    "accelerator": "torch.accelerator",
     "streams": "streams, events, ranges for profilers",
     "memory": "memory figures",
     "random": "random state",

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -31,6 +34,7 @@ class UndoLog:
     def __init__(self) -> None:
         self._done: list[tuple[Any, str, Any, Any]] = []
         self._scripted: list[int] = []
+        self._importing: Any = None
 
     def replace(self, owner: Any, name: str, new: Any) -> None:
         """Set an attribute of a module or a class, remembering what was there."""
@@ -49,6 +53,14 @@ class UndoLog:
             table[id(new)] = operator
             self._scripted.append(id(new))
 
+    def when_imported(self, actions: dict[str, Callable[[], None]]) -> None:
+        """Have an action run for each of these modules: now where it is there, else once it is imported."""
+        self._importing = _Importing(actions)
+        for name, action in actions.items():
+            if name in sys.modules:
+                action()
+        sys.meta_path.insert(0, self._importing)
+
     def undo(self) -> list[str]:
         """Put everything back, the last first.
 
@@ -56,6 +68,8 @@ class UndoLog:
             What other code has replaced since. That stays: it calls ours, which pass everything through.
         """
         kept = []
+        if self._importing in sys.meta_path:
+            sys.meta_path.remove(self._importing)
         while self._done:
             owner, name, old, new = self._done.pop()
             if vars(owner).get(name, _ABSENT) is not new:
@@ -67,6 +81,32 @@ class UndoLog:
         while self._scripted:
             torch.jit._builtins._get_builtin_table().pop(self._scripted.pop(), None)
         return kept
+
+
+class _Importing:
+    """A finder of modules that has something done to some of them, when they have run."""
+
+    def __init__(self, actions: dict[str, Callable[[], None]]) -> None:
+        self._actions = actions
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        action = self._actions.get(name)
+        if action is None:
+            return None
+        others = (finder for finder in sys.meta_path if finder is not self)
+        spec = next(filter(None, (finder.find_spec(name, path, target) for finder in others)), None)
+        if spec is not None and spec.loader is not None:
+            run = spec.loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                run(module)
+                if self in sys.meta_path:
+                    action()
+
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
 
 
 def forget_tables() -> None:

@@ -89,7 +89,7 @@ class Entry:
 
 def find(path: str) -> Any:
     """The object of a dotted name, or None where this torch has no such thing."""
-    found: Any = importlib.import_module("torch")
+    found: Any = importlib.import_module(path.partition(".")[0])
     for at, part in enumerate(path.split(".")[1:], start=2):
         try:
             found = getattr(found, part)
@@ -119,6 +119,18 @@ def entries() -> tuple[Entry, ...]:
     for entry in _by_rule(data["rules"], set(made)):
         made[entry.path] = entry
     return tuple(made.values())
+
+
+@functools.cache
+def libraries() -> tuple[tuple[str, Entry], ...]:
+    """The modules of other libraries, each with an entry for an object in it."""
+    groups = _data()["libraries"]
+    return tuple(
+        (module, entry)
+        for group in groups
+        for module in group["modules"]
+        for entry in _written([{**group, "owner": f"{module}.{group['owner']}"}])
+    )
 
 
 def _data() -> dict[str, Any]:

@@ -128,19 +128,17 @@ def _install(route: Route) -> interceptor.UndoLog:
     log = interceptor.UndoLog()
     try:
         for entry, old, new in planned:
-            if new is None:
-                continue
-            if "monitor" in on and isinstance(new, types.FunctionType):
-                new = monitoring.counted(entry.path, new)  # noqa: PLW2901
-            log.replace(matrix.find(entry.owner), entry.name, new)
-            log.script_as(new, old)
-            for other in entry.also:
-                module = matrix.find(other)
-                if module is not None and vars(module).get(entry.name) is old:
-                    log.replace(module, entry.name, new)
+            _put(log, entry, old, new, counted="monitor" in on)
         processes.install(log, route)
         if route.strict:
             patches.install(log)
+        log.when_imported(
+            {
+                module: functools.partial(_put_in_library, log, entry, route)
+                for module, entry in matrix.libraries()
+                if entry.feature in on and (entry.in_strict or not route.strict)
+            }
+        )
         interceptor.forget_tables()
         _announce(route)
     except BaseException:
@@ -149,6 +147,24 @@ def _install(route: Route) -> interceptor.UndoLog:
         raise
     translation.set_route(route)
     return log
+
+
+def _put(log: interceptor.UndoLog, entry: Entry, old: Any, new: Any, *, counted: bool) -> None:
+    if new is None:
+        return
+    if counted and isinstance(new, types.FunctionType):
+        new = monitoring.counted(entry.path, new)
+    log.replace(matrix.find(entry.owner), entry.name, new)
+    log.script_as(new, old)
+    for other in entry.also:
+        module = matrix.find(other)
+        if module is not None and vars(module).get(entry.name) is old:
+            log.replace(module, entry.name, new)
+
+
+def _put_in_library(log: interceptor.UndoLog, entry: Entry, route: Route) -> None:
+    if matrix.find(entry.owner) is not None:  # not in every version of the library
+        _put(log, entry, *_replacement(entry, route), counted=False)
 
 
 def _uninstall(log: interceptor.UndoLog) -> None:

@@ -72,12 +72,25 @@ def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = Fal
 
 
 def module_of(original: Function) -> Function:
-    """`torch.get_device_module("cuda")` is torch.cuda, not the module of where it leads."""
+    """`torch.get_device_module("cuda")`, and without an argument, is torch.cuda, not the module of where it
+    leads."""
 
     @functools.wraps(original)
     def wrapper(device: Any = None) -> Any:
-        is_cuda = isinstance(device, str | RealDevice) and RealDevice(device).type == "cuda"
+        asked = "cuda" if device is None and translation.route() is not None else device
+        is_cuda = isinstance(asked, str | RealDevice) and RealDevice(asked).type == "cuda"
         return torch.cuda if is_cuda else original(device)
+
+    return wrapper
+
+
+def called_cuda(original: Function) -> Function:
+    """A method that asks for a device of that name, and is given what stands in for it."""
+
+    @functools.wraps(original)
+    def wrapper(self: Any, device: torch.device) -> Any:
+        is_ours = translation.route() is not None and device == translation.shown(0)
+        return original(self, RealDevice("cuda", current_device()) if is_ours else device)
 
     return wrapper
 

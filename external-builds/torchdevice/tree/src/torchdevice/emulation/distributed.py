@@ -1,13 +1,25 @@
-"""Several processes, with gloo for NCCL; and several GPUs in one, of which there is one."""
+"""Several processes, with gloo for NCCL; and several GPUs in one."""
 
 from __future__ import annotations
 
 import functools
 import inspect
+import itertools
+import warnings
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+import torch
+
 from torchdevice import errors, translation
+from torchdevice.emulation import devices
 from torchdevice.translation import Function
+
+# torch's own words.
+_SCALARS = (
+    "Was asked to gather along dimension 0, but all input tensors were scalars; will instead unsqueeze and "
+    "return a vector."
+)
 
 
 def gloo_for_nccl(original: Function) -> Function:
@@ -78,25 +90,89 @@ def _dropping(original: Function, replaced: dict[str, Any]) -> Function:
     return wrapper
 
 
-def data_parallel_init(original: Function) -> Function:
-    """`DataParallel(module)`: as torch does it without GPUs."""
-
-    @functools.wraps(original)
-    def wrapper(self: Any, module: Any, *args: Any, **kwargs: Any) -> None:
-        original(self, module, *args, **kwargs)
-        if translation.route() is not None:
-            self.device_ids = []
-
-    return wrapper
+def _copies(tensors: Sequence[Any], asked: Iterable[Any]) -> list[list[Any]]:
+    """The tensors on each device: as they are on the first, where they are there already, else copies."""
+    made: list[list[Any]] = []
+    for index in map(devices.ordinal, asked):
+        there = [tensor.to(translation.shown(index)) for tensor in tensors]
+        made.append([t if t is not tensor else t.clone() if made else t.view_as(t) for t, tensor in zip(there, tensors, strict=True)])
+    return made
 
 
-def data_parallel(
-    module: Any,
-    inputs: Any,
-    device_ids: Any = None,
-    output_device: Any = None,
+def _destination(asked: Any) -> torch.device:
+    is_cpu = asked == -1 or (isinstance(asked, str | torch.device) and str(asked) == "cpu")
+    return torch.device("cpu") if is_cpu else translation.shown(devices.ordinal(asked))
+
+
+def broadcast(tensor: Any, devices: Any = None, *, out: Any = None) -> tuple[Any, ...]:
+    if out is not None:
+        return tuple(there.copy_(tensor) for there in out)
+    return tuple(copies[0] for copies in _copies([tensor], devices))
+
+
+@torch.no_grad()
+def broadcast_coalesced(tensors: Any, devices: Any, buffer_size: int = 10485760) -> list[list[Any]]:
+    del buffer_size
+    return _copies(tensors, devices)
+
+
+def reduce_add(inputs: Any, destination: Any = None) -> Any:
+    place = _destination(destination)
+    return functools.reduce(torch.add, (tensor.to(place) for tensor in inputs))
+
+
+def reduce_add_coalesced(inputs: Any, destination: Any = None, buffer_size: int = 10485760) -> Any:
+    del buffer_size
+    return tuple(reduce_add(group, destination) for group in zip(*inputs, strict=True))
+
+
+def scatter(
+    tensor: Any,
+    devices: Any = None,
+    chunk_sizes: Any = None,
     dim: int = 0,
-    module_kwargs: Any = None,
-) -> Any:
-    del device_ids, output_device, dim
-    return module(*(inputs if isinstance(inputs, tuple) else (inputs,)), **(module_kwargs or {}))
+    streams: Any = None,
+    *,
+    out: Any = None,
+) -> tuple[Any, ...]:
+    del streams
+    if out is not None:
+        parts = tensor.split([there.size(dim) for there in out], dim)
+        return tuple(there.copy_(part) for there, part in zip(out, parts, strict=True))
+    parts = tensor.chunk(len(devices), dim) if chunk_sizes is None else tensor.split(chunk_sizes, dim)
+    return tuple(part.to(_destination(device)) for part, device in zip(parts, devices, strict=False))
+
+
+def gather(tensors: Any, dim: int = 0, destination: Any = None, *, out: Any = None) -> Any:
+    place = _destination(destination) if out is None else out.device
+    return torch.cat([tensor.to(place) for tensor in tensors], dim, out=out)
+
+
+def apply_broadcast(_original: Function) -> Function:
+    """`Broadcast.apply`, which DataParallel calls: moves that autograd knows."""
+
+    def apply(target_gpus: Any, *inputs: Any) -> tuple[Any, ...]:
+        return tuple(itertools.chain.from_iterable(_copies(inputs, target_gpus)))
+
+    return apply
+
+
+def apply_scatter(_original: Function) -> Function:
+    """`Scatter.apply`."""
+
+    def apply(target_gpus: Any, chunk_sizes: Any, dim: int, tensor: Any) -> tuple[Any, ...]:
+        return scatter(tensor, target_gpus, chunk_sizes, dim)
+
+    return apply
+
+
+def apply_gather(_original: Function) -> Function:
+    """`Gather.apply`: losses of no dimensions become a vector, with torch's warning."""
+
+    def apply(target_device: Any, dim: int, *inputs: Any) -> Any:
+        if dim == 0 and all(tensor.dim() == 0 for tensor in inputs):
+            warnings.warn(_SCALARS, stacklevel=2)
+            inputs = tuple(tensor.view(1) for tensor in inputs)
+        return gather(inputs, dim, target_device)
+
+    return apply

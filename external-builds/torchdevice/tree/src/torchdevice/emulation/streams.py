@@ -24,6 +24,13 @@ def _require_enabled(name: str) -> None:
         raise RuntimeError(f"{name} requires CUDA support")
 
 
+class _Generic(type):
+    """The class of `torch.Stream` and `torch.Event`, of which those of torch.cuda are kinds."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, cls.__mro__[-2])
+
+
 class Stream:
     """A queue of work that is always empty: what is put into it is done at once."""
 
@@ -57,6 +64,10 @@ class Stream:
     def query(self) -> bool:
         """Whether all work is done."""
         return True
+
+    def is_capturing(self) -> bool:
+        """Graphs are refused."""
+        return False
 
     def synchronize(self) -> None:
         """All work is done."""
@@ -126,6 +137,18 @@ class Event:
     def ipc_handle(self) -> bytes:
         """Refused."""
         raise errors.refusal("torch.cuda.Event.ipc_handle", "use multiprocessing.Event.")
+
+
+class AnyStream(Stream, metaclass=_Generic):
+    """`torch.Stream(device)`."""
+
+
+class AnyEvent(Event, metaclass=_Generic):
+    """`torch.Event(device, enable_timing=…)`."""
+
+    def __init__(self, device: Any = None, **options: Any) -> None:
+        self.device = translation.shown(devices.ordinal(device))
+        super().__init__(**options)
 
 
 class _Current(threading.local):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from typing import Any
 
 import torch
+from torch.nn.parameter import UninitializedTensorMixin
 
 from torchdevice import translation
+from torchdevice.router import Route
 from torchdevice.translation import Argument, Function, RealDevice, translate
 
 _NO_DEVICES = (torch.dtype, torch.Tensor)
@@ -76,3 +79,15 @@ def storage_cuda(original: Function) -> Function:
 def keyword_device(original: Function) -> Function:
     """A function of C++ without a schema that takes `device` as a keyword."""
     return translation.wrap(original, (Argument(name="device"),))
+
+
+class _Unwrapping(list[Any]):
+    """A list of functions in which one of ours counts as the one that it replaces."""
+
+    def __contains__(self, function: object) -> bool:
+        return super().__contains__(inspect.unwrap(function) if callable(function) else function)
+
+
+def _allowed_methods(_route: Route) -> list[Any]:
+    """What may be asked of parameters that have no shape yet, as of LazyLinear: to be sent somewhere."""
+    return _Unwrapping(UninitializedTensorMixin._allowed_methods)
